@@ -1,0 +1,1 @@
+//! Image data sets, partitions, and CNN gradients.

@@ -1,0 +1,5 @@
+//! Decentralized optimization with multiple local updates.
+
+pub mod problems;
+pub mod random;
+pub mod real;
