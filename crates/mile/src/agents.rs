@@ -1,0 +1,100 @@
+//! Where agents live: the three verbs every method is made of.
+//!
+//! [`Agents`] is implemented by the [simulator](crate::simulator::Simulator), and by whatever else
+//! hosts agents: one process on a network, a rank of a cluster, a GPU. A method never sees where its
+//! vectors are; it names them and combines them.
+
+/// Names one n-vector of each hosted agent: a block with one row for each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Vector(pub usize);
+
+/// What went wrong while agents computed or talked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentsError {
+    /// A neighbour did not take part in an exchange and the engine has given up on it.
+    #[error("agent {agent} lost its neighbour {neighbour} in round {round}")]
+    Lost {
+        /// Who was waiting.
+        agent: usize,
+        /// Who was waited for.
+        neighbour: usize,
+        /// Round of the exchange.
+        round: u64,
+    },
+    /// The engine that hosts the agents failed.
+    #[error("the engine that hosts the agents failed")]
+    Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The agents hosted in one place, each with its own row of every [`Vector`].
+pub trait Agents {
+    /// Number of agents hosted here.
+    fn hosted(&self) -> usize;
+
+    /// `g_i <- grad f_i(x_i)`, stochastic or exact; the same `draw` sees the same samples.
+    fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError>;
+
+    /// `y <- keep*y + sum_k a_k v_k`. `y` must not be among the terms; with `keep = 0` it is not read.
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]);
+
+    /// `to_i <- sum_j w_ij from_j` for each pair, as one exchange; returns the bytes sent from here.
+    ///
+    /// The only way in which rows may meet. The sum runs in increasing j. The first pair carries the
+    /// model. `from` and `to` differ, and no `to` is another pair's `from`.
+    fn mix(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError>;
+
+    /// Called for every scratch vector before a step: whatever it holds must not be used.
+    fn forget(&mut self, scratch: Vector) {
+        let _ = scratch;
+    }
+}
+
+/// What a run has cost so far, counted where it is spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// n-vectors sent by an agent to each of its neighbours.
+    pub vectors_sent: u64,
+    /// Exchanges: times an agent had to wait for its neighbours.
+    pub exchanges: u64,
+    /// Bytes sent by all hosted agents together.
+    pub bytes_sent: u64,
+    /// Gradients evaluated by all hosted agents together.
+    pub gradient_evals: u64,
+}
+
+/// One step of a method: the verbs, and what time it is.
+pub struct Step<'a> {
+    /// Updates done since x(0): the paper's t. Zero during start-up too.
+    pub t: u64,
+    /// Step size alpha of this step.
+    pub step_size: f64,
+    pub(crate) round: u64,
+    pub(crate) draw: u64,
+    pub(crate) agents: &'a mut dyn Agents,
+    pub(crate) costs: &'a mut Costs,
+    pub(crate) mixed: bool,
+}
+
+impl Step<'_> {
+    /// `g_i <- grad f_i(x_i)`. Two calls in one step see the same samples.
+    pub fn gradient(&mut self, x: Vector, g: Vector) -> Result<(), AgentsError> {
+        self.agents.gradient(x, g, self.draw)?;
+        self.costs.gradient_evals += self.agents.hosted() as u64;
+        Ok(())
+    }
+
+    /// `y <- keep*y + sum_k a_k v_k`.
+    pub fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) {
+        self.agents.combine(y, keep, terms);
+    }
+
+    /// `to_i <- sum_j w_ij from_j` for each pair: one exchange of `pairs.len()` vectors.
+    pub fn mix(&mut self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
+        self.costs.bytes_sent += self.agents.mix(self.round, pairs)?;
+        self.costs.vectors_sent += pairs.len() as u64;
+        self.costs.exchanges += 1;
+        self.mixed = true;
+        Ok(())
+    }
+}

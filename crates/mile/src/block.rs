@@ -1,0 +1,281 @@
+//! Kernels over blocks: one row of `dim` numbers for each agent hosted here.
+//!
+//! The simulator and the network engines share them, so that the same sums are formed in the same
+//! order everywhere. Products and sums are rounded separately (no fused multiply-add), hence equal
+//! bits on every CPU.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::real::Real;
+
+/// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
+const CHUNK: usize = 1 << 14;
+/// Bytes of one column range over all rows in [`mix`]: what should stay in a core's own cache.
+const TILE_BYTES: usize = 1 << 18;
+
+/// `y <- keep*y + sum_k a_k v_k`, summed from left to right, in one pass over memory.
+///
+/// With `keep = 0` the old `y` is not read at all.
+pub fn combine<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
+    let (head, rest) = terms.split_at(terms.len().min(4));
+    match head {
+        [] => combine_terms(y, keep, []),
+        [a] => combine_terms(y, keep, [*a]),
+        [a, b] => combine_terms(y, keep, [*a, *b]),
+        [a, b, c] => combine_terms(y, keep, [*a, *b, *c]),
+        [a, b, c, d, ..] => combine_terms(y, keep, [*a, *b, *c, *d]),
+    }
+    if !rest.is_empty() {
+        combine(y, 1.0, rest);
+    }
+}
+
+#[inline(always)]
+fn combine_terms<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [(f64, &[T]); K]) {
+    let n = y.len();
+    let a = terms.map(|(a, _)| T::of(a));
+    let v = terms.map(|(_, v)| &v[..n]);
+    let add = |sum: T, from: usize, i: usize| {
+        let mut sum = sum;
+        for k in from..K {
+            sum += a[k] * v[k][i];
+        }
+        sum
+    };
+    if keep == 0.0 && K > 0 {
+        for i in 0..n {
+            y[i] = add(a[0] * v[0][i], 1, i);
+        }
+    } else if keep == 1.0 {
+        for i in 0..n {
+            y[i] = add(y[i], 0, i);
+        }
+    } else {
+        let keep = T::of(keep);
+        for i in 0..n {
+            y[i] = add(keep * y[i], 0, i);
+        }
+    }
+}
+
+/// [`combine`] on whole blocks, with all cores when the blocks are large.
+pub fn combine_block<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
+    if y.len() <= 2 * CHUNK {
+        return combine(y, keep, terms);
+    }
+    y.par_chunks_mut(CHUNK).enumerate().for_each(|(k, chunk)| {
+        let at = k * CHUNK..k * CHUNK + chunk.len();
+        with_terms(terms.len(), |buffer: &mut [(f64, &[T])]| {
+            for (slot, (a, v)) in buffer.iter_mut().zip(terms) {
+                *slot = (*a, &v[at.clone()]);
+            }
+            combine(chunk, keep, buffer);
+        });
+    });
+}
+
+/// Lends room for `len` terms, from the stack: inner loops do not allocate.
+fn with_terms<'v, T: Real>(len: usize, work: impl FnOnce(&mut [(f64, &'v [T])])) {
+    const ROOM: usize = 8;
+    if len <= ROOM {
+        work(&mut [(0.0, [].as_slice()); ROOM][..len]);
+    } else {
+        work(&mut vec![(0.0, [].as_slice()); len]);
+    }
+}
+
+/// The rows of a mixing matrix that are hosted here: for each row its (column, weight), by column.
+#[derive(Clone, Debug, Default)]
+pub struct SparseRows {
+    /// Row `i` is `entries[starts[i]..starts[i + 1]]`.
+    pub starts: Vec<usize>,
+    /// (column, weight), columns increasing within a row; a weight of exactly 0 is passed over.
+    pub entries: Vec<(usize, f64)>,
+}
+
+impl SparseRows {
+    /// The entries of row `i`.
+    pub fn row(&self, i: usize) -> &[(usize, f64)] {
+        &self.entries[self.starts[i]..self.starts[i + 1]]
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+}
+
+/// A pointer to a block that tasks write in disjoint places.
+struct Shared<T>(*mut T);
+// SAFETY: `mix` gives each task a column range of its own, so no two tasks touch one element.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// # Safety
+    /// The range must lie within the block, and no other reference to it may be alive.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn slice(&self, range: Range<usize>) -> &mut [T] {
+        // SAFETY: promised by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
+    }
+}
+
+/// `out_i <- sum_j w_ij v_j` in increasing j, for blocks of `dim` columns.
+///
+/// Tasks own column ranges narrow enough that all rows of a range stay in cache: each element is
+/// fetched from memory once, however many neighbours read it.
+pub fn mix<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
+    let rows = weights.rows();
+    assert_eq!(v.len(), rows * dim, "a block has one row for each agent");
+    assert_eq!(out.len(), v.len(), "both blocks have one shape");
+    let width = (TILE_BYTES / (2 * rows.max(1) * size_of::<T>())).clamp(512, CHUNK);
+    let target = Shared(out.as_mut_ptr());
+    let tile = |from: usize| {
+        let columns = from..(from + width).min(dim);
+        for i in 0..rows {
+            let at = |row: usize| row * dim + columns.start..row * dim + columns.end;
+            // SAFETY: i < rows and columns end at dim at the latest, so the range is inside `out`;
+            // tiles have disjoint columns and `out` is borrowed mutably by this function.
+            let y = unsafe { target.slice(at(i)) };
+            let mut keep = 0.0;
+            for group in weights.row(i).chunks(4) {
+                with_terms(4, |buffer: &mut [(f64, &[T])]| {
+                    let mut used = 0;
+                    for &(j, w) in group.iter().filter(|(_, w)| *w != 0.0) {
+                        buffer[used] = (w, &v[at(j)]);
+                        used += 1;
+                    }
+                    if used > 0 {
+                        combine(y, keep, &buffer[..used]);
+                        keep = 1.0;
+                    }
+                });
+            }
+            if keep == 0.0 {
+                y.fill(T::zero());
+            }
+        }
+    };
+    let tiles = dim.div_ceil(width);
+    if rows * dim <= 2 * CHUNK {
+        (0..tiles).for_each(|k| tile(k * width));
+    } else {
+        (0..tiles).into_par_iter().for_each(|k| tile(k * width));
+    }
+}
+
+/// The mean row, summed in `f64` in increasing agent.
+pub fn mean_row<T: Real>(block: &[T], dim: usize) -> Vec<T> {
+    let rows = (block.len() / dim.max(1)).max(1) as f64;
+    let mut mean = vec![T::zero(); dim];
+    mean.par_chunks_mut(CHUNK).enumerate().for_each(|(k, chunk)| {
+        for (i, m) in chunk.iter_mut().enumerate() {
+            let column = k * CHUNK + i;
+            let sum: f64 = block[column..].iter().step_by(dim).map(|v| v.wide()).sum();
+            *m = T::of(sum / rows);
+        }
+    });
+    mean
+}
+
+/// `(1/N) sum_i |mean - x_i|^2` in `f64`, the same bits whatever the number of threads.
+pub fn consensus_error<T: Real>(block: &[T], dim: usize) -> f64 {
+    let rows = (block.len() / dim.max(1)).max(1);
+    let partial: Vec<f64> = (0..dim.div_ceil(CHUNK))
+        .into_par_iter()
+        .map(|k| {
+            let columns = k * CHUNK..((k + 1) * CHUNK).min(dim);
+            let mut mean = vec![0.0f64; columns.len()];
+            for row in block.chunks_exact(dim) {
+                for (m, v) in mean.iter_mut().zip(&row[columns.clone()]) {
+                    *m += v.wide();
+                }
+            }
+            mean.iter_mut().for_each(|m| *m /= rows as f64);
+            let mut sum = 0.0;
+            for row in block.chunks_exact(dim) {
+                for (m, v) in mean.iter().zip(&row[columns.clone()]) {
+                    sum += (v.wide() - m).powi(2);
+                }
+            }
+            sum
+        })
+        .collect();
+    partial.iter().sum::<f64>() / rows as f64
+}
+
+/// Sum of squares in `f64`, the same bits whatever the number of threads. NaN if any entry is.
+pub fn norm_sq<T: Real>(block: &[T]) -> f64 {
+    let partial: Vec<f64> =
+        block.par_chunks(CHUNK).map(|chunk| chunk.iter().map(|v| v.wide() * v.wide()).sum()).collect();
+    partial.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn combine_is_the_sum_from_left_to_right(
+            len in prop_oneof![0usize..40, Just(CHUNK * 2 + 7), Just(CHUNK * 3 + 1)],
+            keep in prop_oneof![Just(0.0), Just(1.0), -2.0..2.0f64],
+            coefficients in prop::collection::vec(-2.0..2.0f64, 0..11),
+        ) {
+            let value = |k: usize, i: usize| ((i * 7 + k * 13) % 101) as f64 - 50.0;
+            let vectors: Vec<Vec<f64>> =
+                (0..coefficients.len()).map(|k| (0..len).map(|i| value(k + 1, i)).collect()).collect();
+            let terms: Vec<(f64, &[f64])> =
+                coefficients.iter().zip(&vectors).map(|(a, v)| (*a, v.as_slice())).collect();
+            let mut y: Vec<f64> = (0..len).map(|i| value(0, i)).collect();
+            let expected: Vec<f64> = (0..len).map(|i| {
+                terms.iter().fold(keep * y[i], |sum, (a, v)| sum + a * v[i])
+            }).collect();
+            combine_block(&mut y, keep, &terms);
+            prop_assert!(y.iter().zip(&expected).all(|(a, b)| a == b));
+        }
+
+        #[test]
+        fn mix_is_the_sparse_product_on_odd_shapes(
+            rows in 1usize..9,
+            dim in prop_oneof![0usize..5, Just(511usize), Just(513), Just(CHUNK + 3), Just(2 * CHUNK + 5)],
+            seed in 0u64..50,
+        ) {
+            let weight = |i: usize, j: usize| (((i * 31 + j * 17) as u64 + seed) % 7) as f64 - 2.0;
+            let v: Vec<f64> = (0..rows * dim).map(|k| (k % 97) as f64 - 40.0).collect();
+            let mut weights = SparseRows { starts: vec![0], entries: vec![] };
+            for i in 0..rows {
+                weights.entries.extend((0..rows).map(|j| (j, weight(i, j))));
+                weights.starts.push(weights.entries.len());
+            }
+            let mut out = vec![f64::NAN; rows * dim];
+            mix(&weights, &v, &mut out, dim);
+            for i in 0..rows {
+                for k in 0..dim {
+                    let sum: f64 = (0..rows).map(|j| weight(i, j) * v[j * dim + k]).sum();
+                    prop_assert_eq!(out[i * dim + k], sum);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn combine_with_keep_zero_does_not_read_the_poison() {
+        let mut y = [f32::NAN; 3];
+        combine(&mut y, 0.0, &[(2.0, &[1.0, 2.0, 3.0])]);
+        assert_eq!(y, [2.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn consensus_error_is_the_mean_squared_distance_from_the_mean() {
+        let block = [1.0f32, 0.0, 3.0, 4.0];
+        assert_eq!(mean_row(&block, 2), [2.0, 2.0]);
+        assert_eq!(consensus_error(&block, 2), 5.0);
+        assert!(consensus_error(&[f64::NAN, 1.0], 1).is_nan());
+        assert!(norm_sq(&[f64::NAN, 1.0]).is_nan());
+    }
+}

@@ -1,0 +1,86 @@
+//! Graphs and matrices as text: edge lists, and matrices of weights.
+
+use super::{Graph, GraphError};
+
+/// The lines that say something, with their numbers, cut into fields.
+fn fields(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+    text.lines().enumerate().filter_map(|(k, line)| {
+        let content = line.split(['#', '%']).next().unwrap_or_default();
+        let fields: Vec<&str> =
+            content.split([',', ';', ' ', '\t']).filter(|field| !field.is_empty()).collect();
+        (!fields.is_empty()).then_some((k + 1, fields))
+    })
+}
+
+impl Graph {
+    /// Reads an edge list: two agent numbers a line, separated by blanks or a comma, `#` for comments.
+    ///
+    /// ```
+    /// use mile::graph::Graph;
+    /// let graph = Graph::parse_edges("# a path\n0 1\n1, 2\n", 3)?;
+    /// assert_eq!(graph.neighbours(1), [0, 2]);
+    /// # Ok::<(), mile::graph::GraphError>(())
+    /// ```
+    pub fn parse_edges(text: &str, agents: usize) -> Result<Self, GraphError> {
+        let mut edges = Vec::new();
+        for (line, fields) in fields(text) {
+            let bad = |problem: String| GraphError::Text { line, problem };
+            let number = |field: &str| {
+                field.parse::<usize>().map_err(|_| bad(format!("'{field}' is not an agent's number")))
+            };
+            let [from, to] = fields[..] else {
+                let found = fields.len();
+                return Err(bad(format!("an edge is two agent numbers, found {found} fields")));
+            };
+            let (from, to) = (number(from)?, number(to)?);
+            if from >= agents || to >= agents {
+                return Err(bad(GraphError::NoSuchAgent { from, to, agents }.to_string()));
+            }
+            edges.push((from, to));
+        }
+        Self::from_edges(agents, edges)
+    }
+}
+
+/// Reads a square matrix: one row a line, numbers separated by blanks or commas, `#` for comments.
+pub(crate) fn parse_matrix(text: &str, size: usize) -> Result<Vec<Vec<f64>>, GraphError> {
+    let mut rows = Vec::new();
+    let mut last = 0;
+    for (line, fields) in fields(text) {
+        let bad = |problem: String| GraphError::Text { line, problem };
+        if fields.len() != size {
+            return Err(bad(format!("a row has {size} numbers, one for each agent, found {}", fields.len())));
+        }
+        let number = |field: &&str| match field.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(value),
+            _ => Err(bad(format!("'{field}' is not a finite number"))),
+        };
+        rows.push(fields.iter().map(number).collect::<Result<_, _>>()?);
+        last = line;
+    }
+    if rows.len() != size {
+        let problem =
+            format!("the matrix has {} rows, one for each of the {size} agents is needed", rows.len());
+        return Err(GraphError::Text { line: last, problem });
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_named_by_its_line() {
+        let line_of = |text: &str| match Graph::parse_edges(text, 3).unwrap_err() {
+            GraphError::Text { line, .. } => line,
+            other => panic!("{other}"),
+        };
+        assert_eq!(line_of("0 1\n\n1 x\n"), 3);
+        assert_eq!(line_of("0 1 2\n"), 1);
+        assert_eq!(line_of("# c\n0 1\n2 3\n"), 3);
+        assert!(parse_matrix("1 0\n0 nan\n", 2).unwrap_err().to_string().contains("line 2: 'nan'"));
+        assert!(parse_matrix("1 0\n", 2).unwrap_err().to_string().contains("has 1 rows"));
+        assert!(parse_matrix("1\n", 2).unwrap_err().to_string().contains("a row has 2 numbers"));
+    }
+}

@@ -1,0 +1,284 @@
+//! Mixing matrices: how much of each neighbour's message goes into the sum.
+//!
+//! Every matrix is checked against the paper's Assumption 3 before it is used:
+//! 1) zero where there is no edge, 2) symmetric, 3) Null(I - W) = span(1), 4) 2I >= W + I > 0.
+
+use crate::block::SparseRows;
+use crate::fdla;
+use crate::graph::parse::parse_matrix;
+use crate::graph::{Graph, GraphError};
+use crate::spectrum;
+
+/// Rows must sum to one, and the matrix be symmetric, within this.
+const TOLERANCE: f64 = 1e-9;
+
+/// A rule that makes a mixing matrix from a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// `w_ij = 1/(1 + max(d_i, d_j))`: needs only the neighbours' degrees.
+    Metropolis,
+    /// `(I + W)/2` of the former: all eigenvalues positive.
+    LazyMetropolis,
+    /// `w_ij = 1/(1 + d_max)`.
+    MaxDegree,
+    /// `W = I - 2/(l_1 + l_{n-1}) L`, the best multiple of the Laplacian L.
+    BestConstant,
+    /// Fastest distributed linear averaging: the symmetric W with the smallest `max(l_2, -l_N)`.
+    Fdla,
+}
+
+/// A symmetric matrix on a graph that satisfies Assumption 3.
+#[derive(Clone, Debug)]
+pub struct MixingMatrix {
+    rows: SparseRows,
+}
+
+/// The clause of Assumption 3 that a matrix breaks, and where.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MixingError {
+    /// Clause 1.
+    #[error(
+        "w[{i}][{j}] = {weight}, but {i} and {j} are not neighbours (Assumption 3, clause 1): set it to 0 or add the edge"
+    )]
+    OffGraph {
+        /// Row.
+        i: usize,
+        /// Column.
+        j: usize,
+        /// The weight there.
+        weight: f64,
+    },
+    /// Clause 2.
+    #[error("w[{i}][{j}] = {ij} but w[{j}][{i}] = {ji} (Assumption 3, clause 2: W is symmetric)")]
+    Asymmetric {
+        /// Row.
+        i: usize,
+        /// Column.
+        j: usize,
+        /// Weight in row i.
+        ij: f64,
+        /// Weight in row j.
+        ji: f64,
+    },
+    /// Clause 3: the vector of ones is not kept.
+    #[error(
+        "row {i} sums to {sum}, not 1 within 1e-9 (Assumption 3, clause 3: W 1 = 1); correct w[{i}][{i}]"
+    )]
+    RowSum {
+        /// Row.
+        i: usize,
+        /// Its sum.
+        sum: f64,
+    },
+    /// Clause 3: something else is kept too.
+    #[error(
+        "the second eigenvalue is {lambda_2}, not below 1 (Assumption 3, clause 3: Null(I - W) = span(1)): some agents never mix"
+    )]
+    NullSpace {
+        /// Second largest eigenvalue.
+        lambda_2: f64,
+    },
+    /// Clause 4.
+    #[error(
+        "the {which} eigenvalue is {lambda}, outside (-1, 1] (Assumption 3, clause 4: 2I >= W + I > 0); averaging with the identity, (I + W)/2, may mend it"
+    )]
+    Eigenvalue {
+        /// `largest` or `smallest`.
+        which: &'static str,
+        /// The eigenvalue.
+        lambda: f64,
+    },
+    /// Too large for the rule.
+    #[error(
+        "fdla solves a semidefinite program and takes at most {} agents and {} edges, got {agents} and {edges}: use best-constant",
+        fdla::MAX_AGENTS,
+        fdla::MAX_EDGES
+    )]
+    TooLarge {
+        /// Number of agents.
+        agents: usize,
+        /// Number of edges.
+        edges: usize,
+    },
+    /// A matrix file that cannot be read.
+    #[error(transparent)]
+    Text(#[from] GraphError),
+}
+
+impl Rule {
+    /// Every rule, in the order of their names in experiment files.
+    pub const ALL: [Self; 5] =
+        [Self::Metropolis, Self::LazyMetropolis, Self::MaxDegree, Self::BestConstant, Self::Fdla];
+
+    /// Its name in experiment files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metropolis => "metropolis",
+            Self::LazyMetropolis => "lazy-metropolis",
+            Self::MaxDegree => "max-degree",
+            Self::BestConstant => "best-constant",
+            Self::Fdla => "fdla",
+        }
+    }
+
+    /// The matrix of this rule on a connected graph.
+    pub fn matrix(self, graph: &Graph) -> Result<MixingMatrix, MixingError> {
+        let larger = |i: usize, j: usize| graph.degree(i).max(graph.degree(j)) as f64;
+        match self {
+            Self::Metropolis => MixingMatrix::from_edges(graph, |i, j| 1.0 / (1.0 + larger(i, j))),
+            Self::LazyMetropolis => MixingMatrix::from_edges(graph, |i, j| 0.5 / (1.0 + larger(i, j))),
+            Self::MaxDegree => {
+                let weight = 1.0 / (1.0 + graph.max_degree() as f64);
+                MixingMatrix::from_edges(graph, |_, _| weight)
+            }
+            Self::BestConstant => {
+                let weight = spectrum::best_constant(graph);
+                MixingMatrix::from_edges(graph, |_, _| weight)
+            }
+            Self::Fdla => {
+                let weights = fdla::weights(graph)?;
+                let of: std::collections::HashMap<_, _> = graph.edges().zip(weights).collect();
+                MixingMatrix::from_edges(graph, |i, j| of[&(i.min(j), i.max(j))])
+            }
+        }
+    }
+}
+
+impl MixingMatrix {
+    /// The matrix with these weights on the edges, and on the diagonal what is missing to one.
+    pub fn from_edges(graph: &Graph, weight: impl Fn(usize, usize) -> f64) -> Result<Self, MixingError> {
+        let mut rows = SparseRows { starts: vec![0], entries: Vec::new() };
+        for i in 0..graph.agents() {
+            let begin = rows.entries.len();
+            rows.entries.extend(graph.neighbours(i).iter().map(|&j| (j, weight(i, j))));
+            let others: f64 = rows.entries[begin..].iter().map(|(_, w)| w).sum();
+            let place = begin + rows.entries[begin..].partition_point(|(j, _)| *j < i);
+            rows.entries.insert(place, (i, 1.0 - others));
+            rows.starts.push(rows.entries.len());
+        }
+        Self { rows }.checked(graph)
+    }
+
+    /// A matrix given in full.
+    pub fn from_dense(graph: &Graph, matrix: &[Vec<f64>]) -> Result<Self, MixingError> {
+        let mut rows = SparseRows { starts: vec![0], entries: Vec::new() };
+        for (i, row) in matrix.iter().enumerate() {
+            for (j, &weight) in row.iter().enumerate() {
+                if i == j || graph.has_edge(i, j) {
+                    rows.entries.push((j, weight));
+                } else if weight != 0.0 {
+                    return Err(MixingError::OffGraph { i, j, weight });
+                }
+            }
+            rows.starts.push(rows.entries.len());
+        }
+        Self { rows }.checked(graph)
+    }
+
+    /// A matrix written as text, one row a line.
+    pub fn parse(graph: &Graph, text: &str) -> Result<Self, MixingError> {
+        Self::from_dense(graph, &parse_matrix(text, graph.agents())?)
+    }
+
+    /// The rows: for each agent the (agent, weight) it sums over, itself included.
+    pub fn rows(&self) -> &SparseRows {
+        &self.rows
+    }
+
+    /// Number of agents.
+    pub fn agents(&self) -> usize {
+        self.rows.rows()
+    }
+
+    /// One weight.
+    pub fn weight(&self, i: usize, j: usize) -> f64 {
+        let row = self.rows.row(i);
+        row.binary_search_by_key(&j, |(j, _)| *j).map_or(0.0, |k| row[k].1)
+    }
+
+    fn checked(self, graph: &Graph) -> Result<Self, MixingError> {
+        for i in 0..self.agents() {
+            for &(j, ij) in self.rows.row(i) {
+                let ji = self.weight(j, i);
+                if (ij - ji).abs() > TOLERANCE || !ij.is_finite() {
+                    return Err(MixingError::Asymmetric { i, j, ij, ji });
+                }
+            }
+            let sum: f64 = self.rows.row(i).iter().map(|(_, w)| w).sum();
+            if (sum - 1.0).abs() > TOLERANCE {
+                return Err(MixingError::RowSum { i, sum });
+            }
+        }
+        if self.is_plainly_admissible(graph) {
+            return Ok(self);
+        }
+        let extremes = spectrum::extremes(&self);
+        if extremes.lambda_1 > 1.0 + TOLERANCE {
+            return Err(MixingError::Eigenvalue { which: "largest", lambda: extremes.lambda_1 });
+        }
+        if extremes.lambda_n <= -1.0 + TOLERANCE {
+            return Err(MixingError::Eigenvalue { which: "smallest", lambda: extremes.lambda_n });
+        }
+        if extremes.lambda_2 >= 1.0 - 1e-12 {
+            return Err(MixingError::NullSpace { lambda_2: extremes.lambda_2 });
+        }
+        Ok(self)
+    }
+
+    /// Clauses 3 and 4 without eigenvalues: positive weights on the edges of a connected graph
+    /// (Perron and Frobenius) and on the diagonal (Gershgorin).
+    fn is_plainly_admissible(&self, graph: &Graph) -> bool {
+        let positive = (0..self.agents()).all(|i| self.rows.row(i).iter().all(|(_, w)| *w > 0.0));
+        positive && graph.components().len() == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Topology;
+
+    fn path(agents: usize) -> Graph {
+        Topology::Path.build(agents, 0).unwrap()
+    }
+
+    #[test]
+    fn each_clause_of_assumption_3_is_refused_by_name() {
+        let refusal = |rows: &[&[f64]]| {
+            let rows: Vec<Vec<f64>> = rows.iter().map(|row| row.to_vec()).collect();
+            MixingMatrix::from_dense(&path(rows.len()), &rows).unwrap_err()
+        };
+        let off = refusal(&[&[0.5, 0.25, 0.25], &[0.25, 0.5, 0.25], &[0.25, 0.25, 0.5]]);
+        assert_eq!(off, MixingError::OffGraph { i: 0, j: 2, weight: 0.25 });
+        let asymmetric = refusal(&[&[0.5, 0.5], &[0.4, 0.6]]);
+        assert!(matches!(asymmetric, MixingError::Asymmetric { i: 0, j: 1, .. }));
+        let sum = refusal(&[&[0.5, 0.4], &[0.4, 0.6]]);
+        assert!(matches!(sum, MixingError::RowSum { i: 0, .. }));
+        let identity = refusal(&[&[1.0, 0.0], &[0.0, 1.0]]);
+        assert!(matches!(identity, MixingError::NullSpace { .. }), "{identity}");
+        let swap = refusal(&[&[0.0, 1.0], &[1.0, 0.0]]);
+        assert!(matches!(swap, MixingError::Eigenvalue { which: "smallest", .. }), "{swap}");
+        let large = refusal(&[&[2.0, -1.0], &[-1.0, 2.0]]);
+        assert!(matches!(large, MixingError::Eigenvalue { which: "largest", .. }), "{large}");
+    }
+
+    #[test]
+    fn rules_give_their_weights() {
+        let star = Topology::Star.build(4, 0).unwrap();
+        let weights = |rule: Rule| rule.matrix(&star).unwrap();
+        assert_eq!(weights(Rule::Metropolis).weight(0, 1), 0.25);
+        assert_eq!(weights(Rule::LazyMetropolis).weight(0, 0), 0.625);
+        assert_eq!(weights(Rule::MaxDegree).weight(1, 1), 0.75);
+        assert!((weights(Rule::BestConstant).weight(0, 2) - 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_agent_has_the_matrix_one() {
+        for rule in Rule::ALL {
+            let matrix = rule.matrix(&path(1)).unwrap();
+            assert_eq!(matrix.rows().row(0), [(0, 1.0)]);
+        }
+    }
+}

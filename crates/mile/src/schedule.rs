@@ -1,0 +1,126 @@
+//! Step sizes that change from round to round.
+//!
+//! A schedule is a function of the rounds already done, so the step size is constant between two
+//! exchanges. When it changes, corrections in units of x are rescaled with it
+//! ([`Unit::StepSize`](crate::method::Unit)): their sum stays zero, and at a stationary point
+//! `c_i = alpha grad f_i` holds for the new step size too, so exact methods stay exact.
+
+/// A step size as a function of the rounds done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// The base step size.
+    pub step_size: f64,
+    /// Rounds of linear growth: in round r < warmup the factor is (r + 1)/(warmup + 1).
+    pub warmup: u64,
+    /// What happens after the warm-up.
+    pub decay: Decay,
+}
+
+/// How a step size falls after the warm-up.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decay {
+    /// It does not.
+    None,
+    /// Multiplied by `factor` after every `every` rounds.
+    Step {
+        /// Rounds between two drops.
+        every: u64,
+        /// Factor of each drop, in (0, 1].
+        factor: f64,
+    },
+    /// Half a cosine from 1 down to `floor` at round `rounds`, constant after.
+    Cosine {
+        /// Round at which the floor is reached.
+        rounds: u64,
+        /// Last factor, in (0, 1].
+        floor: f64,
+    },
+}
+
+/// A schedule that cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{key} = {got} is not admissible: it takes {takes}")]
+pub struct InvalidSchedule {
+    /// Which of its numbers.
+    pub key: &'static str,
+    /// What it was.
+    pub got: f64,
+    /// What it may be.
+    pub takes: &'static str,
+}
+
+impl Schedule {
+    /// The same step size in every round.
+    pub fn constant(step_size: f64) -> Self {
+        Self { step_size, warmup: 0, decay: Decay::None }
+    }
+
+    /// Refuses step sizes and factors that are not positive and finite.
+    pub fn validate(&self) -> Result<(), InvalidSchedule> {
+        let check = |key, got: f64, ok: bool, takes| {
+            if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, takes }) }
+        };
+        check("step_size", self.step_size, self.step_size > 0.0, "a positive finite number")?;
+        match self.decay {
+            Decay::None => Ok(()),
+            Decay::Step { every, factor } => {
+                check("every", every as f64, every >= 1, "a whole number of rounds from 1")?;
+                check("factor", factor, factor > 0.0 && factor <= 1.0, "a number in (0, 1]")
+            }
+            Decay::Cosine { rounds, floor } => {
+                check("rounds", rounds as f64, rounds >= 1, "a whole number of rounds from 1")?;
+                check("floor", floor, floor > 0.0 && floor <= 1.0, "a number in (0, 1]")
+            }
+        }
+    }
+
+    /// The step size after `round` exchanges.
+    pub fn at(&self, round: u64) -> f64 {
+        if round < self.warmup {
+            return self.step_size * (round + 1) as f64 / (self.warmup + 1) as f64;
+        }
+        let since = round - self.warmup;
+        let factor = match self.decay {
+            Decay::None => 1.0,
+            Decay::Step { every, factor } => factor.powf((since / every.max(1)) as f64),
+            Decay::Cosine { rounds, floor } => {
+                let end = rounds.saturating_sub(self.warmup).max(1);
+                let done = (since as f64 / end as f64).min(1.0);
+                floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+            }
+        };
+        self.step_size * factor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_go_through_their_corners() {
+        let constant = Schedule::constant(0.5);
+        assert_eq!((constant.at(0), constant.at(1000)), (0.5, 0.5));
+
+        let warm = Schedule { warmup: 3, ..constant.clone() };
+        assert_eq!([0, 1, 2, 3, 9].map(|r| warm.at(r)), [0.125, 0.25, 0.375, 0.5, 0.5]);
+
+        let stairs = Schedule { decay: Decay::Step { every: 2, factor: 0.5 }, ..constant.clone() };
+        assert_eq!([0, 1, 2, 3, 4].map(|r| stairs.at(r)), [0.5, 0.5, 0.25, 0.25, 0.125]);
+
+        let cosine = Schedule { warmup: 2, decay: Decay::Cosine { rounds: 12, floor: 0.1 }, ..constant };
+        assert_eq!(cosine.at(2), 0.5);
+        assert!((cosine.at(7) - 0.275).abs() < 1e-12);
+        assert!((cosine.at(12) - 0.05).abs() < 1e-12 && cosine.at(50) == cosine.at(12));
+    }
+
+    #[test]
+    fn a_step_size_that_is_not_positive_is_refused_with_its_range() {
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let refusal = Schedule::constant(bad).validate().unwrap_err();
+            assert_eq!((refusal.key, refusal.takes), ("step_size", "a positive finite number"));
+        }
+        let decay = Decay::Cosine { rounds: 3, floor: 0.0 };
+        assert!(Schedule { step_size: 1.0, warmup: 0, decay }.validate().is_err());
+    }
+}
