@@ -45,17 +45,17 @@ fn combine_terms<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [(f64, 
         sum
     };
     if keep == 0.0 && K > 0 {
-        for i in 0..n {
-            y[i] = add(a[0] * v[0][i], 1, i);
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = add(a[0] * v[0][i], 1, i);
         }
     } else if keep == 1.0 {
-        for i in 0..n {
-            y[i] = add(y[i], 0, i);
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = add(*y, 0, i);
         }
     } else {
         let keep = T::of(keep);
-        for i in 0..n {
-            y[i] = add(keep * y[i], 0, i);
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = add(keep * *y, 0, i);
         }
     }
 }

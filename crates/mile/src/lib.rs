@@ -5,6 +5,7 @@ pub mod block;
 mod fdla;
 pub mod graph;
 pub mod method;
+pub mod methods;
 pub mod mixing;
 pub mod network;
 pub mod problems;

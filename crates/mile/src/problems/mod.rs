@@ -3,6 +3,12 @@
 //! A [`Problem`] is N private objectives `f_i` over the same space; the network minimises
 //! `f = (1/N) sum_i f_i`. Implement the trait for your own.
 
+mod quadratic;
+mod table;
+
+pub use quadratic::{InvalidQuadratic, Quadratic};
+pub use table::{Batch, InvalidTable, Loss, Shard, Table};
+
 use crate::real::Real;
 
 /// Names one draw of a stochastic gradient: the same draw always sees the same samples.

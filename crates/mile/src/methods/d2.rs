@@ -1,0 +1,39 @@
+//! D2 (Tang, Lian, Yan, Zhang, Liu, "D2: Decentralized Training over Decentralized Data", 2018):
+//!
+//! ```text
+//! x(1) = W (x(0) - alpha grad f(x(0)))
+//! x(k+1) = W (2x(k) - x(k-1) - alpha grad f(x(k)) + alpha grad f(x(k-1)))
+//! ```
+//!
+//! in correction form. It needs l_N > -1/3. Sent: one vector. Stored: x, c.
+
+use super::primal_dual::{LAYOUT, exchange, local};
+use crate::agents::{AgentsError, Step};
+use crate::method::{Checker, InvalidParameter, Layout, Method};
+use crate::network::Network;
+
+/// D2, mixing with W itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct D2;
+
+impl Method for D2 {
+    fn layout(&self) -> Layout {
+        LAYOUT
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        local(s)?;
+        exchange(s, 1.0, 1.0)
+    }
+
+    fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
+        let lambda_n = network.extremes().lambda_n;
+        if lambda_n > -1.0 / 3.0 + 1e-12 {
+            return Ok(());
+        }
+        let takes = format!(
+            "its smallest eigenvalue is {lambda_n:.4} and D2 needs one above -1/3: use mixing = \"lazy-metropolis\", or ed"
+        );
+        Err(Checker("d2").refuse("mixing", "W", takes))
+    }
+}

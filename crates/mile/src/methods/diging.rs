@@ -1,0 +1,55 @@
+//! DIGing with multiple local updates (Nedic, Olshevsky, Shi, "Achieving Geometric Convergence for
+//! Distributed Optimization over Time-Varying Graphs", 2017, on the graphs W, I, ..., I, W, ...):
+//!
+//! ```text
+//! y(0) = grad f(x(0)) ;  W_t = W if t mod tau = 0, else I
+//! x(t+1) = W_t x(t) - alpha y(t) ;  y(t+1) = W_t y(t) + grad f(x(t+1)) - grad f(x(t))
+//! ```
+//!
+//! With c = y - grad f(x) two vectors suffice:
+//! `y = grad f(x) + c`, and at an exchange `c = W y - grad f(x)`.
+//!
+//! Sent: x, y. Stored: x, c.
+
+use crate::agents::{AgentsError, Step, Vector};
+use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
+
+const X: Vector = Vector(0);
+const C: Vector = Vector(1);
+const G: Vector = Vector(2);
+const M: Vector = Vector(3);
+const N: Vector = Vector(4);
+
+/// DIGing with local updates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diging {
+    local_steps: u64,
+}
+
+impl Diging {
+    /// An exchange at every t divisible by `local_steps`.
+    pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
+        Ok(Self { local_steps: Checker("diging").at_least_one("local_steps", local_steps)? })
+    }
+}
+
+impl Method for Diging {
+    fn layout(&self) -> Layout {
+        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["g", "wx", "wy"] }
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        let alpha = s.step_size;
+        s.gradient(X, G)?;
+        if s.t.is_multiple_of(self.local_steps) {
+            let (y, wx, wy) = (C, M, N);
+            s.combine(y, 1.0, &[(1.0, G)]);
+            s.mix(&[(X, wx), (y, wy)])?;
+            s.combine(X, 0.0, &[(1.0, wx), (-alpha, y)]);
+            s.combine(C, 0.0, &[(1.0, wy), (-1.0, G)]);
+        } else {
+            s.combine(X, 1.0, &[(-alpha, G), (-alpha, C)]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Decentralized (stochastic) gradient descent (Lian et al., "Can Decentralized Algorithms Outperform
+//! Centralized Algorithms?", 2017, is the second form):
+//!
+//! ```text
+//! adapt then combine:   x = W (x - alpha grad f(x))
+//! combine then adapt:   x = W x - alpha grad f(x)
+//! ```
+//!
+//! Biased for a constant step size when the f_i differ. Sent: x. Stored: x.
+
+use crate::agents::{AgentsError, Step, Vector};
+use crate::method::{Layout, Method, Unit};
+
+const X: Vector = Vector(0);
+const G: Vector = Vector(1);
+const M: Vector = Vector(2);
+
+/// Which comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Variant {
+    /// Adapt then combine.
+    #[default]
+    Atc,
+    /// Combine then adapt.
+    Cta,
+}
+
+/// Decentralized gradient descent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dsgd {
+    /// Which comes first.
+    pub variant: Variant,
+}
+
+impl Method for Dsgd {
+    fn layout(&self) -> Layout {
+        Layout { state: &[("x", Unit::Fixed)], scratch: &["g", "m"] }
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        let alpha = s.step_size;
+        s.gradient(X, G)?;
+        match self.variant {
+            Variant::Atc => {
+                s.combine(X, 1.0, &[(-alpha, G)]);
+                s.mix(&[(X, M)])?;
+                s.combine(X, 0.0, &[(1.0, M)]);
+            }
+            Variant::Cta => {
+                s.mix(&[(X, M)])?;
+                s.combine(X, 0.0, &[(1.0, M), (-alpha, G)]);
+            }
+        }
+        Ok(())
+    }
+}

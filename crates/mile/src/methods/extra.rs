@@ -1,0 +1,39 @@
+//! EXTRA (Shi, Ling, Wu, Yin, "EXTRA: An Exact First-Order Algorithm for Decentralized Consensus
+//! Optimization", 2015), with `Wb = (I + W)/2`:
+//!
+//! ```text
+//! x(1) = W x(0) - alpha grad f(x(0))
+//! x(k+2) = (I + W) x(k+1) - Wb x(k) - alpha (grad f(x(k+1)) - grad f(x(k)))
+//! ```
+//!
+//! Summed up: `x(k+1) = W x(k) - alpha grad f(x(k)) + c(k)`, `c(k+1) = c(k) - (x(k) - W x(k))/2`, c(0) = 0,
+//! which stores neither the former W x nor the former gradient.
+//!
+//! Sent: x. Stored: x, c.
+
+use crate::agents::{AgentsError, Step, Vector};
+use crate::method::{Layout, Method, Unit};
+
+const X: Vector = Vector(0);
+const C: Vector = Vector(1);
+const G: Vector = Vector(2);
+const M: Vector = Vector(3);
+
+/// EXTRA.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extra;
+
+impl Method for Extra {
+    fn layout(&self) -> Layout {
+        Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g", "m"] }
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        s.gradient(X, G)?;
+        s.mix(&[(X, M)])?;
+        s.combine(G, -s.step_size, &[(1.0, M), (1.0, C)]); // x' = W x - alpha g + c
+        s.combine(C, 1.0, &[(-0.5, X), (0.5, M)]);
+        s.combine(X, 0.0, &[(1.0, G)]);
+        Ok(())
+    }
+}

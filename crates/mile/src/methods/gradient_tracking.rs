@@ -1,0 +1,31 @@
+//! Gradient tracking, adapt-then-combine (Xu, Zhu, Soh, Xie, "Augmented Distributed Gradient Methods
+//! for Multi-Agent Optimization Under Uncoordinated Constant Stepsizes", 2015):
+//!
+//! ```text
+//! y = grad f(x)
+//! x' = W (x - alpha y) ;  y = W y + grad f(x') - grad f(x)
+//! ```
+//!
+//! Sent: x - alpha y, y. Stored: x, y, the last gradient.
+
+use super::tracking::{LAYOUT, Mixed, begin, track};
+use crate::agents::{AgentsError, Step};
+use crate::method::{Layout, Method};
+
+/// Gradient tracking in ATC form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradientTracking;
+
+impl Method for GradientTracking {
+    fn layout(&self) -> Layout {
+        LAYOUT
+    }
+
+    fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
+        begin(s)
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        track(s, Mixed::Descent, 1)
+    }
+}

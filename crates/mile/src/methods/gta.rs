@@ -1,0 +1,72 @@
+//! GTA-1, GTA-2, GTA-3: the gradient tracking framework of Berahas, Bollapragada, Gupta ("Balancing
+//! Communication and Computation in Gradient Tracking Algorithms for Decentralized Optimization",
+//! 2024), with n_g = tau computations and n_c communications an iteration, Z = W^n_c:
+//!
+//! ```text
+//! y = grad f(x)
+//! once:            x' = W1 x - alpha W2 y ;  y = W3 y + W4 (grad f(x') - grad f(x))
+//! n_g - 1 times:   x' = x - alpha y       ;  y = y + grad f(x') - grad f(x)
+//!
+//! (W1, W2, W3, W4):   GTA-1 (Z, I, Z, I)    GTA-2 (Z, Z, Z, I)    GTA-3 (Z, Z, Z, Z)
+//! ```
+//!
+//! Sent: 2 n_c vectors; GTA-3 needs the new gradient before its second message. Stored: x, y, the last
+//! gradient.
+
+use super::tracking::{LAYOUT, Mixed, begin, track};
+use crate::agents::{AgentsError, Step};
+use crate::method::{Checker, InvalidParameter, Layout, Method};
+
+/// One of the three.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gta {
+    mixed: Mixed,
+    local_steps: u64,
+    communications: u64,
+}
+
+impl Gta {
+    /// GTA-1: the tracker moves x unmixed.
+    pub fn one(local_steps: u64, communications: u64) -> Result<Self, InvalidParameter> {
+        Self::new("gta-1", Mixed::X, local_steps, communications)
+    }
+
+    /// GTA-2: x and the step are mixed together.
+    pub fn two(local_steps: u64, communications: u64) -> Result<Self, InvalidParameter> {
+        Self::new("gta-2", Mixed::Descent, local_steps, communications)
+    }
+
+    /// GTA-3: the new gradient is mixed too.
+    pub fn three(local_steps: u64, communications: u64) -> Result<Self, InvalidParameter> {
+        Self::new("gta-3", Mixed::Everything, local_steps, communications)
+    }
+
+    fn new(
+        name: &'static str,
+        mixed: Mixed,
+        local_steps: u64,
+        communications: u64,
+    ) -> Result<Self, InvalidParameter> {
+        let check = Checker(name);
+        Ok(Self {
+            mixed,
+            local_steps: check.at_least_one("local_steps", local_steps)?,
+            communications: check.at_least_one("communications", communications)?,
+        })
+    }
+}
+
+impl Method for Gta {
+    fn layout(&self) -> Layout {
+        LAYOUT
+    }
+
+    fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
+        begin(s)
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        let exchange = s.t.is_multiple_of(self.local_steps);
+        track(s, if exchange { self.mixed } else { Mixed::Nothing }, self.communications)
+    }
+}

@@ -1,0 +1,46 @@
+//! Local DSGD, also called DFedAvg: local steps, then an average with the neighbours.
+//!
+//! ```text
+//! repeat tau times:  x = x - alpha grad f(x)
+//! send x ;  x = W x
+//! ```
+//!
+//! Robust and simple, and biased: with different f_i it does not converge to a stationary point of f.
+//!
+//! Sent: x. Stored: x.
+
+use crate::agents::{AgentsError, Step, Vector};
+use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
+
+const X: Vector = Vector(0);
+const G: Vector = Vector(1);
+
+/// Local decentralized (stochastic) gradient descent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalDsgd {
+    local_steps: u64,
+}
+
+impl LocalDsgd {
+    /// An exchange after every `local_steps` updates.
+    pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
+        Ok(Self { local_steps: Checker("local-dsgd").at_least_one("local_steps", local_steps)? })
+    }
+}
+
+impl Method for LocalDsgd {
+    fn layout(&self) -> Layout {
+        Layout { state: &[("x", Unit::Fixed)], scratch: &["g"] }
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        s.gradient(X, G)?;
+        s.combine(X, 1.0, &[(-s.step_size, G)]);
+        if (s.t + 1).is_multiple_of(self.local_steps) {
+            let m = G;
+            s.mix(&[(X, m)])?;
+            s.combine(X, 0.0, &[(1.0, m)]);
+        }
+        Ok(())
+    }
+}

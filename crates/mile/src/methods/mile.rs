@@ -1,0 +1,73 @@
+//! MILE: multiple local updates with one exchanged vector.
+//!
+//! J. Liu, Z. Wang, Y. Wang, "Guaranteeing Both Consensus and Optimality in Decentralized Nonconvex
+//! Optimization with Multiple Local Updates", Algorithm 1, in correction form:
+//!
+//! ```text
+//! x(0) = x(-1) - alpha grad f(x(-1)),  c = 0
+//! v = x - alpha grad f(x) + c
+//! t mod tau = 0:  send v ;  m = W v ;  c = c - xi (v - m) ;  x = (1 - gamma) v + gamma m
+//! otherwise:      x = v
+//! ```
+//!
+//! With gamma = xi this is the paper's recursion
+//! `x(t+1) = W~(t) (2x(t) - x(t-1) - alpha grad f(x(t)) + alpha grad f(x(t-1)))`, and c is what that
+//! recursion carries in its differences; unlike it, one gradient a step suffices, also a stochastic
+//! one. Another gamma decouples how fast disagreement dies (gamma) from how strongly drift is
+//! corrected (xi): our extension, exact for every stable pair.
+//!
+//! Sent: v. Stored: x, c.
+
+use super::primal_dual::{LAYOUT, descend, exchange, local};
+use crate::agents::{AgentsError, Step};
+use crate::method::{Checker, InvalidParameter, Layout, Method};
+
+/// MILE, the paper's (`gamma = xi`) or decoupled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mile {
+    local_steps: u64,
+    xi: f64,
+    gamma: f64,
+}
+
+impl Mile {
+    /// The paper's method. It is proven for `xi < 2/(tau + 3)`; see the theory module for what else is stable.
+    pub fn new(local_steps: u64, xi: f64) -> Result<Self, InvalidParameter> {
+        Self::decoupled(local_steps, xi, xi)
+    }
+
+    /// Decoupled mixing.
+    pub fn decoupled(local_steps: u64, xi: f64, gamma: f64) -> Result<Self, InvalidParameter> {
+        let check = Checker("mile");
+        let bound = 2.0 / (local_steps as f64 + 3.0);
+        let takes = format!("a number in (0, 1]; proven for (0, 2/(tau + 3)) = (0, {bound:.4})");
+        Ok(Self {
+            local_steps: check.at_least_one("local_steps", local_steps)?,
+            xi: check.number("xi", xi, xi > 0.0 && xi <= 1.0, &takes)?,
+            gamma: check.number("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]")?,
+        })
+    }
+
+    /// The xi suggested for the paper's method: nine tenths of its bound 2/(tau + 3).
+    pub fn paper_xi(local_steps: u64) -> f64 {
+        0.9 * 2.0 / (local_steps as f64 + 3.0)
+    }
+}
+
+impl Method for Mile {
+    fn layout(&self) -> Layout {
+        LAYOUT
+    }
+
+    fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
+        descend(s)
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        local(s)?;
+        if s.t.is_multiple_of(self.local_steps) {
+            exchange(s, self.gamma, self.xi)?;
+        }
+        Ok(())
+    }
+}

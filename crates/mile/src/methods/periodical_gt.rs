@@ -1,0 +1,53 @@
+//! Periodical-GT (in Liu, Lin, Koloskova, Stich, 2023): gradient tracking that mixes every K-th step.
+//!
+//! ```text
+//! repeat K times:  d = grad f(x) + c ;  x = x - alpha d
+//! send d (the last direction) and x
+//! c = c - d + W d ;  x = W x
+//! ```
+//!
+//! from c = 0. No public code was found: that x is mixed after the step, and which gradient d holds,
+//! are our reading of "gradient tracking with W = I on local steps".
+//!
+//! Sent: two vectors in one exchange. Stored: x, c.
+
+use crate::agents::{AgentsError, Step, Vector};
+use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
+
+const X: Vector = Vector(0);
+const C: Vector = Vector(1);
+const G: Vector = Vector(2);
+const M: Vector = Vector(3);
+const N: Vector = Vector(4);
+
+/// Periodical gradient tracking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeriodicalGt {
+    local_steps: u64,
+}
+
+impl PeriodicalGt {
+    /// An exchange after every `local_steps` updates.
+    pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
+        Ok(Self { local_steps: Checker("periodical-gt").at_least_one("local_steps", local_steps)? })
+    }
+}
+
+impl Method for PeriodicalGt {
+    fn layout(&self) -> Layout {
+        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["d", "wx", "wd"] }
+    }
+
+    fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        let (d, wx, wd) = (G, M, N);
+        s.gradient(X, d)?;
+        s.combine(d, 1.0, &[(1.0, C)]);
+        s.combine(X, 1.0, &[(-s.step_size, d)]);
+        if (s.t + 1).is_multiple_of(self.local_steps) {
+            s.mix(&[(X, wx), (d, wd)])?;
+            s.combine(C, 1.0, &[(-1.0, d), (1.0, wd)]);
+            s.combine(X, 0.0, &[(1.0, wx)]);
+        }
+        Ok(())
+    }
+}

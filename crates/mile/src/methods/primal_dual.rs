@@ -1,0 +1,53 @@
+//! The step that the one-correction methods share.
+//!
+//! ```text
+//! v = x - alpha grad f(x) + c
+//! no exchange:  x = v
+//! exchange:     m = W v ;  x = (1 - gamma) v + gamma m ;  c = c - xi (v - m)
+//! ```
+//!
+//! A fixed point has v = W v, so all rows agree, and sum c = 0, so the mean gradient vanishes.
+//!
+//! | method | gamma | xi | exchanges |
+//! |---|---|---|---|
+//! | MILE | xi | xi | t mod tau = 0 |
+//! | MILE, decoupled | gamma | xi | t mod tau = 0 |
+//! | LED | 1 | beta | every tau-th step |
+//! | ProxSkip | 1/(2 chi) | beta/(2 chi) | shared coin |
+//! | ED | 1/2 | 1/2 | always |
+//! | D2 | 1 | 1 | always |
+//! | NIDS | 1/2 | 1/2 | always, after an unmixed first step |
+
+use crate::agents::{AgentsError, Step, Vector};
+use crate::method::{Layout, Unit};
+
+const X: Vector = Vector(0);
+const C: Vector = Vector(1);
+const G: Vector = Vector(2);
+
+/// Two vectors kept; the gradient's memory serves the message once the gradient is spent.
+pub(super) const LAYOUT: Layout =
+    Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g"] };
+
+/// `x = x - alpha grad f(x)`, the unmixed first step of MILE and NIDS.
+pub(super) fn descend(s: &mut Step) -> Result<(), AgentsError> {
+    s.gradient(X, G)?;
+    s.combine(X, 1.0, &[(-s.step_size, G)]);
+    Ok(())
+}
+
+/// `x = v = x - alpha grad f(x) + c`.
+pub(super) fn local(s: &mut Step) -> Result<(), AgentsError> {
+    s.gradient(X, G)?;
+    s.combine(X, 1.0, &[(-s.step_size, G), (1.0, C)]);
+    Ok(())
+}
+
+/// `m = W v ; c = c - xi (v - m) ; x = (1 - gamma) v + gamma m`.
+pub(super) fn exchange(s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
+    let (v, m) = (X, G);
+    s.mix(&[(v, m)])?;
+    s.combine(C, 1.0, &[(-xi, v), (xi, m)]);
+    s.combine(X, 1.0 - gamma, &[(gamma, m)]);
+    Ok(())
+}

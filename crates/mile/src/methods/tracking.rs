@@ -1,0 +1,90 @@
+//! The step that the gradient-tracking methods with a stored gradient share.
+//!
+//! ```text
+//! x' = W1 x - alpha W2 y ;  y = W3 y + W4 (grad f(x') - grad f(x))
+//! ```
+//!
+//! | mixed | W1 | W2 | W3 | W4 | exchanges |
+//! |---|---|---|---|---|---|
+//! | nothing | I | I | I | I | none |
+//! | x | Z | I | Z | I | (x, y) |
+//! | descent | Z | Z | Z | I | (x - alpha y, y) |
+//! | everything | Z | Z | Z | Z | x - alpha y, then y + grad f(x') - grad f(x) |
+//!
+//! Z is W, or a power of it: that many exchanges one after the other.
+
+use crate::agents::{AgentsError, Step, Vector};
+use crate::method::{Layout, Unit};
+
+const X: Vector = Vector(0);
+const Y: Vector = Vector(1);
+const OLD: Vector = Vector(2);
+const G: Vector = Vector(3);
+const P: Vector = Vector(4);
+const Q: Vector = Vector(5);
+
+/// Model, tracker, and the gradient to be subtracted next.
+pub(super) const LAYOUT: Layout = Layout {
+    state: &[("x", Unit::Fixed), ("y", Unit::Fixed), ("g", Unit::Fixed)],
+    scratch: &["g_new", "p", "q"],
+};
+
+/// What an exchange mixes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Mixed {
+    Nothing,
+    X,
+    Descent,
+    Everything,
+}
+
+/// `y = g = grad f(x)`.
+pub(super) fn begin(s: &mut Step) -> Result<(), AgentsError> {
+    s.gradient(X, OLD)?;
+    s.combine(Y, 0.0, &[(1.0, OLD)]);
+    Ok(())
+}
+
+/// One update.
+pub(super) fn track(s: &mut Step, mixed: Mixed, communications: u64) -> Result<(), AgentsError> {
+    let alpha = s.step_size;
+    match mixed {
+        Mixed::Nothing => s.combine(X, 1.0, &[(-alpha, Y)]),
+        Mixed::X => {
+            s.combine(G, 0.0, &[(1.0, Y)]); // this y moves x; the mixed one is the new tracker's base
+            power(s, &mut [(X, P), (Y, Q)], communications)?;
+            s.combine(X, 1.0, &[(-alpha, G)]);
+        }
+        Mixed::Descent => {
+            s.combine(X, 1.0, &[(-alpha, Y)]);
+            power(s, &mut [(X, P), (Y, Q)], communications)?;
+        }
+        Mixed::Everything => {
+            s.combine(X, 1.0, &[(-alpha, Y)]);
+            power(s, &mut [(X, P)], communications)?;
+        }
+    }
+    s.gradient(X, G)?;
+    s.combine(Y, 1.0, &[(1.0, G), (-1.0, OLD)]);
+    if mixed == Mixed::Everything {
+        power(s, &mut [(Y, Q)], communications)?;
+    }
+    s.combine(OLD, 0.0, &[(1.0, G)]);
+    Ok(())
+}
+
+/// `v <- W^k v` for each (v, scratch).
+fn power(s: &mut Step, pairs: &mut [(Vector, Vector)], communications: u64) -> Result<(), AgentsError> {
+    for _ in 0..communications {
+        s.mix(pairs)?;
+        for (v, scratch) in pairs.iter_mut() {
+            std::mem::swap(v, scratch);
+        }
+    }
+    if communications % 2 == 1 {
+        for &(mixed, home) in pairs.iter() {
+            s.combine(home, 0.0, &[(1.0, mixed)]);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Generated quadratics: `f_i(x) = 1/2 (x - b_i)' H_i (x - b_i)`.
+
+use rand::RngExt;
+use rand_distr::StandardNormal;
+
+use super::Problem;
+use crate::random::{Purpose, stream};
+use crate::real::Real;
+
+/// Quadratic objectives with curvatures between 1/condition and 1, so L = 1.
+///
+/// `H_i = R_i' D R_i` with D spaced evenly on a logarithmic scale and R_i a reflection of each
+/// agent's own, so that one gradient costs O(n). The minimisers `b_i` are a common point plus
+/// `heterogeneity` times an agent's own deviation.
+#[derive(Clone, Debug)]
+pub struct Quadratic<T> {
+    dim: usize,
+    curvature: Vec<T>,
+    /// For each agent the unit normal of its reflection `R = I - 2 u u'`.
+    normals: Vec<Vec<T>>,
+    /// For each agent its minimiser.
+    minimisers: Vec<Vec<T>>,
+}
+
+/// A quadratic problem that cannot be generated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{key} = {got} is not admissible: it takes {takes}")]
+pub struct InvalidQuadratic {
+    /// Which of its numbers.
+    pub key: &'static str,
+    /// What it was.
+    pub got: f64,
+    /// What it may be.
+    pub takes: &'static str,
+}
+
+impl<T: Real> Quadratic<T> {
+    /// Generates the objectives of all agents from a seed.
+    pub fn new(
+        agents: usize,
+        dim: usize,
+        condition: f64,
+        heterogeneity: f64,
+        seed: u64,
+    ) -> Result<Self, InvalidQuadratic> {
+        let refuse = |key, got, takes| Err(InvalidQuadratic { key, got, takes });
+        if dim == 0 {
+            return refuse("dim", 0.0, "a whole number from 1");
+        }
+        if !(condition >= 1.0 && condition.is_finite()) {
+            return refuse("condition", condition, "a finite number from 1");
+        }
+        if !(heterogeneity >= 0.0 && heterogeneity.is_finite()) {
+            return refuse("heterogeneity", heterogeneity, "a finite number from 0");
+        }
+        let spacing = |k: usize| if dim == 1 { 1.0 } else { k as f64 / (dim - 1) as f64 };
+        let curvature = (0..dim).map(|k| T::of(condition.powf(spacing(k) - 1.0))).collect();
+        let gaussian = |index: u64, step: u64| -> Vec<f64> {
+            let mut random = stream(seed, Purpose::Data, index, step);
+            (0..dim).map(|_| random.sample(StandardNormal)).collect()
+        };
+        let common = gaussian(u64::MAX, 0);
+        let agent = |i: usize| {
+            let u = gaussian(i as u64, 0);
+            let norm = u.iter().map(|v| v * v).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+            let normal: Vec<T> = u.iter().map(|v| T::of(v / norm)).collect();
+            let own = gaussian(i as u64, 1);
+            let minimiser = common.iter().zip(&own).map(|(c, o)| T::of(c + heterogeneity * o)).collect();
+            (normal, minimiser)
+        };
+        let (normals, minimisers) = (0..agents).map(agent).unzip();
+        Ok(Self { dim, curvature, normals, minimisers })
+    }
+
+    /// `d = D R (x - b)`.
+    fn turned(&self, agent: usize, x: &[T], d: &mut [T]) {
+        let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
+        let along: T = (0..self.dim).map(|k| u[k] * (x[k] - b[k])).sum();
+        let two = T::of(2.0);
+        for k in 0..self.dim {
+            d[k] = self.curvature[k] * (x[k] - b[k] - two * along * u[k]);
+        }
+    }
+}
+
+impl<T: Real> Problem<T> for Quadratic<T> {
+    fn agents(&self) -> usize {
+        self.normals.len()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn loss(&self, agent: usize, x: &[T]) -> f64 {
+        let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
+        let along: f64 = (0..self.dim).map(|k| u[k].wide() * (x[k].wide() - b[k].wide())).sum();
+        let turned = |k: usize| x[k].wide() - b[k].wide() - 2.0 * along * u[k].wide();
+        (0..self.dim).map(|k| 0.5 * self.curvature[k].wide() * turned(k).powi(2)).sum()
+    }
+
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
+        self.turned(agent, x, gradient);
+        let u = &self.normals[agent];
+        let back: T = (0..self.dim).map(|k| u[k] * gradient[k]).sum::<T>() * T::of(2.0);
+        for k in 0..self.dim {
+            gradient[k] -= back * u[k];
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Objectives on tables of numbers: linear and logistic regression, and a nonconvex variant.
+//!
+//! ```text
+//! least-squares        f_i(x) = 1/(2 m_i) |A_i x - b_i|^2 + l2/2 |x|^2
+//! logistic             f_i(x) = 1/m_i sum_j log(1 + exp(-b_j a_j'x)) + l2/2 |x|^2,      b_j in {-1, 1}
+//! nonconvex-logistic   f_i(x) = 1/m_i sum_j log(1 + exp(-b_j a_j'x)) + l2 sum_k x_k^2/(1 + x_k^2)
+//! ```
+
+use rand::RngExt;
+
+use super::{Draw, Problem};
+use crate::random::{Permutation, Purpose, stream};
+use crate::real::Real;
+
+/// Which objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Squared residuals.
+    LeastSquares,
+    /// Logistic loss of a two-class problem.
+    Logistic,
+    /// The same with a bounded, nonconvex penalty.
+    NonconvexLogistic,
+}
+
+/// Which samples a stochastic gradient sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// All: the gradient is exact.
+    Full,
+    /// That many, drawn uniformly with replacement: what the theory assumes.
+    Uniform(usize),
+    /// That many, in a new random order each epoch; the last batch of an epoch may be smaller.
+    Epoch(usize),
+}
+
+/// One agent's rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shard<T> {
+    /// Features, row after row.
+    pub features: Vec<T>,
+    /// What they should give: a number, or -1 and 1.
+    pub targets: Vec<T>,
+}
+
+/// Regression or classification on the agents' own rows.
+#[derive(Clone, Debug)]
+pub struct Table<T> {
+    dim: usize,
+    shards: Vec<Shard<T>>,
+    loss: Loss,
+    l2: f64,
+    batch: Batch,
+}
+
+/// Data or parameters that make no objective.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidTable {
+    /// An agent has nothing to learn from.
+    #[error("agent {agent} has no rows: give it some, or use fewer agents or another partition")]
+    Empty {
+        /// Which agent.
+        agent: usize,
+    },
+    /// A shard has an incomplete row.
+    #[error("agent {agent} has {features} features in {rows} rows of {dim}")]
+    Ragged {
+        /// Which agent.
+        agent: usize,
+        /// Numbers in all.
+        features: usize,
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        dim: usize,
+    },
+    /// A logistic target that is not a class.
+    #[error("agent {agent}, row {row}: the target is {got}, a logistic loss takes -1 or 1")]
+    Target {
+        /// Which agent.
+        agent: usize,
+        /// Which of its rows, from 0.
+        row: usize,
+        /// What it was.
+        got: f64,
+    },
+    /// A penalty that is none.
+    #[error("l2 = {0} is not admissible: it takes a finite number from 0")]
+    Penalty(f64),
+    /// A batch of nothing.
+    #[error("batch = 0 is not admissible: it takes a whole number from 1, or \"full\"")]
+    Batch,
+}
+
+impl<T: Real> Table<T> {
+    /// The objectives of all agents; every shard has rows of `dim` features.
+    pub fn new(
+        dim: usize,
+        shards: Vec<Shard<T>>,
+        loss: Loss,
+        l2: f64,
+        batch: Batch,
+    ) -> Result<Self, InvalidTable> {
+        if !(l2 >= 0.0 && l2.is_finite()) {
+            return Err(InvalidTable::Penalty(l2));
+        }
+        if matches!(batch, Batch::Uniform(0) | Batch::Epoch(0)) {
+            return Err(InvalidTable::Batch);
+        }
+        for (agent, shard) in shards.iter().enumerate() {
+            let (features, rows) = (shard.features.len(), shard.targets.len());
+            if rows == 0 {
+                return Err(InvalidTable::Empty { agent });
+            }
+            if features != rows * dim {
+                return Err(InvalidTable::Ragged { agent, features, rows, dim });
+            }
+            let class = |b: &T| b.wide().abs() == 1.0;
+            if loss != Loss::LeastSquares
+                && let Some(row) = shard.targets.iter().position(|b| !class(b))
+            {
+                return Err(InvalidTable::Target { agent, row, got: shard.targets[row].wide() });
+            }
+        }
+        Ok(Self { dim, shards, loss, l2, batch })
+    }
+
+    /// Rows of each agent.
+    pub fn rows(&self) -> Vec<usize> {
+        self.shards.iter().map(|shard| shard.targets.len()).collect()
+    }
+
+    fn row(&self, agent: usize, row: usize) -> (&[T], T) {
+        let shard = &self.shards[agent];
+        (&shard.features[row * self.dim..(row + 1) * self.dim], shard.targets[row])
+    }
+
+    /// Adds `scale` times the gradient of one row's loss.
+    fn add_row(&self, agent: usize, row: usize, x: &[T], scale: T, gradient: &mut [T]) {
+        let (a, b) = self.row(agent, row);
+        let product: T = a.iter().zip(x).map(|(a, x)| *a * *x).sum();
+        let slope = match self.loss {
+            Loss::LeastSquares => product - b,
+            Loss::Logistic | Loss::NonconvexLogistic => -b / (T::one() + (b * product).exp()),
+        };
+        let weight = scale * slope;
+        for (g, a) in gradient.iter_mut().zip(a) {
+            *g += weight * *a;
+        }
+    }
+
+    /// Writes the gradient of the penalty.
+    fn penalty(&self, x: &[T], gradient: &mut [T]) {
+        let l2 = T::of(self.l2);
+        let two = T::of(2.0);
+        for (g, x) in gradient.iter_mut().zip(x) {
+            *g = match self.loss {
+                Loss::NonconvexLogistic => two * l2 * *x / (T::one() + *x * *x).powi(2),
+                Loss::LeastSquares | Loss::Logistic => l2 * *x,
+            };
+        }
+    }
+
+    fn mean_over(&self, agent: usize, rows: impl ExactSizeIterator<Item = usize>, x: &[T], g: &mut [T]) {
+        self.penalty(x, g);
+        let scale = T::of(1.0 / rows.len() as f64);
+        for row in rows {
+            self.add_row(agent, row, x, scale, g);
+        }
+    }
+
+    /// The rows of an epoch's batch: a new order each epoch, a function of (seed, agent, epoch).
+    fn epoch_rows(
+        &self,
+        agent: usize,
+        size: usize,
+        draw: Draw,
+    ) -> impl ExactSizeIterator<Item = usize> + use<T> {
+        let rows = self.shards[agent].targets.len();
+        let batches = rows.div_ceil(size) as u64;
+        let random = stream(draw.seed, Purpose::Batch, agent as u64, draw.step / batches);
+        let order = Permutation::new(rows, random);
+        let begin = (draw.step % batches) as usize * size;
+        (begin..(begin + size).min(rows)).map(move |place| order.at(place))
+    }
+}
+
+impl<T: Real> Problem<T> for Table<T> {
+    fn agents(&self) -> usize {
+        self.shards.len()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn loss(&self, agent: usize, x: &[T]) -> f64 {
+        let rows = self.shards[agent].targets.len();
+        let one = |row: usize| {
+            let (a, b) = self.row(agent, row);
+            let product: f64 = a.iter().zip(x).map(|(a, x)| a.wide() * x.wide()).sum();
+            match self.loss {
+                Loss::LeastSquares => 0.5 * (product - b.wide()).powi(2),
+                Loss::Logistic | Loss::NonconvexLogistic => log_one_plus_exp(-b.wide() * product),
+            }
+        };
+        let penalty = |x: &T| match self.loss {
+            Loss::NonconvexLogistic => x.wide().powi(2) / (1.0 + x.wide().powi(2)),
+            Loss::LeastSquares | Loss::Logistic => 0.5 * x.wide().powi(2),
+        };
+        let data = (0..rows).map(one).sum::<f64>() / rows as f64;
+        data + self.l2 * x.iter().map(penalty).sum::<f64>()
+    }
+
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
+        self.mean_over(agent, 0..self.shards[agent].targets.len(), x, gradient);
+    }
+
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) {
+        match self.batch {
+            Batch::Full => self.gradient(agent, x, gradient),
+            Batch::Uniform(size) => {
+                let rows = self.shards[agent].targets.len();
+                let mut random = stream(draw.seed, Purpose::Batch, agent as u64, draw.step);
+                self.mean_over(agent, (0..size).map(|_| random.random_range(0..rows)), x, gradient);
+            }
+            Batch::Epoch(size) => {
+                self.mean_over(agent, self.epoch_rows(agent, size, draw), x, gradient);
+            }
+        }
+    }
+}
+
+/// `log(1 + exp(z))` without overflow.
+fn log_one_plus_exp(z: f64) -> f64 {
+    z.max(0.0) + (-z.abs()).exp().ln_1p()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(batch: Batch) -> Table<f64> {
+        let shard = |agent: usize| Shard {
+            features: (0..14).map(|k| ((k * 7 + agent * 3) % 11) as f64 / 5.0 - 1.0).collect(),
+            targets: (0..7).map(|k| if (k + agent).is_multiple_of(3) { 1.0 } else { -1.0 }).collect(),
+        };
+        Table::new(2, vec![shard(0), shard(1)], Loss::Logistic, 0.1, batch).unwrap()
+    }
+
+    #[test]
+    fn an_epoch_sees_every_row_once() {
+        let (table, x) = (table(Batch::Epoch(3)), [0.3, -0.2]);
+        let mut seen = Vec::new();
+        for step in 3..6 {
+            seen.extend(table.epoch_rows(1, 3, Draw { seed: 4, step }));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6]);
+        let order = |step| table.epoch_rows(1, 7, Draw { seed: 4, step }).collect::<Vec<_>>();
+        assert_ne!(order(1), order(2));
+        let mut g = [0.0; 2];
+        table.sample_gradient(1, &x, Draw { seed: 4, step: 3 }, &mut g);
+        assert!(g.iter().all(|g| g.is_finite()));
+    }
+
+    #[test]
+    fn mini_batch_gradients_are_unbiased() {
+        let (table, x) = (table(Batch::Uniform(2)), [0.3, -0.2]);
+        let (mut exact, mut sum, mut g) = ([0.0; 2], [0.0; 2], [0.0; 2]);
+        table.gradient(0, &x, &mut exact);
+        let draws = 40_000;
+        for step in 0..draws {
+            table.sample_gradient(0, &x, Draw { seed: 1, step }, &mut g);
+            sum = [sum[0] + g[0], sum[1] + g[1]];
+        }
+        for k in 0..2 {
+            assert!((sum[k] / draws as f64 - exact[k]).abs() < 0.01, "{sum:?} {exact:?}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_objective_is_refused() {
+        let shard = |targets: &[f64]| Shard { features: vec![1.0; targets.len()], targets: targets.to_vec() };
+        let new = |shards, loss, l2, batch| Table::new(1, shards, loss, l2, batch).unwrap_err();
+        let both = vec![shard(&[1.0]), shard(&[])];
+        assert_eq!(new(both, Loss::LeastSquares, 0.0, Batch::Full), InvalidTable::Empty { agent: 1 });
+        let classes = vec![shard(&[1.0, 0.0])];
+        assert!(matches!(
+            new(classes, Loss::Logistic, 0.0, Batch::Full),
+            InvalidTable::Target { row: 1, .. }
+        ));
+        let good = || vec![shard(&[1.0])];
+        assert!(matches!(new(good(), Loss::Logistic, f64::NAN, Batch::Full), InvalidTable::Penalty(_)));
+        assert_eq!(new(good(), Loss::Logistic, 0.0, Batch::Uniform(0)), InvalidTable::Batch);
+    }
+
+    #[test]
+    fn far_out_logistic_losses_do_not_overflow() {
+        assert_eq!(log_one_plus_exp(1e4), 1e4);
+        assert_eq!(log_one_plus_exp(-1e4), 0.0);
+        assert!((log_one_plus_exp(0.0) - 2f64.ln()).abs() < 1e-15);
+    }
+}

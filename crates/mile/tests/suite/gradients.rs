@@ -1,0 +1,66 @@
+//! Gradients against central differences.
+
+use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table};
+use proptest::prelude::*;
+
+fn check(problem: &dyn Problem<f64>, x: &[f64]) -> Result<(), TestCaseError> {
+    let (h, mut g) = (1e-5, vec![0.0; problem.dim()]);
+    for agent in 0..problem.agents() {
+        problem.gradient(agent, x, &mut g);
+        for k in 0..x.len() {
+            let at = |h: f64| {
+                let mut moved = x.to_vec();
+                moved[k] += h;
+                problem.loss(agent, &moved)
+            };
+            let difference = (at(h) - at(-h)) / (2.0 * h);
+            prop_assert!(
+                (g[k] - difference).abs() <= 1e-7 * (1.0 + difference.abs()),
+                "agent {agent}, coordinate {k}: {} against {difference}",
+                g[k]
+            );
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn quadratic(dim in 1usize..8, condition in 1.0..100.0f64, spread in 0.0..5.0f64, seed in 0u64..99, x in -3.0..3.0f64) {
+        let problem = Quadratic::<f64>::new(3, dim, condition, spread, seed).unwrap();
+        let x: Vec<f64> = (0..dim).map(|k| x + k as f64 * 0.3).collect();
+        check(&problem, &x)?;
+    }
+
+    #[test]
+    fn table(
+        loss in prop_oneof![Just(Loss::LeastSquares), Just(Loss::Logistic), Just(Loss::NonconvexLogistic)],
+        l2 in 0.0..1.0f64,
+        features in prop::collection::vec(-2.0..2.0f64, 12),
+        signs in prop::collection::vec(any::<bool>(), 4),
+        x in prop::collection::vec(-3.0..3.0f64, 3),
+    ) {
+        let targets = signs.iter().map(|s| if *s { 1.0 } else { -1.0 }).collect();
+        let problem = Table::new(3, vec![Shard { features, targets }], loss, l2, Batch::Full).unwrap();
+        check(&problem, &x)?;
+    }
+}
+
+#[test]
+fn the_quadratic_has_its_condition_number_and_heterogeneity() {
+    let problem = Quadratic::<f64>::new(2, 4, 50.0, 0.0, 1).unwrap();
+    // Without heterogeneity all agents share a minimiser: a point where every loss vanishes.
+    let mut x = vec![0.0; 4];
+    let mut g = vec![0.0; 4];
+    for _ in 0..20_000 {
+        problem.gradient(0, &x, &mut g);
+        x.iter_mut().zip(&g).for_each(|(x, g)| *x -= g);
+    }
+    assert!(problem.loss(0, &x) < 1e-20 && problem.loss(1, &x) < 1e-20);
+    let spread = Quadratic::<f64>::new(2, 4, 50.0, 1.0, 1).unwrap();
+    assert!(spread.objective(&x) > 1e-3);
+    for (dim, condition, heterogeneity) in [(0, 2.0, 1.0), (3, 0.5, 1.0), (3, f64::NAN, 1.0), (3, 2.0, -1.0)]
+    {
+        assert!(Quadratic::<f64>::new(2, dim, condition, heterogeneity, 0).is_err());
+    }
+}

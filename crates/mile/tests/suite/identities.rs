@@ -1,0 +1,236 @@
+//! Which method is which other one, and which is not.
+
+use mile::agents::Vector;
+use mile::graph::Topology;
+use mile::methods::catalogue::Parameters;
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::{Batch, Problem};
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
+
+use crate::common::*;
+
+const ROUNDS: usize = 30;
+const ALPHA: f64 = 0.05;
+
+fn go(network: &Network, name: &str, parameters: Parameters, start: &[f64]) -> Vec<Vec<f64>> {
+    let problem = nonconvex(network.agents(), DIM, Batch::Full);
+    trajectory(&problem, network, &*build(name, &parameters, network), start, ALPHA, ROUNDS)
+}
+
+#[track_caller]
+fn same(a: &[Vec<f64>], b: &[Vec<f64>]) {
+    let difference = distance(a, b);
+    assert!(difference <= 2e-13, "{difference:e}");
+}
+
+#[track_caller]
+fn different(a: &[Vec<f64>], b: &[Vec<f64>]) {
+    let difference = distance(a, b);
+    assert!(difference > 1e-3, "{difference:e}");
+}
+
+fn lazy() -> Network {
+    ring(Rule::LazyMetropolis)
+}
+
+fn none() -> Parameters {
+    Parameters::default()
+}
+
+fn starts() -> Vec<f64> {
+    scattered(AGENTS, DIM)
+}
+
+#[test]
+fn nids_is_mile_with_one_step_and_one_half() {
+    let (nids, mile) = (go(&lazy(), "nids", none(), &starts()), go(&lazy(), "mile", xi(1, 0.5), &starts()));
+    assert_eq!(distance(&nids, &mile), 0.0);
+}
+
+#[test]
+fn ed_is_not_mile_because_its_first_step_is_mixed() {
+    let (network, start) = (lazy(), starts());
+    different(&go(&network, "ed", none(), &start), &go(&network, "mile", xi(1, 0.5), &start));
+
+    // With x(0) = Wb (x(-1) - alpha G) and the correction that ED has then, MILE goes where ED goes.
+    let problem = nonconvex(AGENTS, DIM, Batch::Full);
+    let mile = build("mile", &xi(1, 0.5), &network);
+    let ed = go(&network, "ed", none(), &start);
+    let mut agents = Simulator::new(&problem, &network, &*mile, &start, 3);
+    let mut run = Run::start(&*mile, Schedule::constant(ALPHA), &mut agents).unwrap();
+    let unmixed = agents.models().to_vec();
+    agents.vector_mut(Vector(0)).copy_from_slice(&ed[0]);
+    for k in 0..unmixed.len() {
+        agents.vector_mut(Vector(1))[k] = ed[0][k] - unmixed[k];
+    }
+    let mut rest = Vec::new();
+    for _ in 1..ROUNDS {
+        run.round(&mut agents).unwrap();
+        rest.push(agents.models().to_vec());
+    }
+    same(&rest, &ed[1..]);
+}
+
+#[test]
+fn mile_with_two_steps_is_led_with_its_damped_matrix() {
+    let weight = 0.3;
+    let led = Parameters { beta: Some(1.0), ..tau(2) };
+    let damped = damped(&lazy(), weight);
+    same(&go(&lazy(), "mile", xi(2, weight), &starts()), &go(&damped, "led", led, &starts()));
+}
+
+#[test]
+fn mile_with_any_steps_is_led_started_after_the_first_exchange() {
+    for (steps, weight) in [(1, 0.5), (3, 0.3), (7, 0.15)] {
+        let (network, start) = (lazy(), starts());
+        let problem = nonconvex(AGENTS, DIM, Batch::Full);
+        let mile = build("mile", &xi(steps, weight), &network);
+        let mut agents = Simulator::new(&problem, &network, &*mile, &start, 3);
+        let mut run = Run::start(&*mile, Schedule::constant(ALPHA), &mut agents).unwrap();
+        run.round(&mut agents).unwrap();
+
+        let damped = damped(&network, weight);
+        let led = build("led", &Parameters { beta: Some(1.0), ..tau(steps) }, &damped);
+        let mut others = Simulator::new(&problem, &damped, &*led, agents.models(), 3);
+        let mut other = Run::start(&*led, Schedule::constant(ALPHA), &mut others).unwrap();
+        others.vector_mut(Vector(1)).copy_from_slice(agents.vector(Vector(1)));
+        for _ in 0..ROUNDS {
+            run.round(&mut agents).unwrap();
+            other.round(&mut others).unwrap();
+            same(&[agents.models().to_vec()], &[others.models().to_vec()]);
+        }
+    }
+}
+
+#[test]
+fn decoupled_mile_spans_the_family() {
+    let (network, start) = (lazy(), starts());
+    let decoupled = |xi_: f64, gamma: f64| Parameters { gamma: Some(gamma), ..xi(2, xi_) };
+    same(&go(&network, "mile", decoupled(0.3, 0.3), &start), &go(&network, "mile", xi(2, 0.3), &start));
+    // With two steps the start-up is the first of LED's two, so the phases agree too.
+    same(&go(&network, "mile", decoupled(0.5, 1.0), &start), &go(&network, "led", tau(2), &start));
+    same(&go(&network, "mile", decoupled(1e-300, 1.0), &start), &go(&network, "local-dsgd", tau(2), &start));
+}
+
+#[test]
+fn led_contains_d2_ed_and_scaffold() {
+    let (network, start) = (lazy(), starts());
+    let one = || Parameters { beta: Some(1.0), ..tau(1) };
+    same(&go(&network, "led", one(), &start), &go(&network, "d2", none(), &start));
+    let half = damped(&network, 0.5);
+    same(&go(&half, "led", one(), &start), &go(&network, "ed", none(), &start));
+    same(&go(&half, "d2", none(), &start), &go(&network, "ed", none(), &start));
+    let complete = network_of(Topology::Complete);
+    let common = scattered::<f64>(1, DIM).repeat(AGENTS);
+    same(&go(&complete, "led", tau(5), &common), &go(&complete, "scaffold", tau(5), &common));
+    same(&go(&complete, "k-gt", tau(5), &common), &go(&complete, "scaffold", tau(5), &common));
+}
+
+fn network_of(topology: Topology) -> Network {
+    network(topology, AGENTS, Rule::Metropolis)
+}
+
+#[test]
+fn with_one_step_k_gt_and_periodical_gt_are_gradient_tracking() {
+    let (network, start) = (lazy(), starts());
+    let reference = go(&network, "gradient-tracking", none(), &start);
+    for name in ["k-gt", "periodical-gt", "gta-2", "dec-fedtrack"] {
+        same(&go(&network, name, tau(1), &start), &reference);
+    }
+    different(&go(&network, "diging", tau(1), &start), &reference);
+}
+
+#[test]
+fn gta_1_and_push_pull_are_diging() {
+    let (network, start) = (lazy(), starts());
+    for steps in [1, 4] {
+        let diging = go(&network, "diging", tau(steps), &start);
+        same(&go(&network, "gta-1", tau(steps), &start), &diging);
+        same(&go(&network, "push-pull", tau(steps), &start), &diging);
+    }
+}
+
+#[test]
+fn gta_2_and_3_on_the_complete_graph_are_gradient_descent() {
+    let complete = network_of(Topology::Complete);
+    let problem = nonconvex::<f64>(AGENTS, DIM, Batch::Full);
+    let mut x = scattered::<f64>(1, DIM);
+    let common = x.repeat(AGENTS);
+    let mut descent = Vec::new();
+    for _ in 0..ROUNDS {
+        let (mut g, mut sum) = (vec![0.0; DIM], vec![0.0; DIM]);
+        for agent in 0..AGENTS {
+            problem.gradient(agent, &x, &mut g);
+            sum.iter_mut().zip(&g).for_each(|(s, g)| *s += g / AGENTS as f64);
+        }
+        x.iter_mut().zip(&sum).for_each(|(x, g)| *x -= ALPHA * g);
+        descent.push(x.repeat(AGENTS));
+    }
+    for name in ["gta-2", "gta-3"] {
+        same(&go(&complete, name, tau(1), &common), &descent);
+    }
+}
+
+#[test]
+fn proxskip_that_never_skips_is_ed() {
+    let parameters = Parameters { probability: Some(1.0), ..none() };
+    same(&go(&lazy(), "proxskip", parameters, &starts()), &go(&lazy(), "ed", none(), &starts()));
+}
+
+#[test]
+fn extra_is_not_ed_but_obeys_its_recursion_without_gradients() {
+    let (network, start) = (lazy(), starts());
+    different(&go(&network, "extra", none(), &start), &go(&network, "ed", none(), &start));
+
+    struct Flat;
+    impl Problem<f64> for Flat {
+        fn agents(&self) -> usize {
+            AGENTS
+        }
+        fn dim(&self) -> usize {
+            DIM
+        }
+        fn loss(&self, _: usize, _: &[f64]) -> f64 {
+            0.0
+        }
+        fn gradient(&self, _: usize, _: &[f64], gradient: &mut [f64]) {
+            gradient.fill(0.0);
+        }
+    }
+    let x = trajectory(&Flat, &network, &*build("extra", &none(), &network), &start, ALPHA, ROUNDS);
+    let half = damped(&network, 0.5);
+    for k in 2..ROUNDS {
+        for i in 0..AGENTS {
+            for c in 0..DIM {
+                let at = |r: usize, j: usize| x[r][j * DIM + c];
+                let expected: f64 = (0..AGENTS)
+                    .map(|j| half.mixing().weight(i, j) * (2.0 * at(k - 1, j) - at(k - 2, j)))
+                    .sum();
+                assert!((at(k, i) - expected).abs() < 1e-13);
+            }
+        }
+    }
+}
+
+/// xi = 1 is exact diffusion with local steps: it diverges exactly when l_N < (tau - 2)/(tau + 2).
+#[test]
+fn without_a_small_weight_local_steps_diverge() {
+    let grows = |network: &Network, steps: u64| {
+        let problem = nonconvex(AGENTS, DIM, Batch::Full);
+        let method = build("mile", &xi(steps, 1.0), network);
+        let path = trajectory(&problem, network, &*method, &starts(), 1e-3, 400);
+        path[399].iter().any(|v| v.abs() > 1e6 || !v.is_finite())
+    };
+    let (lazy, plain) = (lazy(), ring(Rule::Metropolis));
+    assert!(grows(&lazy, 5) && grows(&lazy, 10));
+    assert!(!grows(&lazy, 2) && !grows(&lazy, 3));
+    assert!(grows(&plain, 2) && grows(&plain, 5));
+    // The paper's weight repairs it.
+    let problem = nonconvex(AGENTS, DIM, Batch::Full);
+    let method = build("mile", &tau(5), &plain);
+    let path = trajectory(&problem, &plain, &*method, &starts(), 1e-3, 400);
+    assert!(path[399].iter().all(|v| v.abs() < 10.0));
+}

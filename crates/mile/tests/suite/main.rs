@@ -1,0 +1,11 @@
+//! Tests of the library as its users see it, in one binary.
+#![allow(unreachable_pub, reason = "a test binary has no users")]
+
+mod channels; // the same methods over threads that exchange messages: equal bits
+mod common; // problems, networks, and how to drive a method
+mod contract; // laws that every method obeys; adding a method is adding a row
+mod drops; // edges that are down
+mod gradients; // gradients against central differences
+mod identities; // which method is which other one, and which is not
+mod literal; // every recursion written a second time, densely
+mod schedules; // step sizes that change
