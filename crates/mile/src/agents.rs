@@ -38,11 +38,14 @@ pub trait Agents {
     /// `y <- keep*y + sum_k a_k v_k`. `y` must not be among the terms; with `keep = 0` it is not read.
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]);
 
-    /// `to_i <- sum_j w_ij from_j` for each pair, as one exchange; returns the bytes sent from here.
+    /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair, as one exchange; returns the bytes sent
+    /// from here.
     ///
-    /// The only way in which rows may meet. The sum runs in increasing j. The first pair carries the
-    /// model. `from` and `to` differ, and no `to` is another pair's `from`.
-    fn mix(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError>;
+    /// The only way in which rows may meet: how much an agent is pulled towards its neighbours,
+    /// `(W - I) from`. The sum runs in increasing j, over the neighbours whose edge is up in this
+    /// round. The first pair carries the model. `from` and `to` differ, and no `to` is another pair's
+    /// `from`.
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError>;
 
     /// Called for every scratch vector before a step: whatever it holds must not be used.
     fn forget(&mut self, scratch: Vector) {
@@ -89,12 +92,21 @@ impl Step<'_> {
         self.agents.combine(y, keep, terms);
     }
 
-    /// `to_i <- sum_j w_ij from_j` for each pair: one exchange of `pairs.len()` vectors.
-    pub fn mix(&mut self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
-        self.costs.bytes_sent += self.agents.mix(self.round, pairs)?;
+    /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair: one exchange of `pairs.len()` vectors.
+    pub fn pull(&mut self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
+        self.costs.bytes_sent += self.agents.pull(self.round, pairs)?;
         self.costs.vectors_sent += pairs.len() as u64;
         self.costs.exchanges += 1;
         self.mixed = true;
+        Ok(())
+    }
+
+    /// `to_i <- sum_j w_ij from_j` for each pair: one exchange of `pairs.len()` vectors.
+    pub fn mix(&mut self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
+        self.pull(pairs)?;
+        for &(from, to) in pairs {
+            self.combine(to, 1.0, &[(1.0, from)]);
+        }
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::real::Real;
 
 /// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
 const CHUNK: usize = 1 << 14;
-/// Bytes of one column range over all rows in [`mix`]: what should stay in a core's own cache.
+/// Bytes of one column range over all rows in [`pull`]: what should stay in a core's own cache.
 const TILE_BYTES: usize = 1 << 18;
 
 /// `y <- keep*y + sum_k a_k v_k`, summed from left to right, in one pass over memory.
@@ -109,7 +109,7 @@ impl SparseRows {
 
 /// A pointer to a block that tasks write in disjoint places.
 struct Shared<T>(*mut T);
-// SAFETY: `mix` gives each task a column range of its own, so no two tasks touch one element.
+// SAFETY: `pull` gives each task a column range of its own, so no two tasks touch one element.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -122,11 +122,13 @@ impl<T> Shared<T> {
     }
 }
 
-/// `out_i <- sum_j w_ij v_j` in increasing j, for blocks of `dim` columns.
+/// `out_i <- sum_j w_ij (v_j - v_i)` in increasing j, for blocks of `dim` columns: (W - I) v.
 ///
-/// Tasks own column ranges narrow enough that all rows of a range stay in cache: each element is
-/// fetched from memory once, however many neighbours read it.
-pub fn mix<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
+/// Differences are formed before they are weighted. So the two ends of an edge contribute exactly
+/// opposite terms, agents that agree are pulled by exactly nothing, and weights rounded to `T` need
+/// not sum to one. Tasks own column ranges narrow enough that all rows of a range stay in cache: each
+/// element is fetched from memory once, however many neighbours read it.
+pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     let rows = weights.rows();
     assert_eq!(v.len(), rows * dim, "a block has one row for each agent");
     assert_eq!(out.len(), v.len(), "both blocks have one shape");
@@ -134,28 +136,12 @@ pub fn mix<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     let target = Shared(out.as_mut_ptr());
     let tile = |from: usize| {
         let columns = from..(from + width).min(dim);
+        let at = |row: usize| row * dim + columns.start..row * dim + columns.end;
         for i in 0..rows {
-            let at = |row: usize| row * dim + columns.start..row * dim + columns.end;
             // SAFETY: i < rows and columns end at dim at the latest, so the range is inside `out`;
             // tiles have disjoint columns and `out` is borrowed mutably by this function.
             let y = unsafe { target.slice(at(i)) };
-            let mut keep = 0.0;
-            for group in weights.row(i).chunks(4) {
-                with_terms(4, |buffer: &mut [(f64, &[T])]| {
-                    let mut used = 0;
-                    for &(j, w) in group.iter().filter(|(_, w)| *w != 0.0) {
-                        buffer[used] = (w, &v[at(j)]);
-                        used += 1;
-                    }
-                    if used > 0 {
-                        combine(y, keep, &buffer[..used]);
-                        keep = 1.0;
-                    }
-                });
-            }
-            if keep == 0.0 {
-                y.fill(T::zero());
-            }
+            pull_row(y, &v[at(i)], weights.row(i).iter().map(|&(j, w)| (w, &v[at(j)], j == i)));
         }
     };
     let tiles = dim.div_ceil(width);
@@ -163,6 +149,51 @@ pub fn mix<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
         (0..tiles).for_each(|k| tile(k * width));
     } else {
         (0..tiles).into_par_iter().for_each(|k| tile(k * width));
+    }
+}
+
+/// One row of [`pull`] from (weight, vector, whether it is the agent's own).
+fn pull_row<'v, T: Real>(y: &mut [T], own: &[T], entries: impl Iterator<Item = (f64, &'v [T], bool)>) {
+    const GROUP: usize = 4;
+    let mut others = entries.filter(|(w, _, is_own)| !is_own && *w != 0.0).map(|(w, v, _)| (w, v));
+    let mut first = true;
+    loop {
+        let mut group: [(f64, &[T]); GROUP] = [(0.0, &[]); GROUP];
+        let mut used = 0;
+        for (slot, entry) in group.iter_mut().zip(&mut others) {
+            *slot = entry;
+            used += 1;
+        }
+        match used {
+            0 => break,
+            1 => fold([group[0]], own, y, first),
+            2 => fold([group[0], group[1]], own, y, first),
+            3 => fold([group[0], group[1], group[2]], own, y, first),
+            _ => fold(group, own, y, first),
+        }
+        first = false;
+        if used < GROUP {
+            break;
+        }
+    }
+    if first {
+        y.fill(T::zero());
+    }
+}
+
+/// `y <- [y +] sum_k w_k (v_k - own)`, from left to right: how neighbours' messages are folded in, by
+/// the simulator several at once and by a network as they come.
+pub fn fold<T: Real, const K: usize>(neighbours: [(f64, &[T]); K], own: &[T], y: &mut [T], first: bool) {
+    let n = y.len();
+    let own = &own[..n];
+    let w = neighbours.map(|(w, _)| T::of(w));
+    let v = neighbours.map(|(_, v)| &v[..n]);
+    for (i, y) in y.iter_mut().enumerate() {
+        let mut sum = if first { w[0] * (v[0][i] - own[i]) } else { *y + w[0] * (v[0][i] - own[i]) };
+        for k in 1..K {
+            sum += w[k] * (v[k][i] - own[i]);
+        }
+        *y = sum;
     }
 }
 
@@ -240,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn mix_is_the_sparse_product_on_odd_shapes(
+        fn pull_is_the_sparse_product_on_odd_shapes(
             rows in 1usize..9,
             dim in prop_oneof![0usize..5, Just(511usize), Just(513), Just(CHUNK + 3), Just(2 * CHUNK + 5)],
             seed in 0u64..50,
@@ -253,10 +284,10 @@ mod tests {
                 weights.starts.push(weights.entries.len());
             }
             let mut out = vec![f64::NAN; rows * dim];
-            mix(&weights, &v, &mut out, dim);
+            pull(&weights, &v, &mut out, dim);
             for i in 0..rows {
                 for k in 0..dim {
-                    let sum: f64 = (0..rows).map(|j| weight(i, j) * v[j * dim + k]).sum();
+                    let sum: f64 = (0..rows).map(|j| weight(i, j) * (v[j * dim + k] - v[i * dim + k])).sum();
                     prop_assert_eq!(out[i * dim + k], sum);
                 }
             }

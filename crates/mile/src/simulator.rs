@@ -136,7 +136,7 @@ impl<T: Real> Agents for Simulator<'_, T> {
         self.blocks[y.0] = out;
     }
 
-    fn mix(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         if self.watching {
             self.drift = Some(block::consensus_error(&self.blocks[pairs[0].0.0], self.dim));
             self.watching = false;
@@ -144,7 +144,7 @@ impl<T: Real> Agents for Simulator<'_, T> {
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         for &(from, to) in pairs {
             let mut out = std::mem::take(&mut self.blocks[to.0]);
-            block::mix(&self.weights, &self.blocks[from.0], &mut out, self.dim);
+            block::pull(&self.weights, &self.blocks[from.0], &mut out, self.dim);
             self.blocks[to.0] = out;
         }
         Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)

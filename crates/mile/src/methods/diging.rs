@@ -35,18 +35,18 @@ impl Diging {
 
 impl Method for Diging {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["g", "wx", "wy"] }
+        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["g", "pull_x", "pull_y"] }
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let alpha = s.step_size;
         s.gradient(X, G)?;
         if s.t.is_multiple_of(self.local_steps) {
-            let (y, wx, wy) = (C, M, N);
+            let (y, pull_x, pull_y) = (C, M, N);
             s.combine(y, 1.0, &[(1.0, G)]);
-            s.mix(&[(X, wx), (y, wy)])?;
-            s.combine(X, 0.0, &[(1.0, wx), (-alpha, y)]);
-            s.combine(C, 0.0, &[(1.0, wy), (-1.0, G)]);
+            s.pull(&[(X, pull_x), (y, pull_y)])?;
+            s.combine(X, 1.0, &[(1.0, pull_x), (-alpha, y)]);
+            s.combine(C, 1.0, &[(1.0, pull_y), (-1.0, G)]); // c = W y - g
         } else {
             s.combine(X, 1.0, &[(-alpha, G), (-alpha, C)]);
         }

@@ -13,7 +13,7 @@ use crate::method::{Layout, Method, Unit};
 
 const X: Vector = Vector(0);
 const G: Vector = Vector(1);
-const M: Vector = Vector(2);
+const D: Vector = Vector(2);
 
 /// Which comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Dsgd {
 
 impl Method for Dsgd {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed)], scratch: &["g", "m"] }
+        Layout { state: &[("x", Unit::Fixed)], scratch: &["g", "d"] }
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
@@ -43,12 +43,12 @@ impl Method for Dsgd {
         match self.variant {
             Variant::Atc => {
                 s.combine(X, 1.0, &[(-alpha, G)]);
-                s.mix(&[(X, M)])?;
-                s.combine(X, 0.0, &[(1.0, M)]);
+                s.pull(&[(X, D)])?;
+                s.combine(X, 1.0, &[(1.0, D)]); // W x = x + d
             }
             Variant::Cta => {
-                s.mix(&[(X, M)])?;
-                s.combine(X, 0.0, &[(1.0, M), (-alpha, G)]);
+                s.pull(&[(X, D)])?;
+                s.combine(X, 1.0, &[(1.0, D), (-alpha, G)]);
             }
         }
         Ok(())

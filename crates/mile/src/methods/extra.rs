@@ -17,7 +17,7 @@ use crate::method::{Layout, Method, Unit};
 const X: Vector = Vector(0);
 const C: Vector = Vector(1);
 const G: Vector = Vector(2);
-const M: Vector = Vector(3);
+const D: Vector = Vector(3);
 
 /// EXTRA.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,15 +25,14 @@ pub struct Extra;
 
 impl Method for Extra {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g", "m"] }
+        Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g", "d"] }
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         s.gradient(X, G)?;
-        s.mix(&[(X, M)])?;
-        s.combine(G, -s.step_size, &[(1.0, M), (1.0, C)]); // x' = W x - alpha g + c
-        s.combine(C, 1.0, &[(-0.5, X), (0.5, M)]);
-        s.combine(X, 0.0, &[(1.0, G)]);
+        s.pull(&[(X, D)])?;
+        s.combine(X, 1.0, &[(1.0, D), (-s.step_size, G), (1.0, C)]); // W x = x + d
+        s.combine(C, 1.0, &[(0.5, D)]);
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ impl KGt {
 impl Method for KGt {
     fn layout(&self) -> Layout {
         let state = &[("x", Unit::Fixed), ("u", Unit::Fixed), ("c", Unit::Fixed)];
-        Layout { state, scratch: &["g", "wz"] }
+        Layout { state, scratch: &["g", "d"] }
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
@@ -54,11 +54,12 @@ impl Method for KGt {
         s.gradient(U, G)?;
         s.combine(U, 1.0, &[(-alpha, G), (-alpha, C)]);
         if (s.t + 1).is_multiple_of(self.local_steps) {
-            let (z, wz, moved) = (G, M, U);
+            let (z, d, moved) = (G, M, U);
             s.combine(z, 0.0, &[(1.0 / (k * alpha), X), (-1.0 / (k * alpha), U)]);
             s.combine(moved, 0.0, &[(1.0, X), (-self.eta_s * k * alpha, z)]);
-            s.mix(&[(moved, X), (z, wz)])?;
-            s.combine(C, 1.0, &[(-1.0, z), (1.0, wz)]);
+            s.pull(&[(moved, X), (z, d)])?;
+            s.combine(X, 1.0, &[(1.0, moved)]);
+            s.combine(C, 1.0, &[(1.0, d)]); // d = W z - z
         }
         Ok(())
     }

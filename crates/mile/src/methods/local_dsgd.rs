@@ -37,9 +37,9 @@ impl Method for LocalDsgd {
         s.gradient(X, G)?;
         s.combine(X, 1.0, &[(-s.step_size, G)]);
         if (s.t + 1).is_multiple_of(self.local_steps) {
-            let m = G;
-            s.mix(&[(X, m)])?;
-            s.combine(X, 0.0, &[(1.0, m)]);
+            let d = G;
+            s.pull(&[(X, d)])?;
+            s.combine(X, 1.0, &[(1.0, d)]); // W x = x + d
         }
         Ok(())
     }

@@ -35,18 +35,18 @@ impl PeriodicalGt {
 
 impl Method for PeriodicalGt {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["d", "wx", "wd"] }
+        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["d", "pull_x", "pull_d"] }
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        let (d, wx, wd) = (G, M, N);
+        let (d, pull_x, pull_d) = (G, M, N);
         s.gradient(X, d)?;
         s.combine(d, 1.0, &[(1.0, C)]);
         s.combine(X, 1.0, &[(-s.step_size, d)]);
         if (s.t + 1).is_multiple_of(self.local_steps) {
-            s.mix(&[(X, wx), (d, wd)])?;
-            s.combine(C, 1.0, &[(-1.0, d), (1.0, wd)]);
-            s.combine(X, 0.0, &[(1.0, wx)]);
+            s.pull(&[(X, pull_x), (d, pull_d)])?;
+            s.combine(C, 1.0, &[(1.0, pull_d)]);
+            s.combine(X, 1.0, &[(1.0, pull_x)]);
         }
         Ok(())
     }

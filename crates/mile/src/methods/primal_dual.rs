@@ -43,11 +43,11 @@ pub(super) fn local(s: &mut Step) -> Result<(), AgentsError> {
     Ok(())
 }
 
-/// `m = W v ; c = c - xi (v - m) ; x = (1 - gamma) v + gamma m`.
+/// `d = W v - v ; c = c + xi d ; x = v + gamma d`: the same with d = m - v, which is what is exchanged.
 pub(super) fn exchange(s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
-    let (v, m) = (X, G);
-    s.mix(&[(v, m)])?;
-    s.combine(C, 1.0, &[(-xi, v), (xi, m)]);
-    s.combine(X, 1.0 - gamma, &[(gamma, m)]);
+    let (v, d) = (X, G);
+    s.pull(&[(v, d)])?;
+    s.combine(C, 1.0, &[(xi, d)]);
+    s.combine(X, 1.0, &[(gamma, d)]);
     Ok(())
 }

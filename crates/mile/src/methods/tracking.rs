@@ -52,38 +52,33 @@ pub(super) fn track(s: &mut Step, mixed: Mixed, communications: u64) -> Result<(
         Mixed::Nothing => s.combine(X, 1.0, &[(-alpha, Y)]),
         Mixed::X => {
             s.combine(G, 0.0, &[(1.0, Y)]); // this y moves x; the mixed one is the new tracker's base
-            power(s, &mut [(X, P), (Y, Q)], communications)?;
+            power(s, &[(X, P), (Y, Q)], communications)?;
             s.combine(X, 1.0, &[(-alpha, G)]);
         }
         Mixed::Descent => {
             s.combine(X, 1.0, &[(-alpha, Y)]);
-            power(s, &mut [(X, P), (Y, Q)], communications)?;
+            power(s, &[(X, P), (Y, Q)], communications)?;
         }
         Mixed::Everything => {
             s.combine(X, 1.0, &[(-alpha, Y)]);
-            power(s, &mut [(X, P)], communications)?;
+            power(s, &[(X, P)], communications)?;
         }
     }
     s.gradient(X, G)?;
     s.combine(Y, 1.0, &[(1.0, G), (-1.0, OLD)]);
     if mixed == Mixed::Everything {
-        power(s, &mut [(Y, Q)], communications)?;
+        power(s, &[(Y, Q)], communications)?;
     }
     s.combine(OLD, 0.0, &[(1.0, G)]);
     Ok(())
 }
 
 /// `v <- W^k v` for each (v, scratch).
-fn power(s: &mut Step, pairs: &mut [(Vector, Vector)], communications: u64) -> Result<(), AgentsError> {
+fn power(s: &mut Step, pairs: &[(Vector, Vector)], communications: u64) -> Result<(), AgentsError> {
     for _ in 0..communications {
-        s.mix(pairs)?;
-        for (v, scratch) in pairs.iter_mut() {
-            std::mem::swap(v, scratch);
-        }
-    }
-    if communications % 2 == 1 {
-        for &(mixed, home) in pairs.iter() {
-            s.combine(home, 0.0, &[(1.0, mixed)]);
+        s.pull(pairs)?;
+        for &(v, d) in pairs {
+            s.combine(v, 1.0, &[(1.0, d)]);
         }
     }
     Ok(())
