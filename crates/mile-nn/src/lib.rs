@@ -1,1 +1,3 @@
 //! Image data sets, partitions, and CNN gradients.
+
+pub mod partition;
