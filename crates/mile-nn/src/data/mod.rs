@@ -1,0 +1,139 @@
+//! Image data sets: what they are, where they are found, how they are fetched.
+//!
+//! [`load`] is what an experiment needs; [`list`], [`locate`] and [`get`] are what `mile data` shows.
+//! [`glyphs`](glyphs::generate) is generated and needs neither files nor network.
+
+mod catalog;
+mod cifar;
+mod error;
+pub mod glyphs;
+mod idx;
+
+use std::path::Path;
+
+pub use catalog::{Entry, Located, list, locate};
+pub use error::DataError;
+
+/// Height, width and channels of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// Colour planes.
+    pub channels: usize,
+}
+
+impl Shape {
+    /// Numbers in one image.
+    pub fn len(&self) -> usize {
+        self.height * self.width * self.channels
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} x {} x {}", self.height, self.width, self.channels)
+    }
+}
+
+/// Labelled images, one byte a pixel and channel, rows of interleaved channels (HWC).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Images {
+    /// All pixels, image after image.
+    pub pixels: Vec<u8>,
+    /// One label an image.
+    pub labels: Vec<u8>,
+}
+
+impl Images {
+    /// Number of images.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The pixels of image `i`.
+    pub fn image(&self, i: usize) -> &[u8] {
+        let size = self.pixels.len() / self.labels.len();
+        &self.pixels[i * size..(i + 1) * size]
+    }
+}
+
+/// A data set in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dataset {
+    /// Its name in experiment files.
+    pub name: String,
+    /// What the agents learn from.
+    pub train: Images,
+    /// What accuracy is measured on.
+    pub test: Images,
+    /// Number of classes.
+    pub classes: usize,
+    /// Shape of each image.
+    pub shape: Shape,
+}
+
+impl Dataset {
+    /// A data set of the caller's own, refused if pixels, labels and shape do not fit each other.
+    pub fn try_new(
+        name: impl Into<String>,
+        shape: Shape,
+        classes: usize,
+        train: Images,
+        test: Images,
+    ) -> Result<Self, DataError> {
+        let name = name.into();
+        for (part, images) in [("train", &train), ("test", &test)] {
+            if images.is_empty() || images.pixels.len() != images.len() * shape.len() {
+                let (pixels, labels) = (images.pixels.len(), images.len());
+                return Err(DataError::Shape {
+                    name,
+                    part,
+                    pixels,
+                    labels,
+                    shape,
+                });
+            }
+            if let Some(index) = images
+                .labels
+                .iter()
+                .position(|&l| usize::from(l) >= classes)
+            {
+                return Err(DataError::Label {
+                    name,
+                    part,
+                    index,
+                    label: images.labels[index],
+                    classes,
+                });
+            }
+        }
+        Ok(Self {
+            name,
+            train,
+            test,
+            classes,
+            shape,
+        })
+    }
+}
+
+/// Reads data set `name` from where [`locate`] finds it, or generates it.
+pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, DataError> {
+    match locate(name, data_dir)? {
+        Located::Generated => Ok(glyphs::generate(0, glyphs::TRAIN, glyphs::TEST)),
+        Located::Directory(directory) => catalog::find(name)?.read(&directory),
+    }
+}

@@ -1,0 +1,109 @@
+//! Networks: a list of layers, checked against the shape of the data, with all parameters in one vector.
+//!
+//! # Layout of the parameter vector
+//!
+//! Layers follow each other in order; each has its weights, then its biases:
+//!
+//! ```text
+//! conv    weights [kernel row][kernel column][input channel][output channel], biases [output channel]
+//! dense   weights [input][output],                                            biases [output]
+//! ```
+//!
+//! The inputs of a dense layer after a convolution are in the order row, column, channel. This is the
+//! order in which the kernels read; [`Model::state_dict`] gives PyTorch's.
+//!
+//! # What fits together
+//!
+//! A network is any number of convolutions, then one or more dense layers, the last with one output a
+//! class. `relu`, `max-pool` and `dropout` follow the layer they act on, each at most once; `dropout` comes
+//! last of them. Everything else is refused with the shapes.
+
+mod export;
+mod layers;
+mod spec;
+
+use mile::random::{Purpose, stream};
+use rand::RngExt;
+
+use crate::data::Shape;
+pub use export::Tensor;
+pub use layers::ModelError;
+pub(crate) use layers::{Block, Kind};
+pub use spec::{Layer, ModelSpec, Preset};
+
+/// A network that fits its data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    input: Shape,
+    classes: usize,
+    blocks: Vec<Block>,
+    dim: usize,
+}
+
+impl Model {
+    /// Checks the layers of `spec` against images of shape `input` and the number of classes.
+    ///
+    /// ```
+    /// use mile_nn::data::Shape;
+    /// use mile_nn::model::{Model, ModelSpec, Preset};
+    /// let shape = Shape { height: 28, width: 28, channels: 1 };
+    /// let model = Model::try_new(&ModelSpec::Preset(Preset::MnistCnn), shape, 10)?;
+    /// assert_eq!(model.dim(), 28_938);
+    /// # Ok::<(), mile_nn::model::ModelError>(())
+    /// ```
+    pub fn try_new(spec: &ModelSpec, input: Shape, classes: usize) -> Result<Self, ModelError> {
+        let (blocks, dim) = layers::assemble(&spec.layers(classes), input, classes)?;
+        Ok(Self {
+            input,
+            classes,
+            blocks,
+            dim,
+        })
+    }
+
+    /// Number of parameters.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Shape of the images it takes.
+    pub fn input(&self) -> Shape {
+        self.input
+    }
+
+    /// Number of classes it tells apart.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Whether any layer is followed by dropout.
+    pub fn has_dropout(&self) -> bool {
+        self.blocks.iter().any(|block| block.dropout > 0.0)
+    }
+
+    /// PyTorch's default initialisation: weights and biases uniform in +-1/sqrt(inputs of a unit).
+    pub fn initial(&self, seed: u64) -> Vec<f32> {
+        let mut parameters = Vec::with_capacity(self.dim);
+        for (i, block) in self.blocks.iter().enumerate() {
+            let bound = 1.0 / (block.fan_in() as f32).sqrt();
+            let mut rng = stream(seed, Purpose::Start, i as u64, 0);
+            parameters.extend((0..block.parameters()).map(|_| rng.random_range(-bound..=bound)));
+        }
+        parameters
+    }
+
+    /// Floating-point operations of the gradient of one sample: multiplications and additions of the
+    /// convolutions and dense layers, forward, weights and inputs (but not the images') backward.
+    pub fn flops(&self) -> u64 {
+        let forward = |block: &Block| 2 * block.fan_in() as u64 * block.convolved().len() as u64;
+        self.blocks
+            .iter()
+            .enumerate()
+            .map(|(i, block)| forward(block) * if i == 0 { 2 } else { 3 })
+            .sum()
+    }
+}

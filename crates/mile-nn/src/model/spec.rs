@@ -1,0 +1,160 @@
+//! What an experiment file says about a network: a preset's name or a list of layers.
+
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// One layer; in an experiment file, `{ kind = "conv", out = 16, kernel = 5, padding = 2 }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Layer {
+    /// A convolution with stride 1.
+    Conv {
+        /// Output channels.
+        out: usize,
+        /// Side of the square kernel.
+        kernel: usize,
+        /// Zeros around the image.
+        #[serde(default)]
+        padding: usize,
+    },
+    /// max(0, x).
+    Relu {},
+    /// The largest of each 2 x 2 square; an odd last row or column is left out.
+    MaxPool {
+        /// Side of the squares: 2.
+        #[serde(default = "two")]
+        size: usize,
+    },
+    /// Images to vectors; implied before the first dense layer.
+    Flatten {},
+    /// A fully connected layer.
+    Dense {
+        /// Outputs.
+        out: usize,
+    },
+    /// In training, sets each number to 0 with probability `p` and scales the others by 1/(1 - p).
+    Dropout {
+        /// Probability, from 0 to below 1.
+        p: f32,
+    },
+}
+
+fn two() -> usize {
+    2
+}
+
+/// Networks known by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Preset {
+    /// The paper's network for MNIST: two 5 x 5 convolutions of 16 and 32 channels, one dense layer.
+    MnistCnn,
+    /// The paper's network for CIFAR-10: three 3 x 3 convolutions of 32, 64 and 128 channels, two dense
+    /// layers with dropout 0.25 between.
+    CifarCnn,
+    /// Multinomial logistic regression.
+    Linear,
+    /// One hidden layer of 128 units.
+    Mlp,
+}
+
+/// A network as an experiment file gives it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum ModelSpec {
+    /// By name.
+    Preset(Preset),
+    /// Layer by layer.
+    Layers(Vec<Layer>),
+}
+
+impl ModelSpec {
+    /// The layers, for data of so many classes.
+    pub fn layers(&self, classes: usize) -> Vec<Layer> {
+        let conv = |out, kernel| {
+            [
+                Layer::Conv {
+                    out,
+                    kernel,
+                    padding: kernel / 2,
+                },
+                Layer::Relu {},
+                Layer::MaxPool { size: 2 },
+            ]
+        };
+        let dense = |out| [Layer::Dense { out }];
+        match self {
+            ModelSpec::Layers(layers) => layers.clone(),
+            ModelSpec::Preset(Preset::Linear) => dense(classes).to_vec(),
+            ModelSpec::Preset(Preset::Mlp) => {
+                vec![
+                    Layer::Dense { out: 128 },
+                    Layer::Relu {},
+                    Layer::Dense { out: classes },
+                ]
+            }
+            ModelSpec::Preset(Preset::MnistCnn) => {
+                [&conv(16, 5)[..], &conv(32, 5), &dense(classes)].concat()
+            }
+            ModelSpec::Preset(Preset::CifarCnn) => {
+                let hidden = [
+                    Layer::Dense { out: 256 },
+                    Layer::Relu {},
+                    Layer::Dropout { p: 0.25 },
+                ];
+                [
+                    &conv(32, 3)[..],
+                    &conv(64, 3),
+                    &conv(128, 3),
+                    &hidden,
+                    &dense(classes),
+                ]
+                .concat()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelSpec {
+    /// By hand and not `untagged`, whose errors do not say what is wrong with which layer.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SpecVisitor)
+    }
+}
+
+struct SpecVisitor;
+
+impl<'de> Visitor<'de> for SpecVisitor {
+    type Value = ModelSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the name of a model (mnist-cnn, cifar-cnn, linear, mlp) or a list of layers"
+        )
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<ModelSpec, E> {
+        Preset::deserialize(StrDeserializer::new(name)).map(ModelSpec::Preset)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, layers: A) -> Result<ModelSpec, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(layers)).map(ModelSpec::Layers)
+    }
+
+    /// `model = { layers = [...] }`, for files that prefer a table.
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelSpec, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            layers: Vec<Layer>,
+        }
+        Table::deserialize(MapAccessDeserializer::new(map))
+            .map(|table| ModelSpec::Layers(table.layers))
+    }
+}

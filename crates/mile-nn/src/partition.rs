@@ -1,0 +1,334 @@
+//! How labelled samples are divided among agents.
+//!
+//! Every partition gives each sample to exactly one agent and is a function of the labels, the
+//! number of agents and the seed. References: Dirichlet split, Hsu, Qi & Brown 2019
+//! (arXiv:1909.06335); shards, McMahan et al. 2017 (arXiv:1602.05629); label quantity, Li et al. 2022
+//! (arXiv:2102.02079), here with every class owned by as equal a number of agents as can be.
+
+use mile::random::{Purpose, stream};
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt};
+use rand_distr::{Distribution, Gamma};
+use serde::{Deserialize, Serialize};
+
+/// How often a split that leaves an agent without samples is drawn again before it is refused.
+pub const MAX_DRAWS: u64 = 100;
+
+/// A rule that divides samples among agents; in an experiment file, `partition = { kind = ... }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Partition {
+    /// Shuffled and dealt out evenly: every agent sees the same distribution.
+    Iid {},
+    /// Each class is split by proportions drawn from Dirichlet(alpha, ..., alpha).
+    Dirichlet {
+        /// Concentration: small means heterogeneous, large means alike; the paper uses 1.
+        alpha: f64,
+    },
+    /// Sorted by label, cut into equal shards, and each agent is given some at random.
+    Shards {
+        /// Shards of one agent.
+        per_agent: usize,
+    },
+    /// Each agent owns a fixed number of classes; a class is split evenly among its owners.
+    LabelQuantity {
+        /// Classes of one agent.
+        classes: usize,
+    },
+}
+
+/// Why samples could not be divided.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartitionError {
+    /// There is nobody to give samples to.
+    #[error("a partition needs at least one agent")]
+    NoAgents,
+    /// Fewer samples than agents.
+    #[error(
+        "{samples} samples cannot be divided among {agents} agents; take at most {samples} agents"
+    )]
+    TooFewSamples {
+        /// Samples there are.
+        samples: usize,
+        /// Agents asked for.
+        agents: usize,
+    },
+    /// A label is not a class.
+    #[error("sample {index} has label {label}, but there are {classes} classes (0 to {})", .classes.saturating_sub(1))]
+    LabelOutOfRange {
+        /// Which sample.
+        index: usize,
+        /// Its label.
+        label: u8,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// Alpha is no concentration.
+    #[error("partition alpha = {alpha} must be a finite number above 0")]
+    InvalidAlpha {
+        /// What was given.
+        alpha: f64,
+    },
+    /// Shards cannot be cut so.
+    #[error(
+        "partition per_agent = {per_agent} must be at least 1 and give {agents} agents no more than \
+         {samples} shards in all, one sample each"
+    )]
+    InvalidShards {
+        /// What was given.
+        per_agent: usize,
+        /// Number of agents.
+        agents: usize,
+        /// Number of samples.
+        samples: usize,
+    },
+    /// So many classes per agent cannot be.
+    #[error(
+        "partition classes = {given} must be at least {least}, so that {agents} agents own all {classes} \
+         classes, and at most {classes}"
+    )]
+    InvalidClasses {
+        /// What was given.
+        given: usize,
+        /// The least that covers all classes.
+        least: usize,
+        /// Number of agents.
+        agents: usize,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// An agent has no samples in any of the draws.
+    #[error(
+        "agent {agent} is left without samples in each of {draws} draws; take fewer agents, a larger alpha \
+         or more classes per agent"
+    )]
+    EmptyAgent {
+        /// The first agent left empty in the last draw.
+        agent: usize,
+        /// Draws made.
+        draws: u64,
+    },
+}
+
+impl Partition {
+    /// Refuses parameters that are wrong whatever the data.
+    pub fn validate(&self) -> Result<(), PartitionError> {
+        match *self {
+            Partition::Dirichlet { alpha } if !(alpha.is_finite() && alpha > 0.0) => {
+                Err(PartitionError::InvalidAlpha { alpha })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The samples of each agent, by increasing index.
+    ///
+    /// ```
+    /// use mile_nn::partition::Partition;
+    /// let labels: Vec<u8> = (0..100).map(|i| i % 10).collect();
+    /// let agents = Partition::Dirichlet { alpha: 1.0 }.split(&labels, 10, 4, 0)?;
+    /// assert_eq!(agents.iter().map(Vec::len).sum::<usize>(), 100);
+    /// # Ok::<(), mile_nn::partition::PartitionError>(())
+    /// ```
+    pub fn split(
+        &self,
+        labels: &[u8],
+        classes: usize,
+        agents: usize,
+        seed: u64,
+    ) -> Result<Vec<Vec<u32>>, PartitionError> {
+        self.validate()?;
+        if agents == 0 {
+            return Err(PartitionError::NoAgents);
+        }
+        if labels.len() < agents {
+            return Err(PartitionError::TooFewSamples {
+                samples: labels.len(),
+                agents,
+            });
+        }
+        if let Some(index) = labels.iter().position(|&l| usize::from(l) >= classes) {
+            return Err(PartitionError::LabelOutOfRange {
+                index,
+                label: labels[index],
+                classes,
+            });
+        }
+        let mut agent = 0;
+        for draw in 0..MAX_DRAWS {
+            let mut parts = self.draw(labels, classes, agents, seed, draw)?;
+            match parts.iter().position(Vec::is_empty) {
+                Some(empty) => agent = empty,
+                None => {
+                    parts.iter_mut().for_each(|part| part.sort_unstable());
+                    return Ok(parts);
+                }
+            }
+        }
+        Err(PartitionError::EmptyAgent {
+            agent,
+            draws: MAX_DRAWS,
+        })
+    }
+
+    /// One draw; it may leave an agent empty.
+    fn draw(
+        &self,
+        labels: &[u8],
+        classes: usize,
+        agents: usize,
+        seed: u64,
+        draw: u64,
+    ) -> Result<Vec<Vec<u32>>, PartitionError> {
+        let mut rng = stream(seed, Purpose::Partition, 0, draw);
+        match *self {
+            Partition::Iid {} => {
+                let mut all: Vec<u32> = (0..labels.len() as u32).collect();
+                all.shuffle(&mut rng);
+                Ok((0..agents)
+                    .map(|i| even_part(&all, agents, i).to_vec())
+                    .collect())
+            }
+            Partition::Dirichlet { alpha } => Ok(dirichlet(
+                &by_class(labels, classes),
+                agents,
+                alpha,
+                &mut rng,
+            )),
+            Partition::Shards { per_agent } => {
+                shards(&by_class(labels, classes), agents, per_agent, &mut rng)
+            }
+            Partition::LabelQuantity { classes: owned } => {
+                label_quantity(by_class(labels, classes), agents, owned, &mut rng)
+            }
+        }
+    }
+}
+
+/// Number of samples of each class each agent has: `counts[agent][class]`.
+pub fn label_counts(parts: &[Vec<u32>], labels: &[u8], classes: usize) -> Vec<Vec<usize>> {
+    let count = |part: &Vec<u32>| {
+        let mut counts = vec![0; classes];
+        part.iter()
+            .for_each(|&i| counts[usize::from(labels[i as usize])] += 1);
+        counts
+    };
+    parts.iter().map(count).collect()
+}
+
+fn by_class(labels: &[u8], classes: usize) -> Vec<Vec<u32>> {
+    let mut members = vec![Vec::new(); classes];
+    for (i, &label) in labels.iter().enumerate() {
+        members[usize::from(label)].push(i as u32);
+    }
+    members
+}
+
+/// The `i`-th of `parts` consecutive pieces whose lengths differ by at most one.
+fn even_part<T>(all: &[T], parts: usize, i: usize) -> &[T] {
+    &all[i * all.len() / parts..(i + 1) * all.len() / parts]
+}
+
+fn dirichlet(members: &[Vec<u32>], agents: usize, alpha: f64, rng: &mut impl Rng) -> Vec<Vec<u32>> {
+    let mut parts = vec![Vec::new(); agents];
+    for class in members {
+        let mut class = class.clone();
+        class.shuffle(rng);
+        let proportions = dirichlet_proportions(agents, alpha, rng);
+        let (mut cumulative, mut start) = (0.0, 0);
+        for (i, (part, p)) in parts.iter_mut().zip(&proportions).enumerate() {
+            cumulative += p;
+            let cut = (cumulative * class.len() as f64).round() as usize;
+            let end = if i + 1 == agents {
+                class.len()
+            } else {
+                cut.clamp(start, class.len())
+            };
+            part.extend_from_slice(&class[start..end]);
+            start = end;
+        }
+    }
+    parts
+}
+
+/// A draw of Dirichlet(alpha, ..., alpha), in logarithms: for small alpha every Gamma(alpha) variate
+/// would underflow to zero, but Gamma(alpha) = Gamma(alpha + 1) U^(1/alpha).
+fn dirichlet_proportions(n: usize, alpha: f64, rng: &mut impl Rng) -> Vec<f64> {
+    let gamma =
+        Gamma::new(alpha + 1.0, 1.0).expect("alpha was validated to be finite and positive");
+    let log: Vec<f64> = (0..n)
+        .map(|_| {
+            let uniform: f64 = 1.0 - rng.random::<f64>();
+            gamma.sample(rng).ln() + uniform.ln() / alpha
+        })
+        .collect();
+    let largest = log.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = log.iter().map(|l| (l - largest).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|w| w / total).collect()
+}
+
+fn shards(
+    members: &[Vec<u32>],
+    agents: usize,
+    per_agent: usize,
+    rng: &mut impl Rng,
+) -> Result<Vec<Vec<u32>>, PartitionError> {
+    let sorted = members.concat();
+    let count = agents
+        .checked_mul(per_agent)
+        .filter(|&count| (1..=sorted.len()).contains(&count));
+    let Some(count) = count else {
+        return Err(PartitionError::InvalidShards {
+            per_agent,
+            agents,
+            samples: sorted.len(),
+        });
+    };
+    let mut order: Vec<usize> = (0..count).collect();
+    order.shuffle(rng);
+    let concat = |own: &[usize]| {
+        own.iter()
+            .flat_map(|&s| even_part(&sorted, count, s))
+            .copied()
+            .collect()
+    };
+    Ok(order.chunks(per_agent).map(concat).collect())
+}
+
+fn label_quantity(
+    mut members: Vec<Vec<u32>>,
+    agents: usize,
+    owned: usize,
+    rng: &mut impl Rng,
+) -> Result<Vec<Vec<u32>>, PartitionError> {
+    let classes = members.len();
+    let least = classes.div_ceil(agents).max(1);
+    if owned < least || owned > classes {
+        return Err(PartitionError::InvalidClasses {
+            given: owned,
+            least,
+            agents,
+            classes,
+        });
+    }
+    let mut owners = vec![Vec::new(); classes];
+    for agent in 0..agents {
+        // The classes with the fewest owners so far, ties broken at random.
+        let mut order: Vec<usize> = (0..classes).collect();
+        order.shuffle(rng);
+        order.sort_by_key(|&class| owners[class].len());
+        order[..owned]
+            .iter()
+            .for_each(|&class| owners[class].push(agent));
+    }
+    let mut parts = vec![Vec::new(); agents];
+    for (class, owners) in members.iter_mut().zip(&owners) {
+        class.shuffle(rng);
+        for (i, &agent) in owners.iter().enumerate() {
+            parts[agent].extend_from_slice(even_part(class, owners.len(), i));
+        }
+    }
+    Ok(parts)
+}
