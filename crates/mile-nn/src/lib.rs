@@ -1,5 +1,14 @@
-//! Image data sets, partitions, and CNN gradients.
+//! Image data sets, partitions, and CNN gradients: what turns MNIST and CIFAR-10 into N local objectives.
+//!
+//! - [`data`]: data sets, found, fetched, read and checked; `glyphs` is generated and needs no files
+//! - [`partition`]: how samples are divided among agents
+//! - [`model`]: networks as lists of layers, parameters in one vector, export to PyTorch's names
+//! - [`network`]: gradients and scores of a model, on kernels chosen for the machine
 
 pub mod data;
+mod kernel;
 pub mod model;
+pub mod network;
 pub mod partition;
+
+pub use kernel::{Isa, Scalar};
