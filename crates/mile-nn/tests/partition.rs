@@ -37,7 +37,9 @@ proptest! {
         let labels = balanced(300, 5);
         let first = partition.split(&labels, 5, 4, seed).unwrap();
         prop_assert_eq!(&first, &partition.split(&labels, 5, 4, seed).unwrap());
-        prop_assert_ne!(&first, &partition.split(&labels, 5, 4, seed + 1).unwrap());
+        // Two seeds may coincide (four shards have only 24 orders), but not many.
+        let differs = |other| partition.split(&labels, 5, 4, seed + other).unwrap() != first;
+        prop_assert!((1..20).any(differs));
     }
 
     #[test]

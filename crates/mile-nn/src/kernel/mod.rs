@@ -1,0 +1,204 @@
+//! The arithmetic of a network's layers, for each instruction set the machine may have.
+//!
+//! Two products carry all the work, of convolutions and dense layers alike, forward and backward:
+//! [`Contract`] sums inputs times weights over the taps of each output pixel, [`Outer`] sums inputs times
+//! signals over pixels into weight gradients. Images lie row, column, channel with zeros around, so that
+//! the taps of a kernel row are contiguous and no im2col is formed. Both hold a tile of results
+//! in registers; their text is generic over [`Simd`](simd::Simd) and compiled once an instruction set.
+//! One call is one thread: threads are the caller's, over agents or chunks of samples.
+
+mod contract;
+mod outer;
+mod pointwise;
+mod simd;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use mile::real::Real;
+
+pub(crate) use contract::Contract;
+pub(crate) use outer::Outer;
+pub(crate) use pointwise::{Activate, Scatter, transpose_taps};
+
+/// An instruction set the kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Isa {
+    /// x86-64 with AVX-512F, BW and VL.
+    Avx512,
+    /// x86-64 with AVX2 and FMA.
+    Avx2,
+    /// Any machine.
+    Portable,
+}
+
+impl Isa {
+    /// All of them, fastest first.
+    pub const ALL: [Isa; 3] = [Isa::Avx512, Isa::Avx2, Isa::Portable];
+
+    /// Whether this machine can run it.
+    pub fn is_available(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("fma")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx512 | Isa::Avx2 => false,
+            Isa::Portable => true,
+        }
+    }
+
+    /// The fastest this machine can run.
+    pub fn best() -> Isa {
+        Self::ALL
+            .into_iter()
+            .find(|isa| isa.is_available())
+            .unwrap_or(Isa::Portable)
+    }
+}
+
+/// A precision that has kernels: `f32` or `f64`.
+pub trait Scalar: Real + sealed::Sealed {}
+impl Scalar for f32 {}
+impl Scalar for f64 {}
+
+pub(crate) mod sealed {
+    use super::{Isa, Kernels};
+
+    /// Keeps [`Scalar`](super::Scalar) to the precisions that have kernels.
+    pub trait Sealed: Sized {
+        /// The kernels of an instruction set that is available.
+        #[allow(private_interfaces)]
+        fn kernels(isa: Isa) -> Kernels<Self>;
+    }
+}
+
+/// The kernels of one instruction set. They are called through the methods below, which check that no
+/// index leaves its slice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernels<T> {
+    contract: unsafe fn(&mut Contract<'_, T>),
+    outer: unsafe fn(&mut Outer<'_, T>),
+    activate: unsafe fn(&mut Activate<'_, T>),
+    scatter: unsafe fn(&mut Scatter<'_, T>),
+}
+
+impl<T: Scalar> Kernels<T> {
+    /// The kernels of `isa`, or of the portable path where the machine cannot run them.
+    pub(crate) fn new(isa: Isa) -> Self {
+        <T as sealed::Sealed>::kernels(if isa.is_available() {
+            isa
+        } else {
+            Isa::Portable
+        })
+    }
+
+    /// Runs [`Contract`].
+    pub(crate) fn contract(&self, mut call: Contract<'_, T>) {
+        call.check();
+        // SAFETY: `check` has bounded every index, and `new` has asked the machine for the features.
+        unsafe { (self.contract)(&mut call) }
+    }
+
+    /// Runs [`Outer`].
+    pub(crate) fn outer(&self, mut call: Outer<'_, T>) {
+        call.check();
+        // SAFETY: `check` has bounded every index, and `new` has asked the machine for the features.
+        unsafe { (self.outer)(&mut call) }
+    }
+
+    /// Runs [`Activate`].
+    pub(crate) fn activate(&self, mut call: Activate<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.activate)(&mut call) }
+    }
+
+    /// Runs [`Scatter`].
+    pub(crate) fn scatter(&self, mut call: Scatter<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.scatter)(&mut call) }
+    }
+}
+
+/// Compiles the kernels for one [`Simd`](simd::Simd) under the target features it needs.
+macro_rules! kernels {
+    ($name:ident, $simd:ty, $($feature:meta)?) => {
+        fn $name() -> Kernels<<$simd as simd::Simd>::T> {
+            type T = <$simd as simd::Simd>::T;
+            $(#[$feature])?
+            unsafe fn contract(call: &mut Contract<'_, T>) {
+                // SAFETY: the caller of the table's entry has checked indices and features.
+                unsafe { contract::run::<$simd>(call) }
+            }
+            $(#[$feature])?
+            unsafe fn outer(call: &mut Outer<'_, T>) {
+                // SAFETY: as above.
+                unsafe { outer::run::<$simd>(call) }
+            }
+            $(#[$feature])?
+            unsafe fn activate(call: &mut Activate<'_, T>) {
+                pointwise::activate(call)
+            }
+            $(#[$feature])?
+            unsafe fn scatter(call: &mut Scatter<'_, T>) {
+                pointwise::scatter(call)
+            }
+            Kernels { contract, outer, activate, scatter }
+        }
+    };
+}
+
+kernels!(portable_f32, simd::Portable<f32>,);
+kernels!(portable_f64, simd::Portable<f64>,);
+#[cfg(target_arch = "x86_64")]
+kernels!(
+    avx512_f32,
+    x86::Avx512,
+    target_feature(enable = "avx512f,avx512bw,avx512vl,fma")
+);
+#[cfg(target_arch = "x86_64")]
+kernels!(
+    avx512_f64,
+    x86::Avx512Double,
+    target_feature(enable = "avx512f,avx512bw,avx512vl,fma")
+);
+#[cfg(target_arch = "x86_64")]
+kernels!(avx2_f32, x86::Avx2, target_feature(enable = "avx2,fma"));
+#[cfg(target_arch = "x86_64")]
+kernels!(
+    avx2_f64,
+    x86::Avx2Double,
+    target_feature(enable = "avx2,fma")
+);
+
+#[allow(private_interfaces)]
+impl sealed::Sealed for f32 {
+    fn kernels(isa: Isa) -> Kernels<f32> {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512_f32(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2_f32(),
+            _ => portable_f32(),
+        }
+    }
+}
+
+#[allow(private_interfaces)]
+impl sealed::Sealed for f64 {
+    fn kernels(isa: Isa) -> Kernels<f64> {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512_f64(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2_f64(),
+            _ => portable_f64(),
+        }
+    }
+}

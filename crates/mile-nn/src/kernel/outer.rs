@@ -1,0 +1,153 @@
+//! Gradients of weights, from inputs and the signals that come back.
+
+use mile::real::Real;
+use num_traits::Zero;
+
+use super::simd::{MAX_TILE, Simd, cut, dispatch, load, load_second, rows_of, unroll};
+
+/// For each tap (r, t) and channel c,
+///
+/// ```text
+/// output[r, t, c] += sum_{y, x} input[y, x, r, t] signal[y, x, c]
+/// ```
+///
+/// with the pixels (y, x), taps and steps of [`Contract`](super::Contract).
+pub(crate) struct Outer<'a, T> {
+    pub(crate) input: &'a [T],
+    /// Steps in `input` from one pixel row to the next, and from one pixel to the next.
+    pub(crate) input_step: (usize, usize),
+    /// Step in `input` from one row of taps to the next.
+    pub(crate) tap_step: usize,
+    /// Rows of taps, and taps in a row.
+    pub(crate) taps: (usize, usize),
+    pub(crate) signal: &'a [T],
+    /// Steps in `signal` from row to row and from pixel to pixel.
+    pub(crate) signal_step: (usize, usize),
+    /// `[row of taps][tap][channel]`.
+    pub(crate) output: &'a mut [T],
+    /// Rows and columns of pixels.
+    pub(crate) size: (usize, usize),
+    pub(crate) channels: usize,
+}
+
+impl<T: Real> Outer<'_, T> {
+    /// Panics unless every index the kernel forms is inside its slice.
+    pub(crate) fn check(&self) {
+        let (height, width) = self.size;
+        let (rows, taps) = self.taps;
+        assert!(height > 0 && width > 0 && rows > 0 && taps > 0 && self.channels > 0);
+        let corner = (height - 1) * self.input_step.0 + (width - 1) * self.input_step.1;
+        assert!(corner + (rows - 1) * self.tap_step + taps <= self.input.len());
+        let corner = (height - 1) * self.signal_step.0 + (width - 1) * self.signal_step.1;
+        assert!(corner + self.channels <= self.signal.len());
+        assert!(rows * taps * self.channels <= self.output.len());
+    }
+}
+
+/// # Safety
+///
+/// `check` has passed, and the machine has the instructions of `S`.
+#[inline(always)]
+pub(super) unsafe fn run<S: Simd>(call: &mut Outer<'_, S::T>) {
+    let mut channel = 0;
+    while channel < call.channels {
+        let left = call.channels - channel;
+        // SAFETY: `left` lanes of each row of signals and outputs remain; the caller vouches for the rest.
+        unsafe {
+            if left >= 2 * S::LANES {
+                columns::<S, true>(call, channel, S::LANES);
+                channel += 2 * S::LANES;
+            } else {
+                columns::<S, false>(call, channel, left.min(S::LANES));
+                channel += S::LANES;
+            }
+        }
+    }
+}
+
+/// All taps of one or two vectors of channels, so that these signals stay in cache.
+#[inline(always)]
+unsafe fn columns<S: Simd, const TWO: bool>(
+    call: &mut Outer<'_, S::T>,
+    channel: usize,
+    lanes: usize,
+) {
+    let (rows, taps) = call.taps;
+    let parts = taps.div_ceil(rows_of::<S>(TWO));
+    for r in 0..rows {
+        for part in 0..parts {
+            let (t, end) = (cut(taps, parts, part), cut(taps, parts, part + 1));
+            // SAFETY: taps (r, t..end) and `lanes` channels from `channel` are inside, by `check`.
+            unsafe {
+                let place = Place {
+                    input: call.input.as_ptr().add(r * call.tap_step + t),
+                    signal: call.signal.as_ptr().add(channel),
+                    output: call
+                        .output
+                        .as_mut_ptr()
+                        .add((r * taps + t) * call.channels + channel),
+                    lanes,
+                };
+                if TWO {
+                    dispatch!(end - t, rows_of::<S>(true), tile::<S, true>(call, place));
+                } else {
+                    dispatch!(end - t, rows_of::<S>(false), tile::<S, false>(call, place));
+                }
+            }
+        }
+    }
+}
+
+/// Where a tile begins.
+struct Place<T> {
+    input: *const T,
+    signal: *const T,
+    output: *mut T,
+    lanes: usize,
+}
+
+/// `P` taps by two whole vectors of channels, or by one of `lanes` channels, summed in registers over all
+/// pixels.
+#[inline(always)]
+unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(
+    call: &Outer<'_, S::T>,
+    place: Place<S::T>,
+) {
+    // SAFETY: the caller vouches for P taps and the channels at `place`.
+    unsafe {
+        let mask = S::mask(place.lanes);
+        let zero = S::splat(S::T::zero());
+        let (mut sum0, mut sum1) = ([zero; MAX_TILE], [zero; MAX_TILE]);
+        unroll!(I < P, {
+            let from = place.output.add(I * call.channels).cast_const();
+            (sum0[I], sum1[I]) = (load::<S, TWO>(from, mask), load_second::<S, TWO>(from));
+        });
+        let (mut input_row, mut signal_row) = (place.input, place.signal);
+        for _ in 0..call.size.0 {
+            let (mut input, mut signal) = (input_row, signal_row);
+            for _ in 0..call.size.1 {
+                let (s0, s1) = (load::<S, TWO>(signal, mask), load_second::<S, TWO>(signal));
+                unroll!(I < P, {
+                    let x = S::splat(*input.add(I));
+                    sum0[I] = S::fma(x, s0, sum0[I]);
+                    if TWO {
+                        sum1[I] = S::fma(x, s1, sum1[I]);
+                    }
+                });
+                input = input.wrapping_add(call.input_step.1);
+                signal = signal.wrapping_add(call.signal_step.1);
+            }
+            input_row = input_row.wrapping_add(call.input_step.0);
+            signal_row = signal_row.wrapping_add(call.signal_step.0);
+        }
+        unroll!(I < P, {
+            let to = place.output.add(I * call.channels);
+            if TWO {
+                S::store(to, sum0[I]);
+                S::store(to.add(S::LANES), sum1[I]);
+            } else {
+                S::store_masked(to, sum0[I], mask);
+            }
+        });
+    }
+}

@@ -1,0 +1,223 @@
+//! From images to scores and losses.
+
+use mile::real::Real;
+use rand::Rng;
+
+use super::workspace::{Memory, Samples, signal_stride};
+use super::{Network, Workspace};
+use crate::data::Images;
+use crate::kernel::{Activate, Contract, Kernels, Scalar};
+use crate::model::{Block, Kind};
+
+impl<T: Scalar> Network<T> {
+    /// Copies the samples into the first block's input, pixels divided by 255.
+    pub(super) fn load(&self, images: &Images, samples: &[u32], workspace: &mut Workspace<T>) {
+        let row = self.model.input().width * self.model.input().channels;
+        let input = &mut workspace.blocks[0].input;
+        for (place, &sample) in input.values.chunks_exact_mut(input.stride).zip(samples) {
+            let image = images.image(sample as usize);
+            assert_eq!(
+                image.len(),
+                self.model.input().len(),
+                "images of the model's shape"
+            );
+            for (y, pixels) in image.chunks_exact(row).enumerate() {
+                let to = &mut place[input.origin + y * input.row..][..row];
+                to.iter_mut()
+                    .zip(pixels)
+                    .for_each(|(to, &byte)| *to = self.pixels[usize::from(byte)]);
+            }
+        }
+    }
+
+    /// Runs all blocks on the first `n` samples; with `masks`, draws and applies dropout.
+    pub(super) fn forward(
+        &self,
+        parameters: &[T],
+        n: usize,
+        mut masks: Option<&mut dyn Rng>,
+        workspace: &mut Workspace<T>,
+    ) {
+        let Workspace {
+            blocks: memories,
+            logits,
+            convolved,
+            ..
+        } = workspace;
+        for (i, block) in self.model.blocks().iter().enumerate() {
+            let (before, after) = memories.split_at_mut(i + 1);
+            let memory = &mut before[i];
+            let target = after
+                .first_mut()
+                .map_or(&mut *logits, |next| &mut next.input);
+            let (weights, bias) = parameters[block.offset..block.offset + block.parameters()]
+                .split_at(block.weights());
+            match block.kind {
+                Kind::Conv { kernel, .. } => {
+                    convolve(
+                        &self.kernels,
+                        block,
+                        kernel,
+                        (weights, bias),
+                        memory,
+                        n,
+                        convolved,
+                        target,
+                    );
+                }
+                Kind::Dense => dense(&self.kernels, block, (weights, bias), memory, n, target),
+            }
+            if let Some(rng) = masks.as_deref_mut().filter(|_| block.dropout > 0.0) {
+                drop_out(block, rng, n, &mut memory.mask, target);
+            }
+        }
+    }
+
+    /// Turns the scores into the signals that come back: the gradient of `scale` times the sum of the
+    /// cross-entropies with respect to them. Returns that sum, without the scale.
+    pub(super) fn signals(
+        &self,
+        images: &Images,
+        samples: &[u32],
+        scale: T,
+        workspace: &mut Workspace<T>,
+    ) -> f64 {
+        let classes = self.model.classes();
+        let signals = workspace.signals[0].chunks_exact_mut(signal_stride(classes));
+        let mut loss = 0.0;
+        for ((scores, signal), &sample) in workspace
+            .logits
+            .rows(samples.len())
+            .zip(signals)
+            .zip(samples)
+        {
+            let label = usize::from(images.labels[sample as usize]);
+            loss += cross_entropy(scores, label);
+            let largest = largest(scores);
+            let total: T = scores.iter().map(|&s| (s - largest).exp()).sum();
+            for (c, (signal, &s)) in signal.iter_mut().zip(scores).enumerate() {
+                let target = if c == label { T::one() } else { T::zero() };
+                *signal = ((s - largest).exp() / total - target) * scale;
+            }
+        }
+        loss
+    }
+}
+
+/// `log sum_c exp(scores[c]) - scores[label]`, in double precision.
+pub(super) fn cross_entropy<T: Real>(scores: &[T], label: usize) -> f64 {
+    let largest = largest(scores).wide();
+    let total: f64 = scores.iter().map(|s| (s.wide() - largest).exp()).sum();
+    total.ln() + largest - scores[label].wide()
+}
+
+/// The class of the largest score, the first of equals; none if a score is not a number.
+pub(super) fn predicted<T: Real>(scores: &[T]) -> Option<usize> {
+    let largest = largest(scores);
+    if scores.iter().any(|s| s.is_nan()) {
+        None
+    } else {
+        scores.iter().position(|&s| s == largest)
+    }
+}
+
+fn largest<T: Real>(scores: &[T]) -> T {
+    scores.iter().copied().fold(T::neg_infinity(), T::max)
+}
+
+/// One convolution of each sample, activated into the next block's input.
+#[allow(clippy::too_many_arguments)]
+fn convolve<T: Scalar>(
+    kernels: &Kernels<T>,
+    block: &Block,
+    kernel: usize,
+    (weights, bias): (&[T], &[T]),
+    memory: &mut Memory<T>,
+    n: usize,
+    convolved: &mut [T],
+    target: &mut Samples<T>,
+) {
+    let (full, output) = (block.convolved(), block.output());
+    let input = &memory.input;
+    for s in 0..n {
+        kernels.contract(Contract {
+            input: &input.values[s * input.stride..][..input.stride],
+            input_step: (input.row, block.input.channels),
+            tap_step: input.row,
+            taps: (kernel, kernel * block.input.channels),
+            weights,
+            bias: Some(bias),
+            output: convolved,
+            output_step: (full.width * full.channels, full.channels),
+            size: (full.height, full.width),
+            channels: full.channels,
+        });
+        let choice = if block.pool { output.len() } else { 0 };
+        kernels.activate(Activate {
+            input: convolved,
+            input_row: full.width * full.channels,
+            output: &mut target.values[s * target.stride + target.origin..],
+            output_row: target.row,
+            choice: &mut memory.choice[s * choice..][..choice],
+            size: (output.height, output.width),
+            channels: output.channels,
+            relu: block.relu,
+            pool: block.pool,
+        });
+    }
+}
+
+/// One dense layer on all samples.
+fn dense<T: Scalar>(
+    kernels: &Kernels<T>,
+    block: &Block,
+    (weights, bias): (&[T], &[T]),
+    memory: &Memory<T>,
+    n: usize,
+    target: &mut Samples<T>,
+) {
+    kernels.contract(Contract {
+        input: &memory.input.values,
+        input_step: (0, memory.input.stride),
+        tap_step: 0,
+        taps: (1, block.fan_in()),
+        weights,
+        bias: Some(bias),
+        output: &mut target.values,
+        output_step: (0, target.stride),
+        size: (1, n),
+        channels: block.out,
+    });
+    if block.relu {
+        for x in target.rows_mut(n).flatten() {
+            *x = if *x < T::zero() { T::zero() } else { *x };
+        }
+    }
+}
+
+/// Draws masks for the outputs of `block` and applies them where the next block reads.
+fn drop_out<T: Real>(
+    block: &Block,
+    rng: &mut dyn Rng,
+    n: usize,
+    mask: &mut [T],
+    target: &mut Samples<T>,
+) {
+    let output = block.output();
+    let keep = T::one() / (T::one() - T::of(f64::from(block.dropout)));
+    let threshold = (f64::from(block.dropout) * 2f64.powi(32)).round() as u64;
+    let row = output.width * output.channels;
+    for (s, mask) in mask.chunks_exact_mut(output.len()).take(n).enumerate() {
+        for (y, mask) in mask.chunks_exact_mut(row).enumerate() {
+            let place = s * target.stride + target.origin + y * target.row;
+            for (factor, x) in mask.iter_mut().zip(&mut target.values[place..][..row]) {
+                *factor = if u64::from(rng.next_u32()) < threshold {
+                    T::zero()
+                } else {
+                    keep
+                };
+                *x *= *factor;
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Loss, gradient and accuracy of a [`Model`] on some samples, in memory that is allocated once.
+//!
+//! A [`Network`] is the model with the kernels chosen for the machine; a [`Workspace`] holds all
+//! intermediate values of up to [`CHUNK`] samples. Larger sets of samples go chunk by chunk, in order, so
+//! results do not depend on the number of threads.
+
+mod backward;
+mod forward;
+mod workspace;
+
+use mile::random::{Purpose, stream};
+use rand::Rng;
+
+use crate::data::Images;
+use crate::kernel::{Isa, Kernels, Scalar};
+use crate::model::Model;
+pub use workspace::Workspace;
+
+/// Most samples that pass through the network at a time.
+pub const CHUNK: usize = 64;
+
+/// Names the dropout masks of one gradient: the same numbers always give the same masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropout {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Whose gradient.
+    pub agent: u64,
+    /// At which draw.
+    pub step: u64,
+}
+
+/// What a network does on some samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Score {
+    /// Sum of the cross-entropies.
+    pub loss: f64,
+    /// How many samples have their own class's score largest.
+    pub correct: usize,
+}
+
+/// A model with the kernels that run it.
+#[derive(Clone, Debug)]
+pub struct Network<T> {
+    model: Model,
+    kernels: Kernels<T>,
+    /// The number a pixel is: its byte over 255.
+    pixels: Vec<T>,
+}
+
+impl<T: Scalar> Network<T> {
+    /// The model on the fastest kernels this machine can run.
+    pub fn new(model: Model) -> Self {
+        Self::with_isa(model, Isa::best())
+    }
+
+    /// The model on the kernels of `isa`; the portable ones if the machine cannot run those.
+    pub fn with_isa(model: Model, isa: Isa) -> Self {
+        let pixels = (0..256)
+            .map(|byte| T::of(f64::from(byte) / 255.0))
+            .collect();
+        Self {
+            model,
+            kernels: Kernels::new(isa),
+            pixels,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Memory for gradients and scores of this network.
+    pub fn workspace(&self) -> Workspace<T> {
+        Workspace::new(&self.model)
+    }
+
+    /// Writes the gradient of the mean cross-entropy over `samples` of `images` into `gradient` and
+    /// returns that mean. With `dropout`, of the network with these masks.
+    ///
+    /// # Panics
+    ///
+    /// If there are no samples, a sample is not in `images`, or a vector has the wrong length.
+    pub fn gradient(
+        &self,
+        parameters: &[T],
+        images: &Images,
+        samples: &[u32],
+        dropout: Option<Dropout>,
+        workspace: &mut Workspace<T>,
+        gradient: &mut [T],
+    ) -> f64 {
+        assert!(!samples.is_empty(), "a gradient needs at least one sample");
+        assert_eq!(
+            parameters.len(),
+            self.model.dim(),
+            "a parameter vector of this model"
+        );
+        assert_eq!(
+            gradient.len(),
+            self.model.dim(),
+            "a gradient vector of this model"
+        );
+        gradient.fill(T::zero());
+        let mut masks = dropout.map(|d| stream(d.seed, Purpose::Dropout, d.agent, d.step));
+        let scale = T::one() / T::of(samples.len() as f64);
+        let mut loss = 0.0;
+        for chunk in samples.chunks(CHUNK) {
+            self.load(images, chunk, workspace);
+            self.forward(
+                parameters,
+                chunk.len(),
+                masks.as_mut().map(|rng| rng as &mut dyn Rng),
+                workspace,
+            );
+            loss += self.signals(images, chunk, scale, workspace);
+            self.backward(
+                parameters,
+                chunk.len(),
+                masks.is_some(),
+                workspace,
+                gradient,
+            );
+        }
+        loss / samples.len() as f64
+    }
+
+    /// Loss and accuracy on `samples`, without dropout.
+    pub fn score(
+        &self,
+        parameters: &[T],
+        images: &Images,
+        samples: &[u32],
+        workspace: &mut Workspace<T>,
+    ) -> Score {
+        assert_eq!(
+            parameters.len(),
+            self.model.dim(),
+            "a parameter vector of this model"
+        );
+        let mut total = Score::default();
+        for chunk in samples.chunks(CHUNK) {
+            self.load(images, chunk, workspace);
+            self.forward(parameters, chunk.len(), None, workspace);
+            for (row, &sample) in workspace.logits.rows(chunk.len()).zip(chunk) {
+                let label = usize::from(images.labels[sample as usize]);
+                total.loss += forward::cross_entropy(row, label);
+                total.correct += usize::from(forward::predicted(row) == Some(label));
+            }
+        }
+        total
+    }
+
+    /// The scores of the classes for each of `samples`, one row a sample, without dropout.
+    pub fn logits(
+        &self,
+        parameters: &[T],
+        images: &Images,
+        samples: &[u32],
+        workspace: &mut Workspace<T>,
+    ) -> Vec<T> {
+        assert_eq!(
+            parameters.len(),
+            self.model.dim(),
+            "a parameter vector of this model"
+        );
+        let mut logits = Vec::with_capacity(samples.len() * self.model.classes());
+        for chunk in samples.chunks(CHUNK) {
+            self.load(images, chunk, workspace);
+            self.forward(parameters, chunk.len(), None, workspace);
+            workspace
+                .logits
+                .rows(chunk.len())
+                .for_each(|row| logits.extend_from_slice(row));
+        }
+        logits
+    }
+}

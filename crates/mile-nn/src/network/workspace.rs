@@ -1,0 +1,198 @@
+//! Memory of a network's intermediate values, allocated once.
+
+use bytemuck::Zeroable;
+use mile::real::Real;
+
+use super::CHUNK;
+use crate::model::{Block, Kind, Model};
+
+/// A cache line; buffers begin on one, so that no vector of the kernels straddles two.
+#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Zeroed numbers, aligned to cache lines.
+#[derive(Clone)]
+pub(crate) struct Buffer<T> {
+    lines: Vec<Line>,
+    len: usize,
+    marker: std::marker::PhantomData<T>,
+}
+
+impl<T: Real> Buffer<T> {
+    fn new(len: usize) -> Self {
+        let lines = vec![Line::zeroed(); (len * size_of::<T>()).div_ceil(64)];
+        Self {
+            lines,
+            len,
+            marker: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<T: Real> std::ops::Deref for Buffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+}
+
+impl<T: Real> std::ops::DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+    }
+}
+
+/// Numbers of each sample: rows of images with zeros around them, or vectors.
+#[derive(Clone)]
+pub(crate) struct Samples<T> {
+    pub(crate) values: Buffer<T>,
+    /// From one sample to the next.
+    pub(crate) stride: usize,
+    /// From one image row to the next.
+    pub(crate) row: usize,
+    /// From the sample's beginning to the first number that is not padding.
+    pub(crate) origin: usize,
+    /// Numbers of a vector.
+    len: usize,
+}
+
+impl<T: Real> Samples<T> {
+    /// Vectors of `len`, an image row having `row` of them. Their distance is never a multiple of a page:
+    /// such vectors would all compete for the same few lines of the cache.
+    fn vectors(len: usize, row: usize) -> Self {
+        let stride = len.next_multiple_of(16) + 16;
+        Self {
+            values: Buffer::new(CHUNK * stride),
+            stride,
+            row,
+            origin: 0,
+            len,
+        }
+    }
+
+    /// What `block` reads.
+    fn input_of(block: &Block) -> Self {
+        let shape = block.input;
+        match block.kind {
+            Kind::Dense => Self::vectors(shape.len(), shape.width * shape.channels),
+            Kind::Conv { padding, .. } => {
+                let row = (shape.width + 2 * padding) * shape.channels;
+                let stride = (shape.height + 2 * padding) * row;
+                let origin = padding * (row + shape.channels);
+                Self {
+                    values: Buffer::new(CHUNK * stride),
+                    stride,
+                    row,
+                    origin,
+                    len: shape.len(),
+                }
+            }
+        }
+    }
+
+    /// The vectors of the first `n` samples.
+    pub(crate) fn rows(&self, n: usize) -> impl Iterator<Item = &[T]> {
+        self.values
+            .chunks_exact(self.stride)
+            .map(|sample| &sample[..self.len])
+            .take(n)
+    }
+
+    /// The vectors of the first `n` samples.
+    pub(crate) fn rows_mut(&mut self, n: usize) -> impl Iterator<Item = &mut [T]> {
+        let len = self.len;
+        self.values
+            .chunks_exact_mut(self.stride)
+            .map(move |sample| &mut sample[..len])
+            .take(n)
+    }
+}
+
+/// What one block remembers from the forward to the backward pass.
+#[derive(Clone)]
+pub(crate) struct Memory<T> {
+    pub(crate) input: Samples<T>,
+    /// Which number of each pooled square was the largest.
+    pub(crate) choice: Vec<u8>,
+    /// Dropout's factors: 0 or 1/(1 - p).
+    pub(crate) mask: Vec<T>,
+    /// Signals at the convolved image, with zeros around it.
+    pub(crate) back: Buffer<T>,
+}
+
+impl<T: Real> Memory<T> {
+    fn new(block: &Block) -> Self {
+        let output = block.output().len();
+        let convolved = block.convolved();
+        let back = match block.kind {
+            Kind::Conv { kernel, padding } => {
+                let border = 2 * (kernel - 1 - padding);
+                (convolved.height + border) * (convolved.width + border) * convolved.channels
+            }
+            Kind::Dense => 0,
+        };
+        Self {
+            input: Samples::input_of(block),
+            choice: vec![0; if block.pool { CHUNK * output } else { 0 }],
+            mask: vec![
+                T::zero();
+                if block.dropout > 0.0 {
+                    CHUNK * output
+                } else {
+                    0
+                }
+            ],
+            back: Buffer::new(back),
+        }
+    }
+}
+
+/// All intermediate values of up to [`CHUNK`] samples.
+#[derive(Clone)]
+pub struct Workspace<T> {
+    pub(crate) blocks: Vec<Memory<T>>,
+    /// Scores of the classes.
+    pub(crate) logits: Samples<T>,
+    /// One image before pooling.
+    pub(crate) convolved: Buffer<T>,
+    /// Weights turned around for the way back.
+    pub(crate) turned: Buffer<T>,
+    /// Signals at the output of the block being differentiated, and at its input.
+    pub(crate) signals: [Buffer<T>; 2],
+}
+
+impl<T: Real> Workspace<T> {
+    pub(super) fn new(model: &Model) -> Self {
+        let blocks = model.blocks();
+        let largest = |size: &dyn Fn(&Block) -> usize| blocks.iter().map(size).max().unwrap_or(0);
+        let signals = CHUNK * largest(&|block| signal_stride(block.output().len()));
+        Self {
+            blocks: blocks.iter().map(Memory::new).collect(),
+            logits: Samples::vectors(model.classes(), model.classes()),
+            convolved: Buffer::new(largest(&|block| {
+                if block.kind == Kind::Dense {
+                    0
+                } else {
+                    block.convolved().len()
+                }
+            })),
+            turned: Buffer::new(blocks.iter().skip(1).map(Block::weights).max().unwrap_or(0)),
+            signals: [Buffer::new(signals), Buffer::new(signals)],
+        }
+    }
+}
+
+/// Step from one sample's signals to the next.
+pub(crate) fn signal_stride(len: usize) -> usize {
+    len.next_multiple_of(16) + 16
+}
+
+impl<T> std::fmt::Debug for Workspace<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workspace")
+            .field("blocks", &self.blocks.len())
+            .finish_non_exhaustive()
+    }
+}

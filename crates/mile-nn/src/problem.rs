@@ -1,0 +1,309 @@
+//! A data set divided among agents, and a network to fit to it, as N local objectives.
+//!
+//! ```text
+//! f = (1/N) sum_i f_i,    f_i(x) = mean over agent i's samples of the cross-entropy of the network x
+//! ```
+//!
+//! An agent with few samples counts as much as one with many: f is not the mean over all samples.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mile::problems::{Draw, Problem};
+use mile::random::{Purpose, stream};
+use rand::seq::SliceRandom;
+use rayon::prelude::*;
+
+use crate::batch::Batch;
+use crate::data::{Dataset, Images};
+use crate::kernel::{Isa, Scalar};
+use crate::model::{Model, ModelError, ModelSpec};
+use crate::network::{CHUNK, Dropout, Network, Score, Workspace};
+use crate::partition::{Partition, PartitionError, label_counts};
+
+/// Operations up to which the exact gradient of all agents is recorded during a run: about a tenth of a
+/// second of one core.
+const CHEAP: u64 = 2_000_000_000;
+
+/// On which samples the loss is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evaluation {
+    /// All of them.
+    All,
+    /// At most so many of each agent: a uniformly drawn subset of its shard, the same at every evaluation.
+    PerAgent(usize),
+}
+
+/// What makes a problem of a data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageConfig {
+    /// The network.
+    pub model: ModelSpec,
+    /// How the training set is divided.
+    pub partition: Partition,
+    /// Among how many agents.
+    pub agents: usize,
+    /// Seed of the division and of the evaluation subset.
+    pub seed: u64,
+    /// Samples of a stochastic gradient.
+    pub batch: Batch,
+    /// Samples of an evaluation.
+    pub evaluation: Evaluation,
+}
+
+/// Why a data set and a configuration make no problem.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProblemError {
+    /// The network does not fit the data.
+    #[error("the model does not fit the data: {0}")]
+    Model(#[from] ModelError),
+    /// The data cannot be divided so.
+    #[error("the data cannot be divided: {0}")]
+    Partition(#[from] PartitionError),
+    /// A batch of nothing.
+    #[error("batch must be at least 1")]
+    EmptyBatch,
+    /// An evaluation of nothing.
+    #[error("evaluation must take at least 1 sample of each agent")]
+    EmptyEvaluation,
+}
+
+/// Image classification divided among agents; see the [module](self).
+///
+/// ```
+/// use std::sync::Arc;
+/// use mile::problems::{Draw, Problem};
+/// use mile_nn::data::glyphs;
+/// use mile_nn::model::{ModelSpec, Preset};
+/// use mile_nn::partition::Partition;
+/// use mile_nn::problem::{Evaluation, ImageConfig, ImageProblem};
+/// use mile_nn::Batch;
+///
+/// let config = ImageConfig {
+///     model: ModelSpec::Preset(Preset::Linear),
+///     partition: Partition::Dirichlet { alpha: 1.0 },
+///     agents: 4,
+///     seed: 0,
+///     batch: Batch::Size(8),
+///     evaluation: Evaluation::All,
+/// };
+/// let problem = ImageProblem::<f32>::try_new(Arc::new(glyphs::generate(0, 200, 50)), &config)?;
+/// let x = problem.initial(0).unwrap();
+/// let mut gradient = vec![0.0; problem.dim()];
+/// problem.sample_gradient(2, &x, Draw { seed: 0, step: 1 }, &mut gradient);
+/// # Ok::<(), mile_nn::problem::ProblemError>(())
+/// ```
+#[derive(Debug)]
+pub struct ImageProblem<T> {
+    data: Arc<Dataset>,
+    network: Network<T>,
+    parts: Vec<Vec<u32>>,
+    batch: Batch,
+    /// Samples of each agent that losses are taken over.
+    evaluated: Vec<Vec<u32>>,
+    test: Vec<u32>,
+    idle: Mutex<Vec<Scratch<T>>>,
+}
+
+/// What one thread needs for a gradient; taken from a stack and put back, so that nothing is allocated
+/// once there are as many as threads.
+#[derive(Debug)]
+struct Scratch<T> {
+    workspace: Workspace<T>,
+    samples: Vec<u32>,
+    order: Vec<u32>,
+}
+
+impl<T: Scalar> ImageProblem<T> {
+    /// Divides the training set and builds the network, or says why not.
+    pub fn try_new(data: Arc<Dataset>, config: &ImageConfig) -> Result<Self, ProblemError> {
+        Self::with_isa(data, config, Isa::best())
+    }
+
+    /// As [`try_new`](Self::try_new), on the kernels of `isa` where the machine can run them.
+    pub fn with_isa(
+        data: Arc<Dataset>,
+        config: &ImageConfig,
+        isa: Isa,
+    ) -> Result<Self, ProblemError> {
+        if !config.batch.is_valid() {
+            return Err(ProblemError::EmptyBatch);
+        }
+        if config.evaluation == Evaluation::PerAgent(0) {
+            return Err(ProblemError::EmptyEvaluation);
+        }
+        let model = Model::try_new(&config.model, data.shape, data.classes)?;
+        let parts =
+            config
+                .partition
+                .split(&data.train.labels, data.classes, config.agents, config.seed)?;
+        let evaluated = parts
+            .iter()
+            .enumerate()
+            .map(|(i, part)| subset(part, config, i))
+            .collect();
+        let test = (0..data.test.len() as u32).collect();
+        let network = Network::with_isa(model, isa);
+        let idle = Mutex::new(Vec::new());
+        Ok(Self {
+            data,
+            network,
+            parts,
+            batch: config.batch,
+            evaluated,
+            test,
+            idle,
+        })
+    }
+
+    /// The network's model: its sizes, its start, its export to PyTorch.
+    pub fn model(&self) -> &Model {
+        self.network.model()
+    }
+
+    /// The data set.
+    pub fn data(&self) -> &Dataset {
+        &self.data
+    }
+
+    /// The training samples of each agent.
+    pub fn parts(&self) -> &[Vec<u32>] {
+        &self.parts
+    }
+
+    /// Training samples of each class each agent has: `counts[agent][class]`.
+    pub fn label_counts(&self) -> Vec<Vec<usize>> {
+        label_counts(&self.parts, &self.data.train.labels, self.data.classes)
+    }
+
+    fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch<T>) -> R) -> R {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = idle().pop();
+        let mut scratch = taken.unwrap_or_else(|| Scratch {
+            workspace: self.network.workspace(),
+            samples: Vec::new(),
+            order: Vec::new(),
+        });
+        let result = work(&mut scratch);
+        idle().push(scratch);
+        result
+    }
+
+    /// The score on each of `sets` of samples, with all threads, the same whatever their number: the
+    /// sets are cut into chunks of fixed size, whose scores are added in order.
+    fn scores(&self, x: &[T], images: &Images, sets: &[Vec<u32>]) -> Vec<Score> {
+        let chunks: Vec<(usize, &[u32])> = sets
+            .iter()
+            .enumerate()
+            .flat_map(|(i, set)| set.chunks(CHUNK).map(move |chunk| (i, chunk)))
+            .collect();
+        let score = |&(set, chunk): &(usize, &[u32])| {
+            (
+                set,
+                self.with_scratch(|scratch| {
+                    self.network.score(x, images, chunk, &mut scratch.workspace)
+                }),
+            )
+        };
+        let partial: Vec<(usize, Score)> = chunks.par_iter().map(score).collect();
+        let mut scores = vec![Score::default(); sets.len()];
+        for (set, score) in partial {
+            scores[set].loss += score.loss;
+            scores[set].correct += score.correct;
+        }
+        scores
+    }
+}
+
+/// The samples of agent `i` that are evaluated.
+fn subset(part: &[u32], config: &ImageConfig, i: usize) -> Vec<u32> {
+    let mut chosen = part.to_vec();
+    if let Evaluation::PerAgent(most) = config.evaluation {
+        chosen.shuffle(&mut stream(config.seed, Purpose::Probe, i as u64, 0));
+        chosen.truncate(most);
+        chosen.sort_unstable();
+    }
+    chosen
+}
+
+impl<T: Scalar> Problem<T> for ImageProblem<T> {
+    fn agents(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn dim(&self) -> usize {
+        self.model().dim()
+    }
+
+    /// Over the samples of the agent that are evaluated.
+    fn loss(&self, agent: usize, x: &[T]) -> f64 {
+        let set = std::slice::from_ref(&self.evaluated[agent]);
+        self.scores(x, &self.data.train, set)[0].loss / set[0].len() as f64
+    }
+
+    /// Over all samples of the agent, without dropout.
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
+        self.with_scratch(|scratch| {
+            let workspace = &mut scratch.workspace;
+            self.network.gradient(
+                x,
+                &self.data.train,
+                &self.parts[agent],
+                None,
+                workspace,
+                gradient,
+            );
+        });
+    }
+
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) {
+        let Draw { seed, step } = draw;
+        let dropout = self.model().has_dropout().then_some(Dropout {
+            seed,
+            agent: agent as u64,
+            step,
+        });
+        self.with_scratch(|scratch| {
+            let Scratch {
+                workspace,
+                samples,
+                order,
+            } = scratch;
+            self.batch
+                .choose(&self.parts[agent], agent, draw, samples, order);
+            self.network
+                .gradient(x, &self.data.train, samples, dropout, workspace, gradient);
+        });
+    }
+
+    fn objective(&self, x: &[T]) -> f64 {
+        let scores = self.scores(x, &self.data.train, &self.evaluated);
+        let means = scores
+            .iter()
+            .zip(&self.evaluated)
+            .map(|(score, set)| score.loss / set.len() as f64);
+        means.sum::<f64>() / self.agents() as f64
+    }
+
+    fn records_gradient_norm(&self) -> bool {
+        self.model()
+            .flops()
+            .saturating_mul(self.data.train.len() as u64)
+            <= CHEAP
+    }
+
+    fn accuracy(&self, x: &[T]) -> Option<f64> {
+        let scores = self.scores(x, &self.data.test, std::slice::from_ref(&self.test));
+        Some(scores[0].correct as f64 / self.test.len() as f64)
+    }
+
+    fn initial(&self, seed: u64) -> Option<Vec<T>> {
+        Some(
+            self.model()
+                .initial(seed)
+                .into_iter()
+                .map(|x| T::of(f64::from(x)))
+                .collect(),
+        )
+    }
+}

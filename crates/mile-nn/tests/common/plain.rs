@@ -1,0 +1,128 @@
+//! A network as one would write it first: channel-first images, four nested loops, PyTorch's tensors.
+
+use mile_nn::data::Shape;
+use mile_nn::model::{Layer, Tensor};
+
+/// An image `[channel][row][column]`.
+struct Planes {
+    channels: usize,
+    height: usize,
+    width: usize,
+    values: Vec<f64>,
+}
+
+/// The scores of one image, without dropout.
+pub(crate) fn scores(
+    layers: &[Layer],
+    shape: Shape,
+    tensors: &[Tensor],
+    pixels: &[u8],
+) -> Vec<f64> {
+    let Shape {
+        height,
+        width,
+        channels,
+    } = shape;
+    let at = |c: usize, place: usize| f64::from(pixels[place * channels + c]) / 255.0;
+    let values = (0..channels)
+        .flat_map(|c| (0..height * width).map(move |place| at(c, place)))
+        .collect();
+    let mut image = Planes {
+        channels,
+        height,
+        width,
+        values,
+    };
+    let mut parameters = tensors.chunks(2);
+    for layer in layers {
+        image = match *layer {
+            Layer::Conv {
+                kernel, padding, ..
+            } => convolve(&image, parameters.next().unwrap(), kernel, padding),
+            Layer::Dense { .. } => dense(&image, parameters.next().unwrap()),
+            Layer::Relu {} => Planes {
+                values: image.values.iter().map(|x| x.max(0.0)).collect(),
+                ..image
+            },
+            Layer::MaxPool { .. } => pool(&image),
+            _ => image,
+        };
+    }
+    image.values
+}
+
+fn convolve(image: &Planes, parameters: &[Tensor], kernel: usize, padding: usize) -> Planes {
+    let (weight, bias) = (&parameters[0], &parameters[1].values);
+    let (out, channels) = (weight.shape[0], weight.shape[1]);
+    let (height, width) = (
+        image.height + 2 * padding + 1 - kernel,
+        image.width + 2 * padding + 1 - kernel,
+    );
+    let pixel = |c: usize, y: usize, x: usize| {
+        let inside = (padding..padding + image.height).contains(&y)
+            && (padding..padding + image.width).contains(&x);
+        if inside {
+            image.values[(c * image.height + y - padding) * image.width + x - padding]
+        } else {
+            0.0
+        }
+    };
+    let mut values = Vec::new();
+    for (o, &bias) in bias.iter().enumerate() {
+        for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+            let mut sum = f64::from(bias);
+            for (c, dy) in (0..channels).flat_map(|c| (0..kernel).map(move |dy| (c, dy))) {
+                for dx in 0..kernel {
+                    let w = weight.values[((o * channels + c) * kernel + dy) * kernel + dx];
+                    sum += f64::from(w) * pixel(c, y + dy, x + dx);
+                }
+            }
+            values.push(sum);
+        }
+    }
+    Planes {
+        channels: out,
+        height,
+        width,
+        values,
+    }
+}
+
+fn dense(image: &Planes, parameters: &[Tensor]) -> Planes {
+    let rows = parameters[0]
+        .values
+        .chunks(parameters[0].shape[1])
+        .zip(&parameters[1].values);
+    let unit = |(row, &bias): (&[f32], &f32)| {
+        f64::from(bias)
+            + row
+                .iter()
+                .zip(&image.values)
+                .map(|(&w, x)| f64::from(w) * x)
+                .sum::<f64>()
+    };
+    let values: Vec<f64> = rows.map(unit).collect();
+    Planes {
+        channels: values.len(),
+        height: 1,
+        width: 1,
+        values,
+    }
+}
+
+fn pool(image: &Planes) -> Planes {
+    let (height, width) = (image.height / 2, image.width / 2);
+    let mut values = Vec::new();
+    for plane in image.values.chunks(image.height * image.width) {
+        for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+            let at = |dy: usize, dx: usize| plane[(2 * y + dy) * image.width + 2 * x + dx];
+            values.push(at(0, 0).max(at(0, 1)).max(at(1, 0)).max(at(1, 1)));
+        }
+    }
+    Planes {
+        channels: image.channels,
+        height,
+        width,
+        values,
+    }
+}
