@@ -1,0 +1,182 @@
+//! `mile graph`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::spectrum;
+use mile_lab::config::NetworkConfig;
+use mile_lab::plot::graph_svg;
+use mile_lab::table::{TextTable, number};
+use serde_json::json;
+use toml::{Table, Value};
+
+use crate::output;
+
+/// Beyond this many agents the other rules are not worked out for comparison.
+const COMPARED: usize = 300;
+/// Up to this many agents the matrix is printed in full.
+const PRINTED: usize = 12;
+
+/// A graph and its mixing matrix.
+#[derive(Args)]
+pub(crate) struct GraphArguments {
+    /// ring, path, star, complete, grid, torus, hypercube, exponential, erdos-renyi, random-regular,
+    /// small-world, or file
+    #[arg(long)]
+    topology: String,
+    /// Number of agents
+    #[arg(long)]
+    agents: u64,
+    /// metropolis, lazy-metropolis, max-degree, best-constant, fdla, or file
+    #[arg(long, default_value = "metropolis")]
+    mixing: String,
+    /// Probability of an edge (erdos-renyi)
+    #[arg(long)]
+    p: Option<f64>,
+    /// Neighbours of each agent (random-regular, small-world)
+    #[arg(long)]
+    degree: Option<u64>,
+    /// Probability that an edge is moved (small-world)
+    #[arg(long)]
+    rewire: Option<f64>,
+    /// Edge list: two agent numbers a line (file)
+    #[arg(long)]
+    edges: Option<PathBuf>,
+    /// Matrix: one row a line (mixing = file)
+    #[arg(long)]
+    matrix: Option<PathBuf>,
+    /// Seed of a random graph
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "text")]
+    format: GraphFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum GraphFormat {
+    /// For people
+    Text,
+    /// For programs: one JSON document, alone on standard output
+    Json,
+    /// A picture
+    Svg,
+}
+
+impl GraphArguments {
+    fn config(&self) -> anyhow::Result<NetworkConfig> {
+        let mut table = Table::new();
+        let mut set = |key: &str, value: Option<Value>| {
+            value.into_iter().for_each(|value| {
+                table.insert(key.into(), value);
+            });
+        };
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.display().to_string()));
+        set("topology", Some(self.topology.as_str().into()));
+        set("agents", Some(Value::Integer(self.agents.try_into()?)));
+        set("mixing", Some(self.mixing.as_str().into()));
+        set("p", self.p.map(Value::Float));
+        set("degree", self.degree.map(|d| Value::Integer(d as i64)));
+        set("rewire", self.rewire.map(Value::Float));
+        set("edges", path(&self.edges));
+        set("matrix", path(&self.matrix));
+        set("seed", self.seed.map(|s| Value::Integer(s as i64)));
+        Ok(NetworkConfig::from_table(&table, Path::new(""))?)
+    }
+}
+
+pub(crate) fn run(arguments: &GraphArguments) -> anyhow::Result<u8> {
+    let config = arguments.config()?;
+    let network = config.build()?;
+    let text = match arguments.format {
+        GraphFormat::Svg => graph_svg(&network, config.topology()),
+        GraphFormat::Json => json(&network)?,
+        GraphFormat::Text => text(&network, arguments),
+    };
+    output::print(&text)?;
+    Ok(0)
+}
+
+fn json(network: &Network) -> anyhow::Result<String> {
+    let lambda = spectrum::eigenvalues(network.mixing());
+    let edges: Vec<_> =
+        network.graph().edges().map(|(i, j)| json!([i, j, network.mixing().weight(i, j)])).collect();
+    let own: Vec<f64> = (0..network.agents()).map(|i| network.mixing().weight(i, i)).collect();
+    let extremes = network.extremes();
+    let one = network.agents() == 1;
+    let document = json!({
+        "agents": network.agents(), "edges": edges, "self_weights": own, "lambda": lambda,
+        "lambda_2": if one { None } else { Some(extremes.lambda_2) }, "lambda_n": extremes.lambda_n,
+        "spectral_gap": if one { None } else { Some(1.0 - factor(network)) },
+    });
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+/// `max(|l_2|, |l_N|)`: what one exchange leaves of a disagreement, at worst.
+fn factor(network: &Network) -> f64 {
+    let extremes = network.extremes();
+    if network.agents() == 1 { 0.0 } else { extremes.lambda_2.abs().max(extremes.lambda_n.abs()) }
+}
+
+fn text(network: &Network, arguments: &GraphArguments) -> String {
+    let (n, graph) = (network.agents(), network.graph());
+    let degrees: Vec<usize> = (0..n).map(|i| graph.degree(i)).collect();
+    let edges = graph.edges().count();
+    let mut text = format!(
+        "{} of {n} agents, {edges} edges, degrees {} to {} (mean {})\n",
+        arguments.topology,
+        degrees.iter().min().unwrap_or(&0),
+        graph.max_degree(),
+        number(2.0 * edges as f64 / n as f64),
+    );
+    if n == 1 {
+        text.push_str("one agent alone: nothing to mix\n");
+        return text;
+    }
+    let extremes = network.extremes();
+    let halving = (0.5f64.ln() / factor(network).ln()).max(0.0);
+    let _ = writeln!(
+        text,
+        "{}: second eigenvalue {}, smallest {}, spectral gap {}\n\
+         an exchange leaves at most {} of a disagreement: halved in {} exchanges",
+        arguments.mixing,
+        number(extremes.lambda_2),
+        number(extremes.lambda_n),
+        number(1.0 - factor(network)),
+        number(factor(network)),
+        number(halving),
+    );
+    if n <= COMPARED {
+        let _ = write!(text, "\nthe same graph under each rule:\n{}", compared(network));
+    }
+    if n <= PRINTED {
+        text.push_str("\nmixing matrix:\n");
+        for i in 0..n {
+            let cell = |j: usize| match network.mixing().weight(i, j) {
+                0.0 => "     .".to_owned(),
+                weight => format!("{weight:6.3}"),
+            };
+            let _ = writeln!(text, "{}", (0..n).map(cell).collect::<Vec<_>>().join(" "));
+        }
+    }
+    text
+}
+
+fn compared(network: &Network) -> TextTable {
+    let header = ["rule", "lambda_2", "lambda_n", "left of a disagreement", "exchanges to halve it"];
+    let row = |rule: Rule| {
+        let name = rule.name().to_owned();
+        match Network::new(network.graph().clone(), rule) {
+            Ok(other) => {
+                let (extremes, left) = (other.extremes(), factor(&other));
+                let halving = 0.5f64.ln() / left.ln();
+                vec![name, number(extremes.lambda_2), number(extremes.lambda_n), number(left), number(halving.max(0.0))]
+            }
+            Err(_) => vec![name, "-".into(), "-".into(), "-".into(), "-".into()],
+        }
+    };
+    TextTable { header: header.map(str::to_owned).to_vec(), rows: Rule::ALL.map(row).to_vec() }
+}

@@ -1,0 +1,122 @@
+//! How a run shows that it goes on: bars on a terminal, plain lines elsewhere.
+
+use std::collections::HashMap;
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mile_lab::execute::Observer;
+use mile_lab::plan::{Job, Plan};
+use mile_lab::record::Record;
+use mile_lab::store::{Outcome, Status};
+use mile_lab::table::number;
+
+/// Time between two plain lines of one job.
+const LINE: Duration = Duration::from_secs(10);
+
+/// Shows the progress of a plan on standard error.
+pub(crate) struct Progress<'a> {
+    plan: &'a Plan,
+    terminal: bool,
+    bars: MultiProgress,
+    total: ProgressBar,
+    jobs: Mutex<HashMap<Job, Shown>>,
+}
+
+struct Shown {
+    bar: ProgressBar,
+    round: u64,
+    said: Instant,
+    loss: String,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(plan: &'a Plan) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bars = MultiProgress::with_draw_target(target);
+        let rounds = plan.experiment.rounds * plan.jobs().len() as u64;
+        let total = bars.add(ProgressBar::new(rounds));
+        total.set_style(style("{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:>12} {eta:>8} left"));
+        total.set_prefix(plan.experiment.name.clone());
+        Self { plan, terminal, bars, total, jobs: Mutex::default() }
+    }
+
+    /// Takes the bars away.
+    pub(crate) fn clear(&self) {
+        let _ = self.bars.clear();
+    }
+
+    fn name(&self, job: Job) -> String {
+        let label = &self.plan.experiment.algorithms[job.algorithm].label;
+        if self.plan.experiment.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
+    }
+
+    fn with<R>(&self, job: Job, work: impl FnOnce(&mut Shown) -> R) -> Option<R> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&job).map(work)
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+}
+
+impl Observer for Progress<'_> {
+    fn began(&self, job: Job) {
+        let bar = self.bars.insert_before(&self.total, ProgressBar::new(self.plan.experiment.rounds));
+        bar.set_style(style("{prefix:20!} {bar:30} {pos}/{len} {msg}"));
+        bar.set_prefix(self.name(job));
+        let shown = Shown { bar, round: 0, said: Instant::now(), loss: String::new() };
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).insert(job, shown);
+    }
+
+    fn advanced(&self, job: Job, round: u64) {
+        let rounds = self.plan.experiment.rounds;
+        let line = self.with(job, |shown| {
+            self.total.inc(round.saturating_sub(shown.round));
+            shown.round = round;
+            shown.bar.set_position(round);
+            let due = !self.terminal && shown.said.elapsed() > LINE && round < rounds;
+            due.then(|| {
+                shown.said = Instant::now();
+                format!("{}: round {round} of {rounds}{}", self.name(job), shown.loss)
+            })
+        });
+        if let Some(Some(line)) = line {
+            eprintln!("{line}");
+        }
+    }
+
+    fn recorded(&self, job: Job, record: &Record) {
+        self.with(job, |shown| {
+            shown.loss = format!(", loss {}", number(record.loss));
+            shown.bar.set_message(format!("loss {}", number(record.loss)));
+        });
+    }
+
+    fn ended(&self, job: Job, outcome: &Outcome) {
+        self.with(job, |shown| {
+            shown.bar.finish_and_clear();
+            self.total.inc(self.plan.experiment.rounds.saturating_sub(shown.round));
+        });
+        let status = match outcome.status {
+            Status::Done => "done",
+            Status::Diverged => "diverged",
+            Status::Stopped => "stopped, can be resumed",
+        };
+        let line = format!(
+            "{}: {status} after {} rounds, loss {}, consensus error {}, {} s",
+            self.name(job),
+            outcome.round,
+            number(outcome.last.loss),
+            number(outcome.last.consensus_error),
+            number((outcome.last.wall_s * 100.0).round() / 100.0),
+        );
+        if self.terminal {
+            let _ = self.bars.println(line);
+        } else {
+            eprintln!("{line}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `mile run`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::HumanBytes;
+use mile_lab::config::{Experiment, Precision};
+use mile_lab::execute::execute;
+use mile_lab::plan::{Job, Plan};
+use mile_lab::store::{Outcome, Status};
+use mile_lab::table::{TextTable, number, outcomes_table};
+
+use crate::progress::Progress;
+use crate::{INTERRUPTED, output};
+
+const DEFAULT: &str = include_str!("default.toml");
+
+/// Runs an experiment in this process.
+#[derive(Args)]
+pub(crate) struct RunArguments {
+    /// Experiment file; without it, an embedded experiment that needs no data
+    experiment: Option<PathBuf>,
+    /// Run directory [default: runs/NAME, or the next free runs/NAME-K]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace a value of the experiment file, e.g. rounds=50, network.topology=torus,
+    /// algorithm.mile.xi=0.05; may be given several times
+    #[arg(long, value_name = "KEY.PATH=VALUE")]
+    set: Vec<String>,
+    /// Go on with the run in --out (or the newest runs/NAME): finished work is kept, more rounds,
+    /// seeds and algorithms may be added
+    #[arg(long)]
+    resume: bool,
+    /// Check everything, print the resolved plan, its memory and the bytes to be sent, and stop
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
+    let experiment = match &arguments.experiment {
+        Some(path) => Experiment::load(path, &arguments.set)?,
+        None => Experiment::parse(DEFAULT, Path::new(""), &arguments.set)?,
+    };
+    let name = arguments.experiment.as_ref().map(|path| path.display().to_string());
+    let plan = Plan::new(experiment)
+        .map_err(|error| error.in_file(name.as_deref().unwrap_or("the embedded experiment")))?;
+    if arguments.dry_run {
+        output::print(&describe(&plan))?;
+        return Ok(0);
+    }
+    let folder = match &arguments.out {
+        Some(folder) => folder.clone(),
+        None => choose_folder(&plan.experiment.name, arguments.resume),
+    };
+    let stop = stop_on_interrupt()?;
+    let progress = Progress::new(&plan);
+    let outcomes = execute(&plan, &folder, arguments.resume, &progress, &stop);
+    progress.clear();
+    finish(&folder, &outcomes?)
+}
+
+fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {
+    let table = outcomes_table(outcomes);
+    mile_lab::store::write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
+    mile_lab::store::write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
+    output::print(&format!("{table}\n{}\n", folder.display()))?;
+    if outcomes.iter().any(|outcome| outcome.status == Status::Stopped) {
+        eprintln!("stopped; go on with: mile run ... --out {} --resume", folder.display());
+        return Ok(INTERRUPTED);
+    }
+    Ok(0)
+}
+
+/// The first Ctrl-C asks the run to stop after its round; a second one does not wait.
+fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
+        }
+        eprintln!("stopping after this round; once more to stop at once");
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(stop)
+}
+
+/// `runs/NAME`, `runs/NAME-2`, ...: the first free one, or the last used one to resume.
+fn choose_folder(name: &str, resume: bool) -> PathBuf {
+    let folder = |k: u32| match k {
+        1 => Path::new("runs").join(name),
+        k => Path::new("runs").join(format!("{name}-{k}")),
+    };
+    let free = (1..).find(|k| !folder(*k).exists()).unwrap_or(1);
+    folder(if resume { (free - 1).max(1) } else { free })
+}
+
+fn describe(plan: &Plan) -> String {
+    let experiment = &plan.experiment;
+    let mut text = format!(
+        "{}: {} rounds, a record every {}, seeds {:?}, {}\n",
+        experiment.name,
+        experiment.rounds,
+        experiment.eval_every,
+        experiment.seeds,
+        match experiment.precision {
+            Precision::F32 => "f32",
+            Precision::F64 => "f64",
+        },
+    );
+    let edges = plan.network.graph().edges().count();
+    let _ = writeln!(text, "network: {} agents, {edges} edges, drop rate {}", plan.network.agents(), plan.network.drop_rate());
+    let _ = writeln!(text, "problem: dimension {}\n", plan.dim);
+    let jobs: Vec<Job> = plan.jobs();
+    let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
+        let job = Job { algorithm: k, seed: experiment.seeds[0] };
+        let planned = &plan.methods[k];
+        vec![
+            algorithm.label.clone(),
+            number(algorithm.schedule.step_size),
+            planned.parameters.local_steps.map_or("1".into(), |steps| steps.to_string()),
+            planned.vectors_stored.to_string(),
+            planned.first_round.vectors_sent.to_string(),
+            HumanBytes(plan.memory(job)).to_string(),
+            HumanBytes(plan.bytes_to_send(job)).to_string(),
+        ]
+    };
+    let header = ["algorithm", "step size", "local steps", "stored", "sent/round", "memory", "to be sent"];
+    let rows = experiment.algorithms.iter().enumerate().map(row).collect();
+    let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
+    let total: u64 = jobs.iter().map(|job| plan.bytes_to_send(*job)).sum();
+    let _ = writeln!(text, "{} runs in all; bytes to be sent by all agents in all runs: {}\n", jobs.len(), HumanBytes(total));
+    let _ = writeln!(text, "# resolved experiment\n{}", experiment.resolved);
+    text
+}

@@ -1,0 +1,202 @@
+//! `[[algorithm]]`: a method, its step size and its parameters.
+
+use mile::methods::catalogue::{self, Entry, Parameters};
+use mile::methods::{Mile, Variant};
+use mile::schedule::{Decay, Schedule};
+use toml::{Table, Value};
+
+use super::reader::{Reader, as_number, as_whole, nearest};
+use crate::error::LabError;
+
+/// A weight given by number or by how to choose it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weight {
+    /// This number.
+    Number(f64),
+    /// The paper's: 0.9 * 2/(tau + 3).
+    Paper,
+    /// Chosen from the spectrum, the step size and the curvature.
+    Auto,
+}
+
+/// One algorithm of an experiment.
+#[derive(Clone, Debug)]
+pub struct AlgorithmConfig {
+    /// The method.
+    pub entry: &'static Entry,
+    /// What it is called in tables, figures and files.
+    pub label: String,
+    /// Its step sizes.
+    pub schedule: Schedule,
+    /// Its parameters, but for those to be chosen.
+    pub parameters: Parameters,
+    /// MILE's weight of the correction.
+    pub xi: Option<Weight>,
+    /// MILE's weight of the mixing.
+    pub gamma: Option<Weight>,
+    /// The same as a section of a file.
+    pub resolved: Table,
+}
+
+impl AlgorithmConfig {
+    pub(super) fn read_all(top: &Reader, rounds: u64) -> Result<Vec<Self>, LabError> {
+        let takes = "at least one section [[algorithm]]";
+        let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", takes))?;
+        let list = value.as_array().filter(|list| !list.is_empty());
+        let list = list.ok_or_else(|| top.refuse("algorithm", value, takes))?;
+        let mut algorithms: Vec<Self> = Vec::new();
+        for (k, value) in list.iter().enumerate() {
+            let table = value.as_table().ok_or_else(|| top.refuse("algorithm", value, takes))?;
+            let algorithm = Self::read(Reader::new(format!("algorithm[{k}]"), table), rounds)?;
+            let twin = |other: &Self| other.file_name() == algorithm.file_name();
+            if let Some(other) = algorithms.iter().position(twin) {
+                let problem =
+                    format!("\"{}\" is algorithm[{other}] already; give each its own label", algorithm.label);
+                return Err(LabError::config(format!("algorithm[{k}].label"), problem));
+            }
+            algorithms.push(algorithm);
+        }
+        let resolved = algorithms.iter().map(|a| Value::Table(a.resolved.clone())).collect();
+        top.keep("algorithm", Value::Array(resolved));
+        Ok(algorithms)
+    }
+
+    fn read(reader: Reader, rounds: u64) -> Result<Self, LabError> {
+        let entry = entry(&reader)?;
+        let label = reader.text("label", "a name")?.unwrap_or(entry.name).to_owned();
+        reader.keep("label", label.as_str());
+        let takes = "a positive number";
+        let step_size = match reader.value_or("step_size", &["lr"])? {
+            Some(value) => as_number(value).ok_or_else(|| reader.refuse("step_size", value, takes))?,
+            None => return Err(reader.missing("step_size", takes)),
+        };
+        reader.keep("step_size", step_size);
+        let schedule = schedule(&reader, step_size, rounds)?;
+        let (parameters, xi, gamma) = parameters(&reader, entry)?;
+        Ok(Self { entry, label, schedule, parameters, xi, gamma, resolved: reader.finish()? })
+    }
+
+    /// The label as part of a file's name.
+    pub fn file_name(&self) -> String {
+        let safe = |c: char| if c.is_alphanumeric() || "-_.,+= ".contains(c) { c } else { '_' };
+        self.label.chars().map(safe).collect()
+    }
+}
+
+fn entry(reader: &Reader) -> Result<&'static Entry, LabError> {
+    let takes = "the name of a method; mile algorithms lists them";
+    let name = reader.text("name", takes)?.ok_or_else(|| reader.missing("name", takes))?;
+    catalogue::find(name).ok_or_else(|| {
+        if let Some(absent) = catalogue::UNAVAILABLE.iter().find(|absent| absent.name == name) {
+            return LabError::config(reader.path("name"), format!("{name} is not available: {}", absent.reason));
+        }
+        let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+        let hint = nearest(name, &names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        reader.refuse("name", &Value::from(name), format!("{takes}{hint}"))
+    })
+}
+
+fn schedule(reader: &Reader, step_size: f64, rounds: u64) -> Result<Schedule, LabError> {
+    let table = match reader.value("schedule") {
+        None => Table::new(),
+        Some(Value::Table(table)) => table.clone(),
+        Some(Value::String(kind)) => Table::from_iter([("kind".to_owned(), Value::from(kind.as_str()))]),
+        Some(other) => {
+            return Err(reader.refuse("schedule", other, "a table such as { kind = \"cosine\", warmup = 10 }"));
+        }
+    };
+    let inner = Reader::new(reader.path("schedule"), &table);
+    let kind = inner.choice("kind", &[("constant", 0), ("step", 1), ("cosine", 2)], Some("constant"))?;
+    let takes = "a whole number of rounds";
+    let whole = |key: &'static str, default: u64| -> Result<u64, LabError> {
+        let value = inner.whole(key, takes)?.unwrap_or(default);
+        inner.keep(key, value as i64);
+        Ok(value)
+    };
+    let number = |key: &'static str, default: f64| -> Result<f64, LabError> {
+        let value = inner.number(key, "a number in (0, 1]")?.unwrap_or(default);
+        inner.keep(key, value);
+        Ok(value)
+    };
+    let warmup = whole("warmup", 0)?;
+    let decay = match kind {
+        1 => Decay::Step { every: whole("every", (rounds / 3).max(1))?, factor: number("factor", 0.1)? },
+        2 => Decay::Cosine { rounds: whole("rounds", rounds)?, floor: number("floor", 0.01)? },
+        _ => Decay::None,
+    };
+    let schedule = Schedule { step_size, warmup, decay };
+    schedule.validate().map_err(|error| {
+        let key = if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
+        LabError::config(reader.path(&key), format!("got {}, takes {}", error.got, error.takes))
+    })?;
+    reader.keep("schedule", inner.finish()?);
+    Ok(schedule)
+}
+
+type Weights = (Parameters, Option<Weight>, Option<Weight>);
+
+fn parameters(reader: &Reader, entry: &'static Entry) -> Result<Weights, LabError> {
+    let takes = |key: &str| entry.parameters.iter().find(|p| p.name == key).map(|p| p.takes);
+    let number = |key: &'static str| match takes(key) {
+        Some(takes) => reader.number(key, takes),
+        None => Ok(None),
+    };
+    let whole = |key: &'static str| match takes(key) {
+        Some(takes) => reader.whole(key, takes),
+        None => Ok(None),
+    };
+    let tau = "a whole number from 1";
+    let local_steps = match reader.value_or("local_steps", &["tau", "num_local_steps"])? {
+        Some(value) => Some(as_whole(value).ok_or_else(|| reader.refuse("local_steps", value, tau))?),
+        None => entry.has_local_steps().then_some(catalogue::DEFAULT_LOCAL_STEPS),
+    };
+    local_steps.into_iter().for_each(|steps| reader.keep("local_steps", steps as i64));
+    let variant = match takes("variant") {
+        Some(_) => {
+            Some(reader.choice("variant", &[("atc", Variant::Atc), ("cta", Variant::Cta)], Some("atc"))?)
+        }
+        None => None,
+    };
+    let parameters = Parameters {
+        local_steps,
+        beta: number("beta")?,
+        eta_s: number("eta_s")?,
+        communications: whole("communications")?,
+        probability: number("probability")?,
+        chi: number("chi")?,
+        gossip: whole("gossip")?,
+        variant,
+        ..Parameters::default()
+    };
+    let weight = |key: &'static str, words: &[(&str, Weight)]| match takes(key) {
+        Some(takes) => weight(reader, key, words, takes),
+        None => Ok(None),
+    };
+    let xi = weight("xi", &[("paper", Weight::Paper), ("auto", Weight::Auto)])?;
+    let gamma = weight("gamma", &[("auto", Weight::Auto)])?;
+    Ok((parameters, xi, gamma))
+}
+
+fn weight(
+    reader: &Reader,
+    key: &'static str,
+    words: &[(&str, Weight)],
+    takes: &str,
+) -> Result<Option<Weight>, LabError> {
+    let Some(value) = reader.value(key) else { return Ok(None) };
+    let word = value.as_str().and_then(|word| words.iter().find(|(known, _)| *known == word));
+    let weight = word.map(|(_, weight)| *weight).or_else(|| as_number(value).map(Weight::Number));
+    reader.keep(key, value.clone());
+    weight.map(Some).ok_or_else(|| reader.refuse(key, value, takes))
+}
+
+impl Weight {
+    /// The number it stands for, unless it has to be chosen.
+    pub fn number(self, local_steps: u64) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Paper => Some(Mile::paper_xi(local_steps)),
+            Self::Auto => None,
+        }
+    }
+}

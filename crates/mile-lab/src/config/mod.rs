@@ -1,0 +1,170 @@
+//! The experiment file: what a user writes, read into types, every mistake named by its key.
+
+mod algorithm;
+mod network;
+mod problem;
+pub(crate) mod reader;
+mod set;
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+pub use algorithm::{AlgorithmConfig, Weight};
+pub use network::{GraphSource, MixingSource, NetworkConfig};
+pub use problem::{ImagesConfig, ProblemConfig, TableConfig};
+pub use reader::nearest;
+pub use set::apply;
+
+use crate::error::LabError;
+use reader::Reader;
+
+/// Precision of states and gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Single.
+    F32,
+    /// Double.
+    F64,
+}
+
+/// Where the agents start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The problem's own initialisation, one point for all; zeros if it has none.
+    Model,
+    /// The origin.
+    Zeros,
+    /// One random point for all.
+    Common,
+    /// A random point for each agent.
+    Random,
+}
+
+/// A whole experiment, every default filled in.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Name, used for its run directory.
+    pub name: String,
+    /// Each algorithm runs once with each of them.
+    pub seeds: Vec<u64>,
+    /// Communication rounds.
+    pub rounds: u64,
+    /// Rounds between records.
+    pub eval_every: u64,
+    /// Precision of states and gradients.
+    pub precision: Precision,
+    /// Who talks to whom.
+    pub network: NetworkConfig,
+    /// What is minimised.
+    pub problem: ProblemConfig,
+    /// From where.
+    pub start: Start,
+    /// With which methods.
+    pub algorithms: Vec<AlgorithmConfig>,
+    /// The same as a file: enough to run it again.
+    pub resolved: Table,
+}
+
+impl Experiment {
+    /// Reads an experiment; relative paths in it start from `folder`.
+    pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
+        let top = Reader::new("", table);
+        let name = top.text("name", "a name")?.unwrap_or("experiment").to_owned();
+        if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
+            return Err(LabError::config("name", format!("got \"{name}\", takes a name that can be a folder's")));
+        }
+        top.keep("name", name.as_str());
+        let seeds = seeds(&top)?;
+        let rounds = top.whole("rounds", "a whole number of rounds")?.unwrap_or(100);
+        top.keep("rounds", rounds as i64);
+        let eval_every = top.whole("eval_every", "a whole number of rounds from 1")?;
+        if eval_every == Some(0) {
+            return Err(LabError::config("eval_every", "got 0, takes a whole number of rounds from 1"));
+        }
+        let eval_every = eval_every.unwrap_or((rounds / 20).max(1));
+        top.keep("eval_every", eval_every as i64);
+
+        let network = section(&top, "network")?;
+        let network = NetworkConfig::read(&top, &network, folder)?;
+        let problem = ProblemConfig::read(&top, &section(&top, "problem")?, folder)?;
+        let default = if problem.prefers_single() { "f32" } else { "f64" };
+        let choices = [("f32", Precision::F32), ("f64", Precision::F64)];
+        let precision = top.choice("precision", &choices, Some(default))?;
+        let start = start(&top)?;
+        let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
+        let resolved = in_order(top.finish()?);
+        Ok(Self { name, seeds, rounds, eval_every, precision, network, problem, start, algorithms, resolved })
+    }
+
+    /// Reads an experiment file, with `--set` overrides applied.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self, LabError> {
+        let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
+            path: path.to_owned(),
+            problem: format!("cannot read the experiment file: {source}"),
+        })?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        Self::parse(&text, &folder, overrides).map_err(|error| error.in_file(&path.display().to_string()))
+    }
+
+    /// Reads an experiment from text, with `--set` overrides applied.
+    pub fn parse(text: &str, folder: &Path, overrides: &[String]) -> Result<Self, LabError> {
+        let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            LabError::config(format!("line {line}"), error.message())
+        })?;
+        for assignment in overrides {
+            apply(&mut table, assignment)?;
+        }
+        Self::read(&table, folder)
+    }
+}
+
+fn seeds(top: &Reader) -> Result<Vec<u64>, LabError> {
+    let takes = "a list of whole numbers, each once";
+    let default = Value::Array(vec![Value::Integer(0)]);
+    let value = top.value("seeds").unwrap_or(&default);
+    let list = value.as_array().ok_or_else(|| top.refuse("seeds", value, takes))?;
+    let seeds: Option<Vec<u64>> = list.iter().map(reader::as_whole).collect();
+    let seeds = seeds.filter(|seeds| {
+        let mut sorted = seeds.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        !seeds.is_empty() && sorted.len() == seeds.len()
+    });
+    top.keep("seeds", value.clone());
+    seeds.ok_or_else(|| top.refuse("seeds", value, takes))
+}
+
+fn section(top: &Reader, key: &'static str) -> Result<Table, LabError> {
+    match top.value(key) {
+        None => Ok(Table::new()),
+        Some(Value::Table(table)) => Ok(table.clone()),
+        Some(other) => Err(top.refuse(key, other, format!("a section [{key}]"))),
+    }
+}
+
+fn start(top: &Reader) -> Result<Start, LabError> {
+    let table = section(top, "start")?;
+    let reader = Reader::new("start", &table);
+    let choices =
+        [("model", Start::Model), ("zeros", Start::Zeros), ("common", Start::Common), ("random", Start::Random)];
+    let start = reader.choice("value", &choices, Some("model"))?;
+    top.keep("start", reader.finish()?);
+    Ok(start)
+}
+
+/// Plain keys before sections: the order in which a file must be written.
+fn in_order(table: Table) -> Table {
+    let is_section = |value: &Value| {
+        value.is_table() || value.as_array().is_some_and(|list| list.first().is_some_and(Value::is_table))
+    };
+    let (sections, plain): (Vec<_>, Vec<_>) = table.into_iter().partition(|(_, value)| is_section(value));
+    plain.into_iter().chain(sections).collect()
+}
+
+/// A path in an experiment file: as it is, or from the experiment's folder.
+pub(crate) fn resolve(folder: &Path, path: &str) -> PathBuf {
+    let path = folder.join(path);
+    std::path::absolute(&path).unwrap_or(path)
+}

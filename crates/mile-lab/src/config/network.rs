@@ -1,0 +1,175 @@
+//! `[network]`: the graph, its weights, and how reliable its edges are.
+
+use std::path::{Path, PathBuf};
+
+use mile::graph::{Graph, Topology};
+use mile::mixing::{MixingMatrix, Rule};
+use mile::network::{Network, NetworkError};
+use toml::Table;
+
+use super::reader::Reader;
+use super::resolve;
+use crate::error::{DataFileError, LabError};
+
+/// A network as an experiment file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkConfig {
+    /// Number of agents.
+    pub agents: usize,
+    /// The graph.
+    pub graph: GraphSource,
+    /// Its weights.
+    pub mixing: MixingSource,
+    /// Probability that an edge is down in a round.
+    pub drop_rate: f64,
+    /// Seed of a random graph.
+    pub seed: u64,
+}
+
+/// Where a graph comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GraphSource {
+    /// A named family.
+    Topology(Topology),
+    /// An edge list.
+    File(PathBuf),
+}
+
+/// Where weights come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MixingSource {
+    /// A rule.
+    Rule(Rule),
+    /// A matrix.
+    File(PathBuf),
+}
+
+const TOPOLOGIES: [&str; 12] = [
+    "ring",
+    "path",
+    "star",
+    "complete",
+    "grid",
+    "torus",
+    "hypercube",
+    "exponential",
+    "erdos-renyi",
+    "random-regular",
+    "small-world",
+    "file",
+];
+
+impl NetworkConfig {
+    /// Reads a section `[network]` on its own; relative paths in it start from `folder`.
+    pub fn from_table(table: &Table, folder: &Path) -> Result<Self, LabError> {
+        Self::read(&Reader::new("", &Table::new()), table, folder)
+    }
+
+    /// The named family its graph belongs to, if any.
+    pub fn topology(&self) -> Option<Topology> {
+        match self.graph {
+            GraphSource::Topology(topology) => Some(topology),
+            GraphSource::File(_) => None,
+        }
+    }
+
+    pub(super) fn read(top: &Reader, table: &Table, folder: &Path) -> Result<Self, LabError> {
+        let reader = Reader::new("network", table);
+        let agents = reader.whole("agents", "a whole number from 1")?.unwrap_or(10);
+        if agents == 0 {
+            return Err(LabError::config("network.agents", "got 0, takes a whole number from 1"));
+        }
+        reader.keep("agents", agents as i64);
+        let graph = graph(&reader, folder)?;
+        let mixing = mixing(&reader, folder)?;
+        let takes = "a probability in [0, 1)";
+        let drop_rate = reader.number("drop_rate", takes)?.unwrap_or(0.0);
+        if !(0.0..1.0).contains(&drop_rate) {
+            return Err(LabError::config("network.drop_rate", format!("got {drop_rate}, takes {takes}")));
+        }
+        reader.keep("drop_rate", drop_rate);
+        let seed = reader.whole("seed", "a whole number")?.unwrap_or(0);
+        reader.keep("seed", seed as i64);
+        top.keep("network", reader.finish()?);
+        Ok(Self { agents: agents as usize, graph, mixing, drop_rate, seed })
+    }
+
+    /// The network itself; refused if its graph is disconnected or its weights are not admissible.
+    pub fn build(&self) -> Result<Network, LabError> {
+        let in_config = |key: &'static str| move |error: NetworkError| LabError::config(key, error);
+        let graph = match &self.graph {
+            GraphSource::Topology(topology) => topology
+                .build(self.agents, self.seed)
+                .map_err(|error| LabError::config("network.topology", error))?,
+            GraphSource::File(path) => in_text_file(path, |text| Graph::parse_edges(text, self.agents))?,
+        };
+        let graph = graph.connected().map_err(|error| LabError::config("network.topology", error))?;
+        let network = match &self.mixing {
+            MixingSource::Rule(rule) => Network::new(graph, *rule).map_err(in_config("network.mixing"))?,
+            MixingSource::File(path) => {
+                let matrix = in_text_file(path, |text| MixingMatrix::parse(&graph, text))?;
+                Network::with_matrix(graph, matrix).map_err(in_config("network.matrix"))?
+            }
+        };
+        network.with_drop_rate(self.drop_rate).map_err(in_config("network.drop_rate"))
+    }
+}
+
+fn in_text_file<T, E: std::fmt::Display>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, LabError> {
+    let bad = |problem: String| DataFileError { file: path.to_owned(), line: None, column: None, problem };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+    Ok(parse(&text).map_err(|error| bad(error.to_string()))?)
+}
+
+fn graph(reader: &Reader, folder: &Path) -> Result<GraphSource, LabError> {
+    let choices: Vec<(&'static str, &'static str)> = TOPOLOGIES.iter().map(|name| (*name, *name)).collect();
+    let name = reader.choice("topology", &choices, Some("ring"))?;
+    let degree = |default: u64| -> Result<usize, LabError> {
+        let degree = reader.whole("degree", "a whole number")?.unwrap_or(default);
+        reader.keep("degree", degree as i64);
+        Ok(degree as usize)
+    };
+    let probability = |key: &'static str, default: f64| -> Result<f64, LabError> {
+        let p = reader.number(key, "a probability")?.unwrap_or(default);
+        reader.keep(key, p);
+        Ok(p)
+    };
+    Ok(GraphSource::Topology(match name {
+        "ring" => Topology::Ring,
+        "path" => Topology::Path,
+        "star" => Topology::Star,
+        "complete" => Topology::Complete,
+        "grid" => Topology::Grid,
+        "torus" => Topology::Torus,
+        "hypercube" => Topology::Hypercube,
+        "exponential" => Topology::Exponential,
+        "erdos-renyi" => Topology::ErdosRenyi { p: probability("p", 0.3)? },
+        "random-regular" => Topology::RandomRegular { degree: degree(4)? },
+        "small-world" => Topology::SmallWorld { degree: degree(4)?, rewire: probability("rewire", 0.1)? },
+        _ => {
+            let takes = "the path of an edge list";
+            let edges = reader.text("edges", takes)?.ok_or_else(|| reader.missing("edges", takes))?;
+            let path = resolve(folder, edges);
+            reader.keep("edges", path.display().to_string());
+            return Ok(GraphSource::File(path));
+        }
+    }))
+}
+
+fn mixing(reader: &Reader, folder: &Path) -> Result<MixingSource, LabError> {
+    let rules = Rule::ALL.map(|rule| (rule.name(), Some(rule)));
+    let choices: Vec<_> = rules.into_iter().chain([("file", None)]).collect();
+    match reader.choice("mixing", &choices, Some("metropolis"))? {
+        Some(rule) => Ok(MixingSource::Rule(rule)),
+        None => {
+            let takes = "the path of a matrix, one row a line";
+            let matrix = reader.text("matrix", takes)?.ok_or_else(|| reader.missing("matrix", takes))?;
+            let path = resolve(folder, matrix);
+            reader.keep("matrix", path.display().to_string());
+            Ok(MixingSource::File(path))
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! `[problem]`: what is minimised.
+
+use std::path::{Path, PathBuf};
+
+use mile::problems::Loss;
+use mile_nn::Batch;
+use mile_nn::model::ModelSpec;
+use mile_nn::partition::Partition;
+use mile_nn::problem::Evaluation;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::reader::Reader;
+use super::resolve;
+use crate::error::LabError;
+
+/// A problem as an experiment file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProblemConfig {
+    /// Generated quadratics.
+    Quadratic {
+        /// Dimension.
+        dim: usize,
+        /// Largest over smallest curvature.
+        condition: f64,
+        /// How far apart the agents' minimisers are.
+        heterogeneity: f64,
+        /// Seed of the data; the run's own unless given.
+        seed: Option<u64>,
+    },
+    /// The user's own table.
+    Table(TableConfig),
+    /// Images and a network.
+    Images(ImagesConfig),
+}
+
+/// Regression or classification on CSV files.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableConfig {
+    /// One file, or one for each agent with `{agent}` in its name.
+    pub data: PathBuf,
+    /// Column that says whose a row is.
+    pub by: Option<String>,
+    /// Column to be predicted.
+    pub target: String,
+    /// Objective.
+    pub loss: Loss,
+    /// Weight of the penalty.
+    pub l2: f64,
+    /// Whether a constant feature is added.
+    pub intercept: bool,
+    /// Samples of a gradient.
+    pub batch: Batch,
+    /// How the rows of one file are divided.
+    pub partition: Partition,
+    /// Seed of the division; the run's own unless given.
+    pub seed: Option<u64>,
+}
+
+/// A network on an image data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImagesConfig {
+    /// Name of the data set.
+    pub dataset: String,
+    /// Folder to look for it first.
+    pub data_dir: Option<PathBuf>,
+    /// The network.
+    pub model: ModelSpec,
+    /// Samples of a gradient.
+    pub batch: Batch,
+    /// How the training set is divided.
+    pub partition: Partition,
+    /// Training samples that losses are taken over.
+    pub evaluation: Evaluation,
+    /// Seed of the division; the run's own unless given.
+    pub seed: Option<u64>,
+}
+
+impl ProblemConfig {
+    pub(super) fn read(top: &Reader, table: &Table, folder: &Path) -> Result<Self, LabError> {
+        let reader = Reader::new("problem", table);
+        let kinds = [("quadratic", 0), ("table", 1), ("images", 2)];
+        let problem = match reader.choice("kind", &kinds, None)? {
+            0 => quadratic(&reader)?,
+            1 => Self::Table(self::table(&reader, folder)?),
+            _ => Self::Images(images(&reader, folder)?),
+        };
+        top.keep("problem", reader.finish()?);
+        Ok(problem)
+    }
+
+    /// Whether single precision is what one expects.
+    pub(super) fn prefers_single(&self) -> bool {
+        matches!(self, Self::Images(_))
+    }
+}
+
+fn quadratic(reader: &Reader) -> Result<ProblemConfig, LabError> {
+    let dim = reader.whole("dim", "a whole number from 1")?.unwrap_or(20);
+    reader.keep("dim", dim as i64);
+    let number = |key: &'static str, default: f64| -> Result<f64, LabError> {
+        let value = reader.number(key, "a number")?.unwrap_or(default);
+        reader.keep(key, value);
+        Ok(value)
+    };
+    Ok(ProblemConfig::Quadratic {
+        dim: dim as usize,
+        condition: number("condition", 10.0)?,
+        heterogeneity: number("heterogeneity", 1.0)?,
+        seed: reader.whole("seed", "a whole number")?,
+    })
+}
+
+fn table(reader: &Reader, folder: &Path) -> Result<TableConfig, LabError> {
+    let takes = "the path of a CSV file, or one for each agent such as \"agent-{agent}.csv\"";
+    let data = reader.text("data", takes)?.ok_or_else(|| reader.missing("data", takes))?;
+    let data = resolve(folder, data);
+    reader.keep("data", data.display().to_string());
+    let takes = "the name of the column to be predicted";
+    let target = reader.text("target", takes)?.ok_or_else(|| reader.missing("target", takes))?;
+    let losses = [
+        ("least-squares", Loss::LeastSquares),
+        ("logistic", Loss::Logistic),
+        ("nonconvex-logistic", Loss::NonconvexLogistic),
+    ];
+    let loss = reader.choice("loss", &losses, None)?;
+    let l2 = reader.number("l2", "a number from 0")?.unwrap_or(0.0);
+    reader.keep("l2", l2);
+    let intercept = reader.flag("intercept")?.unwrap_or(false);
+    reader.keep("intercept", intercept);
+    Ok(TableConfig {
+        data,
+        by: reader.text("by", "the name of the column that says whose a row is")?.map(str::to_owned),
+        target: target.to_owned(),
+        loss,
+        l2,
+        intercept,
+        batch: batch(reader, Batch::Full)?,
+        partition: partition(reader)?,
+        seed: reader.whole("seed", "a whole number")?,
+    })
+}
+
+fn images(reader: &Reader, folder: &Path) -> Result<ImagesConfig, LabError> {
+    let names: Vec<_> = mile_nn::data::list().iter().map(|entry| (entry.name, entry.name)).collect();
+    let dataset = reader.choice("dataset", &names, Some("glyphs"))?;
+    let model = match reader.value("model") {
+        Some(value) => typed(reader, "model", value, "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers")?,
+        None => {
+            let preset = if dataset == "cifar10" { "cifar-cnn" } else { "mnist-cnn" };
+            typed(reader, "model", &Value::from(preset), "a model")?
+        }
+    };
+    let takes = "a whole number from 1, or \"all\"";
+    let evaluation = match reader.value("eval_samples") {
+        None => Evaluation::All,
+        Some(value) if value.as_str() == Some("all") => Evaluation::All,
+        Some(value) => match value.as_integer() {
+            Some(n @ 1..) => Evaluation::PerAgent(n as usize),
+            _ => return Err(reader.refuse("eval_samples", value, takes)),
+        },
+    };
+    if let Evaluation::PerAgent(n) = evaluation {
+        reader.keep("eval_samples", n as i64);
+    }
+    let data_dir = reader.text("data_dir", "a folder")?.map(|path| resolve(folder, path));
+    data_dir.iter().for_each(|path| reader.keep("data_dir", path.display().to_string()));
+    Ok(ImagesConfig {
+        dataset: dataset.to_owned(),
+        data_dir,
+        model,
+        batch: batch(reader, Batch::Size(32))?,
+        partition: partition(reader)?,
+        evaluation,
+        seed: reader.whole("seed", "a whole number")?,
+    })
+}
+
+/// A value that serde reads; what it gets and takes is said by us.
+fn typed<T: DeserializeOwned>(
+    reader: &Reader,
+    key: &'static str,
+    value: &Value,
+    takes: &str,
+) -> Result<T, LabError> {
+    reader.keep(key, value.clone());
+    value.clone().try_into().map_err(|error: toml::de::Error| {
+        reader.refuse(key, value, format!("{takes} ({})", error.message()))
+    })
+}
+
+fn batch(reader: &Reader, default: Batch) -> Result<Batch, LabError> {
+    let takes = "a whole number from 1, { epoch = NUMBER }, or \"full\"";
+    let Some(value) = reader.value("batch") else {
+        let shown = match default {
+            Batch::Size(n) => Value::from(n as i64),
+            _ => Value::from("full"),
+        };
+        reader.keep("batch", shown);
+        return Ok(default);
+    };
+    let batch: Batch = typed(reader, "batch", value, takes)?;
+    match batch {
+        Batch::Size(0) | Batch::Epoch(0) => Err(reader.refuse("batch", value, takes)),
+        batch => Ok(batch),
+    }
+}
+
+fn partition(reader: &Reader) -> Result<Partition, LabError> {
+    let takes = "{ kind = \"iid\" | \"dirichlet\" | \"shards\" | \"label-quantity\", ... }";
+    let iid = Value::Table(Table::from_iter([("kind".to_owned(), Value::from("iid"))]));
+    let value = match reader.value("partition") {
+        Some(Value::String(kind)) => {
+            &Value::Table(Table::from_iter([("kind".to_owned(), Value::from(kind.as_str()))]))
+        }
+        Some(value) => value,
+        None => &iid,
+    };
+    let partition: Partition = typed(reader, "partition", value, takes)?;
+    partition.validate().map_err(|error| LabError::config(reader.path("partition"), error))?;
+    Ok(partition)
+}

@@ -1,0 +1,89 @@
+//! What can go wrong with an experiment, and whose fault it is.
+
+use std::path::{Path, PathBuf};
+
+/// A key of an experiment file that cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}{key}: {problem}", file.as_ref().map(|f| format!("{f}: ")).unwrap_or_default())]
+pub struct ConfigError {
+    /// The experiment file, where there is one.
+    pub file: Option<String>,
+    /// The key, by its path.
+    pub key: String,
+    /// What it got and what it takes.
+    pub problem: String,
+}
+
+/// A place in a data file that cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}{}{}: {problem}", file.display(), line.map(|l| format!(", line {l}")).unwrap_or_default(), column.as_ref().map(|c| format!(", column '{c}'")).unwrap_or_default())]
+pub struct DataFileError {
+    /// Which file.
+    pub file: PathBuf,
+    /// Which line, from 1.
+    pub line: Option<u64>,
+    /// Which column, by its name.
+    pub column: Option<String>,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// Why an experiment cannot be run, or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The experiment file is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A data file is wrong.
+    #[error(transparent)]
+    Data(#[from] DataFileError),
+    /// An image data set is missing or wrong.
+    #[error(transparent)]
+    Images(#[from] mile_nn::data::DataError),
+    /// A run directory holds something else than expected.
+    #[error("{}: {problem}", path.display())]
+    Directory {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Agents failed while running.
+    #[error(transparent)]
+    Agents(#[from] mile::agents::AgentsError),
+}
+
+impl LabError {
+    /// Whether it is in what the user gave, rather than in what happened while running.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Data(_) | Self::Images(_) | Self::Directory { .. })
+    }
+
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, action, source }
+    }
+
+    pub(crate) fn config(key: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+        Self::Config(ConfigError { file: None, key: key.into(), problem: problem.to_string() })
+    }
+
+    /// The same error, known to come from this experiment file.
+    pub fn in_file(mut self, name: &str) -> Self {
+        if let Self::Config(error) = &mut self {
+            error.file.get_or_insert_with(|| name.to_owned());
+        }
+        self
+    }
+}

@@ -1,0 +1,172 @@
+//! From an experiment to a plan: the network, the jobs, and what they will cost.
+
+use mile::agents::Costs;
+use mile::method::Method;
+use mile::methods::catalogue::{Entry, Parameters};
+use mile::network::Network;
+use mile::problems::Problem;
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
+use mile_nn::Scalar;
+use sha2::{Digest, Sha256};
+
+use crate::config::{AlgorithmConfig, Experiment, Precision};
+use crate::error::LabError;
+use crate::problem::{self, Library};
+
+/// An experiment that has been checked and can be run.
+pub struct Plan {
+    /// What was asked for.
+    pub experiment: Experiment,
+    /// The network of all runs.
+    pub network: Network,
+    /// Its methods, in the order of the experiment's algorithms.
+    pub methods: Vec<Planned>,
+    /// Dimension of the variable.
+    pub dim: usize,
+    pub(crate) library: Library,
+}
+
+/// One algorithm of a plan.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its parameters, all of them numbers.
+    pub parameters: Parameters,
+    /// Vectors it keeps.
+    pub vectors_stored: usize,
+    /// Vectors it works with in all.
+    pub vectors: usize,
+    /// What its start-up and first round cost, measured on a problem of one dimension.
+    pub first_round: Costs,
+}
+
+impl Plan {
+    /// Checks everything that can be checked before the first step; reads the data.
+    pub fn new(experiment: Experiment) -> Result<Self, LabError> {
+        let network = experiment.network.build()?;
+        let library = Library::default();
+        let dim = match experiment.precision {
+            Precision::F32 => dimension::<f32>(&experiment, &library)?,
+            Precision::F64 => dimension::<f64>(&experiment, &library)?,
+        };
+        let planned = |(k, algorithm): (usize, &AlgorithmConfig)| plan_one(k, algorithm, &network);
+        let methods = experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
+        Ok(Self { experiment, network, methods, dim, library })
+    }
+
+    /// Every (algorithm, seed), in the order in which they are reported.
+    pub fn jobs(&self) -> Vec<Job> {
+        let seeds = &self.experiment.seeds;
+        let of = |algorithm: usize| seeds.iter().map(move |seed| Job { algorithm, seed: *seed });
+        (0..self.experiment.algorithms.len()).flat_map(of).collect()
+    }
+
+    /// The method of a job.
+    pub fn method(&self, job: Job) -> Result<Box<dyn Method>, LabError> {
+        let (entry, parameters) =
+            (self.experiment.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
+        build(job.algorithm, entry, parameters, &self.network, job.seed)
+    }
+
+    /// Bytes of a number.
+    pub fn number_bytes(&self) -> usize {
+        match self.experiment.precision {
+            Precision::F32 => 4,
+            Precision::F64 => 8,
+        }
+    }
+
+    /// Bytes of the vectors of one job.
+    pub fn memory(&self, job: Job) -> u64 {
+        (self.methods[job.algorithm].vectors * self.network.agents() * self.dim * self.number_bytes()) as u64
+    }
+
+    /// Bytes that all agents together will send in one job, if every edge is up when it is expected to be.
+    pub fn bytes_to_send(&self, job: Job) -> u64 {
+        let messages = 2.0 * self.network.graph().edges().count() as f64 * (1.0 - self.network.drop_rate());
+        let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.experiment.rounds;
+        (vectors as f64 * messages * (self.dim * self.number_bytes()) as f64) as u64
+    }
+
+    /// What the trajectory of a job is a function of: the same identity, the same bits.
+    pub(crate) fn identity(&self, job: Job) -> String {
+        let resolved = &self.experiment.resolved;
+        let mut hash = Sha256::new();
+        for key in ["network", "problem", "start", "precision"] {
+            hash.update(format!("{key}:{}\n", resolved.get(key).map(ToString::to_string).unwrap_or_default()));
+        }
+        let mut algorithm = self.experiment.algorithms[job.algorithm].resolved.clone();
+        algorithm.remove("label");
+        hash.update(format!("{algorithm}\n{:?}\n{}", self.methods[job.algorithm].parameters, job.seed));
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// One algorithm with one seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Job {
+    /// Which algorithm of the experiment.
+    pub algorithm: usize,
+    /// Which seed.
+    pub seed: u64,
+}
+
+fn dimension<T: Scalar>(experiment: &Experiment, library: &Library) -> Result<usize, LabError> {
+    let mut dim = 0;
+    for seed in &experiment.seeds {
+        dim = problem::build::<T>(experiment, *seed, library)?.as_dyn().dim();
+    }
+    Ok(dim)
+}
+
+fn plan_one(index: usize, algorithm: &AlgorithmConfig, network: &Network) -> Result<Planned, LabError> {
+    let mut parameters = algorithm.parameters.clone();
+    let tau = parameters.local_steps.unwrap_or(1);
+    parameters.xi = algorithm.xi.and_then(|weight| weight.number(tau));
+    parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
+    let method = build(index, algorithm.entry, &parameters, network, 0)?;
+    let layout = method.layout();
+    Ok(Planned {
+        parameters,
+        vectors_stored: layout.state.len(),
+        vectors: layout.vectors(),
+        first_round: first_round(&*method, network)?,
+    })
+}
+
+fn build(
+    index: usize,
+    entry: &Entry,
+    parameters: &Parameters,
+    network: &Network,
+    seed: u64,
+) -> Result<Box<dyn Method>, LabError> {
+    entry.build(parameters, network, seed).map_err(|error| {
+        LabError::config(format!("algorithm[{index}].{}", error.parameter), format!("got {}, takes {}", error.got, error.takes))
+    })
+}
+
+/// What a method spends until its first exchange is over, found by doing it on a problem of no content.
+pub fn first_round(method: &dyn Method, network: &Network) -> Result<Costs, LabError> {
+    struct Nothing(usize);
+    impl Problem<f32> for Nothing {
+        fn agents(&self) -> usize {
+            self.0
+        }
+        fn dim(&self) -> usize {
+            1
+        }
+        fn loss(&self, _: usize, _: &[f32]) -> f64 {
+            0.0
+        }
+        fn gradient(&self, _: usize, _: &[f32], gradient: &mut [f32]) {
+            gradient.fill(0.0);
+        }
+    }
+    let nothing = Nothing(network.agents());
+    let mut agents = Simulator::new(&nothing, network, method, &[0.0], 0);
+    let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
+    run.round(&mut agents)?;
+    Ok(run.progress().costs)
+}

@@ -1,0 +1,77 @@
+//! A graph as a picture: agents on a circle, or on the lattice they form.
+
+use std::fmt::Write;
+
+use mile::graph::Topology;
+use mile::network::Network;
+
+const SIZE: f64 = 480.0;
+const MARGIN: f64 = 40.0;
+/// Beyond this many agents their numbers would only be ink.
+const NUMBERED: usize = 60;
+
+/// Draws a network; heavier edges have more weight.
+pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
+    let n = network.agents();
+    let places = places(n, topology);
+    let height = places.iter().map(|(_, y)| *y).fold(0.0, f64::max) + MARGIN;
+    let radius = (0.35 * SIZE / (n as f64).max(8.0)).clamp(2.0, 14.0);
+    let heaviest = network.graph().edges().map(|(i, j)| network.mixing().weight(i, j).abs()).fold(0.0, f64::max);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {height:.0}\" width=\"{SIZE}\" height=\"{height:.0}\" \
+         role=\"img\" aria-label=\"a graph of {n} agents\" font-family=\"sans-serif\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<g stroke=\"#4477aa\" stroke-linecap=\"round\">\n"
+    );
+    for (i, j) in network.graph().edges() {
+        let ((x1, y1), (x2, y2)) = (places[i], places[j]);
+        let weight = network.mixing().weight(i, j);
+        let width = 0.5 + 3.0 * weight.abs() / heaviest.max(f64::MIN_POSITIVE);
+        let dash = if weight < 0.0 { " stroke-dasharray=\"4 4\"" } else { "" };
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke-width=\"{width:.2}\" \
+             stroke-opacity=\"0.7\"{dash}><title>{i} - {j}: weight {weight:.4}</title></line>"
+        );
+    }
+    svg.push_str("</g>\n<g fill=\"#222222\" text-anchor=\"middle\">\n");
+    for (i, (x, y)) in places.iter().enumerate() {
+        let own = network.mixing().weight(i, i);
+        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"><title>agent {i}: keeps {own:.4}</title></circle>");
+        if n <= NUMBERED {
+            let size = (radius * 1.1).max(6.0);
+            let _ = writeln!(
+                svg,
+                "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"{size:.1}\" fill=\"#ffffff\" pointer-events=\"none\">{i}</text>",
+                y + 0.36 * size
+            );
+        }
+    }
+    svg.push_str("</g>\n</svg>\n");
+    svg
+}
+
+fn places(n: usize, topology: Option<Topology>) -> Vec<(f64, f64)> {
+    let inner = SIZE - 2.0 * MARGIN;
+    match topology {
+        _ if n == 1 => vec![(SIZE / 2.0, MARGIN + 20.0)],
+        Some(Topology::Grid | Topology::Torus | Topology::Path) if n > 2 => {
+            let square = (1..=n.isqrt()).rev().find(|rows| n.is_multiple_of(*rows)).unwrap_or(1);
+            let rows = if topology == Some(Topology::Path) { 1 } else { square };
+            let columns = n / rows;
+            let gap = inner / (columns.max(2) - 1) as f64;
+            let place = |i: usize| (MARGIN + (i % columns) as f64 * gap, MARGIN + (i / columns) as f64 * gap);
+            (0..n).map(place).collect()
+        }
+        Some(Topology::Star) => {
+            let mut places = vec![(SIZE / 2.0, SIZE / 2.0)];
+            places.extend(circle(n - 1, inner / 2.0));
+            places
+        }
+        _ => circle(n, inner / 2.0),
+    }
+}
+
+fn circle(n: usize, radius: f64) -> Vec<(f64, f64)> {
+    let angle = |i: usize| std::f64::consts::TAU * (i as f64 / n as f64 - 0.25);
+    (0..n).map(|i| (SIZE / 2.0 + radius * angle(i).cos(), SIZE / 2.0 + radius * angle(i).sin())).collect()
+}

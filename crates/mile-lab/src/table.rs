@@ -1,0 +1,165 @@
+//! Results as a table: for a terminal, a text file, and LaTeX.
+
+use crate::record::Record;
+use crate::store::{Outcome, Status};
+
+/// A table with a heading; the first column is text, the others are numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextTable {
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// Cells, row by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+type Column = (&'static str, fn(&Record) -> Option<f64>);
+
+const COLUMNS: [Column; 8] = [
+    ("loss", |r| Some(r.loss)),
+    ("local loss", |r| Some(r.local_loss)),
+    ("worst loss", |r| Some(r.worst_loss)),
+    ("|grad f|^2", |r| r.grad_norm_sq),
+    ("consensus error", |r| Some(r.consensus_error)),
+    ("accuracy", |r| r.accuracy),
+    ("local accuracy", |r| r.local_accuracy),
+    ("worst accuracy", |r| r.worst_accuracy),
+];
+
+/// The last records of every algorithm, mean over seeds.
+pub fn outcomes_table(outcomes: &[Outcome]) -> TextTable {
+    let mut labels: Vec<&str> = Vec::new();
+    for outcome in outcomes {
+        if !labels.contains(&outcome.label.as_str()) {
+            labels.push(&outcome.label);
+        }
+    }
+    let has = |column: &Column| outcomes.iter().any(|outcome| (column.1)(&outcome.last).is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| has(column)).collect();
+    let mut header = vec!["algorithm".to_owned()];
+    header.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
+    header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
+    let row = |label: &&str| {
+        let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
+        let mean = |value: &dyn Fn(&Outcome) -> f64| {
+            mine.iter().map(|outcome| value(outcome)).sum::<f64>() / mine.len() as f64
+        };
+        let mut cells = vec![(*label).to_owned()];
+        for (_, value) in &columns {
+            cells.push(number(mean(&|outcome| value(&outcome.last).unwrap_or(f64::NAN))));
+        }
+        cells.push(number(mean(&|outcome| outcome.vectors_sent_per_round)));
+        cells.push(mine[0].vectors_stored.to_string());
+        cells.push(number(mean(&|outcome| outcome.last.bytes_sent as f64 / 1e6)));
+        cells.push(number(mean(&|outcome| outcome.last.gradient_evals as f64)));
+        cells.push(status(&mine));
+        cells
+    };
+    let rows = labels.iter().map(row).collect();
+    TextTable { header, rows }
+}
+
+fn status(outcomes: &[&Outcome]) -> String {
+    let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
+    let named = [(Status::Diverged, "diverged"), (Status::Stopped, "stopped")];
+    let parts: Vec<String> = named
+        .into_iter()
+        .filter(|(status, _)| count(*status) > 0)
+        .map(|(status, name)| match count(status) {
+            all if all == outcomes.len() => name.to_owned(),
+            some => format!("{some} of {} {name}", outcomes.len()),
+        })
+        .collect();
+    if parts.is_empty() { "done".into() } else { parts.join(", ") }
+}
+
+/// A number with four significant digits; what is not finite is `-`.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if !value.is_finite() => "-".into(),
+        0.0 => "0".into(),
+        _ if value.fract() == 0.0 && size < 1e9 => format!("{value:.0}"),
+        1e-3..1e5 => {
+            let digits = (3 - size.log10().floor() as i32).max(0) as usize;
+            format!("{value:.digits$}")
+        }
+        _ => format!("{value:.3e}"),
+    }
+}
+
+impl std::fmt::Display for TextTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let width = |k: usize| {
+            let cells = self.rows.iter().map(|row| row[k].chars().count());
+            cells.chain([self.header[k].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
+        let line = |cells: &[String]| -> String {
+            let cell = |(k, text): (usize, &String)| match k {
+                0 => format!("{text:<0$}", widths[0]),
+                _ => format!("{text:>0$}", widths[k]),
+            };
+            cells.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        writeln!(f, "{}", line(&self.header))?;
+        let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        writeln!(f, "{}", rules.join("  "))?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "{}", line(row)))
+    }
+}
+
+impl TextTable {
+    /// The same as a LaTeX tabular.
+    pub fn to_latex(&self) -> String {
+        let escape = |text: &String| {
+            let special = |c: char| match c {
+                '\\' => "\\textbackslash{}".to_owned(),
+                '^' => "\\^{}".to_owned(),
+                '~' => "\\~{}".to_owned(),
+                '|' => "\\textbar{}".to_owned(),
+                '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
+                c => c.to_string(),
+            };
+            text.chars().map(special).collect::<String>()
+        };
+        let line = |cells: &[String]| cells.iter().map(escape).collect::<Vec<_>>().join(" & ") + " \\\\\n";
+        let columns = "r".repeat(self.header.len().saturating_sub(1));
+        let body: String = self.rows.iter().map(|row| line(row)).collect();
+        let head = line(&self.header);
+        format!("\\begin{{tabular}}{{l{columns}}}\n\\hline\n{head}\\hline\n{body}\\hline\n\\end{{tabular}}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_honest() {
+        let cases = [
+            (0.0, "0"),
+            (12.0, "12"),
+            (0.123456, "0.1235"),
+            (-3.14159, "-3.142"),
+            (12345.678, "12346"),
+            (1.5e-9, "1.500e-9"),
+            (2e-20, "2.000e-20"),
+            (f64::NAN, "-"),
+            (f64::INFINITY, "-"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn tables_line_up_and_latex_is_escaped() {
+        let table = TextTable {
+            header: vec!["algorithm".into(), "loss".into()],
+            rows: vec![vec!["a_b".into(), "1".into()], vec!["longer name".into(), "100".into()]],
+        };
+        let text = table.to_string();
+        assert_eq!(text.lines().nth(2), Some("a_b             1"));
+        assert!(table.to_latex().contains("a\\_b & 1 \\\\"));
+    }
+}

@@ -1,0 +1,209 @@
+//! The user's CSV files, read into one shard for each agent.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use mile::problems::{Batch as TableBatch, Loss, Shard, Table};
+use mile::real::Real;
+use mile_nn::Batch;
+use mile_nn::partition::Partition;
+
+use crate::config::{TableConfig, nearest};
+use crate::error::{DataFileError, LabError};
+
+/// The rows of one file, as far as they can be read without knowing the others.
+struct File {
+    path: PathBuf,
+    features: Vec<String>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    line: u64,
+    values: Vec<f64>,
+    target: String,
+    owner: Option<String>,
+}
+
+/// Reads the data of a table problem and divides it among the agents.
+pub(crate) fn load<T: Real>(config: &TableConfig, agents: usize, seed: u64) -> Result<Table<T>, LabError> {
+    let pattern = config.data.to_string_lossy();
+    let per_agent = pattern.contains("{agent}");
+    if per_agent && config.by.is_some() {
+        return Err(LabError::config("problem.by", "is for one file; with {agent} in data each agent has its own"));
+    }
+    let files: Vec<File> = if per_agent {
+        let path = |agent: usize| PathBuf::from(pattern.replace("{agent}", &agent.to_string()));
+        (0..agents).map(|agent| read(&path(agent), config)).collect::<Result<_, _>>()?
+    } else {
+        vec![read(&config.data, config)?]
+    };
+    for file in &files[1..] {
+        if file.features != files[0].features {
+            let problem = format!(
+                "has other columns than {}: {} instead of {}",
+                files[0].path.display(),
+                file.features.join(", "),
+                files[0].features.join(", ")
+            );
+            return Err(bad(&file.path, Some(1), None, problem).into());
+        }
+    }
+    let targets = targets(&files, config)?;
+    let owners = if per_agent {
+        files.iter().enumerate().flat_map(|(agent, file)| vec![agent; file.rows.len()]).collect()
+    } else {
+        owners(&files[0], &targets, config, agents, config.seed.unwrap_or(seed))?
+    };
+    let mut shards = vec![Shard { features: Vec::new(), targets: Vec::new() }; agents];
+    let rows = files.iter().flat_map(|file| &file.rows);
+    for ((row, owner), target) in rows.zip(owners).zip(&targets) {
+        shards[owner].features.extend(row.values.iter().map(|v| T::of(*v)));
+        if config.intercept {
+            shards[owner].features.push(T::one());
+        }
+        shards[owner].targets.push(T::of(*target));
+    }
+    let dim = files[0].features.len() + usize::from(config.intercept);
+    let batch = match config.batch {
+        Batch::Full => TableBatch::Full,
+        Batch::Size(n) => TableBatch::Uniform(n),
+        Batch::Epoch(n) => TableBatch::Epoch(n),
+    };
+    if let Some(agent) = shards.iter().position(|shard| shard.targets.is_empty()) {
+        let file = files.get(agent).filter(|_| per_agent).unwrap_or(&files[0]);
+        let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
+        return Err(bad(&file.path, None, None, problem).into());
+    }
+    Table::new(dim, shards, config.loss, config.l2, batch).map_err(|error| LabError::config("problem", error))
+}
+
+fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
+    let (file, column) = (file.to_owned(), column.map(str::to_owned));
+    DataFileError { file, line, column, problem: problem.to_string() }
+}
+
+fn read(path: &Path, config: &TableConfig) -> Result<File, DataFileError> {
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .comment(Some(b'#'))
+        .from_path(path)
+        .map_err(|error| bad(path, None, None, format!("cannot be read: {error}")))?;
+    let unreadable = |error: csv::Error| {
+        let line = error.position().map(csv::Position::line);
+        bad(path, line, None, format!("cannot be read: {error}"))
+    };
+    let header: Vec<String> = reader.headers().map_err(unreadable)?.iter().map(str::to_owned).collect();
+    if header.iter().all(String::is_empty) {
+        return Err(bad(path, Some(1), None, "is empty; the first line names the columns"));
+    }
+    let find = |name: &str, key: &str| {
+        header.iter().position(|column| column == name).ok_or_else(|| {
+            let names: Vec<&str> = header.iter().map(String::as_str).collect();
+            let hint = nearest(name, &names).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+            let problem = format!("has no column '{name}', named by problem.{key}{hint}; it has {}", names.join(", "));
+            bad(path, Some(1), None, problem)
+        })
+    };
+    let target = find(&config.target, "target")?;
+    let by = config.by.as_deref().map(|by| find(by, "by")).transpose()?;
+    let is_feature = |k: usize| k != target && Some(k) != by;
+    let features = (0..header.len()).filter(|k| is_feature(*k)).map(|k| header[k].clone()).collect();
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(unreadable)?;
+        let line = record.position().map_or(0, csv::Position::line);
+        if record.len() != header.len() {
+            let problem = format!("has {} fields, the header has {}", record.len(), header.len());
+            return Err(bad(path, Some(line), None, problem));
+        }
+        let number = |k: usize| number(&record[k]).map_err(|p| bad(path, Some(line), Some(&header[k]), p));
+        let values = (0..header.len()).filter(|k| is_feature(*k)).map(number).collect::<Result<_, _>>()?;
+        let owner = by.map(|k| record[k].to_owned());
+        rows.push(Row { line, values, target: record[target].to_owned(), owner });
+    }
+    if rows.is_empty() {
+        return Err(bad(path, None, None, "has no rows below its header"));
+    }
+    Ok(File { path: path.to_owned(), features, rows })
+}
+
+fn number(field: &str) -> Result<f64, String> {
+    match field.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        Ok(_) => Err(format!("'{field}' is not a finite number")),
+        Err(_) if field.is_empty() => Err("is empty where a number belongs".into()),
+        Err(_) => Err(format!("'{field}' is not a number")),
+    }
+}
+
+/// The targets of all rows of all files: numbers, or -1 and 1 for the two classes in order.
+fn targets(files: &[File], config: &TableConfig) -> Result<Vec<f64>, DataFileError> {
+    let rows = || files.iter().flat_map(|file| file.rows.iter().map(move |row| (file, row)));
+    if config.loss == Loss::LeastSquares {
+        let one = |(file, row): (&File, &Row)| {
+            number(&row.target).map_err(|p| bad(&file.path, Some(row.line), Some(&config.target), p))
+        };
+        return rows().map(one).collect();
+    }
+    // Classes that are numbers are told apart by value: 1, 1.0 and +1 are one class.
+    let class = |text: &str| text.parse::<f64>().map_or(text.to_owned(), |value| value.to_string());
+    let mut classes = BTreeSet::new();
+    for (file, row) in rows() {
+        if row.target.is_empty() {
+            return Err(bad(&file.path, Some(row.line), Some(&config.target), "is empty where a class belongs"));
+        }
+        if classes.insert(class(&row.target)) && classes.len() == 3 {
+            let seen: Vec<_> = classes.iter().map(String::as_str).collect();
+            let problem = format!("is a third class ({}); a logistic loss takes two", seen.join(", "));
+            return Err(bad(&file.path, Some(row.line), Some(&config.target), problem));
+        }
+    }
+    let mut classes: Vec<_> = classes.into_iter().collect();
+    if classes.len() < 2 {
+        let problem = format!("has one class only, '{}'; a logistic loss takes two", classes[0]);
+        return Err(bad(&files[0].path, None, Some(&config.target), problem));
+    }
+    let value = |text: &String| text.parse::<f64>().ok();
+    classes.sort_by(|a, b| match (value(a), value(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        _ => a.cmp(b),
+    });
+    Ok(rows().map(|(_, row)| if class(&row.target) == classes[1] { 1.0 } else { -1.0 }).collect())
+}
+
+/// Whose each row of a single file is.
+fn owners(
+    file: &File,
+    targets: &[f64],
+    config: &TableConfig,
+    agents: usize,
+    seed: u64,
+) -> Result<Vec<usize>, LabError> {
+    if let Some(by) = &config.by {
+        let name = |row: &Row| row.owner.clone().unwrap_or_default();
+        let mut names: Vec<String> = file.rows.iter().map(name).collect::<BTreeSet<_>>().into_iter().collect();
+        names.sort_by_key(|name| (name.parse::<i64>().ok(), name.clone()));
+        if names.len() != agents {
+            let problem = format!("has {} different values, one for each of the {agents} agents is needed", names.len());
+            return Err(bad(&file.path, None, Some(by), problem).into());
+        }
+        let place = |row: &Row| names.iter().position(|n| *n == name(row)).unwrap_or(0);
+        return Ok(file.rows.iter().map(place).collect());
+    }
+    if config.loss == Loss::LeastSquares && !matches!(config.partition, Partition::Iid {}) {
+        let problem = "divides by class and least-squares has none; use iid, by, or a file for each agent";
+        return Err(LabError::config("problem.partition", problem));
+    }
+    let labels: Vec<u8> = targets.iter().map(|t| u8::from(*t == 1.0)).collect();
+    let parts = config
+        .partition
+        .split(&labels, 2, agents, seed)
+        .map_err(|error| LabError::config("problem.partition", error))?;
+    let mut owners = vec![0; labels.len()];
+    for (agent, part) in parts.iter().enumerate() {
+        part.iter().for_each(|row| owners[*row as usize] = agent);
+    }
+    Ok(owners)
+}
