@@ -3,6 +3,7 @@
 mod algorithms;
 mod graph;
 mod output;
+mod plot;
 mod progress;
 mod run;
 
@@ -27,6 +28,8 @@ enum Command {
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix, and how fast it mixes
     Graph(graph::GraphArguments),
+    /// Draw the figures of runs, as SVG and PNG
+    Plot(plot::PlotArguments),
 }
 
 /// How a command prints what it found.
@@ -48,6 +51,7 @@ fn main() -> std::process::ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
+        Command::Plot(arguments) => plot::run(&arguments),
     };
     match result {
         Ok(code) => code.into(),

@@ -11,6 +11,7 @@ use indicatif::HumanBytes;
 use mile_lab::config::{Experiment, Precision};
 use mile_lab::execute::execute;
 use mile_lab::plan::{Job, Plan};
+use mile_lab::report::{self, RunFolder};
 use mile_lab::store::{Outcome, Status};
 use mile_lab::table::{TextTable, number, outcomes_table};
 
@@ -60,7 +61,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let progress = Progress::new(&plan);
     let outcomes = execute(&plan, &folder, arguments.resume, &progress, &stop);
     progress.clear();
-    finish(&folder, &outcomes?)
+    let outcomes = outcomes?;
+    report::Context::of(&plan)?.write(&folder)?;
+    RunFolder::read(&folder)?.draw("")?;
+    finish(&folder, &outcomes)
 }
 
 fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {
@@ -113,7 +117,12 @@ fn describe(plan: &Plan) -> String {
         },
     );
     let edges = plan.network.graph().edges().count();
-    let _ = writeln!(text, "network: {} agents, {edges} edges, drop rate {}", plan.network.agents(), plan.network.drop_rate());
+    let _ = writeln!(
+        text,
+        "network: {} agents, {edges} edges, drop rate {}",
+        plan.network.agents(),
+        plan.network.drop_rate()
+    );
     let _ = writeln!(text, "problem: dimension {}\n", plan.dim);
     let jobs: Vec<Job> = plan.jobs();
     let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
@@ -133,7 +142,12 @@ fn describe(plan: &Plan) -> String {
     let rows = experiment.algorithms.iter().enumerate().map(row).collect();
     let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
     let total: u64 = jobs.iter().map(|job| plan.bytes_to_send(*job)).sum();
-    let _ = writeln!(text, "{} runs in all; bytes to be sent by all agents in all runs: {}\n", jobs.len(), HumanBytes(total));
+    let _ = writeln!(
+        text,
+        "{} runs in all; bytes to be sent by all agents in all runs: {}\n",
+        jobs.len(),
+        HumanBytes(total)
+    );
     let _ = writeln!(text, "# resolved experiment\n{}", experiment.resolved);
     text
 }
