@@ -5,6 +5,7 @@ mod graph;
 mod output;
 mod plot;
 mod progress;
+mod report;
 mod run;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -30,6 +31,8 @@ enum Command {
     Graph(graph::GraphArguments),
     /// Draw the figures of runs, as SVG and PNG
     Plot(plot::PlotArguments),
+    /// Write one self-contained HTML page about runs
+    Report(report::ReportArguments),
 }
 
 /// How a command prints what it found.
@@ -52,6 +55,7 @@ fn main() -> std::process::ExitCode {
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
         Command::Plot(arguments) => plot::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
     };
     match result {
         Ok(code) => code.into(),

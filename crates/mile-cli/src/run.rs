@@ -63,7 +63,9 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     progress.clear();
     let outcomes = outcomes?;
     report::Context::of(&plan)?.write(&folder)?;
-    RunFolder::read(&folder)?.draw("")?;
+    let made = RunFolder::read(&folder)?;
+    made.draw("")?;
+    report::write_report(std::slice::from_ref(&made), &folder.join("report.html"))?;
     finish(&folder, &outcomes)
 }
 

@@ -6,7 +6,7 @@ use super::scale::Scale;
 
 /// Above this ratio of the largest to the smallest value a positive quantity gets a logarithmic axis.
 const WIDE: f64 = 10.0;
-/// A loss this many times the largest at the start is not shown, if others are far below.
+/// A run fails if its loss is ever this many times the largest at the start.
 const LOST: f64 = 2.0;
 
 /// One coordinate system with its curves.
@@ -160,10 +160,11 @@ fn most(curves: &[Curve], quantity: Quantity) -> Option<f64> {
     }
     let first =
         curves.iter().filter_map(|curve| curve.points.first()).map(|point| point.high).fold(0.0, f64::max);
-    let works = |curve: &Curve| {
+    let works = |curve: &&Curve| {
         curve.diverged.is_none() && curve.points.iter().all(|point| point.high <= LOST * first)
     };
-    curves.iter().any(works).then_some(LOST * first)
+    let highs = curves.iter().filter(works).flat_map(|curve| &curve.points).map(|point| point.high);
+    highs.reduce(f64::max).map(|high| high.max(first))
 }
 
 #[cfg(test)]
@@ -193,7 +194,7 @@ mod tests {
         records.extend((0..10).map(|round| record("bad", 0, round, 2.3 + 50.0 * round as f64)));
         let runs = Runs::new(&records, &[]);
         let figure = Figure::single(&runs, Quantity::Loss, Axis::Round);
-        assert!(figure.panels[0].y.range().1 < 7.0);
+        assert!(figure.panels[0].y.range().1 < 3.0);
         assert!(figure.note.contains("off the top: bad"), "{}", figure.note);
         let alone = Runs::new(&records[10..], &[]);
         assert!(Figure::single(&alone, Quantity::Loss, Axis::Round).panels[0].y.range().1 > 400.0);
