@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
-use mile_lab::config::{Experiment, Precision};
-use mile_lab::execute::execute;
+use mile_lab::config::{Experiment, Precision, parse_table};
+use mile_lab::error::LabError;
+use mile_lab::execute::{Observer, execute};
 use mile_lab::plan::{Job, Plan};
+use mile_lab::record::Record;
 use mile_lab::report::{self, RunFolder};
 use mile_lab::store::{Outcome, Status};
+use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number, outcomes_table};
 
 use crate::progress::Progress;
@@ -42,13 +45,22 @@ pub(crate) struct RunArguments {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
-    let experiment = match &arguments.experiment {
-        Some(path) => Experiment::load(path, &arguments.set)?,
-        None => Experiment::parse(DEFAULT, Path::new(""), &arguments.set)?,
+    let name = match &arguments.experiment {
+        Some(path) => path.display().to_string(),
+        None => "the embedded experiment".into(),
     };
-    let name = arguments.experiment.as_ref().map(|path| path.display().to_string());
-    let plan = Plan::new(experiment)
-        .map_err(|error| error.in_file(name.as_deref().unwrap_or("the embedded experiment")))?;
+    run_named(arguments).map_err(|error| match error.downcast::<LabError>() {
+        Ok(error) => error.in_file(&name).into(),
+        Err(error) => error,
+    })
+}
+
+fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
+    let (table, base) = read(arguments)?;
+    if let Some(sweep) = SweepPlan::read(&table, &base)? {
+        return run_sweep(arguments, &sweep);
+    }
+    let plan = Plan::new(Experiment::read(&table, &base)?)?;
     if arguments.dry_run {
         output::print(&describe(&plan))?;
         return Ok(0);
@@ -58,15 +70,82 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let stop = stop_on_interrupt()?;
-    let progress = Progress::new(&plan);
-    let outcomes = execute(&plan, &folder, arguments.resume, &progress, &stop);
-    progress.clear();
-    let outcomes = outcomes?;
+    let outcomes = execute(&plan, &folder, arguments.resume, &Shown(Progress::new(&plan)), &stop)?;
     report::Context::of(&plan)?.write(&folder)?;
     let made = RunFolder::read(&folder)?;
     made.draw("")?;
     report::write_report(std::slice::from_ref(&made), &folder.join("report.html"))?;
     finish(&folder, &outcomes)
+}
+
+/// The experiment's table, and the folder from which relative paths in it start.
+fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
+    let Some(path) = &arguments.experiment else {
+        return Ok((parse_table(DEFAULT, &arguments.set)?, PathBuf::new()));
+    };
+    let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
+        path: path.to_owned(),
+        problem: format!("cannot read the experiment file: {source}"),
+    })?;
+    Ok((parse_table(&text, &arguments.set)?, path.parent().map(Path::to_owned).unwrap_or_default()))
+}
+
+/// Progress that is taken away when its plan is over.
+pub(crate) struct Shown<'a>(pub(crate) Progress<'a>);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Observer for Shown<'_> {
+    fn began(&self, job: Job) {
+        self.0.began(job);
+    }
+    fn advanced(&self, job: Job, round: u64) {
+        self.0.advanced(job, round);
+    }
+    fn recorded(&self, job: Job, record: &Record) {
+        self.0.recorded(job, record);
+    }
+    fn ended(&self, job: Job, outcome: &Outcome) {
+        self.0.ended(job, outcome);
+    }
+}
+
+fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> {
+    let mut jobs = 0;
+    for point in &sweep.points {
+        jobs += sweep.plan(point)?.jobs().len();
+    }
+    if arguments.dry_run {
+        let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
+        let rows = sweep.points.iter().enumerate().map(row).collect();
+        let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
+        output::print(&format!("{}: {} points, {jobs} runs in all\n{table}", sweep.name(), sweep.points.len()))?;
+        return Ok(0);
+    }
+    let folder = match &arguments.out {
+        Some(folder) => folder.clone(),
+        None => choose_folder(sweep.name(), arguments.resume),
+    };
+    let stop = stop_on_interrupt()?;
+    let found = sweep.execute(&folder, arguments.resume, &watch(sweep.points.len()), &stop)?;
+    output::print(&format!("{}\n{}\n", found.found(), folder.display()))?;
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("stopped; go on with: mile run ... --out {} --resume", folder.display());
+        return Ok(INTERRUPTED);
+    }
+    Ok(0)
+}
+
+/// Says which point of a sweep begins, and shows its progress.
+pub(crate) fn watch(points: usize) -> Box<mile_lab::sweep::Watch<'static>> {
+    Box::new(move |k, point, plan| {
+        eprintln!("point {} of {points}: {}", k + 1, point.name);
+        Box::new(Shown(Progress::new(plan)))
+    })
 }
 
 fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {
@@ -82,7 +161,7 @@ fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {
 }
 
 /// The first Ctrl-C asks the run to stop after its round; a second one does not wait.
-fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+pub(crate) fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     ctrlc::set_handler(move || {

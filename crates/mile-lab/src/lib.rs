@@ -15,6 +15,7 @@ pub mod problem;
 pub mod record;
 pub mod report;
 pub mod store;
+pub mod sweep;
 pub mod table;
 mod tables;
 

@@ -11,6 +11,7 @@ mod labels;
 mod png;
 mod quantity;
 mod scale;
+mod sensitivity;
 pub(crate) mod style;
 mod svg;
 
@@ -21,3 +22,4 @@ pub use graph::graph_svg;
 pub use labels::labels_svg;
 pub use png::{PngError, png};
 pub use quantity::{Axis, Quantity};
+pub use sensitivity::sensitivity;
