@@ -6,6 +6,7 @@ mod output;
 mod plot;
 mod progress;
 mod report;
+mod reproduce;
 mod run;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -33,6 +34,8 @@ enum Command {
     Plot(plot::PlotArguments),
     /// Write one self-contained HTML page about runs
     Report(report::ReportArguments),
+    /// Reproduce the paper's results
+    Reproduce(reproduce::ReproduceArguments),
 }
 
 /// How a command prints what it found.
@@ -56,6 +59,7 @@ fn main() -> std::process::ExitCode {
         Command::Graph(arguments) => graph::run(&arguments),
         Command::Plot(arguments) => plot::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
     };
     match result {
         Ok(code) => code.into(),

@@ -72,9 +72,8 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     let stop = stop_on_interrupt()?;
     let outcomes = execute(&plan, &folder, arguments.resume, &Shown(Progress::new(&plan)), &stop)?;
     report::Context::of(&plan)?.write(&folder)?;
-    let made = RunFolder::read(&folder)?;
-    made.draw("")?;
-    report::write_report(std::slice::from_ref(&made), &folder.join("report.html"))?;
+    RunFolder::read(&folder)?.draw("")?;
+    report::write_report(&[&folder], &folder.join("report.html"))?;
     finish(&folder, &outcomes)
 }
 
@@ -132,6 +131,7 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
     };
     let stop = stop_on_interrupt()?;
     let found = sweep.execute(&folder, arguments.resume, &watch(sweep.points.len()), &stop)?;
+    report::write_report(&[&folder], &folder.join("report.html"))?;
     output::print(&format!("{}\n{}\n", found.found(), folder.display()))?;
     if stop.load(Ordering::Relaxed) {
         eprintln!("stopped; go on with: mile run ... --out {} --resume", folder.display());

@@ -14,6 +14,7 @@ pub mod plot;
 pub mod problem;
 pub mod record;
 pub mod report;
+pub mod reproduce;
 pub mod store;
 pub mod sweep;
 pub mod table;

@@ -1,0 +1,85 @@
+//! `mile reproduce`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use mile_lab::reproduce::{self, Finding, Request};
+
+use crate::progress::Progress;
+use crate::run::{Shown, stop_on_interrupt};
+use crate::{INTERRUPTED, output};
+
+/// The paper's results.
+#[derive(Args)]
+pub(crate) struct ReproduceArguments {
+    /// Which result
+    #[arg(value_enum)]
+    item: Item,
+    /// How much of it
+    #[arg(long, value_enum, default_value = "quick")]
+    scale: Scale,
+    /// Where to; what is finished there is kept [default: runs/reproduce-SCALE]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace a value of the plans, e.g. problem.dataset=glyphs; said on the figures
+    #[arg(long, value_name = "KEY.PATH=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Item {
+    /// Vectors sent and stored by every method, measured, and a check on a nonconvex problem
+    Table1,
+    /// Every method with the paper's step size, on MNIST and CIFAR-10
+    Fig1,
+    /// Every method with the best step size found for it
+    Fig2,
+    /// All of these
+    All,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scale {
+    /// Within ten minutes on two cores for each item: fewer rounds, one seed
+    Quick,
+    /// The full thing; can be interrupted and called again
+    Paper,
+}
+
+type Reproduce = fn(&Request) -> Result<Finding, mile_lab::error::LabError>;
+
+pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
+    let scale = match arguments.scale {
+        Scale::Quick => reproduce::Scale::Quick,
+        Scale::Paper => reproduce::Scale::Paper,
+    };
+    let out = arguments.out.clone().unwrap_or_else(|| format!("runs/reproduce-{}", scale.name()).into());
+    let items: [(Item, &str, Reproduce); 3] = [
+        (Item::Table1, "table1", reproduce::table1),
+        (Item::Fig1, "fig1", reproduce::fig1),
+        (Item::Fig2, "fig2", reproduce::fig2),
+    ];
+    let stop = stop_on_interrupt()?;
+    for (item, name, reproduce) in items {
+        if arguments.item != item && arguments.item != Item::All {
+            continue;
+        }
+        let folder = out.join(name);
+        let finding = reproduce(&Request {
+            scale,
+            out: &folder,
+            set: &arguments.set,
+            watch: &|_, point, plan| {
+                eprintln!("{name}: {}", point.name);
+                Box::new(Shown(Progress::new(plan)))
+            },
+            stop: &stop,
+        })?;
+        output::print(&format!("{}\n{}\n\n", finding.text, finding.folder.display()))?;
+        if finding.stopped {
+            eprintln!("stopped; the same command goes on");
+            return Ok(INTERRUPTED);
+        }
+    }
+    Ok(0)
+}
