@@ -8,6 +8,7 @@ mod progress;
 mod report;
 mod reproduce;
 mod run;
+mod watch;
 
 use clap::{Parser, Subcommand, ValueEnum};
 

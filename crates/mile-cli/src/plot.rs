@@ -32,7 +32,8 @@ pub(crate) struct PlotArguments {
 pub(crate) fn run(arguments: &PlotArguments) -> anyhow::Result<u8> {
     let (sweeps, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
         arguments.folders.iter().partition(|path| SweepFolder::is_at(path));
-    let folders: Vec<RunFolder> = folders.iter().map(|path| RunFolder::read(path)).collect::<Result<_, _>>()?;
+    let folders: Vec<RunFolder> =
+        folders.iter().map(|path| RunFolder::read(path)).collect::<Result<_, _>>()?;
     for path in sweeps {
         say(SweepFolder::read(path)?.draw()?, &path.join("figures"))?;
     }

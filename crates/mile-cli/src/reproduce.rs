@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 use mile_lab::reproduce::{self, Finding, Request};
 
 use crate::progress::Progress;
-use crate::run::{Shown, stop_on_interrupt};
+use crate::run::stop_on_interrupt;
+use crate::watch::Shown;
 use crate::{INTERRUPTED, output};
 
 /// The paper's results.

@@ -10,16 +10,13 @@ use clap::Args;
 use indicatif::HumanBytes;
 use mile_lab::config::{Experiment, Precision, parse_table};
 use mile_lab::error::LabError;
-use mile_lab::execute::{Observer, execute};
 use mile_lab::plan::{Job, Plan};
-use mile_lab::record::Record;
 use mile_lab::report::{self, RunFolder};
 use mile_lab::store::{Outcome, Status};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number, outcomes_table};
 
-use crate::progress::Progress;
-use crate::{INTERRUPTED, output};
+use crate::{INTERRUPTED, output, watch};
 
 const DEFAULT: &str = include_str!("default.toml");
 
@@ -42,6 +39,8 @@ pub(crate) struct RunArguments {
     /// Check everything, print the resolved plan, its memory and the bytes to be sent, and stop
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    watch: watch::WatchArguments,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
@@ -70,7 +69,7 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let stop = stop_on_interrupt()?;
-    let outcomes = execute(&plan, &folder, arguments.resume, &Shown(Progress::new(&plan)), &stop)?;
+    let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
     report::Context::of(&plan)?.write(&folder)?;
     RunFolder::read(&folder)?.draw("")?;
     report::write_report(&[&folder], &folder.join("report.html"))?;
@@ -89,31 +88,8 @@ fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
     Ok((parse_table(&text, &arguments.set)?, path.parent().map(Path::to_owned).unwrap_or_default()))
 }
 
-/// Progress that is taken away when its plan is over.
-pub(crate) struct Shown<'a>(pub(crate) Progress<'a>);
-
-impl Drop for Shown<'_> {
-    fn drop(&mut self) {
-        self.0.clear();
-    }
-}
-
-impl Observer for Shown<'_> {
-    fn began(&self, job: Job) {
-        self.0.began(job);
-    }
-    fn advanced(&self, job: Job, round: u64) {
-        self.0.advanced(job, round);
-    }
-    fn recorded(&self, job: Job, record: &Record) {
-        self.0.recorded(job, record);
-    }
-    fn ended(&self, job: Job, outcome: &Outcome) {
-        self.0.ended(job, outcome);
-    }
-}
-
 fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> {
+    arguments.watch.refuse_for_a_sweep()?;
     let mut jobs = 0;
     for point in &sweep.points {
         jobs += sweep.plan(point)?.jobs().len();
@@ -122,7 +98,11 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
         let rows = sweep.points.iter().enumerate().map(row).collect();
         let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
-        output::print(&format!("{}: {} points, {jobs} runs in all\n{table}", sweep.name(), sweep.points.len()))?;
+        output::print(&format!(
+            "{}: {} points, {jobs} runs in all\n{table}",
+            sweep.name(),
+            sweep.points.len()
+        ))?;
         return Ok(0);
     }
     let folder = match &arguments.out {
@@ -130,7 +110,8 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         None => choose_folder(sweep.name(), arguments.resume),
     };
     let stop = stop_on_interrupt()?;
-    let found = sweep.execute(&folder, arguments.resume, &watch(sweep.points.len()), &stop)?;
+    let found =
+        sweep.execute(&folder, arguments.resume, &watch::point_by_point(sweep.points.len()), &stop)?;
     report::write_report(&[&folder], &folder.join("report.html"))?;
     output::print(&format!("{}\n{}\n", found.found(), folder.display()))?;
     if stop.load(Ordering::Relaxed) {
@@ -138,14 +119,6 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         return Ok(INTERRUPTED);
     }
     Ok(0)
-}
-
-/// Says which point of a sweep begins, and shows its progress.
-pub(crate) fn watch(points: usize) -> Box<mile_lab::sweep::Watch<'static>> {
-    Box::new(move |k, point, plan| {
-        eprintln!("point {} of {points}: {}", k + 1, point.name);
-        Box::new(Shown(Progress::new(plan)))
-    })
 }
 
 fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {

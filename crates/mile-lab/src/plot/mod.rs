@@ -23,3 +23,6 @@ pub use labels::labels_svg;
 pub use png::{PngError, png};
 pub use quantity::{Axis, Quantity};
 pub use sensitivity::sensitivity;
+
+#[cfg(test)]
+pub(crate) use curve::tests::record as tests_record;
