@@ -69,8 +69,9 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let stop = stop_on_interrupt()?;
+    let context = report::Context::of(&plan)?;
     let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
-    report::Context::of(&plan)?.write(&folder)?;
+    context.write(&folder)?;
     RunFolder::read(&folder)?.draw("")?;
     report::write_report(&[&folder], &folder.join("report.html"))?;
     finish(&folder, &outcomes)

@@ -124,10 +124,10 @@ fn short(value: f64) -> String {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, or 25, 250, ..., at least `step`.
+/// 1, 2 or 5 times a power of ten, or 25, 250, ..., about `step` or more.
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
-    let nice = |digit: &f64| digit * power >= step * 0.999 && (*digit != 2.5 || power >= 10.0);
+    let nice = |digit: &f64| digit * power >= step * 0.9 && (*digit != 2.5 || power >= 10.0);
     [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(nice).unwrap_or(10.0) * power
 }
 
@@ -154,7 +154,7 @@ mod tests {
     fn linear_ticks_are_round_numbers() {
         assert_eq!(texts(Scale::linear(0.0, 150.0), 6), ["0", "25", "50", "75", "100", "125", "150"]);
         assert_eq!(texts(Scale::linear(0.0, 1.0), 5), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
-        assert_eq!(texts(Scale::linear(0.0, 12.2), 6), ["0", "5", "10"]);
+        assert_eq!(texts(Scale::linear(0.0, 12.2), 6), ["0", "2", "4", "6", "8", "10", "12"]);
         assert_eq!(texts(Scale::linear(-1.0, 1.0), 4), ["-1.0", "-0.5", "0", "0.5", "1.0"]);
     }
 

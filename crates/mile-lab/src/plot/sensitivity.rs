@@ -53,7 +53,7 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     curves.retain(|curve| !curve.points.is_empty());
     let xs: Vec<f64> = curves.iter().flat_map(|curve| &curve.points).map(|point| point.x).collect();
     let (low, high) = extent(&xs);
-    if !(low < high) {
+    if xs.is_empty() || low >= high {
         return None;
     }
     let crosses = curves.iter().any(|curve| curve.diverged.is_some());

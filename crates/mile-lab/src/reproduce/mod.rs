@@ -76,8 +76,9 @@ impl Request<'_> {
         let plan = Plan::new(Experiment::read(&table, base)?).map_err(|error| error.in_file(&name))?;
         let point = Point { name, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
+        let context = Context::of(&plan)?;
         execute(&plan, folder, begun, &*(self.watch)(0, &point, &plan), self.stop)?;
-        Context::of(&plan)?.write(folder)?;
+        context.write(folder)?;
         RunFolder::read(folder)
     }
 

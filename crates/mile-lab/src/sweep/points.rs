@@ -1,11 +1,11 @@
 //! The points of a sweep: which values together, and which algorithms they concern.
 
+use mile::methods::catalogue;
 use toml::{Table, Value};
 
 use super::{Mode, Sweep};
 use crate::config::set::{assign, position};
 use crate::error::LabError;
-use mile::methods::catalogue;
 
 /// More points than this are a mistake.
 const MOST: usize = 10_000;
@@ -24,6 +24,9 @@ pub struct Point {
     pub table: Table,
 }
 
+/// Some keys, each with which of its values is taken.
+type Choice = Vec<(usize, usize)>;
+
 /// Whom a key concerns.
 enum Target {
     Everyone(Vec<String>),
@@ -38,7 +41,7 @@ impl Sweep {
         let list = list.ok_or_else(|| LabError::config("algorithm", format!("is missing; takes {takes}")))?;
         let targets: Vec<Target> =
             self.values.iter().map(|(key, _)| target(key, list)).collect::<Result<_, _>>()?;
-        let mut groups: Vec<(Vec<(usize, usize)>, Vec<usize>)> = Vec::new();
+        let mut groups: Vec<(Choice, Vec<usize>)> = Vec::new();
         for algorithm in 0..list.len() {
             for choice in self.choices(&targets, algorithm)? {
                 match groups.iter_mut().find(|(known, _)| *known == choice) {
@@ -63,7 +66,7 @@ impl Sweep {
     }
 
     /// The combinations of the values that concern an algorithm: (key, which of its values).
-    fn choices(&self, targets: &[Target], algorithm: usize) -> Result<Vec<Vec<(usize, usize)>>, LabError> {
+    fn choices(&self, targets: &[Target], algorithm: usize) -> Result<Vec<Choice>, LabError> {
         let concerns = |target: &Target| match target {
             Target::Everyone(_) => true,
             Target::Algorithms(those, _) => those.contains(&algorithm),
@@ -71,7 +74,7 @@ impl Sweep {
         let keys: Vec<usize> = (0..targets.len()).filter(|k| concerns(&targets[*k])).collect();
         if self.mode == Mode::Zip {
             let together = |which: usize| keys.iter().map(|key| (*key, which)).collect::<Vec<_>>();
-            let mut choices: Vec<Vec<(usize, usize)>> = (0..self.values[0].1.len()).map(together).collect();
+            let mut choices: Vec<Choice> = (0..self.values[0].1.len()).map(together).collect();
             choices.dedup();
             return Ok(choices);
         }
@@ -81,7 +84,7 @@ impl Sweep {
         }
         let mut choices = vec![Vec::new()];
         for key in keys {
-            let with = |choice: &Vec<(usize, usize)>| {
+            let with = |choice: &Choice| {
                 let choice = choice.clone();
                 (0..self.values[key].1.len()).map(move |which| [choice.clone(), vec![(key, which)]].concat())
             };

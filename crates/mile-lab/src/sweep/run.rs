@@ -94,8 +94,9 @@ impl SweepPlan {
             let plan = self.plan(point)?;
             let out = folder.join("points").join(&point.name);
             let begun = out.join("config.toml").exists();
+            let context = Context::of(&plan)?;
             let outcomes = execute(&plan, &out, begun, &*watch(k, point, &plan), stop)?;
-            Context::of(&plan)?.write(&out)?;
+            context.write(&out)?;
             found.add(point, &plan, &outcomes);
             found.write()?;
         }

@@ -1,0 +1,101 @@
+//! The paper's items, each at a scale that ends in a moment: that they run, are kept, go on, and say what
+//! they found.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use mile_lab::execute::{Observer, Silent};
+use mile_lab::plan::{Job, Plan};
+use mile_lab::reproduce::{Finding, Request, Scale, fig1, fig2, table1};
+use mile_lab::store::{Outcome, read_outcomes};
+use mile_lab::sweep::{Point, Watch};
+
+fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
+    Box::new(Silent)
+}
+
+fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Request<'a> {
+    Request { scale: Scale::Quick, out, set, watch: &silent, stop }
+}
+
+fn small() -> Vec<String> {
+    ["problem.dataset=glyphs", "problem.model=linear", "problem.eval_samples=5", "rounds=4", "eval_every=2"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn outcomes(folder: &Path) -> Vec<Outcome> {
+    read_outcomes(folder).unwrap()
+}
+
+#[test]
+fn table_1_is_measured_and_finds_what_led_and_diging_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = ["rounds=1200".to_owned(), "eval_every=1200".to_owned()];
+    let finding = table1(&request(folder.path(), &set, &AtomicBool::new(false))).unwrap();
+    for sentence in [
+        "LED: the paper says 3 vectors stored; by its own convention 2 suffice (x, c)",
+        "DIGing: the paper says 3 vectors stored; by its own convention 2 suffice (x, c)",
+        "K-GT                  2 / 2   3 / 3",
+        "MILE                  1 / 1   2 / 2",
+        "gradients not counted",
+    ] {
+        assert!(finding.text.contains(sentence), "{sentence}\n{}", finding.text);
+    }
+    for outcome in outcomes(&folder.path().join("nonconvex")) {
+        let reached = outcome.last.consensus_error < 1e-20;
+        assert_eq!(reached, outcome.label != "local DSGD*", "{}", outcome.label);
+    }
+    for file in ["finding.txt", "report.html", "table.txt", "table.tex", "nonconvex/figures/overview.png"] {
+        assert!(folder.path().join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn figure_1_is_drawn_with_its_scale_on_it_and_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (set, go) = (small(), AtomicBool::new(false));
+    let finding = fig1(&request(folder.path(), &set, &go)).unwrap();
+    assert!(finding.text.contains("loss of the agents' own models at the end: MILE ("), "{}", finding.text);
+    let svg = std::fs::read_to_string(folder.path().join("figures/fig1-mnist.svg")).unwrap();
+    assert!(
+        svg.contains("quick scale")
+            && svg.contains("problem.dataset=glyphs")
+            && svg.contains("Figure 1, glyphs")
+    );
+    assert!(folder.path().join("cifar10/metrics.jsonl").exists());
+    let before = std::fs::read(folder.path().join("mnist/metrics.jsonl")).unwrap();
+    fig1(&request(folder.path(), &set, &go)).unwrap();
+    assert_eq!(
+        std::fs::read(folder.path().join("mnist/metrics.jsonl")).unwrap(),
+        before,
+        "nothing is run again"
+    );
+}
+
+#[test]
+fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
+    struct StopAt(&'static AtomicBool);
+    impl Observer for StopAt {
+        fn ended(&self, _: Job, _: &Outcome) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (set, go) = (small(), AtomicBool::new(false));
+    let expected: Finding = fig2(&request(whole.path(), &set, &go)).unwrap();
+    assert!(expected.text.contains("the search, with as many trials for each"), "{}", expected.text);
+    let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let watch: Box<Watch> =
+        Box::new(move |k, _, _| if k == 3 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
+    let half =
+        fig2(&Request { scale: Scale::Quick, out: parts.path(), set: &set, watch: &watch, stop }).unwrap();
+    assert!(half.stopped && !parts.path().join("mnist/best").exists());
+    let finding = fig2(&request(parts.path(), &set, &go)).unwrap();
+    assert!(!finding.stopped);
+    let last = |folder: &Path| -> Vec<(String, f64)> {
+        outcomes(&folder.join("mnist/best")).into_iter().map(|o| (o.label, o.last.local_loss)).collect()
+    };
+    assert_eq!(last(parts.path()), last(whole.path()));
+    assert_eq!(last(whole.path()).len(), 6);
+}
