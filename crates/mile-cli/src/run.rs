@@ -113,7 +113,12 @@ fn describe(plan: &Plan) -> String {
         },
     );
     let edges = plan.network.graph().edges().count();
-    let _ = writeln!(text, "network: {} agents, {edges} edges, drop rate {}", plan.network.agents(), plan.network.drop_rate());
+    let _ = writeln!(
+        text,
+        "network: {} agents, {edges} edges, drop rate {}",
+        plan.network.agents(),
+        plan.network.drop_rate()
+    );
     let _ = writeln!(text, "problem: dimension {}\n", plan.dim);
     let jobs: Vec<Job> = plan.jobs();
     let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
@@ -133,7 +138,12 @@ fn describe(plan: &Plan) -> String {
     let rows = experiment.algorithms.iter().enumerate().map(row).collect();
     let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
     let total: u64 = jobs.iter().map(|job| plan.bytes_to_send(*job)).sum();
-    let _ = writeln!(text, "{} runs in all; bytes to be sent by all agents in all runs: {}\n", jobs.len(), HumanBytes(total));
+    let _ = writeln!(
+        text,
+        "{} runs in all; bytes to be sent by all agents in all runs: {}\n",
+        jobs.len(),
+        HumanBytes(total)
+    );
     let _ = writeln!(text, "# resolved experiment\n{}", experiment.resolved);
     text
 }

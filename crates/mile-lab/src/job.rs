@@ -58,6 +58,15 @@ impl Bench<'_> {
         Ok(None)
     }
 
+    /// Refuses the final state of another experiment.
+    pub(crate) fn check_final(&self, job: Job) -> Result<(), LabError> {
+        let path = self.final_path(job);
+        match checkpoint::header(&path)? {
+            Some(header) => checkpoint::check_identity(&path, &header, &self.plan.identity(job)),
+            None => Ok(()),
+        }
+    }
+
     /// Runs a job to its end, or until it is told to stop. `resume` takes up its checkpoint.
     pub(crate) fn run<T: Scalar>(&self, job: Job, resume: bool) -> Result<Outcome, LabError> {
         let plan = self.plan;
@@ -161,8 +170,10 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
 
     fn record(&mut self) -> Result<(), LabError> {
         let algorithm = &self.bench.plan.experiment.algorithms[self.job.algorithm];
-        let subject = Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
-        let record = measure(subject, self.problem, self.agents, self.run.progress(), self.wall.as_secs_f64());
+        let subject =
+            Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
+        let record =
+            measure(subject, self.problem, self.agents, self.run.progress(), self.wall.as_secs_f64());
         self.bench.store.append(&record)?;
         self.bench.observer.recorded(self.job, &record);
         self.last = Some(record);

@@ -94,7 +94,10 @@ impl Plan {
         let resolved = &self.experiment.resolved;
         let mut hash = Sha256::new();
         for key in ["network", "problem", "start", "precision"] {
-            hash.update(format!("{key}:{}\n", resolved.get(key).map(ToString::to_string).unwrap_or_default()));
+            hash.update(format!(
+                "{key}:{}\n",
+                resolved.get(key).map(ToString::to_string).unwrap_or_default()
+            ));
         }
         let mut algorithm = self.experiment.algorithms[job.algorithm].resolved.clone();
         algorithm.remove("label");
@@ -143,7 +146,10 @@ fn build(
     seed: u64,
 ) -> Result<Box<dyn Method>, LabError> {
     entry.build(parameters, network, seed).map_err(|error| {
-        LabError::config(format!("algorithm[{index}].{}", error.parameter), format!("got {}, takes {}", error.got, error.takes))
+        LabError::config(
+            format!("algorithm[{index}].{}", error.parameter),
+            format!("got {}, takes {}", error.got, error.takes),
+        )
     })
 }
 

@@ -145,7 +145,9 @@ fn images(reader: &Reader, folder: &Path) -> Result<ImagesConfig, LabError> {
     let names: Vec<_> = mile_nn::data::list().iter().map(|entry| (entry.name, entry.name)).collect();
     let dataset = reader.choice("dataset", &names, Some("glyphs"))?;
     let model = match reader.value("model") {
-        Some(value) => typed(reader, "model", value, "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers")?,
+        Some(value) => {
+            typed(reader, "model", value, "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers")?
+        }
         None => {
             let preset = if dataset == "cifar10" { "cifar-cnn" } else { "mnist-cnn" };
             typed(reader, "model", &Value::from(preset), "a model")?
@@ -184,9 +186,10 @@ fn typed<T: DeserializeOwned>(
     takes: &str,
 ) -> Result<T, LabError> {
     reader.keep(key, value.clone());
-    value.clone().try_into().map_err(|error: toml::de::Error| {
-        reader.refuse(key, value, format!("{takes} ({})", error.message()))
-    })
+    value
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| reader.refuse(key, value, format!("{takes} ({})", error.message())))
 }
 
 fn batch(reader: &Reader, default: Batch) -> Result<Batch, LabError> {

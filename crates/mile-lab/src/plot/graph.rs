@@ -16,7 +16,8 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     let places = places(n, topology);
     let height = places.iter().map(|(_, y)| *y).fold(0.0, f64::max) + MARGIN;
     let radius = (0.35 * SIZE / (n as f64).max(8.0)).clamp(2.0, 14.0);
-    let heaviest = network.graph().edges().map(|(i, j)| network.mixing().weight(i, j).abs()).fold(0.0, f64::max);
+    let heaviest =
+        network.graph().edges().map(|(i, j)| network.mixing().weight(i, j).abs()).fold(0.0, f64::max);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {height:.0}\" width=\"{SIZE}\" height=\"{height:.0}\" \
          role=\"img\" aria-label=\"a graph of {n} agents\" font-family=\"sans-serif\">\n\
@@ -36,7 +37,10 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     svg.push_str("</g>\n<g fill=\"#222222\" text-anchor=\"middle\">\n");
     for (i, (x, y)) in places.iter().enumerate() {
         let own = network.mixing().weight(i, i);
-        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"><title>agent {i}: keeps {own:.4}</title></circle>");
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"><title>agent {i}: keeps {own:.4}</title></circle>"
+        );
         if n <= NUMBERED {
             let size = (radius * 1.1).max(6.0);
             let _ = writeln!(
