@@ -13,7 +13,7 @@ use mile::method::Method;
 use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::Problem;
+use mile::problems::{Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -43,21 +43,26 @@ impl Problem<f32> for Springs {
     }
 }
 
-fn best(repetitions: usize, mut work: impl FnMut()) -> f64 {
-    let once = || {
-        let begun = Instant::now();
-        work();
-        begun.elapsed().as_secs_f64()
-    };
-    std::iter::repeat_with(once).take(repetitions).fold(f64::INFINITY, f64::min)
+fn seconds(mut work: impl FnMut()) -> f64 {
+    let begun = Instant::now();
+    work();
+    begun.elapsed().as_secs_f64()
 }
 
-/// a = b + s c with all cores: 3 arrays moved.
-fn triad(n: usize) -> f64 {
+/// Bandwidths of the three passes over 10^7 numbers, in bytes a second.
+struct Bandwidths {
+    triad: f64,
+    combine: f64,
+    mix: f64,
+}
+
+/// The passes take turns, so that each of them meets the machine in the same moods.
+fn bandwidths(n: usize, agents: usize, turns: usize) -> Bandwidths {
     let (mut a, b, c) = (vec![0f32; n], vec![1f32; n], vec![2f32; n]);
     let s = black_box(0.5f32);
     let chunk = n.div_ceil(8 * rayon::current_num_threads());
-    let seconds = best(15, || {
+    // a = b + s c with all cores: 3 arrays moved.
+    let mut triad = || {
         a.par_chunks_mut(chunk).enumerate().for_each(|(k, a)| {
             let at = k * chunk..k * chunk + a.len();
             for ((a, b), c) in a.iter_mut().zip(&b[at.clone()]).zip(&c[at]) {
@@ -65,31 +70,29 @@ fn triad(n: usize) -> f64 {
             }
         });
         black_box(&a);
-    });
-    3.0 * 4.0 * n as f64 / seconds
-}
-
-/// MILE's local step, x = x - alpha g + c: 3 arrays read, 1 written.
-fn combine(n: usize) -> f64 {
-    let (mut x, g, c) = (vec![0f32; n], vec![1f32; n], vec![2f32; n]);
+    };
+    // MILE's local step, x = x - alpha g + c: 3 arrays read, 1 written.
+    let mut x = vec![0f32; n];
     let alpha = black_box(0.01);
-    let seconds = best(15, || {
-        block::combine_block(&mut x, 1.0, &[(-alpha, &g), (1.0, &c)]);
+    let mut combine = || {
+        block::combine_block(&mut x, 1.0, &[(-alpha, &b), (1.0, &c)]);
         black_box(&x);
-    });
-    4.0 * 4.0 * n as f64 / seconds
-}
-
-/// The exchange on a ring: counted as if each row were read once and written once.
-fn mix(agents: usize, dim: usize) -> f64 {
-    let network = ring(agents);
-    let problem = Springs { agents, dim };
-    let method = mile(10);
+    };
+    // The exchange on a ring, counted as if each row were read once and written once.
+    let (network, dim) = (ring(agents), n / agents);
+    let (problem, method) = (Springs { agents, dim }, mile(10));
     let mut simulator = Simulator::new(&problem, &network, &method, &vec![1.0; dim], 0);
-    let seconds = best(9, || {
+    let mut mix = || {
         simulator.pull(0, &[(Vector(0), Vector(2))]).expect("the simulator does not fail");
-    });
-    2.0 * 4.0 * (agents * dim) as f64 / seconds
+    };
+    let mut times = [f64::INFINITY; 3];
+    for _ in 0..turns {
+        times[0] = times[0].min(seconds(&mut triad));
+        times[1] = times[1].min(seconds(&mut combine));
+        times[2] = times[2].min(seconds(&mut mix));
+    }
+    let moved = |arrays: f64, seconds: f64| arrays * 4.0 * n as f64 / seconds;
+    Bandwidths { triad: moved(3.0, times[0]), combine: moved(4.0, times[1]), mix: moved(2.0, times[2]) }
 }
 
 fn ring(agents: usize) -> Network {
@@ -101,13 +104,35 @@ fn mile(tau: u64) -> Mile {
     Mile::new(tau, Mile::paper_xi(tau)).expect("the paper's weight")
 }
 
-/// Seconds of a round of MILE with five local steps.
-fn round(agents: usize, dim: usize, repetitions: usize) -> f64 {
-    let (network, problem, method) = (ring(agents), Springs { agents, dim }, mile(5));
-    let mut simulator = Simulator::new(&problem, &network, &method, &vec![0.0; dim], 0);
-    let mut run = Run::start(&method, Schedule::constant(0.1), &mut simulator).expect("a start");
-    run.round(&mut simulator).expect("a round");
-    best(repetitions, || run.round(&mut simulator).expect("a round"))
+/// Seconds of a round of MILE with five local steps, for each size. Every size is timed over as many
+/// rounds as make the same amount of work, in turns: a busy machine disturbs long samples more.
+fn rounds(sizes: &[(usize, usize)], turns: usize) -> Vec<f64> {
+    let most = sizes.iter().map(|(agents, dim)| agents * dim).max().unwrap_or(1);
+    let mut times = vec![f64::INFINITY; sizes.len()];
+    let method = mile(5);
+    let networks: Vec<Network> = sizes.iter().map(|(agents, _)| ring(*agents)).collect();
+    let problem = |&(agents, dim): &(usize, usize)| Quadratic::new(agents, dim, 10.0, 1.0, 0).expect("a problem");
+    let problems: Vec<Quadratic<f32>> = sizes.iter().map(problem).collect();
+    let mut hosts: Vec<_> = problems
+        .iter()
+        .zip(&networks)
+        .map(|(problem, network)| {
+            let start = vec![0.0; problem.dim()];
+            let mut simulator = Simulator::new(problem, network, &method, &start, 0);
+            let run = Run::start(&method, Schedule::constant(0.1), &mut simulator).expect("a start");
+            (simulator, run)
+        })
+        .collect();
+    for turn in 0..=turns {
+        for (k, (simulator, run)) in hosts.iter_mut().enumerate() {
+            let repeat = most / (sizes[k].0 * sizes[k].1);
+            let taken = seconds(|| (0..repeat).for_each(|_| run.round(simulator).expect("a round")));
+            if turn > 0 {
+                times[k] = times[k].min(taken / repeat as f64);
+            }
+        }
+    }
+    times
 }
 
 /// The most memory this process ever held, in bytes.
@@ -144,24 +169,23 @@ fn main() {
     if std::env::args().any(|argument| argument == "--memory") {
         return memory(10, 10_000_000);
     }
-    let n = 10_000_000;
     println!("{} threads", rayon::current_num_threads());
-    // The yardstick is taken before and after, so that a change of the machine's mood shows.
-    let before = triad(n);
-    let (combined, small, large) = (combine(n), mix(10, 1_000_000), mix(10, 10_000_000));
-    let after = triad(n);
-    let yardstick = before.max(after);
-    println!("triad, n = 10^7 f32: {:.1} GB/s before, {:.1} GB/s after", before / 1e9, after / 1e9);
+    let found = bandwidths(10_000_000, 10, 100);
+    println!("triad, 10^7 numbers f32: {:.1} GB/s", found.triad / 1e9);
     let report = |what: &str, bandwidth: f64| {
-        println!("{what}: {:.1} GB/s = {:.0}% of the triad", bandwidth / 1e9, 100.0 * bandwidth / yardstick);
+        println!("{what}: {:.1} GB/s = {:.0}% of the triad", bandwidth / 1e9, 100.0 * bandwidth / found.triad);
     };
-    report("combine x - alpha g + c, n = 10^7 f32", combined);
-    report("mix on a ring of 10, n = 10^6 f32 (one read and one write counted)", small);
-    report("mix on a ring of 10, n = 10^7 f32 (one read and one write counted)", large);
+    report("combine x - alpha g + c, 10^7 numbers f32", found.combine);
+    report("mix on a ring, 10 agents x 10^6 f32 (one read and one write counted)", found.mix);
 
-    let (few, many) = (round(250, 10_000, 7), round(1_000, 10_000, 7));
-    println!("a round of MILE, 5 local steps: 250 agents x 10^4 {:.1} ms, 1,000 agents x 10^4 {:.1} ms: {:.2} times", few * 1e3, many * 1e3, many / few);
-    println!("a round of MILE, 5 local steps: 10,000 agents x 10^3 {:.1} ms", round(10_000, 1_000, 5) * 1e3);
+    let times = rounds(&[(250, 10_000), (1_000, 10_000), (10_000, 1_000)], 60);
+    println!(
+        "a round of MILE on quadratics, 5 local steps: 250 agents x 10^4 {:.1} ms, 1,000 agents x 10^4 {:.1} ms: {:.2} times",
+        times[0] * 1e3,
+        times[1] * 1e3,
+        times[1] / times[0]
+    );
+    println!("a round of MILE on quadratics, 5 local steps: 10,000 agents x 10^3 {:.1} ms", times[2] * 1e3);
     let again = std::env::current_exe().and_then(|me| std::process::Command::new(me).arg("--memory").status());
     if let Err(error) = again {
         println!("peak memory: cannot start a process of its own: {error}");

@@ -9,6 +9,7 @@
 use rand::RngExt;
 
 use super::{Draw, Problem};
+use crate::block;
 use crate::random::{Permutation, Purpose, stream};
 use crate::real::Real;
 
@@ -139,15 +140,12 @@ impl<T: Real> Table<T> {
     /// Adds `scale` times the gradient of one row's loss.
     fn add_row(&self, agent: usize, row: usize, x: &[T], scale: T, gradient: &mut [T]) {
         let (a, b) = self.row(agent, row);
-        let product: T = a.iter().zip(x).map(|(a, x)| *a * *x).sum();
+        let product = block::dot(a, x);
         let slope = match self.loss {
             Loss::LeastSquares => product - b,
             Loss::Logistic | Loss::NonconvexLogistic => -b / (T::one() + (b * product).exp()),
         };
-        let weight = scale * slope;
-        for (g, a) in gradient.iter_mut().zip(a) {
-            *g += weight * *a;
-        }
+        block::combine(gradient, 1.0, &[((scale * slope).wide(), a)]);
     }
 
     /// Writes the gradient of the penalty.

@@ -64,7 +64,7 @@ impl Agents for Solo<'_> {
             sum.fill(0.0);
             for (k, &(j, weight)) in row.iter().filter(|(j, _)| *j != self.agent).enumerate() {
                 let message = self.from[&j].recv().unwrap();
-                block::fold([(weight, &message[..])], &self.vectors[from.0], &mut sum, k == 0);
+                block::fold((weight, &message[..]), &self.vectors[from.0], &mut sum, k == 0);
             }
             self.vectors[to.0] = sum;
         }
