@@ -386,7 +386,7 @@ mod tests {
         ];
         for (topology, n, solver) in cases {
             for rule in [Rule::Metropolis, Rule::LazyMetropolis, Rule::MaxDegree, Rule::BestConstant] {
-                let w = matrix(topology.clone(), n, rule);
+                let w = matrix(topology, n, rule);
                 let found = spectrum(&w);
                 assert_eq!(found.solver, solver, "{topology:?}");
                 let difference = worst(&found.lambda, &symmetric_eigenvalues(&dense(w.rows())));
@@ -403,7 +403,7 @@ mod tests {
             (Topology::ErdosRenyi { p: 0.02 }, 600),
             (Topology::Star, 300),
         ] {
-            let w = matrix(topology.clone(), n, Rule::Metropolis);
+            let w = matrix(topology, n, Rule::Metropolis);
             let (found, all) = (lanczos(w.rows()), symmetric_eigenvalues(&dense(w.rows())));
             let difference = worst(&found.lambda, &[1.0, all[1], all[n - 1]]);
             assert!(difference <= found.error && found.error < 1e-9, "{topology:?} {difference:e} {found:?}");

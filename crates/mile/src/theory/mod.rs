@@ -13,11 +13,13 @@
 //! | [`smoothness`] | L and the gradient noise of a problem that is only known by its gradients |
 //! | [`constants`] | A_1 to A_5, B_1 to B_4, C_1, C_2, rho and the two step-size bounds |
 //! | [`theorems`] | both sides of Theorems 1 to 4 on an actual run |
+//! | [`demonstration`] | the runs of `mile reproduce theorems` |
 //! | [`report`] | all of it on one page |
 
 pub mod advice;
 pub mod auto;
 pub mod constants;
+pub mod demonstration;
 pub mod drops;
 pub mod lemma1;
 pub mod mixed;

@@ -2,7 +2,7 @@
 //!
 //! When all agents have the same Hessian, the eigenvectors of W and of the Hessian split a method into
 //! scalar systems: on the mode with graph eigenvalue `lambda` and curvature `h`, a gradient multiplies by
-//! h and an exchange by lambda. A tiny host does just that to rows of basis vectors, so one period of the
+//! h and an exchange, `(W - I) v`, by lambda - 1. A tiny host does just that to rows of basis vectors, so one period of the
 //! method's own straight-line code writes down its matrix column by column.
 //!
 //! Only the product `a = alpha h` matters: rescaling gradients by s and the step size by 1/s changes
@@ -65,10 +65,10 @@ impl Agents for Host {
         }
     }
 
-    fn mix(&mut self, _round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+    fn pull(&mut self, _round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         for &(from, to) in pairs {
             for row in 0..self.forcing.len() {
-                self.vectors[to.0][row] = self.lambda * self.vectors[from.0][row];
+                self.vectors[to.0][row] = (self.lambda - 1.0) * self.vectors[from.0][row];
             }
         }
         Ok(0)

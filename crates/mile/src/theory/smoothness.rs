@@ -160,21 +160,29 @@ pub struct Scatter {
     pub heterogeneity: f64,
 }
 
-/// Measures noise and heterogeneity of gradients at a point, with `draws` stochastic gradients an agent.
+/// Measures noise and heterogeneity of gradients at a point from `draws` (at least two) stochastic
+/// gradients an agent; exact ones are not needed. Both estimates are unbiased, the second cut at zero.
 pub fn scatter<T: Real>(problem: &dyn Problem<T>, x: &[T], draws: u64, seed: u64) -> Scatter {
-    let (agents, n) = (problem.agents(), x.len());
-    let (mut exact, mut sample) = (vec![vec![T::zero(); n]; agents], vec![T::zero(); n]);
-    let mut mean = vec![0.0; n];
-    let mut noise = 0.0;
-    for (agent, g) in exact.iter_mut().enumerate() {
-        problem.gradient(agent, x, g);
-        mean.iter_mut().zip(&*g).for_each(|(m, g)| *m += g.wide() / agents as f64);
+    let (agents, n, draws) = (problem.agents(), x.len(), draws.max(2));
+    let mut sample = vec![T::zero(); n];
+    let (mut means, mut noise) = (Vec::with_capacity(agents), 0.0);
+    for agent in 0..agents {
+        let (mut mean, mut squares) = (vec![0.0; n], 0.0);
         for step in 0..draws {
             problem.sample_gradient(agent, x, Draw { seed, step }, &mut sample);
-            let square: f64 = sample.iter().zip(&*g).map(|(s, g)| (s.wide() - g.wide()).powi(2)).sum();
-            noise += square / (draws * agents as u64) as f64;
+            mean.iter_mut().zip(&sample).for_each(|(m, s)| *m += s.wide() / draws as f64);
+            squares += sample.iter().map(|s| s.wide().powi(2)).sum::<f64>();
         }
+        let centre: f64 = mean.iter().map(|m| m * m).sum();
+        noise += (squares - draws as f64 * centre).max(0.0) / ((draws - 1) * agents as u64) as f64;
+        means.push(mean);
     }
-    let apart = |g: &Vec<T>| -> f64 { g.iter().zip(&mean).map(|(g, m)| (g.wide() - m).powi(2)).sum() };
-    Scatter { noise, heterogeneity: exact.iter().map(apart).sum::<f64>() / agents as f64 }
+    let centre: Vec<f64> = (0..n).map(|k| means.iter().map(|m| m[k]).sum::<f64>() / agents as f64).collect();
+    let apart = |m: &Vec<f64>| -> f64 { m.iter().zip(&centre).map(|(m, c)| (m - c).powi(2)).sum() };
+    let spread = means.iter().map(apart).sum::<f64>() / agents as f64;
+    // Each mean is off by noise/draws, of which the centre follows a share of 1/N.
+    let excess = noise / draws as f64 * (1.0 - 1.0 / agents as f64);
+    let rounding = 1e-9 * spread;
+    let noise = if noise < rounding { 0.0 } else { noise };
+    Scatter { noise, heterogeneity: (spread - excess).max(0.0) }
 }

@@ -78,7 +78,7 @@ fn auto_is_never_worse_than_the_paper_on_quadratics() {
     ];
     let mut gains = Vec::new();
     for (topology, agents, rule) in networks {
-        let network = network(topology.clone(), agents, rule);
+        let network = network(topology, agents, rule);
         let problem = Quadratic::new(agents, 4, 10.0, 1.0, 5).unwrap();
         for (tau, step) in [(2, 0.2), (5, 0.1), (10, 0.1), (10, 0.03)] {
             let paper = weights::paper_xi(tau).unwrap();
