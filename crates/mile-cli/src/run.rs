@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
 use mile::theory::advice::Severity;
-use mile_lab::config::{Experiment, Precision};
+use mile_lab::config::{Experiment, Precision, Weight};
 use mile_lab::execute::execute;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::store::{Outcome, Status};
@@ -69,6 +69,13 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 /// What the theory has to say before step 0, a line each.
 fn advice(plan: &Plan) -> anyhow::Result<String> {
     let mut text = String::new();
+    for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
+        if [algorithm.xi, algorithm.gamma].contains(&Some(Weight::Auto)) {
+            let xi = planned.parameters.xi.unwrap_or_default();
+            let gamma = planned.parameters.gamma.unwrap_or(xi);
+            let _ = writeln!(text, "note: {}: auto is xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
+        }
+    }
     for (label, advice) in mile_lab::theory::advise(plan)? {
         let word = match advice.severity {
             Severity::Note => "note",

@@ -6,7 +6,6 @@ use anyhow::Context;
 use clap::Args;
 use mile::methods::Mile;
 use mile::network::Network;
-use mile::spectrum;
 use mile::theory::modes::Modes;
 use mile::theory::report::{Inquiry, TheoryReport, Weight};
 use mile::theory::stability::{self, MODES};
@@ -198,7 +197,7 @@ fn logarithmic(low: f64, high: f64, steps: usize) -> Vec<f64> {
 
 fn pictures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let spectrum = spectrum::spectrum(inquiry.network.mixing());
+    let spectrum = inquiry.network.spectrum();
     let steps = logarithmic(1e-3 / inquiry.smoothness, 3.0 / inquiry.smoothness, SQUARES);
     let tau = inquiry.local_steps;
     let apart = (report.gamma != report.xi).then_some(report.gamma);
@@ -208,9 +207,9 @@ fn pictures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::
     };
     let top = (1.5 * report.xi_exact_max).min(1.0);
     let weights: Vec<f64> = (1..=SQUARES).map(|k| top * k as f64 / SQUARES as f64).collect();
-    let by_xi = stability::map("xi", &weights, &steps, inquiry.smoothness, &spectrum, |xi| boxed(tau, xi))?;
+    let by_xi = stability::map("xi", &weights, &steps, inquiry.smoothness, spectrum, |xi| boxed(tau, xi))?;
     let taus: Vec<f64> = (1..=20).map(f64::from).collect();
-    let by_tau = stability::map("local_steps", &taus, &steps, inquiry.smoothness, &spectrum, |tau| {
+    let by_tau = stability::map("local_steps", &taus, &steps, inquiry.smoothness, spectrum, |tau| {
         boxed(tau as u64, report.xi)
     })?;
     let write = |name: &str, svg: String| {
@@ -229,7 +228,7 @@ fn modes(network: &Network, method: &Mile, inquiry: &Inquiry) -> anyhow::Result<
     let of = Modes::of(method)?;
     let mut found = Vec::new();
     let top = inquiry.step_size.map(|alpha| alpha * inquiry.smoothness);
-    for lambda in spectrum::spectrum(network.mixing()).disagreement(MODES) {
+    for lambda in network.spectrum().disagreement(MODES) {
         for a in [Some(0.0), top].into_iter().flatten() {
             let eigenvalues = of.eigenvalues(a, lambda)?;
             found.extend(eigenvalues.into_iter().map(|(re, im)| Mode { re, im, lambda, a }));

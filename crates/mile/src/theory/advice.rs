@@ -10,7 +10,7 @@ use super::weights::xi_ranges;
 use super::{TheoryError, valid_smoothness, valid_step_size};
 use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
 use crate::network::Network;
-use crate::spectrum::{self, Spectrum};
+use crate::spectrum::Spectrum;
 
 /// Networks with more agents are not simulated for advice about drops.
 const SIMULATED_MAX: usize = 512;
@@ -60,13 +60,13 @@ pub struct Plan<'a> {
 /// Advice on a plan, the most serious first; empty if there is nothing to say.
 pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
     valid_step_size(plan.step_size)?;
-    let spectrum = spectrum::spectrum(plan.network.mixing());
+    let spectrum = plan.network.spectrum();
     let mut advice = Vec::new();
     if plan.network.agents() > 1 {
-        weights(plan, &spectrum, &mut advice)?;
+        weights(plan, spectrum, &mut advice)?;
         drops(plan, &mut advice)?;
     }
-    step(plan, &spectrum, &mut advice)?;
+    step(plan, spectrum, &mut advice)?;
     advice.sort_by_key(|a| std::cmp::Reverse(a.severity));
     Ok(advice)
 }

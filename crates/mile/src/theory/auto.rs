@@ -22,7 +22,7 @@ use super::smoothness::Scatter;
 use super::weights::{paper_xi, xi_limit, xi_ranges};
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size};
 use crate::network::Network;
-use crate::spectrum::{self, Spectrum};
+use crate::spectrum::Spectrum;
 
 /// alpha L assumed when L is not known, and the most that is ever demanded: beyond one, no weights
 /// withstand every sequence of curvatures.
@@ -171,7 +171,7 @@ pub fn switching_limit(local_steps: u64, gamma: Option<f64>, lambda: &[f64], top
 /// A choice in the making.
 struct Search<'a> {
     question: Question<'a>,
-    spectrum: Spectrum,
+    spectrum: &'a Spectrum,
     lambda: Vec<f64>,
     /// Largest alpha h that is reckoned with.
     top: f64,
@@ -187,7 +187,7 @@ impl<'a> Search<'a> {
             Some(smoothness) => (step_size * valid_smoothness(smoothness)?).min(MOST_CURVATURE),
             None => MOST_CURVATURE,
         };
-        let spectrum = spectrum::spectrum(question.network.mixing());
+        let spectrum = question.network.spectrum();
         let lambda = spectrum.disagreement(MODES);
         let mut search = Self { question, spectrum, lambda, top, paper: [0.0; 6] };
         let paper = paper_xi(question.local_steps)?;

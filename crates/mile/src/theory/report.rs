@@ -13,7 +13,7 @@ use super::weights::{best_xi, paper_xi, slowest_modulus, xi_ranges};
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
 use crate::methods::catalogue::{self, Parameters};
 use crate::network::Network;
-use crate::spectrum::{self, Spectrum};
+use crate::spectrum::Spectrum;
 
 /// A weight as a user asks for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,13 +154,13 @@ impl TheoryReport {
     pub fn new(inquiry: &Inquiry) -> Result<Self, TheoryError> {
         let tau = valid_local_steps(inquiry.local_steps)?;
         let smoothness = valid_smoothness(inquiry.smoothness)?;
-        let spectrum = spectrum::spectrum(inquiry.network.mixing());
+        let spectrum = inquiry.network.spectrum();
         let extremes = spectrum.extremes();
         let alone = inquiry.network.agents() == 1;
         let (chosen, coupled, both) = choose(inquiry)?;
         let ranges = xi_ranges(tau, extremes)?;
         let best = if alone { (paper_xi(tau)?, 0.0) } else { best_xi(tau, extremes)? };
-        let constants = Constants::new(tau, chosen.xi, &spectrum);
+        let constants = Constants::new(tau, chosen.xi, spectrum);
         let found = constants.as_ref().ok().filter(|_| !alone);
         let slowest = if alone { 0.0 } else { slowest_modulus(tau, chosen.xi, chosen.gamma, extremes) };
         Ok(Self {
@@ -201,9 +201,9 @@ impl TheoryReport {
             step_size_max: found.map(|c| c.step_size_max(smoothness)).transpose()?,
             step_size_max_stochastic: found.map(|c| c.step_size_max_stochastic(smoothness)).transpose()?,
             drop_rate: inquiry.network.drop_rate(),
-            methods: methods(inquiry, &chosen, &spectrum)?,
+            methods: methods(inquiry, &chosen, spectrum)?,
             advice: advice(inquiry, &chosen)?,
-            lambda: spectrum.lambda,
+            lambda: spectrum.lambda.clone(),
         })
     }
 }

@@ -25,7 +25,6 @@ use crate::random::{Purpose, stream};
 use crate::run::Run;
 use crate::schedule::Schedule;
 use crate::simulator::Simulator;
-use crate::spectrum;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
@@ -134,7 +133,7 @@ fn constants(setting: &Setting) -> Result<Constants, TheoryError> {
     let drops = setting.network.drop_rate();
     require("drop_rate", drops, drops == 0.0, "0: the theorems are about edges that are always up")?;
     valid_smoothness(setting.smoothness)?;
-    Constants::new(setting.local_steps, setting.xi, &spectrum::spectrum(setting.network.mixing()))
+    Constants::new(setting.local_steps, setting.xi, setting.network.spectrum())
 }
 
 fn evaluate(
