@@ -4,7 +4,9 @@ mod algorithms;
 mod graph;
 mod output;
 mod progress;
+mod reproduce;
 mod run;
+mod theory;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -23,6 +25,10 @@ struct Arguments {
 enum Command {
     /// Run an experiment in this process; without a file, an embedded one
     Run(run::RunArguments),
+    /// Make results of the paper again
+    Reproduce(reproduce::ReproduceArguments),
+    /// Show which weights and step sizes are admissible, and how fast agents agree
+    Theory(theory::TheoryArguments),
     /// List the built-in methods: parameters, vectors sent and stored, reference
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix, and how fast it mixes
@@ -46,6 +52,8 @@ const INTERRUPTED: u8 = 130;
 fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Theory(arguments) => theory::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
     };

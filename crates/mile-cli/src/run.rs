@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
-use mile_lab::config::{Experiment, Precision};
+use mile::theory::advice::Severity;
+use mile_lab::config::{Experiment, Precision, Weight};
 use mile_lab::execute::execute;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::store::{Outcome, Status};
@@ -48,10 +49,12 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let name = arguments.experiment.as_ref().map(|path| path.display().to_string());
     let plan = Plan::new(experiment)
         .map_err(|error| error.in_file(name.as_deref().unwrap_or("the embedded experiment")))?;
+    let advice = advice(&plan)?;
     if arguments.dry_run {
-        output::print(&describe(&plan))?;
+        output::print(&(describe(&plan) + &advice))?;
         return Ok(0);
     }
+    eprint!("{advice}");
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),
         None => choose_folder(&plan.experiment.name, arguments.resume),
@@ -61,6 +64,27 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let outcomes = execute(&plan, &folder, arguments.resume, &progress, &stop);
     progress.clear();
     finish(&folder, &outcomes?)
+}
+
+/// What the theory has to say before step 0, a line each.
+fn advice(plan: &Plan) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
+        if [algorithm.xi, algorithm.gamma].contains(&Some(Weight::Auto)) {
+            let xi = planned.parameters.xi.unwrap_or_default();
+            let gamma = planned.parameters.gamma.unwrap_or(xi);
+            let _ = writeln!(text, "note: {}: auto is xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
+        }
+    }
+    for (label, advice) in mile_lab::theory::advise(plan)? {
+        let word = match advice.severity {
+            Severity::Note => "note",
+            Severity::Caution => "caution",
+            Severity::Warning => "warning",
+        };
+        let _ = writeln!(text, "{word}: {label}: {}", advice.message);
+    }
+    Ok(text)
 }
 
 fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {

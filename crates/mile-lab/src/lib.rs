@@ -16,5 +16,6 @@ pub mod record;
 pub mod store;
 pub mod table;
 mod tables;
+pub mod theory;
 
 pub use job::DIVERGED;

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::config::{AlgorithmConfig, Experiment, Precision};
 use crate::error::LabError;
 use crate::problem::{self, Library};
+use crate::theory;
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
@@ -50,7 +51,9 @@ impl Plan {
             Precision::F32 => dimension::<f32>(&experiment, &library)?,
             Precision::F64 => dimension::<f64>(&experiment, &library)?,
         };
-        let planned = |(k, algorithm): (usize, &AlgorithmConfig)| plan_one(k, algorithm, &network);
+        let planned = |(k, algorithm): (usize, &AlgorithmConfig)| {
+            plan_one(k, algorithm, &experiment, &network, &library)
+        };
         let methods = experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         Ok(Self { experiment, network, methods, dim, library })
     }
@@ -123,11 +126,20 @@ fn dimension<T: Scalar>(experiment: &Experiment, library: &Library) -> Result<us
     Ok(dim)
 }
 
-fn plan_one(index: usize, algorithm: &AlgorithmConfig, network: &Network) -> Result<Planned, LabError> {
+fn plan_one(
+    index: usize,
+    algorithm: &AlgorithmConfig,
+    experiment: &Experiment,
+    network: &Network,
+    library: &Library,
+) -> Result<Planned, LabError> {
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.number(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
+    if theory::has_auto(algorithm) {
+        theory::choose(index, algorithm, experiment, network, library, &mut parameters)?;
+    }
     let method = build(index, algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
     Ok(Planned {

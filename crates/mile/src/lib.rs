@@ -15,3 +15,4 @@ pub mod run;
 pub mod schedule;
 pub mod simulator;
 pub mod spectrum;
+pub mod theory;

@@ -30,9 +30,7 @@ pub enum DataError {
         files: String,
     },
     /// There is no directory to put it into.
-    #[error(
-        "no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME"
-    )]
+    #[error("no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME")]
     NoCache,
     /// Reading or writing failed.
     #[error("{action} {}: {source}", path.display())]
@@ -74,9 +72,7 @@ pub enum DataError {
         shape: Shape,
     },
     /// A label is not a class.
-    #[error(
-        "{name} {part}: image {index} has label {label}, but there are {classes} classes, from 0"
-    )]
+    #[error("{name} {part}: image {index} has label {label}, but there are {classes} classes, from 0")]
     Label {
         /// Its name.
         name: String,
@@ -92,15 +88,8 @@ pub enum DataError {
 }
 
 impl DataError {
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| DataError::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| DataError::Io { action, path, source }
     }
 }

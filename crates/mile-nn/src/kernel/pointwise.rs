@@ -55,11 +55,7 @@ pub(super) fn activate<T: Real>(call: &mut Activate<'_, T>) {
         if !call.pool {
             let input = &call.input[y * call.input_row..][..width * c];
             for (to, &x) in output.iter_mut().zip(input) {
-                *to = if call.relu && x < T::zero() {
-                    T::zero()
-                } else {
-                    x
-                };
+                *to = if call.relu && x < T::zero() { T::zero() } else { x };
             }
             continue;
         }
@@ -102,34 +98,20 @@ pub(super) fn scatter<T: Real>(call: &mut Scatter<'_, T>) {
         let signal = &call.signal[y * width * c..][..width * c];
         if call.pool {
             let choice = &call.choice[y * width * c..][..width * c];
-            let (upper, lower) =
-                call.target[2 * y * call.target_row..].split_at_mut(call.target_row);
-            for (x, (signal, choice)) in signal
-                .chunks_exact(c)
-                .zip(choice.chunks_exact(c))
-                .enumerate()
-            {
-                let (upper, lower) = (
-                    &mut upper[2 * x * c..][..2 * c],
-                    &mut lower[2 * x * c..][..2 * c],
-                );
+            let (upper, lower) = call.target[2 * y * call.target_row..].split_at_mut(call.target_row);
+            for (x, (signal, choice)) in signal.chunks_exact(c).zip(choice.chunks_exact(c)).enumerate() {
+                let (upper, lower) = (&mut upper[2 * x * c..][..2 * c], &mut lower[2 * x * c..][..2 * c]);
                 spread_square(signal, choice, upper, lower, call.bias);
             }
             continue;
         }
         let output = &call.output[y * call.output_row..][..width * c];
         let target = &mut call.target[y * call.target_row..][..width * c];
-        for ((target, signal), output) in target
-            .chunks_exact_mut(c)
-            .zip(signal.chunks_exact(c))
-            .zip(output.chunks_exact(c))
+        for ((target, signal), output) in
+            target.chunks_exact_mut(c).zip(signal.chunks_exact(c)).zip(output.chunks_exact(c))
         {
             for i in 0..c {
-                let passed = if call.relu && output[i] <= T::zero() {
-                    T::zero()
-                } else {
-                    signal[i]
-                };
+                let passed = if call.relu && output[i] <= T::zero() { T::zero() } else { signal[i] };
                 target[i] = passed;
                 call.bias[i] += passed;
             }
@@ -138,13 +120,7 @@ pub(super) fn scatter<T: Real>(call: &mut Scatter<'_, T>) {
 }
 
 #[inline(always)]
-fn spread_square<T: Real>(
-    signal: &[T],
-    choice: &[u8],
-    upper: &mut [T],
-    lower: &mut [T],
-    bias: &mut [T],
-) {
+fn spread_square<T: Real>(signal: &[T], choice: &[u8], upper: &mut [T], lower: &mut [T], bias: &mut [T]) {
     let c = signal.len();
     let (upper, upper_right) = upper.split_at_mut(c);
     let (lower, lower_right) = lower.split_at_mut(c);

@@ -121,11 +121,7 @@ impl Block {
                 width: self.input.width + 2 * padding + 1 - kernel,
                 channels: self.out,
             },
-            Kind::Dense => Shape {
-                height: 1,
-                width: 1,
-                channels: self.out,
-            },
+            Kind::Dense => Shape { height: 1, width: 1, channels: self.out },
         }
     }
 
@@ -133,11 +129,7 @@ impl Block {
     pub(crate) fn output(&self) -> Shape {
         let shape = self.convolved();
         let divisor = if self.pool { 2 } else { 1 };
-        Shape {
-            height: shape.height / divisor,
-            width: shape.width / divisor,
-            ..shape
-        }
+        Shape { height: shape.height / divisor, width: shape.width / divisor, ..shape }
     }
 }
 
@@ -162,26 +154,15 @@ pub(super) fn assemble(
             Layer::Flatten {} => {}
             Layer::Relu {} | Layer::MaxPool { .. } | Layer::Dropout { .. } => {
                 let what = "relu, max-pool and dropout must follow a convolution or a dense layer";
-                let block = blocks.last_mut().ok_or(ModelError::Order {
-                    layer: number,
-                    what,
-                    input: shape,
-                })?;
+                let block =
+                    blocks.last_mut().ok_or(ModelError::Order { layer: number, what, input: shape })?;
                 follow(layer, number, block)?;
             }
         }
     }
     match blocks.last() {
-        Some(Block {
-            kind: Kind::Dense,
-            out,
-            ..
-        }) if *out == classes => finish(blocks, layers.len(), offset),
-        Some(Block {
-            kind: Kind::Dense,
-            out,
-            ..
-        }) => Err(ModelError::Outputs { out: *out, classes }),
+        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => finish(blocks, layers.len(), offset),
+        Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
         _ => Err(ModelError::NoDense { classes }),
     }
 }
@@ -206,29 +187,14 @@ fn start(
     offset: usize,
 ) -> Result<Block, ModelError> {
     let (kind, out) = match layer {
-        Layer::Conv {
-            out,
-            kernel,
-            padding,
-        } => {
+        Layer::Conv { out, kernel, padding } => {
             if after_dense {
                 let what = "a convolution cannot follow a dense layer";
-                return Err(ModelError::Order {
-                    layer: number,
-                    what,
-                    input,
-                });
+                return Err(ModelError::Order { layer: number, what, input });
             }
-            let side = padding
-                .saturating_mul(2)
-                .saturating_add(input.height.min(input.width));
+            let side = padding.saturating_mul(2).saturating_add(input.height.min(input.width));
             if kernel == 0 || kernel > side || padding >= kernel {
-                return Err(ModelError::Kernel {
-                    layer: number,
-                    kernel,
-                    padding,
-                    input,
-                });
+                return Err(ModelError::Kernel { layer: number, kernel, padding, input });
             }
             (Kind::Conv { kernel, padding }, out)
         }
@@ -236,20 +202,9 @@ fn start(
         _ => unreachable!("only convolutions and dense layers begin a block"),
     };
     if !(1..=MAX_SIZE).contains(&out) {
-        return Err(ModelError::Range {
-            layer: number,
-            what: "out must be at least 1 and below 2^30",
-        });
+        return Err(ModelError::Range { layer: number, what: "out must be at least 1 and below 2^30" });
     }
-    let block = Block {
-        kind,
-        input,
-        out,
-        relu: false,
-        pool: false,
-        dropout: 0.0,
-        offset,
-    };
+    let block = Block { kind, input, out, relu: false, pool: false, dropout: 0.0, offset };
     let size = block.fan_in().saturating_mul(out).saturating_add(offset);
     let values = input.height.saturating_mul(input.width).saturating_mul(out);
     if size > MAX_SIZE || values > MAX_SIZE {
@@ -264,13 +219,7 @@ fn start(
 /// Lets a layer without parameters act on the block before it.
 fn follow(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
     let input = block.output();
-    let refuse = |what| {
-        Err(ModelError::Order {
-            layer: number,
-            what,
-            input,
-        })
-    };
+    let refuse = |what| Err(ModelError::Order { layer: number, what, input });
     match layer {
         _ if block.dropout > 0.0 => {
             return refuse("dropout must come last before the next layer with weights");
@@ -278,27 +227,18 @@ fn follow(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelErr
         Layer::Relu {} if block.relu => return refuse("a second relu does nothing"),
         Layer::Relu {} => block.relu = true,
         Layer::MaxPool { size } if size != 2 => {
-            return Err(ModelError::Range {
-                layer: number,
-                what: "max-pool takes size = 2 only",
-            });
+            return Err(ModelError::Range { layer: number, what: "max-pool takes size = 2 only" });
         }
         Layer::MaxPool { .. } if block.pool || block.kind == Kind::Dense => {
             return refuse("max-pool must follow a convolution, once");
         }
         Layer::MaxPool { .. } if input.height < 2 || input.width < 2 => {
-            return Err(ModelError::Pool {
-                layer: number,
-                input,
-            });
+            return Err(ModelError::Pool { layer: number, input });
         }
         Layer::MaxPool { .. } => block.pool = true,
         Layer::Dropout { p } if (0.0..1.0).contains(&p) => block.dropout = p,
         _ => {
-            return Err(ModelError::Range {
-                layer: number,
-                what: "dropout takes p from 0 to below 1",
-            });
+            return Err(ModelError::Range { layer: number, what: "dropout takes p from 0 to below 1" });
         }
     }
     Ok(())
