@@ -37,7 +37,7 @@ pub struct Entry {
     pub shape: Shape,
     pub(crate) layout: Layout,
     /// Folders it may be in, below a directory of data sets.
-    folders: &'static [&'static str],
+    pub(crate) folders: &'static [&'static str],
 }
 
 const GREY: Shape = Shape {
@@ -150,6 +150,7 @@ pub fn locate(name: &str, data_dir: Option<&Path>) -> Result<Located, DataError>
         Some(directory) => Ok(Located::Directory(directory)),
         None => Err(DataError::NotFound {
             name: entry.name,
+            folder: entry.folders[0],
             searched: roots
                 .iter()
                 .map(|root| root.display().to_string())

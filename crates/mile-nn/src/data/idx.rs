@@ -26,9 +26,14 @@ pub(crate) fn file_in(directory: &Path, stem: &str) -> Option<PathBuf> {
 
 /// The content of a file, decompressed if its name ends in `.gz`.
 pub(crate) fn content(path: &Path) -> Result<Vec<u8>, DataError> {
+    content_as(path, path.extension().is_some_and(|e| e == "gz"))
+}
+
+/// The content of a file, decompressed if it is gzipped.
+pub(crate) fn content_as(path: &Path, gzipped: bool) -> Result<Vec<u8>, DataError> {
     let file = File::open(path).map_err(DataError::io("cannot open", path))?;
     let mut bytes = Vec::new();
-    if path.extension().is_some_and(|e| e == "gz") {
+    if gzipped {
         MultiGzDecoder::new(file)
             .take(MAX_BYTES)
             .read_to_end(&mut bytes)

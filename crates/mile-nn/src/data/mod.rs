@@ -6,6 +6,7 @@
 mod catalog;
 mod cifar;
 mod error;
+mod fetch;
 pub mod glyphs;
 mod idx;
 
@@ -13,6 +14,7 @@ use std::path::Path;
 
 pub use catalog::{Entry, Located, list, locate};
 pub use error::DataError;
+pub use fetch::{Progress, get};
 
 /// Height, width and channels of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
