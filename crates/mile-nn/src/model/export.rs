@@ -14,8 +14,8 @@ pub struct Tensor {
 }
 
 impl Model {
-    /// The parameters as PyTorch's `state_dict` holds them: `convK.weight` is [out, in, rows, columns],
-    /// `fcK.weight` is [out, in] with images flattened channel first, biases are [out].
+    /// The parameters as PyTorch's `state_dict` holds them: `convK.weight` is `[out, in, rows, columns]`,
+    /// `fcK.weight` is `[out, in]` with images flattened channel first, biases are `[out]`.
     ///
     /// # Panics
     ///

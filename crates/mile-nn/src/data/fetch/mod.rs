@@ -72,8 +72,8 @@ pub(crate) enum SourceError {
     Data(#[from] Box<DataError>),
 }
 
-/// Fetches data set `name` into `data_dir` (else `MILE_DATA`, else the user's cache) unless it is there,
-/// and checks it.
+/// Fetches data set `name` into `data_dir`, else `MILE_DATA`, else the user's cache, and checks it. Without
+/// `data_dir`, a copy that is right and anywhere in the order of search will do.
 pub fn get(
     name: &str,
     data_dir: Option<&Path>,
@@ -83,6 +83,11 @@ pub fn get(
     match sources::recipe(entry.name) {
         None => Ok(Located::Generated),
         Some(recipe) => {
+            if let (None, Ok(Located::Directory(found))) = (data_dir, catalog::locate(name, None))
+                && is_whole(&recipe, &found)
+            {
+                return Ok(Located::Directory(found));
+            }
             let root = catalog::store(data_dir)?;
             fetch(entry, &recipe, &root, progress).map(Located::Directory)
         }
