@@ -53,10 +53,11 @@ class CifarCnn(nn.Module):
 NETWORKS = {"mnist-cnn": MnistCnn, "cifar-cnn": CifarCnn}
 
 
-def worker(process, threads, windows, network, batch, channels_last, barrier, queue):
-    """Times windows of gradients that begin at the same moment in all processes."""
-    torch.set_num_threads(threads)
-    torch.manual_seed(process)
+CASES = [(network, batch, last) for network in NETWORKS for batch in (32, 128) for last in (False, True)]
+
+
+def time_case(network, batch, channels_last, windows, barrier):
+    """Gradients in a window, and start and end of windows that begin together in all processes."""
     model = NETWORKS[network]().train()
     x = torch.rand(batch, *model.shape)
     if channels_last:
@@ -79,29 +80,30 @@ def worker(process, threads, windows, network, batch, channels_last, barrier, qu
         for _ in range(repetitions):
             gradient()
         spans.append((start, time.monotonic()))
-    queue.put((repetitions, spans))
+    return repetitions, spans
+
+
+def worker(process, threads, windows, barrier, queue):
+    torch.set_num_threads(threads)
+    torch.manual_seed(process)
+    queue.put([time_case(*case, windows, barrier) for case in CASES])
 
 
 def speed(processes, threads, windows):
     context = multiprocessing.get_context("spawn")
+    barrier, queue = context.Barrier(processes), context.Queue()
+    workers = [context.Process(target=worker, args=(i, threads, windows, barrier, queue)) for i in range(processes)]
+    for process in workers:
+        process.start()
+    measured = [queue.get() for _ in workers]
+    for process in workers:
+        process.join()
     results = []
-    for network in NETWORKS:
-        for batch in (32, 128):
-            for channels_last in (False, True):
-                barrier, queue = context.Barrier(processes), context.Queue()
-                arguments = (threads, windows, network, batch, channels_last, barrier, queue)
-                workers = [context.Process(target=worker, args=(i, *arguments)) for i in range(processes)]
-                for process in workers:
-                    process.start()
-                parts = [queue.get() for _ in workers]
-                for process in workers:
-                    process.join()
-                total = sum(repetitions for repetitions, _ in parts)
-                ms = []
-                for window in range(windows):
-                    spans = [spans[window] for _, spans in parts]
-                    ms.append((max(e for _, e in spans) - min(s for s, _ in spans)) * 1e3 / total)
-                results.append({"network": network, "batch": batch, "channels_last": channels_last, "ms": ms})
+    for (network, batch, channels_last), parts in zip(CASES, zip(*measured)):
+        total = sum(repetitions for repetitions, _ in parts)
+        windows_of_all = list(zip(*(spans for _, spans in parts)))
+        ms = [(max(e for _, e in spans) - min(s for s, _ in spans)) * 1e3 / total for spans in windows_of_all]
+        results.append({"network": network, "batch": batch, "channels_last": channels_last, "ms": ms})
     print(json.dumps({"torch": torch.__version__, "processes": processes, "threads": threads, "gradients": results}))
 
 

@@ -152,11 +152,21 @@ fn a_stack_that_does_not_fit_is_refused_with_the_shapes() {
             Err(ModelError::Range { layer: 2, .. })
         ));
     }
-    let huge = [Layer::Dense { out: usize::MAX }, dense];
-    assert!(matches!(
-        build(&huge),
-        Err(ModelError::Range { layer: 1, .. })
-    ));
+    for huge in [
+        Layer::Dense { out: usize::MAX },
+        Layer::Dense { out: 0 },
+        conv(usize::MAX / 2, usize::MAX / 2 - 1),
+        conv(1 << 40, (1 << 40) - 1),
+        conv(9000, 8999),
+    ] {
+        assert!(
+            matches!(
+                build(&[huge, dense]),
+                Err(ModelError::Range { layer: 1, .. })
+            ),
+            "{huge:?}"
+        );
+    }
 }
 
 #[test]

@@ -19,9 +19,9 @@ const SIDE: usize = 28;
 
 type Point = (f32, f32);
 
-/// The strokes of a digit: polylines through points (x right, y down) of the unit square.
-fn strokes(digit: u8) -> &'static [&'static [Point]] {
-    const ZERO: &[&[Point]] = &[&[
+/// The strokes of each digit: polylines through points (x right, y down) of the unit square.
+const STROKES: [&[&[Point]]; 10] = [
+    &[&[
         (0.5, 0.05),
         (0.25, 0.15),
         (0.15, 0.5),
@@ -31,9 +31,9 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.85, 0.5),
         (0.75, 0.15),
         (0.5, 0.05),
-    ]];
-    const ONE: &[&[Point]] = &[&[(0.3, 0.25), (0.55, 0.05), (0.55, 0.95)]];
-    const TWO: &[&[Point]] = &[&[
+    ]],
+    &[&[(0.3, 0.25), (0.55, 0.05), (0.55, 0.95)]],
+    &[&[
         (0.2, 0.25),
         (0.3, 0.1),
         (0.6, 0.05),
@@ -41,8 +41,8 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.75, 0.45),
         (0.2, 0.95),
         (0.85, 0.93),
-    ]];
-    const THREE: &[&[Point]] = &[
+    ]],
+    &[
         &[
             (0.2, 0.12),
             (0.5, 0.05),
@@ -57,9 +57,9 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
             (0.5, 0.95),
             (0.2, 0.87),
         ],
-    ];
-    const FOUR: &[&[Point]] = &[&[(0.65, 0.95), (0.65, 0.05), (0.15, 0.65), (0.88, 0.65)]];
-    const FIVE: &[&[Point]] = &[&[
+    ],
+    &[&[(0.65, 0.95), (0.65, 0.05), (0.15, 0.65), (0.88, 0.65)]],
+    &[&[
         (0.8, 0.06),
         (0.3, 0.06),
         (0.25, 0.45),
@@ -68,8 +68,8 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.78, 0.8),
         (0.5, 0.95),
         (0.2, 0.86),
-    ]];
-    const SIX: &[&[Point]] = &[&[
+    ]],
+    &[&[
         (0.7, 0.06),
         (0.35, 0.25),
         (0.2, 0.6),
@@ -79,9 +79,9 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.75, 0.55),
         (0.5, 0.46),
         (0.22, 0.65),
-    ]];
-    const SEVEN: &[&[Point]] = &[&[(0.15, 0.08), (0.85, 0.08), (0.42, 0.95)]];
-    const EIGHT: &[&[Point]] = &[&[
+    ]],
+    &[&[(0.15, 0.08), (0.85, 0.08), (0.42, 0.95)]],
+    &[&[
         (0.5, 0.48),
         (0.24, 0.3),
         (0.32, 0.09),
@@ -93,8 +93,8 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.66, 0.94),
         (0.8, 0.72),
         (0.5, 0.48),
-    ]];
-    const NINE: &[&[Point]] = &[&[
+    ]],
+    &[&[
         (0.78, 0.35),
         (0.5, 0.54),
         (0.24, 0.42),
@@ -104,9 +104,8 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.78, 0.35),
         (0.72, 0.65),
         (0.5, 0.95),
-    ]];
-    [ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT, NINE][usize::from(digit)]
-}
+    ]],
+];
 
 /// A data set of `train` + `test` samples, a function of the three numbers alone.
 pub fn generate(seed: u64, train: usize, test: usize) -> Dataset {
@@ -148,7 +147,7 @@ fn draw(seed: u64, index: u64, pixels: &mut [u8]) -> u8 {
         ink: rng.random_range(0.55..1.0),
     };
     let mut canvas = [0.0f32; SIDE * SIDE];
-    for stroke in strokes(digit) {
+    for stroke in STROKES[usize::from(digit)] {
         let joints: Vec<Point> = stroke
             .iter()
             .map(|&joint| place.apply(jitter(joint, &mut rng)))

@@ -33,8 +33,8 @@ impl<T: Scalar> Network<T> {
             if dropout && block.dropout > 0.0 {
                 undrop(block, n, &before[i].mask, signal);
             }
-            let range = block.offset..block.offset + block.parameters();
-            let (weight_gradient, bias_gradient) = gradient[range].split_at_mut(block.weights());
+            let own = &mut gradient[block.offset..][..block.parameters()];
+            let own = Gradients::new(own.split_at_mut(block.weights()));
             let weights = &parameters[block.offset..][..block.weights()];
             // Images need no signals: the first block's inputs are not differentiated.
             let down = (i > 0).then_some(Down {
@@ -42,10 +42,6 @@ impl<T: Scalar> Network<T> {
                 turned,
                 signal: next,
             });
-            let own = Gradients {
-                weights: weight_gradient,
-                bias: bias_gradient,
-            };
             let pass = Pass {
                 kernels: &self.kernels,
                 block,
@@ -67,6 +63,12 @@ impl<T: Scalar> Network<T> {
 struct Gradients<'a, T> {
     weights: &'a mut [T],
     bias: &'a mut [T],
+}
+
+impl<'a, T> Gradients<'a, T> {
+    fn new((weights, bias): (&'a mut [T], &'a mut [T])) -> Self {
+        Self { weights, bias }
+    }
 }
 
 /// What is needed to pass signals on to the block below.
