@@ -147,7 +147,8 @@ macro_rules! kernels {
             }
             $(#[$feature])?
             unsafe fn scatter(call: &mut Scatter<'_, T>) {
-                pointwise::scatter(call)
+                // SAFETY: as above; its indices are checked.
+                unsafe { pointwise::scatter::<$simd>(call) }
             }
             Kernels { contract, outer, activate, scatter }
         }

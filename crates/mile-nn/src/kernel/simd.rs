@@ -30,6 +30,8 @@ pub(crate) trait Simd {
     unsafe fn store_masked(to: *mut Self::T, v: Self::V, mask: Self::Mask);
     /// `a * b + c`.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The lanes of `v` whose byte, of the `LANES` at `bytes`, is `k`; zeros elsewhere.
+    unsafe fn only(v: Self::V, bytes: *const u8, k: u8) -> Self::V;
 }
 
 /// Arrays of four that the compiler turns into what vectors the machine has.
@@ -97,6 +99,13 @@ impl<T: Real> Simd for Portable<T> {
             a[2] * b[2] + c[2],
             a[3] * b[3] + c[3],
         ]
+    }
+
+    #[inline(always)]
+    unsafe fn only(v: [T; 4], bytes: *const u8, k: u8) -> [T; 4] {
+        // SAFETY: the caller vouches for four bytes.
+        let bytes = unsafe { bytes.cast::<[u8; 4]>().read() };
+        std::array::from_fn(|i| if bytes[i] == k { v[i] } else { T::zero() })
     }
 }
 
