@@ -44,7 +44,12 @@ impl Batch {
             Batch::Epoch(size) => {
                 let (mut at, length) = (draw.step as u128 * size as u128, shard.len() as u128);
                 while samples.len() < size {
-                    let mut rng = stream(draw.seed, Purpose::Batch, agent as u64, (at / length) as u64);
+                    let mut rng = stream(
+                        draw.seed,
+                        Purpose::Batch,
+                        agent as u64,
+                        (at / length) as u64,
+                    );
                     order.clear();
                     order.extend_from_slice(shard);
                     order.shuffle(&mut rng);
@@ -91,22 +96,32 @@ impl<'de> Visitor<'de> for BatchVisitor {
     type Value = Batch;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a number of samples, at least 1, or {{ epoch = number }}, or \"full\"")
+        write!(
+            f,
+            "a number of samples, at least 1, or {{ epoch = number }}, or \"full\""
+        )
     }
 
     fn visit_u64<E: de::Error>(self, size: u64) -> Result<Batch, E> {
-        let batch = usize::try_from(size).map(Batch::Size).ok().filter(|batch| batch.is_valid());
+        let batch = usize::try_from(size)
+            .map(Batch::Size)
+            .ok()
+            .filter(|batch| batch.is_valid());
         batch.ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(size), &self))
     }
 
     fn visit_i64<E: de::Error>(self, size: i64) -> Result<Batch, E> {
-        let positive =
-            u64::try_from(size).map_err(|_| E::invalid_value(de::Unexpected::Signed(size), &self))?;
+        let positive = u64::try_from(size)
+            .map_err(|_| E::invalid_value(de::Unexpected::Signed(size), &self))?;
         self.visit_u64(positive)
     }
 
     fn visit_str<E: de::Error>(self, word: &str) -> Result<Batch, E> {
-        if word == "full" { Ok(Batch::Full) } else { Err(E::invalid_value(de::Unexpected::Str(word), &self)) }
+        if word == "full" {
+            Ok(Batch::Full)
+        } else {
+            Err(E::invalid_value(de::Unexpected::Str(word), &self))
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Batch, A::Error> {
