@@ -3,8 +3,10 @@
 mod algorithms;
 mod graph;
 mod output;
+mod plot;
 mod progress;
 mod reproduce;
+mod report;
 mod run;
 mod theory;
 
@@ -33,6 +35,10 @@ enum Command {
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix, and how fast it mixes
     Graph(graph::GraphArguments),
+    /// Draw the figures of runs, as SVG and PNG
+    Plot(plot::PlotArguments),
+    /// Write one self-contained HTML page about runs
+    Report(report::ReportArguments),
 }
 
 /// How a command prints what it found.
@@ -56,6 +62,8 @@ fn main() -> std::process::ExitCode {
         Command::Theory(arguments) => theory::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
+        Command::Plot(arguments) => plot::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
     };
     match result {
         Ok(code) => code.into(),

@@ -12,6 +12,7 @@ use mile::theory::advice::Severity;
 use mile_lab::config::{Experiment, Precision, Weight};
 use mile_lab::execute::execute;
 use mile_lab::plan::{Job, Plan};
+use mile_lab::report::{self, RunFolder};
 use mile_lab::store::{Outcome, Status};
 use mile_lab::table::{TextTable, number, outcomes_table};
 
@@ -63,7 +64,12 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let progress = Progress::new(&plan);
     let outcomes = execute(&plan, &folder, arguments.resume, &progress, &stop);
     progress.clear();
-    finish(&folder, &outcomes?)
+    let outcomes = outcomes?;
+    report::Context::of(&plan)?.write(&folder)?;
+    let made = RunFolder::read(&folder)?;
+    made.draw("")?;
+    report::write_report(std::slice::from_ref(&made), &folder.join("report.html"))?;
+    finish(&folder, &outcomes)
 }
 
 /// What the theory has to say before step 0, a line each.

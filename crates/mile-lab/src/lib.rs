@@ -13,6 +13,7 @@ pub mod plan;
 pub mod plot;
 pub mod problem;
 pub mod record;
+pub mod report;
 pub mod store;
 pub mod table;
 mod tables;

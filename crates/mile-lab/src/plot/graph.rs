@@ -21,7 +21,7 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {height:.0}\" width=\"{SIZE}\" height=\"{height:.0}\" \
          role=\"img\" aria-label=\"a graph of {n} agents\" font-family=\"sans-serif\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<g stroke=\"#4477aa\" stroke-linecap=\"round\">\n"
+         <rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<g class=\"edges\" stroke=\"#4477aa\" stroke-linecap=\"round\">\n"
     );
     for (i, j) in network.graph().edges() {
         let ((x1, y1), (x2, y2)) = (places[i], places[j]);
@@ -34,7 +34,7 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
              stroke-opacity=\"0.7\"{dash}><title>{i} - {j}: weight {weight:.4}</title></line>"
         );
     }
-    svg.push_str("</g>\n<g fill=\"#222222\" text-anchor=\"middle\">\n");
+    svg.push_str("</g>\n<g class=\"nodes\" fill=\"#222222\" text-anchor=\"middle\">\n");
     for (i, (x, y)) in places.iter().enumerate() {
         let own = network.mixing().weight(i, i);
         let _ = writeln!(

@@ -1,7 +1,25 @@
 //! Pictures: the only place where they are drawn.
+//!
+//! [`Runs`] groups the records of a run directory, a [`Figure`] shows them, and [`write_figures`] writes it
+//! as SVG and, from the same SVG, as PNG.
 
+mod curve;
+mod figure;
+mod files;
 mod graph;
 mod stability;
+mod labels;
+mod png;
+mod quantity;
+mod scale;
+pub(crate) mod style;
+mod svg;
 
+pub use curve::Runs;
+pub use figure::Figure;
+pub use files::{figures, write_figures, write_picture};
 pub use graph::graph_svg;
 pub use stability::{Mode, modes_svg, stability_map_svg};
+pub use labels::labels_svg;
+pub use png::{PngError, png};
+pub use quantity::{Axis, Quantity};

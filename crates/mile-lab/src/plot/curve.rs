@@ -1,0 +1,205 @@
+//! From records to curves: the mean over seeds with its band, and the seeds that diverged.
+//!
+//! A seed that diverged is no part of the mean: it is drawn by itself, up to the round where it ended.
+
+use super::quantity::{Axis, Quantity};
+use crate::record::Record;
+use crate::store::{Outcome, Status};
+
+/// A place on a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) round: u64,
+    pub(crate) x: f64,
+    /// Mean over the seeds that have this round.
+    pub(crate) y: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// A line of a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Curve {
+    /// Which algorithm, in the order of the legend.
+    pub(crate) series: usize,
+    pub(crate) label: String,
+    pub(crate) points: Vec<Point>,
+    /// Whether it is one seed that diverged at the last point.
+    pub(crate) diverged: Option<u64>,
+}
+
+/// An algorithm as the legend names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Series {
+    pub(crate) label: String,
+    pub(crate) seeds: usize,
+    pub(crate) diverged: usize,
+}
+
+impl Series {
+    /// What the legend says.
+    pub(crate) fn legend(&self) -> String {
+        match (self.diverged, self.seeds) {
+            (0, _) => self.label.clone(),
+            (some, all) if some == all => format!("{} (diverged)", self.label),
+            (some, all) => format!("{} ({some} of {all} diverged)", self.label),
+        }
+    }
+}
+
+/// The records of a run directory, by algorithm and seed.
+#[derive(Clone, Debug)]
+pub struct Runs<'a> {
+    labels: Vec<Vec<Run<'a>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Run<'a> {
+    seed: u64,
+    diverged: bool,
+    records: Vec<&'a Record>,
+}
+
+impl<'a> Runs<'a> {
+    /// Groups records; without an outcome, a run diverged if its last loss is not finite.
+    pub fn new(records: &'a [Record], outcomes: &[Outcome]) -> Self {
+        let mut labels: Vec<Vec<Run>> = Vec::new();
+        for record in records {
+            let of_label = labels.iter_mut().find(|runs| runs[0].records[0].label == record.label);
+            let run = || Run { seed: record.seed, diverged: false, records: vec![record] };
+            match of_label {
+                None => labels.push(vec![run()]),
+                Some(runs) => match runs.iter_mut().find(|run| run.seed == record.seed) {
+                    None => runs.push(run()),
+                    Some(run) => run.records.push(record),
+                },
+            }
+        }
+        for run in labels.iter_mut().flatten() {
+            run.records.sort_by_key(|record| record.round);
+            let (first, last) = (run.records[0], run.records[run.records.len() - 1]);
+            let outcome = outcomes.iter().find(|o| o.label == first.label && o.seed == run.seed);
+            run.diverged = outcome.is_some_and(|o| o.status == Status::Diverged) || !last.loss.is_finite();
+        }
+        Self { labels }
+    }
+
+    /// The algorithms, in the order of their first records.
+    pub(crate) fn series(&self) -> Vec<Series> {
+        let series = |runs: &Vec<Run>| Series {
+            label: runs[0].records[0].label.clone(),
+            seeds: runs.len(),
+            diverged: runs.iter().filter(|run| run.diverged).count(),
+        };
+        self.labels.iter().map(series).collect()
+    }
+
+    /// Whether any record has the quantity.
+    pub fn have(&self, quantity: Quantity) -> bool {
+        self.labels.iter().flatten().flat_map(|run| &run.records).any(|record| quantity.of(record).is_some())
+    }
+
+    /// Whether any algorithm has more than one seed that did not diverge.
+    pub(crate) fn have_bands(&self) -> bool {
+        self.labels.iter().any(|runs| runs.iter().filter(|run| !run.diverged).count() > 1)
+    }
+
+    /// All curves of a quantity against an axis.
+    pub(crate) fn curves(&self, quantity: Quantity, axis: Axis) -> Vec<Curve> {
+        let mut curves = Vec::new();
+        for (series, runs) in self.labels.iter().enumerate() {
+            let label = runs[0].records[0].label.clone();
+            let alive: Vec<&Run> = runs.iter().filter(|run| !run.diverged).collect();
+            let mut add = |label: String, runs: &[&Run], diverged: Option<u64>| {
+                let points = points(runs, quantity, axis);
+                if !points.is_empty() {
+                    curves.push(Curve { series, label, points, diverged });
+                }
+            };
+            if !alive.is_empty() {
+                add(label.clone(), &alive, None);
+            }
+            for run in runs.iter().filter(|run| run.diverged) {
+                let name = if runs.len() > 1 { format!("{label}, seed {}", run.seed) } else { label.clone() };
+                add(name, &[run], Some(run.seed));
+            }
+        }
+        curves
+    }
+}
+
+/// The mean over some runs at every round that any of them has a finite value for.
+fn points(runs: &[&Run], quantity: Quantity, axis: Axis) -> Vec<Point> {
+    let mut values: Vec<(u64, f64, f64)> = Vec::new();
+    for record in runs.iter().flat_map(|run| &run.records) {
+        if let Some(y) = quantity.of(record).filter(|y| y.is_finite()) {
+            values.push((record.round, axis.of(record), y));
+        }
+    }
+    values.sort_by_key(|value| value.0);
+    let mean = |group: &[(u64, f64, f64)]| {
+        let count = group.len() as f64;
+        Point {
+            round: group[0].0,
+            x: group.iter().map(|v| v.1).sum::<f64>() / count,
+            y: group.iter().map(|v| v.2).sum::<f64>() / count,
+            low: group.iter().map(|v| v.2).fold(f64::INFINITY, f64::min),
+            high: group.iter().map(|v| v.2).fold(f64::NEG_INFINITY, f64::max),
+        }
+    };
+    values.chunk_by(|a, b| a.0 == b.0).map(mean).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn record(label: &str, seed: u64, round: u64, loss: f64) -> Record {
+        Record {
+            algorithm: "mile".into(),
+            label: label.into(),
+            seed,
+            round,
+            step: 10 * round,
+            loss,
+            local_loss: loss * 1.1,
+            worst_loss: loss * 1.5,
+            grad_norm_sq: None,
+            consensus_error: loss * 1e-3,
+            consensus_error_before: None,
+            accuracy: None,
+            local_accuracy: None,
+            worst_accuracy: None,
+            vectors_sent: round,
+            bytes_sent: 100 * round,
+            gradient_evals: 100 * round,
+            wall_s: 0.5 * round as f64,
+        }
+    }
+
+    #[test]
+    fn the_mean_and_the_band_are_over_the_seeds_that_did_not_diverge() {
+        let mut records = Vec::new();
+        for (seed, factor) in [(0, 1.0), (1, 3.0)] {
+            records.extend((0..4).map(|round| record("a", seed, round, factor / (1.0 + round as f64))));
+        }
+        records.extend((0..2).map(|round| record("a", 2, round, 1e6f64.powi(round as i32))));
+        records.push(record("a", 2, 2, f64::NAN));
+        let runs = Runs::new(&records, &[]);
+        assert_eq!(runs.series()[0].legend(), "a (1 of 3 diverged)");
+        let curves = runs.curves(Quantity::Loss, Axis::BytesSent);
+        assert_eq!(curves.len(), 2);
+        assert_eq!(curves[0].points[1], Point { round: 1, x: 100.0, y: 1.0, low: 0.5, high: 1.5 });
+        assert_eq!((curves[1].diverged, curves[1].points.len()), (Some(2), 2), "NaN is no point");
+        assert!(!runs.have(Quantity::Accuracy) && runs.have(Quantity::LocalLoss));
+    }
+
+    #[test]
+    fn a_seed_that_has_not_come_as_far_leaves_the_mean_to_the_others() {
+        let mut records: Vec<_> = (0..3).map(|round| record("a", 0, round, 1.0)).collect();
+        records.push(record("a", 1, 0, 3.0));
+        let curves = Runs::new(&records, &[]).curves(Quantity::Loss, Axis::Round);
+        let means: Vec<f64> = curves[0].points.iter().map(|point| point.y).collect();
+        assert_eq!(means, [2.0, 1.0, 1.0]);
+    }
+}

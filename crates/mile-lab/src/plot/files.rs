@@ -1,0 +1,59 @@
+//! The figures of a run directory, as files.
+
+use std::path::{Path, PathBuf};
+
+use super::curve::Runs;
+use super::figure::Figure;
+use super::quantity::{Axis, Quantity};
+use crate::error::LabError;
+use crate::store::write_file;
+
+/// The figures that every run gets: an overview, every quantity against rounds, and what the agents and
+/// their average are worth against everything that is spent.
+pub fn figures(runs: &Runs, title: &str) -> Vec<Figure> {
+    let third =
+        if runs.have(Quantity::LocalAccuracy) { Quantity::LocalAccuracy } else { Quantity::GradNormSq };
+    let overview = [Quantity::Loss, Quantity::LocalLoss, Quantity::ConsensusError, third];
+    let mut figures = vec![Figure::panels("overview", title, runs, &overview.map(|q| (q, Axis::Round)))];
+    for quantity in Quantity::ALL.into_iter().filter(|quantity| runs.have(*quantity)) {
+        let spent = matches!(
+            quantity,
+            Quantity::Loss | Quantity::LocalLoss | Quantity::Accuracy | Quantity::LocalAccuracy
+        );
+        let axes = Axis::ALL.into_iter().filter(|axis| spent || *axis == Axis::Round);
+        figures.extend(axes.map(|axis| Figure::single(runs, quantity, axis)));
+    }
+    figures
+}
+
+/// Writes a picture as `NAME.svg` and `NAME.png` into a folder.
+pub fn write_picture(folder: &Path, name: &str, svg: &str) -> Result<[PathBuf; 2], LabError> {
+    std::fs::create_dir_all(folder).map_err(LabError::io(folder, "create"))?;
+    let paths = ["svg", "png"].map(|extension| folder.join(format!("{name}.{extension}")));
+    write_file(&paths[0], svg.as_bytes())?;
+    let pixels =
+        super::png(svg).map_err(|error| LabError::io(&paths[1], "draw")(std::io::Error::other(error)))?;
+    write_file(&paths[1], &pixels)?;
+    Ok(paths)
+}
+
+/// Writes figures as SVG and PNG into a folder and returns the files.
+pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<Vec<PathBuf>, LabError> {
+    let mut written = Vec::new();
+    for figure in figures {
+        written.extend(write_picture(folder, &figure.name, &figure.svg())?);
+    }
+    Ok(written)
+}
+
+impl Figure {
+    /// The figure as an SVG file.
+    pub fn svg(&self) -> String {
+        super::svg::draw(self, false)
+    }
+
+    /// The same with the values in it, for the report's script.
+    pub(crate) fn interactive_svg(&self) -> String {
+        super::svg::draw(self, true)
+    }
+}

@@ -1,0 +1,71 @@
+//! SVG to PNG, with the letters of an embedded font: the same picture on a machine with no fonts.
+
+use std::sync::{Arc, LazyLock};
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{Options, Tree, fontdb};
+
+/// Pixels for each unit of the SVG.
+const DENSITY: f32 = 2.0;
+
+/// Why an SVG could not be turned into a PNG.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PngError {
+    /// The SVG cannot be read.
+    #[error("the picture is not readable SVG: {0}")]
+    Svg(#[from] resvg::usvg::Error),
+    /// The picture has no size, or one too large for memory.
+    #[error("the picture cannot be {0} by {1} pixels")]
+    Size(u32, u32),
+    /// The PNG cannot be encoded.
+    #[error("the picture cannot be encoded: {0}")]
+    Encoding(String),
+}
+
+static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
+    let mut fonts = fontdb::Database::new();
+    fonts.load_font_data(dejavu::sans::regular().to_vec());
+    fonts.load_font_data(dejavu::sans::bold().to_vec());
+    fonts.set_sans_serif_family("DejaVu Sans");
+    Arc::new(fonts)
+});
+
+/// Renders an SVG at twice its size.
+pub fn png(svg: &str) -> Result<Vec<u8>, PngError> {
+    let options = Options { fontdb: FONTS.clone(), font_family: "DejaVu Sans".into(), ..Options::default() };
+    let tree = Tree::from_str(svg, &options)?;
+    let size = tree.size().to_int_size();
+    let scaled = |length: u32| (length as f32 * DENSITY).ceil() as u32;
+    let (width, height) = (scaled(size.width()), scaled(size.height()));
+    let mut pixels = Pixmap::new(width, height).ok_or(PngError::Size(width, height))?;
+    resvg::render(&tree, Transform::from_scale(DENSITY, DENSITY), &mut pixels.as_mut());
+    pixels.encode_png().map_err(|error| PngError::Encoding(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_drawn_without_any_font_of_the_system() {
+        let picture = |text: &str| {
+            let svg = format!(
+                "<svg xmlns='http://www.w3.org/2000/svg' width='60' height='20' font-family='Nowhere, sans-serif'>\
+                 <rect width='60' height='20' fill='#fff'/><text x='2' y='15' font-size='14'>{text}</text></svg>"
+            );
+            png(&svg).unwrap()
+        };
+        let decode = |bytes: &[u8]| Pixmap::decode_png(bytes).unwrap();
+        let (with, without) = (decode(&picture("10⁻³ ×")), decode(&picture("")));
+        assert_eq!((with.width(), with.height()), (120, 40));
+        let dark = |map: &Pixmap| map.pixels().iter().filter(|pixel| pixel.red() < 128).count();
+        assert_eq!(dark(&without), 0);
+        assert!(dark(&with) > 100, "{}", dark(&with));
+    }
+
+    #[test]
+    fn what_is_no_svg_is_an_error() {
+        assert!(matches!(png("no picture"), Err(PngError::Svg(_))));
+    }
+}

@@ -1,0 +1,178 @@
+//! From values to places on an axis, and the values worth a tick.
+
+/// An axis with its range; a logarithmic one holds positive values only.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale {
+    pub(crate) log: bool,
+    low: f64,
+    high: f64,
+}
+
+/// A tick: where, and what is written there, if anything.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tick {
+    pub(crate) at: f64,
+    pub(crate) text: Option<String>,
+}
+
+impl Scale {
+    /// A linear axis over a range, widened if it is a single value.
+    pub(crate) fn linear(low: f64, high: f64) -> Self {
+        if !(low.is_finite() && high.is_finite()) {
+            return Self { log: false, low: 0.0, high: 1.0 };
+        }
+        let pad = if high > low { 0.0 } else { 0.5 * low.abs().max(1.0) };
+        Self { log: false, low: low - pad, high: high + pad }
+    }
+
+    /// A logarithmic axis over a range of positive values.
+    pub(crate) fn log(low: f64, high: f64) -> Self {
+        if !(low.is_finite() && high.is_finite() && low > 0.0) {
+            return Self { log: true, low: 0.1, high: 1.0 };
+        }
+        let pad = if high > low * 1.001 { 1.0 } else { 2.0 };
+        Self { log: true, low: low / pad, high: high.max(low) * pad }
+    }
+
+    /// The same range with room to breathe on both sides.
+    pub(crate) fn padded(self, share: f64) -> Self {
+        if self.log {
+            let factor = (self.high / self.low).powf(share);
+            Self { low: self.low / factor, high: self.high * factor, ..self }
+        } else {
+            let room = share * (self.high - self.low);
+            Self { low: self.low - room, high: self.high + room, ..self }
+        }
+    }
+
+    pub(crate) fn range(self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// Where a value lies: 0 at the low end, 1 at the high end; nowhere if the axis cannot show it.
+    pub(crate) fn place(self, value: f64) -> Option<f64> {
+        let place = if self.log {
+            (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        place.is_finite().then_some(place)
+    }
+
+    /// About `wanted` ticks at round values.
+    pub(crate) fn ticks(self, wanted: usize) -> Vec<Tick> {
+        if self.log { self.log_ticks(wanted) } else { self.linear_ticks(wanted) }
+    }
+
+    fn linear_ticks(self, wanted: usize) -> Vec<Tick> {
+        let step = nice((self.high - self.low) / wanted.max(1) as f64);
+        let digits = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
+        let first = (self.low / step - 1e-9).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        let text = |value: f64| match value.abs() {
+            0.0 => "0".to_owned(),
+            1e6.. => format!("{value:.1e}"),
+            small if small < 1e-4 => format!("{value:.1e}"),
+            _ => format!("{value:.digits$}"),
+        };
+        (first..=last).map(|k| k as f64 * step).map(|at| Tick { at, text: Some(text(at)) }).collect()
+    }
+
+    fn log_ticks(self, wanted: usize) -> Vec<Tick> {
+        let (low, high) = (self.low.log10(), self.high.log10());
+        let (first, last) = (low.floor() as i32, high.ceil() as i32);
+        let decades = high - low;
+        let inside = |at: &f64| *at >= self.low * (1.0 - 1e-9) && *at <= self.high * (1.0 + 1e-9);
+        if decades < 2.2 {
+            // Fewer than two powers of ten may be in sight: digits instead, the fewer the wider.
+            let digits: &[f64] = match decades {
+                d if d < 0.35 => return self.linear_ticks(wanted),
+                d if d < 1.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+                _ => &[1.0, 2.0, 5.0],
+            };
+            let mut ticks = Vec::new();
+            for power in first..=last {
+                ticks.extend(digits.iter().map(|digit| digit * 10f64.powi(power)).filter(inside));
+            }
+            return ticks.into_iter().map(|at| Tick { at, text: Some(short(at)) }).collect();
+        }
+        let every = (decades / wanted.max(1) as f64).ceil().max(1.0) as i32;
+        let mut ticks = Vec::new();
+        for power in first..=last {
+            let text = (power.rem_euclid(every) == 0).then(|| format!("10{}", superscript(power)));
+            ticks.push(Tick { at: 10f64.powi(power), text });
+        }
+        ticks.retain(|tick| inside(&tick.at));
+        ticks
+    }
+}
+
+/// A positive value in few digits.
+fn short(value: f64) -> String {
+    if (1e-3..1e5).contains(&value) {
+        let digits = (1 - value.log10().floor() as i32).max(0) as usize;
+        let text = format!("{value:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    } else {
+        let power = value.log10().floor() as i32;
+        let digit = (value / 10f64.powi(power) * 10.0).round() / 10.0;
+        if digit == 1.0 {
+            format!("10{}", superscript(power))
+        } else {
+            format!("{digit}·10{}", superscript(power))
+        }
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, or 25, 250, ..., at least `step`.
+fn nice(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let nice = |digit: &f64| digit * power >= step * 0.999 && (*digit != 2.5 || power >= 10.0);
+    [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(nice).unwrap_or(10.0) * power
+}
+
+pub(crate) fn superscript(power: i32) -> String {
+    let raised = |c: char| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        digit => char::from_u32(0x2070 + digit.to_digit(10).unwrap_or(0)).unwrap_or(digit),
+    };
+    power.to_string().chars().map(raised).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(scale: Scale, wanted: usize) -> Vec<String> {
+        scale.ticks(wanted).into_iter().filter_map(|tick| tick.text).collect()
+    }
+
+    #[test]
+    fn linear_ticks_are_round_numbers() {
+        assert_eq!(texts(Scale::linear(0.0, 150.0), 6), ["0", "25", "50", "75", "100", "125", "150"]);
+        assert_eq!(texts(Scale::linear(0.0, 1.0), 5), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(texts(Scale::linear(0.0, 12.2), 6), ["0", "5", "10"]);
+        assert_eq!(texts(Scale::linear(-1.0, 1.0), 4), ["-1.0", "-0.5", "0", "0.5", "1.0"]);
+    }
+
+    #[test]
+    fn log_ticks_are_powers_or_digits() {
+        assert_eq!(texts(Scale::log(1e-12, 1.0), 5), ["10⁻¹²", "10⁻⁹", "10⁻⁶", "10⁻³", "10⁰"]);
+        assert_eq!(texts(Scale::log(0.04, 2.4), 5), ["0.05", "0.1", "0.2", "0.5", "1", "2"]);
+        assert_eq!(texts(Scale::log(1e-9, 4e-8), 5), ["10⁻⁹", "2·10⁻⁹", "5·10⁻⁹", "10⁻⁸", "2·10⁻⁸"]);
+    }
+
+    #[test]
+    fn places_run_from_zero_to_one_and_what_has_none_is_nowhere() {
+        let scale = Scale::log(1e-2, 1e2);
+        assert!((scale.place(1.0).unwrap() - 0.5).abs() < 1e-12);
+        assert_eq!(scale.place(0.0), None);
+        assert_eq!(scale.place(f64::NAN), None);
+        assert_eq!(Scale::linear(f64::NAN, 1.0).range(), (0.0, 1.0));
+        assert!(Scale::linear(3.0, 3.0).place(3.0).is_some());
+        assert!(Scale::log(3.0, 3.0).place(3.0).is_some());
+    }
+}

@@ -1,0 +1,410 @@
+//! A figure as SVG: the one source of every format.
+//!
+//! Colours are attributes, which a style sheet may override by class (the report does, for dark screens);
+//! in a file of its own the ground is white, for print.
+
+use std::fmt::Write;
+
+use super::curve::Curve;
+use super::figure::{Figure, Panel};
+use super::style::{FAINT, FONT, GRID, GROUND, INK, colour, dash, escape, marker, width};
+
+/// Points of a line beyond which a picture only gets larger.
+const MOST_POINTS: usize = 400;
+/// Markers on a line.
+const MARKERS: usize = 7;
+
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 46.0;
+const HEAD: f64 = 30.0;
+const LEGEND_LINE: f64 = 20.0;
+
+/// Sizes of what is drawn where.
+struct Layout {
+    /// Of one panel's coordinate system.
+    inner: (f64, f64),
+    /// Of one panel with its margins.
+    cell: (f64, f64),
+    rows: usize,
+    width: f64,
+}
+
+impl Layout {
+    fn of(figure: &Figure) -> Self {
+        let inner = if figure.columns > 1 { (372.0, 232.0) } else { (482.0, 288.0) };
+        let top = if figure.columns > 1 { TOP } else { 8.0 };
+        let cell = (LEFT + inner.0 + RIGHT, top + inner.1 + BOTTOM);
+        let rows = figure.panels.len().div_ceil(figure.columns).max(1);
+        Self { inner, cell, rows, width: cell.0 * figure.columns as f64 }
+    }
+
+    fn corner(&self, k: usize, columns: usize) -> (f64, f64) {
+        let top = self.cell.1 - self.inner.1 - BOTTOM;
+        ((k % columns) as f64 * self.cell.0 + LEFT, HEAD + (k / columns) as f64 * self.cell.1 + top)
+    }
+}
+
+/// Draws a figure. An interactive one carries its values, for a script to show them.
+pub(crate) fn draw(figure: &Figure, interactive: bool) -> String {
+    let layout = Layout::of(figure);
+    let legend = legend(figure, layout.width);
+    let notes = wrapped(&figure.note, layout.width - 24.0, 11.0);
+    let legend_top = HEAD + layout.rows as f64 * layout.cell.1 + 4.0;
+    let notes_top = legend_top + legend.lines as f64 * LEGEND_LINE;
+    let height = notes_top + notes.len() as f64 * 15.0 + 8.0;
+    let total = layout.width;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total:.0} {height:.0}\" width=\"{total:.0}\" \
+         height=\"{height:.0}\" role=\"img\" aria-label=\"{}\" font-family=\"{FONT}\" font-size=\"12\">\n\
+         <rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"{GROUND}\"/>\n\
+         <text class=\"ink\" x=\"{:.0}\" y=\"20\" font-size=\"14\" font-weight=\"bold\" text-anchor=\"middle\" fill=\"{INK}\">{}</text>\n",
+        escape(&figure.title),
+        total / 2.0,
+        escape(&figure.title)
+    );
+    for (k, panel) in figure.panels.iter().enumerate() {
+        let clip = format!("clip-{}-{k}", figure.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+        Drawing { panel, corner: layout.corner(k, figure.columns), size: layout.inner, clip, interactive }
+            .write(&mut svg);
+    }
+    let _ = write!(svg, "<g transform=\"translate(0 {legend_top:.0})\">\n{}</g>\n", legend.svg);
+    for (k, line) in notes.iter().enumerate() {
+        let _ = writeln!(
+            svg,
+            "<text class=\"faint\" x=\"{:.0}\" y=\"{:.0}\" font-size=\"11\" text-anchor=\"middle\" fill=\"{FAINT}\">{}</text>",
+            total / 2.0,
+            notes_top + 11.0 + 15.0 * k as f64,
+            escape(line)
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// A text in lines no wider than so many pixels.
+fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(word, size) < most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+struct Legend {
+    svg: String,
+    lines: usize,
+}
+
+/// The legend, centred line by line below the panels, where it hides no curve.
+fn legend(figure: &Figure, total: f64) -> Legend {
+    const SAMPLE: f64 = 34.0;
+    let entry = |text: &str| SAMPLE + 6.0 + width(text, 12.0) + 14.0;
+    let mut lines: Vec<Vec<(usize, String)>> = vec![Vec::new()];
+    for (k, series) in figure.series.iter().enumerate() {
+        let text = series.legend();
+        let used: f64 = lines[lines.len() - 1].iter().map(|(_, text)| entry(text)).sum();
+        if used > 0.0 && used + entry(&text) > total - 20.0 {
+            lines.push(Vec::new());
+        }
+        let last = lines.len() - 1;
+        lines[last].push((k, text));
+    }
+    let mut svg = String::new();
+    for (row, line) in lines.iter().enumerate() {
+        let used: f64 = line.iter().map(|(_, text)| entry(text)).sum();
+        let mut x = ((total - used) / 2.0).max(8.0);
+        let y = 10.0 + row as f64 * LEGEND_LINE;
+        for (k, text) in line {
+            let (hue, class) = (colour(*k), k % super::style::COLOURS.len());
+            let _ = writeln!(
+                svg,
+                "<g class=\"legend\" data-series=\"{k}\"><path class=\"line c{class}\" d=\"M{x:.1} {y:.1}h{SAMPLE}\" fill=\"none\" stroke=\"{hue}\" stroke-width=\"2\" \
+                 stroke-dasharray=\"{}\"/><path class=\"dot c{class}\" d=\"{}\" fill=\"{hue}\"/>\
+                 <text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\" fill=\"{INK}\">{}</text></g>",
+                none_if_empty(dash(*k)),
+                marker(*k, x + SAMPLE / 2.0, y, 3.2),
+                x + SAMPLE + 6.0,
+                y + 4.0,
+                escape(text)
+            );
+            x += entry(text);
+        }
+    }
+    Legend { svg, lines: lines.len() }
+}
+
+fn none_if_empty(dash: &str) -> &str {
+    if dash.is_empty() { "none" } else { dash }
+}
+
+/// One panel at its place.
+struct Drawing<'a> {
+    panel: &'a Panel,
+    corner: (f64, f64),
+    size: (f64, f64),
+    clip: String,
+    interactive: bool,
+}
+
+impl Drawing<'_> {
+    fn write(&self, svg: &mut String) {
+        let ((left, top), (w, h)) = (self.corner, self.size);
+        let _ = writeln!(svg, "<g class=\"panel\"{}>", self.description());
+        let _ = writeln!(
+            svg,
+            "<clipPath id=\"{}\"><rect x=\"{left}\" y=\"{top}\" width=\"{w}\" height=\"{h}\"/></clipPath>",
+            self.clip
+        );
+        self.axes(svg);
+        if !self.panel.title.is_empty() {
+            let _ = writeln!(
+                svg,
+                "<text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"12.5\" fill=\"{INK}\">{}</text>",
+                left + w / 2.0,
+                top - 9.0,
+                escape(&self.panel.title)
+            );
+        }
+        if self.panel.curves.is_empty() {
+            let _ = writeln!(
+                svg,
+                "<text class=\"faint\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"{FAINT}\">nothing to draw yet</text>",
+                left + w / 2.0,
+                top + h / 2.0
+            );
+        }
+        let _ = writeln!(svg, "<g clip-path=\"url(#{})\">", self.clip);
+        self.panel.curves.iter().for_each(|curve| self.band(curve, svg));
+        self.panel.curves.iter().for_each(|curve| self.line(curve, svg));
+        svg.push_str("</g>\n");
+        self.panel.curves.iter().for_each(|curve| self.end(curve, svg));
+        svg.push_str("</g>\n");
+    }
+
+    /// What a script needs to turn a place into values.
+    fn description(&self) -> String {
+        if !self.interactive {
+            return String::new();
+        }
+        let ((left, top), (w, h), (x, y)) = (self.corner, self.size, (self.panel.x, self.panel.y));
+        let (x_range, y_range) = (x.range(), y.range());
+        format!(
+            " data-name=\"{}\" data-box=\"{left} {top} {w} {h}\" data-x=\"{} {}\" data-y=\"{:e} {:e}\" data-log=\"{}\" data-unit=\"{}\"",
+            self.panel.name,
+            x_range.0,
+            x_range.1,
+            y_range.0,
+            y_range.1,
+            u8::from(y.log),
+            escape(&self.panel.x_title)
+        )
+    }
+
+    fn axes(&self, svg: &mut String) {
+        let ((left, top), (w, h)) = (self.corner, self.size);
+        let (bottom, right) = (top + h, left + w);
+        for tick in self.panel.y.ticks(6) {
+            let Some(place) = self.panel.y.place(tick.at) else { continue };
+            let y = bottom - place * h;
+            if tick.text.is_some() {
+                let _ = writeln!(
+                    svg,
+                    "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\" stroke=\"{GRID}\" fill=\"none\"/>"
+                );
+            }
+            let text = escape(&tick.text.unwrap_or_default());
+            let _ = writeln!(
+                svg,
+                "<text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"11.5\" fill=\"{INK}\">{text}</text>",
+                left - 7.0,
+                y + 4.0
+            );
+        }
+        for tick in self.panel.x.ticks(6) {
+            let Some(place) = self.panel.x.place(tick.at) else { continue };
+            let x = left + place * w;
+            let _ = writeln!(
+                svg,
+                "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\" stroke=\"{FAINT}\"/><text class=\"ink\" x=\"{x:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"middle\" font-size=\"11.5\" fill=\"{INK}\">{}</text>",
+                bottom + 17.0,
+                escape(&tick.text.unwrap_or_default())
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\" fill=\"none\" stroke=\"{FAINT}\"/>\
+             <text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"{INK}\">{}</text>",
+            left + w / 2.0,
+            bottom + 36.0,
+            escape(&self.panel.x_title)
+        );
+    }
+
+    /// Where a value lies; far outside, but not so far that a renderer loses its precision.
+    fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+        let ((left, top), (w, h)) = (self.corner, self.size);
+        let (x, y) = (self.panel.x.place(x)?, self.panel.y.place(y)?);
+        Some((left + x * w, top + h - y.clamp(-2.0, 3.0) * h))
+    }
+
+    fn band(&self, curve: &Curve, svg: &mut String) {
+        if curve.points.iter().all(|point| point.high <= point.low) {
+            return;
+        }
+        let shown = thinned(curve);
+        let upper = shown.iter().filter_map(|point| self.place(point.x, point.high));
+        let lower = shown.iter().rev().filter_map(|point| self.place(point.x, point.low));
+        let path = path(upper.chain(lower));
+        let (hue, class) = (colour(curve.series), curve.series % super::style::COLOURS.len());
+        let _ = writeln!(
+            svg,
+            "<path class=\"band c{class}\" data-series=\"{}\" d=\"{path}Z\" fill=\"{hue}\" fill-opacity=\"0.16\"/>",
+            curve.series
+        );
+    }
+
+    fn line(&self, curve: &Curve, svg: &mut String) {
+        let shown = thinned(curve);
+        let places: Vec<(f64, f64)> = shown.iter().filter_map(|point| self.place(point.x, point.y)).collect();
+        let (hue, class) = (colour(curve.series), curve.series % super::style::COLOURS.len());
+        let weight = if curve.diverged.is_some() { 1.1 } else { 2.0 };
+        let _ = writeln!(
+            svg,
+            "<path class=\"line c{class}\" data-series=\"{}\" d=\"{}\" fill=\"none\" stroke=\"{hue}\" stroke-width=\"{weight}\" \
+             stroke-linejoin=\"round\" stroke-dasharray=\"{}\"{}/>",
+            curve.series,
+            path(places.iter().copied()),
+            none_if_empty(dash(curve.series)),
+            self.values(curve)
+        );
+        // Shifted from series to series, so that markers of equal curves do not hide each other.
+        let every = places.len().div_ceil(MARKERS).max(1);
+        let first = curve.series % every;
+        let dots: String = places
+            .iter()
+            .skip(first)
+            .step_by(every)
+            .map(|(x, y)| marker(curve.series, *x, *y, 3.2))
+            .collect();
+        let _ = writeln!(
+            svg,
+            "<path class=\"dot c{class}\" data-series=\"{}\" d=\"{dots}\" fill=\"{hue}\"/>",
+            curve.series
+        );
+    }
+
+    /// The values of a curve, for a script.
+    fn values(&self, curve: &Curve) -> String {
+        if !self.interactive {
+            return String::new();
+        }
+        let shown = thinned(curve);
+        let value = |point: &super::curve::Point| {
+            let band = if point.high > point.low {
+                format!(" {:.3e} {:.3e}", point.low, point.high)
+            } else {
+                String::new()
+            };
+            format!("{} {:.4e}{band}", round_to(point.x), point.y)
+        };
+        let list: Vec<String> = shown.iter().map(value).collect();
+        format!(" data-label=\"{}\" data-values=\"{}\"", escape(&curve.label), list.join(";"))
+    }
+
+    /// The cross where a run diverged, inside the panel even if the run had left it.
+    fn end(&self, curve: &Curve, svg: &mut String) {
+        let Some(seed) = curve.diverged else { return };
+        let last =
+            curve.points.last().and_then(|point| self.place(point.x, point.y).map(|place| (point, place)));
+        let Some((point, (x, y))) = last else { return };
+        let y = y.clamp(self.corner.1 + 7.0, self.corner.1 + self.size.1 - 7.0);
+        let (hue, class) = (colour(curve.series), curve.series % super::style::COLOURS.len());
+        let _ = writeln!(
+            svg,
+            "<path class=\"line c{class}\" data-series=\"{}\" d=\"M{:.1} {:.1}l10 10m0 -10l-10 10\" stroke=\"{hue}\" stroke-width=\"2.6\" fill=\"none\">\
+             <title>{}: seed {seed} diverged, last finite value at round {}</title></path>",
+            curve.series,
+            x - 5.0,
+            y - 5.0,
+            escape(&curve.label),
+            point.round
+        );
+    }
+}
+
+fn round_to(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// At most so many points, the last one always among them.
+fn thinned(curve: &Curve) -> Vec<super::curve::Point> {
+    let every = curve.points.len().div_ceil(MOST_POINTS).max(1);
+    let last = curve.points.len() - 1;
+    let kept = curve.points.iter().enumerate().filter(|(k, _)| k % every == 0 || *k == last);
+    kept.map(|(_, point)| *point).collect()
+}
+
+fn path(places: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (k, (x, y)) in places.enumerate() {
+        let _ = write!(path, "{}{x:.1} {y:.1}", if k == 0 { 'M' } else { 'L' });
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::curve::tests::record;
+    use super::super::{Axis, Figure, Quantity, Runs, png};
+
+    fn records() -> Vec<crate::record::Record> {
+        let mut records = Vec::new();
+        for seed in 0..3 {
+            let of = |round: u64| (1.0 + 0.1 * seed as f64) / (1.0 + round as f64).powi(2);
+            records.extend((0..2000).map(|round| record("a <&> \"b\"", seed, round, of(round))));
+        }
+        records.extend((0..6).map(|round| record("lost", 0, round, 10f64.powi(round as i32))));
+        records.push(record("lost", 0, 6, f64::NAN));
+        records
+    }
+
+    #[test]
+    fn a_figure_has_a_line_a_band_a_cross_and_is_well_formed() {
+        let records = records();
+        let runs = Runs::new(&records, &[]);
+        let svg = Figure::single(&runs, Quantity::Loss, Axis::Round).svg();
+        assert_eq!(svg.matches("class=\"band c0\"").count(), 1);
+        assert!(svg.contains("a &lt;&amp;&gt; &quot;b&quot;") && svg.contains("lost (diverged)"));
+        assert!(svg.contains("seed 0 diverged, last finite value at round 5"));
+        assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("data-values"));
+        assert!(svg.len() < 60_000, "thousands of points are thinned: {}", svg.len());
+        png(&svg).unwrap();
+        let interactive = Figure::single(&runs, Quantity::Loss, Axis::Round).interactive_svg();
+        assert!(interactive.contains("data-values=\"0 1.1000e0 1.000e0 1.200e0;"));
+    }
+
+    #[test]
+    fn panels_without_anything_to_draw_say_so() {
+        let records = [record("a", 0, 0, 0.0)];
+        let runs = Runs::new(&records, &[]);
+        let drawn = [
+            (Quantity::Loss, Axis::Round),
+            (Quantity::ConsensusError, Axis::Round),
+            (Quantity::Accuracy, Axis::Round),
+        ];
+        let figure = Figure::panels("some", "title", &runs, &drawn);
+        let svg = figure.svg();
+        assert_eq!(svg.matches("class=\"panel\"").count(), 2, "what no record has is left out");
+        assert_eq!(svg.matches("nothing to draw yet").count(), 1);
+        png(&svg).unwrap();
+    }
+}

@@ -1,0 +1,122 @@
+//! Where and with what a run was made: kept beside it, so that a report of it needs neither the data nor
+//! the machine.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Experiment, Precision, ProblemConfig};
+use crate::error::LabError;
+use crate::plan::Plan;
+use crate::problem::{self, AnyProblem};
+use crate::store::write_file;
+
+const FILE: &str = "context.json";
+
+/// What `context.json` of a run directory says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Context {
+    /// Version of this program.
+    pub version: String,
+    /// When the run was begun or last resumed, in seconds since 1970.
+    pub started: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// Dimension of the variable.
+    pub dim: usize,
+    /// Training samples of each class at each agent, for every seed of an image problem.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<SeedLabels>,
+}
+
+/// A machine, as far as a reader of results cares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Operating system and architecture.
+    pub system: String,
+    /// The processor's own name, where the system tells it.
+    pub processor: String,
+    /// Threads that were used.
+    pub threads: usize,
+    /// Bytes of memory, where the system tells them.
+    pub memory: Option<u64>,
+}
+
+/// How one seed divides the labels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeedLabels {
+    /// The seed.
+    pub seed: u64,
+    /// `counts[agent][class]`.
+    pub counts: Vec<Vec<usize>>,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn here() -> Self {
+        let field = |file: &str, key: &str| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let kilobytes =
+            field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        Self {
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".into()),
+            threads: rayon::current_num_threads(),
+            memory: kilobytes.map(|k| k * 1024),
+        }
+    }
+}
+
+impl Context {
+    /// The context of a plan that is run here and now.
+    pub fn of(plan: &Plan) -> Result<Self, LabError> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: now.map_or(0, |since| since.as_secs()),
+            machine: Machine::here(),
+            dim: plan.dim,
+            labels: labels(plan)?,
+        })
+    }
+
+    /// Writes it into a run directory.
+    pub fn write(&self, folder: &Path) -> Result<(), LabError> {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        write_file(&folder.join(FILE), text.as_bytes())
+    }
+
+    /// Reads it from a run directory; a missing or foreign one is no context.
+    pub fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).ok()?).ok()
+    }
+}
+
+fn labels(plan: &Plan) -> Result<Vec<SeedLabels>, LabError> {
+    let experiment = &plan.experiment;
+    let ProblemConfig::Images(config) = &experiment.problem else { return Ok(Vec::new()) };
+    // One division for all seeds is said once.
+    let seeds = if config.seed.is_some() { &experiment.seeds[..1] } else { &experiment.seeds[..] };
+    seeds
+        .iter()
+        .map(|seed| Ok(SeedLabels { seed: *seed, counts: counts(plan, experiment, *seed)? }))
+        .collect()
+}
+
+fn counts(plan: &Plan, experiment: &Experiment, seed: u64) -> Result<Vec<Vec<usize>>, LabError> {
+    let counts = match experiment.precision {
+        Precision::F32 => of(&problem::build::<f32>(experiment, seed, &plan.library)?),
+        Precision::F64 => of(&problem::build::<f64>(experiment, seed, &plan.library)?),
+    };
+    Ok(counts)
+}
+
+fn of<T: mile_nn::Scalar>(problem: &AnyProblem<T>) -> Vec<Vec<usize>> {
+    match problem {
+        AnyProblem::Images(problem) => problem.label_counts(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,79 @@
+//! A run directory, read back for pictures and reports.
+
+use std::path::{Path, PathBuf};
+
+use mile::network::Network;
+
+use super::context::Context;
+use crate::config::Experiment;
+use crate::error::LabError;
+use crate::plot::{self, Figure, Runs};
+use crate::record::Record;
+use crate::store::{Outcome, read_outcomes, read_records};
+
+/// What a run directory holds.
+pub struct RunFolder {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The experiment, from `config.toml`.
+    pub experiment: Experiment,
+    /// Its network.
+    pub network: Network,
+    /// Its records.
+    pub records: Vec<Record>,
+    /// How its runs ended, as far as they have.
+    pub outcomes: Vec<Outcome>,
+    /// Where it was run, if that was kept.
+    pub context: Option<Context>,
+}
+
+impl RunFolder {
+    /// Reads a run directory; no data set is needed.
+    pub fn read(path: &Path) -> Result<Self, LabError> {
+        let config = path.join("config.toml");
+        if !config.exists() {
+            let problem = "is no run directory: it has no config.toml; mile run makes one".into();
+            return Err(LabError::Directory { path: path.to_owned(), problem });
+        }
+        let experiment = Experiment::load(&config, &[])?;
+        let network = experiment.network.build().map_err(|e| e.in_file(&config.display().to_string()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            experiment,
+            network,
+            records: read_records(path)?,
+            outcomes: read_outcomes(path)?,
+            context: Context::read(path),
+        })
+    }
+
+    /// Its records by algorithm and seed.
+    pub fn runs(&self) -> Runs<'_> {
+        Runs::new(&self.records, &self.outcomes)
+    }
+
+    /// The pictures every run gets beside its figures: the graph, and the labels of each agent.
+    pub fn pictures(&self) -> Vec<(String, String)> {
+        let graph = plot::graph_svg(&self.network, self.experiment.network.topology());
+        let mut pictures = vec![("graph".to_owned(), graph)];
+        for labels in self.context.iter().flat_map(|context| &context.labels) {
+            let title = format!("Training samples by agent and class, seed {}", labels.seed);
+            pictures.push((format!("labels-seed{}", labels.seed), plot::labels_svg(&labels.counts, &title)));
+        }
+        pictures
+    }
+
+    /// Writes `figures/*.svg` and `*.png`, and returns the files. `note` is said on every figure.
+    pub fn draw(&self, note: &str) -> Result<Vec<PathBuf>, LabError> {
+        let folder = self.path.join("figures");
+        let figures: Vec<Figure> = plot::figures(&self.runs(), &self.experiment.name)
+            .into_iter()
+            .map(|figure| figure.with_note(note))
+            .collect();
+        let mut written = plot::write_figures(&folder, &figures)?;
+        for (name, svg) in self.pictures() {
+            written.extend(plot::write_picture(&folder, &name, &svg)?);
+        }
+        Ok(written)
+    }
+}
