@@ -145,7 +145,7 @@ pub fn locate(name: &str, data_dir: Option<&Path>) -> Result<Located, DataError>
     if let Layout::Generated = entry.layout {
         return Ok(Located::Generated);
     }
-    let roots = roots(data_dir);
+    let roots = search_path(data_dir);
     match roots.iter().find_map(|root| entry.within(root)) {
         Some(directory) => Ok(Located::Directory(directory)),
         None => Err(DataError::NotFound {
@@ -162,7 +162,7 @@ pub fn locate(name: &str, data_dir: Option<&Path>) -> Result<Located, DataError>
 }
 
 /// Directories of data sets, in order of search.
-fn roots(data_dir: Option<&Path>) -> Vec<PathBuf> {
+pub fn search_path(data_dir: Option<&Path>) -> Vec<PathBuf> {
     let given = data_dir.map(Path::to_owned);
     let system = ["/usr/share/datasets", "/usr/local/share/datasets"].map(PathBuf::from);
     given

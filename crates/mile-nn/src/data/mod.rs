@@ -12,7 +12,7 @@ mod idx;
 
 use std::path::Path;
 
-pub use catalog::{Entry, Located, list, locate};
+pub use catalog::{Entry, Located, list, locate, search_path};
 pub use error::DataError;
 pub use fetch::{Progress, get};
 
