@@ -1,6 +1,7 @@
 //! The command `mile`: arguments, and glue to the libraries.
 
 mod algorithms;
+mod data;
 mod graph;
 mod output;
 mod plot;
@@ -35,6 +36,8 @@ enum Command {
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix, and how fast it mixes
     Graph(graph::GraphArguments),
+    /// List, fetch and find image data sets
+    Data(data::DataArguments),
     /// Draw the figures of runs, as SVG and PNG
     Plot(plot::PlotArguments),
     /// Write one self-contained HTML page about runs
@@ -62,6 +65,7 @@ fn main() -> std::process::ExitCode {
         Command::Theory(arguments) => theory::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
+        Command::Data(arguments) => data::run(&arguments),
         Command::Plot(arguments) => plot::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
     };

@@ -14,8 +14,9 @@ use mile_nn::Scalar;
 use crate::checkpoint::{self, Header};
 use crate::error::LabError;
 use crate::execute::Observer;
+use crate::export;
 use crate::plan::{Job, Plan};
-use crate::problem;
+use crate::problem::{self, AnyProblem};
 use crate::record::{Record, Subject, measure};
 use crate::store::{Outcome, Status, Store};
 
@@ -71,12 +72,16 @@ impl Bench<'_> {
     pub(crate) fn run<T: Scalar>(&self, job: Job, resume: bool) -> Result<Outcome, LabError> {
         let plan = self.plan;
         let problem = problem::build::<T>(&plan.experiment, job.seed, &plan.library)?;
-        let problem = problem.as_dyn();
         let method = plan.method(job)?;
-        let start = problem::start(plan.experiment.start, problem, job.seed);
-        let mut agents = Simulator::new(problem, &plan.network, &*method, &start, job.seed);
+        let start = problem::start(plan.experiment.start, problem.as_dyn(), job.seed);
+        let mut agents = Simulator::new(problem.as_dyn(), &plan.network, &*method, &start, job.seed);
         drop(start);
-        Running::begin(self, job, problem, &*method, &mut agents, resume)?.to_the_end()
+        let running = Running::begin(self, job, problem.as_dyn(), &*method, &mut agents, resume)?;
+        let outcome = running.to_the_end()?;
+        if let (AnyProblem::Images(images), Status::Done) = (&problem, outcome.status) {
+            export::models(&self.final_path(job), images.model(), agents.models())?;
+        }
+        Ok(outcome)
     }
 }
 

@@ -8,6 +8,7 @@ mod checkpoint;
 pub mod config;
 pub mod error;
 pub mod execute;
+mod export;
 mod job;
 pub mod plan;
 pub mod plot;
