@@ -11,7 +11,7 @@
 //!   curvature in [0, L], when gradients are exact;
 //! * with the least mean squared disagreement over the run, from the differences between the agents'
 //!   gradients (which call for a large xi) and their noise (which calls for a small one), when they are
-//!   not: decoupled weights only.
+//!   not: decoupled weights only, and xi at most 0.3 of its limit for constant curvature.
 //!
 //! On a network that drops edges xi also stays below 0.7 of the limit measured there.
 
@@ -30,6 +30,9 @@ pub const MOST_CURVATURE: f64 = 1.0;
 /// Distance kept from the limits.
 const MARGIN: f64 = 0.9;
 const DROP_MARGIN: f64 = 0.7;
+/// Share of the linear limit that xi may have when gradients are stochastic and gamma is free: measured on
+/// networks, where the heterogeneity at the start says little about the rest of the run.
+const NOISY_SHARE: f64 = 0.3;
 /// Growth per round of a sequence that counts as growth.
 const GROWS: f64 = 1.0 + 1e-4;
 /// Curvatures of the sequences, in units of their largest.
@@ -338,8 +341,12 @@ pub fn decoupled(question: Question) -> Result<Choice, TheoryError> {
     {
         candidates.push((paper, paper));
     }
+    let noisy = question.scatter.is_some_and(|s| s.noise > 0.0);
     for gamma in GAMMAS {
-        let end = MARGIN * switching_limit(tau, Some(gamma), &search.lambda, search.top);
+        let mut end = MARGIN * switching_limit(tau, Some(gamma), &search.lambda, search.top);
+        if noisy {
+            end = end.min(NOISY_SHARE * xi_limit(tau, gamma, search.spectrum.extremes().lambda_n));
+        }
         let parts = [0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 0.9, 1.0];
         candidates.extend(parts.map(|part| (part * end, gamma)).into_iter().filter(|(xi, _)| *xi > 0.0));
     }
