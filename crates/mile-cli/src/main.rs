@@ -6,8 +6,8 @@ mod graph;
 mod output;
 mod plot;
 mod progress;
-mod reproduce;
 mod report;
+mod reproduce;
 mod run;
 mod theory;
 

@@ -11,7 +11,7 @@ use mile::theory::report::{Inquiry, TheoryReport, Weight};
 use mile::theory::stability::{self, MODES};
 use mile_lab::config::{Experiment, NetworkConfig};
 use mile_lab::plan::Plan;
-use mile_lab::plot::{Mode, modes_svg, stability_map_svg};
+use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
 use mile_lab::theory::{inquiry, measure};
 use toml::{Table, Value};
 
@@ -74,7 +74,7 @@ pub(crate) struct TheoryArguments {
     /// Step size, to be judged [default: the experiment's]
     #[arg(long, allow_negative_numbers = true)]
     step_size: Option<f64>,
-    /// Write pictures there: stability maps and the modes in the unit circle (SVG)
+    /// Write pictures there: stability maps and the modes in the unit circle (SVG and PNG)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// How to print it
@@ -212,14 +212,11 @@ fn pictures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::
     let by_tau = stability::map("local_steps", &taus, &steps, inquiry.smoothness, spectrum, |tau| {
         boxed(tau as u64, report.xi)
     })?;
-    let write = |name: &str, svg: String| {
-        let path = folder.join(name);
-        mile_lab::store::write_file(&path, svg.as_bytes())
-    };
-    write("stability-xi.svg", stability_map_svg(&by_xi, &format!("MILE, {tau} local steps")))?;
-    write("stability-tau.svg", stability_map_svg(&by_tau, &format!("MILE, xi = {:.4}", report.xi)))?;
+    let write = |name: &str, svg: String| write_picture(folder, name, &svg);
+    write("stability-xi", stability_map_svg(&by_xi, &format!("MILE, {tau} local steps")))?;
+    write("stability-tau", stability_map_svg(&by_tau, &format!("MILE, xi = {:.4}", report.xi)))?;
     let method = Mile::decoupled(tau, report.xi, report.gamma)?;
-    write("modes.svg", modes_svg(&modes(inquiry.network, &method, inquiry)?, "modes of one round of MILE"))?;
+    write("modes", modes_svg(&modes(inquiry.network, &method, inquiry)?, "modes of one round of MILE"))?;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_nn::Scalar;
 use sha2::{Digest, Sha256};
+use toml::Value;
 
 use crate::config::{AlgorithmConfig, Experiment, Precision};
 use crate::error::LabError;
@@ -44,7 +45,7 @@ pub struct Planned {
 
 impl Plan {
     /// Checks everything that can be checked before the first step; reads the data.
-    pub fn new(experiment: Experiment) -> Result<Self, LabError> {
+    pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
         let library = Library::default();
         let dim = match experiment.precision {
@@ -54,7 +55,9 @@ impl Plan {
         let planned = |(k, algorithm): (usize, &AlgorithmConfig)| {
             plan_one(k, algorithm, &experiment, &network, &library)
         };
-        let methods = experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
+        let methods: Vec<Planned> =
+            experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
+        write_down_weights(&mut experiment, &methods);
         Ok(Self { experiment, network, methods, dim, library })
     }
 
@@ -103,7 +106,9 @@ impl Plan {
             ));
         }
         let mut algorithm = self.experiment.algorithms[job.algorithm].resolved.clone();
-        algorithm.remove("label");
+        for spoken_for in ["label", "xi", "gamma"] {
+            algorithm.remove(spoken_for); // the weights as numbers are among the parameters
+        }
         hash.update(format!("{algorithm}\n{:?}\n{}", self.methods[job.algorithm].parameters, job.seed));
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -148,6 +153,19 @@ fn plan_one(
         vectors: layout.vectors(),
         first_round: first_round(&*method, network)?,
     })
+}
+
+/// Puts the weights that were left to us into the resolved experiment, as numbers.
+fn write_down_weights(experiment: &mut Experiment, methods: &[Planned]) {
+    let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
+    for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
+        if let (true, Some(table)) = (theory::has_auto(algorithm), table.as_table_mut()) {
+            let chosen = [("xi", planned.parameters.xi), ("gamma", planned.parameters.gamma)];
+            for (key, number) in chosen.into_iter().filter_map(|(key, n)| n.map(|n| (key, n))) {
+                table.insert(key.to_owned(), Value::Float(number));
+            }
+        }
+    }
 }
 
 fn build(

@@ -121,8 +121,11 @@ pub(crate) fn choose(
 
 /// Advice for every algorithm of a plan, with its label.
 pub fn advise(plan: &Plan) -> Result<Vec<(String, Advice)>, LabError> {
-    // L = 1 by construction; elsewhere measuring it before every run would be dear.
-    let smoothness = matches!(plan.experiment.problem, ProblemConfig::Quadratic { .. }).then_some(1.0);
+    let smoothness = match plan.experiment.problem {
+        ProblemConfig::Quadratic { .. } => Some(1.0), // by construction
+        ProblemConfig::Table(_) => bound(&plan.experiment, &measure(plan)?),
+        ProblemConfig::Images(_) => None, // what it is at the start says little about a network's later curvature
+    };
     let mut found = Vec::new();
     for (k, (algorithm, planned)) in plan.experiment.algorithms.iter().zip(&plan.methods).enumerate() {
         let advice = advice::advise(&advice::Plan {
