@@ -77,7 +77,7 @@ impl Bench<'_> {
         let mut agents = Simulator::new(problem.as_dyn(), &plan.network, &*method, &start, job.seed);
         drop(start);
         let running = Running::begin(self, job, problem.as_dyn(), &*method, &mut agents, resume)?;
-        let outcome = running.to_the_end()?;
+        let outcome = running.complete()?;
         if let (AnyProblem::Images(images), Status::Done) = (&problem, outcome.status) {
             export::models(&self.final_path(job), images.model(), agents.models())?;
         }
@@ -138,7 +138,7 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         Ok(running)
     }
 
-    fn to_the_end(mut self) -> Result<Outcome, LabError> {
+    fn complete(mut self) -> Result<Outcome, LabError> {
         let experiment = &self.bench.plan.experiment;
         let status = loop {
             let round = self.run.progress().round;
@@ -170,7 +170,7 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
                 self.saved = Instant::now();
             }
         };
-        self.finish(status)
+        self.conclude(status)
     }
 
     fn record(&mut self) -> Result<(), LabError> {
@@ -192,7 +192,7 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         checkpoint::save(path, &header, self.method.layout(), self.agents, shape)
     }
 
-    fn finish(self, status: Status) -> Result<Outcome, LabError> {
+    fn conclude(self, status: Status) -> Result<Outcome, LabError> {
         let checkpoint = self.bench.checkpoint_path(self.job);
         if status == Status::Stopped {
             self.save(&checkpoint)?;

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mile::problems::{Batch as TableBatch, Loss, Shard, Table};
+use mile::problems::{Loss, Shard, Table};
 use mile::real::Real;
-use mile_nn::Batch;
 use mile_nn::partition::Partition;
 
 use crate::config::{TableConfig, nearest};
@@ -68,17 +67,13 @@ pub(crate) fn load<T: Real>(config: &TableConfig, agents: usize, seed: u64) -> R
         shards[owner].targets.push(T::of(*target));
     }
     let dim = files[0].features.len() + usize::from(config.intercept);
-    let batch = match config.batch {
-        Batch::Full => TableBatch::Full,
-        Batch::Size(n) => TableBatch::Uniform(n),
-        Batch::Epoch(n) => TableBatch::Epoch(n),
-    };
     if let Some(agent) = shards.iter().position(|shard| shard.targets.is_empty()) {
         let file = files.get(agent).filter(|_| per_agent).unwrap_or(&files[0]);
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
         return Err(bad(&file.path, None, None, problem).into());
     }
-    Table::new(dim, shards, config.loss, config.l2, batch).map_err(|error| LabError::config("problem", error))
+    Table::new(dim, shards, config.loss, config.l2, config.batch)
+        .map_err(|error| LabError::config("problem", error))
 }
 
 fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {

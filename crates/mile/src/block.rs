@@ -14,7 +14,7 @@ use crate::real::Real;
 /// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
 const CHUNK: usize = 1 << 14;
 /// Bytes of one column range over all rows in [`pull`]: what should stay in a core's own cache.
-const TILE_BYTES: usize = 1 << 18;
+const TILE_BYTES: usize = 1 << 19;
 
 /// Runs a loop compiled for the widest vectors of this machine. The numbers are the same: products and
 /// sums stay apart.
@@ -22,9 +22,6 @@ const TILE_BYTES: usize = 1 << 18;
 fn widest(work: impl FnOnce()) {
     pulp::Arch::new().dispatch(work);
 }
-
-/// A block larger than this does not stay in any cache.
-const STREAMED_BYTES: usize = 1 << 25;
 
 /// `y <- keep*y + sum_k a_k v_k`, summed from left to right, in one pass over memory.
 ///
@@ -202,7 +199,6 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     assert_eq!(v.len(), rows * dim, "a block has one row for each agent");
     assert_eq!(out.len(), v.len(), "both blocks have one shape");
     let width = (TILE_BYTES / (2 * rows.max(1) * size_of::<T>())).clamp(512, CHUNK);
-    let large = size_of_val(out) > STREAMED_BYTES;
     let target = Shared(out.as_mut_ptr());
     let tile = |from: usize| {
         let columns = from..(from + width).min(dim);
@@ -212,14 +208,7 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
             // tiles have disjoint columns and `out` is borrowed mutably by this function.
             let y = unsafe { target.slice(at(i)) };
             let entries = weights.row(i).iter().map(|&(j, w)| (w, &v[at(j)], j == i));
-            if large {
-                in_pieces(y, |piece, y| {
-                    let parts = entries.clone().map(|(w, v, own)| (w, &v[piece.clone()], own));
-                    pull_row(y, &v[at(i)][piece.clone()], parts);
-                });
-            } else {
-                pull_row(y, &v[at(i)], entries);
-            }
+            pull_row(y, &v[at(i)], entries);
         }
     };
     let tiles = dim.div_ceil(width);
@@ -228,43 +217,6 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     } else {
         (0..tiles).into_par_iter().for_each(|k| tile(k * width));
     }
-}
-
-/// Makes a row piece by piece in a small buffer and sends each piece past the caches: a block that is
-/// larger than they are need not be read from memory in order to be overwritten.
-fn in_pieces<T: Real>(y: &mut [T], mut make: impl FnMut(Range<usize>, &mut [T])) {
-    const PIECE: usize = 512;
-    let mut buffer = [T::zero(); PIECE];
-    for (k, part) in y.chunks_mut(PIECE).enumerate() {
-        let piece = &mut buffer[..part.len()];
-        make(k * PIECE..k * PIECE + part.len(), piece);
-        store_past_caches(part, piece);
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn store_past_caches<T: Real>(to: &mut [T], from: &[T]) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    // SAFETY: every bit pattern of the middle part is a valid __m128i, and the part is aligned for it.
-    let (head, middle, _) = unsafe { to.align_to_mut::<__m128i>() };
-    let (head, lanes) = (head.len(), middle.len());
-    let source = bytemuck::cast_slice::<T, u8>(&from[head..]);
-    for (k, lane) in middle.iter_mut().enumerate() {
-        let bytes = &source[16 * k..16 * (k + 1)];
-        // SAFETY: 16 bytes are read from `bytes`, which has them, and written to an aligned lane;
-        // both instructions are part of every x86-64.
-        unsafe { _mm_stream_si128(lane, _mm_loadu_si128(bytes.as_ptr().cast())) };
-    }
-    // SAFETY: orders the stores above before whatever another thread is told; part of every x86-64.
-    unsafe { _mm_sfence() };
-    let tail = head + lanes * 16 / size_of::<T>();
-    to[..head].copy_from_slice(&from[..head]);
-    to[tail..].copy_from_slice(&from[tail..]);
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn store_past_caches<T: Real>(to: &mut [T], from: &[T]) {
-    to.copy_from_slice(from);
 }
 
 /// One row of [`pull`] from (weight, vector, whether it is the agent's own).

@@ -78,7 +78,7 @@ fn no_step_allocates_after_the_first_round() {
     let complete = Network::new(Topology::Complete.build(8, 0).unwrap(), Rule::Metropolis).unwrap();
     for entry in catalogue::ALL {
         let network = if entry.name == "scaffold" { &complete } else { &shaky };
-        for batch in [Batch::Full, Batch::Uniform(4), Batch::Epoch(4)] {
+        for batch in [Batch::Full, Batch::Size(4), Batch::Epoch(4)] {
             assert_eq!(
                 allocations(1, &table(8, 40, batch), network, entry.name),
                 0,

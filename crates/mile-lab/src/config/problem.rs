@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mile::problems::Loss;
-use mile_nn::Batch;
+use mile::problems::{Batch, Loss};
 use mile_nn::model::ModelSpec;
 use mile_nn::partition::Partition;
 use mile_nn::problem::Evaluation;
@@ -202,11 +201,15 @@ fn batch(reader: &Reader, default: Batch) -> Result<Batch, LabError> {
         reader.keep("batch", shown);
         return Ok(default);
     };
-    let batch: Batch = typed(reader, "batch", value, takes)?;
-    match batch {
-        Batch::Size(0) | Batch::Epoch(0) => Err(reader.refuse("batch", value, takes)),
-        batch => Ok(batch),
-    }
+    let size = |value: &Value| value.as_integer().and_then(|n| usize::try_from(n).ok());
+    let epoch = || value.as_table().filter(|table| table.len() == 1).and_then(|table| table.get("epoch"));
+    let batch = match value {
+        Value::String(word) if word == "full" => Some(Batch::Full),
+        Value::Table(_) => epoch().and_then(size).map(Batch::Epoch),
+        other => size(other).map(Batch::Size),
+    };
+    reader.keep("batch", value.clone());
+    batch.filter(|batch| batch.is_valid()).ok_or_else(|| reader.refuse("batch", value, takes))
 }
 
 fn partition(reader: &Reader) -> Result<Partition, LabError> {

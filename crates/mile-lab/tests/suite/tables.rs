@@ -59,6 +59,7 @@ fn one_file_is_divided_and_an_intercept_added() {
     assert_eq!(folder.plan(&["problem.intercept=true"]).unwrap().dim, 3);
     assert_eq!(folder.plan(&["problem.by=b", "network.agents=4"]).unwrap().dim, 1);
     assert_eq!(folder.plan(&["network.agents=1", "problem.batch=2"]).unwrap().dim, 2);
+    assert_eq!(folder.plan(&["problem.batch={ epoch = 2 }"]).unwrap().dim, 2);
 }
 
 #[test]
@@ -97,7 +98,9 @@ fn what_cannot_be_read_is_named_by_file_line_and_column() {
     refuses(GOOD, &["problem.by=a"], &["column 'a'", "3 different values", "2 agents"]);
     refuses(GOOD, &["network.agents=9"], &["problem.partition", "4"]);
     refuses(GOOD, &["problem.l2=-1"], &["l2 = -1"]);
-    refuses(GOOD, &["problem.batch=0"], &["problem.batch: got 0"]);
+    for bad in ["0", "-1", "1.5", "half", "{ epoch = 0 }", "{ epoc = 3 }"] {
+        refuses(GOOD, &[&format!("problem.batch={bad}")], &["problem.batch: got", "{ epoch = NUMBER }"]);
+    }
     refuses(GOOD, &["problem.partition={ kind = \"dirichlet\", alpha = 1.0 }"], &["divides by class"]);
 }
 

@@ -32,9 +32,7 @@ pub enum DataError {
         files: String,
     },
     /// There is no directory to put it into.
-    #[error(
-        "no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME"
-    )]
+    #[error("no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME")]
     NoCache,
     /// No source of the data set could be used.
     #[error(
@@ -93,9 +91,7 @@ pub enum DataError {
         shape: Shape,
     },
     /// A label is not a class.
-    #[error(
-        "{name} {part}: image {index} has label {label}, but there are {classes} classes, from 0"
-    )]
+    #[error("{name} {part}: image {index} has label {label}, but there are {classes} classes, from 0")]
     Label {
         /// Its name.
         name: String,
@@ -111,15 +107,8 @@ pub enum DataError {
 }
 
 impl DataError {
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| DataError::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| DataError::Io { action, path, source }
     }
 }

@@ -100,35 +100,13 @@ impl Dataset {
         for (part, images) in [("train", &train), ("test", &test)] {
             if images.is_empty() || images.pixels.len() != images.len() * shape.len() {
                 let (pixels, labels) = (images.pixels.len(), images.len());
-                return Err(DataError::Shape {
-                    name,
-                    part,
-                    pixels,
-                    labels,
-                    shape,
-                });
+                return Err(DataError::Shape { name, part, pixels, labels, shape });
             }
-            if let Some(index) = images
-                .labels
-                .iter()
-                .position(|&l| usize::from(l) >= classes)
-            {
-                return Err(DataError::Label {
-                    name,
-                    part,
-                    index,
-                    label: images.labels[index],
-                    classes,
-                });
+            if let Some(index) = images.labels.iter().position(|&l| usize::from(l) >= classes) {
+                return Err(DataError::Label { name, part, index, label: images.labels[index], classes });
             }
         }
-        Ok(Self {
-            name,
-            train,
-            test,
-            classes,
-            shape,
-        })
+        Ok(Self { name, train, test, classes, shape })
     }
 }
 

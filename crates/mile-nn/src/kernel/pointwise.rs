@@ -58,11 +58,7 @@ pub(super) fn activate<T: Real>(call: &mut Activate<'_, T>) {
         if !call.pool {
             let input = &call.input[y * call.input_row..][..width * c];
             for (to, &x) in output.iter_mut().zip(input) {
-                *to = if call.relu && x < T::zero() {
-                    T::zero()
-                } else {
-                    x
-                };
+                *to = if call.relu && x < T::zero() { T::zero() } else { x };
             }
             continue;
         }
@@ -108,17 +104,9 @@ pub(super) unsafe fn scatter<S: Simd>(call: &mut Scatter<'_, S::T>) {
         let signal = &call.signal[y * width * c..][..width * c];
         if call.pool {
             let choice = &call.choice[y * width * c..][..width * c];
-            let (upper, lower) =
-                call.target[2 * y * call.target_row..].split_at_mut(call.target_row);
-            for (x, (signal, choice)) in signal
-                .chunks_exact(c)
-                .zip(choice.chunks_exact(c))
-                .enumerate()
-            {
-                let (upper, lower) = (
-                    &mut upper[2 * x * c..][..2 * c],
-                    &mut lower[2 * x * c..][..2 * c],
-                );
+            let (upper, lower) = call.target[2 * y * call.target_row..].split_at_mut(call.target_row);
+            for (x, (signal, choice)) in signal.chunks_exact(c).zip(choice.chunks_exact(c)).enumerate() {
+                let (upper, lower) = (&mut upper[2 * x * c..][..2 * c], &mut lower[2 * x * c..][..2 * c]);
                 // SAFETY: the caller vouches for the instructions.
                 unsafe { spread_square::<S>(signal, choice, upper, lower, call.bias) };
             }
@@ -126,17 +114,11 @@ pub(super) unsafe fn scatter<S: Simd>(call: &mut Scatter<'_, S::T>) {
         }
         let output = &call.output[y * call.output_row..][..width * c];
         let target = &mut call.target[y * call.target_row..][..width * c];
-        for ((target, signal), output) in target
-            .chunks_exact_mut(c)
-            .zip(signal.chunks_exact(c))
-            .zip(output.chunks_exact(c))
+        for ((target, signal), output) in
+            target.chunks_exact_mut(c).zip(signal.chunks_exact(c)).zip(output.chunks_exact(c))
         {
             for i in 0..c {
-                let passed = if call.relu && output[i] <= S::T::zero() {
-                    S::T::zero()
-                } else {
-                    signal[i]
-                };
+                let passed = if call.relu && output[i] <= S::T::zero() { S::T::zero() } else { signal[i] };
                 target[i] = passed;
                 call.bias[i] += passed;
             }
@@ -167,10 +149,7 @@ unsafe fn spread_square<S: Simd>(
             let (upper, lower) = (upper.as_mut_ptr().add(i), lower.as_mut_ptr().add(i));
             let (one, sum) = (S::splat(S::T::one()), bias.as_mut_ptr().add(i));
             let mut total = S::load(sum.cast_const());
-            for (k, place) in [upper, upper.add(c), lower, lower.add(c)]
-                .into_iter()
-                .enumerate()
-            {
+            for (k, place) in [upper, upper.add(c), lower, lower.add(c)].into_iter().enumerate() {
                 let passed = S::only(s, bytes, k as u8);
                 S::store(place, passed);
                 total = S::fma(one, passed, total);
@@ -180,19 +159,11 @@ unsafe fn spread_square<S: Simd>(
     }
     for i in whole..c {
         let only = |k: u8| {
-            if choice[i] == k {
-                signal[i]
-            } else {
-                S::T::zero()
-            }
+            if choice[i] == k { signal[i] } else { S::T::zero() }
         };
         (upper[i], upper[c + i]) = (only(0), only(1));
         (lower[i], lower[c + i]) = (only(2), only(3));
-        bias[i] += if choice[i] == NONE {
-            S::T::zero()
-        } else {
-            signal[i]
-        };
+        bias[i] += if choice[i] == NONE { S::T::zero() } else { signal[i] };
     }
 }
 

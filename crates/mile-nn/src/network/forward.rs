@@ -16,16 +16,10 @@ impl<T: Scalar> Network<T> {
         let input = &mut workspace.blocks[0].input;
         for (place, &sample) in input.values.chunks_exact_mut(input.stride).zip(samples) {
             let image = images.image(sample as usize);
-            assert_eq!(
-                image.len(),
-                self.model.input().len(),
-                "images of the model's shape"
-            );
+            assert_eq!(image.len(), self.model.input().len(), "images of the model's shape");
             for (y, pixels) in image.chunks_exact(row).enumerate() {
                 let to = &mut place[input.origin + y * input.row..][..row];
-                to.iter_mut()
-                    .zip(pixels)
-                    .for_each(|(to, &byte)| *to = self.pixels[usize::from(byte)]);
+                to.iter_mut().zip(pixels).for_each(|(to, &byte)| *to = self.pixels[usize::from(byte)]);
             }
         }
     }
@@ -38,27 +32,14 @@ impl<T: Scalar> Network<T> {
         mut masks: Option<&mut dyn Rng>,
         workspace: &mut Workspace<T>,
     ) {
-        let Workspace {
-            blocks: memories,
-            logits,
-            convolved,
-            ..
-        } = workspace;
+        let Workspace { blocks: memories, logits, convolved, .. } = workspace;
         for (i, block) in self.model.blocks().iter().enumerate() {
             let (before, after) = memories.split_at_mut(i + 1);
             let memory = &mut before[i];
-            let target = after
-                .first_mut()
-                .map_or(&mut *logits, |next| &mut next.input);
+            let target = after.first_mut().map_or(&mut *logits, |next| &mut next.input);
             let range = block.offset..block.offset + block.parameters();
             let (weights, bias) = parameters[range].split_at(block.weights());
-            let pass = Pass {
-                kernels: &self.kernels,
-                block,
-                weights,
-                bias,
-                n,
-            };
+            let pass = Pass { kernels: &self.kernels, block, weights, bias, n };
             match block.kind {
                 Kind::Conv { kernel, .. } => pass.conv(kernel, memory, convolved, target),
                 Kind::Dense => pass.dense(memory, target),
@@ -81,12 +62,7 @@ impl<T: Scalar> Network<T> {
         let classes = self.model.classes();
         let signals = workspace.signals[0].chunks_exact_mut(signal_stride(classes));
         let mut loss = 0.0;
-        for ((scores, signal), &sample) in workspace
-            .logits
-            .rows(samples.len())
-            .zip(signals)
-            .zip(samples)
-        {
+        for ((scores, signal), &sample) in workspace.logits.rows(samples.len()).zip(signals).zip(samples) {
             let label = usize::from(images.labels[sample as usize]);
             loss += cross_entropy(scores, label);
             let largest = largest(scores);
@@ -110,11 +86,7 @@ pub(super) fn cross_entropy<T: Real>(scores: &[T], label: usize) -> f64 {
 /// The class of the largest score, the first of equals; none if a score is not a number.
 pub(super) fn predicted<T: Real>(scores: &[T]) -> Option<usize> {
     let largest = largest(scores);
-    if scores.iter().any(|s| s.is_nan()) {
-        None
-    } else {
-        scores.iter().position(|&s| s == largest)
-    }
+    if scores.iter().any(|s| s.is_nan()) { None } else { scores.iter().position(|&s| s == largest) }
 }
 
 fn largest<T: Real>(scores: &[T]) -> T {
@@ -132,13 +104,7 @@ struct Pass<'a, T> {
 
 impl<T: Scalar> Pass<'_, T> {
     /// One convolution of each sample, activated into the next block's input.
-    fn conv(
-        &self,
-        kernel: usize,
-        memory: &mut Memory<T>,
-        convolved: &mut [T],
-        target: &mut Samples<T>,
-    ) {
+    fn conv(&self, kernel: usize, memory: &mut Memory<T>, convolved: &mut [T], target: &mut Samples<T>) {
         let block = self.block;
         let (full, output) = (block.convolved(), block.output());
         let input = &memory.input;
@@ -193,13 +159,7 @@ impl<T: Scalar> Pass<'_, T> {
 }
 
 /// Draws masks for the outputs of `block` and applies them where the next block reads.
-fn drop_out<T: Real>(
-    block: &Block,
-    rng: &mut dyn Rng,
-    n: usize,
-    mask: &mut [T],
-    target: &mut Samples<T>,
-) {
+fn drop_out<T: Real>(block: &Block, rng: &mut dyn Rng, n: usize, mask: &mut [T], target: &mut Samples<T>) {
     let output = block.output();
     let keep = T::one() / (T::one() - T::of(f64::from(block.dropout)));
     let threshold = (f64::from(block.dropout) * 2f64.powi(32)).round() as u64;
@@ -208,11 +168,7 @@ fn drop_out<T: Real>(
         for (y, mask) in mask.chunks_exact_mut(row).enumerate() {
             let place = s * target.stride + target.origin + y * target.row;
             for (factor, x) in mask.iter_mut().zip(&mut target.values[place..][..row]) {
-                *factor = if u64::from(rng.next_u32()) < threshold {
-                    T::zero()
-                } else {
-                    keep
-                };
+                *factor = if u64::from(rng.next_u32()) < threshold { T::zero() } else { keep };
                 *x *= *factor;
             }
         }

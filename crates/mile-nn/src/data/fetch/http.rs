@@ -12,12 +12,7 @@ use super::{Progress, Report, SourceError};
 
 /// Downloads `url` into `part`, going on from what is there already. A transfer that breaks off leaves
 /// `part` for the next attempt.
-pub(super) fn download(
-    url: &str,
-    part: &Path,
-    file: &str,
-    report: Report<'_>,
-) -> Result<(), SourceError> {
+pub(super) fn download(url: &str, part: &Path, file: &str, report: Report<'_>) -> Result<(), SourceError> {
     let have = fs::metadata(part).map_or(0, |metadata| metadata.len());
     let mut response = request(url, have)?;
     if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
@@ -31,12 +26,8 @@ pub(super) fn download(
     let resumed = response.status() == StatusCode::PARTIAL_CONTENT && continues_at(&response, have);
     let mut done = if resumed { have } else { 0 };
     let total = length(&response).map(|length| done + length);
-    let mut output = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .append(resumed)
-        .truncate(!resumed)
-        .open(part)?;
+    let mut output =
+        OpenOptions::new().create(true).write(true).append(resumed).truncate(!resumed).open(part)?;
     let mut body = response.into_body().into_reader();
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -74,28 +65,12 @@ fn request(url: &str, have: u64) -> Result<Response<Body>, SourceError> {
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {
-    response
-        .headers()
-        .get(header::CONTENT_LENGTH)?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()
+    response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Whether a partial response begins at byte `have`: `Content-Range: bytes HAVE-...`.
 fn continues_at(response: &Response<Body>, have: u64) -> bool {
-    let range = response
-        .headers()
-        .get(header::CONTENT_RANGE)
-        .and_then(|value| value.to_str().ok());
-    let start = range.and_then(|range| {
-        range
-            .strip_prefix("bytes ")?
-            .split('-')
-            .next()?
-            .parse::<u64>()
-            .ok()
-    });
+    let range = response.headers().get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok());
+    let start = range.and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse::<u64>().ok());
     start == Some(have)
 }

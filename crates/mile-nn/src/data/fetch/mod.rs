@@ -47,25 +47,16 @@ pub(crate) enum SourceError {
     Http(#[from] Box<ureq::Error>),
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    #[error(
-        "the transfer broke off after {done} of {total} bytes; a new attempt goes on from there"
-    )]
+    #[error("the transfer broke off after {done} of {total} bytes; a new attempt goes on from there")]
     Truncated { done: u64, total: u64 },
     #[error("{program} is not installed")]
     NoClient { program: &'static str },
     #[error("{program} failed: {message}")]
-    Client {
-        program: &'static str,
-        message: String,
-    },
+    Client { program: &'static str, message: String },
     #[error("{file} is not in the archive")]
     Missing { file: String },
     #[error("{file} has the wrong content ({found} instead of {expected})")]
-    Digest {
-        file: &'static str,
-        found: String,
-        expected: &'static str,
-    },
+    Digest { file: &'static str, found: String, expected: &'static str },
     #[error("{file} cannot be converted: {what}")]
     Convert { file: String, what: String },
     #[error("{0}")]
@@ -95,20 +86,14 @@ pub fn get(
 }
 
 /// Carries out `recipe` below `root`.
-fn fetch(
-    entry: &Entry,
-    recipe: &Recipe,
-    root: &Path,
-    report: Report<'_>,
-) -> Result<PathBuf, DataError> {
+fn fetch(entry: &Entry, recipe: &Recipe, root: &Path, report: Report<'_>) -> Result<PathBuf, DataError> {
     let directory = root.join(entry.folders[0]);
     fs::create_dir_all(&directory).map_err(DataError::io("cannot create", &directory))?;
     let lock_path = root.join(format!(".{}.lock", entry.name));
     let lock = File::create(&lock_path).map_err(DataError::io("cannot create", &lock_path))?;
     if lock.try_lock().is_err() {
         report(Progress::Waiting);
-        lock.lock()
-            .map_err(DataError::io("cannot lock", &lock_path))?;
+        lock.lock().map_err(DataError::io("cannot lock", &lock_path))?;
     }
     if is_whole(recipe, &directory) {
         return Ok(directory);
@@ -116,11 +101,7 @@ fn fetch(
     let mut attempts = Vec::new();
     for source in &recipe.sources {
         report(Progress::Source(&source.to_string()));
-        let mut store = Store {
-            recipe,
-            directory: &directory,
-            report: &mut *report,
-        };
+        let mut store = Store { recipe, directory: &directory, report: &mut *report };
         match store.fetch_from(source) {
             Ok(()) => return Ok(directory),
             Err(error) => {
@@ -130,12 +111,7 @@ fn fetch(
             }
         }
     }
-    Err(DataError::Unavailable {
-        name: entry.name,
-        attempts,
-        files: entry.files().join(", "),
-        directory,
-    })
+    Err(DataError::Unavailable { name: entry.name, attempts, files: entry.files().join(", "), directory })
 }
 
 /// Whether all files are there and right.
@@ -208,11 +184,7 @@ impl Store<'_, '_> {
         let digest = self.recipe.digest(file);
         let (found, expected) = (digest.of(content), digest.expected());
         if found != expected {
-            return Err(SourceError::Digest {
-                file,
-                found,
-                expected,
-            });
+            return Err(SourceError::Digest { file, found, expected });
         }
         let temporary = self.directory.join(format!("{file}.tmp"));
         fs::write(&temporary, content)?;

