@@ -10,6 +10,7 @@ mod report;
 mod reproduce;
 mod run;
 mod theory;
+mod watch;
 
 use clap::{Parser, Subcommand, ValueEnum};
 

@@ -8,6 +8,7 @@ use mile_lab::plot::{Axis, Figure, Quantity, Runs, figures, write_figures};
 use mile_lab::record::Record;
 use mile_lab::report::RunFolder;
 use mile_lab::store::Outcome;
+use mile_lab::sweep::SweepFolder;
 
 use crate::output;
 
@@ -29,9 +30,16 @@ pub(crate) struct PlotArguments {
 }
 
 pub(crate) fn run(arguments: &PlotArguments) -> anyhow::Result<u8> {
+    let (sweeps, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        arguments.folders.iter().partition(|path| SweepFolder::is_at(path));
     let folders: Vec<RunFolder> =
-        arguments.folders.iter().map(|path| RunFolder::read(path)).collect::<Result<_, _>>()?;
-    if let Some(out) = &arguments.together {
+        folders.iter().map(|path| RunFolder::read(path)).collect::<Result<_, _>>()?;
+    for path in sweeps {
+        say(SweepFolder::read(path)?.draw()?, &path.join("figures"))?;
+    }
+    if let Some(out) = &arguments.together
+        && !folders.is_empty()
+    {
         let (records, outcomes) = joined(&folders);
         let runs = Runs::new(&records, &outcomes);
         let drawn = match chosen(arguments, &runs) {

@@ -9,15 +9,15 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
 use mile::theory::advice::Severity;
-use mile_lab::config::{Experiment, Precision, Weight};
-use mile_lab::execute::execute;
+use mile_lab::config::{Experiment, Precision, Weight, parse_table};
+use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::report::{self, RunFolder};
 use mile_lab::store::{Outcome, Status};
+use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number, outcomes_table};
 
-use crate::progress::Progress;
-use crate::{INTERRUPTED, output};
+use crate::{INTERRUPTED, output, watch};
 
 const DEFAULT: &str = include_str!("default.toml");
 
@@ -40,16 +40,27 @@ pub(crate) struct RunArguments {
     /// Check everything, print the resolved plan, its memory and the bytes to be sent, and stop
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    watch: watch::WatchArguments,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
-    let experiment = match &arguments.experiment {
-        Some(path) => Experiment::load(path, &arguments.set)?,
-        None => Experiment::parse(DEFAULT, Path::new(""), &arguments.set)?,
+    let name = match &arguments.experiment {
+        Some(path) => path.display().to_string(),
+        None => "the embedded experiment".into(),
     };
-    let name = arguments.experiment.as_ref().map(|path| path.display().to_string());
-    let plan = Plan::new(experiment)
-        .map_err(|error| error.in_file(name.as_deref().unwrap_or("the embedded experiment")))?;
+    run_named(arguments).map_err(|error| match error.downcast::<LabError>() {
+        Ok(error) => error.in_file(&name).into(),
+        Err(error) => error,
+    })
+}
+
+fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
+    let (table, base) = read(arguments)?;
+    if let Some(sweep) = SweepPlan::read(&table, &base)? {
+        return run_sweep(arguments, &sweep);
+    }
+    let plan = Plan::new(Experiment::read(&table, &base)?)?;
     let advice = advice(&plan)?;
     if arguments.dry_run {
         output::print(&(describe(&plan) + &advice))?;
@@ -61,14 +72,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let stop = stop_on_interrupt()?;
-    let progress = Progress::new(&plan);
-    let outcomes = execute(&plan, &folder, arguments.resume, &progress, &stop);
-    progress.clear();
-    let outcomes = outcomes?;
+    let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
     report::Context::of(&plan)?.write(&folder)?;
-    let made = RunFolder::read(&folder)?;
-    made.draw("")?;
-    report::write_report(std::slice::from_ref(&made), &folder.join("report.html"))?;
+    RunFolder::read(&folder)?.draw("")?;
+    report::write_report(&[&folder], &folder.join("report.html"))?;
     finish(&folder, &outcomes)
 }
 
@@ -93,6 +100,51 @@ fn advice(plan: &Plan) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// The experiment's table, and the folder from which relative paths in it start.
+fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
+    let Some(path) = &arguments.experiment else {
+        return Ok((parse_table(DEFAULT, &arguments.set)?, PathBuf::new()));
+    };
+    let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
+        path: path.to_owned(),
+        problem: format!("cannot read the experiment file: {source}"),
+    })?;
+    Ok((parse_table(&text, &arguments.set)?, path.parent().map(Path::to_owned).unwrap_or_default()))
+}
+
+fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> {
+    arguments.watch.refuse_for_a_sweep()?;
+    let mut jobs = 0;
+    for point in &sweep.points {
+        jobs += sweep.plan(point)?.jobs().len();
+    }
+    if arguments.dry_run {
+        let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
+        let rows = sweep.points.iter().enumerate().map(row).collect();
+        let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
+        output::print(&format!(
+            "{}: {} points, {jobs} runs in all\n{table}",
+            sweep.name(),
+            sweep.points.len()
+        ))?;
+        return Ok(0);
+    }
+    let folder = match &arguments.out {
+        Some(folder) => folder.clone(),
+        None => choose_folder(sweep.name(), arguments.resume),
+    };
+    let stop = stop_on_interrupt()?;
+    let found =
+        sweep.execute(&folder, arguments.resume, &watch::point_by_point(sweep.points.len()), &stop)?;
+    report::write_report(&[&folder], &folder.join("report.html"))?;
+    output::print(&format!("{}\n{}\n", found.found(), folder.display()))?;
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("stopped; go on with: mile run ... --out {} --resume", folder.display());
+        return Ok(INTERRUPTED);
+    }
+    Ok(0)
+}
+
 fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {
     let table = outcomes_table(outcomes);
     mile_lab::store::write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
@@ -106,7 +158,7 @@ fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {
 }
 
 /// The first Ctrl-C asks the run to stop after its round; a second one does not wait.
-fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+pub(crate) fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     ctrlc::set_handler(move || {

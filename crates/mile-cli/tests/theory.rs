@@ -74,7 +74,7 @@ fn bad_numbers_exit_with_2_and_their_range() {
 #[test]
 fn the_theorems_are_printed_with_what_holds_and_what_does_not() {
     let folder = tempfile::tempdir().unwrap();
-    let output = mile(folder.path(), &["reproduce", "theorems", "--out", "theorems"]);
+    let output = mile(folder.path(), &["reproduce", "theorems", "--out", "."]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     assert!(table.contains("NO") && table.contains("as corrected (docs/theory.md) 48 hold"), "{table}");

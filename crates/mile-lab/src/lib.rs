@@ -15,9 +15,13 @@ pub mod plot;
 pub mod problem;
 pub mod record;
 pub mod report;
+pub mod reproduce;
+pub mod serve;
 pub mod store;
+pub mod sweep;
 pub mod table;
 mod tables;
+pub mod tensorboard;
 pub mod theory;
 
 pub use job::DIVERGED;

@@ -4,7 +4,7 @@ mod algorithm;
 mod network;
 mod problem;
 pub(crate) mod reader;
-mod set;
+pub(crate) mod set;
 
 use std::path::{Path, PathBuf};
 
@@ -112,15 +112,20 @@ impl Experiment {
 
     /// Reads an experiment from text, with `--set` overrides applied.
     pub fn parse(text: &str, folder: &Path, overrides: &[String]) -> Result<Self, LabError> {
-        let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            LabError::config(format!("line {line}"), error.message())
-        })?;
-        for assignment in overrides {
-            apply(&mut table, assignment)?;
-        }
-        Self::read(&table, folder)
+        Self::read(&parse_table(text, overrides)?, folder)
     }
+}
+
+/// The table that an experiment file is, with `--set` overrides applied.
+pub fn parse_table(text: &str, overrides: &[String]) -> Result<Table, LabError> {
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        LabError::config(format!("line {line}"), error.message())
+    })?;
+    for assignment in overrides {
+        apply(&mut table, assignment)?;
+    }
+    Ok(table)
 }
 
 fn seeds(top: &Reader) -> Result<Vec<u64>, LabError> {

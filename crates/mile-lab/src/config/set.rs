@@ -14,7 +14,16 @@ pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
     if keys.iter().any(|key| key.is_empty()) {
         return Err(bad("takes key.path=value, with no empty key"));
     }
-    let value = parse(text.trim());
+    assign(table, &keys, parse(text.trim()), &bad)
+}
+
+/// Puts a value at the end of a path.
+pub(crate) fn assign(
+    table: &mut Table,
+    keys: &[&str],
+    value: Value,
+    bad: &dyn Fn(&str) -> LabError,
+) -> Result<(), LabError> {
     let (last, parents) = keys.split_last().ok_or_else(|| bad("takes key.path=value"))?;
     let mut here = table;
     let mut walked = parents.iter();
@@ -35,12 +44,16 @@ pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
 }
 
 fn pick<'t>(list: &'t mut [Value], which: &str) -> Option<&'t mut Table> {
+    list.get_mut(position(list, which)?)?.as_table_mut()
+}
+
+/// Which entry of a list is meant by a number, a label or a name.
+pub(crate) fn position(list: &[Value], which: &str) -> Option<usize> {
     let named = |value: &Value, key: &str| value.get(key).and_then(Value::as_str) == Some(which);
-    let index = which.parse::<usize>().ok().or_else(|| {
+    which.parse::<usize>().ok().filter(|index| *index < list.len()).or_else(|| {
         let by = |key: &str| list.iter().position(|value| named(value, key));
         by("label").or_else(|| by("name"))
-    })?;
-    list.get_mut(index)?.as_table_mut()
+    })
 }
 
 fn parse(text: &str) -> Value {

@@ -84,7 +84,14 @@ impl<'a> Runs<'a> {
         Self { labels }
     }
 
-    /// The algorithms, in the order of their first records.
+    /// The same with algorithms in this order, whichever was recorded first; others come last.
+    pub fn in_order(mut self, labels: &[&str]) -> Self {
+        let place = |runs: &Vec<Run>| labels.iter().position(|label| *label == runs[0].records[0].label);
+        self.labels.sort_by_key(|runs| place(runs).unwrap_or(usize::MAX));
+        self
+    }
+
+    /// The algorithms, in order.
     pub(crate) fn series(&self) -> Vec<Series> {
         let series = |runs: &Vec<Run>| Series {
             label: runs[0].records[0].label.clone(),
@@ -192,6 +199,14 @@ pub(crate) mod tests {
         assert_eq!(curves[0].points[1], Point { round: 1, x: 100.0, y: 1.0, low: 0.5, high: 1.5 });
         assert_eq!((curves[1].diverged, curves[1].points.len()), (Some(2), 2), "NaN is no point");
         assert!(!runs.have(Quantity::Accuracy) && runs.have(Quantity::LocalLoss));
+    }
+
+    #[test]
+    fn the_order_of_the_legend_can_be_given() {
+        let records = [record("b", 0, 0, 1.0), record("a", 0, 0, 1.0), record("c", 0, 0, 1.0)];
+        let series = Runs::new(&records, &[]).in_order(&["a", "b"]).series();
+        let labels: Vec<&str> = series.iter().map(|series| series.label.as_str()).collect();
+        assert_eq!(labels, ["a", "b", "c"]);
     }
 
     #[test]

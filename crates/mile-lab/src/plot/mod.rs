@@ -11,6 +11,7 @@ mod labels;
 mod png;
 mod quantity;
 mod scale;
+mod sensitivity;
 mod stability;
 pub(crate) mod style;
 mod svg;
@@ -22,4 +23,8 @@ pub use graph::graph_svg;
 pub use labels::labels_svg;
 pub use png::{PngError, png};
 pub use quantity::{Axis, Quantity};
+pub use sensitivity::sensitivity;
 pub use stability::{Mode, modes_svg, stability_map_svg};
+
+#[cfg(test)]
+pub(crate) use curve::tests::record as tests_record;

@@ -49,7 +49,8 @@ impl RunFolder {
 
     /// Its records by algorithm and seed.
     pub fn runs(&self) -> Runs<'_> {
-        Runs::new(&self.records, &self.outcomes)
+        let labels: Vec<&str> = self.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
+        Runs::new(&self.records, &self.outcomes).in_order(&labels)
     }
 
     /// The pictures every run gets beside its figures: the graph, and the labels of each agent.

@@ -1,69 +1,15 @@
-//! One page that holds everything and needs nothing: no network, no other file.
+//! The sections of a page: all about a run, all about a sweep.
 
 use std::fmt::Write;
 
 use super::folder::RunFolder;
 use super::words;
-use crate::plot::style::{COLOURS, DARK_COLOURS, escape};
-use crate::plot::{Axis, Figure, Quantity};
+use crate::error::LabError;
+use crate::plot::style::escape;
+use crate::plot::{Axis, Figure, Quantity, Runs};
 use crate::store::{Outcome, Status};
+use crate::sweep::{SweepFolder, best_remarks, best_table, trials_table};
 use crate::table::{TextTable, number, outcomes_table};
-
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-
-/// A whole page about some runs.
-pub fn page(folders: &[RunFolder]) -> String {
-    let title = match folders {
-        [only] => only.experiment.name.clone(),
-        several => format!("{} runs", several.len()),
-    };
-    let body: String = folders.iter().enumerate().map(|(k, folder)| section(folder, k)).collect();
-    frame(&title, &body, false)
-}
-
-/// The page that a server fills and keeps up to date.
-pub(crate) fn live_page(title: &str, body: &str) -> String {
-    frame(title, body, true)
-}
-
-fn frame(title: &str, body: &str, live: bool) -> String {
-    let mut colours = String::new();
-    for (name, list) in [("light", COLOURS), ("dark", DARK_COLOURS)] {
-        for (k, colour) in list.iter().enumerate() {
-            let _ = write!(colours, "--{name}-c{k}:{colour};");
-        }
-    }
-    let mut classes = String::new();
-    for k in 0..COLOURS.len() {
-        let _ = write!(classes, ".line.c{k}{{stroke:var(--c{k})}}.dot.c{k},.band.c{k}{{fill:var(--c{k})}}");
-    }
-    let pick = |theme: &str| -> String {
-        (0..COLOURS.len()).map(|k| format!("--c{k}:var(--{theme}-c{k});")).collect()
-    };
-    let (light, dark) = (pick("light"), pick("dark"));
-    let style = STYLE.replace("/*light*/", &light).replace("/*dark*/", &dark);
-    let connect = if live { "'self'" } else { "'none'" };
-    let axes: String = Axis::ALL
-        .iter()
-        .map(|axis| {
-            format!("<button type=\"button\" data-axis=\"{}\">{}</button>", axis.name(), axis.short())
-        })
-        .collect();
-    let status = if live { "<span id=\"live\" role=\"status\">live</span>" } else { "" };
-    format!(
-        "<!doctype html>\n<html lang=\"en\" data-axis=\"round\"{}>\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'; img-src data:; connect-src {connect}\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n:root{{{colours}}}\n{style}{classes}</style>\n</head>\n<body>\n\
-         <nav><b>mile</b>{status}<span class=\"axes\" role=\"group\" aria-label=\"horizontal axis of the figures\">against {axes}</span>\
-         <button type=\"button\" id=\"theme\" title=\"light or dark\" aria-label=\"light or dark\">\u{25d0}</button></nav>\n\
-         <main id=\"main\">\n{body}</main>\n<div id=\"tip\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        if live { " data-live" } else { "" },
-        title = escape(title),
-    )
-}
 
 /// All about one run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
@@ -86,7 +32,7 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
             table(&seeds_table(&folder.outcomes))
         );
     }
-    html.push_str(&figures(folder, index));
+    html.push_str(&figures(&folder.runs(), index));
     html.push_str(&network(folder));
     html.push_str(&labels(folder));
     html.push_str(&provenance(folder));
@@ -117,15 +63,40 @@ pub(crate) fn date(seconds: u64) -> String {
     format!("{y:04}-{m:02}-{d:02} {hours:02}:{minutes:02} UTC")
 }
 
-fn figures(folder: &RunFolder, index: usize) -> String {
-    let runs = folder.runs();
+/// All about a sweep: what was best, the best beside each other, and every trial.
+pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String, LabError> {
+    let criterion = sweep.criterion;
+    let mut html = format!("<section class=\"run\">\n<h1>{}: a sweep</h1>\n", escape(&sweep.name));
+    let _ = writeln!(html, "<p class=\"sub\">by {}</p>", escape(criterion.title()));
+    let remarks = best_remarks(&sweep.trials, criterion);
+    let items: String = remarks.iter().map(|remark| format!("<li>{}</li>\n", escape(remark))).collect();
+    let _ = write!(html, "<h2>The best of each</h2>\n{}", table(&best_table(&sweep.trials, criterion)));
+    if !items.is_empty() {
+        let _ = writeln!(html, "<ul class=\"summary\">\n{items}</ul>");
+    }
+    html.push_str("<div class=\"figures\">\n");
+    for figure in crate::plot::sensitivity(&sweep.trials, criterion) {
+        let _ = writeln!(html, "<figure>{}</figure>", figure.svg());
+    }
+    html.push_str("</div>\n");
+    let (records, outcomes) = sweep.best_runs()?;
+    html.push_str(&figures(&Runs::new(&records, &outcomes), index));
+    let _ = writeln!(
+        html,
+        "<details><summary>Every trial</summary>{}</details>\n</section>",
+        table(&trials_table(&sweep.trials, criterion))
+    );
+    Ok(html)
+}
+
+fn figures(runs: &Runs, index: usize) -> String {
     let mut html = String::from(
         "<h2>Figures</h2>\n<p class=\"hint\">Point at a figure for values; click a name in its legend to hide or show it.</p>\n<div class=\"figures\">\n",
     );
     for quantity in Quantity::ALL.into_iter().filter(|quantity| runs.have(*quantity)) {
         html.push_str("<figure>");
         for axis in Axis::ALL {
-            let mut figure = Figure::single(&runs, quantity, axis);
+            let mut figure = Figure::single(runs, quantity, axis);
             figure.name = format!("{index}-{}", figure.name);
             let _ = write!(
                 html,

@@ -6,14 +6,14 @@ use super::folder::RunFolder;
 use crate::config::{GraphSource, MixingSource, ProblemConfig};
 use crate::plot::Quantity;
 use crate::store::{Outcome, Status};
+use crate::sweep::not_worse;
 use crate::table::number;
 
 /// One algorithm at its end: a quantity over the seeds that were run to the end.
 struct Standing<'a> {
     label: &'a str,
     mean: f64,
-    low: f64,
-    high: f64,
+    outcomes: Vec<Outcome>,
 }
 
 /// The findings of a run, most important first.
@@ -110,8 +110,7 @@ fn standings<'a>(folder: &'a RunFolder, labels: &[&'a str], quantity: Quantity) 
         Some(Standing {
             label,
             mean: values.iter().sum::<f64>() / values.len() as f64,
-            low: values.iter().copied().fold(f64::INFINITY, f64::min),
-            high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            outcomes: mine.into_iter().cloned().collect(),
         })
     };
     let mut standings: Vec<Standing> = labels.iter().filter_map(standing).collect();
@@ -125,16 +124,21 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
     let (best, rest) = standings.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let (noun, extreme) =
         if quantity.larger_is_better() { ("test accuracy", "highest") } else { ("loss", "lowest") };
-    // Four digits are what is shown: what agrees in them, or lies within the seeds' spread, is level.
+    // Seeds are shared, and with them data and batches: who is not worse for every seed is level, and so
+    // is who agrees in the four digits that are shown.
     let level = |other: &&Standing| {
-        number(other.mean) == number(best.mean) || (other.low <= best.high && best.low <= other.high)
+        number(other.mean) == number(best.mean) || not_worse(&other.outcomes, &best.outcomes, quantity)
     };
     let tied: Vec<&str> = rest.iter().filter(level).map(|standing| standing.label).collect();
     let others: Vec<String> =
         rest.iter().filter(|s| !level(s)).map(|s| format!("{} {}", s.label, number(s.mean))).collect();
     let mut text = format!("The {noun} of {whose} is {extreme} for {} ({})", best.label, number(best.mean));
     if !tied.is_empty() {
-        let _ = write!(text, ", level within the spread of the seeds with {}", tied.join(", "));
+        let _ = write!(
+            text,
+            ", level with {} (the same in four digits, or ahead for some seed)",
+            tied.join(", ")
+        );
     }
     if !others.is_empty() {
         let _ = write!(text, "; then {}", others.join(", "));

@@ -1,0 +1,86 @@
+//! Figure 2: every method with the best step size found for it, with the same number of trials for all.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::fig1::{draw, tell};
+use super::plans::{FIG2, FIG2_SEARCH, merge, set};
+use super::{Finding, Request, make};
+use crate::config::{parse_table, set as paths};
+use crate::error::LabError;
+use crate::report::{Page, RunFolder};
+use crate::sweep::{SweepFolder, SweepPlan, best_of};
+
+const CLAIM: &str = "The paper's claim (Figure 2): with the best step size found for each method, MILE's training loss \
+                     falls faster than that of LED, K-GT and DIGing.";
+
+/// Searches, runs the best of each method, draws them, and says whether the claim holds.
+pub fn fig2(request: &Request) -> Result<Finding, LabError> {
+    make(request.out)?;
+    let (mut said, mut prose) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
+    let mut made: Vec<(SweepFolder, Option<RunFolder>)> = Vec::new();
+    for (name, mut table) in FIG2.at(request.scale)? {
+        if request.stopped() {
+            break;
+        }
+        set(&mut table, request.set)?;
+        let out = request.out.join(name);
+        make(&out)?;
+        let found = search(request, &mut table, name, &out)?;
+        said.push(format!("{name}, the search, with as many trials for each:\n{}", found.found()));
+        let best = if request.stopped() { None } else { Some(best(request, table, &found, &out)?) };
+        if let Some(folder) = &best {
+            draw(request, folder, &format!("fig2-{name}"), "Figure 2")?;
+            tell(request, folder, &mut said, &mut prose);
+        }
+        made.push((found, best));
+    }
+    let mut page = Page::new("Figure 2");
+    page.text("Figure 2, reproduced", &prose);
+    for (found, best) in &made {
+        best.iter().for_each(|folder| page.run(folder));
+        page.sweep(found)?;
+    }
+    page.write(&request.out.join("report.html"))?;
+    request.finish(&said)
+}
+
+/// The search of one data set, with the changes that make it one.
+fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Result<SweepFolder, LabError> {
+    let changes = match table.remove("search") {
+        Some(Value::Table(changes)) => changes,
+        _ => match parse_table(FIG2_SEARCH, &[])?.remove(name) {
+            Some(Value::Table(changes)) => changes,
+            _ => Table::new(),
+        },
+    };
+    let mut searched = table.clone();
+    merge(&mut searched, &changes);
+    let plan = SweepPlan::read(&searched, out)?
+        .ok_or_else(|| LabError::config("sweep", "is missing from the plan of figure 2"))?;
+    let folder = out.join("search");
+    plan.execute(&folder, folder.join("sweep.toml").exists(), request.watch, request.stop)
+}
+
+/// The best of every method, with the seeds and rounds of the figure. A method of which every trial
+/// diverged is left out; the search's table says so.
+fn best(request: &Request, mut table: Table, found: &SweepFolder, out: &Path) -> Result<RunFolder, LabError> {
+    table.remove("sweep");
+    let mut lost = Vec::new();
+    for best in best_of(&found.trials, found.criterion) {
+        let Some(trial) = best.trial else {
+            lost.push(best.label.to_owned());
+            continue;
+        };
+        for (key, value) in &trial.settings {
+            let parameter = key.rsplit('.').next().unwrap_or(key);
+            let bad = |problem: &str| LabError::config(format!("sweep.{key}"), problem);
+            paths::assign(&mut table, &["algorithm", best.label, parameter], value.clone(), &bad)?;
+        }
+    }
+    if let Some(Value::Array(list)) = table.get_mut("algorithm") {
+        list.retain(|one| !lost.iter().any(|label| one.get("label").and_then(Value::as_str) == Some(label)));
+    }
+    request.run(table, out, &out.join("best"))
+}

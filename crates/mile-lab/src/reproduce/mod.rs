@@ -1,0 +1,107 @@
+//! The paper's results, one function each: from a committed plan to figures, tables, raw records and a
+//! statement of what was found.
+//!
+//! The plans are the files under `experiments/`, embedded. Whatever is finished in the folder is kept: any
+//! of them can be interrupted and called again.
+
+mod fig1;
+mod fig2;
+mod plans;
+mod statement;
+mod table1;
+mod theorems;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use fig1::fig1;
+pub use fig2::fig2;
+pub use table1::table1;
+pub use theorems::theorems;
+
+use crate::config::Experiment;
+use crate::error::LabError;
+use crate::execute::execute;
+use crate::plan::Plan;
+use crate::report::{Context, RunFolder};
+use crate::sweep::{Point, Watch};
+use toml::Table;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// At most ten minutes on two cores for each item: fewer rounds, one seed.
+    Quick,
+    /// The full thing.
+    Paper,
+}
+
+impl Scale {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Paper => "paper",
+        }
+    }
+}
+
+/// What is asked for.
+pub struct Request<'a> {
+    /// How much.
+    pub scale: Scale,
+    /// Where to.
+    pub out: &'a Path,
+    /// Replaced values of every experiment, as `--set` of `mile run`.
+    pub set: &'a [String],
+    /// Who watches the runs.
+    pub watch: &'a Watch<'a>,
+    /// Stops everything, resumable, when it becomes true.
+    pub stop: &'a AtomicBool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What was found, for a terminal; also in `finding.txt`.
+    pub text: String,
+    /// Where everything is.
+    pub folder: PathBuf,
+    /// Whether it was interrupted.
+    pub stopped: bool,
+}
+
+impl Request<'_> {
+    /// Runs an experiment in a folder, or goes on with it.
+    fn run(&self, table: Table, base: &Path, folder: &Path) -> Result<RunFolder, LabError> {
+        let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let plan = Plan::new(Experiment::read(&table, base)?).map_err(|error| error.in_file(&name))?;
+        let point = Point { name, settings: Vec::new(), table };
+        let begun = folder.join("config.toml").exists();
+        execute(&plan, folder, begun, &*(self.watch)(0, &point, &plan), self.stop)?;
+        Context::of(&plan)?.write(folder)?;
+        RunFolder::read(folder)
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// What a figure must say about its scale.
+    fn note(&self, folder: &RunFolder) -> String {
+        let quick = if self.scale == Scale::Quick { "quick scale, not the full experiment: " } else { "" };
+        let set =
+            if self.set.is_empty() { String::new() } else { format!("; changed: {}", self.set.join(", ")) };
+        format!("{quick}{} rounds{set}", folder.experiment.rounds)
+    }
+
+    fn finish(&self, paragraphs: &[String]) -> Result<Finding, LabError> {
+        let text = paragraphs.join("\n\n") + "\n";
+        crate::store::write_file(&self.out.join("finding.txt"), text.as_bytes())?;
+        Ok(Finding { text, folder: self.out.to_owned(), stopped: self.stopped() })
+    }
+}
+
+fn make(folder: &Path) -> Result<(), LabError> {
+    std::fs::create_dir_all(folder).map_err(LabError::io(folder, "create"))
+}

@@ -1,0 +1,212 @@
+//! Which point of a sweep is best for each algorithm, and how sure that is.
+
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+use super::points::described;
+use crate::plot::Quantity;
+use crate::store::{Outcome, Status};
+use crate::table::{TextTable, number};
+
+/// One algorithm at one point, over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Label of the algorithm.
+    pub label: String,
+    /// The values of this point.
+    pub settings: Vec<(String, Value)>,
+    /// The point's folder.
+    pub point: String,
+    /// How each seed ended.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What a trial is worth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Worth {
+    /// All seeds were run to the end: mean, smallest and largest.
+    Value { mean: f64, low: f64, high: f64 },
+    /// Some seed diverged, or has no finite value.
+    Diverged,
+    /// Some seed is not at its end.
+    Unfinished,
+}
+
+impl Trial {
+    /// What it is worth by a criterion, smaller always better.
+    pub(crate) fn worth(&self, criterion: Quantity) -> Worth {
+        let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
+        let value = |outcome: &Outcome| sign * criterion.of(&outcome.last).unwrap_or(f64::NAN);
+        let values: Vec<f64> = self.outcomes.iter().map(value).collect();
+        let is = |status| self.outcomes.iter().any(|outcome| outcome.status == status);
+        if is(Status::Diverged) {
+            return Worth::Diverged;
+        }
+        if is(Status::Stopped) || values.is_empty() {
+            return Worth::Unfinished;
+        }
+        if values.iter().any(|value| !value.is_finite()) {
+            return Worth::Diverged;
+        }
+        Worth::Value {
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            low: values.iter().copied().fold(f64::INFINITY, f64::min),
+            high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// Its values as a person writes them.
+    pub fn described(&self) -> String {
+        described(&self.settings)
+    }
+}
+
+/// What a sweep found for one algorithm.
+#[derive(Clone, Debug)]
+pub struct Best<'a> {
+    /// Label of the algorithm.
+    pub label: &'a str,
+    /// The best trial; none if all diverged or none is finished.
+    pub trial: Option<&'a Trial>,
+    /// Trials that are level with it: at least as good for some seed (all trials share the seeds, and so
+    /// the data and the batches), or the same in the four digits that are shown.
+    pub tied: Vec<&'a Trial>,
+    /// Numeric keys whose best value is the first or last of those tried: the best may lie beyond.
+    pub edges: Vec<String>,
+    /// Number of trials, of those that diverged, and of those not finished.
+    pub counts: (usize, usize, usize),
+}
+
+/// The best trial of every algorithm. Among equals it is the one that comes first in the file.
+pub fn best_of(trials: &[Trial], criterion: Quantity) -> Vec<Best<'_>> {
+    let mut labels: Vec<&str> = Vec::new();
+    for trial in trials {
+        if !labels.contains(&trial.label.as_str()) {
+            labels.push(&trial.label);
+        }
+    }
+    labels.into_iter().map(|label| best_for(label, trials, criterion)).collect()
+}
+
+fn best_for<'a>(label: &'a str, trials: &'a [Trial], criterion: Quantity) -> Best<'a> {
+    let mine: Vec<&Trial> = trials.iter().filter(|trial| trial.label == label).collect();
+    let mut ranked: Vec<(&Trial, f64)> = Vec::new();
+    let mut counts = (mine.len(), 0, 0);
+    for trial in &mine {
+        match trial.worth(criterion) {
+            Worth::Value { mean, .. } => ranked.push((trial, mean)),
+            Worth::Diverged => counts.1 += 1,
+            Worth::Unfinished => counts.2 += 1,
+        }
+    }
+    // The sort is stable: equals stay in the order of the file.
+    ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((best, mean)) = ranked.first().copied() else {
+        return Best { label, trial: None, tied: Vec::new(), edges: Vec::new(), counts };
+    };
+    let level = |other: &&(&Trial, f64)| {
+        number(other.1) == number(mean) || not_worse(&other.0.outcomes, &best.outcomes, criterion)
+    };
+    let tied = ranked[1..].iter().filter(level).map(|other| other.0).collect();
+    Best { label, trial: Some(best), tied, edges: edges(best, &mine), counts }
+}
+
+/// Whether the first are at least as good as the second for some seed that both have.
+pub(crate) fn not_worse(those: &[Outcome], best: &[Outcome], criterion: Quantity) -> bool {
+    let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
+    let value = |outcome: &Outcome| sign * criterion.of(&outcome.last).unwrap_or(f64::NAN);
+    let twin = |outcome: &Outcome| best.iter().find(|other| other.seed == outcome.seed);
+    those.iter().any(|outcome| twin(outcome).is_some_and(|other| value(outcome) <= value(other)))
+}
+
+/// Keys whose value in the best trial is the smallest or largest of several that were tried.
+fn edges(best: &Trial, all: &[&Trial]) -> Vec<String> {
+    let numeric = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+    let mut edges = Vec::new();
+    for (key, value) in &best.settings {
+        let Some(value) = numeric(value) else { continue };
+        let tried = all.iter().flat_map(|trial| &trial.settings).filter(|(other, _)| other == key);
+        let tried: Vec<f64> = tried.filter_map(|(_, value)| numeric(value)).collect();
+        let (low, high) =
+            (tried.iter().any(|other| *other < value), tried.iter().any(|other| *other > value));
+        if low != high {
+            edges.push(key.strip_prefix("algorithm.").unwrap_or(key).to_owned());
+        }
+    }
+    edges
+}
+
+/// The best of every algorithm, with what should be known about it.
+pub fn best_table(trials: &[Trial], criterion: Quantity) -> TextTable {
+    let header = ["algorithm", "best", criterion.name(), "smallest", "largest", "tried", "diverged"];
+    let row = |best: Best| {
+        let mut cells = vec![best.label.to_owned()];
+        match best.trial {
+            Some(trial) => {
+                cells.push(trial.described());
+                cells.extend(numbers(trial, criterion));
+            }
+            None => cells.extend(["none", "-", "-", "-"].map(str::to_owned)),
+        }
+        cells.extend([best.counts.0.to_string(), best.counts.1.to_string()]);
+        cells
+    };
+    let rows = best_of(trials, criterion).into_iter().map(row).collect();
+    TextTable { header: header.map(str::to_owned).to_vec(), rows }
+}
+
+/// What should be known about each best: ties, edges, what is missing.
+pub fn best_remarks(trials: &[Trial], criterion: Quantity) -> Vec<String> {
+    let remark = |best: Best| {
+        let parts = remarks(&best);
+        (!parts.is_empty()).then(|| format!("{}: {}", best.label, parts.join("; ")))
+    };
+    best_of(trials, criterion).into_iter().filter_map(remark).collect()
+}
+
+fn remarks(best: &Best) -> Vec<String> {
+    let (tried, diverged, unfinished) = best.counts;
+    let mut parts = Vec::new();
+    if best.trial.is_none() {
+        parts.push(if diverged == tried { "all diverged" } else { "none finished" }.to_owned());
+    }
+    let names: Vec<String> =
+        best.tied.iter().take(3).map(|trial| format!("({})", trial.described())).collect();
+    match best.tied.len() {
+        0 => {}
+        few @ 1..=3 if few <= names.len() => parts.push(format!("level with {}", names.join(" and "))),
+        many => parts.push(format!("level with {} and {} more", names.join(", "), many - names.len())),
+    }
+    if !best.edges.is_empty() {
+        parts.push(format!("at the edge of what was tried: {}", best.edges.join(", ")));
+    }
+    if unfinished > 0 && best.trial.is_some() {
+        parts.push(format!("{unfinished} not finished"));
+    }
+    parts
+}
+
+fn numbers(trial: &Trial, criterion: Quantity) -> [String; 3] {
+    let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
+    match trial.worth(criterion) {
+        Worth::Value { mean, low, high } => {
+            let (low, high) = if sign < 0.0 { (-high, -low) } else { (low, high) };
+            [sign * mean, low, high].map(number)
+        }
+        Worth::Diverged => ["diverged".into(), "-".into(), "-".into()],
+        Worth::Unfinished => ["not finished".into(), "-".into(), "-".into()],
+    }
+}
+
+/// Every trial: the log of the search.
+pub fn trials_table(trials: &[Trial], criterion: Quantity) -> TextTable {
+    let header = ["algorithm", "values", criterion.name(), "smallest", "largest", "seeds", "seconds"];
+    let row = |trial: &Trial| {
+        let mut cells = vec![trial.label.clone(), trial.described()];
+        cells.extend(numbers(trial, criterion));
+        let seconds: f64 = trial.outcomes.iter().map(|outcome| outcome.last.wall_s).sum();
+        cells.extend([trial.outcomes.len().to_string(), number((seconds * 10.0).round() / 10.0)]);
+        cells
+    };
+    TextTable { header: header.map(str::to_owned).to_vec(), rows: trials.iter().map(row).collect() }
+}

@@ -1,0 +1,124 @@
+//! `[sweep]`: one experiment with every combination of some of its values.
+//!
+//! ```toml
+//! [sweep]
+//! mode = "cartesian"                    # or "zip": the first values together, the second, ...
+//! criterion = "local_loss"              # what the best has the least of (the most, for an accuracy)
+//! step_size = [0.05, 0.1, 0.2]          # a parameter of algorithms: of every one that takes it
+//! "algorithm.mile.xi" = [0.05, 0.1]     # of one algorithm, by label, name or number
+//! "network.topology" = ["ring", "torus"]
+//! ```
+//!
+//! An algorithm is run once for each combination of the values that concern it: here MILE with 12, the
+//! others with 6. A combination is a *point*, a run directory of its own, which can be resumed.
+
+mod best;
+mod points;
+mod run;
+
+use toml::{Table, Value};
+
+pub use best::{Best, Trial, best_of, best_remarks, best_table, trials_table};
+pub(crate) use best::{Worth, not_worse};
+pub use points::Point;
+pub use run::{SweepFolder, SweepPlan, Watch};
+
+use crate::config::nearest;
+use crate::error::LabError;
+use crate::plot::Quantity;
+
+/// How the lists of values are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Every value of one with every value of the others.
+    Cartesian,
+    /// The first of all, the second of all, and so on.
+    Zip,
+}
+
+/// What a `[sweep]` section says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    /// How values are combined.
+    pub mode: Mode,
+    /// What decides which is best, at the last record.
+    pub criterion: Quantity,
+    /// Keys with the values they take.
+    pub values: Vec<(String, Vec<Value>)>,
+}
+
+impl Sweep {
+    /// Takes the section out of an experiment's table, if it has one.
+    pub fn take(table: &mut Table) -> Result<Option<Self>, LabError> {
+        let section = match table.remove("sweep") {
+            None => return Ok(None),
+            Some(Value::Table(section)) => section,
+            Some(_) => return Err(LabError::config("sweep", "takes a section [sweep]")),
+        };
+        let mut sweep = Self { mode: Mode::Cartesian, criterion: Quantity::LocalLoss, values: Vec::new() };
+        for (key, value) in section {
+            match key.as_str() {
+                "mode" => sweep.mode = mode(&value)?,
+                "criterion" => sweep.criterion = criterion(&value)?,
+                _ => sweep.values.extend(flattened(key, value)?),
+            }
+        }
+        if sweep.values.is_empty() {
+            return Err(LabError::config(
+                "sweep",
+                "has no values; give a key a list, such as step_size = [0.05, 0.1]",
+            ));
+        }
+        if sweep.mode == Mode::Zip {
+            sweep.check_lengths()?;
+        }
+        Ok(Some(sweep))
+    }
+
+    fn check_lengths(&self) -> Result<(), LabError> {
+        let (first, values) = &self.values[0];
+        match self.values.iter().find(|(_, other)| other.len() != values.len()) {
+            Some((key, other)) => {
+                let (n, m) = (other.len(), values.len());
+                let problem =
+                    format!("has {n} values, {first} has {m}: mode = \"zip\" takes lists of one length");
+                Err(LabError::config(format!("sweep.{key}"), problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn mode(value: &Value) -> Result<Mode, LabError> {
+    match value.as_str() {
+        Some("cartesian") => Ok(Mode::Cartesian),
+        Some("zip") => Ok(Mode::Zip),
+        _ => Err(LabError::config("sweep.mode", format!("got {value}, takes \"cartesian\" or \"zip\""))),
+    }
+}
+
+fn criterion(value: &Value) -> Result<Quantity, LabError> {
+    let names = Quantity::ALL.map(Quantity::name);
+    value.as_str().and_then(Quantity::named).ok_or_else(|| {
+        let hint = value.as_str().and_then(|word| nearest(word, &names));
+        let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        LabError::config("sweep.criterion", format!("got {value}, takes one of {}{hint}", names.join(", ")))
+    })
+}
+
+/// A list under a quoted path or, the same, in tables: `network.agents = [5, 10]` is a table to TOML.
+fn flattened(key: String, value: Value) -> Result<Vec<(String, Vec<Value>)>, LabError> {
+    let refuse = |problem: &str| Err(LabError::config(format!("sweep.{key}"), problem));
+    match value {
+        Value::Array(values) if values.is_empty() => refuse("is an empty list"),
+        Value::Array(values) => {
+            let twice = values.iter().enumerate().any(|(k, value)| values[..k].contains(value));
+            if twice { refuse("has a value twice") } else { Ok(vec![(key, values)]) }
+        }
+        Value::Table(inner) => {
+            let parts = inner.into_iter().map(|(name, value)| flattened(format!("{key}.{name}"), value));
+            Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
+        }
+        other => refuse(&format!("got {other}, takes a list of values")),
+    }
+}

@@ -1,0 +1,201 @@
+//! A sweep on disk: its points one after the other, what they found, and its pictures.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::best::{Trial, best_of, best_remarks, best_table, trials_table};
+use super::{Point, Sweep};
+use crate::config::Experiment;
+use crate::error::LabError;
+use crate::execute::{Observer, execute};
+use crate::plan::Plan;
+use crate::plot::{self, Quantity, Runs};
+use crate::record::Record;
+use crate::report::Context;
+use crate::store::{Outcome, read_records, write_file};
+
+/// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
+/// `table.tex`, `trials.txt`, `figures/`.
+#[derive(Clone, Debug)]
+pub struct SweepFolder {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The experiment's name.
+    pub name: String,
+    /// What decides.
+    pub criterion: Quantity,
+    /// What was found.
+    pub trials: Vec<Trial>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    name: String,
+    criterion: String,
+    trials: Vec<Trial>,
+}
+
+/// A sweep that can be run.
+#[derive(Clone, Debug)]
+pub struct SweepPlan {
+    /// What the section says.
+    pub sweep: Sweep,
+    /// The points, in the order in which they are run.
+    pub points: Vec<Point>,
+    file: Table,
+    base: PathBuf,
+}
+
+/// Who watches a point: told its number, the point and its plan before it is run.
+pub type Watch<'w> = dyn for<'x> Fn(usize, &'x Point, &'x Plan) -> Box<dyn Observer + 'x> + 'w;
+
+impl SweepPlan {
+    /// The sweep of an experiment's table, if it has one; relative paths in it start from `base`.
+    pub fn read(table: &Table, base: &Path) -> Result<Option<Self>, LabError> {
+        let mut rest = table.clone();
+        let Some(sweep) = Sweep::take(&mut rest)? else { return Ok(None) };
+        let points = sweep.points(&rest)?;
+        Ok(Some(Self { sweep, points, file: table.clone(), base: base.to_owned() }))
+    }
+
+    /// The name of the experiment.
+    pub fn name(&self) -> &str {
+        self.file.get("name").and_then(|name| name.as_str()).unwrap_or("experiment")
+    }
+
+    /// The plan of a point, with everything checked that can be before it is run.
+    pub fn plan(&self, point: &Point) -> Result<Plan, LabError> {
+        Plan::new(Experiment::read(&point.table, &self.base)?)
+    }
+
+    /// Runs every point in `folder/points`, finished ones excepted, until `stop` becomes true.
+    pub fn execute(
+        &self,
+        folder: &Path,
+        resume: bool,
+        watch: &Watch,
+        stop: &AtomicBool,
+    ) -> Result<SweepFolder, LabError> {
+        open(folder, resume)?;
+        write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
+        let mut found = SweepFolder {
+            path: folder.to_owned(),
+            name: self.name().to_owned(),
+            criterion: self.sweep.criterion,
+            trials: Vec::new(),
+        };
+        for (k, point) in self.points.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let plan = self.plan(point)?;
+            let out = folder.join("points").join(&point.name);
+            let begun = out.join("config.toml").exists();
+            let outcomes = execute(&plan, &out, begun, &*watch(k, point, &plan), stop)?;
+            Context::of(&plan)?.write(&out)?;
+            found.add(point, &plan, &outcomes);
+            found.write()?;
+        }
+        found.draw()?;
+        Ok(found)
+    }
+}
+
+fn open(folder: &Path, resume: bool) -> Result<(), LabError> {
+    let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
+    let used = folder.join("sweep.toml").exists();
+    if (used && !resume) || folder.join("config.toml").exists() {
+        return Err(refuse("holds a run already: add --resume to go on with a sweep, or give another --out"));
+    }
+    if !used && resume {
+        return Err(refuse("holds no sweep to resume: leave --resume out, or give its folder with --out"));
+    }
+    let points = folder.join("points");
+    std::fs::create_dir_all(&points).map_err(LabError::io(&points, "create"))
+}
+
+impl SweepFolder {
+    /// Whether a folder holds a sweep.
+    pub fn is_at(path: &Path) -> bool {
+        path.join("sweep.json").exists()
+    }
+
+    /// Reads what a sweep has found so far.
+    pub fn read(path: &Path) -> Result<Self, LabError> {
+        let file = path.join("sweep.json");
+        let bad = |problem: String| LabError::Directory { path: file.clone(), problem };
+        let text = std::fs::read_to_string(&file)
+            .map_err(|e| bad(format!("cannot read what a sweep found: {e}")))?;
+        let kept: Kept =
+            serde_json::from_str(&text).map_err(|e| bad(format!("is not what a sweep writes: {e}")))?;
+        let criterion = Quantity::named(&kept.criterion);
+        let criterion =
+            criterion.ok_or_else(|| bad(format!("has an unknown criterion '{}'", kept.criterion)))?;
+        Ok(Self { path: path.to_owned(), name: kept.name, criterion, trials: kept.trials })
+    }
+
+    fn add(&mut self, point: &Point, plan: &Plan, outcomes: &[Outcome]) {
+        for algorithm in &plan.experiment.algorithms {
+            let mine = |outcome: &&Outcome| outcome.label == algorithm.label;
+            self.trials.push(Trial {
+                label: algorithm.label.clone(),
+                settings: point.settings.clone(),
+                point: point.name.clone(),
+                outcomes: outcomes.iter().filter(mine).cloned().collect(),
+            });
+        }
+    }
+
+    fn write(&self) -> Result<(), LabError> {
+        let kept = Kept {
+            name: self.name.clone(),
+            criterion: self.criterion.name().into(),
+            trials: self.trials.clone(),
+        };
+        let text = serde_json::to_string_pretty(&kept).unwrap_or_default();
+        let best = best_table(&self.trials, self.criterion);
+        let put = |name: &str, text: String| write_file(&self.path.join(name), text.as_bytes());
+        put("sweep.json", text)?;
+        put("table.txt", self.found())?;
+        put("table.tex", best.to_latex())?;
+        put("trials.txt", trials_table(&self.trials, self.criterion).to_string())
+    }
+
+    /// The best of every algorithm, with what should be known about it, in words and numbers.
+    pub fn found(&self) -> String {
+        let mut text = best_table(&self.trials, self.criterion).to_string();
+        for remark in best_remarks(&self.trials, self.criterion) {
+            text.push_str(&format!("\n{remark}"));
+        }
+        text + "\n"
+    }
+
+    /// The records of the best trial of every algorithm, labelled with their values.
+    pub(crate) fn best_runs(&self) -> Result<(Vec<Record>, Vec<Outcome>), LabError> {
+        let (mut records, mut outcomes) = (Vec::new(), Vec::new());
+        for best in best_of(&self.trials, self.criterion) {
+            let Some(trial) = best.trial else { continue };
+            let label = format!("{} ({})", best.label, trial.described());
+            let kept = read_records(&self.path.join("points").join(&trial.point))?;
+            let mine = kept.into_iter().filter(|record| record.label == best.label);
+            records.extend(mine.map(|record| Record { label: label.clone(), ..record }));
+            outcomes.extend(trial.outcomes.iter().map(|o| Outcome { label: label.clone(), ..o.clone() }));
+        }
+        Ok((records, outcomes))
+    }
+
+    /// Writes `figures/`: the best of each algorithm, and how the criterion depends on each number tried.
+    pub fn draw(&self) -> Result<Vec<PathBuf>, LabError> {
+        let (records, outcomes) = self.best_runs()?;
+        let runs = Runs::new(&records, &outcomes);
+        let mut figures = Vec::new();
+        if !records.is_empty() {
+            figures = plot::figures(&runs, &format!("{}: the best of each", self.name));
+        }
+        figures.extend(plot::sensitivity(&self.trials, self.criterion));
+        plot::write_figures(&self.path.join("figures"), &figures)
+    }
+}

@@ -1,0 +1,240 @@
+//! The report and the live view in a real browser. Skipped, with a word about it, where there is none.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use mile_lab::config::Experiment;
+use mile_lab::execute::{Observer, Silent, execute};
+use mile_lab::plan::{Job, Plan};
+use mile_lab::record::Record;
+use mile_lab::report::{Context, write_report};
+use mile_lab::serve::LiveView;
+use mile_lab::store::Outcome;
+use serde_json::Value;
+
+const EXPERIMENT: &str = r#"
+name = "seen in a browser"
+seeds = [0, 1]
+rounds = 12
+eval_every = 3
+[network]
+agents = 4
+[problem]
+kind = "images"
+model = "linear"
+eval_samples = 10
+partition = { kind = "dirichlet", alpha = 1.0 }
+[[algorithm]]
+name = "mile"
+label = "MILE <1> & \"co\""
+step_size = 0.1
+[[algorithm]]
+name = "led"
+step_size = 1e12
+"#;
+
+fn browser() -> Option<PathBuf> {
+    let named = std::env::var_os("MILE_BROWSER").map(PathBuf::from);
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = || std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name)));
+    let found = named.or_else(|| on_path().find(|file| file.is_file()));
+    if found.is_none() {
+        eprintln!("skipped: no browser; install chromium or set MILE_BROWSER");
+    }
+    found
+}
+
+fn open(browser: &Path, profile: &Path, url: &str, more: &[&str]) -> Child {
+    Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--disable-dev-shm-usage", "--enable-logging=stderr", "--window-size=1200,900"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(more)
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What the browser wrote, after it was ended.
+fn close(mut child: Child) -> (String, String) {
+    let _ = child.kill();
+    let (mut out, mut err) = (String::new(), String::new());
+    let _ = child.stdout.take().unwrap().read_to_string(&mut out);
+    let _ = child.stderr.take().unwrap().read_to_string(&mut err);
+    let _ = child.wait();
+    (out, err)
+}
+
+fn plan() -> Plan {
+    Plan::new(Experiment::parse(EXPERIMENT, Path::new(""), &[]).unwrap()).unwrap()
+}
+
+fn console(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| line.contains("CONSOLE")).collect()
+}
+
+/// Looks at the report as a person would, in a frame as wide as a phone and in one as wide as a desk.
+const CHECK: &str = r#"<!doctype html><link rel="icon" href="data:,"><iframe id="f" style="height:800px;border:0"></iframe><script>
+const tick = () => new Promise((done) => setTimeout(done, 50));
+async function look(width) {
+  const frame = document.getElementById("f");
+  frame.style.width = width + "px";
+  await new Promise((done) => { frame.onload = done; frame.src = "/report.html?" + width; });
+  const page = frame.contentDocument, view = frame.contentWindow, found = { width };
+  const visible = () => [...page.querySelectorAll(".chart svg")].filter((s) => s.getBoundingClientRect().width > 0);
+  found.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
+  found.charts = visible().length;
+  found.narrowest = Math.min(...visible().map((s) => s.getBoundingClientRect().width));
+  found.text = Math.min(...[...visible()[0].querySelectorAll("text")].map((t) => t.getBoundingClientRect().height));
+  const box = visible()[0].getBoundingClientRect();
+  const at = { bubbles: true, clientX: box.left + box.width * 0.55, clientY: box.top + box.height * 0.4 };
+  visible()[0].dispatchEvent(new view.PointerEvent("pointermove", at));
+  const tip = page.getElementById("tip");
+  found.tip = tip.hidden ? "" : tip.textContent;
+  found.dots = page.querySelectorAll(".overlay circle").length;
+  page.querySelector("nav [data-axis=bytes_sent]").click();
+  await tick();
+  found.axis = visible()[0].closest(".chart").dataset.axis;
+  const line = visible()[0].querySelector(".line[data-values]");
+  visible()[0].querySelector(".legend").dispatchEvent(new view.MouseEvent("click", { bubbles: true }));
+  found.hidden = view.getComputedStyle(line).display;
+  const ground = () => view.getComputedStyle(page.body).backgroundColor;
+  found.light = ground();
+  page.getElementById("theme").click();
+  found.dark = ground();
+  found.labels = page.body.textContent.includes("Labels of each agent");
+  found.words = page.querySelector(".summary").textContent;
+  return found;
+}
+(async () => {
+  let answer;
+  try { answer = [await look(360), await look(1100)]; } catch (error) { answer = String(error); }
+  await fetch("/found", { method: "POST", body: JSON.stringify(answer) });
+})();
+</script>"#;
+
+/// Serves the report and the page that looks at it, until that says what it found.
+fn serve_until_found(server: &tiny_http::Server, report: &str) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(50);
+    while Instant::now() < deadline {
+        let Some(mut request) = server.recv_timeout(Duration::from_millis(200)).unwrap() else { continue };
+        let html = |text: &str| {
+            let kind = tiny_http::Header::from_bytes("Content-Type", "text/html; charset=utf-8").unwrap();
+            tiny_http::Response::from_string(text).with_header(kind)
+        };
+        match request.url().split('?').next().unwrap() {
+            "/found" => {
+                let mut text = String::new();
+                request.as_reader().read_to_string(&mut text).unwrap();
+                let _ = request.respond(html("thanks"));
+                return serde_json::from_str(&text).unwrap();
+            }
+            "/report.html" => drop(request.respond(html(report))),
+            _ => drop(request.respond(html(CHECK))),
+        }
+    }
+    panic!("the browser did not answer");
+}
+
+#[test]
+fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (run, profile) = (folder.path().join("run"), folder.path().join("profile"));
+    let plan = plan();
+    execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
+    Context::of(&plan).unwrap().write(&run).unwrap();
+    write_report(&[&run], &run.join("report.html")).unwrap();
+    let report = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(!report.contains("src=\"http") && !report.contains("href=\"http"), "nothing is fetched");
+    let server = tiny_http::Server::http("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", server.server_addr());
+    let child = open(&browser, &profile, &url, &["--remote-debugging-port=0"]);
+    let found = serve_until_found(&server, &report);
+    let (_, stderr) = close(child);
+    assert!(console(&stderr).is_empty(), "{:?}", console(&stderr));
+    assert!(found.is_array(), "{found}");
+    for look in found.as_array().unwrap() {
+        assert_eq!(look["overflow"], 0, "the page does not scroll sideways: {look}");
+        assert_eq!(look["charts"], 9, "{look}");
+        assert!(look["narrowest"].as_f64().unwrap() > 300.0, "{look}");
+        assert!(look["text"].as_f64().unwrap() > 8.0, "{look}");
+        let tip = look["tip"].as_str().unwrap();
+        assert!(tip.contains("communication rounds") && tip.contains("MILE <1> & \"co\":"), "{tip}");
+        assert!(look["dots"].as_u64().unwrap() >= 1, "{look}");
+        assert_eq!((&look["axis"], &look["hidden"]), (&"bytes_sent".into(), &"none".into()), "{look}");
+        assert_ne!(look["light"], look["dark"]);
+        assert_eq!(look["labels"], true);
+        assert!(look["words"].as_str().unwrap().contains("led (round"), "the divergence is said: {look}");
+    }
+}
+
+/// Holds the run back until somebody looks, and then lets it be seen.
+struct Patient<'v>(&'v LiveView);
+
+impl Observer for Patient<'_> {
+    fn recorded(&self, job: Job, record: &Record) {
+        let begun = Instant::now();
+        while !self.0.is_watched() && begun.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.0.recorded(job, record);
+    }
+    fn ended(&self, job: Job, outcome: &Outcome) {
+        self.0.ended(job, outcome);
+    }
+}
+
+#[test]
+fn the_live_view_fills_as_records_arrive_and_says_when_it_is_over() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let view = LiveView::start(listener, &plan, &folder.path().join("run")).unwrap();
+    let url = format!("http://{}/", view.address());
+    let child =
+        open(&browser, &folder.path().join("profile"), &url, &["--dump-dom", "--virtual-time-budget=600000"]);
+    execute(&plan, &folder.path().join("run"), false, &Patient(&view), &AtomicBool::new(false)).unwrap();
+    view.finish();
+    let output = child.wait_with_output().unwrap();
+    let (dom, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(console(&stderr).is_empty(), "{:?}", console(&stderr));
+    assert!(dom.contains("over: 4 of 4 runs"), "the end is said");
+    assert!(dom.contains("class=\"panel\"") && dom.contains("Every seed"), "figures and tables are there");
+}
+
+#[test]
+fn the_live_view_answers_this_machine_only_and_reads_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let view = LiveView::start(TcpListener::bind("127.0.0.1:0").unwrap(), &plan(), folder.path()).unwrap();
+    let ask = |request: &str| {
+        use std::io::Write;
+        let mut stream = std::net::TcpStream::connect(view.address()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let get = |path: &str, host: &str| {
+        ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    };
+    assert!(get("/", "localhost:1").contains("200 OK"));
+    assert!(get("/state?version=", "127.0.0.1").contains("\"version\""));
+    assert!(get("/", "attacker.example").contains("403"));
+    assert!(get("/config.toml", "localhost").contains("404"));
+    assert!(
+        ask("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .contains("405")
+    );
+    view.finish();
+}

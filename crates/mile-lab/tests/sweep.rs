@@ -1,0 +1,179 @@
+//! Sweeps: which points there are, what is found, and that they can be resumed.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use mile_lab::config::parse_table;
+use mile_lab::error::LabError;
+use mile_lab::execute::{Observer, Silent};
+use mile_lab::plan::{Job, Plan};
+use mile_lab::plot::Quantity;
+use mile_lab::store::Status;
+use mile_lab::sweep::{Point, SweepFolder, SweepPlan, Watch, best_of, best_remarks};
+
+const BASE: &str = r#"
+name = "small"
+seeds = [0, 1]
+rounds = 20
+eval_every = 10
+[network]
+agents = 5
+mixing = "lazy-metropolis"
+[problem]
+kind = "quadratic"
+dim = 4
+[[algorithm]]
+name = "mile"
+step_size = 0.1
+local_steps = 5
+[[algorithm]]
+name = "led"
+label = "LED, v1.0"
+step_size = 0.1
+local_steps = 5
+"#;
+
+fn plan(sweep: &str) -> Result<SweepPlan, LabError> {
+    let table = parse_table(&format!("{BASE}\n[sweep]\n{sweep}"), &[])?;
+    Ok(SweepPlan::read(&table, Path::new(""))?.expect("it has a sweep"))
+}
+
+fn refused(sweep: &str) -> String {
+    plan(sweep).map(|_| ()).unwrap_err().to_string()
+}
+
+fn algorithms(point: &Point) -> usize {
+    point.table["algorithm"].as_array().unwrap().len()
+}
+
+fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
+    Box::new(Silent)
+}
+
+fn execute(plan: &SweepPlan, folder: &Path, resume: bool) -> SweepFolder {
+    plan.execute(folder, resume, &silent, &AtomicBool::new(false)).unwrap()
+}
+
+#[test]
+fn no_algorithm_is_run_twice_with_the_same_values() {
+    let plan = plan("step_size = [0.05, 0.1]\n\"algorithm.mile.xi\" = [0.05, 0.1, 0.15]").unwrap();
+    let names: Vec<&str> = plan.points.iter().map(|point| point.name.as_str()).collect();
+    assert_eq!(plan.points.len(), 8, "{names:?}");
+    assert_eq!(plan.points.iter().map(algorithms).sum::<usize>(), 8);
+    assert!(names.contains(&"step_size=0.05+mile.xi=0.15") && names.contains(&"step_size=0.1"));
+    let both = self::plan("\"network.agents\" = [4, 6]").unwrap();
+    assert_eq!(both.points.iter().map(algorithms).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(both.points[1].table["network"]["agents"].as_integer(), Some(6));
+}
+
+#[test]
+fn keys_may_be_quoted_paths_or_tables_and_labels_may_hold_dots() {
+    let plan = plan("network.agents = [4, 6]\n\"algorithm.LED, v1.0.beta\" = [0.1, 0.2]").unwrap();
+    assert_eq!(plan.points.len(), 2 + 4);
+    let led = plan.points.iter().find(|point| point.settings.len() == 2).unwrap();
+    assert_eq!(led.table["algorithm"][0]["beta"].as_float(), Some(0.1));
+}
+
+#[test]
+fn zip_takes_the_values_together() {
+    let plan = plan("mode = \"zip\"\nstep_size = [0.05, 0.1]\n\"algorithm.mile.xi\" = [0.1, 0.05]").unwrap();
+    assert_eq!(plan.points.len(), 4);
+    let mile = |point: &&Point| point.name.contains("xi");
+    let settings: Vec<String> = plan.points.iter().filter(mile).map(|p| p.name.clone()).collect();
+    assert_eq!(settings, ["step_size=0.05+mile.xi=0.1", "step_size=0.1+mile.xi=0.05"]);
+}
+
+#[test]
+fn mistakes_are_named_by_their_key() {
+    for (sweep, key, hint) in [
+        ("step_size = 0.1", "sweep.step_size", "list"),
+        ("step_size = []", "sweep.step_size", "empty"),
+        ("step_size = [1, 1]", "sweep.step_size", "twice"),
+        ("mode = \"random\"\nstep_size = [1]", "sweep.mode", "cartesian"),
+        ("criterion = \"local_los\"\nstep_size = [1]", "sweep.criterion", "did you mean local_loss"),
+        ("mode = \"zip\"\nstep_size = [1, 2]\nrounds = [1]", "sweep.rounds", "one length"),
+        ("momentum = [1]", "sweep.momentum", "nor a parameter"),
+        ("\"algorithm.k-gt.step_size\" = [1]", "sweep.algorithm.k-gt.step_size", "names no algorithm"),
+        ("mode = \"zip\"", "sweep", "no values"),
+    ] {
+        let message = refused(sweep);
+        assert!(message.contains(key) && message.contains(hint), "{sweep}: {message}");
+    }
+    let inner = plan("step_size = [-1.0]").unwrap();
+    let error = inner.plan(&inner.points[0]).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("step_size"), "{error}");
+}
+
+#[test]
+fn a_sweep_finds_the_best_says_what_diverged_and_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan("step_size = [0.001, 0.05, 10.0]").unwrap();
+    let found = execute(&plan, folder.path(), false);
+    assert_eq!(found.trials.len(), 6);
+    let best = best_of(&found.trials, Quantity::LocalLoss);
+    assert_eq!(best.len(), 2);
+    for best in &best {
+        assert_eq!(best.trial.unwrap().described(), "step_size=0.05", "{}", best.label);
+        assert_eq!(best.counts, (3, 1, 0));
+        assert!(best.edges.is_empty());
+    }
+    let again = SweepFolder::read(folder.path()).unwrap();
+    assert_eq!(again.trials.len(), found.trials.len());
+    assert!(again.found().contains("step_size=0.05"));
+    for file in [
+        "table.txt",
+        "table.tex",
+        "trials.txt",
+        "sweep.toml",
+        "figures/overview.png",
+        "figures/sensitivity-step_size.svg",
+    ] {
+        assert!(folder.path().join(file).exists(), "{file}");
+    }
+    let trials = std::fs::read_to_string(folder.path().join("trials.txt")).unwrap();
+    assert_eq!(trials.matches("diverged").count(), 2);
+}
+
+#[test]
+fn the_edge_of_the_grid_and_ties_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan("step_size = [0.001, 0.002]\n\"network.drop_rate\" = [0.0]").unwrap();
+    let found = execute(&plan, folder.path(), false);
+    let remarks = best_remarks(&found.trials, Quantity::LocalLoss);
+    assert!(remarks.iter().all(|remark| remark.contains("edge of what was tried: step_size")), "{remarks:?}");
+    let mut trials = found.trials.clone();
+    trials.retain(|trial| trial.label == "mile");
+    let mut twin = trials[1].clone();
+    twin.settings[0].1 = toml::Value::Float(0.003);
+    trials.push(twin);
+    let remark = &best_remarks(&trials, Quantity::LocalLoss)[0];
+    assert!(remark.contains("level with (step_size=0.003"), "{remark}");
+    trials.iter_mut().flat_map(|trial| &mut trial.outcomes).for_each(|o| o.status = Status::Diverged);
+    assert!(best_remarks(&trials, Quantity::LocalLoss)[0].contains("all diverged"));
+}
+
+#[test]
+fn a_stopped_sweep_goes_on_where_it_was() {
+    struct StopAt(&'static AtomicBool);
+    impl Observer for StopAt {
+        fn advanced(&self, _: Job, round: u64) {
+            self.0.fetch_or(round >= 7, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let plan = plan("step_size = [0.05, 0.1]").unwrap();
+    let expected = execute(&plan, whole.path(), false);
+    let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let watch: Box<Watch> =
+        Box::new(move |k, _, _| if k == 1 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
+    let half = plan.execute(parts.path(), false, &watch, stop).unwrap();
+    assert!(half.found().contains("not finished"), "{}", half.found());
+    let message =
+        plan.execute(parts.path(), false, &silent, &AtomicBool::new(false)).unwrap_err().to_string();
+    assert!(message.contains("--resume"), "{message}");
+    let found = execute(&plan, parts.path(), true);
+    let losses = |sweep: &SweepFolder| -> Vec<f64> {
+        sweep.trials.iter().flat_map(|trial| &trial.outcomes).map(|outcome| outcome.last.local_loss).collect()
+    };
+    assert_eq!(losses(&found), losses(&expected));
+}
