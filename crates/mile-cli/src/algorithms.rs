@@ -32,8 +32,11 @@ struct Measured {
 
 fn measure(entry: &Entry) -> anyhow::Result<Measured> {
     let complete = entry.name == "scaffold";
-    let (topology, rule) =
-        if complete { (Topology::Complete, Rule::Metropolis) } else { (Topology::Ring, Rule::LazyMetropolis) };
+    let (topology, rule) = if complete {
+        (Topology::Complete, Rule::Metropolis)
+    } else {
+        (Topology::Ring, Rule::LazyMetropolis)
+    };
     let network = Network::new(topology.build(6, 0)?, rule)?;
     let method = entry.build(&Parameters::default(), &network, 0)?;
     let costs = first_round(&*method, &network)?;
@@ -107,7 +110,8 @@ fn list(entries: &[&Entry]) -> anyhow::Result<String> {
 fn left_last(table: &TextTable) -> String {
     let mut table = table.clone();
     let last = table.header.len() - 1;
-    let width = table.rows.iter().map(|row| row[last].len()).chain([table.header[last].len()]).max().unwrap_or(0);
+    let width =
+        table.rows.iter().map(|row| row[last].len()).chain([table.header[last].len()]).max().unwrap_or(0);
     let pad = |cell: &mut String| *cell = format!("{cell:<width$}");
     table.rows.iter_mut().for_each(|row| pad(&mut row[last]));
     pad(&mut table.header[last]);
@@ -131,7 +135,11 @@ fn details(entries: &[&Entry]) -> anyhow::Result<String> {
             measured.stored
         );
         for parameter in entry.parameters {
-            let _ = writeln!(text, "  {:<11} {} (default {})", parameter.name, parameter.takes, parameter.default);
+            let _ = writeln!(
+                text,
+                "  {:<11} {} (default {})",
+                parameter.name, parameter.takes, parameter.default
+            );
         }
         text.push('\n');
     }

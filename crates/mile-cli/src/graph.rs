@@ -173,7 +173,13 @@ fn compared(network: &Network) -> TextTable {
             Ok(other) => {
                 let (extremes, left) = (other.extremes(), factor(&other));
                 let halving = 0.5f64.ln() / left.ln();
-                vec![name, number(extremes.lambda_2), number(extremes.lambda_n), number(left), number(halving.max(0.0))]
+                vec![
+                    name,
+                    number(extremes.lambda_2),
+                    number(extremes.lambda_n),
+                    number(left),
+                    number(halving.max(0.0)),
+                ]
             }
             Err(_) => vec![name, "-".into(), "-".into(), "-".into(), "-".into()],
         }

@@ -1,6 +1,7 @@
 //! The command `mile`: arguments, and glue to the libraries.
 
 mod algorithms;
+mod data;
 mod graph;
 mod output;
 mod plot;
@@ -8,6 +9,7 @@ mod progress;
 mod report;
 mod reproduce;
 mod run;
+mod theory;
 mod watch;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -27,16 +29,20 @@ struct Arguments {
 enum Command {
     /// Run an experiment in this process; without a file, an embedded one
     Run(run::RunArguments),
+    /// Make results of the paper again
+    Reproduce(reproduce::ReproduceArguments),
+    /// Show which weights and step sizes are admissible, and how fast agents agree
+    Theory(theory::TheoryArguments),
     /// List the built-in methods: parameters, vectors sent and stored, reference
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix, and how fast it mixes
     Graph(graph::GraphArguments),
+    /// List, fetch and find image data sets
+    Data(data::DataArguments),
     /// Draw the figures of runs, as SVG and PNG
     Plot(plot::PlotArguments),
     /// Write one self-contained HTML page about runs
     Report(report::ReportArguments),
-    /// Reproduce the paper's results
-    Reproduce(reproduce::ReproduceArguments),
 }
 
 /// How a command prints what it found.
@@ -56,11 +62,13 @@ const INTERRUPTED: u8 = 130;
 fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Theory(arguments) => theory::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
+        Command::Data(arguments) => data::run(&arguments),
         Command::Plot(arguments) => plot::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
-        Command::Reproduce(arguments) => reproduce::run(&arguments),
     };
     match result {
         Ok(code) => code.into(),

@@ -50,7 +50,11 @@ impl<'a> Progress<'a> {
 
     fn name(&self, job: Job) -> String {
         let label = &self.plan.experiment.algorithms[job.algorithm].label;
-        if self.plan.experiment.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
+        if self.plan.experiment.seeds.len() > 1 {
+            format!("{label}, seed {}", job.seed)
+        } else {
+            label.clone()
+        }
     }
 
     fn with<R>(&self, job: Job, work: impl FnOnce(&mut Shown) -> R) -> Option<R> {
@@ -59,7 +63,9 @@ impl<'a> Progress<'a> {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
 }
 
 impl Observer for Progress<'_> {

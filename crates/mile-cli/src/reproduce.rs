@@ -35,6 +35,8 @@ enum Item {
     Fig1,
     /// Every method with the best step size found for it
     Fig2,
+    /// Both sides of Theorems 1 to 4 on actual runs, as printed and as corrected
+    Theorems,
     /// All of these
     All,
 }
@@ -55,8 +57,9 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
         Scale::Paper => reproduce::Scale::Paper,
     };
     let out = arguments.out.clone().unwrap_or_else(|| format!("runs/reproduce-{}", scale.name()).into());
-    let items: [(Item, &str, Reproduce); 3] = [
+    let items: [(Item, &str, Reproduce); 4] = [
         (Item::Table1, "table1", reproduce::table1),
+        (Item::Theorems, "theorems", reproduce::theorems),
         (Item::Fig1, "fig1", reproduce::fig1),
         (Item::Fig2, "fig2", reproduce::fig2),
     ];

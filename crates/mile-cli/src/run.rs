@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
-use mile_lab::config::{Experiment, Precision, parse_table};
+use mile::theory::advice::Severity;
+use mile_lab::config::{Experiment, Precision, Weight, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::report::{self, RunFolder};
@@ -60,10 +61,12 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         return run_sweep(arguments, &sweep);
     }
     let plan = Plan::new(Experiment::read(&table, &base)?)?;
+    let advice = advice(&plan)?;
     if arguments.dry_run {
-        output::print(&describe(&plan))?;
+        output::print(&(describe(&plan) + &advice))?;
         return Ok(0);
     }
+    eprint!("{advice}");
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),
         None => choose_folder(&plan.experiment.name, arguments.resume),
@@ -75,6 +78,27 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     RunFolder::read(&folder)?.draw("")?;
     report::write_report(&[&folder], &folder.join("report.html"))?;
     finish(&folder, &outcomes)
+}
+
+/// What the theory has to say before step 0, a line each.
+fn advice(plan: &Plan) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
+        if [algorithm.xi, algorithm.gamma].contains(&Some(Weight::Auto)) {
+            let xi = planned.parameters.xi.unwrap_or_default();
+            let gamma = planned.parameters.gamma.unwrap_or(xi);
+            let _ = writeln!(text, "note: {}: auto is xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
+        }
+    }
+    for (label, advice) in mile_lab::theory::advise(plan)? {
+        let word = match advice.severity {
+            Severity::Note => "note",
+            Severity::Caution => "caution",
+            Severity::Warning => "warning",
+        };
+        let _ = writeln!(text, "{word}: {label}: {}", advice.message);
+    }
+    Ok(text)
 }
 
 /// The experiment's table, and the folder from which relative paths in it start.

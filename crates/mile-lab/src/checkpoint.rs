@@ -107,6 +107,16 @@ pub(crate) fn header(path: &Path) -> Result<Option<Header>, LabError> {
     read(path)?.map(|bytes| parse_header(path, &bytes)).transpose()
 }
 
+/// Refuses a state that is of no use to this run.
+pub(crate) fn check_identity(path: &Path, header: &Header, identity: &str) -> Result<(), LabError> {
+    if header.identity == identity {
+        return Ok(());
+    }
+    let problem = "belongs to another experiment: network, problem, start, precision or this algorithm's \
+                   parameters differ; give another --out, or delete it to start this run anew";
+    Err(refuse(path, problem.into()))
+}
+
 /// Restores the state vectors of all agents, if the file is there.
 pub(crate) fn load<T: Real>(
     path: &Path,
@@ -117,11 +127,7 @@ pub(crate) fn load<T: Real>(
 ) -> Result<Option<Header>, LabError> {
     let Some(bytes) = read(path)? else { return Ok(None) };
     let header = parse_header(path, &bytes)?;
-    if header.identity != identity {
-        let problem = "belongs to another experiment: network, problem, start, precision or this algorithm's \
-                       parameters differ; give another --out, or delete it to start this run anew";
-        return Err(refuse(path, problem.into()));
-    }
+    check_identity(path, &header, identity)?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|error| torn(path, error))?;
     for (k, (name, _)) in layout.state.iter().enumerate() {
         let tensor = tensors.tensor(name).map_err(|error| torn(path, error))?;

@@ -123,6 +123,7 @@ fn finished(bench: &Bench, jobs: &[Job]) -> Result<HashMap<Job, Outcome>, LabErr
     for outcome in bench.store.outcomes()?.into_iter().filter(enough) {
         let label = |job: &&Job| bench.plan.experiment.algorithms[job.algorithm].label == outcome.label;
         if let Some(job) = jobs.iter().find(|job| label(job) && job.seed == outcome.seed) {
+            bench.check_final(*job)?;
             kept.insert(*job, outcome);
         }
     }

@@ -14,8 +14,9 @@ use mile_nn::Scalar;
 use crate::checkpoint::{self, Header};
 use crate::error::LabError;
 use crate::execute::Observer;
+use crate::export;
 use crate::plan::{Job, Plan};
-use crate::problem;
+use crate::problem::{self, AnyProblem};
 use crate::record::{Record, Subject, measure};
 use crate::store::{Outcome, Status, Store};
 
@@ -58,16 +59,29 @@ impl Bench<'_> {
         Ok(None)
     }
 
+    /// Refuses the final state of another experiment.
+    pub(crate) fn check_final(&self, job: Job) -> Result<(), LabError> {
+        let path = self.final_path(job);
+        match checkpoint::header(&path)? {
+            Some(header) => checkpoint::check_identity(&path, &header, &self.plan.identity(job)),
+            None => Ok(()),
+        }
+    }
+
     /// Runs a job to its end, or until it is told to stop. `resume` takes up its checkpoint.
     pub(crate) fn run<T: Scalar>(&self, job: Job, resume: bool) -> Result<Outcome, LabError> {
         let plan = self.plan;
         let problem = problem::build::<T>(&plan.experiment, job.seed, &plan.library)?;
-        let problem = problem.as_dyn();
         let method = plan.method(job)?;
-        let start = problem::start(plan.experiment.start, problem, job.seed);
-        let mut agents = Simulator::new(problem, &plan.network, &*method, &start, job.seed);
+        let start = problem::start(plan.experiment.start, problem.as_dyn(), job.seed);
+        let mut agents = Simulator::new(problem.as_dyn(), &plan.network, &*method, &start, job.seed);
         drop(start);
-        Running::begin(self, job, problem, &*method, &mut agents, resume)?.to_the_end()
+        let running = Running::begin(self, job, problem.as_dyn(), &*method, &mut agents, resume)?;
+        let outcome = running.complete()?;
+        if let (AnyProblem::Images(images), Status::Done) = (&problem, outcome.status) {
+            export::models(&self.final_path(job), images.model(), agents.models())?;
+        }
+        Ok(outcome)
     }
 }
 
@@ -124,7 +138,7 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         Ok(running)
     }
 
-    fn to_the_end(mut self) -> Result<Outcome, LabError> {
+    fn complete(mut self) -> Result<Outcome, LabError> {
         let experiment = &self.bench.plan.experiment;
         let status = loop {
             let round = self.run.progress().round;
@@ -156,13 +170,15 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
                 self.saved = Instant::now();
             }
         };
-        self.finish(status)
+        self.conclude(status)
     }
 
     fn record(&mut self) -> Result<(), LabError> {
         let algorithm = &self.bench.plan.experiment.algorithms[self.job.algorithm];
-        let subject = Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
-        let record = measure(subject, self.problem, self.agents, self.run.progress(), self.wall.as_secs_f64());
+        let subject =
+            Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
+        let record =
+            measure(subject, self.problem, self.agents, self.run.progress(), self.wall.as_secs_f64());
         self.bench.store.append(&record)?;
         self.bench.observer.recorded(self.job, &record);
         self.last = Some(record);
@@ -176,7 +192,7 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         checkpoint::save(path, &header, self.method.layout(), self.agents, shape)
     }
 
-    fn finish(self, status: Status) -> Result<Outcome, LabError> {
+    fn conclude(self, status: Status) -> Result<Outcome, LabError> {
         let checkpoint = self.bench.checkpoint_path(self.job);
         if status == Status::Stopped {
             self.save(&checkpoint)?;

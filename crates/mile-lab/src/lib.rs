@@ -8,6 +8,7 @@ mod checkpoint;
 pub mod config;
 pub mod error;
 pub mod execute;
+mod export;
 mod job;
 pub mod plan;
 pub mod plot;
@@ -21,5 +22,6 @@ pub mod sweep;
 pub mod table;
 mod tables;
 pub mod tensorboard;
+pub mod theory;
 
 pub use job::DIVERGED;

@@ -10,10 +10,12 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_nn::Scalar;
 use sha2::{Digest, Sha256};
+use toml::Value;
 
 use crate::config::{AlgorithmConfig, Experiment, Precision};
 use crate::error::LabError;
 use crate::problem::{self, Library};
+use crate::theory;
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
@@ -43,15 +45,19 @@ pub struct Planned {
 
 impl Plan {
     /// Checks everything that can be checked before the first step; reads the data.
-    pub fn new(experiment: Experiment) -> Result<Self, LabError> {
+    pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
         let library = Library::default();
         let dim = match experiment.precision {
             Precision::F32 => dimension::<f32>(&experiment, &library)?,
             Precision::F64 => dimension::<f64>(&experiment, &library)?,
         };
-        let planned = |(k, algorithm): (usize, &AlgorithmConfig)| plan_one(k, algorithm, &network);
-        let methods = experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
+        let planned = |(k, algorithm): (usize, &AlgorithmConfig)| {
+            plan_one(k, algorithm, &experiment, &network, &library)
+        };
+        let methods: Vec<Planned> =
+            experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
+        write_down_weights(&mut experiment, &methods);
         Ok(Self { experiment, network, methods, dim, library })
     }
 
@@ -94,10 +100,15 @@ impl Plan {
         let resolved = &self.experiment.resolved;
         let mut hash = Sha256::new();
         for key in ["network", "problem", "start", "precision"] {
-            hash.update(format!("{key}:{}\n", resolved.get(key).map(ToString::to_string).unwrap_or_default()));
+            hash.update(format!(
+                "{key}:{}\n",
+                resolved.get(key).map(ToString::to_string).unwrap_or_default()
+            ));
         }
         let mut algorithm = self.experiment.algorithms[job.algorithm].resolved.clone();
-        algorithm.remove("label");
+        for spoken_for in ["label", "xi", "gamma"] {
+            algorithm.remove(spoken_for); // the weights as numbers are among the parameters
+        }
         hash.update(format!("{algorithm}\n{:?}\n{}", self.methods[job.algorithm].parameters, job.seed));
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -120,11 +131,20 @@ fn dimension<T: Scalar>(experiment: &Experiment, library: &Library) -> Result<us
     Ok(dim)
 }
 
-fn plan_one(index: usize, algorithm: &AlgorithmConfig, network: &Network) -> Result<Planned, LabError> {
+fn plan_one(
+    index: usize,
+    algorithm: &AlgorithmConfig,
+    experiment: &Experiment,
+    network: &Network,
+    library: &Library,
+) -> Result<Planned, LabError> {
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.number(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
+    if theory::has_auto(algorithm) {
+        theory::choose(index, algorithm, experiment, network, library, &mut parameters)?;
+    }
     let method = build(index, algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
     Ok(Planned {
@@ -135,6 +155,19 @@ fn plan_one(index: usize, algorithm: &AlgorithmConfig, network: &Network) -> Res
     })
 }
 
+/// Puts the weights that were left to us into the resolved experiment, as numbers.
+fn write_down_weights(experiment: &mut Experiment, methods: &[Planned]) {
+    let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
+    for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
+        if let (true, Some(table)) = (theory::has_auto(algorithm), table.as_table_mut()) {
+            let chosen = [("xi", planned.parameters.xi), ("gamma", planned.parameters.gamma)];
+            for (key, number) in chosen.into_iter().filter_map(|(key, n)| n.map(|n| (key, n))) {
+                table.insert(key.to_owned(), Value::Float(number));
+            }
+        }
+    }
+}
+
 fn build(
     index: usize,
     entry: &Entry,
@@ -143,7 +176,10 @@ fn build(
     seed: u64,
 ) -> Result<Box<dyn Method>, LabError> {
     entry.build(parameters, network, seed).map_err(|error| {
-        LabError::config(format!("algorithm[{index}].{}", error.parameter), format!("got {}, takes {}", error.got, error.takes))
+        LabError::config(
+            format!("algorithm[{index}].{}", error.parameter),
+            format!("got {}, takes {}", error.got, error.takes),
+        )
     })
 }
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mile::problems::{Batch as TableBatch, Loss, Shard, Table};
+use mile::problems::{Loss, Shard, Table};
 use mile::real::Real;
-use mile_nn::Batch;
 use mile_nn::partition::Partition;
 
 use crate::config::{TableConfig, nearest};
@@ -30,7 +29,10 @@ pub(crate) fn load<T: Real>(config: &TableConfig, agents: usize, seed: u64) -> R
     let pattern = config.data.to_string_lossy();
     let per_agent = pattern.contains("{agent}");
     if per_agent && config.by.is_some() {
-        return Err(LabError::config("problem.by", "is for one file; with {agent} in data each agent has its own"));
+        return Err(LabError::config(
+            "problem.by",
+            "is for one file; with {agent} in data each agent has its own",
+        ));
     }
     let files: Vec<File> = if per_agent {
         let path = |agent: usize| PathBuf::from(pattern.replace("{agent}", &agent.to_string()));
@@ -65,17 +67,13 @@ pub(crate) fn load<T: Real>(config: &TableConfig, agents: usize, seed: u64) -> R
         shards[owner].targets.push(T::of(*target));
     }
     let dim = files[0].features.len() + usize::from(config.intercept);
-    let batch = match config.batch {
-        Batch::Full => TableBatch::Full,
-        Batch::Size(n) => TableBatch::Uniform(n),
-        Batch::Epoch(n) => TableBatch::Epoch(n),
-    };
     if let Some(agent) = shards.iter().position(|shard| shard.targets.is_empty()) {
         let file = files.get(agent).filter(|_| per_agent).unwrap_or(&files[0]);
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
         return Err(bad(&file.path, None, None, problem).into());
     }
-    Table::new(dim, shards, config.loss, config.l2, batch).map_err(|error| LabError::config("problem", error))
+    Table::new(dim, shards, config.loss, config.l2, config.batch)
+        .map_err(|error| LabError::config("problem", error))
 }
 
 fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
@@ -101,8 +99,10 @@ fn read(path: &Path, config: &TableConfig) -> Result<File, DataFileError> {
     let find = |name: &str, key: &str| {
         header.iter().position(|column| column == name).ok_or_else(|| {
             let names: Vec<&str> = header.iter().map(String::as_str).collect();
-            let hint = nearest(name, &names).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
-            let problem = format!("has no column '{name}', named by problem.{key}{hint}; it has {}", names.join(", "));
+            let hint =
+                nearest(name, &names).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+            let problem =
+                format!("has no column '{name}', named by problem.{key}{hint}; it has {}", names.join(", "));
             bad(path, Some(1), None, problem)
         })
     };
@@ -152,7 +152,12 @@ fn targets(files: &[File], config: &TableConfig) -> Result<Vec<f64>, DataFileErr
     let mut classes = BTreeSet::new();
     for (file, row) in rows() {
         if row.target.is_empty() {
-            return Err(bad(&file.path, Some(row.line), Some(&config.target), "is empty where a class belongs"));
+            return Err(bad(
+                &file.path,
+                Some(row.line),
+                Some(&config.target),
+                "is empty where a class belongs",
+            ));
         }
         if classes.insert(class(&row.target)) && classes.len() == 3 {
             let seen: Vec<_> = classes.iter().map(String::as_str).collect();
@@ -183,10 +188,14 @@ fn owners(
 ) -> Result<Vec<usize>, LabError> {
     if let Some(by) = &config.by {
         let name = |row: &Row| row.owner.clone().unwrap_or_default();
-        let mut names: Vec<String> = file.rows.iter().map(name).collect::<BTreeSet<_>>().into_iter().collect();
+        let mut names: Vec<String> =
+            file.rows.iter().map(name).collect::<BTreeSet<_>>().into_iter().collect();
         names.sort_by_key(|name| (name.parse::<i64>().ok(), name.clone()));
         if names.len() != agents {
-            let problem = format!("has {} different values, one for each of the {agents} agents is needed", names.len());
+            let problem = format!(
+                "has {} different values, one for each of the {agents} agents is needed",
+                names.len()
+            );
             return Err(bad(&file.path, None, Some(by), problem).into());
         }
         let place = |row: &Row| names.iter().position(|n| *n == name(row)).unwrap_or(0);

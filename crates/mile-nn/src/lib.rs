@@ -6,7 +6,6 @@
 //! - [`network`]: gradients and scores of a model, on kernels chosen for the machine
 //! - [`problem`]: all of it as a [`Problem`](mile::problems::Problem)
 
-mod batch;
 pub mod data;
 mod kernel;
 pub mod model;
@@ -14,6 +13,6 @@ pub mod network;
 pub mod partition;
 pub mod problem;
 
-pub use batch::Batch;
 pub use kernel::{Isa, Scalar};
+pub use mile::problems::Batch;
 pub use problem::ImageProblem;

@@ -45,9 +45,7 @@ pub enum PartitionError {
     #[error("a partition needs at least one agent")]
     NoAgents,
     /// Fewer samples than agents.
-    #[error(
-        "{samples} samples cannot be divided among {agents} agents; take at most {samples} agents"
-    )]
+    #[error("{samples} samples cannot be divided among {agents} agents; take at most {samples} agents")]
     TooFewSamples {
         /// Samples there are.
         samples: usize,
@@ -143,17 +141,10 @@ impl Partition {
             return Err(PartitionError::NoAgents);
         }
         if labels.len() < agents {
-            return Err(PartitionError::TooFewSamples {
-                samples: labels.len(),
-                agents,
-            });
+            return Err(PartitionError::TooFewSamples { samples: labels.len(), agents });
         }
         if let Some(index) = labels.iter().position(|&l| usize::from(l) >= classes) {
-            return Err(PartitionError::LabelOutOfRange {
-                index,
-                label: labels[index],
-                classes,
-            });
+            return Err(PartitionError::LabelOutOfRange { index, label: labels[index], classes });
         }
         let mut agent = 0;
         for draw in 0..MAX_DRAWS {
@@ -166,10 +157,7 @@ impl Partition {
                 }
             }
         }
-        Err(PartitionError::EmptyAgent {
-            agent,
-            draws: MAX_DRAWS,
-        })
+        Err(PartitionError::EmptyAgent { agent, draws: MAX_DRAWS })
     }
 
     /// One draw; it may leave an agent empty.
@@ -186,16 +174,11 @@ impl Partition {
             Partition::Iid {} => {
                 let mut all: Vec<u32> = (0..labels.len() as u32).collect();
                 all.shuffle(&mut rng);
-                Ok((0..agents)
-                    .map(|i| even_part(&all, agents, i).to_vec())
-                    .collect())
+                Ok((0..agents).map(|i| even_part(&all, agents, i).to_vec()).collect())
             }
-            Partition::Dirichlet { alpha } => Ok(dirichlet(
-                &by_class(labels, classes),
-                agents,
-                alpha,
-                &mut rng,
-            )),
+            Partition::Dirichlet { alpha } => {
+                Ok(dirichlet(&by_class(labels, classes), agents, alpha, &mut rng))
+            }
             Partition::Shards { per_agent } => {
                 shards(&by_class(labels, classes), agents, per_agent, &mut rng)
             }
@@ -210,8 +193,7 @@ impl Partition {
 pub fn label_counts(parts: &[Vec<u32>], labels: &[u8], classes: usize) -> Vec<Vec<usize>> {
     let count = |part: &Vec<u32>| {
         let mut counts = vec![0; classes];
-        part.iter()
-            .for_each(|&i| counts[usize::from(labels[i as usize])] += 1);
+        part.iter().for_each(|&i| counts[usize::from(labels[i as usize])] += 1);
         counts
     };
     parts.iter().map(count).collect()
@@ -240,11 +222,7 @@ fn dirichlet(members: &[Vec<u32>], agents: usize, alpha: f64, rng: &mut impl Rng
         for (i, (part, p)) in parts.iter_mut().zip(&proportions).enumerate() {
             cumulative += p;
             let cut = (cumulative * class.len() as f64).round() as usize;
-            let end = if i + 1 == agents {
-                class.len()
-            } else {
-                cut.clamp(start, class.len())
-            };
+            let end = if i + 1 == agents { class.len() } else { cut.clamp(start, class.len()) };
             part.extend_from_slice(&class[start..end]);
             start = end;
         }
@@ -255,8 +233,7 @@ fn dirichlet(members: &[Vec<u32>], agents: usize, alpha: f64, rng: &mut impl Rng
 /// A draw of Dirichlet(alpha, ..., alpha), in logarithms: for small alpha every Gamma(alpha) variate
 /// would underflow to zero, but Gamma(alpha) = Gamma(alpha + 1) U^(1/alpha).
 fn dirichlet_proportions(n: usize, alpha: f64, rng: &mut impl Rng) -> Vec<f64> {
-    let gamma =
-        Gamma::new(alpha + 1.0, 1.0).expect("alpha was validated to be finite and positive");
+    let gamma = Gamma::new(alpha + 1.0, 1.0).expect("alpha was validated to be finite and positive");
     let log: Vec<f64> = (0..n)
         .map(|_| {
             let uniform: f64 = 1.0 - rng.random::<f64>();
@@ -276,24 +253,13 @@ fn shards(
     rng: &mut impl Rng,
 ) -> Result<Vec<Vec<u32>>, PartitionError> {
     let sorted = members.concat();
-    let count = agents
-        .checked_mul(per_agent)
-        .filter(|&count| (1..=sorted.len()).contains(&count));
+    let count = agents.checked_mul(per_agent).filter(|&count| (1..=sorted.len()).contains(&count));
     let Some(count) = count else {
-        return Err(PartitionError::InvalidShards {
-            per_agent,
-            agents,
-            samples: sorted.len(),
-        });
+        return Err(PartitionError::InvalidShards { per_agent, agents, samples: sorted.len() });
     };
     let mut order: Vec<usize> = (0..count).collect();
     order.shuffle(rng);
-    let concat = |own: &[usize]| {
-        own.iter()
-            .flat_map(|&s| even_part(&sorted, count, s))
-            .copied()
-            .collect()
-    };
+    let concat = |own: &[usize]| own.iter().flat_map(|&s| even_part(&sorted, count, s)).copied().collect();
     Ok(order.chunks(per_agent).map(concat).collect())
 }
 
@@ -306,12 +272,7 @@ fn label_quantity(
     let classes = members.len();
     let least = classes.div_ceil(agents).max(1);
     if owned < least || owned > classes {
-        return Err(PartitionError::InvalidClasses {
-            given: owned,
-            least,
-            agents,
-            classes,
-        });
+        return Err(PartitionError::InvalidClasses { given: owned, least, agents, classes });
     }
     let mut owners = vec![Vec::new(); classes];
     for agent in 0..agents {
@@ -319,9 +280,7 @@ fn label_quantity(
         let mut order: Vec<usize> = (0..classes).collect();
         order.shuffle(rng);
         order.sort_by_key(|&class| owners[class].len());
-        order[..owned]
-            .iter()
-            .for_each(|&class| owners[class].push(agent));
+        order[..owned].iter().for_each(|&class| owners[class].push(agent));
     }
     let mut parts = vec![Vec::new(); agents];
     for (class, owners) in members.iter_mut().zip(&owners) {

@@ -8,12 +8,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mile::problems::{Draw, Problem};
+use mile::problems::{Batch, Draw, Problem};
 use mile::random::{Purpose, stream};
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
 
-use crate::batch::Batch;
 use crate::data::{Dataset, Images};
 use crate::kernel::{Isa, Scalar};
 use crate::model::{Model, ModelError, ModelSpec};
@@ -72,7 +71,7 @@ pub enum ProblemError {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use mile::problems::{Draw, Problem};
+/// use mile::problems::{Batch, Draw, Problem};
 /// use mile_nn::data::glyphs;
 /// use mile_nn::model::{ModelSpec, Preset};
 /// use mile_nn::partition::Partition;
@@ -111,7 +110,6 @@ pub struct ImageProblem<T> {
 struct Scratch<T> {
     workspace: Workspace<T>,
     samples: Vec<u32>,
-    order: Vec<u32>,
 }
 
 impl<T: Scalar> ImageProblem<T> {
@@ -121,11 +119,7 @@ impl<T: Scalar> ImageProblem<T> {
     }
 
     /// As [`try_new`](Self::try_new), on the kernels of `isa` where the machine can run them.
-    pub fn with_isa(
-        data: Arc<Dataset>,
-        config: &ImageConfig,
-        isa: Isa,
-    ) -> Result<Self, ProblemError> {
+    pub fn with_isa(data: Arc<Dataset>, config: &ImageConfig, isa: Isa) -> Result<Self, ProblemError> {
         if !config.batch.is_valid() {
             return Err(ProblemError::EmptyBatch);
         }
@@ -133,27 +127,12 @@ impl<T: Scalar> ImageProblem<T> {
             return Err(ProblemError::EmptyEvaluation);
         }
         let model = Model::try_new(&config.model, data.shape, data.classes)?;
-        let parts =
-            config
-                .partition
-                .split(&data.train.labels, data.classes, config.agents, config.seed)?;
-        let evaluated = parts
-            .iter()
-            .enumerate()
-            .map(|(i, part)| subset(part, config, i))
-            .collect();
+        let parts = config.partition.split(&data.train.labels, data.classes, config.agents, config.seed)?;
+        let evaluated = parts.iter().enumerate().map(|(i, part)| subset(part, config, i)).collect();
         let test = (0..data.test.len() as u32).collect();
         let network = Network::with_isa(model, isa);
         let idle = Mutex::new(Vec::new());
-        Ok(Self {
-            data,
-            network,
-            parts,
-            batch: config.batch,
-            evaluated,
-            test,
-            idle,
-        })
+        Ok(Self { data, network, parts, batch: config.batch, evaluated, test, idle })
     }
 
     /// The network's model: its sizes, its start, its export to PyTorch.
@@ -179,11 +158,8 @@ impl<T: Scalar> ImageProblem<T> {
     fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch<T>) -> R) -> R {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = idle().pop();
-        let mut scratch = taken.unwrap_or_else(|| Scratch {
-            workspace: self.network.workspace(),
-            samples: Vec::new(),
-            order: Vec::new(),
-        });
+        let mut scratch =
+            taken.unwrap_or_else(|| Scratch { workspace: self.network.workspace(), samples: Vec::new() });
         let result = work(&mut scratch);
         idle().push(scratch);
         result
@@ -198,12 +174,7 @@ impl<T: Scalar> ImageProblem<T> {
             .flat_map(|(i, set)| set.chunks(CHUNK).map(move |chunk| (i, chunk)))
             .collect();
         let score = |&(set, chunk): &(usize, &[u32])| {
-            (
-                set,
-                self.with_scratch(|scratch| {
-                    self.network.score(x, images, chunk, &mut scratch.workspace)
-                }),
-            )
+            (set, self.with_scratch(|scratch| self.network.score(x, images, chunk, &mut scratch.workspace)))
         };
         let partial: Vec<(usize, Score)> = chunks.par_iter().map(score).collect();
         let mut scores = vec![Score::default(); sets.len()];
@@ -245,51 +216,30 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
         self.with_scratch(|scratch| {
             let workspace = &mut scratch.workspace;
-            self.network.gradient(
-                x,
-                &self.data.train,
-                &self.parts[agent],
-                None,
-                workspace,
-                gradient,
-            );
+            self.network.gradient(x, &self.data.train, &self.parts[agent], None, workspace, gradient);
         });
     }
 
     fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) {
         let Draw { seed, step } = draw;
-        let dropout = self.model().has_dropout().then_some(Dropout {
-            seed,
-            agent: agent as u64,
-            step,
-        });
+        let dropout = self.model().has_dropout().then_some(Dropout { seed, agent: agent as u64, step });
         self.with_scratch(|scratch| {
-            let Scratch {
-                workspace,
-                samples,
-                order,
-            } = scratch;
-            self.batch
-                .choose(&self.parts[agent], agent, draw, samples, order);
-            self.network
-                .gradient(x, &self.data.train, samples, dropout, workspace, gradient);
+            let Scratch { workspace, samples } = scratch;
+            let shard = &self.parts[agent];
+            samples.clear();
+            samples.extend(self.batch.samples(shard.len(), agent, draw).map(|k| shard[k]));
+            self.network.gradient(x, &self.data.train, samples, dropout, workspace, gradient);
         });
     }
 
     fn objective(&self, x: &[T]) -> f64 {
         let scores = self.scores(x, &self.data.train, &self.evaluated);
-        let means = scores
-            .iter()
-            .zip(&self.evaluated)
-            .map(|(score, set)| score.loss / set.len() as f64);
+        let means = scores.iter().zip(&self.evaluated).map(|(score, set)| score.loss / set.len() as f64);
         means.sum::<f64>() / self.agents() as f64
     }
 
     fn records_gradient_norm(&self) -> bool {
-        self.model()
-            .flops()
-            .saturating_mul(self.data.train.len() as u64)
-            <= CHEAP
+        self.model().flops().saturating_mul(self.data.train.len() as u64) <= CHEAP
     }
 
     fn accuracy(&self, x: &[T]) -> Option<f64> {
@@ -298,12 +248,6 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     fn initial(&self, seed: u64) -> Option<Vec<T>> {
-        Some(
-            self.model()
-                .initial(seed)
-                .into_iter()
-                .map(|x| T::of(f64::from(x)))
-                .collect(),
-        )
+        Some(self.model().initial(seed).into_iter().map(|x| T::of(f64::from(x))).collect())
     }
 }

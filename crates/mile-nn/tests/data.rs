@@ -25,9 +25,7 @@ impl Drop for Scratch {
 
 fn idx_images(count: u32, side: u32) -> Vec<u8> {
     let mut bytes = vec![0, 0, 8, 3];
-    [count, side, side]
-        .iter()
-        .for_each(|n| bytes.extend(n.to_be_bytes()));
+    [count, side, side].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
     bytes.extend((0..count * side * side).map(|i| i as u8));
     bytes
 }
@@ -44,20 +42,12 @@ fn write_mnist(root: &Path) -> PathBuf {
     let directory = root.join("mnist");
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("train-images-idx3-ubyte"), idx_images(3, 28)).unwrap();
-    fs::write(
-        directory.join("train-labels-idx1-ubyte"),
-        idx_labels(&[1, 9, 0]),
-    )
-    .unwrap();
+    fs::write(directory.join("train-labels-idx1-ubyte"), idx_labels(&[1, 9, 0])).unwrap();
     let file = fs::File::create(directory.join("t10k-images-idx3-ubyte.gz")).unwrap();
     let mut gzip = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
     gzip.write_all(&idx_images(2, 28)).unwrap();
     gzip.finish().unwrap();
-    fs::write(
-        directory.join("t10k-labels-idx1-ubyte"),
-        idx_labels(&[5, 6]),
-    )
-    .unwrap();
+    fs::write(directory.join("t10k-labels-idx1-ubyte"), idx_labels(&[5, 6])).unwrap();
     directory
 }
 
@@ -65,14 +55,8 @@ fn write_mnist(root: &Path) -> PathBuf {
 fn idx_files_are_read_plain_and_gzipped() {
     let scratch = Scratch::new("idx");
     let directory = write_mnist(&scratch.0);
-    assert_eq!(
-        data::locate("mnist", Some(&scratch.0)).unwrap(),
-        Located::Directory(directory.clone())
-    );
-    assert_eq!(
-        data::locate("mnist", Some(&directory)).unwrap(),
-        Located::Directory(directory)
-    );
+    assert_eq!(data::locate("mnist", Some(&scratch.0)).unwrap(), Located::Directory(directory.clone()));
+    assert_eq!(data::locate("mnist", Some(&directory)).unwrap(), Located::Directory(directory));
     let set = data::load("mnist", Some(&scratch.0)).unwrap();
     assert_eq!((set.train.len(), set.test.len(), set.classes), (3, 2, 10));
     assert_eq!(set.train.labels, [1, 9, 0]);
@@ -115,23 +99,9 @@ fn damaged_idx_files_are_refused_with_the_offset() {
 fn counts_of_images_and_labels_must_agree() {
     let scratch = Scratch::new("counts");
     let directory = write_mnist(&scratch.0);
-    fs::write(
-        directory.join("train-labels-idx1-ubyte"),
-        idx_labels(&[1, 2]),
-    )
-    .unwrap();
+    fs::write(directory.join("train-labels-idx1-ubyte"), idx_labels(&[1, 2])).unwrap();
     let error = data::load("mnist", Some(&scratch.0)).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            DataError::Shape {
-                part: "train",
-                labels: 2,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, DataError::Shape { part: "train", labels: 2, .. }), "{error}");
 }
 
 #[test]
@@ -143,33 +113,20 @@ fn cifar_batches_are_read_as_interleaved_channels_and_checked() {
     batch[0] = 7;
     (batch[1], batch[1 + 1024], batch[1 + 2048]) = (10, 20, 30);
     let name = |i: usize| {
-        if i == 6 {
-            "test_batch.bin".to_owned()
-        } else {
-            format!("data_batch_{i}.bin")
-        }
+        if i == 6 { "test_batch.bin".to_owned() } else { format!("data_batch_{i}.bin") }
     };
     (1..=6).for_each(|i| fs::write(directory.join(name(i)), &batch).unwrap());
     let set = data::load("cifar10", Some(&scratch.0)).unwrap();
     assert_eq!((set.train.len(), set.test.len()), (50_000, 10_000));
-    assert_eq!(
-        (set.train.labels[0], &set.train.image(0)[..3]),
-        (7, &[10u8, 20, 30][..])
-    );
+    assert_eq!((set.train.labels[0], &set.train.image(0)[..3]), (7, &[10u8, 20, 30][..]));
 
     batch[2 * 3073] = 10;
     fs::write(directory.join(name(2)), &batch).unwrap();
     let error = data::load("cifar10", Some(&scratch.0)).unwrap_err();
-    assert!(
-        matches!(error, DataError::Format { offset: 6146, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, DataError::Format { offset: 6146, .. }), "{error}");
     fs::write(directory.join(name(1)), &batch[..1000]).unwrap();
     let error = data::load("cifar10", Some(&scratch.0)).unwrap_err();
-    assert!(
-        matches!(error, DataError::Format { offset: 1000, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, DataError::Format { offset: 1000, .. }), "{error}");
 }
 
 #[test]
@@ -179,41 +136,21 @@ fn what_is_missing_is_said_with_the_remedy() {
     // A machine may have the data set elsewhere: then there is nothing to complain about.
     if let Err(error) = error {
         let text = error.to_string();
-        assert!(
-            text.contains("mile data get cifar10") && text.contains("data_batch_1.bin"),
-            "{text}"
-        );
+        assert!(text.contains("mile data get cifar10") && text.contains("data_batch_1.bin"), "{text}");
     }
     let text = data::locate("imagenet", None).unwrap_err().to_string();
-    assert!(
-        text.contains("glyphs, mnist, fashion-mnist, cifar10"),
-        "{text}"
-    );
+    assert!(text.contains("glyphs, mnist, fashion-mnist, cifar10"), "{text}");
 }
 
 #[test]
 fn a_data_set_of_ones_own_must_fit_its_shape() {
-    let shape = Shape {
-        height: 2,
-        width: 2,
-        channels: 1,
-    };
-    let images = |pixels: usize, labels: &[u8]| Images {
-        pixels: vec![0; pixels],
-        labels: labels.to_vec(),
-    };
+    let shape = Shape { height: 2, width: 2, channels: 1 };
+    let images = |pixels: usize, labels: &[u8]| Images { pixels: vec![0; pixels], labels: labels.to_vec() };
     assert!(Dataset::try_new("own", shape, 2, images(8, &[0, 1]), images(4, &[1])).is_ok());
     let error = Dataset::try_new("own", shape, 2, images(7, &[0, 1]), images(4, &[1])).unwrap_err();
     assert!(matches!(error, DataError::Shape { pixels: 7, .. }));
     let error = Dataset::try_new("own", shape, 2, images(8, &[0, 2]), images(4, &[1])).unwrap_err();
-    assert!(matches!(
-        error,
-        DataError::Label {
-            index: 1,
-            label: 2,
-            ..
-        }
-    ));
+    assert!(matches!(error, DataError::Label { index: 1, label: 2, .. }));
 }
 
 #[test]

@@ -12,11 +12,7 @@ use mile_nn::{Isa, Scalar};
 use rand::RngExt;
 
 fn conv(out: usize, kernel: usize, padding: usize) -> Layer {
-    Layer::Conv {
-        out,
-        kernel,
-        padding,
-    }
+    Layer::Conv { out, kernel, padding }
 }
 
 const RELU: Layer = Layer::Relu {};
@@ -25,11 +21,7 @@ const POOL: Layer = Layer::MaxPool { size: 2 };
 /// Odd sizes on purpose: partial vectors, uneven tiles, squares that do not cover the image.
 fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
     let dense = |out| Layer::Dense { out };
-    let shape = |height, width, channels| Shape {
-        height,
-        width,
-        channels,
-    };
+    let shape = |height, width, channels| Shape { height, width, channels };
     vec![
         (shape(5, 7, 1), 3, vec![dense(3)]),
         (shape(4, 3, 2), 4, vec![dense(19), RELU, dense(4)]),
@@ -37,41 +29,13 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
         (
             shape(8, 11, 1),
             2,
-            vec![
-                conv(17, 5, 2),
-                POOL,
-                RELU,
-                conv(33, 3, 0),
-                RELU,
-                dense(7),
-                RELU,
-                dense(2),
-            ],
+            vec![conv(17, 5, 2), POOL, RELU, conv(33, 3, 0), RELU, dense(7), RELU, dense(2)],
         ),
-        (
-            shape(10, 17, 2),
-            10,
-            vec![
-                conv(32, 2, 1),
-                RELU,
-                conv(40, 3, 2),
-                POOL,
-                conv(3, 1, 0),
-                dense(10),
-            ],
-        ),
+        (shape(10, 17, 2), 10, vec![conv(32, 2, 1), RELU, conv(40, 3, 2), POOL, conv(3, 1, 0), dense(10)]),
         (
             shape(6, 29, 1),
             4,
-            vec![
-                conv(16, 5, 2),
-                RELU,
-                POOL,
-                Layer::Dropout { p: 0.3 },
-                dense(64),
-                RELU,
-                dense(4),
-            ],
+            vec![conv(16, 5, 2), RELU, POOL, Layer::Dropout { p: 0.3 }, dense(64), RELU, dense(4)],
         ),
     ]
 }
@@ -84,48 +48,24 @@ fn random_images(shape: Shape, classes: usize, n: usize) -> Images {
     }
 }
 
-fn gradient<T: Scalar>(
-    model: &Model,
-    isa: Isa,
-    images: &Images,
-    dropout: Option<Dropout>,
-) -> (f64, Vec<T>) {
+fn gradient<T: Scalar>(model: &Model, isa: Isa, images: &Images, dropout: Option<Dropout>) -> (f64, Vec<T>) {
     let network = Network::<T>::with_isa(model.clone(), isa);
-    let parameters: Vec<T> = model
-        .initial(1)
-        .iter()
-        .map(|&x| T::of(f64::from(x)))
-        .collect();
+    let parameters: Vec<T> = model.initial(1).iter().map(|&x| T::of(f64::from(x))).collect();
     let samples: Vec<u32> = (0..images.len() as u32).collect();
     // Poisoned: whatever is left of the old contents would be seen.
     let mut gradient = vec![T::nan(); model.dim()];
-    let loss = network.gradient(
-        &parameters,
-        images,
-        &samples,
-        dropout,
-        &mut network.workspace(),
-        &mut gradient,
-    );
+    let loss =
+        network.gradient(&parameters, images, &samples, dropout, &mut network.workspace(), &mut gradient);
     (loss, gradient)
 }
 
 fn relative_difference<T: Scalar, U: Scalar>(a: &[T], b: &[U]) -> f64 {
     let norm = b.iter().map(|x| x.wide().powi(2)).sum::<f64>().sqrt();
-    let difference = a
-        .iter()
-        .zip(b)
-        .map(|(a, b)| (a.wide() - b.wide()).powi(2))
-        .sum::<f64>()
-        .sqrt();
+    let difference = a.iter().zip(b).map(|(a, b)| (a.wide() - b.wide()).powi(2)).sum::<f64>().sqrt();
     difference / norm
 }
 
-const MASKS: Dropout = Dropout {
-    seed: 3,
-    agent: 1,
-    step: 4,
-};
+const MASKS: Dropout = Dropout { seed: 3, agent: 1, step: 4 };
 
 #[test]
 fn instruction_sets_agree_within_rounding() {
@@ -138,16 +78,11 @@ fn instruction_sets_agree_within_rounding() {
                 let (single_loss, single) = gradient::<f32>(&model, isa, &images, Some(MASKS));
                 let (_, double) = gradient::<f64>(&model, isa, &images, Some(MASKS));
                 let name = format!("{isa:?}, {layers:?}, batch {batch}");
-                let (single, double) = (
-                    relative_difference(&single, &reference),
-                    relative_difference(&double, &reference),
-                );
+                let (single, double) =
+                    (relative_difference(&single, &reference), relative_difference(&double, &reference));
                 assert!(single < 1e-5, "f32 {single:e}: {name}");
                 assert!(double < 1e-13, "f64 {double:e}: {name}");
-                assert!(
-                    (single_loss - loss).abs() < 1e-5 * loss.abs(),
-                    "{single_loss} {loss}: {name}"
-                );
+                assert!((single_loss - loss).abs() < 1e-5 * loss.abs(), "{single_loss} {loss}: {name}");
             }
         }
     }
@@ -163,28 +98,14 @@ fn gradients_are_central_differences() {
         let mut workspace = network.workspace();
         let mut parameters: Vec<f64> = model.initial(1).into_iter().map(f64::from).collect();
         let (mut exact, mut scrap) = (vec![0.0; model.dim()], vec![0.0; model.dim()]);
-        network.gradient(
-            &parameters,
-            &images,
-            &samples,
-            Some(MASKS),
-            &mut workspace,
-            &mut exact,
-        );
+        network.gradient(&parameters, &images, &samples, Some(MASKS), &mut workspace, &mut exact);
         let mut rng = stream(0, Purpose::Probe, 0, 1);
         let probes: Vec<usize> = (0..60).map(|_| rng.random_range(0..model.dim())).collect();
         for i in probes.into_iter().chain([0, model.dim() - 1]) {
             let (x, h) = (parameters[i], 1e-6);
             let mut loss = |value: f64| {
                 parameters[i] = value;
-                network.gradient(
-                    &parameters,
-                    &images,
-                    &samples,
-                    Some(MASKS),
-                    &mut workspace,
-                    &mut scrap,
-                )
+                network.gradient(&parameters, &images, &samples, Some(MASKS), &mut workspace, &mut scrap)
             };
             let difference = (loss(x + h) - loss(x - h)) / (2.0 * h);
             parameters[i] = x;
@@ -209,10 +130,7 @@ fn the_exported_parameters_give_the_same_scores_in_a_plain_network() {
         for (row, sample) in logits.chunks(classes).zip([0, 4, 2]) {
             let expected = plain::scores(&layers, shape, &tensors, images.image(sample));
             for (a, b) in row.iter().zip(&expected) {
-                assert!(
-                    (f64::from(*a) - b).abs() < 1e-5,
-                    "{row:?} {expected:?} {layers:?}"
-                );
+                assert!((f64::from(*a) - b).abs() < 1e-5, "{row:?} {expected:?} {layers:?}");
             }
         }
     }
@@ -226,11 +144,7 @@ fn dropout_masks_are_a_function_of_seed_agent_and_step() {
     let at = |dropout| gradient::<f32>(&model, Isa::best(), &images, dropout).1;
     let first = at(Some(MASKS));
     assert_eq!(first, at(Some(MASKS)));
-    for other in [
-        Dropout { seed: 4, ..MASKS },
-        Dropout { agent: 2, ..MASKS },
-        Dropout { step: 5, ..MASKS },
-    ] {
+    for other in [Dropout { seed: 4, ..MASKS }, Dropout { agent: 2, ..MASKS }, Dropout { step: 5, ..MASKS }] {
         assert_ne!(first, at(Some(other)));
     }
     assert_ne!(first, at(None));
@@ -239,45 +153,20 @@ fn dropout_masks_are_a_function_of_seed_agent_and_step() {
 #[test]
 fn dropout_keeps_the_mean_of_the_scores_inputs() {
     // One dense layer of ones below dropout: the sum of what passes has the sum without dropout as mean.
-    let shape = Shape {
-        height: 1,
-        width: 1,
-        channels: 1,
-    };
-    let layers = vec![
-        Layer::Dense { out: 4000 },
-        Layer::Dropout { p: 0.25 },
-        Layer::Dense { out: 2 },
-    ];
+    let shape = Shape { height: 1, width: 1, channels: 1 };
+    let layers = vec![Layer::Dense { out: 4000 }, Layer::Dropout { p: 0.25 }, Layer::Dense { out: 2 }];
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, 2).unwrap();
-    let images = Images {
-        pixels: vec![255],
-        labels: vec![0],
-    };
+    let images = Images { pixels: vec![255], labels: vec![0] };
     let network = Network::<f64>::new(model.clone());
     // First layer: weight 1, bias 0. Second: zero, so that its gradient is the dropped-out input times +-1/2.
     let mut parameters = vec![0.0; model.dim()];
     parameters[..4000].fill(1.0);
     let mut gradient = vec![0.0; model.dim()];
-    network.gradient(
-        &parameters,
-        &images,
-        &[0],
-        Some(MASKS),
-        &mut network.workspace(),
-        &mut gradient,
-    );
-    let passed: Vec<f64> = gradient[8000..16_000]
-        .chunks(2)
-        .map(|g| g[1] * 2.0)
-        .collect();
+    network.gradient(&parameters, &images, &[0], Some(MASKS), &mut network.workspace(), &mut gradient);
+    let passed: Vec<f64> = gradient[8000..16_000].chunks(2).map(|g| g[1] * 2.0).collect();
     let dropped = passed.iter().filter(|&&x| x == 0.0).count() as f64 / 4000.0;
     assert!((dropped - 0.25).abs() < 0.03, "{dropped} dropped");
-    assert!(
-        passed
-            .iter()
-            .all(|&x| x == 0.0 || (x - 4.0 / 3.0).abs() < 1e-12)
-    );
+    assert!(passed.iter().all(|&x| x == 0.0 || (x - 4.0 / 3.0).abs() < 1e-12));
 }
 
 #[test]
@@ -291,23 +180,9 @@ fn what_is_not_a_number_is_not_swallowed() {
         parameters[7] = f32::NAN;
         let mut workspace = network.workspace();
         let score = network.score(&parameters, &images, &[0, 1], &mut workspace);
-        assert!(
-            score.loss.is_nan() && score.correct == 0,
-            "{isa:?}: {score:?}"
-        );
+        assert!(score.loss.is_nan() && score.correct == 0, "{isa:?}: {score:?}");
         let mut gradient = vec![0.0; model.dim()];
-        assert!(
-            network
-                .gradient(
-                    &parameters,
-                    &images,
-                    &[0],
-                    None,
-                    &mut workspace,
-                    &mut gradient
-                )
-                .is_nan()
-        );
+        assert!(network.gradient(&parameters, &images, &[0], None, &mut workspace, &mut gradient).is_nan());
         assert!(gradient.iter().any(|g| g.is_nan()));
     }
 }

@@ -3,16 +3,8 @@
 use mile_nn::data::Shape;
 use mile_nn::model::{Layer, Model, ModelError, ModelSpec, Preset};
 
-const MNIST: Shape = Shape {
-    height: 28,
-    width: 28,
-    channels: 1,
-};
-const CIFAR: Shape = Shape {
-    height: 32,
-    width: 32,
-    channels: 3,
-};
+const MNIST: Shape = Shape { height: 28, width: 28, channels: 1 };
+const CIFAR: Shape = Shape { height: 32, width: 32, channels: 3 };
 
 #[derive(Debug, serde::Deserialize)]
 struct Problem {
@@ -36,34 +28,17 @@ fn the_papers_networks_have_the_papers_sizes() {
     assert_eq!(cifar.dim(), 896 + 18_496 + 73_856 + 524_544 + 2_570);
     assert_eq!(cifar.flops() / 10_000, 6_332);
     assert!(cifar.has_dropout() && !mnist.has_dropout());
-    assert_eq!(
-        Model::try_new(&ModelSpec::Preset(Preset::Linear), MNIST, 10)
-            .unwrap()
-            .dim(),
-        7_850
-    );
-    assert_eq!(
-        Model::try_new(&ModelSpec::Preset(Preset::Mlp), MNIST, 10)
-            .unwrap()
-            .dim(),
-        101_770
-    );
+    assert_eq!(Model::try_new(&ModelSpec::Preset(Preset::Linear), MNIST, 10).unwrap().dim(), 7_850);
+    assert_eq!(Model::try_new(&ModelSpec::Preset(Preset::Mlp), MNIST, 10).unwrap().dim(), 101_770);
 }
 
 #[test]
 fn an_experiment_file_names_a_preset_or_lists_layers() {
-    assert_eq!(
-        read("model = \"mnist-cnn\"").unwrap(),
-        ModelSpec::Preset(Preset::MnistCnn)
-    );
+    assert_eq!(read("model = \"mnist-cnn\"").unwrap(), ModelSpec::Preset(Preset::MnistCnn));
     let list = "[{ kind = \"conv\", out = 16, kernel = 5, padding = 2 }, { kind = \"relu\" }, { kind = \"max-pool\" },
         { kind = \"flatten\" }, { kind = \"dropout\", p = 0.5 }, { kind = \"dense\", out = 10 }]";
     let expected = ModelSpec::Layers(vec![
-        Layer::Conv {
-            out: 16,
-            kernel: 5,
-            padding: 2,
-        },
+        Layer::Conv { out: 16, kernel: 5, padding: 2 },
         Layer::Relu {},
         Layer::MaxPool { size: 2 },
         Layer::Flatten {},
@@ -71,10 +46,7 @@ fn an_experiment_file_names_a_preset_or_lists_layers() {
         Layer::Dense { out: 10 },
     ]);
     assert_eq!(read(&format!("model = {list}")).unwrap(), expected);
-    assert_eq!(
-        read(&format!("model = {{ layers = {list} }}")).unwrap(),
-        expected
-    );
+    assert_eq!(read(&format!("model = {{ layers = {list} }}")).unwrap(), expected);
     assert!(Model::try_new(&expected, MNIST, 10).is_ok());
 }
 
@@ -82,9 +54,7 @@ fn an_experiment_file_names_a_preset_or_lists_layers() {
 fn what_a_file_gets_wrong_is_named() {
     let text = read("model = \"resnet\"").unwrap_err().to_string();
     assert!(text.contains("mnist-cnn"), "{text}");
-    let text = read("model = [{ kind = \"conv\", outs = 3, kernel = 3 }]")
-        .unwrap_err()
-        .to_string();
+    let text = read("model = [{ kind = \"conv\", outs = 3, kernel = 3 }]").unwrap_err().to_string();
     assert!(text.contains("outs"), "{text}");
     let text = read("model = 3").unwrap_err().to_string();
     assert!(text.contains("list of layers"), "{text}");
@@ -92,71 +62,35 @@ fn what_a_file_gets_wrong_is_named() {
 
 #[test]
 fn a_stack_that_does_not_fit_is_refused_with_the_shapes() {
-    let conv = |kernel, padding| Layer::Conv {
-        out: 4,
-        kernel,
-        padding,
-    };
+    let conv = |kernel, padding| Layer::Conv { out: 4, kernel, padding };
     let dense = Layer::Dense { out: 10 };
     let text = build(&[conv(31, 1), dense]).unwrap_err().to_string();
-    assert!(
-        text.contains("31 x 31") && text.contains("28 x 28 x 1"),
-        "{text}"
-    );
-    assert!(matches!(
-        build(&[conv(3, 3), dense]),
-        Err(ModelError::Kernel { layer: 1, .. })
-    ));
-    assert!(matches!(
-        build(&[conv(0, 0), dense]),
-        Err(ModelError::Kernel { layer: 1, .. })
-    ));
+    assert!(text.contains("31 x 31") && text.contains("28 x 28 x 1"), "{text}");
+    assert!(matches!(build(&[conv(3, 3), dense]), Err(ModelError::Kernel { layer: 1, .. })));
+    assert!(matches!(build(&[conv(0, 0), dense]), Err(ModelError::Kernel { layer: 1, .. })));
     let small = [conv(28, 0), Layer::MaxPool { size: 2 }, dense];
-    assert!(matches!(
-        build(&small),
-        Err(ModelError::Pool { layer: 2, .. })
-    ));
-    assert!(matches!(
-        build(&[dense, conv(1, 0)]),
-        Err(ModelError::Order { layer: 2, .. })
-    ));
-    assert!(matches!(
-        build(&[Layer::Relu {}, dense]),
-        Err(ModelError::Order { layer: 1, .. })
-    ));
-    assert!(matches!(
-        build(&[dense, Layer::Relu {}]),
-        Err(ModelError::Order { .. })
-    ));
-    assert!(matches!(
-        build(&[conv(3, 1)]),
-        Err(ModelError::NoDense { classes: 10 })
-    ));
+    assert!(matches!(build(&small), Err(ModelError::Pool { layer: 2, .. })));
+    assert!(matches!(build(&[dense, conv(1, 0)]), Err(ModelError::Order { layer: 2, .. })));
+    assert!(matches!(build(&[Layer::Relu {}, dense]), Err(ModelError::Order { layer: 1, .. })));
+    assert!(matches!(build(&[dense, Layer::Relu {}]), Err(ModelError::Order { .. })));
+    assert!(matches!(build(&[conv(3, 1)]), Err(ModelError::NoDense { classes: 10 })));
     assert!(matches!(build(&[]), Err(ModelError::NoDense { .. })));
-    assert!(matches!(
-        build(&[Layer::Dense { out: 9 }]),
-        Err(ModelError::Outputs {
-            out: 9,
-            classes: 10
-        })
-    ));
+    assert!(matches!(build(&[Layer::Dense { out: 9 }]), Err(ModelError::Outputs { out: 9, classes: 10 })));
     let pool = [conv(3, 1), Layer::MaxPool { size: 3 }, dense];
-    assert!(matches!(
-        build(&pool),
-        Err(ModelError::Range { layer: 2, .. })
-    ));
+    assert!(matches!(build(&pool), Err(ModelError::Range { layer: 2, .. })));
     for p in [1.0, -0.1, f32::NAN] {
         let dropout = [conv(3, 1), Layer::Dropout { p }, dense];
-        assert!(matches!(
-            build(&dropout),
-            Err(ModelError::Range { layer: 2, .. })
-        ));
+        assert!(matches!(build(&dropout), Err(ModelError::Range { layer: 2, .. })));
     }
-    let huge = [Layer::Dense { out: usize::MAX }, dense];
-    assert!(matches!(
-        build(&huge),
-        Err(ModelError::Range { layer: 1, .. })
-    ));
+    for huge in [
+        Layer::Dense { out: usize::MAX },
+        Layer::Dense { out: 0 },
+        conv(usize::MAX / 2, usize::MAX / 2 - 1),
+        conv(1 << 40, (1 << 40) - 1),
+        conv(9000, 8999),
+    ] {
+        assert!(matches!(build(&[huge, dense]), Err(ModelError::Range { layer: 1, .. })), "{huge:?}");
+    }
 }
 
 #[test]
@@ -167,10 +101,7 @@ fn the_start_is_uniform_within_the_fan_in_bound_and_a_function_of_the_seed() {
     assert_ne!(start, model.initial(6));
     let within = |range: std::ops::Range<usize>, bound: f32| {
         let largest = start[range].iter().fold(0.0f32, |m, x| m.max(x.abs()));
-        assert!(
-            largest <= bound && largest > 0.9 * bound,
-            "{largest} of {bound}"
-        );
+        assert!(largest <= bound && largest > 0.9 * bound, "{largest} of {bound}");
     };
     within(0..416, 1.0 / 5.0);
     within(416..13_248, 1.0 / 20.0);
@@ -179,43 +110,19 @@ fn the_start_is_uniform_within_the_fan_in_bound_and_a_function_of_the_seed() {
 
 #[test]
 fn the_state_dict_has_pytorchs_names_shapes_and_order() {
-    let shape = Shape {
-        height: 2,
-        width: 3,
-        channels: 2,
-    };
-    let layers = vec![
-        Layer::Conv {
-            out: 3,
-            kernel: 2,
-            padding: 1,
-        },
-        Layer::Dense { out: 2 },
-    ];
+    let shape = Shape { height: 2, width: 3, channels: 2 };
+    let layers = vec![Layer::Conv { out: 3, kernel: 2, padding: 1 }, Layer::Dense { out: 2 }];
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, 2).unwrap();
     let parameters: Vec<f32> = (0..model.dim()).map(|i| i as f32).collect();
     let tensors = model.state_dict(&parameters);
-    let heads: Vec<_> = tensors
-        .iter()
-        .map(|t| (t.name.as_str(), t.shape.as_slice()))
-        .collect();
-    let expected: [(&str, &[usize]); 4] = [
-        ("conv1.weight", &[3, 2, 2, 2]),
-        ("conv1.bias", &[3]),
-        ("fc1.weight", &[2, 36]),
-        ("fc1.bias", &[2]),
-    ];
+    let heads: Vec<_> = tensors.iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
+    let expected: [(&str, &[usize]); 4] =
+        [("conv1.weight", &[3, 2, 2, 2]), ("conv1.bias", &[3]), ("fc1.weight", &[2, 36]), ("fc1.bias", &[2])];
     assert_eq!(heads, expected);
     // conv1.weight[o = 2][i = 1][row 0][column 1] lies at [row 0][column 1][i = 1][o = 2].
-    assert_eq!(
-        tensors[0].values[(2 * 2 + 1) * 4 + 1],
-        ((2 + 1) * 3 + 2) as f32
-    );
+    assert_eq!(tensors[0].values[(2 * 2 + 1) * 4 + 1], ((2 + 1) * 3 + 2) as f32);
     // fc1.weight[o = 1][channel 2, row 1, column 3] of a 3 x 4 x 3 image lies at [row, column, channel][o].
-    assert_eq!(
-        tensors[2].values[36 + 2 * 12 + 4 + 3],
-        (27 + ((4 + 3) * 3 + 2) * 2 + 1) as f32
-    );
+    assert_eq!(tensors[2].values[36 + 2 * 12 + 4 + 3], (27 + ((4 + 3) * 3 + 2) * 2 + 1) as f32);
     let total: usize = tensors.iter().map(|t| t.values.len()).sum();
     assert_eq!(total, model.dim());
 }

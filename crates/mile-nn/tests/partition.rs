@@ -55,9 +55,7 @@ proptest! {
 #[test]
 fn as_alpha_grows_the_classes_are_divided_evenly() {
     let labels = balanced(10_000, 10);
-    let parts = Partition::Dirichlet { alpha: 1e7 }
-        .split(&labels, 10, 10, 3)
-        .unwrap();
+    let parts = Partition::Dirichlet { alpha: 1e7 }.split(&labels, 10, 10, 3).unwrap();
     for count in label_counts(&parts, &labels, 10).concat() {
         assert!((98..=102).contains(&count), "{count} of 100");
     }
@@ -67,16 +65,10 @@ fn as_alpha_grows_the_classes_are_divided_evenly() {
 fn as_alpha_vanishes_each_class_has_one_owner() {
     // Three agents and ten classes: an agent without any class is improbable enough to be redrawn.
     let labels = balanced(1000, 10);
-    let parts = Partition::Dirichlet { alpha: 1e-6 }
-        .split(&labels, 10, 3, 3)
-        .unwrap();
+    let parts = Partition::Dirichlet { alpha: 1e-6 }.split(&labels, 10, 3, 3).unwrap();
     let counts = label_counts(&parts, &labels, 10);
     for class in 0..10 {
-        assert_eq!(
-            counts.iter().filter(|c| c[class] > 0).count(),
-            1,
-            "class {class} has one owner"
-        );
+        assert_eq!(counts.iter().filter(|c| c[class] > 0).count(), 1, "class {class} has one owner");
     }
 }
 
@@ -84,14 +76,9 @@ fn as_alpha_vanishes_each_class_has_one_owner() {
 fn smaller_alpha_is_more_heterogeneous() {
     let labels = balanced(10_000, 10);
     let spread = |alpha| {
-        let parts = Partition::Dirichlet { alpha }
-            .split(&labels, 10, 10, 0)
-            .unwrap();
+        let parts = Partition::Dirichlet { alpha }.split(&labels, 10, 10, 0).unwrap();
         let counts = label_counts(&parts, &labels, 10).concat();
-        counts
-            .iter()
-            .map(|&c| (c as f64 - 100.0).powi(2))
-            .sum::<f64>()
+        counts.iter().map(|&c| (c as f64 - 100.0).powi(2)).sum::<f64>()
     };
     assert!(spread(0.3) > spread(1.0) && spread(1.0) > spread(10.0));
 }
@@ -99,9 +86,7 @@ fn smaller_alpha_is_more_heterogeneous() {
 #[test]
 fn shards_hold_few_labels() {
     let labels = balanced(1000, 10);
-    let parts = Partition::Shards { per_agent: 2 }
-        .split(&labels, 10, 10, 0)
-        .unwrap();
+    let parts = Partition::Shards { per_agent: 2 }.split(&labels, 10, 10, 0).unwrap();
     for counts in label_counts(&parts, &labels, 10) {
         assert!(counts.iter().filter(|&&c| c > 0).count() <= 3);
         assert_eq!(counts.iter().sum::<usize>(), 100);
@@ -111,13 +96,8 @@ fn shards_hold_few_labels() {
 #[test]
 fn an_agent_left_empty_is_an_error_with_the_remedy() {
     // Two classes, each with one owner: a third agent must stay empty.
-    let error = Partition::Dirichlet { alpha: 1e-9 }
-        .split(&balanced(100, 2), 2, 3, 0)
-        .unwrap_err();
-    assert!(matches!(
-        error,
-        PartitionError::EmptyAgent { draws: 100, .. }
-    ));
+    let error = Partition::Dirichlet { alpha: 1e-9 }.split(&balanced(100, 2), 2, 3, 0).unwrap_err();
+    assert!(matches!(error, PartitionError::EmptyAgent { draws: 100, .. }));
     assert!(error.to_string().contains("take fewer agents"), "{error}");
 }
 
@@ -125,41 +105,22 @@ fn an_agent_left_empty_is_an_error_with_the_remedy() {
 fn wrong_parameters_are_refused() {
     let labels = balanced(20, 10);
     for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let error = Partition::Dirichlet { alpha }
-            .split(&labels, 10, 2, 0)
-            .unwrap_err();
+        let error = Partition::Dirichlet { alpha }.split(&labels, 10, 2, 0).unwrap_err();
         assert!(matches!(error, PartitionError::InvalidAlpha { .. }));
     }
     for per_agent in [0, 11, usize::MAX] {
-        let error = Partition::Shards { per_agent }
-            .split(&labels, 10, 2, 0)
-            .unwrap_err();
+        let error = Partition::Shards { per_agent }.split(&labels, 10, 2, 0).unwrap_err();
         assert!(matches!(error, PartitionError::InvalidShards { .. }));
     }
     for classes in [0, 4, 11] {
-        let error = Partition::LabelQuantity { classes }
-            .split(&labels, 10, 2, 0)
-            .unwrap_err();
-        assert!(matches!(
-            error,
-            PartitionError::InvalidClasses { least: 5, .. }
-        ));
+        let error = Partition::LabelQuantity { classes }.split(&labels, 10, 2, 0).unwrap_err();
+        assert!(matches!(error, PartitionError::InvalidClasses { least: 5, .. }));
     }
-    assert_eq!(
-        Partition::Iid {}.split(&labels, 10, 0, 0),
-        Err(PartitionError::NoAgents)
-    );
-    assert!(matches!(
-        Partition::Iid {}.split(&labels, 10, 21, 0),
-        Err(PartitionError::TooFewSamples { .. })
-    ));
+    assert_eq!(Partition::Iid {}.split(&labels, 10, 0, 0), Err(PartitionError::NoAgents));
+    assert!(matches!(Partition::Iid {}.split(&labels, 10, 21, 0), Err(PartitionError::TooFewSamples { .. })));
     assert!(matches!(
         Partition::Iid {}.split(&labels, 3, 2, 0),
-        Err(PartitionError::LabelOutOfRange {
-            index: 3,
-            label: 3,
-            classes: 3
-        })
+        Err(PartitionError::LabelOutOfRange { index: 3, label: 3, classes: 3 })
     ));
 }
 
@@ -174,16 +135,10 @@ fn an_experiment_file_can_name_it() {
         read("partition = { kind = \"dirichlet\", alpha = 1.0 }").unwrap(),
         Partition::Dirichlet { alpha: 1.0 }
     );
-    assert_eq!(
-        read("partition = { kind = \"iid\" }").unwrap(),
-        Partition::Iid {}
-    );
+    assert_eq!(read("partition = { kind = \"iid\" }").unwrap(), Partition::Iid {});
     assert_eq!(
         read("partition = { kind = \"label-quantity\", classes = 2 }").unwrap(),
         Partition::LabelQuantity { classes: 2 }
     );
-    assert!(
-        read("partition = { kind = \"iid\", alpha = 1.0 }").is_err(),
-        "unknown keys are refused"
-    );
+    assert!(read("partition = { kind = \"iid\", alpha = 1.0 }").is_err(), "unknown keys are refused");
 }

@@ -41,16 +41,9 @@ fn the_objective_is_the_mean_over_agents_not_over_samples() {
     let losses: Vec<f64> = (0..5).map(|i| problem.loss(i, &x)).collect();
     let mean = losses.iter().sum::<f64>() / 5.0;
     assert!((problem.objective(&x) - mean).abs() < 1e-12);
-    let sizes: Vec<f64> = problem
-        .parts()
-        .iter()
-        .map(|part| part.len() as f64)
-        .collect();
+    let sizes: Vec<f64> = problem.parts().iter().map(|part| part.len() as f64).collect();
     let over_samples = losses.iter().zip(&sizes).map(|(l, m)| l * m).sum::<f64>() / 600.0;
-    assert!(
-        (mean - over_samples).abs() > 1e-6,
-        "the test distinguishes the two"
-    );
+    assert!((mean - over_samples).abs() > 1e-6, "the test distinguishes the two");
 }
 
 #[test]
@@ -69,11 +62,7 @@ fn full_batches_give_the_exact_gradient_of_the_loss() {
         };
         let difference = (loss(old + h) - loss(old - h)) / (2.0 * h);
         x[i] = old;
-        assert!(
-            (difference - exact[i]).abs() < 1e-8,
-            "{difference} {}",
-            exact[i]
-        );
+        assert!((difference - exact[i]).abs() < 1e-8, "{difference} {}", exact[i]);
     }
 }
 
@@ -84,11 +73,7 @@ fn a_draw_names_its_samples() {
         let x = problem.initial(0).unwrap();
         let first = at(&problem, 0, &x, 4);
         at(&problem, 1, &x, 9);
-        assert_eq!(
-            first,
-            at(&problem, 0, &x, 4),
-            "whatever was drawn in between"
-        );
+        assert_eq!(first, at(&problem, 0, &x, 4), "whatever was drawn in between");
         assert_ne!(first, at(&problem, 0, &x, 5));
         assert_ne!(first, at(&problem, 1, &x, 4));
     }
@@ -103,13 +88,10 @@ fn batches_with_replacement_are_unbiased() {
     let mut mean = vec![0.0; problem.dim()];
     let draws = 2000;
     for step in 0..draws {
-        mean.iter_mut()
-            .zip(at(&problem, 2, &x, step))
-            .for_each(|(m, g)| *m += g / draws as f64);
+        mean.iter_mut().zip(at(&problem, 2, &x, step)).for_each(|(m, g)| *m += g / draws as f64);
     }
     let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
-    let error =
-        norm(&mut mean.iter().zip(&exact).map(|(m, e)| m - e)) / norm(&mut exact.iter().copied());
+    let error = norm(&mut mean.iter().zip(&exact).map(|(m, e)| m - e)) / norm(&mut exact.iter().copied());
     assert!(error < 0.03, "{error}");
 }
 
@@ -121,9 +103,7 @@ fn an_epoch_sees_each_sample_once() {
     let m = problem.parts()[4].len() as u64;
     let mut sum = vec![0.0; problem.dim()];
     for step in 0..m {
-        sum.iter_mut()
-            .zip(at(&problem, 4, &x, step))
-            .for_each(|(s, g)| *s += g / m as f64);
+        sum.iter_mut().zip(at(&problem, 4, &x, step)).for_each(|(s, g)| *s += g / m as f64);
     }
     let mut exact = vec![0.0; problem.dim()];
     problem.gradient(4, &x, &mut exact);
@@ -140,17 +120,8 @@ fn evaluation_does_not_depend_on_the_number_of_threads() {
     });
     let x = problem.initial(0).unwrap();
     let values = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
-        pool.install(|| {
-            (
-                problem.objective(&x),
-                problem.loss(2, &x),
-                problem.accuracy(&x),
-            )
-        })
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| (problem.objective(&x), problem.loss(2, &x), problem.accuracy(&x)))
     };
     assert_eq!(values(1), values(3));
     assert_eq!(values(1).0, problem.objective(&x));
@@ -159,10 +130,7 @@ fn evaluation_does_not_depend_on_the_number_of_threads() {
 #[test]
 fn both_precisions_start_alike_and_agree() {
     let config = config(Preset::MnistCnn, Batch::Size(9));
-    let (single, double) = (
-        ImageProblem::<f32>::try_new(data(), &config).unwrap(),
-        problem(&config),
-    );
+    let (single, double) = (ImageProblem::<f32>::try_new(data(), &config).unwrap(), problem(&config));
     let (x, y) = (single.initial(3).unwrap(), double.initial(3).unwrap());
     assert!(x.iter().zip(&y).all(|(&x, &y)| f64::from(x) == y));
     assert!((single.objective(&x) - double.objective(&y)).abs() < 1e-5);
@@ -179,75 +147,23 @@ fn large_problems_do_not_record_gradient_norms() {
 fn wrong_configurations_are_refused() {
     let refuse = |config: &ImageConfig| ImageProblem::<f32>::try_new(data(), config).unwrap_err();
     let good = config(Preset::Linear, Batch::Full);
+    assert_eq!(refuse(&ImageConfig { batch: Batch::Size(0), ..good.clone() }), ProblemError::EmptyBatch);
     assert_eq!(
-        refuse(&ImageConfig {
-            batch: Batch::Size(0),
-            ..good.clone()
-        }),
-        ProblemError::EmptyBatch
-    );
-    assert_eq!(
-        refuse(&ImageConfig {
-            evaluation: Evaluation::PerAgent(0),
-            ..good.clone()
-        }),
+        refuse(&ImageConfig { evaluation: Evaluation::PerAgent(0), ..good.clone() }),
         ProblemError::EmptyEvaluation
     );
+    assert!(matches!(refuse(&ImageConfig { agents: 601, ..good.clone() }), ProblemError::Partition(_)));
     assert!(matches!(
-        refuse(&ImageConfig {
-            agents: 601,
-            ..good.clone()
-        }),
-        ProblemError::Partition(_)
-    ));
-    assert!(matches!(
-        refuse(&ImageConfig {
-            model: ModelSpec::Layers(vec![]),
-            ..good
-        }),
+        refuse(&ImageConfig { model: ModelSpec::Layers(vec![]), ..good }),
         ProblemError::Model(_)
     ));
-}
-
-#[test]
-fn an_experiment_file_says_the_batch() {
-    #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-    struct File {
-        batch: Batch,
-    }
-    for (text, batch) in [
-        ("batch = 32", Batch::Size(32)),
-        ("batch = \"full\"", Batch::Full),
-        ("batch = { epoch = 8 }", Batch::Epoch(8)),
-    ] {
-        let file: File = toml::from_str(text).unwrap();
-        assert_eq!(file.batch, batch);
-        assert_eq!(
-            toml::from_str::<File>(&toml::to_string(&file).unwrap()).unwrap(),
-            file
-        );
-    }
-    for text in [
-        "batch = 0",
-        "batch = -1",
-        "batch = \"half\"",
-        "batch = { epoch = 0 }",
-        "batch = 1.5",
-    ] {
-        let error = toml::from_str::<File>(text).unwrap_err().to_string();
-        assert!(error.contains("number of samples, at least 1"), "{error}");
-    }
 }
 
 #[test]
 fn gradient_descent_learns_glyphs() {
     let problem = ImageProblem::<f32>::try_new(
         Arc::new(glyphs::generate(0, 1500, 300)),
-        &ImageConfig {
-            partition: Partition::Iid {},
-            agents: 1,
-            ..config(Preset::MnistCnn, Batch::Size(32))
-        },
+        &ImageConfig { partition: Partition::Iid {}, agents: 1, ..config(Preset::MnistCnn, Batch::Size(32)) },
     )
     .unwrap();
     let mut x = problem.initial(0).unwrap();

@@ -51,6 +51,9 @@ pub trait Agents {
     fn forget(&mut self, scratch: Vector) {
         let _ = scratch;
     }
+
+    /// Called when somebody is about to look at the vectors: what was put off must be done now.
+    fn settle(&mut self) {}
 }
 
 /// What a run has cost so far, counted where it is spent.

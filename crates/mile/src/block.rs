@@ -8,12 +8,20 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::agents::Vector;
 use crate::real::Real;
 
 /// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
 const CHUNK: usize = 1 << 14;
 /// Bytes of one column range over all rows in [`pull`]: what should stay in a core's own cache.
-const TILE_BYTES: usize = 1 << 18;
+const TILE_BYTES: usize = 1 << 19;
+
+/// Runs a loop compiled for the widest vectors of this machine. The numbers are the same: products and
+/// sums stay apart.
+#[inline(always)]
+fn widest(work: impl FnOnce()) {
+    pulp::Arch::new().dispatch(work);
+}
 
 /// `y <- keep*y + sum_k a_k v_k`, summed from left to right, in one pass over memory.
 ///
@@ -32,32 +40,41 @@ pub fn combine<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     }
 }
 
-#[inline(always)]
 fn combine_terms<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [(f64, &[T]); K]) {
+    widest(
+        #[inline(always)]
+        || combine_terms_body(y, keep, terms),
+    );
+}
+
+#[inline(always)]
+fn combine_terms_body<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [(f64, &[T]); K]) {
     let n = y.len();
     let a = terms.map(|(a, _)| T::of(a));
     let v = terms.map(|(_, v)| &v[..n]);
-    let add = |sum: T, from: usize, i: usize| {
-        let mut sum = sum;
-        for k in from..K {
-            sum += a[k] * v[k][i];
-        }
-        sum
-    };
     if keep == 0.0 && K > 0 {
         for (i, y) in y.iter_mut().enumerate() {
-            *y = add(a[0] * v[0][i], 1, i);
+            *y = add_terms(a[0] * v[0][i], &a, &v, 1, i);
         }
     } else if keep == 1.0 {
         for (i, y) in y.iter_mut().enumerate() {
-            *y = add(*y, 0, i);
+            *y = add_terms(*y, &a, &v, 0, i);
         }
     } else {
         let keep = T::of(keep);
         for (i, y) in y.iter_mut().enumerate() {
-            *y = add(keep * *y, 0, i);
+            *y = add_terms(keep * *y, &a, &v, 0, i);
         }
     }
+}
+
+#[inline(always)]
+fn add_terms<T: Real, const K: usize>(sum: T, a: &[T; K], v: &[&[T]; K], from: usize, i: usize) -> T {
+    let mut sum = sum;
+    for k in from..K {
+        sum += a[k] * v[k][i];
+    }
+    sum
 }
 
 /// [`combine`] on whole blocks, with all cores when the blocks are large.
@@ -107,9 +124,12 @@ impl SparseRows {
     }
 }
 
-/// A pointer to a block that tasks write in disjoint places.
+/// A pointer to a block of which tasks take disjoint parts.
+#[derive(Clone, Copy)]
 struct Shared<T>(*mut T);
-// SAFETY: `pull` gives each task a column range of its own, so no two tasks touch one element.
+// SAFETY: whoever shares one gives each task a part of its own, so no two tasks touch one element.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -119,6 +139,52 @@ impl<T> Shared<T> {
     unsafe fn slice(&self, range: Range<usize>) -> &mut [T] {
         // SAFETY: promised by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
+    }
+}
+
+/// The rows of one agent in all blocks.
+pub(crate) struct Rows<'b, T> {
+    blocks: &'b [Shared<T>],
+    range: Range<usize>,
+}
+
+impl<T> Rows<'_, T> {
+    /// One row to be written and others to be read; the former must not be among the latter.
+    pub(crate) fn borrow<const K: usize>(
+        &mut self,
+        write: Vector,
+        read: [Vector; K],
+    ) -> (&mut [T], [&[T]; K]) {
+        assert!(read.iter().all(|v| *v != write), "a row is not read and written at once");
+        // SAFETY: the range is this agent's row and inside every block (`for_each_row`), `self` is
+        // borrowed mutably, and the row to be written is in another block than those to be read.
+        unsafe {
+            let y = self.blocks[write.0].slice(self.range.clone());
+            (y, read.map(|v| &*self.blocks[v.0].slice(self.range.clone())))
+        }
+    }
+}
+
+/// Calls `work` for every agent with its rows in all blocks, on all threads if asked.
+pub(crate) fn for_each_row<T: Real>(
+    blocks: &mut [Vec<T>],
+    dim: usize,
+    threads: bool,
+    work: impl Fn(usize, &mut Rows<T>) + Sync,
+) {
+    const ROOM: usize = 12;
+    let rows = if dim == 0 { 0 } else { blocks.iter().map(|block| block.len() / dim).min().unwrap_or(0) };
+    assert!(blocks.len() <= ROOM, "a method works with at most {ROOM} vectors");
+    let mut shared = [Shared(std::ptr::null_mut()); ROOM];
+    for (slot, block) in shared.iter_mut().zip(blocks.iter_mut()) {
+        *slot = Shared(block.as_mut_ptr());
+    }
+    let shared = &shared[..blocks.len()];
+    let one = |row: usize| work(row, &mut Rows { blocks: shared, range: row * dim..(row + 1) * dim });
+    if threads {
+        (0..rows).into_par_iter().for_each(one);
+    } else {
+        (0..rows).for_each(one);
     }
 }
 
@@ -141,7 +207,8 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
             // SAFETY: i < rows and columns end at dim at the latest, so the range is inside `out`;
             // tiles have disjoint columns and `out` is borrowed mutably by this function.
             let y = unsafe { target.slice(at(i)) };
-            pull_row(y, &v[at(i)], weights.row(i).iter().map(|&(j, w)| (w, &v[at(j)], j == i)));
+            let entries = weights.row(i).iter().map(|&(j, w)| (w, &v[at(j)], j == i));
+            pull_row(y, &v[at(i)], entries);
         }
     };
     let tiles = dim.div_ceil(width);
@@ -154,47 +221,72 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
 
 /// One row of [`pull`] from (weight, vector, whether it is the agent's own).
 fn pull_row<'v, T: Real>(y: &mut [T], own: &[T], entries: impl Iterator<Item = (f64, &'v [T], bool)>) {
-    const GROUP: usize = 4;
     let mut others = entries.filter(|(w, _, is_own)| !is_own && *w != 0.0).map(|(w, v, _)| (w, v));
     let mut first = true;
-    loop {
-        let mut group: [(f64, &[T]); GROUP] = [(0.0, &[]); GROUP];
-        let mut used = 0;
-        for (slot, entry) in group.iter_mut().zip(&mut others) {
-            *slot = entry;
-            used += 1;
-        }
-        match used {
-            0 => break,
-            1 => fold([group[0]], own, y, first),
-            2 => fold([group[0], group[1]], own, y, first),
-            3 => fold([group[0], group[1], group[2]], own, y, first),
-            _ => fold(group, own, y, first),
+    while let Some(one) = others.next() {
+        match others.next() {
+            Some(other) => fold_two(one, other, own, y, first),
+            None => fold(one, own, y, first),
         }
         first = false;
-        if used < GROUP {
-            break;
-        }
     }
     if first {
         y.fill(T::zero());
     }
 }
 
-/// `y <- [y +] sum_k w_k (v_k - own)`, from left to right: how neighbours' messages are folded in, by
-/// the simulator several at once and by a network as they come.
-pub fn fold<T: Real, const K: usize>(neighbours: [(f64, &[T]); K], own: &[T], y: &mut [T], first: bool) {
-    let n = y.len();
-    let own = &own[..n];
-    let w = neighbours.map(|(w, _)| T::of(w));
-    let v = neighbours.map(|(_, v)| &v[..n]);
-    for (i, y) in y.iter_mut().enumerate() {
-        let mut sum = if first { w[0] * (v[0][i] - own[i]) } else { *y + w[0] * (v[0][i] - own[i]) };
-        for k in 1..K {
-            sum += w[k] * (v[k][i] - own[i]);
-        }
-        *y = sum;
-    }
+/// `y <- [y +] w (v - own)`: how a neighbour's message is folded in.
+pub fn fold<T: Real>((w, v): (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
+    let w = T::of(w);
+    widest(
+        #[inline(always)]
+        || {
+            let terms = y.iter_mut().zip(own).zip(v);
+            if first {
+                terms.for_each(|((y, own), v)| *y = w * (*v - *own));
+            } else {
+                terms.for_each(|((y, own), v)| *y += w * (*v - *own));
+            }
+        },
+    );
+}
+
+/// [`fold`] twice, in one pass.
+fn fold_two<T: Real>((w, v): (f64, &[T]), (w2, v2): (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
+    let (w, w2) = (T::of(w), T::of(w2));
+    widest(
+        #[inline(always)]
+        || {
+            let terms = y.iter_mut().zip(own).zip(v).zip(v2);
+            if first {
+                terms.for_each(|(((y, own), v), v2)| *y = w * (*v - *own) + w2 * (*v2 - *own));
+            } else {
+                terms.for_each(|(((y, own), v), v2)| *y = (*y + w * (*v - *own)) + w2 * (*v2 - *own));
+            }
+        },
+    );
+}
+
+/// The inner product, in sixteen sums that run side by side: always the same sixteen.
+pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    const LANES: usize = 16;
+    let mut sums = [T::zero(); LANES];
+    widest(
+        #[inline(always)]
+        || {
+            let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+            let rest = a.remainder().iter().zip(b.remainder());
+            for (a, b) in a.zip(b) {
+                for k in 0..LANES {
+                    sums[k] += a[k] * b[k];
+                }
+            }
+            for (sum, (a, b)) in sums.iter_mut().zip(rest) {
+                *sum += *a * *b;
+            }
+        },
+    );
+    sums.into_iter().sum()
 }
 
 /// The mean row, summed in `f64` in increasing agent.
@@ -291,6 +383,15 @@ mod tests {
                     prop_assert_eq!(out[i * dim + k], sum);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn dot_sums_every_product_whatever_the_length() {
+        for len in [0usize, 1, 15, 16, 17, 33, 100] {
+            let a: Vec<f64> = (0..len).map(|k| k as f64 + 1.0).collect();
+            let expected: f64 = a.iter().map(|a| a * a).sum();
+            assert_eq!(dot(&a, &a), expected, "{len}");
         }
     }
 

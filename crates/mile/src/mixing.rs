@@ -182,6 +182,11 @@ impl MixingMatrix {
         Self::from_dense(graph, &parse_matrix(text, graph.agents())?)
     }
 
+    /// Rows whose spectrum is asked for, admissible or not.
+    pub(crate) fn unchecked(rows: SparseRows) -> Self {
+        Self { rows }
+    }
+
     /// The rows: for each agent the (agent, weight) it sums over, itself included.
     pub fn rows(&self) -> &SparseRows {
         &self.rows

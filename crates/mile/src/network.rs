@@ -8,7 +8,7 @@ use crate::block::SparseRows;
 use crate::graph::{Graph, GraphError};
 use crate::mixing::{MixingError, MixingMatrix, Rule};
 use crate::random::{Purpose, stream};
-use crate::spectrum::{self, Extremes};
+use crate::spectrum::{self, Extremes, Spectrum};
 
 /// Who talks to whom, with which weights, and how reliably.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Network {
     graph: Graph,
     mixing: MixingMatrix,
     drop_rate: f64,
-    extremes: OnceLock<Extremes>,
+    spectrum: OnceLock<Spectrum>,
 }
 
 /// A network that cannot be used.
@@ -52,7 +52,7 @@ impl Network {
     /// A connected graph with weights of your own.
     pub fn with_matrix(graph: Graph, mixing: MixingMatrix) -> Result<Self, NetworkError> {
         let graph = graph.connected()?;
-        Ok(Self { graph, mixing, drop_rate: 0.0, extremes: OnceLock::new() })
+        Ok(Self { graph, mixing, drop_rate: 0.0, spectrum: OnceLock::new() })
     }
 
     /// The same network with edges that are down in a round with this probability.
@@ -84,9 +84,14 @@ impl Network {
         self.drop_rate
     }
 
-    /// The deciding eigenvalues of the mixing matrix, computed when first asked for.
+    /// The spectrum of the mixing matrix, computed when first asked for.
+    pub fn spectrum(&self) -> &Spectrum {
+        self.spectrum.get_or_init(|| spectrum::spectrum(&self.mixing))
+    }
+
+    /// The deciding eigenvalues of the mixing matrix.
     pub fn extremes(&self) -> Extremes {
-        *self.extremes.get_or_init(|| spectrum::extremes(&self.mixing))
+        self.spectrum().extremes()
     }
 
     /// Whether one exchange gives everyone the average: W = 11'/N.

@@ -36,6 +36,7 @@ impl<'m> Run<'m> {
         let progress = Progress { step_size, ..Progress::default() };
         let mut run = Self { method, schedule, progress };
         run.within_step(agents, 0, |method, step| method.start(step))?;
+        agents.settle();
         Ok(run)
     }
 
@@ -51,6 +52,19 @@ impl<'m> Run<'m> {
 
     /// One update; true if the agents talked, that is, if a round is complete.
     pub fn step(&mut self, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
+        let mixed = self.advance(agents)?;
+        agents.settle();
+        Ok(mixed)
+    }
+
+    /// Updates up to and including the next exchange.
+    pub fn round(&mut self, agents: &mut dyn Agents) -> Result<(), AgentsError> {
+        while !self.advance(agents)? {}
+        agents.settle();
+        Ok(())
+    }
+
+    fn advance(&mut self, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
         let step_size = self.schedule.at(self.progress.round);
         if step_size != self.progress.step_size {
             let ratio = step_size / self.progress.step_size;
@@ -64,12 +78,6 @@ impl<'m> Run<'m> {
         self.progress.step += 1;
         self.progress.round += u64::from(mixed);
         Ok(mixed)
-    }
-
-    /// Updates up to and including the next exchange.
-    pub fn round(&mut self, agents: &mut dyn Agents) -> Result<(), AgentsError> {
-        while !self.step(agents)? {}
-        Ok(())
     }
 
     fn within_step(

@@ -1,18 +1,33 @@
 //! All agents of a network in one process.
+//!
+//! Between two exchanges agents do not depend on each other. So verbs are not carried out when they
+//! are called but noted down, and at the next exchange, or when somebody looks, each agent does all
+//! that was noted, one agent a task: its rows stay in cache through all local steps, and the thread
+//! pool is woken once a round instead of once a verb.
 
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
 use crate::agents::{Agents, AgentsError, Vector};
-use crate::block::{self, SparseRows};
+use crate::block::{self, Rows, SparseRows};
 use crate::method::Method;
 use crate::network::Network;
 use crate::problems::{Draw, Problem};
 use crate::real::Real;
 
-/// Gradients that take less than this are not worth a thread of their own.
-const WORTH_A_THREAD: Duration = Duration::from_micros(20);
+/// Work that takes less than this in all is not worth waking the thread pool.
+const WORTH_THREADS: Duration = Duration::from_micros(60);
+/// Most terms of one combination.
+const TERMS: usize = 8;
+
+/// A verb that was noted down.
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Gradient { x: Vector, g: Vector, draw: u64 },
+    Combine { y: Vector, keep: f64, terms: [(f64, Vector); TERMS], used: usize },
+    Forget { scratch: Vector },
+}
 
 /// Hosts every agent of a [`Network`]: a block is the paper's matrix X, a row for each agent.
 pub struct Simulator<'a, T> {
@@ -21,8 +36,9 @@ pub struct Simulator<'a, T> {
     seed: u64,
     dim: usize,
     blocks: Vec<Vec<T>>,
+    noted: Vec<Verb>,
     weights: SparseRows,
-    threads_over_agents: Option<bool>,
+    threads: Option<bool>,
     watching: bool,
     drift: Option<f64>,
 }
@@ -45,41 +61,44 @@ impl<'a, T: Real> Simulator<'a, T> {
         assert_eq!(problem.agents(), agents, "a problem for as many agents as the network has");
         assert!(start.len() == dim || start.len() == agents * dim, "a starting point for each agent");
         let mut blocks = vec![vec![T::zero(); agents * dim]; method.layout().vectors()];
-        for row in blocks[0].chunks_exact_mut(dim.max(1)).zip(start.chunks_exact(dim.max(1)).cycle()) {
-            row.0.copy_from_slice(row.1);
+        let starts = start.chunks_exact(dim.max(1)).cycle();
+        for (row, start) in blocks[0].chunks_exact_mut(dim.max(1)).zip(starts) {
+            row.copy_from_slice(start);
         }
-        let weights = network.rows();
         Self {
             problem,
             network,
             seed,
             dim,
             blocks,
-            weights,
-            threads_over_agents: None,
+            noted: Vec::new(),
+            weights: network.rows(),
+            threads: None,
             watching: false,
             drift: None,
         }
     }
 
-    /// One vector of all agents, row after row.
+    /// One vector of all agents, row after row, as it was when the last step or round ended.
     pub fn vector(&self, v: Vector) -> &[T] {
+        debug_assert!(self.noted.is_empty(), "a step is over before its result is looked at");
         &self.blocks[v.0]
     }
 
     /// The same, to be written: how a checkpoint is restored.
     pub fn vector_mut(&mut self, v: Vector) -> &mut [T] {
+        self.settle();
         &mut self.blocks[v.0]
     }
 
     /// The agents' models.
     pub fn models(&self) -> &[T] {
-        &self.blocks[0]
+        self.vector(Vector(0))
     }
 
     /// The model of one agent.
     pub fn model(&self, agent: usize) -> &[T] {
-        &self.blocks[0][agent * self.dim..(agent + 1) * self.dim]
+        &self.models()[agent * self.dim..(agent + 1) * self.dim]
     }
 
     /// Asks for the consensus error just before the next exchange; see [`drift`](Self::drift).
@@ -92,6 +111,64 @@ impl<'a, T: Real> Simulator<'a, T> {
     pub fn drift(&self) -> Option<f64> {
         self.drift
     }
+
+    /// Agents that are fewer than the threads share them within their rows, verb by verb.
+    fn verb_by_verb(&self) -> bool {
+        self.network.agents() < rayon::current_num_threads() && self.dim > 1 << 16
+    }
+
+    fn carry_out(&mut self, verb: Verb) {
+        match verb {
+            Verb::Gradient { x, g, draw } => {
+                let mut out = std::mem::take(&mut self.blocks[g.0]);
+                let (dim, draw) = (self.dim, Draw { seed: self.seed, step: draw });
+                let rows = self.blocks[x.0].par_chunks_exact(dim);
+                out.par_chunks_exact_mut(dim).zip(rows).enumerate().for_each(|(agent, (g, x))| {
+                    self.problem.sample_gradient(agent, x, draw, g);
+                });
+                self.blocks[g.0] = out;
+            }
+            Verb::Combine { y, keep, terms, used } => {
+                let mut out = std::mem::take(&mut self.blocks[y.0]);
+                let mut lent: [(f64, &[T]); TERMS] = [(0.0, &[]); TERMS];
+                for (slot, (a, v)) in lent.iter_mut().zip(&terms[..used]) {
+                    *slot = (*a, &self.blocks[v.0]);
+                }
+                block::combine_block(&mut out, keep, &lent[..used]);
+                self.blocks[y.0] = out;
+            }
+            Verb::Forget { scratch } => self.blocks[scratch.0].fill(T::nan()),
+        }
+    }
+
+    fn note(&mut self, verb: Verb) {
+        if self.verb_by_verb() {
+            self.carry_out(verb);
+        } else {
+            self.noted.push(verb);
+        }
+    }
+}
+
+/// All that was noted, done for one agent.
+fn serve<T: Real>(verbs: &[Verb], agent: usize, rows: &mut Rows<T>, problem: &dyn Problem<T>, seed: u64) {
+    for verb in verbs {
+        match *verb {
+            Verb::Gradient { x, g, draw } => {
+                let (g, [x]) = rows.borrow(g, [x]);
+                problem.sample_gradient(agent, x, Draw { seed, step: draw }, g);
+            }
+            Verb::Combine { y, keep, terms, used } => {
+                let (y, lent) = rows.borrow(y, terms.map(|(_, v)| v));
+                let mut with: [(f64, &[T]); TERMS] = [(0.0, &[]); TERMS];
+                for k in 0..used {
+                    with[k] = (terms[k].0, lent[k]);
+                }
+                block::combine(y, keep, &with[..used]);
+            }
+            Verb::Forget { scratch } => rows.borrow(scratch, []).0.fill(T::nan()),
+        }
+    }
 }
 
 impl<T: Real> Agents for Simulator<'_, T> {
@@ -100,43 +177,22 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
-        let draw = Draw { seed: self.seed, step: draw };
-        let dim = self.dim.max(1);
-        let mut out = std::mem::take(&mut self.blocks[g.0]);
-        let rows = &self.blocks[x.0];
-        let one = |agent: usize, g: &mut [T]| {
-            self.problem.sample_gradient(agent, &rows[agent * dim..(agent + 1) * dim], draw, g);
-        };
-        let begun = Instant::now();
-        if self.threads_over_agents == Some(true) {
-            out.par_chunks_exact_mut(dim).enumerate().for_each(|(agent, g)| one(agent, g));
-        } else {
-            out.chunks_exact_mut(dim).enumerate().for_each(|(agent, g)| one(agent, g));
-        }
-        let per_agent = begun.elapsed() / self.network.agents() as u32;
-        self.threads_over_agents.get_or_insert(per_agent >= WORTH_A_THREAD);
-        self.blocks[g.0] = out;
+        self.note(Verb::Gradient { x, g, draw });
         Ok(())
     }
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) {
-        let mut out = std::mem::take(&mut self.blocks[y.0]);
-        let empty: (f64, &[T]) = (0.0, &[]);
-        match *terms {
-            [] => block::combine_block(&mut out, keep, &[]),
-            _ => {
-                let mut room = [empty; 8];
-                for (slot, (a, v)) in room.iter_mut().zip(terms) {
-                    debug_assert_ne!(*v, y, "a vector is not a term of its own combination");
-                    *slot = (*a, &self.blocks[v.0]);
-                }
-                block::combine_block(&mut out, keep, &room[..terms.len()]);
-            }
-        }
-        self.blocks[y.0] = out;
+        assert!(terms.len() <= TERMS, "a combination has at most {TERMS} terms");
+        assert!(terms.iter().all(|(_, v)| *v != y), "a vector is not a term of its own combination");
+        // Unused places name some other vector than y: a row is lent once to be written.
+        let idle = Vector(usize::from(y.0 == 0));
+        let mut room = [(0.0, idle); TERMS];
+        room[..terms.len()].copy_from_slice(terms);
+        self.note(Verb::Combine { y, keep, terms: room, used: terms.len() });
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.settle();
         if self.watching {
             self.drift = Some(block::consensus_error(&self.blocks[pairs[0].0.0], self.dim));
             self.watching = false;
@@ -152,7 +208,23 @@ impl<T: Real> Agents for Simulator<'_, T> {
 
     fn forget(&mut self, scratch: Vector) {
         if cfg!(debug_assertions) {
-            self.blocks[scratch.0].fill(T::nan());
+            self.note(Verb::Forget { scratch });
         }
+    }
+
+    fn settle(&mut self) {
+        if self.noted.is_empty() {
+            return;
+        }
+        let verbs = std::mem::take(&mut self.noted);
+        let (problem, seed) = (self.problem, self.seed);
+        let begun = Instant::now();
+        let threads = self.threads == Some(true);
+        block::for_each_row(&mut self.blocks, self.dim, threads, |agent, rows| {
+            serve(&verbs, agent, rows, problem, seed);
+        });
+        self.threads.get_or_insert(begun.elapsed() >= WORTH_THREADS);
+        self.noted = verbs;
+        self.noted.clear();
     }
 }

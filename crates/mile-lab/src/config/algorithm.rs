@@ -88,7 +88,10 @@ fn entry(reader: &Reader) -> Result<&'static Entry, LabError> {
     let name = reader.text("name", takes)?.ok_or_else(|| reader.missing("name", takes))?;
     catalogue::find(name).ok_or_else(|| {
         if let Some(absent) = catalogue::UNAVAILABLE.iter().find(|absent| absent.name == name) {
-            return LabError::config(reader.path("name"), format!("{name} is not available: {}", absent.reason));
+            return LabError::config(
+                reader.path("name"),
+                format!("{name} is not available: {}", absent.reason),
+            );
         }
         let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
         let hint = nearest(name, &names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
@@ -102,7 +105,11 @@ fn schedule(reader: &Reader, step_size: f64, rounds: u64) -> Result<Schedule, La
         Some(Value::Table(table)) => table.clone(),
         Some(Value::String(kind)) => Table::from_iter([("kind".to_owned(), Value::from(kind.as_str()))]),
         Some(other) => {
-            return Err(reader.refuse("schedule", other, "a table such as { kind = \"cosine\", warmup = 10 }"));
+            return Err(reader.refuse(
+                "schedule",
+                other,
+                "a table such as { kind = \"cosine\", warmup = 10 }",
+            ));
         }
     };
     let inner = Reader::new(reader.path("schedule"), &table);
@@ -126,7 +133,8 @@ fn schedule(reader: &Reader, step_size: f64, rounds: u64) -> Result<Schedule, La
     };
     let schedule = Schedule { step_size, warmup, decay };
     schedule.validate().map_err(|error| {
-        let key = if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
+        let key =
+            if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
         LabError::config(reader.path(&key), format!("got {}, takes {}", error.got, error.takes))
     })?;
     reader.keep("schedule", inner.finish()?);

@@ -72,7 +72,10 @@ impl Experiment {
         let top = Reader::new("", table);
         let name = top.text("name", "a name")?.unwrap_or("experiment").to_owned();
         if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
-            return Err(LabError::config("name", format!("got \"{name}\", takes a name that can be a folder's")));
+            return Err(LabError::config(
+                "name",
+                format!("got \"{name}\", takes a name that can be a folder's"),
+            ));
         }
         top.keep("name", name.as_str());
         let seeds = seeds(&top)?;
@@ -152,8 +155,12 @@ fn section(top: &Reader, key: &'static str) -> Result<Table, LabError> {
 fn start(top: &Reader) -> Result<Start, LabError> {
     let table = section(top, "start")?;
     let reader = Reader::new("start", &table);
-    let choices =
-        [("model", Start::Model), ("zeros", Start::Zeros), ("common", Start::Common), ("random", Start::Random)];
+    let choices = [
+        ("model", Start::Model),
+        ("zeros", Start::Zeros),
+        ("common", Start::Common),
+        ("random", Start::Random),
+    ];
     let start = reader.choice("value", &choices, Some("model"))?;
     top.keep("start", reader.finish()?);
     Ok(start)

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mile::problems::Loss;
-use mile_nn::Batch;
+use mile::problems::{Batch, Loss};
 use mile_nn::model::ModelSpec;
 use mile_nn::partition::Partition;
 use mile_nn::problem::Evaluation;
@@ -145,7 +144,9 @@ fn images(reader: &Reader, folder: &Path) -> Result<ImagesConfig, LabError> {
     let names: Vec<_> = mile_nn::data::list().iter().map(|entry| (entry.name, entry.name)).collect();
     let dataset = reader.choice("dataset", &names, Some("glyphs"))?;
     let model = match reader.value("model") {
-        Some(value) => typed(reader, "model", value, "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers")?,
+        Some(value) => {
+            typed(reader, "model", value, "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers")?
+        }
         None => {
             let preset = if dataset == "cifar10" { "cifar-cnn" } else { "mnist-cnn" };
             typed(reader, "model", &Value::from(preset), "a model")?
@@ -184,9 +185,10 @@ fn typed<T: DeserializeOwned>(
     takes: &str,
 ) -> Result<T, LabError> {
     reader.keep(key, value.clone());
-    value.clone().try_into().map_err(|error: toml::de::Error| {
-        reader.refuse(key, value, format!("{takes} ({})", error.message()))
-    })
+    value
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| reader.refuse(key, value, format!("{takes} ({})", error.message())))
 }
 
 fn batch(reader: &Reader, default: Batch) -> Result<Batch, LabError> {
@@ -199,11 +201,15 @@ fn batch(reader: &Reader, default: Batch) -> Result<Batch, LabError> {
         reader.keep("batch", shown);
         return Ok(default);
     };
-    let batch: Batch = typed(reader, "batch", value, takes)?;
-    match batch {
-        Batch::Size(0) | Batch::Epoch(0) => Err(reader.refuse("batch", value, takes)),
-        batch => Ok(batch),
-    }
+    let size = |value: &Value| value.as_integer().and_then(|n| usize::try_from(n).ok());
+    let epoch = || value.as_table().filter(|table| table.len() == 1).and_then(|table| table.get("epoch"));
+    let batch = match value {
+        Value::String(word) if word == "full" => Some(Batch::Full),
+        Value::Table(_) => epoch().and_then(size).map(Batch::Epoch),
+        other => size(other).map(Batch::Size),
+    };
+    reader.keep("batch", value.clone());
+    batch.filter(|batch| batch.is_valid()).ok_or_else(|| reader.refuse("batch", value, takes))
 }
 
 fn partition(reader: &Reader) -> Result<Partition, LabError> {

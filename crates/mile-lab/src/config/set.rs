@@ -32,7 +32,8 @@ pub(crate) fn assign(
         here = match entry {
             Value::Table(inner) => inner,
             Value::Array(list) => {
-                let which = walked.next().ok_or_else(|| bad("names a list; say which entry, by number or name"))?;
+                let which =
+                    walked.next().ok_or_else(|| bad("names a list; say which entry, by number or name"))?;
                 pick(list, which).ok_or_else(|| bad(&format!("the list has no entry '{which}'")))?
             }
             _ => return Err(bad(&format!("'{key}' is a value, not a section"))),

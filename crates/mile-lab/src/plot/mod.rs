@@ -12,6 +12,7 @@ mod png;
 mod quantity;
 mod scale;
 mod sensitivity;
+mod stability;
 pub(crate) mod style;
 mod svg;
 
@@ -23,6 +24,7 @@ pub use labels::labels_svg;
 pub use png::{PngError, png};
 pub use quantity::{Axis, Quantity};
 pub use sensitivity::sensitivity;
+pub use stability::{Mode, modes_svg, stability_map_svg};
 
 #[cfg(test)]
 pub(crate) use curve::tests::record as tests_record;

@@ -19,7 +19,8 @@ use crate::sweep::SweepFolder;
 
 /// Writes a page about some run directories and sweeps.
 pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabError> {
-    let name = |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name =
+        |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let title = match folders {
         [only] => name(only.as_ref()),
         several => format!("{} runs", several.len()),

@@ -9,6 +9,7 @@ mod fig2;
 mod plans;
 mod statement;
 mod table1;
+mod theorems;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use fig1::fig1;
 pub use fig2::fig2;
 pub use table1::table1;
+pub use theorems::theorems;
 
 use crate::config::Experiment;
 use crate::error::LabError;
@@ -89,7 +91,8 @@ impl Request<'_> {
     /// What a figure must say about its scale.
     fn note(&self, folder: &RunFolder) -> String {
         let quick = if self.scale == Scale::Quick { "quick scale, not the full experiment: " } else { "" };
-        let set = if self.set.is_empty() { String::new() } else { format!("; changed: {}", self.set.join(", ")) };
+        let set =
+            if self.set.is_empty() { String::new() } else { format!("; changed: {}", self.set.join(", ")) };
         format!("{quick}{} rounds{set}", folder.experiment.rounds)
     }
 

@@ -170,7 +170,8 @@ fn remarks(best: &Best) -> Vec<String> {
     if best.trial.is_none() {
         parts.push(if diverged == tried { "all diverged" } else { "none finished" }.to_owned());
     }
-    let names: Vec<String> = best.tied.iter().take(3).map(|trial| format!("({})", trial.described())).collect();
+    let names: Vec<String> =
+        best.tied.iter().take(3).map(|trial| format!("({})", trial.described())).collect();
     match best.tied.len() {
         0 => {}
         few @ 1..=3 if few <= names.len() => parts.push(format!("level with {}", names.join(" and "))),

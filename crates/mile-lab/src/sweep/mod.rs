@@ -18,8 +18,8 @@ mod run;
 
 use toml::{Table, Value};
 
-pub(crate) use best::{Worth, not_worse};
 pub use best::{Best, Trial, best_of, best_remarks, best_table, trials_table};
+pub(crate) use best::{Worth, not_worse};
 pub use points::Point;
 pub use run::{SweepFolder, SweepPlan, Watch};
 
@@ -64,7 +64,10 @@ impl Sweep {
             }
         }
         if sweep.values.is_empty() {
-            return Err(LabError::config("sweep", "has no values; give a key a list, such as step_size = [0.05, 0.1]"));
+            return Err(LabError::config(
+                "sweep",
+                "has no values; give a key a list, such as step_size = [0.05, 0.1]",
+            ));
         }
         if sweep.mode == Mode::Zip {
             sweep.check_lengths()?;
@@ -77,7 +80,8 @@ impl Sweep {
         match self.values.iter().find(|(_, other)| other.len() != values.len()) {
             Some((key, other)) => {
                 let (n, m) = (other.len(), values.len());
-                let problem = format!("has {n} values, {first} has {m}: mode = \"zip\" takes lists of one length");
+                let problem =
+                    format!("has {n} values, {first} has {m}: mode = \"zip\" takes lists of one length");
                 Err(LabError::config(format!("sweep.{key}"), problem))
             }
             None => Ok(()),

@@ -37,14 +37,10 @@ pub struct Entry {
     pub shape: Shape,
     pub(crate) layout: Layout,
     /// Folders it may be in, below a directory of data sets.
-    folders: &'static [&'static str],
+    pub(crate) folders: &'static [&'static str],
 }
 
-const GREY: Shape = Shape {
-    height: 28,
-    width: 28,
-    channels: 1,
-};
+const GREY: Shape = Shape { height: 28, width: 28, channels: 1 };
 
 const CATALOG: [Entry; 4] = [
     Entry {
@@ -83,17 +79,9 @@ const CATALOG: [Entry; 4] = [
         train: 50_000,
         test: 10_000,
         classes: 10,
-        shape: Shape {
-            height: 32,
-            width: 32,
-            channels: 3,
-        },
+        shape: Shape { height: 32, width: 32, channels: 3 },
         layout: Layout::Cifar,
-        folders: &[
-            "cifar10",
-            "cifar-10-batches-bin",
-            "cifar10/cifar-10-batches-bin",
-        ],
+        folders: &["cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"],
     },
 ];
 
@@ -130,13 +118,10 @@ pub fn list() -> &'static [Entry] {
 
 /// The entry called `name`.
 pub(crate) fn find(name: &str) -> Result<&'static Entry, DataError> {
-    CATALOG
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| DataError::Unknown {
-            name: name.to_owned(),
-            known: CATALOG.map(|entry| entry.name).join(", "),
-        })
+    CATALOG.iter().find(|entry| entry.name == name).ok_or_else(|| DataError::Unknown {
+        name: name.to_owned(),
+        known: CATALOG.map(|entry| entry.name).join(", "),
+    })
 }
 
 /// Finds data set `name` on this machine; [`DataError::NotFound`] says where it was looked for.
@@ -145,40 +130,28 @@ pub fn locate(name: &str, data_dir: Option<&Path>) -> Result<Located, DataError>
     if let Layout::Generated = entry.layout {
         return Ok(Located::Generated);
     }
-    let roots = roots(data_dir);
+    let roots = search_path(data_dir);
     match roots.iter().find_map(|root| entry.within(root)) {
         Some(directory) => Ok(Located::Directory(directory)),
         None => Err(DataError::NotFound {
             name: entry.name,
-            searched: roots
-                .iter()
-                .map(|root| root.display().to_string())
-                .collect::<Vec<_>>()
-                .join(", "),
+            folder: entry.folders[0],
+            searched: roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", "),
             files: entry.files().join(", "),
         }),
     }
 }
 
 /// Directories of data sets, in order of search.
-fn roots(data_dir: Option<&Path>) -> Vec<PathBuf> {
+pub fn search_path(data_dir: Option<&Path>) -> Vec<PathBuf> {
     let given = data_dir.map(Path::to_owned);
     let system = ["/usr/share/datasets", "/usr/local/share/datasets"].map(PathBuf::from);
-    given
-        .into_iter()
-        .chain(variable("MILE_DATA"))
-        .chain(cache())
-        .chain(system)
-        .collect()
+    given.into_iter().chain(variable("MILE_DATA")).chain(cache()).chain(system).collect()
 }
 
 /// The directory new data sets are stored in: the first of the search order that names a place of the user's.
 pub(crate) fn store(data_dir: Option<&Path>) -> Result<PathBuf, DataError> {
-    data_dir
-        .map(Path::to_owned)
-        .or_else(|| variable("MILE_DATA"))
-        .or_else(cache)
-        .ok_or(DataError::NoCache)
+    data_dir.map(Path::to_owned).or_else(|| variable("MILE_DATA")).or_else(cache).ok_or(DataError::NoCache)
 }
 
 fn cache() -> Option<PathBuf> {
@@ -190,9 +163,7 @@ fn cache() -> Option<PathBuf> {
 
 /// An environment variable that holds a path; an empty one is as good as none.
 fn variable(name: &str) -> Option<PathBuf> {
-    env::var_os(name)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 impl Entry {
@@ -212,43 +183,29 @@ impl Entry {
 
     /// The directory in or below `root` that holds all files, if there is one.
     pub(crate) fn within(&self, root: &Path) -> Option<PathBuf> {
-        let holds_all = |directory: &PathBuf| {
-            self.files()
-                .iter()
-                .all(|stem| idx::file_in(directory, stem).is_some())
-        };
+        let holds_all =
+            |directory: &PathBuf| self.files().iter().all(|stem| idx::file_in(directory, stem).is_some());
         // A directory of data sets must name the set it holds: MNIST and Fashion-MNIST have equal file names.
         let named = self.folders.iter().any(|folder| root.ends_with(folder));
         let own = named.then(|| root.to_owned());
-        self.folders
-            .iter()
-            .map(|folder| root.join(folder))
-            .chain(own)
-            .find(holds_all)
+        self.folders.iter().map(|folder| root.join(folder)).chain(own).find(holds_all)
     }
 
     /// Reads and checks all files in `directory`.
     pub(crate) fn read(&self, directory: &Path) -> Result<Dataset, DataError> {
-        let path =
-            |stem: &str| idx::file_in(directory, stem).unwrap_or_else(|| directory.join(stem));
+        let path = |stem: &str| idx::file_in(directory, stem).unwrap_or_else(|| directory.join(stem));
         let (mut train, mut test) = (Images::default(), Images::default());
         match self.layout {
             Layout::Idx => {
                 for (part, stems) in [&mut train, &mut test].into_iter().zip(IDX_FILES.chunks(2)) {
-                    part.pixels =
-                        idx::images(&path(stems[0]), self.shape.height, self.shape.width)?;
+                    part.pixels = idx::images(&path(stems[0]), self.shape.height, self.shape.width)?;
                     part.labels = idx::labels(&path(stems[1]), self.classes)?;
                 }
             }
             Layout::Cifar => {
                 let (batches, last) = CIFAR_FILES.split_at(5);
                 for batch in batches {
-                    cifar::read_batch(
-                        &path(batch),
-                        self.train / batches.len(),
-                        self.classes,
-                        &mut train,
-                    )?;
+                    cifar::read_batch(&path(batch), self.train / batches.len(), self.classes, &mut train)?;
                 }
                 cifar::read_batch(&path(last[0]), self.test, self.classes, &mut test)?;
             }

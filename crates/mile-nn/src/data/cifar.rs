@@ -5,7 +5,9 @@ use std::path::Path;
 use super::{DataError, Images, idx};
 
 /// Bytes of a colour plane.
-const PLANE: usize = 1024;
+pub(crate) const PLANE: usize = 1024;
+/// Records of a batch file.
+pub(crate) const BATCH: usize = 10_000;
 /// Bytes of a record: the label, then the red, green and blue plane.
 pub(crate) const RECORD: usize = 1 + 3 * PLANE;
 
@@ -21,11 +23,7 @@ pub(crate) fn read_batch(
         return Err(DataError::Format {
             path: path.to_owned(),
             offset: bytes.len().min(count * RECORD) as u64,
-            what: format!(
-                "{} bytes, expected {} ({count} records of {RECORD})",
-                bytes.len(),
-                count * RECORD
-            ),
+            what: format!("{} bytes, expected {} ({count} records of {RECORD})", bytes.len(), count * RECORD),
         });
     }
     for (i, record) in bytes.chunks_exact(RECORD).enumerate() {
@@ -38,11 +36,7 @@ pub(crate) fn read_batch(
         }
         images.labels.push(record[0]);
         for p in 0..PLANE {
-            images.pixels.extend([
-                record[1 + p],
-                record[1 + PLANE + p],
-                record[1 + 2 * PLANE + p],
-            ]);
+            images.pixels.extend([record[1 + p], record[1 + PLANE + p], record[1 + 2 * PLANE + p]]);
         }
     }
     Ok(())

@@ -18,22 +18,39 @@ pub enum DataError {
     },
     /// The data set is nowhere on this machine.
     #[error(
-        "data set {name} is not on this machine (looked in {searched}); fetch it with `mile data get {name}`, or \
-         put {files} into one of these directories or into one given by --data-dir or MILE_DATA"
+        "data set {name} is not on this machine (looked in {searched}); fetch it with `mile data get {name}`, or put \
+         {files} into a folder {folder} in one of these directories or in one given by --data-dir or MILE_DATA"
     )]
     NotFound {
         /// Its name.
         name: &'static str,
+        /// Its folder in a directory of data sets.
+        folder: &'static str,
         /// Directories that were tried.
         searched: String,
         /// Files that are needed.
         files: String,
     },
     /// There is no directory to put it into.
-    #[error(
-        "no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME"
-    )]
+    #[error("no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME")]
     NoCache,
+    /// No source of the data set could be used.
+    #[error(
+        "could not fetch {name}: {}; with a connection to any of these sources run `mile data get {name}` again, or put \
+         {files} into {}",
+        attempts.join("; "),
+        directory.display()
+    )]
+    Unavailable {
+        /// Its name.
+        name: &'static str,
+        /// What was tried, and why it failed.
+        attempts: Vec<String>,
+        /// Files that are needed.
+        files: String,
+        /// Where they belong.
+        directory: PathBuf,
+    },
     /// Reading or writing failed.
     #[error("{action} {}: {source}", path.display())]
     Io {
@@ -74,9 +91,7 @@ pub enum DataError {
         shape: Shape,
     },
     /// A label is not a class.
-    #[error(
-        "{name} {part}: image {index} has label {label}, but there are {classes} classes, from 0"
-    )]
+    #[error("{name} {part}: image {index} has label {label}, but there are {classes} classes, from 0")]
     Label {
         /// Its name.
         name: String,
@@ -92,15 +107,8 @@ pub enum DataError {
 }
 
 impl DataError {
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| DataError::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| DataError::Io { action, path, source }
     }
 }

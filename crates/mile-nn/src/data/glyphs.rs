@@ -19,9 +19,9 @@ const SIDE: usize = 28;
 
 type Point = (f32, f32);
 
-/// The strokes of a digit: polylines through points (x right, y down) of the unit square.
-fn strokes(digit: u8) -> &'static [&'static [Point]] {
-    const ZERO: &[&[Point]] = &[&[
+/// The strokes of each digit: polylines through points (x right, y down) of the unit square.
+const STROKES: [&[&[Point]]; 10] = [
+    &[&[
         (0.5, 0.05),
         (0.25, 0.15),
         (0.15, 0.5),
@@ -31,35 +31,15 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.85, 0.5),
         (0.75, 0.15),
         (0.5, 0.05),
-    ]];
-    const ONE: &[&[Point]] = &[&[(0.3, 0.25), (0.55, 0.05), (0.55, 0.95)]];
-    const TWO: &[&[Point]] = &[&[
-        (0.2, 0.25),
-        (0.3, 0.1),
-        (0.6, 0.05),
-        (0.8, 0.2),
-        (0.75, 0.45),
-        (0.2, 0.95),
-        (0.85, 0.93),
-    ]];
-    const THREE: &[&[Point]] = &[
-        &[
-            (0.2, 0.12),
-            (0.5, 0.05),
-            (0.78, 0.2),
-            (0.7, 0.42),
-            (0.45, 0.48),
-        ],
-        &[
-            (0.45, 0.48),
-            (0.75, 0.58),
-            (0.8, 0.8),
-            (0.5, 0.95),
-            (0.2, 0.87),
-        ],
-    ];
-    const FOUR: &[&[Point]] = &[&[(0.65, 0.95), (0.65, 0.05), (0.15, 0.65), (0.88, 0.65)]];
-    const FIVE: &[&[Point]] = &[&[
+    ]],
+    &[&[(0.3, 0.25), (0.55, 0.05), (0.55, 0.95)]],
+    &[&[(0.2, 0.25), (0.3, 0.1), (0.6, 0.05), (0.8, 0.2), (0.75, 0.45), (0.2, 0.95), (0.85, 0.93)]],
+    &[
+        &[(0.2, 0.12), (0.5, 0.05), (0.78, 0.2), (0.7, 0.42), (0.45, 0.48)],
+        &[(0.45, 0.48), (0.75, 0.58), (0.8, 0.8), (0.5, 0.95), (0.2, 0.87)],
+    ],
+    &[&[(0.65, 0.95), (0.65, 0.05), (0.15, 0.65), (0.88, 0.65)]],
+    &[&[
         (0.8, 0.06),
         (0.3, 0.06),
         (0.25, 0.45),
@@ -68,8 +48,8 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.78, 0.8),
         (0.5, 0.95),
         (0.2, 0.86),
-    ]];
-    const SIX: &[&[Point]] = &[&[
+    ]],
+    &[&[
         (0.7, 0.06),
         (0.35, 0.25),
         (0.2, 0.6),
@@ -79,9 +59,9 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.75, 0.55),
         (0.5, 0.46),
         (0.22, 0.65),
-    ]];
-    const SEVEN: &[&[Point]] = &[&[(0.15, 0.08), (0.85, 0.08), (0.42, 0.95)]];
-    const EIGHT: &[&[Point]] = &[&[
+    ]],
+    &[&[(0.15, 0.08), (0.85, 0.08), (0.42, 0.95)]],
+    &[&[
         (0.5, 0.48),
         (0.24, 0.3),
         (0.32, 0.09),
@@ -93,8 +73,8 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.66, 0.94),
         (0.8, 0.72),
         (0.5, 0.48),
-    ]];
-    const NINE: &[&[Point]] = &[&[
+    ]],
+    &[&[
         (0.78, 0.35),
         (0.5, 0.54),
         (0.24, 0.42),
@@ -104,38 +84,19 @@ fn strokes(digit: u8) -> &'static [&'static [Point]] {
         (0.78, 0.35),
         (0.72, 0.65),
         (0.5, 0.95),
-    ]];
-    [ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT, NINE][usize::from(digit)]
-}
+    ]],
+];
 
 /// A data set of `train` + `test` samples, a function of the three numbers alone.
 pub fn generate(seed: u64, train: usize, test: usize) -> Dataset {
-    let shape = Shape {
-        height: SIDE,
-        width: SIDE,
-        channels: 1,
-    };
+    let shape = Shape { height: SIDE, width: SIDE, channels: 1 };
     let part = |first: usize, count: usize| {
-        let mut images = Images {
-            pixels: vec![0; count * shape.len()],
-            labels: vec![0; count],
-        };
-        let samples = images
-            .pixels
-            .par_chunks_mut(shape.len())
-            .zip(images.labels.par_iter_mut());
-        samples
-            .enumerate()
-            .for_each(|(i, (pixels, label))| *label = draw(seed, (first + i) as u64, pixels));
+        let mut images = Images { pixels: vec![0; count * shape.len()], labels: vec![0; count] };
+        let samples = images.pixels.par_chunks_mut(shape.len()).zip(images.labels.par_iter_mut());
+        samples.enumerate().for_each(|(i, (pixels, label))| *label = draw(seed, (first + i) as u64, pixels));
         images
     };
-    Dataset {
-        name: "glyphs".into(),
-        train: part(0, train),
-        test: part(train, test),
-        classes: 10,
-        shape,
-    }
+    Dataset { name: "glyphs".into(), train: part(0, train), test: part(train, test), classes: 10, shape }
 }
 
 /// Draws sample `index` and returns its label.
@@ -143,19 +104,11 @@ fn draw(seed: u64, index: u64, pixels: &mut [u8]) -> u8 {
     let mut rng = stream(seed, Purpose::Data, index, 0);
     let digit = rng.random_range(0..10u8);
     let place = Placement::random(&mut rng);
-    let pen = Pen {
-        width: rng.random_range(0.7..1.6),
-        ink: rng.random_range(0.55..1.0),
-    };
+    let pen = Pen { width: rng.random_range(0.7..1.6), ink: rng.random_range(0.55..1.0) };
     let mut canvas = [0.0f32; SIDE * SIDE];
-    for stroke in strokes(digit) {
-        let joints: Vec<Point> = stroke
-            .iter()
-            .map(|&joint| place.apply(jitter(joint, &mut rng)))
-            .collect();
-        joints
-            .windows(2)
-            .for_each(|ends| pen.line(ends[0], ends[1], &mut canvas));
+    for stroke in STROKES[usize::from(digit)] {
+        let joints: Vec<Point> = stroke.iter().map(|&joint| place.apply(jitter(joint, &mut rng))).collect();
+        joints.windows(2).for_each(|ends| pen.line(ends[0], ends[1], &mut canvas));
     }
     stray_line(&mut rng, &mut canvas);
     for (pixel, &ink) in pixels.iter_mut().zip(&canvas) {
@@ -166,26 +119,14 @@ fn draw(seed: u64, index: u64, pixels: &mut [u8]) -> u8 {
 }
 
 fn jitter((x, y): Point, rng: &mut impl Rng) -> Point {
-    (
-        x + rng.random_range(-0.06..0.06),
-        y + rng.random_range(-0.06..0.06),
-    )
+    (x + rng.random_range(-0.06..0.06), y + rng.random_range(-0.06..0.06))
 }
 
 /// A thin faint line across the picture, which belongs to no digit.
 fn stray_line(rng: &mut impl Rng, canvas: &mut [f32]) {
-    let mut end = || {
-        (
-            rng.random_range(0.0..SIDE as f32),
-            rng.random_range(0.0..SIDE as f32),
-        )
-    };
+    let mut end = || (rng.random_range(0.0..SIDE as f32), rng.random_range(0.0..SIDE as f32));
     let (from, to) = (end(), end());
-    Pen {
-        width: 0.5,
-        ink: rng.random_range(0.2..0.6),
-    }
-    .line(from, to, canvas);
+    Pen { width: 0.5, ink: rng.random_range(0.2..0.6) }.line(from, to, canvas);
 }
 
 /// The affine map from the unit square to the canvas.
@@ -198,22 +139,11 @@ impl Placement {
     fn random(rng: &mut impl Rng) -> Self {
         let angle: f32 = rng.random_range(-0.4..0.4);
         let shear: f32 = rng.random_range(-0.3..0.3);
-        let (width, height) = (
-            rng.random_range(10.0..17.0f32),
-            rng.random_range(14.0..20.0f32),
-        );
+        let (width, height) = (rng.random_range(10.0..17.0f32), rng.random_range(14.0..20.0f32));
         let (sin, cos) = angle.sin_cos();
-        let matrix = [
-            cos * width,
-            (cos * shear - sin) * height,
-            sin * width,
-            (sin * shear + cos) * height,
-        ];
+        let matrix = [cos * width, (cos * shear - sin) * height, sin * width, (sin * shear + cos) * height];
         let middle = SIDE as f32 / 2.0;
-        let centre = (
-            middle + rng.random_range(-3.5..3.5),
-            middle + rng.random_range(-3.0..3.0),
-        );
+        let centre = (middle + rng.random_range(-3.5..3.5), middle + rng.random_range(-3.0..3.0));
         Self { matrix, centre }
     }
 

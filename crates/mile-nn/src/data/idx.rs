@@ -26,21 +26,23 @@ pub(crate) fn file_in(directory: &Path, stem: &str) -> Option<PathBuf> {
 
 /// The content of a file, decompressed if its name ends in `.gz`.
 pub(crate) fn content(path: &Path) -> Result<Vec<u8>, DataError> {
+    content_as(path, path.extension().is_some_and(|e| e == "gz"))
+}
+
+/// The content of a file, decompressed if it is gzipped.
+pub(crate) fn content_as(path: &Path, gzipped: bool) -> Result<Vec<u8>, DataError> {
     let file = File::open(path).map_err(DataError::io("cannot open", path))?;
     let mut bytes = Vec::new();
-    if path.extension().is_some_and(|e| e == "gz") {
-        MultiGzDecoder::new(file)
-            .take(MAX_BYTES)
-            .read_to_end(&mut bytes)
-            .map_err(|source| DataError::Format {
+    if gzipped {
+        MultiGzDecoder::new(file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(|source| {
+            DataError::Format {
                 path: path.to_owned(),
                 offset: bytes.len() as u64,
                 what: format!("not a whole gzip stream ({source})"),
-            })?;
+            }
+        })?;
     } else {
-        file.take(MAX_BYTES)
-            .read_to_end(&mut bytes)
-            .map_err(DataError::io("cannot read", path))?;
+        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(DataError::io("cannot read", path))?;
     }
     Ok(bytes)
 }
@@ -51,10 +53,7 @@ pub(crate) fn images(path: &Path, rows: usize, columns: usize) -> Result<Vec<u8>
     let header = header(path, &bytes, 3)?;
     for (dimension, (found, expected)) in header[1..].iter().zip([rows, columns]).enumerate() {
         if *found != expected {
-            let what = format!(
-                "images are {} x {}, expected {rows} x {columns}",
-                header[1], header[2]
-            );
+            let what = format!("images are {} x {}, expected {rows} x {columns}", header[1], header[2]);
             return Err(damaged(path, 8 + 4 * dimension, what));
         }
     }
@@ -66,25 +65,14 @@ pub(crate) fn labels(path: &Path, classes: usize) -> Result<Vec<u8>, DataError> 
     let bytes = content(path)?;
     let header = header(path, &bytes, 1)?;
     let labels = body(path, bytes, 8, header[0])?;
-    match labels
-        .iter()
-        .position(|&label| usize::from(label) >= classes)
-    {
-        Some(i) => Err(damaged(
-            path,
-            8 + i,
-            format!("label {} is not below {classes}", labels[i]),
-        )),
+    match labels.iter().position(|&label| usize::from(label) >= classes) {
+        Some(i) => Err(damaged(path, 8 + i, format!("label {} is not below {classes}", labels[i]))),
         None => Ok(labels),
     }
 }
 
 fn damaged(path: &Path, offset: usize, what: String) -> DataError {
-    DataError::Format {
-        path: path.to_owned(),
-        offset: offset as u64,
-        what,
-    }
+    DataError::Format { path: path.to_owned(), offset: offset as u64, what }
 }
 
 /// The `dimensions` numbers after the magic number.
@@ -94,43 +82,22 @@ fn header(path: &Path, bytes: &[u8], dimensions: u8) -> Result<Vec<usize>, DataE
         _ => Err(damaged(
             path,
             bytes.len(),
-            format!(
-                "the file ends within its header of {} bytes",
-                4 + 4 * dimensions
-            ),
+            format!("the file ends within its header of {} bytes", 4 + 4 * dimensions),
         )),
     };
     let expected = u32::from_be_bytes([0, 0, 8, dimensions]);
     let magic = word(0)?;
     if magic != expected {
-        return Err(damaged(
-            path,
-            0,
-            format!("magic number {magic:08x}, expected {expected:08x}"),
-        ));
+        return Err(damaged(path, 0, format!("magic number {magic:08x}, expected {expected:08x}")));
     }
-    (1..=usize::from(dimensions))
-        .map(|i| word(i).map(|n| n as usize))
-        .collect()
+    (1..=usize::from(dimensions)).map(|i| word(i).map(|n| n as usize)).collect()
 }
 
 /// The bytes after the header, of which there must be exactly `length`.
-fn body(
-    path: &Path,
-    mut bytes: Vec<u8>,
-    header: usize,
-    length: usize,
-) -> Result<Vec<u8>, DataError> {
+fn body(path: &Path, mut bytes: Vec<u8>, header: usize, length: usize) -> Result<Vec<u8>, DataError> {
     if bytes.len() - header != length {
-        let what = format!(
-            "the header promises {length} bytes after it, there are {}",
-            bytes.len() - header
-        );
-        return Err(damaged(
-            path,
-            bytes.len().min(header.saturating_add(length)),
-            what,
-        ));
+        let what = format!("the header promises {length} bytes after it, there are {}", bytes.len() - header);
+        return Err(damaged(path, bytes.len().min(header.saturating_add(length)), what));
     }
     bytes.drain(..header);
     Ok(bytes)

@@ -6,13 +6,15 @@
 mod catalog;
 mod cifar;
 mod error;
+mod fetch;
 pub mod glyphs;
 mod idx;
 
 use std::path::Path;
 
-pub use catalog::{Entry, Located, list, locate};
+pub use catalog::{Entry, Located, list, locate, search_path};
 pub use error::DataError;
+pub use fetch::{Progress, get};
 
 /// Height, width and channels of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,35 +100,13 @@ impl Dataset {
         for (part, images) in [("train", &train), ("test", &test)] {
             if images.is_empty() || images.pixels.len() != images.len() * shape.len() {
                 let (pixels, labels) = (images.pixels.len(), images.len());
-                return Err(DataError::Shape {
-                    name,
-                    part,
-                    pixels,
-                    labels,
-                    shape,
-                });
+                return Err(DataError::Shape { name, part, pixels, labels, shape });
             }
-            if let Some(index) = images
-                .labels
-                .iter()
-                .position(|&l| usize::from(l) >= classes)
-            {
-                return Err(DataError::Label {
-                    name,
-                    part,
-                    index,
-                    label: images.labels[index],
-                    classes,
-                });
+            if let Some(index) = images.labels.iter().position(|&l| usize::from(l) >= classes) {
+                return Err(DataError::Label { name, part, index, label: images.labels[index], classes });
             }
         }
-        Ok(Self {
-            name,
-            train,
-            test,
-            classes,
-            shape,
-        })
+        Ok(Self { name, train, test, classes, shape })
     }
 }
 

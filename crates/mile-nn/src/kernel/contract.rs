@@ -70,11 +70,7 @@ pub(super) unsafe fn run<S: Simd>(call: &mut Contract<'_, S::T>) {
 
 /// All pixels of one or two vectors of channels, so that these weights stay in cache.
 #[inline(always)]
-unsafe fn columns<S: Simd, const TWO: bool>(
-    call: &mut Contract<'_, S::T>,
-    channel: usize,
-    lanes: usize,
-) {
+unsafe fn columns<S: Simd, const TWO: bool>(call: &mut Contract<'_, S::T>, channel: usize, lanes: usize) {
     let (height, width) = call.size;
     let parts = width.div_ceil(rows_of::<S>(TWO));
     for y in 0..height {
@@ -83,10 +79,7 @@ unsafe fn columns<S: Simd, const TWO: bool>(
             // SAFETY: pixels (y, x..end) and `lanes` channels from `channel` are inside, by `check`.
             unsafe {
                 let place = Place {
-                    input: call
-                        .input
-                        .as_ptr()
-                        .add(y * call.input_step.0 + x * call.input_step.1),
+                    input: call.input.as_ptr().add(y * call.input_step.0 + x * call.input_step.1),
                     weights: call.weights.as_ptr().add(channel),
                     bias: call.bias.map(|bias| bias.as_ptr().add(channel)),
                     output: call
@@ -116,27 +109,20 @@ struct Place<T> {
 
 /// `P` pixels by two whole vectors of channels, or by one of `lanes` channels, summed in registers.
 #[inline(always)]
-unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(
-    call: &Contract<'_, S::T>,
-    place: Place<S::T>,
-) {
+unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Contract<'_, S::T>, place: Place<S::T>) {
     // SAFETY: the caller vouches for P pixels and the channels at `place`.
     unsafe {
         let mask = S::mask(place.lanes);
         let zero = S::splat(S::T::zero());
-        let (first0, first1) = place.bias.map_or((zero, zero), |bias| {
-            (load::<S, TWO>(bias, mask), load_second::<S, TWO>(bias))
-        });
+        let (first0, first1) =
+            place.bias.map_or((zero, zero), |bias| (load::<S, TWO>(bias, mask), load_second::<S, TWO>(bias)));
         let (mut sum0, mut sum1) = ([first0; MAX_TILE], [first1; MAX_TILE]);
         let pixel = call.input_step.1;
         let (mut row, mut weights) = (place.input, place.weights);
         for _ in 0..call.taps.0 {
             let mut tap = row;
             for _ in 0..call.taps.1 {
-                let (w0, w1) = (
-                    load::<S, TWO>(weights, mask),
-                    load_second::<S, TWO>(weights),
-                );
+                let (w0, w1) = (load::<S, TWO>(weights, mask), load_second::<S, TWO>(weights));
                 unroll!(I < P, {
                     let x = S::splat(*tap.add(I * pixel));
                     sum0[I] = S::fma(x, w0, sum0[I]);

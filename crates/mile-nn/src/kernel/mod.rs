@@ -56,10 +56,7 @@ impl Isa {
 
     /// The fastest this machine can run.
     pub fn best() -> Isa {
-        Self::ALL
-            .into_iter()
-            .find(|isa| isa.is_available())
-            .unwrap_or(Isa::Portable)
+        Self::ALL.into_iter().find(|isa| isa.is_available()).unwrap_or(Isa::Portable)
     }
 }
 
@@ -92,11 +89,7 @@ pub(crate) struct Kernels<T> {
 impl<T: Scalar> Kernels<T> {
     /// The kernels of `isa`, or of the portable path where the machine cannot run them.
     pub(crate) fn new(isa: Isa) -> Self {
-        <T as sealed::Sealed>::kernels(if isa.is_available() {
-            isa
-        } else {
-            Isa::Portable
-        })
+        <T as sealed::Sealed>::kernels(if isa.is_available() { isa } else { Isa::Portable })
     }
 
     /// Runs [`Contract`].
@@ -147,7 +140,8 @@ macro_rules! kernels {
             }
             $(#[$feature])?
             unsafe fn scatter(call: &mut Scatter<'_, T>) {
-                pointwise::scatter(call)
+                // SAFETY: as above; its indices are checked.
+                unsafe { pointwise::scatter::<$simd>(call) }
             }
             Kernels { contract, outer, activate, scatter }
         }
@@ -157,25 +151,13 @@ macro_rules! kernels {
 kernels!(portable_f32, simd::Portable<f32>,);
 kernels!(portable_f64, simd::Portable<f64>,);
 #[cfg(target_arch = "x86_64")]
-kernels!(
-    avx512_f32,
-    x86::Avx512,
-    target_feature(enable = "avx512f,avx512bw,avx512vl,fma")
-);
+kernels!(avx512_f32, x86::Avx512, target_feature(enable = "avx512f,avx512bw,avx512vl,fma"));
 #[cfg(target_arch = "x86_64")]
-kernels!(
-    avx512_f64,
-    x86::Avx512Double,
-    target_feature(enable = "avx512f,avx512bw,avx512vl,fma")
-);
+kernels!(avx512_f64, x86::Avx512Double, target_feature(enable = "avx512f,avx512bw,avx512vl,fma"));
 #[cfg(target_arch = "x86_64")]
 kernels!(avx2_f32, x86::Avx2, target_feature(enable = "avx2,fma"));
 #[cfg(target_arch = "x86_64")]
-kernels!(
-    avx2_f64,
-    x86::Avx2Double,
-    target_feature(enable = "avx2,fma")
-);
+kernels!(avx2_f64, x86::Avx2Double, target_feature(enable = "avx2,fma"));
 
 #[allow(private_interfaces)]
 impl sealed::Sealed for f32 {

@@ -67,11 +67,7 @@ pub(super) unsafe fn run<S: Simd>(call: &mut Outer<'_, S::T>) {
 
 /// All taps of one or two vectors of channels, so that these signals stay in cache.
 #[inline(always)]
-unsafe fn columns<S: Simd, const TWO: bool>(
-    call: &mut Outer<'_, S::T>,
-    channel: usize,
-    lanes: usize,
-) {
+unsafe fn columns<S: Simd, const TWO: bool>(call: &mut Outer<'_, S::T>, channel: usize, lanes: usize) {
     let (rows, taps) = call.taps;
     let parts = taps.div_ceil(rows_of::<S>(TWO));
     for r in 0..rows {
@@ -82,10 +78,7 @@ unsafe fn columns<S: Simd, const TWO: bool>(
                 let place = Place {
                     input: call.input.as_ptr().add(r * call.tap_step + t),
                     signal: call.signal.as_ptr().add(channel),
-                    output: call
-                        .output
-                        .as_mut_ptr()
-                        .add((r * taps + t) * call.channels + channel),
+                    output: call.output.as_mut_ptr().add((r * taps + t) * call.channels + channel),
                     lanes,
                 };
                 if TWO {
@@ -109,10 +102,7 @@ struct Place<T> {
 /// `P` taps by two whole vectors of channels, or by one of `lanes` channels, summed in registers over all
 /// pixels.
 #[inline(always)]
-unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(
-    call: &Outer<'_, S::T>,
-    place: Place<S::T>,
-) {
+unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Outer<'_, S::T>, place: Place<S::T>) {
     // SAFETY: the caller vouches for P taps and the channels at `place`.
     unsafe {
         let mask = S::mask(place.lanes);

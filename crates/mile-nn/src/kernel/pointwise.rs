@@ -1,6 +1,9 @@
 //! What happens between the products: relu and pooling, forward and back, and weights turned around.
 
 use mile::real::Real;
+use num_traits::{One, Zero};
+
+use super::simd::Simd;
 
 /// Mark in [`Activate::choice`] of a square whose largest number relu set to zero.
 pub(crate) const NONE: u8 = 4;
@@ -55,11 +58,7 @@ pub(super) fn activate<T: Real>(call: &mut Activate<'_, T>) {
         if !call.pool {
             let input = &call.input[y * call.input_row..][..width * c];
             for (to, &x) in output.iter_mut().zip(input) {
-                *to = if call.relu && x < T::zero() {
-                    T::zero()
-                } else {
-                    x
-                };
+                *to = if call.relu && x < T::zero() { T::zero() } else { x };
             }
             continue;
         }
@@ -94,42 +93,32 @@ fn pool_square<T: Real>(upper: &[T], lower: &[T], output: &mut [T], choice: &mut
     }
 }
 
+/// # Safety
+///
+/// The machine has the instructions of `S`.
 #[inline(always)]
-pub(super) fn scatter<T: Real>(call: &mut Scatter<'_, T>) {
+pub(super) unsafe fn scatter<S: Simd>(call: &mut Scatter<'_, S::T>) {
     let c = call.channels;
     let (height, width) = call.size;
     for y in 0..height {
         let signal = &call.signal[y * width * c..][..width * c];
         if call.pool {
             let choice = &call.choice[y * width * c..][..width * c];
-            let (upper, lower) =
-                call.target[2 * y * call.target_row..].split_at_mut(call.target_row);
-            for (x, (signal, choice)) in signal
-                .chunks_exact(c)
-                .zip(choice.chunks_exact(c))
-                .enumerate()
-            {
-                let (upper, lower) = (
-                    &mut upper[2 * x * c..][..2 * c],
-                    &mut lower[2 * x * c..][..2 * c],
-                );
-                spread_square(signal, choice, upper, lower, call.bias);
+            let (upper, lower) = call.target[2 * y * call.target_row..].split_at_mut(call.target_row);
+            for (x, (signal, choice)) in signal.chunks_exact(c).zip(choice.chunks_exact(c)).enumerate() {
+                let (upper, lower) = (&mut upper[2 * x * c..][..2 * c], &mut lower[2 * x * c..][..2 * c]);
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { spread_square::<S>(signal, choice, upper, lower, call.bias) };
             }
             continue;
         }
         let output = &call.output[y * call.output_row..][..width * c];
         let target = &mut call.target[y * call.target_row..][..width * c];
-        for ((target, signal), output) in target
-            .chunks_exact_mut(c)
-            .zip(signal.chunks_exact(c))
-            .zip(output.chunks_exact(c))
+        for ((target, signal), output) in
+            target.chunks_exact_mut(c).zip(signal.chunks_exact(c)).zip(output.chunks_exact(c))
         {
             for i in 0..c {
-                let passed = if call.relu && output[i] <= T::zero() {
-                    T::zero()
-                } else {
-                    signal[i]
-                };
+                let passed = if call.relu && output[i] <= S::T::zero() { S::T::zero() } else { signal[i] };
                 target[i] = passed;
                 call.bias[i] += passed;
             }
@@ -137,27 +126,44 @@ pub(super) fn scatter<T: Real>(call: &mut Scatter<'_, T>) {
     }
 }
 
+/// Gives the signal of each channel to the one of four pixels that was chosen, zero to the others.
+///
+/// # Safety
+///
+/// The machine has the instructions of `S`.
 #[inline(always)]
-fn spread_square<T: Real>(
-    signal: &[T],
+unsafe fn spread_square<S: Simd>(
+    signal: &[S::T],
     choice: &[u8],
-    upper: &mut [T],
-    lower: &mut [T],
-    bias: &mut [T],
+    upper: &mut [S::T],
+    lower: &mut [S::T],
+    bias: &mut [S::T],
 ) {
     let c = signal.len();
-    let (upper, upper_right) = upper.split_at_mut(c);
-    let (lower, lower_right) = lower.split_at_mut(c);
-    let (upper_right, lower_right) = (&mut upper_right[..c], &mut lower_right[..c]);
-    let (lower, choice, bias) = (&mut lower[..c], &choice[..c], &mut bias[..c]);
-    for i in 0..c {
-        let (s, which) = (signal[i], choice[i]);
-        let only = |k: u8| if which == k { s } else { T::zero() };
-        upper[i] = only(0);
-        upper_right[i] = only(1);
-        lower[i] = only(2);
-        lower_right[i] = only(3);
-        bias[i] += if which == NONE { T::zero() } else { s };
+    assert!(choice.len() == c && bias.len() == c && upper.len() == 2 * c && lower.len() == 2 * c);
+    let whole = c - c % S::LANES;
+    for i in (0..whole).step_by(S::LANES) {
+        // SAFETY: lanes i to i + LANES are below c, the length that all slices were just seen to have.
+        unsafe {
+            let (s, bytes) = (S::load(signal.as_ptr().add(i)), choice.as_ptr().add(i));
+            let (upper, lower) = (upper.as_mut_ptr().add(i), lower.as_mut_ptr().add(i));
+            let (one, sum) = (S::splat(S::T::one()), bias.as_mut_ptr().add(i));
+            let mut total = S::load(sum.cast_const());
+            for (k, place) in [upper, upper.add(c), lower, lower.add(c)].into_iter().enumerate() {
+                let passed = S::only(s, bytes, k as u8);
+                S::store(place, passed);
+                total = S::fma(one, passed, total);
+            }
+            S::store(sum, total);
+        }
+    }
+    for i in whole..c {
+        let only = |k: u8| {
+            if choice[i] == k { signal[i] } else { S::T::zero() }
+        };
+        (upper[i], upper[c + i]) = (only(0), only(1));
+        (lower[i], lower[c + i]) = (only(2), only(3));
+        bias[i] += if choice[i] == NONE { S::T::zero() } else { signal[i] };
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) trait Simd {
     unsafe fn store_masked(to: *mut Self::T, v: Self::V, mask: Self::Mask);
     /// `a * b + c`.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The lanes of `v` whose byte, of the `LANES` at `bytes`, is `k`; zeros elsewhere.
+    unsafe fn only(v: Self::V, bytes: *const u8, k: u8) -> Self::V;
 }
 
 /// Arrays of four that the compiler turns into what vectors the machine has.
@@ -65,13 +67,7 @@ impl<T: Real> Simd for Portable<T> {
             return unsafe { Self::load(from) };
         }
         // SAFETY: only the lanes named by the mask are read.
-        std::array::from_fn(|i| {
-            if i < mask {
-                unsafe { from.add(i).read() }
-            } else {
-                T::zero()
-            }
-        })
+        std::array::from_fn(|i| if i < mask { unsafe { from.add(i).read() } } else { T::zero() })
     }
 
     #[inline(always)]
@@ -91,12 +87,14 @@ impl<T: Real> Simd for Portable<T> {
     #[inline(always)]
     unsafe fn fma(a: [T; 4], b: [T; 4], c: [T; 4]) -> [T; 4] {
         // Not `mul_add`: without the machine's own instruction it is a call of a library.
-        [
-            a[0] * b[0] + c[0],
-            a[1] * b[1] + c[1],
-            a[2] * b[2] + c[2],
-            a[3] * b[3] + c[3],
-        ]
+        [a[0] * b[0] + c[0], a[1] * b[1] + c[1], a[2] * b[2] + c[2], a[3] * b[3] + c[3]]
+    }
+
+    #[inline(always)]
+    unsafe fn only(v: [T; 4], bytes: *const u8, k: u8) -> [T; 4] {
+        // SAFETY: the caller vouches for four bytes.
+        let bytes = unsafe { bytes.cast::<[u8; 4]>().read() };
+        std::array::from_fn(|i| if bytes[i] == k { v[i] } else { T::zero() })
     }
 }
 
@@ -141,13 +139,7 @@ pub(crate) const fn rows_of<S: Simd>(two: bool) -> usize {
 #[inline(always)]
 pub(crate) unsafe fn load<S: Simd, const TWO: bool>(from: *const S::T, mask: S::Mask) -> S::V {
     // SAFETY: the caller's.
-    unsafe {
-        if TWO {
-            S::load(from)
-        } else {
-            S::load_masked(from, mask)
-        }
-    }
+    unsafe { if TWO { S::load(from) } else { S::load_masked(from, mask) } }
 }
 
 /// The second vector of a tile's row, or zeros if there is none.
@@ -158,13 +150,7 @@ pub(crate) unsafe fn load<S: Simd, const TWO: bool>(from: *const S::T, mask: S::
 #[inline(always)]
 pub(crate) unsafe fn load_second<S: Simd, const TWO: bool>(from: *const S::T) -> S::V {
     // SAFETY: the caller's.
-    unsafe {
-        if TWO {
-            S::load(from.add(S::LANES))
-        } else {
-            S::splat(S::T::zero())
-        }
-    }
+    unsafe { if TWO { S::load(from.add(S::LANES)) } else { S::splat(S::T::zero()) } }
 }
 
 /// Where the `i`-th of `parts` pieces of `n` begins, the pieces differing by at most one.

@@ -14,32 +14,24 @@ pub struct Tensor {
 }
 
 impl Model {
-    /// The parameters as PyTorch's `state_dict` holds them: `convK.weight` is [out, in, rows, columns],
-    /// `fcK.weight` is [out, in] with images flattened channel first, biases are [out].
+    /// The parameters as PyTorch's `state_dict` holds them: `convK.weight` is `[out, in, rows, columns]`,
+    /// `fcK.weight` is `[out, in]` with images flattened channel first, biases are `[out]`.
     ///
     /// # Panics
     ///
     /// If `parameters` has not [`dim`](Self::dim) numbers.
     pub fn state_dict(&self, parameters: &[f32]) -> Vec<Tensor> {
-        assert_eq!(
-            parameters.len(),
-            self.dim(),
-            "a parameter vector of this model"
-        );
+        assert_eq!(parameters.len(), self.dim(), "a parameter vector of this model");
         let (mut convolutions, mut dense) = (0, 0);
         let mut tensors = Vec::with_capacity(2 * self.blocks().len());
         for block in self.blocks() {
-            let (weights, biases) = parameters[block.offset..block.offset + block.parameters()]
-                .split_at(block.weights());
+            let (weights, biases) =
+                parameters[block.offset..block.offset + block.parameters()].split_at(block.weights());
             let (name, shape, values) = match block.kind {
                 Kind::Conv { kernel, .. } => {
                     convolutions += 1;
                     let shape = vec![block.out, block.input.channels, kernel, kernel];
-                    (
-                        format!("conv{convolutions}"),
-                        shape,
-                        outputs_first(block, weights, kernel * kernel),
-                    )
+                    (format!("conv{convolutions}"), shape, outputs_first(block, weights, kernel * kernel))
                 }
                 Kind::Dense => {
                     dense += 1;
@@ -51,11 +43,7 @@ impl Model {
                     )
                 }
             };
-            tensors.push(Tensor {
-                name: format!("{name}.weight"),
-                shape,
-                values,
-            });
+            tensors.push(Tensor { name: format!("{name}.weight"), shape, values });
             tensors.push(Tensor {
                 name: format!("{name}.bias"),
                 shape: vec![block.out],
@@ -72,9 +60,8 @@ fn outputs_first(block: &Block, weights: &[f32], places: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(weights.len());
     for output in 0..block.out {
         for channel in 0..channels {
-            values.extend(
-                (0..places).map(|place| weights[(place * channels + channel) * block.out + output]),
-            );
+            values
+                .extend((0..places).map(|place| weights[(place * channels + channel) * block.out + output]));
         }
     }
     values

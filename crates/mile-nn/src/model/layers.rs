@@ -3,8 +3,10 @@
 use super::Layer;
 use crate::data::Shape;
 
-/// Largest number of parameters or of values in a layer's output: beyond it lies a typing error.
-const MAX_SIZE: usize = 1 << 30;
+/// Most parameters of a network: beyond it lies a typing error.
+const MAX_PARAMETERS: usize = 1 << 30;
+/// Most values of one sample between two layers: beyond it, memory for a chunk of samples.
+const MAX_VALUES: usize = 1 << 22;
 
 /// Why a list of layers is not a network for the data. Layers are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -98,7 +100,7 @@ impl Block {
     /// Inputs that one output unit sees.
     pub(crate) fn fan_in(&self) -> usize {
         match self.kind {
-            Kind::Conv { kernel, .. } => kernel * kernel * self.input.channels,
+            Kind::Conv { kernel, .. } => kernel.saturating_mul(kernel).saturating_mul(self.input.channels),
             Kind::Dense => self.input.len(),
         }
     }
@@ -121,11 +123,7 @@ impl Block {
                 width: self.input.width + 2 * padding + 1 - kernel,
                 channels: self.out,
             },
-            Kind::Dense => Shape {
-                height: 1,
-                width: 1,
-                channels: self.out,
-            },
+            Kind::Dense => Shape { height: 1, width: 1, channels: self.out },
         }
     }
 
@@ -133,11 +131,7 @@ impl Block {
     pub(crate) fn output(&self) -> Shape {
         let shape = self.convolved();
         let divisor = if self.pool { 2 } else { 1 };
-        Shape {
-            height: shape.height / divisor,
-            width: shape.width / divisor,
-            ..shape
-        }
+        Shape { height: shape.height / divisor, width: shape.width / divisor, ..shape }
     }
 }
 
@@ -162,26 +156,15 @@ pub(super) fn assemble(
             Layer::Flatten {} => {}
             Layer::Relu {} | Layer::MaxPool { .. } | Layer::Dropout { .. } => {
                 let what = "relu, max-pool and dropout must follow a convolution or a dense layer";
-                let block = blocks.last_mut().ok_or(ModelError::Order {
-                    layer: number,
-                    what,
-                    input: shape,
-                })?;
+                let block =
+                    blocks.last_mut().ok_or(ModelError::Order { layer: number, what, input: shape })?;
                 follow(layer, number, block)?;
             }
         }
     }
     match blocks.last() {
-        Some(Block {
-            kind: Kind::Dense,
-            out,
-            ..
-        }) if *out == classes => finish(blocks, layers.len(), offset),
-        Some(Block {
-            kind: Kind::Dense,
-            out,
-            ..
-        }) => Err(ModelError::Outputs { out: *out, classes }),
+        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => finish(blocks, layers.len(), offset),
+        Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
         _ => Err(ModelError::NoDense { classes }),
     }
 }
@@ -206,71 +189,50 @@ fn start(
     offset: usize,
 ) -> Result<Block, ModelError> {
     let (kind, out) = match layer {
-        Layer::Conv {
-            out,
-            kernel,
-            padding,
-        } => {
-            if after_dense {
-                let what = "a convolution cannot follow a dense layer";
-                return Err(ModelError::Order {
-                    layer: number,
-                    what,
-                    input,
-                });
-            }
-            let side = padding
-                .saturating_mul(2)
-                .saturating_add(input.height.min(input.width));
-            if kernel == 0 || kernel > side || padding >= kernel {
-                return Err(ModelError::Kernel {
-                    layer: number,
-                    kernel,
-                    padding,
-                    input,
-                });
-            }
-            (Kind::Conv { kernel, padding }, out)
+        Layer::Conv { .. } if after_dense => {
+            let what = "a convolution cannot follow a dense layer";
+            return Err(ModelError::Order { layer: number, what, input });
         }
+        Layer::Conv { kernel, padding, .. } if !fits(kernel, padding, input) => {
+            return Err(ModelError::Kernel { layer: number, kernel, padding, input });
+        }
+        Layer::Conv { out, kernel, padding } => (Kind::Conv { kernel, padding }, out),
         Layer::Dense { out } => (Kind::Dense, out),
         _ => unreachable!("only convolutions and dense layers begin a block"),
     };
-    if !(1..=MAX_SIZE).contains(&out) {
-        return Err(ModelError::Range {
-            layer: number,
-            what: "out must be at least 1 and below 2^30",
-        });
-    }
-    let block = Block {
-        kind,
-        input,
-        out,
-        relu: false,
-        pool: false,
-        dropout: 0.0,
-        offset,
-    };
-    let size = block.fan_in().saturating_mul(out).saturating_add(offset);
-    let values = input.height.saturating_mul(input.width).saturating_mul(out);
-    if size > MAX_SIZE || values > MAX_SIZE {
-        return Err(ModelError::Range {
-            layer: number,
-            what: "the network would have more than 2^30 parameters or values",
-        });
-    }
+    let block = Block { kind, input, out, relu: false, pool: false, dropout: 0.0, offset };
+    check_size(&block).map_err(|what| ModelError::Range { layer: number, what })?;
     Ok(block)
+}
+
+/// Whether a kernel of this side and padding fits an image.
+fn fits(kernel: usize, padding: usize, input: Shape) -> bool {
+    let side = padding.saturating_mul(2).saturating_add(input.height.min(input.width));
+    (1..=side).contains(&kernel) && padding < kernel
+}
+
+fn check_size(block: &Block) -> Result<(), &'static str> {
+    let parameters = block.fan_in().saturating_mul(block.out).saturating_add(block.offset);
+    if block.out == 0 {
+        return Err("out must be at least 1");
+    }
+    if parameters > MAX_PARAMETERS {
+        return Err("the network would have more than 2^30 parameters");
+    }
+    // So many parameters bound the kernel's side, and with it all sizes below.
+    let padding = if let Kind::Conv { padding, .. } = block.kind { padding } else { 0 };
+    let input = block.input;
+    let padded = (input.height + 2 * padding) * (input.width + 2 * padding) * input.channels;
+    if padded.max(block.convolved().len()) > MAX_VALUES {
+        return Err("its padded input or its output would have more than 2^22 values a sample");
+    }
+    Ok(())
 }
 
 /// Lets a layer without parameters act on the block before it.
 fn follow(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
     let input = block.output();
-    let refuse = |what| {
-        Err(ModelError::Order {
-            layer: number,
-            what,
-            input,
-        })
-    };
+    let refuse = |what| Err(ModelError::Order { layer: number, what, input });
     match layer {
         _ if block.dropout > 0.0 => {
             return refuse("dropout must come last before the next layer with weights");
@@ -278,27 +240,18 @@ fn follow(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelErr
         Layer::Relu {} if block.relu => return refuse("a second relu does nothing"),
         Layer::Relu {} => block.relu = true,
         Layer::MaxPool { size } if size != 2 => {
-            return Err(ModelError::Range {
-                layer: number,
-                what: "max-pool takes size = 2 only",
-            });
+            return Err(ModelError::Range { layer: number, what: "max-pool takes size = 2 only" });
         }
         Layer::MaxPool { .. } if block.pool || block.kind == Kind::Dense => {
             return refuse("max-pool must follow a convolution, once");
         }
         Layer::MaxPool { .. } if input.height < 2 || input.width < 2 => {
-            return Err(ModelError::Pool {
-                layer: number,
-                input,
-            });
+            return Err(ModelError::Pool { layer: number, input });
         }
         Layer::MaxPool { .. } => block.pool = true,
         Layer::Dropout { p } if (0.0..1.0).contains(&p) => block.dropout = p,
         _ => {
-            return Err(ModelError::Range {
-                layer: number,
-                what: "dropout takes p from 0 to below 1",
-            });
+            return Err(ModelError::Range { layer: number, what: "dropout takes p from 0 to below 1" });
         }
     }
     Ok(())

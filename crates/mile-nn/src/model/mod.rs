@@ -53,12 +53,7 @@ impl Model {
     /// ```
     pub fn try_new(spec: &ModelSpec, input: Shape, classes: usize) -> Result<Self, ModelError> {
         let (blocks, dim) = layers::assemble(&spec.layers(classes), input, classes)?;
-        Ok(Self {
-            input,
-            classes,
-            blocks,
-            dim,
-        })
+        Ok(Self { input, classes, blocks, dim })
     }
 
     /// Number of parameters.
@@ -100,10 +95,6 @@ impl Model {
     /// convolutions and dense layers, forward, weights and inputs (but not the images') backward.
     pub fn flops(&self) -> u64 {
         let forward = |block: &Block| 2 * block.fan_in() as u64 * block.convolved().len() as u64;
-        self.blocks
-            .iter()
-            .enumerate()
-            .map(|(i, block)| forward(block) * if i == 0 { 2 } else { 3 })
-            .sum()
+        self.blocks.iter().enumerate().map(|(i, block)| forward(block) * if i == 0 { 2 } else { 3 }).sum()
     }
 }

@@ -77,44 +77,19 @@ impl ModelSpec {
     /// The layers, for data of so many classes.
     pub fn layers(&self, classes: usize) -> Vec<Layer> {
         let conv = |out, kernel| {
-            [
-                Layer::Conv {
-                    out,
-                    kernel,
-                    padding: kernel / 2,
-                },
-                Layer::Relu {},
-                Layer::MaxPool { size: 2 },
-            ]
+            [Layer::Conv { out, kernel, padding: kernel / 2 }, Layer::Relu {}, Layer::MaxPool { size: 2 }]
         };
         let dense = |out| [Layer::Dense { out }];
         match self {
             ModelSpec::Layers(layers) => layers.clone(),
             ModelSpec::Preset(Preset::Linear) => dense(classes).to_vec(),
             ModelSpec::Preset(Preset::Mlp) => {
-                vec![
-                    Layer::Dense { out: 128 },
-                    Layer::Relu {},
-                    Layer::Dense { out: classes },
-                ]
+                vec![Layer::Dense { out: 128 }, Layer::Relu {}, Layer::Dense { out: classes }]
             }
-            ModelSpec::Preset(Preset::MnistCnn) => {
-                [&conv(16, 5)[..], &conv(32, 5), &dense(classes)].concat()
-            }
+            ModelSpec::Preset(Preset::MnistCnn) => [&conv(16, 5)[..], &conv(32, 5), &dense(classes)].concat(),
             ModelSpec::Preset(Preset::CifarCnn) => {
-                let hidden = [
-                    Layer::Dense { out: 256 },
-                    Layer::Relu {},
-                    Layer::Dropout { p: 0.25 },
-                ];
-                [
-                    &conv(32, 3)[..],
-                    &conv(64, 3),
-                    &conv(128, 3),
-                    &hidden,
-                    &dense(classes),
-                ]
-                .concat()
+                let hidden = [Layer::Dense { out: 256 }, Layer::Relu {}, Layer::Dropout { p: 0.25 }];
+                [&conv(32, 3)[..], &conv(64, 3), &conv(128, 3), &hidden, &dense(classes)].concat()
             }
         }
     }
@@ -133,10 +108,7 @@ impl<'de> Visitor<'de> for SpecVisitor {
     type Value = ModelSpec;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the name of a model (mnist-cnn, cifar-cnn, linear, mlp) or a list of layers"
-        )
+        write!(f, "the name of a model (mnist-cnn, cifar-cnn, linear, mlp) or a list of layers")
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<ModelSpec, E> {
@@ -154,7 +126,6 @@ impl<'de> Visitor<'de> for SpecVisitor {
         struct Table {
             layers: Vec<Layer>,
         }
-        Table::deserialize(MapAccessDeserializer::new(map))
-            .map(|table| ModelSpec::Layers(table.layers))
+        Table::deserialize(MapAccessDeserializer::new(map)).map(|table| ModelSpec::Layers(table.layers))
     }
 }

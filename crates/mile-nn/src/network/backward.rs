@@ -18,13 +18,7 @@ impl<T: Scalar> Network<T> {
         workspace: &mut Workspace<T>,
         gradient: &mut [T],
     ) {
-        let Workspace {
-            blocks: memories,
-            logits,
-            turned,
-            signals,
-            ..
-        } = workspace;
+        let Workspace { blocks: memories, logits, turned, signals, .. } = workspace;
         let [signal, next] = signals;
         let (mut signal, mut next) = (signal, next);
         for (i, block) in self.model.blocks().iter().enumerate().rev() {
@@ -33,25 +27,12 @@ impl<T: Scalar> Network<T> {
             if dropout && block.dropout > 0.0 {
                 undrop(block, n, &before[i].mask, signal);
             }
-            let range = block.offset..block.offset + block.parameters();
-            let (weight_gradient, bias_gradient) = gradient[range].split_at_mut(block.weights());
+            let own = &mut gradient[block.offset..][..block.parameters()];
+            let own = Gradients::new(own.split_at_mut(block.weights()));
             let weights = &parameters[block.offset..][..block.weights()];
             // Images need no signals: the first block's inputs are not differentiated.
-            let down = (i > 0).then_some(Down {
-                weights,
-                turned,
-                signal: next,
-            });
-            let own = Gradients {
-                weights: weight_gradient,
-                bias: bias_gradient,
-            };
-            let pass = Pass {
-                kernels: &self.kernels,
-                block,
-                n,
-                output,
-            };
+            let down = (i > 0).then_some(Down { weights, turned, signal: next });
+            let pass = Pass { kernels: &self.kernels, block, n, output };
             match block.kind {
                 Kind::Conv { kernel, padding } => {
                     pass.conv(kernel, padding, &mut before[i], signal, own, down)
@@ -67,6 +48,12 @@ impl<T: Scalar> Network<T> {
 struct Gradients<'a, T> {
     weights: &'a mut [T],
     bias: &'a mut [T],
+}
+
+impl<'a, T> Gradients<'a, T> {
+    fn new((weights, bias): (&'a mut [T], &'a mut [T])) -> Self {
+        Self { weights, bias }
+    }
 }
 
 /// What is needed to pass signals on to the block below.
@@ -87,25 +74,12 @@ struct Pass<'a, T> {
 }
 
 impl<T: Scalar> Pass<'_, T> {
-    fn dense(
-        &self,
-        memory: &Memory<T>,
-        signal: &mut [T],
-        own: Gradients<'_, T>,
-        down: Option<Down<'_, T>>,
-    ) {
+    fn dense(&self, memory: &Memory<T>, signal: &mut [T], own: Gradients<'_, T>, down: Option<Down<'_, T>>) {
         let block = self.block;
         let (inputs, stride) = (block.fan_in(), signal_stride(block.out));
-        for (signal, output) in signal
-            .chunks_exact_mut(stride)
-            .zip(self.output.rows(self.n))
-        {
+        for (signal, output) in signal.chunks_exact_mut(stride).zip(self.output.rows(self.n)) {
             for ((s, &x), bias) in signal.iter_mut().zip(output).zip(own.bias.iter_mut()) {
-                *s = if block.relu && x <= T::zero() {
-                    T::zero()
-                } else {
-                    *s
-                };
+                *s = if block.relu && x <= T::zero() { T::zero() } else { *s };
                 *bias += *s;
             }
         }
@@ -150,13 +124,7 @@ impl<T: Scalar> Pass<'_, T> {
         let (full, channels) = (block.convolved(), block.input.channels);
         let stride = signal_stride(block.output().len());
         if let Some(down) = &mut down {
-            transpose_taps(
-                down.weights,
-                kernel * kernel,
-                channels,
-                block.out,
-                down.turned,
-            );
+            transpose_taps(down.weights, kernel * kernel, channels, block.out, down.turned);
         }
         let border = kernel - 1 - padding;
         let row = (full.width + 2 * border) * full.channels;
@@ -223,14 +191,7 @@ impl<T: Scalar> Pass<'_, T> {
 /// Dropout backward: the same factors.
 fn undrop<T: Real>(block: &Block, n: usize, mask: &[T], signal: &mut [T]) {
     let len = block.output().len();
-    for (signal, mask) in signal
-        .chunks_exact_mut(signal_stride(len))
-        .zip(mask.chunks_exact(len))
-        .take(n)
-    {
-        signal
-            .iter_mut()
-            .zip(mask)
-            .for_each(|(s, &factor)| *s *= factor);
+    for (signal, mask) in signal.chunks_exact_mut(signal_stride(len)).zip(mask.chunks_exact(len)).take(n) {
+        signal.iter_mut().zip(mask).for_each(|(s, &factor)| *s *= factor);
     }
 }

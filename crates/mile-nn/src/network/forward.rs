@@ -16,16 +16,10 @@ impl<T: Scalar> Network<T> {
         let input = &mut workspace.blocks[0].input;
         for (place, &sample) in input.values.chunks_exact_mut(input.stride).zip(samples) {
             let image = images.image(sample as usize);
-            assert_eq!(
-                image.len(),
-                self.model.input().len(),
-                "images of the model's shape"
-            );
+            assert_eq!(image.len(), self.model.input().len(), "images of the model's shape");
             for (y, pixels) in image.chunks_exact(row).enumerate() {
                 let to = &mut place[input.origin + y * input.row..][..row];
-                to.iter_mut()
-                    .zip(pixels)
-                    .for_each(|(to, &byte)| *to = self.pixels[usize::from(byte)]);
+                to.iter_mut().zip(pixels).for_each(|(to, &byte)| *to = self.pixels[usize::from(byte)]);
             }
         }
     }
@@ -38,34 +32,17 @@ impl<T: Scalar> Network<T> {
         mut masks: Option<&mut dyn Rng>,
         workspace: &mut Workspace<T>,
     ) {
-        let Workspace {
-            blocks: memories,
-            logits,
-            convolved,
-            ..
-        } = workspace;
+        let Workspace { blocks: memories, logits, convolved, .. } = workspace;
         for (i, block) in self.model.blocks().iter().enumerate() {
             let (before, after) = memories.split_at_mut(i + 1);
             let memory = &mut before[i];
-            let target = after
-                .first_mut()
-                .map_or(&mut *logits, |next| &mut next.input);
-            let (weights, bias) = parameters[block.offset..block.offset + block.parameters()]
-                .split_at(block.weights());
+            let target = after.first_mut().map_or(&mut *logits, |next| &mut next.input);
+            let range = block.offset..block.offset + block.parameters();
+            let (weights, bias) = parameters[range].split_at(block.weights());
+            let pass = Pass { kernels: &self.kernels, block, weights, bias, n };
             match block.kind {
-                Kind::Conv { kernel, .. } => {
-                    convolve(
-                        &self.kernels,
-                        block,
-                        kernel,
-                        (weights, bias),
-                        memory,
-                        n,
-                        convolved,
-                        target,
-                    );
-                }
-                Kind::Dense => dense(&self.kernels, block, (weights, bias), memory, n, target),
+                Kind::Conv { kernel, .. } => pass.conv(kernel, memory, convolved, target),
+                Kind::Dense => pass.dense(memory, target),
             }
             if let Some(rng) = masks.as_deref_mut().filter(|_| block.dropout > 0.0) {
                 drop_out(block, rng, n, &mut memory.mask, target);
@@ -85,12 +62,7 @@ impl<T: Scalar> Network<T> {
         let classes = self.model.classes();
         let signals = workspace.signals[0].chunks_exact_mut(signal_stride(classes));
         let mut loss = 0.0;
-        for ((scores, signal), &sample) in workspace
-            .logits
-            .rows(samples.len())
-            .zip(signals)
-            .zip(samples)
-        {
+        for ((scores, signal), &sample) in workspace.logits.rows(samples.len()).zip(signals).zip(samples) {
             let label = usize::from(images.labels[sample as usize]);
             loss += cross_entropy(scores, label);
             let largest = largest(scores);
@@ -114,95 +86,80 @@ pub(super) fn cross_entropy<T: Real>(scores: &[T], label: usize) -> f64 {
 /// The class of the largest score, the first of equals; none if a score is not a number.
 pub(super) fn predicted<T: Real>(scores: &[T]) -> Option<usize> {
     let largest = largest(scores);
-    if scores.iter().any(|s| s.is_nan()) {
-        None
-    } else {
-        scores.iter().position(|&s| s == largest)
-    }
+    if scores.iter().any(|s| s.is_nan()) { None } else { scores.iter().position(|&s| s == largest) }
 }
 
 fn largest<T: Real>(scores: &[T]) -> T {
     scores.iter().copied().fold(T::neg_infinity(), T::max)
 }
 
-/// One convolution of each sample, activated into the next block's input.
-#[allow(clippy::too_many_arguments)]
-fn convolve<T: Scalar>(
-    kernels: &Kernels<T>,
-    block: &Block,
-    kernel: usize,
-    (weights, bias): (&[T], &[T]),
-    memory: &mut Memory<T>,
+/// The forward pass of one block.
+struct Pass<'a, T> {
+    kernels: &'a Kernels<T>,
+    block: &'a Block,
+    weights: &'a [T],
+    bias: &'a [T],
     n: usize,
-    convolved: &mut [T],
-    target: &mut Samples<T>,
-) {
-    let (full, output) = (block.convolved(), block.output());
-    let input = &memory.input;
-    for s in 0..n {
-        kernels.contract(Contract {
-            input: &input.values[s * input.stride..][..input.stride],
-            input_step: (input.row, block.input.channels),
-            tap_step: input.row,
-            taps: (kernel, kernel * block.input.channels),
-            weights,
-            bias: Some(bias),
-            output: convolved,
-            output_step: (full.width * full.channels, full.channels),
-            size: (full.height, full.width),
-            channels: full.channels,
-        });
-        let choice = if block.pool { output.len() } else { 0 };
-        kernels.activate(Activate {
-            input: convolved,
-            input_row: full.width * full.channels,
-            output: &mut target.values[s * target.stride + target.origin..],
-            output_row: target.row,
-            choice: &mut memory.choice[s * choice..][..choice],
-            size: (output.height, output.width),
-            channels: output.channels,
-            relu: block.relu,
-            pool: block.pool,
-        });
-    }
 }
 
-/// One dense layer on all samples.
-fn dense<T: Scalar>(
-    kernels: &Kernels<T>,
-    block: &Block,
-    (weights, bias): (&[T], &[T]),
-    memory: &Memory<T>,
-    n: usize,
-    target: &mut Samples<T>,
-) {
-    kernels.contract(Contract {
-        input: &memory.input.values,
-        input_step: (0, memory.input.stride),
-        tap_step: 0,
-        taps: (1, block.fan_in()),
-        weights,
-        bias: Some(bias),
-        output: &mut target.values,
-        output_step: (0, target.stride),
-        size: (1, n),
-        channels: block.out,
-    });
-    if block.relu {
-        for x in target.rows_mut(n).flatten() {
-            *x = if *x < T::zero() { T::zero() } else { *x };
+impl<T: Scalar> Pass<'_, T> {
+    /// One convolution of each sample, activated into the next block's input.
+    fn conv(&self, kernel: usize, memory: &mut Memory<T>, convolved: &mut [T], target: &mut Samples<T>) {
+        let block = self.block;
+        let (full, output) = (block.convolved(), block.output());
+        let input = &memory.input;
+        let choices = if block.pool { output.len() } else { 0 };
+        for s in 0..self.n {
+            self.kernels.contract(Contract {
+                input: &input.values[s * input.stride..][..input.stride],
+                input_step: (input.row, block.input.channels),
+                tap_step: input.row,
+                taps: (kernel, kernel * block.input.channels),
+                weights: self.weights,
+                bias: Some(self.bias),
+                output: convolved,
+                output_step: (full.width * full.channels, full.channels),
+                size: (full.height, full.width),
+                channels: full.channels,
+            });
+            self.kernels.activate(Activate {
+                input: convolved,
+                input_row: full.width * full.channels,
+                output: &mut target.values[s * target.stride + target.origin..],
+                output_row: target.row,
+                choice: &mut memory.choice[s * choices..][..choices],
+                size: (output.height, output.width),
+                channels: output.channels,
+                relu: block.relu,
+                pool: block.pool,
+            });
+        }
+    }
+
+    /// One dense layer on all samples.
+    fn dense(&self, memory: &Memory<T>, target: &mut Samples<T>) {
+        self.kernels.contract(Contract {
+            input: &memory.input.values,
+            input_step: (0, memory.input.stride),
+            tap_step: 0,
+            taps: (1, self.block.fan_in()),
+            weights: self.weights,
+            bias: Some(self.bias),
+            output: &mut target.values,
+            output_step: (0, target.stride),
+            size: (1, self.n),
+            channels: self.block.out,
+        });
+        if self.block.relu {
+            for x in target.rows_mut(self.n).flatten() {
+                *x = if *x < T::zero() { T::zero() } else { *x };
+            }
         }
     }
 }
 
 /// Draws masks for the outputs of `block` and applies them where the next block reads.
-fn drop_out<T: Real>(
-    block: &Block,
-    rng: &mut dyn Rng,
-    n: usize,
-    mask: &mut [T],
-    target: &mut Samples<T>,
-) {
+fn drop_out<T: Real>(block: &Block, rng: &mut dyn Rng, n: usize, mask: &mut [T], target: &mut Samples<T>) {
     let output = block.output();
     let keep = T::one() / (T::one() - T::of(f64::from(block.dropout)));
     let threshold = (f64::from(block.dropout) * 2f64.powi(32)).round() as u64;
@@ -211,11 +168,7 @@ fn drop_out<T: Real>(
         for (y, mask) in mask.chunks_exact_mut(row).enumerate() {
             let place = s * target.stride + target.origin + y * target.row;
             for (factor, x) in mask.iter_mut().zip(&mut target.values[place..][..row]) {
-                *factor = if u64::from(rng.next_u32()) < threshold {
-                    T::zero()
-                } else {
-                    keep
-                };
+                *factor = if u64::from(rng.next_u32()) < threshold { T::zero() } else { keep };
                 *x *= *factor;
             }
         }

@@ -56,14 +56,8 @@ impl<T: Scalar> Network<T> {
 
     /// The model on the kernels of `isa`; the portable ones if the machine cannot run those.
     pub fn with_isa(model: Model, isa: Isa) -> Self {
-        let pixels = (0..256)
-            .map(|byte| T::of(f64::from(byte) / 255.0))
-            .collect();
-        Self {
-            model,
-            kernels: Kernels::new(isa),
-            pixels,
-        }
+        let pixels = (0..256).map(|byte| T::of(f64::from(byte) / 255.0)).collect();
+        Self { model, kernels: Kernels::new(isa), pixels }
     }
 
     /// The model.
@@ -92,36 +86,17 @@ impl<T: Scalar> Network<T> {
         gradient: &mut [T],
     ) -> f64 {
         assert!(!samples.is_empty(), "a gradient needs at least one sample");
-        assert_eq!(
-            parameters.len(),
-            self.model.dim(),
-            "a parameter vector of this model"
-        );
-        assert_eq!(
-            gradient.len(),
-            self.model.dim(),
-            "a gradient vector of this model"
-        );
+        assert_eq!(parameters.len(), self.model.dim(), "a parameter vector of this model");
+        assert_eq!(gradient.len(), self.model.dim(), "a gradient vector of this model");
         gradient.fill(T::zero());
         let mut masks = dropout.map(|d| stream(d.seed, Purpose::Dropout, d.agent, d.step));
         let scale = T::one() / T::of(samples.len() as f64);
         let mut loss = 0.0;
         for chunk in samples.chunks(CHUNK) {
             self.load(images, chunk, workspace);
-            self.forward(
-                parameters,
-                chunk.len(),
-                masks.as_mut().map(|rng| rng as &mut dyn Rng),
-                workspace,
-            );
+            self.forward(parameters, chunk.len(), masks.as_mut().map(|rng| rng as &mut dyn Rng), workspace);
             loss += self.signals(images, chunk, scale, workspace);
-            self.backward(
-                parameters,
-                chunk.len(),
-                masks.is_some(),
-                workspace,
-                gradient,
-            );
+            self.backward(parameters, chunk.len(), masks.is_some(), workspace, gradient);
         }
         loss / samples.len() as f64
     }
@@ -134,11 +109,7 @@ impl<T: Scalar> Network<T> {
         samples: &[u32],
         workspace: &mut Workspace<T>,
     ) -> Score {
-        assert_eq!(
-            parameters.len(),
-            self.model.dim(),
-            "a parameter vector of this model"
-        );
+        assert_eq!(parameters.len(), self.model.dim(), "a parameter vector of this model");
         let mut total = Score::default();
         for chunk in samples.chunks(CHUNK) {
             self.load(images, chunk, workspace);
@@ -160,19 +131,12 @@ impl<T: Scalar> Network<T> {
         samples: &[u32],
         workspace: &mut Workspace<T>,
     ) -> Vec<T> {
-        assert_eq!(
-            parameters.len(),
-            self.model.dim(),
-            "a parameter vector of this model"
-        );
+        assert_eq!(parameters.len(), self.model.dim(), "a parameter vector of this model");
         let mut logits = Vec::with_capacity(samples.len() * self.model.classes());
         for chunk in samples.chunks(CHUNK) {
             self.load(images, chunk, workspace);
             self.forward(parameters, chunk.len(), None, workspace);
-            workspace
-                .logits
-                .rows(chunk.len())
-                .for_each(|row| logits.extend_from_slice(row));
+            workspace.logits.rows(chunk.len()).for_each(|row| logits.extend_from_slice(row));
         }
         logits
     }

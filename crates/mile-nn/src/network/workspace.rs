@@ -22,11 +22,7 @@ pub(crate) struct Buffer<T> {
 impl<T: Real> Buffer<T> {
     fn new(len: usize) -> Self {
         let lines = vec![Line::zeroed(); (len * size_of::<T>()).div_ceil(64)];
-        Self {
-            lines,
-            len,
-            marker: std::marker::PhantomData,
-        }
+        Self { lines, len, marker: std::marker::PhantomData }
     }
 }
 
@@ -63,13 +59,7 @@ impl<T: Real> Samples<T> {
     /// such vectors would all compete for the same few lines of the cache.
     fn vectors(len: usize, row: usize) -> Self {
         let stride = len.next_multiple_of(16) + 16;
-        Self {
-            values: Buffer::new(CHUNK * stride),
-            stride,
-            row,
-            origin: 0,
-            len,
-        }
+        Self { values: Buffer::new(CHUNK * stride), stride, row, origin: 0, len }
     }
 
     /// What `block` reads.
@@ -81,32 +71,20 @@ impl<T: Real> Samples<T> {
                 let row = (shape.width + 2 * padding) * shape.channels;
                 let stride = (shape.height + 2 * padding) * row;
                 let origin = padding * (row + shape.channels);
-                Self {
-                    values: Buffer::new(CHUNK * stride),
-                    stride,
-                    row,
-                    origin,
-                    len: shape.len(),
-                }
+                Self { values: Buffer::new(CHUNK * stride), stride, row, origin, len: shape.len() }
             }
         }
     }
 
     /// The vectors of the first `n` samples.
     pub(crate) fn rows(&self, n: usize) -> impl Iterator<Item = &[T]> {
-        self.values
-            .chunks_exact(self.stride)
-            .map(|sample| &sample[..self.len])
-            .take(n)
+        self.values.chunks_exact(self.stride).map(|sample| &sample[..self.len]).take(n)
     }
 
     /// The vectors of the first `n` samples.
     pub(crate) fn rows_mut(&mut self, n: usize) -> impl Iterator<Item = &mut [T]> {
         let len = self.len;
-        self.values
-            .chunks_exact_mut(self.stride)
-            .map(move |sample| &mut sample[..len])
-            .take(n)
+        self.values.chunks_exact_mut(self.stride).map(move |sample| &mut sample[..len]).take(n)
     }
 }
 
@@ -136,14 +114,7 @@ impl<T: Real> Memory<T> {
         Self {
             input: Samples::input_of(block),
             choice: vec![0; if block.pool { CHUNK * output } else { 0 }],
-            mask: vec![
-                T::zero();
-                if block.dropout > 0.0 {
-                    CHUNK * output
-                } else {
-                    0
-                }
-            ],
+            mask: vec![T::zero(); if block.dropout > 0.0 { CHUNK * output } else { 0 }],
             back: Buffer::new(back),
         }
     }
@@ -172,11 +143,7 @@ impl<T: Real> Workspace<T> {
             blocks: blocks.iter().map(Memory::new).collect(),
             logits: Samples::vectors(model.classes(), model.classes()),
             convolved: Buffer::new(largest(&|block| {
-                if block.kind == Kind::Dense {
-                    0
-                } else {
-                    block.convolved().len()
-                }
+                if block.kind == Kind::Dense { 0 } else { block.convolved().len() }
             })),
             turned: Buffer::new(blocks.iter().skip(1).map(Block::weights).max().unwrap_or(0)),
             signals: [Buffer::new(signals), Buffer::new(signals)],
@@ -191,8 +158,6 @@ pub(crate) fn signal_stride(len: usize) -> usize {
 
 impl<T> std::fmt::Debug for Workspace<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Workspace")
-            .field("blocks", &self.blocks.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Workspace").field("blocks", &self.blocks.len()).finish_non_exhaustive()
     }
 }

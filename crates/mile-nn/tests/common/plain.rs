@@ -12,38 +12,19 @@ struct Planes {
 }
 
 /// The scores of one image, without dropout.
-pub(crate) fn scores(
-    layers: &[Layer],
-    shape: Shape,
-    tensors: &[Tensor],
-    pixels: &[u8],
-) -> Vec<f64> {
-    let Shape {
-        height,
-        width,
-        channels,
-    } = shape;
+pub(crate) fn scores(layers: &[Layer], shape: Shape, tensors: &[Tensor], pixels: &[u8]) -> Vec<f64> {
+    let Shape { height, width, channels } = shape;
     let at = |c: usize, place: usize| f64::from(pixels[place * channels + c]) / 255.0;
-    let values = (0..channels)
-        .flat_map(|c| (0..height * width).map(move |place| at(c, place)))
-        .collect();
-    let mut image = Planes {
-        channels,
-        height,
-        width,
-        values,
-    };
+    let values = (0..channels).flat_map(|c| (0..height * width).map(move |place| at(c, place))).collect();
+    let mut image = Planes { channels, height, width, values };
     let mut parameters = tensors.chunks(2);
     for layer in layers {
         image = match *layer {
-            Layer::Conv {
-                kernel, padding, ..
-            } => convolve(&image, parameters.next().unwrap(), kernel, padding),
+            Layer::Conv { kernel, padding, .. } => {
+                convolve(&image, parameters.next().unwrap(), kernel, padding)
+            }
             Layer::Dense { .. } => dense(&image, parameters.next().unwrap()),
-            Layer::Relu {} => Planes {
-                values: image.values.iter().map(|x| x.max(0.0)).collect(),
-                ..image
-            },
+            Layer::Relu {} => Planes { values: image.values.iter().map(|x| x.max(0.0)).collect(), ..image },
             Layer::MaxPool { .. } => pool(&image),
             _ => image,
         };
@@ -54,18 +35,11 @@ pub(crate) fn scores(
 fn convolve(image: &Planes, parameters: &[Tensor], kernel: usize, padding: usize) -> Planes {
     let (weight, bias) = (&parameters[0], &parameters[1].values);
     let (out, channels) = (weight.shape[0], weight.shape[1]);
-    let (height, width) = (
-        image.height + 2 * padding + 1 - kernel,
-        image.width + 2 * padding + 1 - kernel,
-    );
+    let (height, width) = (image.height + 2 * padding + 1 - kernel, image.width + 2 * padding + 1 - kernel);
     let pixel = |c: usize, y: usize, x: usize| {
-        let inside = (padding..padding + image.height).contains(&y)
-            && (padding..padding + image.width).contains(&x);
-        if inside {
-            image.values[(c * image.height + y - padding) * image.width + x - padding]
-        } else {
-            0.0
-        }
+        let inside =
+            (padding..padding + image.height).contains(&y) && (padding..padding + image.width).contains(&x);
+        if inside { image.values[(c * image.height + y - padding) * image.width + x - padding] } else { 0.0 }
     };
     let mut values = Vec::new();
     for (o, &bias) in bias.iter().enumerate() {
@@ -80,34 +54,16 @@ fn convolve(image: &Planes, parameters: &[Tensor], kernel: usize, padding: usize
             values.push(sum);
         }
     }
-    Planes {
-        channels: out,
-        height,
-        width,
-        values,
-    }
+    Planes { channels: out, height, width, values }
 }
 
 fn dense(image: &Planes, parameters: &[Tensor]) -> Planes {
-    let rows = parameters[0]
-        .values
-        .chunks(parameters[0].shape[1])
-        .zip(&parameters[1].values);
+    let rows = parameters[0].values.chunks(parameters[0].shape[1]).zip(&parameters[1].values);
     let unit = |(row, &bias): (&[f32], &f32)| {
-        f64::from(bias)
-            + row
-                .iter()
-                .zip(&image.values)
-                .map(|(&w, x)| f64::from(w) * x)
-                .sum::<f64>()
+        f64::from(bias) + row.iter().zip(&image.values).map(|(&w, x)| f64::from(w) * x).sum::<f64>()
     };
     let values: Vec<f64> = rows.map(unit).collect();
-    Planes {
-        channels: values.len(),
-        height: 1,
-        width: 1,
-        values,
-    }
+    Planes { channels: values.len(), height: 1, width: 1, values }
 }
 
 fn pool(image: &Planes) -> Planes {
@@ -119,10 +75,5 @@ fn pool(image: &Planes) -> Planes {
             values.push(at(0, 0).max(at(0, 1)).max(at(1, 0)).max(at(1, 1)));
         }
     }
-    Planes {
-        channels: image.channels,
-        height,
-        width,
-        values,
-    }
+    Planes { channels: image.channels, height, width, values }
 }

@@ -3,11 +3,13 @@
 //! A [`Problem`] is N private objectives `f_i` over the same space; the network minimises
 //! `f = (1/N) sum_i f_i`. Implement the trait for your own.
 
+mod batch;
 mod quadratic;
 mod table;
 
+pub use batch::{Batch, Samples};
 pub use quadratic::{InvalidQuadratic, Quadratic};
-pub use table::{Batch, InvalidTable, Loss, Shard, Table};
+pub use table::{InvalidTable, Loss, Shard, Table};
 
 use crate::real::Real;
 

@@ -4,6 +4,7 @@ use rand::RngExt;
 use rand_distr::StandardNormal;
 
 use super::Problem;
+use crate::block;
 use crate::random::{Purpose, stream};
 use crate::real::Real;
 
@@ -71,16 +72,6 @@ impl<T: Real> Quadratic<T> {
         let (normals, minimisers) = (0..agents).map(agent).unzip();
         Ok(Self { dim, curvature, normals, minimisers })
     }
-
-    /// `d = D R (x - b)`.
-    fn turned(&self, agent: usize, x: &[T], d: &mut [T]) {
-        let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
-        let along: T = (0..self.dim).map(|k| u[k] * (x[k] - b[k])).sum();
-        let two = T::of(2.0);
-        for k in 0..self.dim {
-            d[k] = self.curvature[k] * (x[k] - b[k] - two * along * u[k]);
-        }
-    }
 }
 
 impl<T: Real> Problem<T> for Quadratic<T> {
@@ -99,12 +90,18 @@ impl<T: Real> Problem<T> for Quadratic<T> {
         (0..self.dim).map(|k| 0.5 * self.curvature[k].wide() * turned(k).powi(2)).sum()
     }
 
+    /// `R D R (x - b)`, R being its own inverse.
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
-        self.turned(agent, x, gradient);
-        let u = &self.normals[agent];
-        let back: T = (0..self.dim).map(|k| u[k] * gradient[k]).sum::<T>() * T::of(2.0);
-        for k in 0..self.dim {
-            gradient[k] -= back * u[k];
-        }
+        let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
+        block::combine(gradient, 0.0, &[(1.0, x), (-1.0, b)]);
+        reflect(u, gradient);
+        gradient.iter_mut().zip(&self.curvature).for_each(|(g, d)| *g *= *d);
+        reflect(u, gradient);
     }
+}
+
+/// `v <- (I - 2 u u') v`.
+fn reflect<T: Real>(u: &[T], v: &mut [T]) {
+    let along = -2.0 * block::dot(u, v).wide();
+    block::combine(v, 1.0, &[(along, u)]);
 }

@@ -6,10 +6,8 @@
 //! nonconvex-logistic   f_i(x) = 1/m_i sum_j log(1 + exp(-b_j a_j'x)) + l2 sum_k x_k^2/(1 + x_k^2)
 //! ```
 
-use rand::RngExt;
-
-use super::{Draw, Problem};
-use crate::random::{Permutation, Purpose, stream};
+use super::{Batch, Draw, Problem};
+use crate::block;
 use crate::real::Real;
 
 /// Which objective.
@@ -21,17 +19,6 @@ pub enum Loss {
     Logistic,
     /// The same with a bounded, nonconvex penalty.
     NonconvexLogistic,
-}
-
-/// Which samples a stochastic gradient sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batch {
-    /// All: the gradient is exact.
-    Full,
-    /// That many, drawn uniformly with replacement: what the theory assumes.
-    Uniform(usize),
-    /// That many, in a new random order each epoch; the last batch of an epoch may be smaller.
-    Epoch(usize),
 }
 
 /// One agent's rows.
@@ -105,7 +92,7 @@ impl<T: Real> Table<T> {
         if !(l2 >= 0.0 && l2.is_finite()) {
             return Err(InvalidTable::Penalty(l2));
         }
-        if matches!(batch, Batch::Uniform(0) | Batch::Epoch(0)) {
+        if !batch.is_valid() {
             return Err(InvalidTable::Batch);
         }
         for (agent, shard) in shards.iter().enumerate() {
@@ -139,15 +126,12 @@ impl<T: Real> Table<T> {
     /// Adds `scale` times the gradient of one row's loss.
     fn add_row(&self, agent: usize, row: usize, x: &[T], scale: T, gradient: &mut [T]) {
         let (a, b) = self.row(agent, row);
-        let product: T = a.iter().zip(x).map(|(a, x)| *a * *x).sum();
+        let product = block::dot(a, x);
         let slope = match self.loss {
             Loss::LeastSquares => product - b,
             Loss::Logistic | Loss::NonconvexLogistic => -b / (T::one() + (b * product).exp()),
         };
-        let weight = scale * slope;
-        for (g, a) in gradient.iter_mut().zip(a) {
-            *g += weight * *a;
-        }
+        block::combine(gradient, 1.0, &[((scale * slope).wide(), a)]);
     }
 
     /// Writes the gradient of the penalty.
@@ -168,21 +152,6 @@ impl<T: Real> Table<T> {
         for row in rows {
             self.add_row(agent, row, x, scale, g);
         }
-    }
-
-    /// The rows of an epoch's batch: a new order each epoch, a function of (seed, agent, epoch).
-    fn epoch_rows(
-        &self,
-        agent: usize,
-        size: usize,
-        draw: Draw,
-    ) -> impl ExactSizeIterator<Item = usize> + use<T> {
-        let rows = self.shards[agent].targets.len();
-        let batches = rows.div_ceil(size) as u64;
-        let random = stream(draw.seed, Purpose::Batch, agent as u64, draw.step / batches);
-        let order = Permutation::new(rows, random);
-        let begin = (draw.step % batches) as usize * size;
-        (begin..(begin + size).min(rows)).map(move |place| order.at(place))
     }
 }
 
@@ -218,17 +187,8 @@ impl<T: Real> Problem<T> for Table<T> {
     }
 
     fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) {
-        match self.batch {
-            Batch::Full => self.gradient(agent, x, gradient),
-            Batch::Uniform(size) => {
-                let rows = self.shards[agent].targets.len();
-                let mut random = stream(draw.seed, Purpose::Batch, agent as u64, draw.step);
-                self.mean_over(agent, (0..size).map(|_| random.random_range(0..rows)), x, gradient);
-            }
-            Batch::Epoch(size) => {
-                self.mean_over(agent, self.epoch_rows(agent, size, draw), x, gradient);
-            }
-        }
+        let rows = self.shards[agent].targets.len();
+        self.mean_over(agent, self.batch.samples(rows, agent, draw), x, gradient);
     }
 }
 
@@ -250,24 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_sees_every_row_once() {
-        let (table, x) = (table(Batch::Epoch(3)), [0.3, -0.2]);
-        let mut seen = Vec::new();
-        for step in 3..6 {
-            seen.extend(table.epoch_rows(1, 3, Draw { seed: 4, step }));
-        }
-        seen.sort_unstable();
-        assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6]);
-        let order = |step| table.epoch_rows(1, 7, Draw { seed: 4, step }).collect::<Vec<_>>();
-        assert_ne!(order(1), order(2));
-        let mut g = [0.0; 2];
-        table.sample_gradient(1, &x, Draw { seed: 4, step: 3 }, &mut g);
-        assert!(g.iter().all(|g| g.is_finite()));
-    }
-
-    #[test]
     fn mini_batch_gradients_are_unbiased() {
-        let (table, x) = (table(Batch::Uniform(2)), [0.3, -0.2]);
+        let (table, x) = (table(Batch::Size(2)), [0.3, -0.2]);
         let (mut exact, mut sum, mut g) = ([0.0; 2], [0.0; 2], [0.0; 2]);
         table.gradient(0, &x, &mut exact);
         let draws = 40_000;
@@ -293,7 +237,7 @@ mod tests {
         ));
         let good = || vec![shard(&[1.0])];
         assert!(matches!(new(good(), Loss::Logistic, f64::NAN, Batch::Full), InvalidTable::Penalty(_)));
-        assert_eq!(new(good(), Loss::Logistic, 0.0, Batch::Uniform(0)), InvalidTable::Batch);
+        assert_eq!(new(good(), Loss::Logistic, 0.0, Batch::Size(0)), InvalidTable::Batch);
     }
 
     #[test]

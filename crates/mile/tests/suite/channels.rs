@@ -64,7 +64,7 @@ impl Agents for Solo<'_> {
             sum.fill(0.0);
             for (k, &(j, weight)) in row.iter().filter(|(j, _)| *j != self.agent).enumerate() {
                 let message = self.from[&j].recv().unwrap();
-                block::fold([(weight, &message[..])], &self.vectors[from.0], &mut sum, k == 0);
+                block::fold((weight, &message[..]), &self.vectors[from.0], &mut sum, k == 0);
             }
             self.vectors[to.0] = sum;
         }
@@ -131,7 +131,7 @@ fn threads_that_exchange_messages_reach_the_bits_of_the_simulator() {
             let local_steps = entry.has_local_steps().then_some(3);
             let parameters = Parameters { local_steps, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
-            let problem = nonconvex::<f32>(network.agents(), DIM, Batch::Uniform(4));
+            let problem = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
             let start = scattered::<f32>(network.agents(), DIM);
 
             let mut agents = Simulator::new(&problem, &network, &*method, &start, SEED);

@@ -275,7 +275,7 @@ fn costs_are_what_the_method_spends() {
 }
 
 fn resumed_equals_uninterrupted<T: Real>() {
-    let problem = nonconvex::<T>(AGENTS, DIM, Batch::Uniform(3));
+    let problem = nonconvex::<T>(AGENTS, DIM, Batch::Size(3));
     every_row(|row| {
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);

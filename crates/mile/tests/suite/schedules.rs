@@ -57,7 +57,7 @@ fn exact_methods_stay_exact_under_every_schedule() {
 
 #[test]
 fn corrections_sum_to_zero_while_the_step_size_changes() {
-    let problem = nonconvex::<f64>(AGENTS, DIM, Batch::Uniform(2));
+    let problem = nonconvex::<f64>(AGENTS, DIM, Batch::Size(2));
     let network = ring(Rule::LazyMetropolis);
     for name in ["mile", "led", "proxskip", "ed", "extra", "nids", "mg-skip"] {
         let method = build(name, &Parameters::default(), &network);

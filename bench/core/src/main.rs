@@ -1,0 +1,193 @@
+//! Speed and size of the core, as ratios of what the machine itself does in the same run.
+//!
+//! `cargo run --release` in this folder prints every figure. Times are the best of several
+//! repetitions, because other work on the machine only ever adds to them.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use mile::agents::{Agents, Vector};
+use mile::block;
+use mile::graph::Topology;
+use mile::method::Method;
+use mile::methods::Mile;
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::{Problem, Quadratic};
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
+use rayon::prelude::*;
+
+/// `f_i(x) = |x - i|^2/2`: no data of its own, so that memory is the method's.
+struct Springs {
+    agents: usize,
+    dim: usize,
+}
+
+impl Problem<f32> for Springs {
+    fn agents(&self) -> usize {
+        self.agents
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn loss(&self, agent: usize, x: &[f32]) -> f64 {
+        x.iter().map(|x| 0.5 * f64::from(x - agent as f32).powi(2)).sum()
+    }
+
+    fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) {
+        gradient.iter_mut().zip(x).for_each(|(g, x)| *g = x - agent as f32);
+    }
+}
+
+fn seconds(mut work: impl FnMut()) -> f64 {
+    let begun = Instant::now();
+    work();
+    begun.elapsed().as_secs_f64()
+}
+
+/// Bandwidths of the three passes over 10^7 numbers, in bytes a second.
+struct Bandwidths {
+    triad: f64,
+    combine: f64,
+    mix: f64,
+}
+
+/// The passes take turns, so that each of them meets the machine in the same moods.
+fn bandwidths(n: usize, agents: usize, turns: usize) -> Bandwidths {
+    let (mut a, b, c) = (vec![0f32; n], vec![1f32; n], vec![2f32; n]);
+    let s = black_box(0.5f32);
+    let chunk = n.div_ceil(8 * rayon::current_num_threads());
+    // a = b + s c with all cores: 3 arrays moved.
+    let mut triad = || {
+        a.par_chunks_mut(chunk).enumerate().for_each(|(k, a)| {
+            let at = k * chunk..k * chunk + a.len();
+            for ((a, b), c) in a.iter_mut().zip(&b[at.clone()]).zip(&c[at]) {
+                *a = *b + s * *c;
+            }
+        });
+        black_box(&a);
+    };
+    // MILE's local step, x = x - alpha g + c: 3 arrays read, 1 written.
+    let mut x = vec![0f32; n];
+    let alpha = black_box(0.01);
+    let mut combine = || {
+        block::combine_block(&mut x, 1.0, &[(-alpha, &b), (1.0, &c)]);
+        black_box(&x);
+    };
+    // The exchange on a ring, counted as if each row were read once and written once.
+    let (network, dim) = (ring(agents), n / agents);
+    let (problem, method) = (Springs { agents, dim }, mile(10));
+    let mut simulator = Simulator::new(&problem, &network, &method, &vec![1.0; dim], 0);
+    let mut mix = || {
+        simulator.pull(0, &[(Vector(0), Vector(2))]).expect("the simulator does not fail");
+    };
+    let mut times = [f64::INFINITY; 3];
+    for _ in 0..turns {
+        times[0] = times[0].min(seconds(&mut triad));
+        times[1] = times[1].min(seconds(&mut combine));
+        times[2] = times[2].min(seconds(&mut mix));
+    }
+    let moved = |arrays: f64, seconds: f64| arrays * 4.0 * n as f64 / seconds;
+    Bandwidths { triad: moved(3.0, times[0]), combine: moved(4.0, times[1]), mix: moved(2.0, times[2]) }
+}
+
+fn ring(agents: usize) -> Network {
+    let graph = Topology::Ring.build(agents, 0).expect("a ring");
+    Network::new(graph, Rule::Metropolis).expect("its weights")
+}
+
+fn mile(tau: u64) -> Mile {
+    Mile::new(tau, Mile::paper_xi(tau)).expect("the paper's weight")
+}
+
+/// Seconds of a round of MILE with five local steps, for each size. Every size is timed over as many
+/// rounds as make the same amount of work, in turns: a busy machine disturbs long samples more.
+fn rounds(sizes: &[(usize, usize)], turns: usize) -> Vec<f64> {
+    let most = sizes.iter().map(|(agents, dim)| agents * dim).max().unwrap_or(1);
+    let mut times = vec![f64::INFINITY; sizes.len()];
+    let method = mile(5);
+    let networks: Vec<Network> = sizes.iter().map(|(agents, _)| ring(*agents)).collect();
+    let problem = |&(agents, dim): &(usize, usize)| Quadratic::new(agents, dim, 10.0, 1.0, 0).expect("a problem");
+    let problems: Vec<Quadratic<f32>> = sizes.iter().map(problem).collect();
+    let mut hosts: Vec<_> = problems
+        .iter()
+        .zip(&networks)
+        .map(|(problem, network)| {
+            let start = vec![0.0; problem.dim()];
+            let mut simulator = Simulator::new(problem, network, &method, &start, 0);
+            let run = Run::start(&method, Schedule::constant(0.1), &mut simulator).expect("a start");
+            (simulator, run)
+        })
+        .collect();
+    for turn in 0..=turns {
+        for (k, (simulator, run)) in hosts.iter_mut().enumerate() {
+            let repeat = most / (sizes[k].0 * sizes[k].1);
+            let taken = seconds(|| (0..repeat).for_each(|_| run.round(simulator).expect("a round")));
+            if turn > 0 {
+                times[k] = times[k].min(taken / repeat as f64);
+            }
+        }
+    }
+    times
+}
+
+/// The most memory this process ever held, in bytes.
+fn peak_memory() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kib| kib * 1024.0)
+}
+
+/// Run in a process of its own: MILE with these sizes, then its peak memory.
+fn memory(agents: usize, dim: usize) {
+    let before = peak_memory().unwrap_or(0.0);
+    let (network, problem, method) = (ring(agents), Springs { agents, dim }, mile(10));
+    let start = vec![0.0; dim];
+    let mut simulator = Simulator::new(&problem, &network, &method, &start, 0);
+    drop(start);
+    let mut run = Run::start(&method, Schedule::constant(0.1), &mut simulator).expect("a start");
+    run.round(&mut simulator).expect("a round");
+    run.round(&mut simulator).expect("a round");
+    black_box(simulator.models());
+    let vectors = (method.layout().state.len() + 1) as f64 * (agents * dim * 4) as f64;
+    match peak_memory() {
+        Some(peak) => println!(
+            "peak memory, {agents} agents x {dim}: {:.2} GB = {:.3} x (two vectors + one gradient); {:.0} MB before the run",
+            peak / 1e9,
+            peak / vectors,
+            before / 1e6
+        ),
+        None => println!("peak memory: not told by this system"),
+    }
+}
+
+fn main() {
+    if std::env::args().any(|argument| argument == "--memory") {
+        return memory(10, 10_000_000);
+    }
+    println!("{} threads", rayon::current_num_threads());
+    let found = bandwidths(10_000_000, 10, 100);
+    println!("triad, 10^7 numbers f32: {:.1} GB/s", found.triad / 1e9);
+    let report = |what: &str, bandwidth: f64| {
+        println!("{what}: {:.1} GB/s = {:.0}% of the triad", bandwidth / 1e9, 100.0 * bandwidth / found.triad);
+    };
+    report("combine x - alpha g + c, 10^7 numbers f32", found.combine);
+    report("mix on a ring, 10 agents x 10^6 f32 (one read and one write counted)", found.mix);
+
+    let times = rounds(&[(250, 10_000), (1_000, 10_000), (10_000, 1_000)], 60);
+    println!(
+        "a round of MILE on quadratics, 5 local steps: 250 agents x 10^4 {:.1} ms, 1,000 agents x 10^4 {:.1} ms: {:.2} times",
+        times[0] * 1e3,
+        times[1] * 1e3,
+        times[1] / times[0]
+    );
+    println!("a round of MILE on quadratics, 5 local steps: 10,000 agents x 10^3 {:.1} ms", times[2] * 1e3);
+    let again = std::env::current_exe().and_then(|me| std::process::Command::new(me).arg("--memory").status());
+    if let Err(error) = again {
+        println!("peak memory: cannot start a process of its own: {error}");
+    }
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Agent-gradients per second of the paper's networks beside PyTorch's, in one run on one machine.
+
+    python3 bench/nn/run.py [--windows N] [--rounds N] [--out DIR] [--python PYTHON | --no-torch]
+
+Builds the benchmark, installs PyTorch into an environment that is thrown away at the end (without it the rest is
+still reported), and alternates the rivals so that a disturbance meets all of them. The figure of each is its
+best window. Needs only Python and cargo.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def output(*command):
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, check=True, text=True)
+    return done.stdout
+
+
+def install_torch(directory):
+    """A Python with PyTorch, or None."""
+    python = directory / "bin" / "python"
+    try:
+        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "numpy"], check=True)
+        return python
+    except subprocess.CalledProcessError as error:
+        print(f"PyTorch could not be installed ({error}); going on without it", file=sys.stderr)
+        return None
+
+
+def cpu_model():
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def measure(binary, python, cores, windows, rounds):
+    raw = {"cpu": cpu_model(), "cores": cores, "windows": windows, "rounds": rounds, "mile": [], "torch": []}
+    for round_number in range(rounds):
+        print(f"round {round_number + 1} of {rounds}", file=sys.stderr)
+        raw["mile"].append(json.loads(output(binary, "speed", cores, windows)))
+        if python:
+            for processes, threads in ((cores, 1), (1, cores)):
+                raw["torch"].append(json.loads(output(python, HERE / "peer.py", "speed", processes, threads, windows)))
+    if python:
+        with tempfile.TemporaryDirectory() as directory:
+            output(binary, "export", directory)
+            raw["check"] = json.loads(output(python, HERE / "peer.py", "check", directory))
+    return raw
+
+
+def times(runs, network, batch):
+    return [ms for run in runs for g in run["gradients"] if (g["network"], g["batch"]) == (network, batch) for ms in g["ms"]]
+
+
+def rival(raw, network, batch, channels_last, ours):
+    """PyTorch's best way: so many processes of so many threads."""
+    case = (network, batch, channels_last)
+    runs = [
+        (min(g["ms"]), f"{run['processes']} x {run['threads']}", g["ms"])
+        for run in raw["torch"]
+        for g in run["gradients"]
+        if (g["network"], g["batch"], g["channels_last"]) == case
+    ]
+    if not runs:
+        return " not measured | |"
+    best, way, _ = min(runs)
+    median = statistics.median(ms for _, other, windows in runs if other == way for ms in windows)
+    return f" {best:.2f} ({median:.2f}), {way} | {best / ours:.2f} |"
+
+
+def tables(raw):
+    peak = max(p for run in raw["mile"] for p in run["peak_gflops"])
+    lines = [f"FMA peak of a core, register-only loop: {peak:.1f} GFLOP/s ({raw['mile'][0]['isa']})", ""]
+    lines += ["Milliseconds of wall time for each agent-gradient, all cores at work, best window (median of all windows):", ""]
+    lines += ["| network | batch | mile | of the FMA peak | PyTorch, default layout | mile faster by | PyTorch, channels last | mile faster by |"]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    for network in ("mnist-cnn", "cifar-cnn"):
+        for batch in (32, 128):
+            ours = times(raw["mile"], network, batch)
+            best = min(ours)
+            mflop = next(g["mflop"] for g in raw["mile"][0]["gradients"] if (g["network"], g["batch"]) == (network, batch))
+            share = mflop / best / raw["cores"] / peak
+            row = f"| {network} | {batch} | {best:.2f} ({statistics.median(ours):.2f}) | {share:.0%} |"
+            for channels_last in (False, True):
+                row += rival(raw, network, batch, channels_last, best)
+            lines.append(row)
+    if "check" in raw:
+        lines += ["", "| network | data | images | accuracy | accuracy in PyTorch | largest difference of a score | of the gradient, relative |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        for c in raw["check"]:
+            lines.append(
+                f"| {c['network']} | {c['data']} | {c['images']} | {c['accuracy']:.4f} | {c['accuracy_torch']:.4f} |"
+                f" {c['largest_score_difference']:.1e} (largest score {c['largest_score']:.1f}) | {c['relative_gradient_difference']:.1e} |"
+            )
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--windows", type=int, default=30, help="windows of a tenth of a second for each figure and round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--out", type=pathlib.Path, help="where to write raw.json and table.md")
+    parser.add_argument("--python", type=pathlib.Path, help="a Python that has PyTorch, instead of installing one")
+    parser.add_argument("--no-torch", action="store_true")
+    arguments = parser.parse_args()
+    subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=HERE, check=True)
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target"))
+    cores = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as directory:
+        python = arguments.python
+        if not (python or arguments.no_torch):
+            python = install_torch(pathlib.Path(directory))
+        raw = measure(target / "release" / "bench-nn", python, cores, arguments.windows, arguments.rounds)
+    table = tables(raw)
+    print(table)
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.out / "raw.json").write_text(json.dumps(raw) + "\n")
+        (arguments.out / "table.md").write_text(table + "\n")
+    wrong = [c for c in raw.get("check", []) if c["accuracy"] != c["accuracy_torch"] or c["relative_gradient_difference"] > 1e-4]
+    sys.exit(f"PyTorch disagrees: {wrong}" if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

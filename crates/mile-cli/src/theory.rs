@@ -1,0 +1,235 @@
+//! `mile theory`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use mile::methods::Mile;
+use mile::network::Network;
+use mile::theory::modes::Modes;
+use mile::theory::report::{Inquiry, TheoryReport, Weight};
+use mile::theory::stability::{self, MODES};
+use mile_lab::config::{Experiment, NetworkConfig};
+use mile_lab::plan::Plan;
+use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
+use mile_lab::theory::{inquiry, measure};
+use toml::{Table, Value};
+
+use crate::{Format, USAGE, output};
+
+/// Squares of a stability map, either way.
+const SQUARES: usize = 40;
+
+/// Spectrum, admissible weights and step sizes, rates and stability.
+#[derive(Args)]
+pub(crate) struct TheoryArguments {
+    /// Experiment file: its network, its first MILE, and its problem, whose smoothness is estimated
+    experiment: Option<PathBuf>,
+    /// Replace a value of the experiment file
+    #[arg(long, value_name = "KEY.PATH=VALUE", requires = "experiment")]
+    set: Vec<String>,
+    /// ring, path, star, complete, grid, torus, hypercube, exponential, erdos-renyi, random-regular,
+    /// small-world, or file [default: ring]
+    #[arg(long, conflicts_with = "experiment")]
+    topology: Option<String>,
+    /// Number of agents [default: 10]
+    #[arg(long, conflicts_with = "experiment")]
+    agents: Option<u64>,
+    /// metropolis, lazy-metropolis, max-degree, best-constant, fdla, or file [default: metropolis]
+    #[arg(long, conflicts_with = "experiment")]
+    mixing: Option<String>,
+    /// Probability of an edge (erdos-renyi)
+    #[arg(long)]
+    p: Option<f64>,
+    /// Neighbours of each agent (random-regular, small-world)
+    #[arg(long)]
+    degree: Option<u64>,
+    /// Probability that an edge is moved (small-world)
+    #[arg(long)]
+    rewire: Option<f64>,
+    /// Edge list: two agent numbers a line (topology = file)
+    #[arg(long)]
+    edges: Option<PathBuf>,
+    /// Matrix: one row a line (mixing = file)
+    #[arg(long)]
+    matrix: Option<PathBuf>,
+    /// Probability that an edge is down in a round
+    #[arg(long, conflicts_with = "experiment")]
+    drop_rate: Option<f64>,
+    /// Seed of a random graph
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Local steps tau [default: 10]
+    #[arg(long, alias = "tau")]
+    local_steps: Option<u64>,
+    /// Weight xi: a number in (0, 1], paper, or auto [default: paper]
+    #[arg(long)]
+    xi: Option<String>,
+    /// Weight gamma of decoupled mixing: a number in (0, 1], or auto [default: xi]
+    #[arg(long)]
+    gamma: Option<String>,
+    /// Smoothness L of the objectives [default: 1, or estimated from the experiment's problem]
+    #[arg(long, allow_negative_numbers = true)]
+    smoothness: Option<f64>,
+    /// Step size, to be judged [default: the experiment's]
+    #[arg(long, allow_negative_numbers = true)]
+    step_size: Option<f64>,
+    /// Write pictures there: stability maps and the modes in the unit circle (SVG and PNG)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
+    let (xi, gamma) = match (weight("xi", &arguments.xi), weight("gamma", &arguments.gamma)) {
+        (Ok(xi), Ok(gamma)) => (xi, gamma),
+        (Err(problem), _) | (_, Err(problem)) => {
+            eprintln!("mile: {problem}");
+            return Ok(USAGE);
+        }
+    };
+    match &arguments.experiment {
+        Some(path) => {
+            let experiment = Experiment::load(path, &arguments.set)?;
+            let name = path.display().to_string();
+            let plan = Plan::new(experiment).map_err(|error| error.in_file(&name))?;
+            let measured = measure(&plan).map_err(|error| error.in_file(&name))?;
+            answer(arguments, adjust(inquiry(&plan, &measured), arguments, xi, gamma))
+        }
+        None => {
+            let network = arguments.network()?.build()?;
+            let plain = Inquiry {
+                network: &network,
+                local_steps: 10,
+                xi: Weight::Paper,
+                gamma: None,
+                smoothness: 1.0,
+                estimate: None,
+                step_size: None,
+                scatter: None,
+                rounds: None,
+                seed: 0,
+            };
+            answer(arguments, adjust(plain, arguments, xi, gamma))
+        }
+    }
+}
+
+/// The inquiry with what was said on the command line.
+fn adjust<'a>(
+    mut inquiry: Inquiry<'a>,
+    arguments: &TheoryArguments,
+    xi: Option<Weight>,
+    gamma: Option<Weight>,
+) -> Inquiry<'a> {
+    inquiry.local_steps = arguments.local_steps.unwrap_or(inquiry.local_steps);
+    if xi.is_some() {
+        (inquiry.xi, inquiry.gamma) = (xi.unwrap_or(inquiry.xi), None);
+    }
+    inquiry.gamma = gamma.or(inquiry.gamma);
+    if let Some(smoothness) = arguments.smoothness {
+        (inquiry.smoothness, inquiry.estimate) = (smoothness, None);
+    }
+    inquiry.step_size = arguments.step_size.or(inquiry.step_size);
+    inquiry
+}
+
+fn answer(arguments: &TheoryArguments, inquiry: Inquiry) -> anyhow::Result<u8> {
+    let report = match TheoryReport::new(&inquiry) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("mile: {error}");
+            return Ok(USAGE);
+        }
+    };
+    if let Some(folder) = &arguments.out {
+        pictures(folder, &inquiry, &report)?;
+    }
+    output::print(&match arguments.format {
+        Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+        Format::Text => report.to_string(),
+    })?;
+    Ok(0)
+}
+
+fn weight(name: &str, given: &Option<String>) -> Result<Option<Weight>, String> {
+    let Some(text) = given else { return Ok(None) };
+    match text.as_str() {
+        "auto" => Ok(Some(Weight::Auto)),
+        "paper" if name == "xi" => Ok(Some(Weight::Paper)),
+        number => number.parse().map(|number| Some(Weight::Number(number))).map_err(|_| {
+            let words = if name == "xi" { "paper or auto" } else { "or auto" };
+            format!("--{name}: got '{number}', takes a number in (0, 1], {words}")
+        }),
+    }
+}
+
+impl TheoryArguments {
+    fn network(&self) -> anyhow::Result<NetworkConfig> {
+        let mut table = Table::new();
+        let mut set = |key: &str, value: Option<Value>| {
+            value.into_iter().for_each(|value| {
+                table.insert(key.into(), value);
+            });
+        };
+        let text = |text: &Option<String>, default: &str| text.as_deref().unwrap_or(default).to_owned();
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.display().to_string()));
+        set("topology", Some(text(&self.topology, "ring").into()));
+        set("agents", Some(Value::Integer(self.agents.unwrap_or(10).try_into()?)));
+        set("mixing", Some(text(&self.mixing, "metropolis").into()));
+        set("drop_rate", self.drop_rate.map(Value::Float));
+        set("p", self.p.map(Value::Float));
+        set("degree", self.degree.map(|d| Value::Integer(d as i64)));
+        set("rewire", self.rewire.map(Value::Float));
+        set("edges", path(&self.edges));
+        set("matrix", path(&self.matrix));
+        set("seed", self.seed.map(|s| Value::Integer(s as i64)));
+        Ok(NetworkConfig::from_table(&table, Path::new(""))?)
+    }
+}
+
+/// `steps` values from `low` to `high`, evenly in their logarithms.
+fn logarithmic(low: f64, high: f64, steps: usize) -> Vec<f64> {
+    (0..steps).map(|k| low * (high / low).powf(k as f64 / (steps - 1) as f64)).collect()
+}
+
+fn pictures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let spectrum = inquiry.network.spectrum();
+    let steps = logarithmic(1e-3 / inquiry.smoothness, 3.0 / inquiry.smoothness, SQUARES);
+    let tau = inquiry.local_steps;
+    let apart = (report.gamma != report.xi).then_some(report.gamma);
+    let boxed = |tau: u64, xi: f64| {
+        let method = Mile::decoupled(tau, xi, apart.unwrap_or(xi))?;
+        Ok(Box::new(method) as Box<dyn mile::method::Method>)
+    };
+    let top = (1.5 * report.xi_exact_max).min(1.0);
+    let weights: Vec<f64> = (1..=SQUARES).map(|k| top * k as f64 / SQUARES as f64).collect();
+    let by_xi = stability::map("xi", &weights, &steps, inquiry.smoothness, spectrum, |xi| boxed(tau, xi))?;
+    let taus: Vec<f64> = (1..=20).map(f64::from).collect();
+    let by_tau = stability::map("local_steps", &taus, &steps, inquiry.smoothness, spectrum, |tau| {
+        boxed(tau as u64, report.xi)
+    })?;
+    let write = |name: &str, svg: String| write_picture(folder, name, &svg);
+    write("stability-xi", stability_map_svg(&by_xi, &format!("MILE, {tau} local steps")))?;
+    write("stability-tau", stability_map_svg(&by_tau, &format!("MILE, xi = {:.4}", report.xi)))?;
+    let method = Mile::decoupled(tau, report.xi, report.gamma)?;
+    write("modes", modes_svg(&modes(inquiry.network, &method, inquiry)?, "modes of one round of MILE"))?;
+    Ok(())
+}
+
+/// The eigenvalues of one period, at no curvature and, with a step size, at the largest.
+fn modes(network: &Network, method: &Mile, inquiry: &Inquiry) -> anyhow::Result<Vec<Mode>> {
+    let of = Modes::of(method)?;
+    let mut found = Vec::new();
+    let top = inquiry.step_size.map(|alpha| alpha * inquiry.smoothness);
+    for lambda in network.spectrum().disagreement(MODES) {
+        for a in [Some(0.0), top].into_iter().flatten() {
+            let eigenvalues = of.eigenvalues(a, lambda)?;
+            found.extend(eigenvalues.into_iter().map(|(re, im)| Mode { re, im, lambda, a }));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,178 @@
+//! The command as a user types it: exit codes, messages, output that programs can read.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SMALL: &str = r#"
+name = "small"
+rounds = 20
+[network]
+agents = 4
+[problem]
+kind = "quadratic"
+dim = 3
+[[algorithm]]
+name = "mile"
+step_size = 0.1
+[[algorithm]]
+name = "led"
+step_size = 0.1
+"#;
+
+fn mile(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mile")).current_dir(folder).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn folder_with(name: &str, content: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(name), content).unwrap();
+    folder
+}
+
+#[test]
+fn a_run_prints_a_table_and_keeps_its_directory() {
+    let folder = folder_with("small.toml", SMALL);
+    let output = mile(folder.path(), &["run", "small.toml"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.starts_with("algorithm") && table.contains("\nled ") && table.contains("runs/small"));
+    for file in ["config.toml", "metrics.jsonl", "summary.json", "table.txt", "table.tex"] {
+        assert!(folder.path().join("runs/small").join(file).exists(), "{file}");
+    }
+    // A second run does not touch the first, and a copy of the resolved file is the same run.
+    let again = mile(folder.path(), &["run", "runs/small/config.toml"]);
+    assert!(text(&again.stdout).contains("runs/small-2"));
+    let state =
+        |run: &str| std::fs::read(folder.path().join(run).join("final/mile-seed0.safetensors")).unwrap();
+    let tensors = |bytes: Vec<u8>| bytes[bytes.len() - 4 * 3 * 8 * 2..].to_vec();
+    assert_eq!(tensors(state("runs/small")), tensors(state("runs/small-2")));
+}
+
+#[test]
+fn mistakes_exit_with_2_and_one_message_that_names_them() {
+    let folder = folder_with("small.toml", SMALL);
+    let cases: [(&[&str], &str); 9] = [
+        (&["run", "none.toml"], "none.toml: cannot read the experiment file"),
+        (&["run", "small.toml", "--set", "rounds=x"], "small.toml: rounds: got \"x\""),
+        (&["run", "small.toml", "--set", "algorithm.led.beta=7"], "small.toml: algorithm[1].beta: got 7"),
+        (&["run", "small.toml", "--out", "fresh", "--resume"], "fresh: holds no run to resume"),
+        (&["run", "--frobnicate"], "unexpected argument"),
+        (&["graph", "--topology", "ring", "--agents", "0"], "network.agents: got 0"),
+        (&["graph", "--topology", "rign", "--agents", "3"], "did you mean ring?"),
+        (&["graph", "--topology", "erdos-renyi", "--p", "0.01", "--agents", "20"], "disconnected"),
+        (&["algorithms", "mind"], "no public text"),
+    ];
+    for (arguments, expected) in cases {
+        let output = mile(folder.path(), arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty() && !message.contains("panicked"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_failure_while_running_exits_with_1() {
+    let folder = folder_with("small.toml", SMALL);
+    let output = mile(folder.path(), &["run", "small.toml", "--out", "small.toml/run"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("small.toml/run"));
+}
+
+#[test]
+fn divergence_is_a_result() {
+    let folder = folder_with("small.toml", SMALL);
+    let output =
+        mile(folder.path(), &["run", "small.toml", "--set", "algorithm.mile.step_size=1e6", "--out", "r"]);
+    assert_eq!(output.status.code(), Some(0));
+    let table = text(&output.stdout);
+    assert!(table.lines().any(|line| line.starts_with("mile") && line.ends_with("diverged")), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("led") && line.ends_with("done")), "{table}");
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_and_writes_nothing() {
+    let folder = folder_with("small.toml", SMALL);
+    let output = mile(folder.path(), &["run", "small.toml", "--dry-run"]);
+    let plan = text(&output.stdout);
+    assert!(output.status.success() && plan.contains("to be sent") && plan.contains("dimension 3"), "{plan}");
+    // 20 rounds, 1 vector, 8 messages, 3 numbers of 8 bytes.
+    assert!(plan.contains("3.75 KiB"), "{plan}");
+    assert!(!folder.path().join("runs").exists());
+}
+
+#[test]
+fn json_is_alone_on_standard_output() {
+    let here = Path::new(".");
+    let algorithms: serde_json::Value =
+        serde_json::from_slice(&mile(here, &["algorithms", "--format", "json"]).stdout).unwrap();
+    assert_eq!(algorithms["algorithms"].as_array().unwrap().len(), 20);
+    assert_eq!(algorithms["unavailable"][0]["name"], "mind");
+    let arguments = ["graph", "--topology", "ring", "--agents", "6", "--format", "json"];
+    let graph: serde_json::Value = serde_json::from_slice(&mile(here, &arguments).stdout).unwrap();
+    assert_eq!(graph["edges"].as_array().unwrap().len(), 6);
+    assert!((graph["lambda_n"].as_f64().unwrap() + 1.0 / 3.0).abs() < 1e-12);
+    let one: serde_json::Value = serde_json::from_slice(
+        &mile(here, &["graph", "--topology", "star", "--agents", "1", "--format", "json"]).stdout,
+    )
+    .unwrap();
+    assert!(one["lambda_2"].is_null() && one["lambda_n"] == 1.0);
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mile"))
+        .args(["graph", "--topology", "complete", "--agents", "200", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_cleanly_and_resume_goes_on_to_the_same_bits() {
+    let folder = folder_with("small.toml", SMALL);
+    let long = ["--set", "rounds=3000000", "--set", "eval_every=1000"];
+    let child = Command::new(env!("CARGO_BIN_EXE_mile"))
+        .current_dir(folder.path())
+        .args(["run", "small.toml", "--out", "r"])
+        .args(long)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let metrics = folder.path().join("r/metrics.jsonl");
+    let begun = Instant::now();
+    while std::fs::read_to_string(&metrics).unwrap_or_default().lines().count() < 4 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no records");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--resume"));
+    let stopped = std::fs::read_to_string(folder.path().join("r/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&stopped).unwrap();
+    assert_eq!(summary[0]["status"], "stopped");
+    let rounds = format!("rounds={}", summary[0]["round"].as_u64().unwrap() + 5);
+    let finish = |out: &str, resume: &[&str]| {
+        let mut arguments =
+            vec!["run", "small.toml", "--out", out, "--set", &rounds, "--set", "eval_every=1000"];
+        arguments.extend(resume);
+        let output = mile(folder.path(), &arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let bytes = std::fs::read(folder.path().join(out).join("final/mile-seed0.safetensors")).unwrap();
+        bytes[bytes.len() - 4 * 3 * 8 * 2..].to_vec()
+    };
+    assert_eq!(finish("r", &["--resume"]), finish("whole", &[]));
+}

@@ -1,0 +1,153 @@
+//! Mistakes in experiment files, named by their key.
+
+use std::path::Path;
+
+use mile_lab::config::{Experiment, Precision, Weight};
+use mile_lab::plan::Plan;
+
+const GOOD: &str = r#"
+name = "small"
+seeds = [0, 4]
+rounds = 6
+[network]
+agents = 5
+topology = "small-world"
+degree = 2
+[problem]
+kind = "quadratic"
+dim = 3
+[[algorithm]]
+name = "mile"
+step_size = 0.1
+tau = 4
+xi = "paper"
+[[algorithm]]
+name = "led"
+lr = 0.1
+schedule = { kind = "cosine", warmup = 2 }
+[[algorithm]]
+name = "dsgd"
+step_size = 0.1
+variant = "cta"
+"#;
+
+fn parse(text: &str, set: &[&str]) -> Result<Plan, String> {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    let experiment = Experiment::parse(text, Path::new(""), &set).map_err(|error| error.to_string())?;
+    Plan::new(experiment).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn refused(set: &str, expected: &[&str]) {
+    let message = parse(GOOD, &[set]).err().unwrap_or_else(|| panic!("{set} was accepted"));
+    for part in expected {
+        assert!(message.contains(part), "{set}: '{message}' does not say '{part}'");
+    }
+}
+
+#[test]
+fn a_good_file_is_read_with_its_aliases_and_defaults() {
+    let plan = parse(GOOD, &[]).unwrap();
+    let experiment = &plan.experiment;
+    assert_eq!((experiment.rounds, experiment.eval_every, experiment.precision), (6, 1, Precision::F64));
+    assert_eq!(experiment.algorithms[0].parameters.local_steps, Some(4));
+    assert_eq!(experiment.algorithms[0].xi, Some(Weight::Paper));
+    assert_eq!(plan.methods[0].parameters.xi, Some(0.9 * 2.0 / 7.0));
+    assert_eq!(experiment.algorithms[1].parameters.local_steps, Some(10));
+    assert_eq!(plan.jobs().len(), 6);
+}
+
+#[test]
+fn the_resolved_file_is_the_same_experiment() {
+    let first = parse(GOOD, &["network.drop_rate=0.1"]).unwrap().experiment;
+    let again = Experiment::parse(&first.resolved.to_string(), Path::new("/elsewhere"), &[]).unwrap();
+    assert_eq!(first.resolved, again.resolved);
+    assert_eq!(format!("{:?}", first.algorithms), format!("{:?}", again.algorithms));
+    assert_eq!(first.network, again.network);
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_known_one() {
+    refused("round=3", &["round: unknown key", "did you mean rounds?"]);
+    refused("network.topolgy=ring", &["network.topolgy: unknown key", "did you mean topology?"]);
+    refused("algorithm.mile.step=1", &["algorithm[0].step: unknown key", "step_size"]);
+    refused("algorithm.led.xi=0.1", &["algorithm[1].xi: unknown key"]);
+    refused("problem.condtion=3", &["did you mean condition?"]);
+    refused("start.valeu=zeros", &["did you mean value?"]);
+    refused("algorithm.led.schedule.warm=3", &["algorithm[1].schedule.warm", "warmup"]);
+}
+
+#[test]
+fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
+    refused("rounds=many", &["rounds: got \"many\"", "whole number"]);
+    refused("rounds=-1", &["rounds: got -1"]);
+    refused("eval_every=0", &["eval_every: got 0", "from 1"]);
+    refused("seeds=[1, 1]", &["seeds", "each once"]);
+    refused("seeds=[]", &["seeds"]);
+    refused("seeds=3", &["seeds: got 3"]);
+    refused("precision=f16", &["precision: got \"f16\"", "f32, f64"]);
+    refused("name=a/b", &["name", "folder"]);
+    refused("network.agents=0", &["network.agents: got 0"]);
+    refused("network.agents=ten", &["network.agents: got \"ten\""]);
+    refused("network.topology=rng", &["network.topology: got \"rng\"", "did you mean ring?"]);
+    refused("network.drop_rate=1", &["network.drop_rate", "[0, 1)"]);
+    refused("network={ agents = 5, topology = \"hypercube\" }", &["hypercube", "4 and 8"]);
+    refused("network={ topology = \"file\" }", &["network.edges: is missing"]);
+    refused("problem.kind=quadrtic", &["did you mean quadratic?"]);
+    refused("problem.condition=0.5", &["problem.condition: got 0.5", "from 1"]);
+    refused("problem.dim=0", &["problem.dim: got 0"]);
+    refused("algorithm.mile.name=mlie", &["algorithm[0].name: got \"mlie\"", "did you mean mile?"]);
+    refused("algorithm.mile.name=mind", &["mind is not available", "no public text"]);
+    refused("algorithm.mile.step_size=0", &["algorithm[0].step_size: got 0", "positive"]);
+    refused("algorithm.mile.step_size=fast", &["algorithm[0].step_size: got \"fast\""]);
+    refused("algorithm.mile.lr=0.1", &["another name of step_size"]);
+    refused("algorithm.mile.local_steps=3", &["another name of local_steps"]);
+    refused("algorithm.mile.tau=0", &["algorithm[0].local_steps: got 0"]);
+    refused("algorithm.mile.xi=2", &["algorithm[0].xi: got 2", "(0, 1]"]);
+    refused("algorithm.mile.xi=best", &["algorithm[0].xi: got \"best\"", "\"paper\" or \"auto\""]);
+    refused("algorithm.dsgd.local_steps=3", &["algorithm[2].local_steps: got 3", "1 only"]);
+    refused("algorithm.dsgd.variant=abc", &["algorithm[2].variant", "atc, cta"]);
+    refused("algorithm.dsgd.label=led", &["algorithm[2].label", "give each its own label"]);
+    refused("algorithm.led.schedule.floor=0", &["algorithm[1].schedule.floor", "(0, 1]"]);
+    refused("network.topology=ring", &["network.degree: unknown key"]);
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_refused_with_its_line() {
+    let message = parse("name = \"x\"\nrounds = = 3\n", &[]).err().unwrap();
+    assert!(message.starts_with("line 2"), "{message}");
+    let message = parse("rounds = 3", &[]).err().unwrap();
+    assert!(message.contains("problem.kind: is missing"), "{message}");
+    let message = parse("[problem]\nkind = 'quadratic'", &[]).err().unwrap();
+    assert!(message.contains("[[algorithm]]"), "{message}");
+}
+
+#[test]
+fn networks_from_files_are_read_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    file("edges.txt", "0 1\n1 2\n2 3\n3 4\n");
+    file("apart.txt", "0 1\n2 3\n3 4\n");
+    file("bad.txt", "0 1\n1 9\n");
+    file("matrix.txt", "0.5 0.5 0 0 0\n0.5 0 0.5 0 0\n0 0.5 0 0.5 0\n0 0 0.5 0 0.5\n0 0 0 0.5 0.5\n");
+    file("skew.txt", "0.5 0.5 0 0 0\n0.4 0.1 0.5 0 0\n0 0.5 0 0.5 0\n0 0 0.5 0 0.5\n0 0 0 0.5 0.5\n");
+    let text = GOOD.replace("topology = \"small-world\"\ndegree = 2", "topology = \"file\"");
+    let read = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        let experiment = Experiment::parse(&text, folder.path(), &set).map_err(|error| error.to_string())?;
+        Plan::new(experiment).map_err(|error| error.to_string())
+    };
+    let matrix = |name: &'static str| ["network.edges=edges.txt", "network.mixing=file", name];
+    assert!(read(&["network.edges=edges.txt"]).is_ok());
+    assert!(read(&matrix("network.matrix=matrix.txt")).is_ok());
+    for (set, expected) in [
+        (vec!["network.edges=apart.txt"], "disconnected: 2 components, {2, 3, 4}, {0, 1}"),
+        (vec!["network.edges=bad.txt"], "bad.txt: line 2"),
+        (vec!["network.edges=none.txt"], "none.txt: cannot be read"),
+        (matrix("network.matrix=skew.txt").to_vec(), "w[0][1] = 0.5 but w[1][0] = 0.4"),
+        (vec!["network.edges=edges.txt", "network.mixing=file"], "network.matrix: is missing"),
+    ] {
+        let message = read(&set).err().unwrap();
+        assert!(message.contains(expected), "{message}");
+    }
+}

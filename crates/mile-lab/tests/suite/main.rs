@@ -1,0 +1,6 @@
+//! Tests of the experiment layer, in one binary.
+#![allow(unreachable_pub, reason = "a test binary has no users")]
+
+mod config; // mistakes in experiment files, named by their key
+mod runs; // run directories: stopped, resumed, extended, diverged, foreign
+mod tables; // the user's CSV files

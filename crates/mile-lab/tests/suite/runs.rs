@@ -1,0 +1,232 @@
+//! Run directories: stopped, resumed, extended, diverged, foreign.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mile_lab::config::Experiment;
+use mile_lab::error::LabError;
+use mile_lab::execute::{Observer, Silent, execute};
+use mile_lab::plan::{Job, Plan};
+use mile_lab::record::Record;
+use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
+
+const EXPERIMENT: &str = r#"
+seeds = [0, 1]
+rounds = 30
+eval_every = 4
+[network]
+agents = 6
+mixing = "lazy-metropolis"
+drop_rate = 0.1
+[problem]
+kind = "quadratic"
+dim = 7
+[start]
+value = "random"
+[[algorithm]]
+name = "mile"
+step_size = 0.1
+local_steps = 4
+schedule = { kind = "cosine", warmup = 3, rounds = 60 }
+[[algorithm]]
+name = "k-gt"
+step_size = 0.1
+local_steps = 4
+[[algorithm]]
+name = "proxskip"
+step_size = 0.1
+local_steps = 4
+"#;
+
+fn plan(set: &[&str]) -> Plan {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    Plan::new(Experiment::parse(EXPERIMENT, Path::new(""), &set).unwrap()).unwrap()
+}
+
+fn go(plan: &Plan, folder: &Path, resume: bool) -> Result<Vec<Outcome>, LabError> {
+    execute(plan, folder, resume, &Silent, &AtomicBool::new(false))
+}
+
+/// Raises the flag when any job reaches a round.
+struct StopAt<'a>(u64, &'a AtomicBool);
+
+impl Observer for StopAt<'_> {
+    fn advanced(&self, _: Job, round: u64) {
+        if round >= self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn stop_at(plan: &Plan, folder: &Path, round: u64, resume: bool) -> Vec<Outcome> {
+    let stop = AtomicBool::new(false);
+    execute(plan, folder, resume, &StopAt(round, &stop), &stop).unwrap()
+}
+
+/// The tensors of every final state, as bytes without their header of times.
+fn finals(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder.join("final")).unwrap();
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        (path.file_name().unwrap().to_string_lossy().into_owned(), bytes[8 + header..].to_vec())
+    };
+    entries.map(read).collect()
+}
+
+fn timeless(mut records: Vec<Record>) -> Vec<Record> {
+    records.iter_mut().for_each(|record| record.wall_s = 0.0);
+    records
+}
+
+#[test]
+fn a_run_directory_has_what_it_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[]);
+    let outcomes = go(&plan, folder.path(), false).unwrap();
+    assert_eq!(outcomes.len(), 6);
+    assert!(outcomes.iter().all(|outcome| outcome.status == Status::Done && outcome.round == 30));
+    let records = read_records(folder.path()).unwrap();
+    let rounds: Vec<u64> =
+        records.iter().filter(|r| r.label == "k-gt" && r.seed == 1).map(|r| r.round).collect();
+    assert_eq!(rounds, [0, 4, 8, 12, 16, 20, 24, 28, 30]);
+    let first = &records[0];
+    assert_eq!((first.algorithm.as_str(), first.step, first.consensus_error_before), ("mile", 0, None));
+    let last = records.iter().rfind(|r| r.label == "mile").unwrap();
+    assert_eq!(last.step, 29 * 4 + 1);
+    assert!(last.consensus_error_before.unwrap() > last.consensus_error);
+    assert!(last.loss < first.loss && last.worst_loss >= last.local_loss && last.local_loss >= last.loss);
+    assert_eq!(read_outcomes(folder.path()).unwrap(), outcomes);
+    assert_eq!(finals(folder.path()).len(), 6);
+    assert_eq!(std::fs::read_dir(folder.path().join("checkpoints")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_run_stopped_and_resumed_twice_ends_with_the_same_bits() {
+    let (whole, pieces) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let plan = plan(&[]);
+    go(&plan, whole.path(), false).unwrap();
+    let stopped = stop_at(&plan, pieces.path(), 7, false);
+    assert!(stopped.iter().any(|outcome| outcome.status == Status::Stopped));
+    stop_at(&plan, pieces.path(), 19, true);
+    let outcomes = go(&plan, pieces.path(), true).unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.status == Status::Done));
+    assert_eq!(finals(whole.path()), finals(pieces.path()));
+    let records = |folder: &Path| timeless(read_records(folder).unwrap());
+    assert_eq!(records(whole.path()), records(pieces.path()));
+}
+
+#[test]
+fn records_after_the_last_checkpoint_of_a_killed_process_are_written_once() {
+    let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let plan = plan(&[]);
+    go(&plan, whole.path(), false).unwrap();
+    stop_at(&plan, killed.path(), 7, false);
+    // A killed process leaves records beyond its checkpoint, and a torn last line.
+    let metrics = killed.path().join("metrics.jsonl");
+    let later: Vec<Record> = read_records(whole.path())
+        .unwrap()
+        .into_iter()
+        .filter(|r| r.round == 28 && r.label == "mile")
+        .collect();
+    let mut text = std::fs::read_to_string(&metrics).unwrap();
+    later.iter().for_each(|record| text.push_str(&(serde_json::to_string(record).unwrap() + "\n")));
+    text.push_str("{\"algorithm\":\"mi");
+    std::fs::write(&metrics, text).unwrap();
+    go(&plan, killed.path(), true).unwrap();
+    assert_eq!(timeless(read_records(whole.path()).unwrap()), timeless(read_records(killed.path()).unwrap()));
+    assert_eq!(finals(whole.path()), finals(killed.path()));
+}
+
+#[test]
+fn a_finished_run_can_be_extended_by_rounds_and_seeds() {
+    let (whole, grown) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    go(&plan(&["rounds=44", "seeds=[0,1,2]"]), whole.path(), false).unwrap();
+    go(&plan(&[]), grown.path(), false).unwrap();
+    let outcomes = go(&plan(&["rounds=44", "seeds=[0,1,2]"]), grown.path(), true).unwrap();
+    assert_eq!(outcomes.len(), 9);
+    assert_eq!(finals(whole.path()), finals(grown.path()));
+}
+
+#[test]
+fn a_diverged_algorithm_is_a_result_and_does_not_disturb_the_others() {
+    let (both, alone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let outcomes = go(&plan(&["algorithm.mile.step_size=300", "rounds=200"]), both.path(), false).unwrap();
+    go(&plan(&["rounds=200"]), alone.path(), false).unwrap();
+    for outcome in &outcomes {
+        let expected = if outcome.label == "mile" { Status::Diverged } else { Status::Done };
+        assert_eq!(outcome.status, expected, "{}", outcome.label);
+    }
+    let (both, alone) = (finals(both.path()), finals(alone.path()));
+    assert_eq!(both["k-gt-seed0.safetensors"], alone["k-gt-seed0.safetensors"]);
+    assert_ne!(both["mile-seed0.safetensors"], alone["mile-seed0.safetensors"]);
+}
+
+#[test]
+fn what_is_not_this_run_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = |result: Result<Vec<Outcome>, LabError>| {
+        let error = result.unwrap_err();
+        assert!(error.is_usage());
+        error.to_string()
+    };
+    assert!(message(go(&plan(&[]), folder.path(), true)).contains("holds no run to resume"));
+    stop_at(&plan(&[]), folder.path(), 5, false);
+    assert!(message(go(&plan(&[]), folder.path(), false)).contains("--resume"));
+    for change in
+        ["network.topology=path", "problem.dim=8", "algorithm.mile.step_size=0.2", "start.value=zeros"]
+    {
+        assert!(
+            message(go(&plan(&[change]), folder.path(), true)).contains("another experiment"),
+            "{change}"
+        );
+    }
+    let done = tempfile::tempdir().unwrap();
+    go(&plan(&[]), done.path(), false).unwrap();
+    let changed = plan(&["algorithm.k-gt.step_size=0.2", "rounds=40"]);
+    assert!(message(go(&changed, done.path(), true)).contains("another experiment"));
+    let torn = folder.path().join("checkpoints/mile-seed0.safetensors");
+    let bytes = std::fs::read(&torn).unwrap();
+    std::fs::write(&torn, &bytes[..bytes.len() - 9]).unwrap();
+    assert!(message(go(&plan(&[]), folder.path(), true)).contains("not a whole state"));
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    struct Second<'a>(&'a Path);
+    impl Observer for Second<'_> {
+        fn began(&self, _: Job) {
+            let error = go(&plan(&[]), self.0, true).unwrap_err().to_string();
+            assert!(error.contains("in use by another mile process"), "{error}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    execute(&plan(&["rounds=2"]), folder.path(), false, &Second(folder.path()), &AtomicBool::new(false))
+        .unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = go(&plan(&[]), &file.join("run"), false).unwrap_err();
+    assert!(!error.is_usage() && error.to_string().contains("file/run"), "{error}");
+}
+
+#[test]
+fn one_agent_and_single_precision_run_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcomes = go(&plan(&["network.agents=1", "precision=f32"]), folder.path(), false).unwrap();
+    assert!(outcomes.iter().all(|o| o.status == Status::Done && o.last.bytes_sent == 0));
+    assert!(outcomes.iter().all(|o| o.last.consensus_error == 0.0));
+}
+
+#[test]
+fn no_rounds_leave_the_starting_point() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcomes = go(&plan(&["rounds=0"]), folder.path(), false).unwrap();
+    assert!(outcomes.iter().all(|o| o.status == Status::Done && o.round == 0 && o.last.round == 0));
+}

@@ -1,0 +1,124 @@
+//! The user's CSV files: what is read, and what is refused with file, line and column.
+
+use std::path::Path;
+
+use mile_lab::config::Experiment;
+use mile_lab::plan::Plan;
+
+const EXPERIMENT: &str = r#"
+rounds = 2
+[network]
+agents = 2
+[problem]
+kind = "table"
+data = "all.csv"
+target = "y"
+loss = "least-squares"
+[[algorithm]]
+name = "mile"
+step_size = 0.1
+"#;
+
+const GOOD: &str = "a,b,y\n1,2,3\n4,5,6\n7,8,9\n1,0,1\n";
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn plan(&self, set: &[&str]) -> Result<Plan, String> {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        let experiment = Experiment::parse(EXPERIMENT, self.0.path(), &set).map_err(|e| e.to_string())?;
+        Plan::new(experiment).map_err(|e| e.to_string())
+    }
+
+    #[track_caller]
+    fn refuses(&self, set: &[&str], expected: &[&str]) {
+        let message = self.plan(set).err().unwrap_or_else(|| panic!("{set:?} was accepted"));
+        for part in expected {
+            assert!(message.contains(part), "'{message}' does not say '{part}'");
+        }
+    }
+}
+
+#[track_caller]
+fn refuses(text: &str, set: &[&str], expected: &[&str]) {
+    Folder::new(&[("all.csv", text)]).refuses(set, expected);
+}
+
+#[test]
+fn one_file_is_divided_and_an_intercept_added() {
+    let folder = Folder::new(&[("all.csv", GOOD)]);
+    assert_eq!(folder.plan(&[]).unwrap().dim, 2);
+    assert_eq!(folder.plan(&["problem.intercept=true"]).unwrap().dim, 3);
+    assert_eq!(folder.plan(&["problem.by=b", "network.agents=4"]).unwrap().dim, 1);
+    assert_eq!(folder.plan(&["network.agents=1", "problem.batch=2"]).unwrap().dim, 2);
+    assert_eq!(folder.plan(&["problem.batch={ epoch = 2 }"]).unwrap().dim, 2);
+}
+
+#[test]
+fn a_file_for_each_agent_is_read() {
+    let folder = Folder::new(&[("agent-0.csv", GOOD), ("agent-1.csv", "a,b,y\n1,1,1\n")]);
+    assert_eq!(folder.plan(&["problem.data=agent-{agent}.csv"]).unwrap().dim, 2);
+    folder
+        .refuses(&["problem.data=agent-{agent}.csv", "network.agents=3"], &["agent-2.csv", "cannot be read"]);
+    folder.refuses(
+        &["problem.data=agent-{agent}.csv", "problem.by=a"],
+        &["problem.by", "each agent has its own"],
+    );
+    let other = Folder::new(&[("agent-0.csv", GOOD), ("agent-1.csv", "b,a,y\n1,1,1\n")]);
+    other.refuses(
+        &["problem.data=agent-{agent}.csv"],
+        &["agent-1.csv, line 1", "other columns", "b, a instead of a, b"],
+    );
+    let empty = Folder::new(&[("agent-0.csv", GOOD), ("agent-1.csv", "a,b,y\n")]);
+    empty.refuses(&["problem.data=agent-{agent}.csv"], &["agent-1.csv", "no rows"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_by_file_line_and_column() {
+    refuses("a,b,y\n1,2,3\n1,x,3\n", &[], &["all.csv, line 3, column 'b'", "'x' is not a number"]);
+    refuses("a,b,y\n1,NaN,3\n", &[], &["line 2, column 'b'", "not a finite number"]);
+    refuses("a,b,y\n1,inf,3\n", &[], &["line 2, column 'b'", "not a finite number"]);
+    refuses("a,b,y\n1,,3\n", &[], &["line 2, column 'b'", "is empty where a number belongs"]);
+    refuses("a,b,y\n1,2,3\n1,2\n", &[], &["all.csv, line 3", "has 2 fields, the header has 3"]);
+    refuses("a,b,y\n1,2,3,4\n", &[], &["line 2", "has 4 fields"]);
+    refuses("a,b,y\n1,2,three\n", &[], &["line 2, column 'y'", "'three' is not a number"]);
+    refuses("a,b,Y\n1,2,3\n", &[], &["line 1", "has no column 'y'", "it has a, b, Y"]);
+    refuses("a,b,y\n", &[], &["all.csv", "has no rows"]);
+    refuses("", &[], &["all.csv", "is empty"]);
+    refuses(GOOD, &["problem.data=none.csv"], &["none.csv", "cannot be read"]);
+    refuses(GOOD, &["problem.by=owner"], &["has no column 'owner', named by problem.by"]);
+    refuses(GOOD, &["problem.by=a"], &["column 'a'", "3 different values", "2 agents"]);
+    refuses(GOOD, &["network.agents=9"], &["problem.partition", "4"]);
+    refuses(GOOD, &["problem.l2=-1"], &["l2 = -1"]);
+    for bad in ["0", "-1", "1.5", "half", "{ epoch = 0 }", "{ epoc = 3 }"] {
+        refuses(GOOD, &[&format!("problem.batch={bad}")], &["problem.batch: got", "{ epoch = NUMBER }"]);
+    }
+    refuses(GOOD, &["problem.partition={ kind = \"dirichlet\", alpha = 1.0 }"], &["divides by class"]);
+}
+
+#[test]
+fn classes_are_two_and_may_be_words() {
+    let logistic = "problem.loss=logistic";
+    let accepts = |text: &str| Folder::new(&[("all.csv", text)]).plan(&[logistic]).map(|_| ()).unwrap();
+    accepts("a,y\n1,0\n2,1\n3,0\n4,1\n");
+    accepts("a,y\n1,-1\n2,1\n3,1.0\n4,1\n");
+    accepts("a,y\n1,yes\n2,no\n3,no\n4,yes\n");
+    refuses("a,y\n1,0\n2,1\n3,2\n", &[logistic], &["line 4, column 'y'", "third class"]);
+    refuses("a,y\n1,1\n2,1\n", &[logistic], &["column 'y'", "one class only"]);
+    refuses("a,y\n1,1\n2,\n", &[logistic], &["line 3, column 'y'", "is empty"]);
+}
+
+#[test]
+fn missing_keys_of_a_table_are_named() {
+    let text = EXPERIMENT.replace("target = \"y\"\n", "");
+    let error = Experiment::parse(&text, Path::new(""), &[]).unwrap_err().to_string();
+    assert!(error.contains("problem.target: is missing"), "{error}");
+}

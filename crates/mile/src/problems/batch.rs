@@ -1,0 +1,132 @@
+//! Which of its samples an agent sees at a step.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::Draw;
+use crate::random::{Permutation, Purpose, stream};
+
+/// How many samples a stochastic gradient takes, and in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// All: the gradient is exact.
+    Full,
+    /// So many, drawn uniformly with replacement: independent and unbiased, as the theory assumes.
+    Size(usize),
+    /// So many, in passes over the samples in a new random order each, as practice has them. A batch
+    /// that reaches the end of a pass goes on with the next.
+    Epoch(usize),
+}
+
+impl Batch {
+    /// Whether it takes at least one sample.
+    pub fn is_valid(self) -> bool {
+        !matches!(self, Self::Size(0) | Self::Epoch(0))
+    }
+
+    /// The samples, of `all` of them, that an agent sees at a draw: a function of the three.
+    ///
+    /// # Panics
+    /// If there are no samples to choose from.
+    pub fn samples(self, all: usize, agent: usize, draw: Draw) -> Samples {
+        assert!(all > 0, "a batch is chosen from at least one sample");
+        let (left, first) = match self {
+            Self::Full => (all, 0),
+            Self::Size(size) => (size, 0),
+            Self::Epoch(size) => (size, u128::from(draw.step) * size as u128),
+        };
+        let key = match self {
+            Self::Epoch(_) => (first / all as u128) as u64,
+            _ => draw.step,
+        };
+        let random = stream(draw.seed, Purpose::Batch, agent as u64, key);
+        let order = Permutation::new(all, random.clone());
+        Samples {
+            batch: self,
+            all,
+            agent,
+            draw,
+            left,
+            place: (first % all as u128) as usize,
+            pass: key,
+            random,
+            order,
+        }
+    }
+}
+
+/// The samples of one batch, one after the other.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    batch: Batch,
+    all: usize,
+    agent: usize,
+    draw: Draw,
+    left: usize,
+    place: usize,
+    pass: u64,
+    random: ChaCha8Rng,
+    order: Permutation,
+}
+
+impl Iterator for Samples {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        if matches!(self.batch, Batch::Size(_)) {
+            return Some(self.random.random_range(0..self.all));
+        }
+        if self.place == self.all {
+            self.place = 0;
+            self.pass += 1;
+            let random = stream(self.draw.seed, Purpose::Batch, self.agent as u64, self.pass);
+            self.order = Permutation::new(self.all, random);
+        }
+        self.place += 1;
+        Some(match self.batch {
+            Batch::Epoch(_) => self.order.at(self.place - 1),
+            _ => self.place - 1,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Samples {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(batch: Batch, all: usize, step: u64) -> Vec<usize> {
+        batch.samples(all, 2, Draw { seed: 4, step }).collect()
+    }
+
+    #[test]
+    fn every_pass_sees_every_sample_once_also_across_batches() {
+        let seen: Vec<usize> = (0..7).flat_map(|step| samples(Batch::Epoch(3), 7, step)).collect();
+        assert_eq!(seen.len(), 21);
+        for pass in seen.chunks(7) {
+            let mut sorted = pass.to_vec();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6]);
+        }
+        assert_ne!(seen[..7], seen[7..14]);
+        let mut more = samples(Batch::Epoch(10), 5, 3);
+        more.sort_unstable();
+        assert_eq!(more, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
+    }
+
+    #[test]
+    fn full_batches_are_everything_in_order_and_others_have_their_size() {
+        assert_eq!(samples(Batch::Full, 4, 9), [0, 1, 2, 3]);
+        let drawn = samples(Batch::Size(50), 4, 9);
+        assert!(drawn.len() == 50 && drawn.iter().all(|k| *k < 4));
+        assert_eq!(drawn, samples(Batch::Size(50), 4, 9));
+        assert_ne!(drawn, samples(Batch::Size(50), 4, 10));
+        assert!(!Batch::Size(0).is_valid() && !Batch::Epoch(0).is_valid() && Batch::Full.is_valid());
+    }
+}

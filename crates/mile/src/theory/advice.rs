@@ -1,0 +1,213 @@
+//! What to tell a user before step 0.
+
+use serde::Serialize;
+
+use super::auto::{self, Question};
+use super::drops::growth_under_drops;
+use super::modes::Modes;
+use super::stability::{contraction, step_limit};
+use super::weights::xi_ranges;
+use super::{TheoryError, valid_smoothness, valid_step_size};
+use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
+use crate::network::Network;
+use crate::spectrum::Spectrum;
+
+/// Networks with more agents are not simulated for advice about drops.
+const SIMULATED_MAX: usize = 512;
+
+/// How serious it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Note,
+    /// Outside what is proven, though it may well work.
+    Caution,
+    /// Known to be unstable: expect divergence.
+    Warning,
+}
+
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// How serious it is.
+    pub severity: Severity,
+    /// Name of the parameter it is about, as in experiment files.
+    pub parameter: &'static str,
+    /// A plain sentence.
+    pub message: String,
+    /// A value that would be inside, if one is known.
+    pub suggestion: Option<f64>,
+}
+
+/// What a user is about to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// The method.
+    pub entry: &'a Entry,
+    /// Its parameters.
+    pub parameters: &'a Parameters,
+    /// The network, with its drop rate.
+    pub network: &'a Network,
+    /// Step size alpha.
+    pub step_size: f64,
+    /// Smoothness L, if known.
+    pub smoothness: Option<f64>,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+/// Advice on a plan, the most serious first; empty if there is nothing to say.
+pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
+    valid_step_size(plan.step_size)?;
+    let spectrum = plan.network.spectrum();
+    let mut advice = Vec::new();
+    if plan.network.agents() > 1 {
+        weights(plan, spectrum, &mut advice)?;
+        drops(plan, &mut advice)?;
+    }
+    step(plan, spectrum, &mut advice)?;
+    advice.sort_by_key(|a| std::cmp::Reverse(a.severity));
+    Ok(advice)
+}
+
+fn is_mile(plan: &Plan) -> bool {
+    plan.entry.takes("xi")
+}
+
+fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
+    Question {
+        network: plan.network,
+        local_steps: plan.parameters.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS),
+        step_size: plan.step_size,
+        smoothness: plan.smoothness,
+        scatter: None,
+        rounds: 100,
+        seed: plan.seed,
+    }
+}
+
+/// Does disagreement die out for vanishing step size? Is it proven to?
+fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let growth = contraction(&Modes::of(&*method)?, spectrum)?;
+    let title = plan.entry.title;
+    if growth > 1.0 + 1e-9 {
+        let message = format!(
+            "{title} is unstable on this network for every step size: disagreement grows by a factor {growth:.3} per round"
+        );
+        if is_mile(plan) {
+            let xi = auto::xi(question(plan))?.xi;
+            let message = format!("{message}; xi = {xi:.4} is inside the stable range");
+            advice.push(Advice {
+                severity: Severity::Warning,
+                parameter: "xi",
+                message,
+                suggestion: Some(xi),
+            });
+        } else {
+            let message = format!(
+                "{message}; mixing = \"lazy-metropolis\" lifts the smallest eigenvalue {:.4}",
+                spectrum.extremes().lambda_n
+            );
+            advice.push(Advice {
+                severity: Severity::Warning,
+                parameter: "mixing",
+                message,
+                suggestion: None,
+            });
+        }
+    } else if growth > 1.0 - 1e-9 {
+        let message = format!(
+            "{title} is on the edge of stability on this network (smallest eigenvalue {:.4}): mixing = \"lazy-metropolis\" would move it inside",
+            spectrum.extremes().lambda_n
+        );
+        advice.push(Advice { severity: Severity::Caution, parameter: "mixing", message, suggestion: None });
+    } else if is_mile(plan) {
+        beyond_the_proof(plan, spectrum, advice)?;
+    }
+    Ok(())
+}
+
+/// xi inside the linear limit but outside what is proven, or what withstands changing curvature.
+fn beyond_the_proof(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+    let tau = plan.parameters.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS);
+    let ranges = xi_ranges(tau, spectrum.extremes())?;
+    let Some(xi) = plan.parameters.xi else { return Ok(()) };
+    let coupled = plan.parameters.gamma.is_none_or(|gamma| gamma == xi);
+    let top =
+        plan.smoothness.map_or(auto::MOST_CURVATURE, |l| (l * plan.step_size).min(auto::MOST_CURVATURE));
+    let gamma = if coupled { None } else { plan.parameters.gamma };
+    let limit = auto::switching_limit(tau, gamma, &spectrum.disagreement(7), top);
+    if xi > limit {
+        let message = format!(
+            "xi = {xi} is below its limit for constant curvature but above {limit:.4}, where curvature that changes during the run can make disagreement grow (it did on neural networks)"
+        );
+        let suggestion = Some(0.9 * limit);
+        advice.push(Advice { severity: Severity::Caution, parameter: "xi", message, suggestion });
+    } else if coupled && xi >= ranges.paper {
+        let message = format!(
+            "xi = {xi} is outside the paper's range (0, {:.4}) and stable on this graph, whose own range is (0, {:.4})",
+            ranges.paper, ranges.exact
+        );
+        advice.push(Advice { severity: Severity::Note, parameter: "xi", message, suggestion: None });
+    }
+    Ok(())
+}
+
+/// Does disagreement die out when edges drop?
+fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+    let rate = plan.network.drop_rate();
+    if rate == 0.0 || plan.network.agents() > SIMULATED_MAX {
+        return Ok(());
+    }
+    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let growth = growth_under_drops(&*method, plan.network, plan.seed)?;
+    if growth.is_stable() {
+        return Ok(());
+    }
+    let title = plan.entry.title;
+    let measured = format!(
+        "with drop_rate = {rate} the disagreement of {title} changes by a factor {:.3} per round in simulation",
+        growth.per_round
+    );
+    if is_mile(plan) {
+        let smaller = auto::xi(question(plan))?.xi;
+        let (parameter, suggestion, remedy) = if smaller > 0.3 * plan.parameters.xi.unwrap_or(smaller) {
+            ("xi", smaller, format!("take a smaller xi, {smaller:.4}"))
+        } else {
+            let both = auto::decoupled(question(plan))?;
+            let remedy =
+                format!("take gamma = {:.2} and xi = {:.4}: strong mixing stands drops", both.gamma, both.xi);
+            ("gamma", both.gamma, remedy)
+        };
+        let message = format!("{measured}: {remedy}");
+        advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
+    } else {
+        let message = format!("{measured}: fewer local steps, or a lower drop rate, are needed");
+        advice.push(Advice {
+            severity: Severity::Warning,
+            parameter: "local_steps",
+            message,
+            suggestion: None,
+        });
+    }
+    Ok(())
+}
+
+/// Is the step size stable for this L?
+fn step(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+    let Some(smoothness) = plan.smoothness else { return Ok(()) };
+    valid_smoothness(smoothness)?;
+    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let limit = step_limit(&Modes::of(&*method)?, spectrum)?.step_size(smoothness);
+    if limit > 0.0 && plan.step_size > limit {
+        let message = format!(
+            "step_size = {} is above {limit:.4e}, the largest that {} survives on a quadratic with curvature up to {smoothness:.4e}",
+            plan.step_size, plan.entry.title
+        );
+        let suggestion = Some(0.9 * limit);
+        advice.push(Advice { severity: Severity::Warning, parameter: "step_size", message, suggestion });
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! What edges that drop do to stability.
+//!
+//! With edges up and down at random there is no period matrix: the disagreement after many rounds is a
+//! product of random matrices, and its mean logarithmic growth per round decides. It is measured by
+//! running the method's own code with zero gradients on the dropping network, scaling the state back to
+//! length one after every round. Weights that change at random drive the oscillation of a mode, and only
+//! gamma damps it: the paper's method, whose gamma is as small as its xi, stands few drops at many local
+//! steps, while gamma near one stands many. Curvature damps too; that is not reckoned with here.
+
+use super::TheoryError;
+use crate::agents::{Agents, AgentsError, Vector};
+use crate::block;
+use crate::method::Method;
+use crate::methods::Mile;
+use crate::network::Network;
+use crate::problems::Problem;
+use crate::random::{Purpose, stream};
+use crate::run::Run;
+use crate::schedule::Schedule;
+use crate::simulator::Simulator;
+use rand::RngExt;
+use serde::Serialize;
+
+/// Rounds measured, and rounds before them that are not.
+const ROUNDS: u64 = 400;
+const SETTLING: u64 = 60;
+/// Seeds of a measurement.
+const SEEDS: u64 = 3;
+/// Independent columns that are run together.
+const COLUMNS: usize = 2;
+/// Growth that is let pass: a factor e in 300 rounds. Where nothing damps, small weights neither grow nor
+/// shrink visibly in a run, and that is as far as a measurement of 400 rounds can see.
+pub const TOLERATED: f64 = 1.0 / 300.0;
+
+/// How disagreement grows on a network whose edges drop.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DropGrowth {
+    /// Factor per round, the geometric mean; below one it dies out.
+    pub per_round: f64,
+    /// Standard error of the logarithm of that factor, over seeds.
+    pub standard_error: f64,
+}
+
+impl DropGrowth {
+    /// Whether disagreement does not grow, within what is [`TOLERATED`].
+    pub fn is_stable(&self) -> bool {
+        self.per_round.ln() < TOLERATED
+    }
+}
+
+/// Objectives without gradients.
+struct Flat {
+    agents: usize,
+}
+
+impl Problem<f64> for Flat {
+    fn agents(&self) -> usize {
+        self.agents
+    }
+
+    fn dim(&self) -> usize {
+        COLUMNS
+    }
+
+    fn loss(&self, _agent: usize, _x: &[f64]) -> f64 {
+        0.0
+    }
+
+    fn gradient(&self, _agent: usize, _x: &[f64], gradient: &mut [f64]) {
+        gradient.fill(0.0);
+    }
+}
+
+/// Growth per round of the disagreement of a method on a network, over three seeds from `seed` on.
+pub fn growth_under_drops(
+    method: &dyn Method,
+    network: &Network,
+    seed: u64,
+) -> Result<DropGrowth, TheoryError> {
+    let logs: Vec<f64> =
+        (0..SEEDS).map(|k| log_growth(method, network, seed.wrapping_add(k))).collect::<Result<_, _>>()?;
+    let mean = logs.iter().sum::<f64>() / SEEDS as f64;
+    let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (SEEDS - 1) as f64;
+    Ok(DropGrowth { per_round: mean.exp(), standard_error: (variance / SEEDS as f64).sqrt() })
+}
+
+fn log_growth(method: &dyn Method, network: &Network, seed: u64) -> Result<f64, AgentsError> {
+    let agents = network.agents();
+    if agents == 1 {
+        return Ok(f64::NEG_INFINITY);
+    }
+    let problem = Flat { agents };
+    let states = method.layout().state.len();
+    let mut random = stream(seed, Purpose::Probe, 1, 0);
+    let mut noise = || -> Vec<f64> { (0..agents * COLUMNS).map(|_| random.random::<f64>() - 0.5).collect() };
+    let mut simulator = Simulator::new(&problem, network, method, &noise(), seed);
+    let mut run = Run::start(method, Schedule::constant(1.0), &mut simulator)?;
+    for k in 0..states {
+        let start = noise();
+        simulator.vector_mut(Vector(k)).copy_from_slice(&start);
+    }
+    normalise(&mut simulator, states);
+    let mut log = 0.0;
+    let mut logs = Vec::new();
+    for round in 0..SETTLING + ROUNDS {
+        run.round(&mut simulator)?;
+        let norm = normalise(&mut simulator, states);
+        if norm == 0.0 || !norm.is_finite() {
+            return Ok(if norm == 0.0 { f64::NEG_INFINITY } else { f64::INFINITY });
+        }
+        log += norm.ln();
+        if round >= SETTLING {
+            logs.push(log);
+        }
+    }
+    Ok(slope(&logs))
+}
+
+/// Growth per round of an oscillating logarithm: from the peak of its first third to that of its last.
+pub(super) fn slope(logs: &[f64]) -> f64 {
+    let third = logs.len() / 3;
+    let peak = |part: &[f64]| {
+        part.iter().enumerate().fold((0, f64::NEG_INFINITY), |p, (k, l)| if *l > p.1 { (k, *l) } else { p })
+    };
+    let ((first, low), (last, high)) = (peak(&logs[..third]), peak(&logs[logs.len() - third..]));
+    (high - low) / (logs.len() - third + last - first) as f64
+}
+
+/// Takes the mean out of every state vector and scales all of them to length one together; the length
+/// they had.
+fn normalise(simulator: &mut Simulator<f64>, states: usize) -> f64 {
+    let mut square = 0.0;
+    for k in 0..states {
+        let vector = simulator.vector_mut(Vector(k));
+        let mean = block::mean_row(vector, COLUMNS);
+        for row in vector.chunks_exact_mut(COLUMNS) {
+            row.iter_mut().zip(&mean).for_each(|(v, m)| *v -= m);
+        }
+        square += block::norm_sq(vector);
+    }
+    let norm = square.sqrt();
+    for k in 0..states {
+        simulator.combine(Vector(k), 1.0 / norm.max(f64::MIN_POSITIVE), &[]);
+    }
+    norm
+}
+
+/// The largest xi, to one part in a hundred, at which the disagreement of MILE does not grow on this network
+/// with its drop rate; `gamma` stays as given, or follows xi if it is not.
+pub fn xi_limit_under_drops(
+    local_steps: u64,
+    gamma: Option<f64>,
+    network: &Network,
+    seed: u64,
+) -> Result<f64, TheoryError> {
+    let grows = |xi: f64| -> Result<bool, TheoryError> {
+        let method = Mile::decoupled(local_steps, xi, gamma.unwrap_or(xi))?;
+        Ok(!growth_under_drops(&method, network, seed)?.is_stable())
+    };
+    let lambda_n = network.extremes().lambda_n;
+    let end = match gamma {
+        Some(gamma) => super::weights::xi_limit(local_steps, gamma, lambda_n),
+        None => super::weights::xi_ranges(local_steps, network.extremes())?.exact,
+    };
+    let (mut unstable, mut stable) = (end.clamp(1e-6, 1.0), 0.0);
+    if !grows(unstable)? {
+        return Ok(unstable);
+    }
+    // Halve until it is stable: the limit may be far below the one without drops.
+    while unstable > 1e-6 {
+        let half = 0.5 * unstable;
+        if !grows(half)? {
+            stable = half;
+            break;
+        }
+        unstable = half;
+    }
+    while unstable - stable > 0.01 * unstable && stable > 0.0 {
+        let middle = 0.5 * (stable + unstable);
+        if grows(middle)? { unstable = middle } else { stable = middle }
+    }
+    Ok(stable)
+}

@@ -1,0 +1,298 @@
+//! Everything `mile theory` shows, in one struct: `Serialize` for JSON, `Display` for people.
+
+use serde::Serialize;
+
+use super::advice::{Advice, Plan, advise};
+use super::auto::{self, Choice, Question};
+use super::constants::Constants;
+use super::mixed::mixed_step_limit;
+use super::modes::Modes;
+use super::smoothness::{Scatter, Smoothness};
+use super::stability::{contraction, step_limit};
+use super::weights::{best_xi, paper_xi, slowest_modulus, xi_ranges};
+use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
+use crate::methods::catalogue::{self, Parameters};
+use crate::network::Network;
+use crate::spectrum::Spectrum;
+
+/// A weight as a user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weight {
+    /// This number.
+    Number(f64),
+    /// 0.9 * 2/(tau + 3).
+    Paper,
+    /// Chosen by [`auto`].
+    Auto,
+}
+
+/// What a report is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Inquiry<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// Local steps tau.
+    pub local_steps: u64,
+    /// Weight of the correction.
+    pub xi: Weight,
+    /// Weight of the mixing; xi if none is given, which is the paper's method.
+    pub gamma: Option<Weight>,
+    /// Smoothness L of every f_i.
+    pub smoothness: f64,
+    /// How L was estimated, if it was.
+    pub estimate: Option<&'a Smoothness>,
+    /// Step size, if one is planned.
+    pub step_size: Option<f64>,
+    /// Noise and heterogeneity of gradients, if known.
+    pub scatter: Option<Scatter>,
+    /// Rounds, if planned.
+    pub rounds: Option<u64>,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// One method on this graph.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MethodLine {
+    /// Its name in experiment files.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// Largest stable step size for curvatures in (0, L]; 0 if it is unstable for every one.
+    pub step_size_limit: f64,
+    /// Graph eigenvalue of the mode that sets it.
+    pub limiting_lambda: f64,
+    /// The same when the agents' curvatures differ, simulated; none on large networks.
+    pub step_size_limit_mixed: Option<f64>,
+    /// Growth of disagreement per round as the step size goes to zero.
+    pub contraction_per_round: f64,
+    /// Whether both come from exact period matrices, and not from tosses of a coin.
+    pub exact: bool,
+}
+
+/// Spectrum, weights, constants, step sizes, rates and advice for one network and tau.
+///
+/// The names of the fields are those of `mile theory --format json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TheoryReport {
+    /// Number of agents.
+    pub agents: usize,
+    /// Number of edges.
+    pub edges: usize,
+    /// How the eigenvalues were found.
+    pub solver: &'static str,
+    /// Whether `lambda` has all of them, or the two largest and the smallest.
+    pub complete: bool,
+    /// Eigenvalues of W, descending.
+    pub lambda: Vec<f64>,
+    /// Second largest eigenvalue; none for one agent.
+    pub lambda_2: Option<f64>,
+    /// Smallest eigenvalue.
+    pub lambda_n: f64,
+    /// 1 - max(|lambda_2|, |lambda_n|).
+    pub spectral_gap: f64,
+    /// tau.
+    pub local_steps: u64,
+    /// The paper's end of the range of xi: 2/(tau + 3).
+    pub xi_paper_max: f64,
+    /// With this spectrum: 4/((tau + 3)(1 - lambda_n)).
+    pub xi_spectrum_max: f64,
+    /// Exact for vanishing step size: 4/((tau + 2)(1 - lambda_n)).
+    pub xi_exact_max: f64,
+    /// Largest xi that withstands changing curvature, at this gamma.
+    pub xi_switching_max: f64,
+    /// Largest xi on the dropping network, at this gamma; none if nothing drops or nothing was simulated.
+    pub xi_drop_max: Option<f64>,
+    /// The xi that minimises the modulus of the slowest disagreement mode.
+    pub xi_best: f64,
+    /// That modulus.
+    pub xi_best_contraction: f64,
+    /// What `xi = "paper"` is.
+    pub xi_paper: f64,
+    /// What `xi = "auto"` is.
+    pub xi_auto: f64,
+    /// What `gamma = "auto"` is.
+    pub decoupled_auto: Choice,
+    /// The xi in use.
+    pub xi: f64,
+    /// The gamma in use.
+    pub gamma: f64,
+    /// Eigenvalues of W~ = (1 - xi) I + xi W.
+    pub rho: Vec<f64>,
+    /// Modulus of the slowest disagreement mode of one period, step size to zero.
+    pub contraction_per_round: f64,
+    /// Rounds in which disagreement falls tenfold, at that rate.
+    pub rounds_per_digit: Option<f64>,
+    /// A_1; none where the theorems do not apply.
+    pub a1: Option<f64>,
+    /// A_3.
+    pub a3: Option<f64>,
+    /// A_4.
+    pub a4: Option<f64>,
+    /// B_2.
+    pub b2: Option<f64>,
+    /// Why the constants are missing, if they are.
+    pub outside_theorems: Option<String>,
+    /// L.
+    pub smoothness: f64,
+    /// How it was estimated.
+    pub smoothness_estimate: Option<Smoothness>,
+    /// Theorems 1 and 2: 1/(sqrt(5 B_2) L).
+    pub step_size_max: Option<f64>,
+    /// Theorems 3 and 4: 1/(sqrt(13 B_2) L).
+    pub step_size_max_stochastic: Option<f64>,
+    /// Drop rate of the network.
+    pub drop_rate: f64,
+    /// Every method with local steps on this graph.
+    pub methods: Vec<MethodLine>,
+    /// What to do.
+    pub advice: Vec<Advice>,
+}
+
+impl TheoryReport {
+    /// Answers an inquiry.
+    pub fn new(inquiry: &Inquiry) -> Result<Self, TheoryError> {
+        let tau = valid_local_steps(inquiry.local_steps)?;
+        let smoothness = valid_smoothness(inquiry.smoothness)?;
+        let spectrum = inquiry.network.spectrum();
+        let extremes = spectrum.extremes();
+        let alone = inquiry.network.agents() == 1;
+        let (chosen, coupled, both) = choose(inquiry)?;
+        let ranges = xi_ranges(tau, extremes)?;
+        let best = if alone { (paper_xi(tau)?, 0.0) } else { best_xi(tau, extremes)? };
+        let constants = Constants::new(tau, chosen.xi, spectrum);
+        let found = constants.as_ref().ok().filter(|_| !alone);
+        let slowest = if alone { 0.0 } else { slowest_modulus(tau, chosen.xi, chosen.gamma, extremes) };
+        Ok(Self {
+            agents: inquiry.network.agents(),
+            edges: inquiry.network.graph().edges().count(),
+            solver: spectrum.solver.name(),
+            complete: spectrum.complete,
+            lambda_2: spectrum.lambda.get(1).copied(),
+            lambda_n: extremes.lambda_n,
+            spectral_gap: if alone {
+                1.0
+            } else {
+                1.0 - extremes.lambda_2.abs().max(extremes.lambda_n.abs())
+            },
+            local_steps: tau,
+            xi_paper_max: ranges.paper,
+            xi_spectrum_max: ranges.spectrum,
+            xi_exact_max: ranges.exact,
+            xi_switching_max: chosen.switching_limit,
+            xi_drop_max: chosen.drop_limit,
+            xi_best: best.0,
+            xi_best_contraction: best.1,
+            xi_paper: paper_xi(tau)?,
+            xi_auto: coupled.xi,
+            decoupled_auto: both,
+            xi: chosen.xi,
+            gamma: chosen.gamma,
+            rho: spectrum.lambda.iter().map(|l| 1.0 - chosen.xi + chosen.xi * l).collect(),
+            contraction_per_round: slowest,
+            rounds_per_digit: (slowest > 0.0 && slowest < 1.0).then(|| -1.0 / slowest.log10()),
+            a1: found.map(|c| c.a1),
+            a3: found.map(|c| c.a3),
+            a4: found.map(|c| c.a4),
+            b2: found.map(|c| c.b2),
+            outside_theorems: outside(constants.as_ref().err(), &chosen),
+            smoothness,
+            smoothness_estimate: inquiry.estimate.cloned(),
+            step_size_max: found.map(|c| c.step_size_max(smoothness)).transpose()?,
+            step_size_max_stochastic: found.map(|c| c.step_size_max_stochastic(smoothness)).transpose()?,
+            drop_rate: inquiry.network.drop_rate(),
+            methods: methods(inquiry, &chosen, spectrum)?,
+            advice: advice(inquiry, &chosen)?,
+            lambda: spectrum.lambda.clone(),
+        })
+    }
+}
+
+fn outside(refusal: Option<&TheoryError>, chosen: &Choice) -> Option<String> {
+    if chosen.gamma != chosen.xi {
+        return Some("the theorems are about gamma = xi; the constants are those of that method".into());
+    }
+    refusal.map(ToString::to_string)
+}
+
+/// The weights in use, and what both kinds of `auto` give.
+fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
+    // Without a planned step size, or with an L that was only measured at some points, auto reckons with
+    // the most curvature it ever does.
+    let step_size = inquiry.step_size.map_or(Ok(1.0 / inquiry.smoothness), valid_step_size)?;
+    let question = Question {
+        network: inquiry.network,
+        local_steps: inquiry.local_steps,
+        step_size,
+        smoothness: inquiry.estimate.is_none().then_some(inquiry.smoothness),
+        scatter: inquiry.scatter,
+        rounds: inquiry.rounds.unwrap_or(100),
+        seed: inquiry.seed,
+    };
+    let (coupled, both) = (auto::xi(question)?, auto::decoupled(question)?);
+    let xi = match inquiry.xi {
+        Weight::Number(xi) => valid_xi(xi)?,
+        Weight::Paper => paper_xi(inquiry.local_steps)?,
+        Weight::Auto => coupled.xi,
+    };
+    let chosen = match inquiry.gamma {
+        Some(Weight::Auto) => both,
+        None if inquiry.xi == Weight::Auto => coupled,
+        given => {
+            let gamma = match given {
+                Some(Weight::Number(gamma)) => {
+                    super::require("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]")?
+                }
+                _ => xi,
+            };
+            auto::judge(question, xi, gamma)?
+        }
+    };
+    Ok((chosen, coupled, both))
+}
+
+fn parameters(inquiry: &Inquiry, chosen: &Choice) -> Parameters {
+    Parameters {
+        local_steps: Some(inquiry.local_steps),
+        xi: Some(chosen.xi),
+        gamma: (chosen.gamma != chosen.xi).then_some(chosen.gamma),
+        ..Parameters::default()
+    }
+}
+
+/// Every method that does local steps and accepts this network.
+fn methods(inquiry: &Inquiry, chosen: &Choice, spectrum: &Spectrum) -> Result<Vec<MethodLine>, TheoryError> {
+    let given = parameters(inquiry, chosen);
+    let mut lines = Vec::new();
+    for entry in catalogue::ALL.iter().filter(|e| e.has_local_steps() || inquiry.local_steps == 1) {
+        let Ok(method) = entry.build(&given, inquiry.network, inquiry.seed) else { continue };
+        let modes = Modes::of(&*method)?;
+        let limit = step_limit(&modes, spectrum)?;
+        lines.push(MethodLine {
+            name: entry.name,
+            title: entry.title,
+            step_size_limit: limit.step_size(inquiry.smoothness),
+            limiting_lambda: limit.lambda,
+            step_size_limit_mixed: mixed_step_limit(&*method, inquiry.network, inquiry.seed)?
+                .map(|limit| limit / inquiry.smoothness),
+            contraction_per_round: contraction(&modes, spectrum)?,
+            exact: limit.exact,
+        });
+    }
+    Ok(lines)
+}
+
+fn advice(inquiry: &Inquiry, chosen: &Choice) -> Result<Vec<Advice>, TheoryError> {
+    let (Some(entry), Some(step_size)) = (catalogue::find("mile"), inquiry.step_size) else {
+        return Ok(Vec::new());
+    };
+    let given = parameters(inquiry, chosen);
+    advise(&Plan {
+        entry,
+        parameters: &given,
+        network: inquiry.network,
+        step_size,
+        smoothness: Some(inquiry.smoothness),
+        seed: inquiry.seed,
+    })
+}

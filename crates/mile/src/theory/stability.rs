@@ -1,0 +1,167 @@
+//! Which step sizes a method survives, from its own code.
+//!
+//! A method is stable with step size alpha on a graph, for curvatures in (0, L], if every mode with
+//! `a = alpha h <= alpha L` and every eigenvalue lambda of W shrinks. That is exact for quadratics whose
+//! Hessians agree; agents whose Hessians differ couple the modes, and then it is a guide, not a proof.
+//!
+//! Negative curvature: along a direction with h < 0 every method, gradient descent included, moves away
+//! from the saddle, as it should. [`saddle_excess`] tells whether disagreement grows faster there than
+//! the average does, which would be the method's own fault.
+
+use serde::Serialize;
+
+use super::modes::Modes;
+use super::{TheoryError, valid_smoothness, valid_step_size};
+use crate::method::{InvalidParameter, Method};
+use crate::spectrum::Spectrum;
+
+/// Eigenvalues of W looked at; a graph with more is represented by this many, the ends among them.
+pub const MODES: usize = 25;
+/// A mode that grows less than this counts as not growing: rounding of an eigenvalue near one.
+const GROWS: f64 = 1.0 + 1e-9;
+/// Smallest and largest a = alpha h of the scan; gradient descent itself ends at 2.
+const SCAN: (f64, f64) = (1e-5, 4.0);
+/// Places of the scan, on a logarithmic scale.
+const PLACES: usize = 56;
+
+/// The largest stable step size of a method.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepLimit {
+    /// Largest alpha L for which every mode shrinks; 0 if some mode grows for every step size.
+    pub step_times_smoothness: f64,
+    /// Graph eigenvalue of the mode that grows first: 1 is the average of all agents.
+    pub lambda: f64,
+    /// Whether it comes from exact period matrices, and not from tosses of a coin.
+    pub exact: bool,
+}
+
+impl StepLimit {
+    /// The largest stable step size for a smoothness constant.
+    pub fn step_size(&self, smoothness: f64) -> f64 {
+        self.step_times_smoothness / smoothness
+    }
+}
+
+/// Largest growth per round over the disagreement modes, as the step size goes to zero.
+pub fn contraction(modes: &Modes, spectrum: &Spectrum) -> Result<f64, TheoryError> {
+    let mut worst = 0.0f64;
+    for lambda in spectrum.disagreement(MODES) {
+        worst = worst.max(modes.growth(0.0, lambda)?);
+    }
+    Ok(worst)
+}
+
+/// Largest growth per round at one step size over curvatures in (0, L]: of disagreement, and of the
+/// average at h = L.
+pub fn growth(
+    modes: &Modes,
+    spectrum: &Spectrum,
+    step_size: f64,
+    smoothness: f64,
+) -> Result<f64, TheoryError> {
+    let top = valid_step_size(step_size)? * valid_smoothness(smoothness)?;
+    let mut worst = modes.growth(top, 1.0)?;
+    for lambda in spectrum.disagreement(MODES) {
+        for part in [0.0, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0] {
+            worst = worst.max(modes.growth(part * top, lambda)?);
+        }
+    }
+    Ok(worst)
+}
+
+/// The largest step size, in units of 1/L, for which no mode grows for any curvature in (0, L].
+pub fn step_limit(modes: &Modes, spectrum: &Spectrum) -> Result<StepLimit, TheoryError> {
+    let mut limit = StepLimit { step_times_smoothness: SCAN.1, lambda: 1.0, exact: modes.is_exact() };
+    let mut eigenvalues = vec![1.0];
+    eigenvalues.extend(spectrum.disagreement(MODES));
+    for lambda in eigenvalues {
+        let found = first_growth(modes, lambda, limit.step_times_smoothness)?;
+        if found < limit.step_times_smoothness {
+            (limit.step_times_smoothness, limit.lambda) = (found, lambda);
+        }
+    }
+    Ok(limit)
+}
+
+/// The smallest a below `top` at which the mode starts to grow; `top` if there is none.
+fn first_growth(modes: &Modes, lambda: f64, top: f64) -> Result<f64, TheoryError> {
+    let grows = |a: f64| modes.growth(a, lambda).map(|g| g > GROWS);
+    if lambda < 1.0 && grows(0.0)? {
+        return Ok(0.0);
+    }
+    let ratio = (SCAN.1 / SCAN.0).powf(1.0 / PLACES as f64);
+    let (mut stable, mut a) = (0.0, SCAN.0);
+    while stable < top {
+        let here = a.min(top);
+        if grows(here)? {
+            return bisect(stable, here, grows);
+        }
+        stable = here;
+        a *= ratio;
+    }
+    Ok(top)
+}
+
+/// Halves (stable, unstable) until they agree to 1e-9.
+pub(super) fn bisect<E>(
+    mut stable: f64,
+    mut unstable: f64,
+    mut grows: impl FnMut(f64) -> Result<bool, E>,
+) -> Result<f64, E> {
+    while unstable - stable > 1e-9 * unstable.max(1e-3) {
+        let middle = 0.5 * (stable + unstable);
+        if grows(middle)? { unstable = middle } else { stable = middle }
+    }
+    Ok(stable)
+}
+
+/// By what factor per round disagreement outgrows the average along a direction of curvature -h, h > 0;
+/// at most one means that the method follows the objective there.
+pub fn saddle_excess(modes: &Modes, spectrum: &Spectrum, step_times_h: f64) -> Result<f64, TheoryError> {
+    let mean = modes.growth(-step_times_h, 1.0)?;
+    let mut worst = 0.0f64;
+    for lambda in spectrum.disagreement(MODES) {
+        worst = worst.max(modes.growth(-step_times_h, lambda)? / mean);
+    }
+    Ok(worst)
+}
+
+/// Growth per round over a grid of step sizes and another parameter.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StabilityMap {
+    /// Name of the other parameter.
+    pub parameter: &'static str,
+    /// Its values, one for each row.
+    pub values: Vec<f64>,
+    /// Step sizes, one for each column.
+    pub step_sizes: Vec<f64>,
+    /// Growth per round of the worst mode, row after row; above one is divergence.
+    pub growth: Vec<Vec<f64>>,
+}
+
+/// The map of a method over step sizes and one parameter, for which `build` makes the method.
+///
+/// ```
+/// use mile::{graph::Topology, methods::Mile, mixing::Rule, spectrum, theory::stability};
+/// let ring = Rule::Metropolis.matrix(&Topology::Ring.build(10, 0)?)?;
+/// let build = |xi: f64| Ok(Box::new(Mile::new(10, xi)?) as Box<dyn mile::method::Method>);
+/// let map = stability::map("xi", &[0.1, 0.3], &[0.01], 1.0, &spectrum::spectrum(&ring), build)?;
+/// assert!(map.growth[0][0] < 1.0 && map.growth[1][0] > 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn map(
+    parameter: &'static str,
+    values: &[f64],
+    step_sizes: &[f64],
+    smoothness: f64,
+    spectrum: &Spectrum,
+    build: impl Fn(f64) -> Result<Box<dyn Method>, InvalidParameter>,
+) -> Result<StabilityMap, TheoryError> {
+    let row = |value: &f64| {
+        let method = build(*value)?;
+        let modes = Modes::of(&*method)?;
+        step_sizes.iter().map(|alpha| growth(&modes, spectrum, *alpha, smoothness)).collect()
+    };
+    let growth = values.iter().map(row).collect::<Result<Vec<Vec<f64>>, TheoryError>>()?;
+    Ok(StabilityMap { parameter, values: values.to_vec(), step_sizes: step_sizes.to_vec(), growth })
+}

@@ -1,0 +1,191 @@
+//! The report for people: what each number means and what to do with it.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::advice::Severity;
+use super::report::TheoryReport;
+
+/// Width of names before numbers.
+const NAME: usize = 34;
+
+impl Display for TheoryReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        graph(self, f)?;
+        weights(self, f)?;
+        certificate(self, f)?;
+        methods(self, f)?;
+        advice(self, f)
+    }
+}
+
+fn line(f: &mut Formatter, name: &str, value: impl Display, meaning: &str) -> fmt::Result {
+    writeln!(f, "  {name:NAME$} {value:>11}  {meaning}")
+}
+
+/// Six significant digits, plain or scientific, whichever is shorter to read.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    if value == 0.0 || (1e-3..1e5).contains(&size) { format!("{value:.5}") } else { format!("{value:.4e}") }
+}
+
+fn graph(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
+    writeln!(
+        f,
+        "The network: {} agents, {} edges (eigenvalues by {})",
+        report.agents, report.edges, report.solver
+    )?;
+    if let Some(lambda_2) = report.lambda_2 {
+        line(f, "second eigenvalue lambda_2", number(lambda_2), "the closer to 1, the slower news travels")?;
+        line(
+            f,
+            "smallest eigenvalue lambda_n",
+            number(report.lambda_n),
+            "the closer to -1, the smaller xi must be",
+        )?;
+        line(
+            f,
+            "spectral gap",
+            number(report.spectral_gap),
+            "share of disagreement that one plain mixing surely removes",
+        )?;
+    }
+    if report.drop_rate > 0.0 {
+        line(f, "drop rate", number(report.drop_rate), "probability that an edge is down in a round")?;
+    }
+    writeln!(f)
+}
+
+fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
+    writeln!(
+        f,
+        "The weight xi of MILE at {} local steps (how much of an exchange is used)",
+        report.local_steps
+    )?;
+    line(f, "proven for any graph, below", number(report.xi_paper_max), "the paper: 2/(tau + 3)")?;
+    line(
+        f,
+        "proven for this graph, below",
+        number(report.xi_spectrum_max),
+        "the same condition with its own lambda_n",
+    )?;
+    line(
+        f,
+        "stable for tiny steps, below",
+        number(report.xi_exact_max),
+        "exact; above it agents drift apart for sure",
+    )?;
+    line(
+        f,
+        "safe if curvature changes, below",
+        number(report.xi_switching_max),
+        "for any changes within [0, L] at this step size",
+    )?;
+    if let Some(limit) = report.xi_drop_max {
+        line(f, "stable with these drops, below", number(limit), "simulated with this drop rate")?;
+    }
+    line(f, "xi = \"paper\"", number(report.xi_paper), "nine tenths of the paper's bound")?;
+    line(f, "xi = \"auto\"", number(report.xi_auto), "safe, and faster where the graph allows it")?;
+    line(
+        f,
+        "fastest for tiny steps",
+        number(report.xi_best),
+        &format!("disagreement x {} a round", number(report.xi_best_contraction)),
+    )?;
+    let both = &report.decoupled_auto;
+    line(
+        f,
+        "gamma = \"auto\"",
+        number(both.gamma),
+        &format!("with xi = {}: mixing decoupled from correction", number(both.xi)),
+    )?;
+    line(f, "in use: xi", number(report.xi), &format!("gamma = {}", number(report.gamma)))?;
+    let digit = report
+        .rounds_per_digit
+        .map_or("does not shrink".into(), |r| format!("tenfold less in {r:.1} rounds"));
+    line(f, "disagreement per round", number(report.contraction_per_round), &digit)?;
+    writeln!(f)
+}
+
+fn certificate(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
+    writeln!(
+        f,
+        "The guarantee (Theorems 1 to 4: f smooth with L = {}, convex or not)",
+        number(report.smoothness)
+    )?;
+    if let Some(estimate) = &report.smoothness_estimate {
+        let (low, high) = estimate.spread;
+        writeln!(
+            f,
+            "  L was estimated from {} gradients; at different points it was {} to {}. It is a lower bound.",
+            estimate.gradients,
+            number(low),
+            number(high)
+        )?;
+    }
+    match (report.step_size_max, report.step_size_max_stochastic) {
+        (Some(exact), Some(stochastic)) => {
+            line(f, "step size proven, exact gradients", number(exact), "1/(sqrt(5 B_2) L)")?;
+            line(f, "step size proven, stochastic", number(stochastic), "1/(sqrt(13 B_2) L)")?;
+            let constants =
+                [report.a1, report.a3, report.a4, report.b2].map(|c| c.map_or("-".into(), number));
+            writeln!(
+                f,
+                "  constants: A_1 = {}, A_3 = {}, A_4 = {}, B_2 = {}",
+                constants[0], constants[1], constants[2], constants[3]
+            )?;
+            writeln!(
+                f,
+                "  These bounds are far too small to be used: take them as a proof that some step size works,"
+            )?;
+            writeln!(f, "  and the table below for the step sizes that do.")?;
+        }
+        _ => writeln!(f, "  none for this xi and graph")?,
+    }
+    if let Some(reason) = &report.outside_theorems {
+        writeln!(f, "  note: {reason}")?;
+    }
+    writeln!(f)
+}
+
+fn methods(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
+    writeln!(f, "Largest stable step size for curvatures up to L (from each method's own code)")?;
+    writeln!(f, "  {:16} {:>11} {:>11} {:>13}   limit set by", "method", "agents", "agents", "disagreement")?;
+    writeln!(f, "  {:16} {:>11} {:>11} {:>13}", "", "alike", "different", "per round")?;
+    for m in &report.methods {
+        let by = if m.step_size_limit == 0.0 {
+            "unstable for every step size".to_string()
+        } else if m.limiting_lambda == 1.0 {
+            "the average, as in gradient descent".to_string()
+        } else {
+            format!("disagreement along lambda = {:.4}", m.limiting_lambda)
+        };
+        let coin = if m.exact { "" } else { " (along its coin)" };
+        let (limit, rate) = (number(m.step_size_limit), number(m.contraction_per_round));
+        let mixed = m.step_size_limit_mixed.map_or("-".into(), number);
+        writeln!(f, "  {:16} {limit:>11} {mixed:>11} {rate:>13}   {by}{coin}", m.title)?;
+    }
+    writeln!(
+        f,
+        "  alike: all objectives have one Hessian, exact; different: each agent its own, simulated."
+    )?;
+    writeln!(
+        f,
+        "  Start at half the smaller one; per round: for tiny steps, below 1 disagreement dies out."
+    )?;
+    writeln!(f)
+}
+
+fn advice(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
+    for advice in &report.advice {
+        let word = match advice.severity {
+            Severity::Note => "note",
+            Severity::Caution => "caution",
+            Severity::Warning => "warning",
+        };
+        writeln!(f, "{word}: {}", advice.message)?;
+        if let Some(value) = advice.suggestion {
+            writeln!(f, "  try {} = {}", advice.parameter, number(value))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Which xi and gamma are admissible, and which mix fastest, as the step size goes to zero.
+//!
+//! With d = 1 - lambda a disagreement mode of decoupled MILE has the period matrix
+//!
+//! ```text
+//! [[1 - gamma d, tau (1 - gamma d)], [-xi d, 1 - tau xi d]]     on (x, c)
+//! determinant 1 - gamma d,  trace 2 - gamma d - tau xi d
+//! ```
+//!
+//! By Jury's criterion both eigenvalues are inside the unit circle iff `xi > 0`, `0 < gamma d < 2` and
+//! `(tau xi + 2 gamma) d < 4`; the paper's MILE is gamma = xi. See docs/theory.md for the derivation.
+
+use serde::Serialize;
+
+use super::{TheoryError, valid_local_steps, valid_xi};
+use crate::methods::Mile;
+use crate::spectrum::Extremes;
+
+/// The ends of the admissible ranges (0, end) of xi, for the paper's MILE.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct XiRanges {
+    /// The paper's, for any graph: 2/(tau + 3).
+    pub paper: f64,
+    /// The paper's condition with this graph's spectrum: 4/((tau + 3)(1 - lambda_n)).
+    pub spectrum: f64,
+    /// Exact for vanishing step size: 4/((tau + 2)(1 - lambda_n)).
+    pub exact: f64,
+}
+
+/// The ranges of xi on a graph.
+pub fn xi_ranges(local_steps: u64, extremes: Extremes) -> Result<XiRanges, TheoryError> {
+    let tau = valid_local_steps(local_steps)? as f64;
+    let d = 1.0 - extremes.lambda_n;
+    Ok(XiRanges {
+        paper: 2.0 / (tau + 3.0),
+        spectrum: 4.0 / ((tau + 3.0) * d),
+        exact: 4.0 / ((tau + 2.0) * d),
+    })
+}
+
+/// Nine tenths of the paper's bound: `xi = "paper"`.
+pub fn paper_xi(local_steps: u64) -> Result<f64, TheoryError> {
+    Ok(Mile::paper_xi(valid_local_steps(local_steps)?))
+}
+
+/// Whether decoupled MILE is stable for vanishing step size on a graph whose smallest eigenvalue is
+/// `lambda_n`: `(tau xi + 2 gamma)(1 - lambda_n) < 4` and `gamma (1 - lambda_n) < 2`.
+pub fn is_stable(local_steps: u64, xi: f64, gamma: f64, lambda_n: f64) -> bool {
+    let (tau, d) = (local_steps as f64, 1.0 - lambda_n);
+    xi > 0.0 && gamma > 0.0 && (tau * xi + 2.0 * gamma) * d < 4.0 && gamma * d < 2.0
+}
+
+/// The end of the range of xi at a given gamma; not positive if gamma itself is too large.
+pub fn xi_limit(local_steps: u64, gamma: f64, lambda_n: f64) -> f64 {
+    let d = 1.0 - lambda_n;
+    if gamma * d >= 2.0 { 0.0 } else { (4.0 / d - 2.0 * gamma) / local_steps as f64 }
+}
+
+/// Modulus of the larger eigenvalue of one disagreement mode, for vanishing step size.
+pub fn mode_modulus(local_steps: u64, xi: f64, gamma: f64, lambda: f64) -> f64 {
+    let (tau, d) = (local_steps as f64, 1.0 - lambda);
+    let (determinant, half) = (1.0 - gamma * d, 1.0 - 0.5 * (gamma + tau * xi) * d);
+    let under = half * half - determinant;
+    if under < 0.0 { determinant.sqrt() } else { half.abs() + under.sqrt() }
+}
+
+/// Modulus of the slowest disagreement mode, for vanishing step size. The modulus of a mode first falls
+/// and then rises as lambda goes down, so the second and the last eigenvalue decide.
+pub fn slowest_modulus(local_steps: u64, xi: f64, gamma: f64, extremes: Extremes) -> f64 {
+    let modulus = |lambda| mode_modulus(local_steps, xi, gamma, lambda);
+    modulus(extremes.lambda_2).max(modulus(extremes.lambda_n))
+}
+
+/// The xi in (0, 1] that minimises the modulus of the slowest disagreement mode of the paper's MILE, and
+/// that modulus.
+pub fn best_xi(local_steps: u64, extremes: Extremes) -> Result<(f64, f64), TheoryError> {
+    let end = xi_ranges(local_steps, extremes)?.exact.min(1.0);
+    let modulus = |xi: f64| slowest_modulus(local_steps, xi, xi, extremes);
+    let xi = golden(0.0, end, modulus);
+    Ok((valid_xi(xi)?, modulus(xi)))
+}
+
+/// Minimiser of a function that falls and then rises.
+fn golden(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
+    let ratio = 0.5 * (5f64.sqrt() - 1.0);
+    for _ in 0..80 {
+        let (a, b) = (high - ratio * (high - low), low + ratio * (high - low));
+        if f(a) <= f(b) { high = b } else { low = a }
+    }
+    0.5 * (low + high)
+}

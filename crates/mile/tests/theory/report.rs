@@ -1,0 +1,142 @@
+//! The page, its JSON names, refusals and advice.
+
+use mile::graph::Topology;
+use mile::methods::catalogue::{self, Parameters};
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::theory::TheoryError;
+use mile::theory::advice::{Advice, Plan, Severity, advise};
+use mile::theory::report::{Inquiry, TheoryReport, Weight};
+
+use crate::common::*;
+
+fn inquiry(network: &Network) -> Inquiry<'_> {
+    Inquiry {
+        network,
+        local_steps: 10,
+        xi: Weight::Paper,
+        gamma: None,
+        smoothness: 1.0,
+        estimate: None,
+        step_size: Some(0.1),
+        scatter: None,
+        rounds: None,
+        seed: 0,
+    }
+}
+
+#[test]
+fn the_json_has_the_names_of_the_contract() {
+    let network = ring(10, Rule::Metropolis);
+    let report = TheoryReport::new(&inquiry(&network)).unwrap();
+    let json = serde_json::to_value(&report).unwrap();
+    for name in [
+        "lambda",
+        "lambda_2",
+        "lambda_n",
+        "spectral_gap",
+        "xi_paper_max",
+        "xi_spectrum_max",
+        "xi_exact_max",
+        "xi",
+        "rho",
+        "contraction_per_round",
+        "a1",
+        "a3",
+        "a4",
+        "b2",
+        "step_size_max",
+        "step_size_max_stochastic",
+    ] {
+        assert!(json.get(name).is_some_and(|v| !v.is_null()), "{name}: {json}");
+    }
+    assert_eq!(json["lambda"].as_array().unwrap().len(), 10);
+    let rho = json["rho"][1].as_f64().unwrap();
+    assert!((rho - (1.0 - report.xi + report.xi * report.lambda_2.unwrap())).abs() < 1e-15);
+}
+
+#[test]
+fn the_page_reads_and_names_every_method_with_local_steps() {
+    let network = ring(10, Rule::Metropolis);
+    let begun = std::time::Instant::now();
+    let page = TheoryReport::new(&inquiry(&network)).unwrap().to_string();
+    println!("{page}\n{:?}", begun.elapsed());
+    for word in ["MILE", "LED", "K-GT", "DIGing", "ProxSkip", "proven for any graph", "Theorems 1 to 4"] {
+        assert!(page.contains(word), "{word}");
+    }
+    assert!(page.lines().all(|line| line.chars().count() < 140));
+}
+
+#[test]
+fn one_agent_and_weights_outside_the_theorems_are_reported_not_refused() {
+    let alone = network(Topology::Path, 1, Rule::Metropolis);
+    let report = TheoryReport::new(&inquiry(&alone)).unwrap();
+    assert_eq!((report.lambda_2, report.contraction_per_round, report.b2), (None, 0.0, None));
+    let ring = ring(10, Rule::Metropolis);
+    let report = TheoryReport::new(&Inquiry { xi: Weight::Number(0.24), ..inquiry(&ring) }).unwrap();
+    assert!(report.b2.is_some() || report.outside_theorems.is_some());
+    let report = TheoryReport::new(&Inquiry { xi: Weight::Number(0.9), ..inquiry(&ring) }).unwrap();
+    assert!(report.b2.is_none() && report.outside_theorems.is_some() && report.contraction_per_round > 1.0);
+    assert_eq!(report.advice[0].severity, Severity::Warning);
+    let both = TheoryReport::new(&Inquiry { gamma: Some(Weight::Auto), ..inquiry(&ring) }).unwrap();
+    assert_eq!((both.xi, both.gamma), (both.decoupled_auto.xi, both.decoupled_auto.gamma));
+}
+
+#[test]
+fn bad_numbers_are_refused_by_name() {
+    let network = ring(10, Rule::Metropolis);
+    let refused = |inquiry: Inquiry| match TheoryReport::new(&inquiry).unwrap_err() {
+        TheoryError::Parameter { parameter, .. } => parameter,
+        other => panic!("{other}"),
+    };
+    let good = inquiry(&network);
+    assert_eq!(refused(Inquiry { local_steps: 0, ..good }), "local_steps");
+    for bad in [0.0, -0.1, 1.01, f64::NAN] {
+        assert_eq!(refused(Inquiry { xi: Weight::Number(bad), ..good }), "xi");
+        assert_eq!(refused(Inquiry { gamma: Some(Weight::Number(bad)), ..good }), "gamma");
+    }
+    for bad in [0.0, -2.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(refused(Inquiry { smoothness: bad, ..good }), "smoothness");
+        assert_eq!(refused(Inquiry { step_size: Some(bad), ..good }), "step_size");
+    }
+}
+
+fn advice(network: &Network, name: &str, parameters: Parameters, step_size: f64) -> Vec<Advice> {
+    let entry = catalogue::find(name).unwrap();
+    let plan = Plan { entry, parameters: &parameters, network, step_size, smoothness: Some(1.0), seed: 0 };
+    let found = advise(&plan).unwrap();
+    found.iter().for_each(|a| println!("{name}: {:?} {} -> {:?}", a.severity, a.message, a.suggestion));
+    found
+}
+
+#[test]
+fn advice_is_given_where_it_is_needed_and_only_there() {
+    let plain = ring(10, Rule::Metropolis);
+    let mile = |xi: f64| Parameters { xi: Some(xi), ..tau(10) };
+    assert!(advice(&plain, "mile", mile(0.1), 0.1).is_empty());
+    assert!(advice(&plain, "k-gt", tau(10), 0.01).is_empty());
+
+    let beyond = advice(&plain, "mile", mile(0.3), 0.1);
+    assert_eq!((beyond[0].severity, beyond[0].parameter), (Severity::Warning, "xi"));
+    assert!(
+        advice(&plain, "mile", mile(beyond[0].suggestion.unwrap()), 0.1)
+            .iter()
+            .all(|a| a.severity < Severity::Caution)
+    );
+
+    let shaky = advice(&plain, "mile", mile(0.2), 1.0);
+    assert_eq!((shaky[0].severity, shaky[0].parameter), (Severity::Caution, "xi"));
+
+    let steep = advice(&plain, "diging", tau(10), 1.5);
+    assert_eq!((steep[0].severity, steep[0].parameter), (Severity::Warning, "step_size"));
+    assert!(advice(&plain, "diging", tau(10), steep[0].suggestion.unwrap()).is_empty());
+
+    assert_eq!(advice(&plain, "led", tau(10), 0.1)[0].severity, Severity::Caution);
+
+    let dropping = plain.with_drop_rate(0.6).unwrap();
+    let fewer = advice(&dropping, "mile", mile(0.14), 0.1);
+    assert_eq!((fewer[0].severity, fewer[0].parameter), (Severity::Warning, "gamma"));
+    let better = Parameters { gamma: fewer[0].suggestion, xi: Some(0.02), ..tau(10) };
+    assert!(advice(&dropping, "mile", better, 0.1).is_empty());
+    assert!(advice(&dropping, "k-gt", tau(10), 0.1).is_empty());
+}
