@@ -8,6 +8,7 @@ mod figure;
 mod files;
 mod graph;
 mod labels;
+mod legend;
 mod png;
 mod quantity;
 mod scale;

@@ -7,10 +7,11 @@ use std::fmt::Write;
 
 use super::curve::Curve;
 use super::figure::{Figure, Panel};
-use super::style::{FAINT, FONT, GRID, GROUND, INK, colour, dash, escape, marker, width};
+use super::legend::{LINE as LEGEND_LINE, legend, none_if_empty, wrapped};
+use super::style::{FAINT, FONT, GRID, GROUND, INK, colour, dash, escape, marker};
 
 /// Points of a line beyond which a picture only gets larger.
-const MOST_POINTS: usize = 400;
+const MOST_POINTS: usize = 240;
 /// Markers on a line.
 const MARKERS: usize = 7;
 
@@ -19,7 +20,6 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const HEAD: f64 = 30.0;
-const LEGEND_LINE: f64 = 20.0;
 
 /// Sizes of what is drawn where.
 struct Layout {
@@ -81,68 +81,6 @@ pub(crate) fn draw(figure: &Figure, interactive: bool) -> String {
     }
     svg.push_str("</svg>\n");
     svg
-}
-
-/// A text in lines no wider than so many pixels.
-fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if width(line, size) + width(word, size) < most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
-struct Legend {
-    svg: String,
-    lines: usize,
-}
-
-/// The legend, centred line by line below the panels, where it hides no curve.
-fn legend(figure: &Figure, total: f64) -> Legend {
-    const SAMPLE: f64 = 34.0;
-    let entry = |text: &str| SAMPLE + 6.0 + width(text, 12.0) + 14.0;
-    let mut lines: Vec<Vec<(usize, String)>> = vec![Vec::new()];
-    for (k, series) in figure.series.iter().enumerate() {
-        let text = series.legend();
-        let used: f64 = lines[lines.len() - 1].iter().map(|(_, text)| entry(text)).sum();
-        if used > 0.0 && used + entry(&text) > total - 20.0 {
-            lines.push(Vec::new());
-        }
-        let last = lines.len() - 1;
-        lines[last].push((k, text));
-    }
-    let mut svg = String::new();
-    for (row, line) in lines.iter().enumerate() {
-        let used: f64 = line.iter().map(|(_, text)| entry(text)).sum();
-        let mut x = ((total - used) / 2.0).max(8.0);
-        let y = 10.0 + row as f64 * LEGEND_LINE;
-        for (k, text) in line {
-            let (hue, class) = (colour(*k), k % super::style::COLOURS.len());
-            let _ = writeln!(
-                svg,
-                "<g class=\"legend\" data-series=\"{k}\"><path class=\"line c{class}\" d=\"M{x:.1} {y:.1}h{SAMPLE}\" fill=\"none\" stroke=\"{hue}\" stroke-width=\"2\" \
-                 stroke-dasharray=\"{}\"/><path class=\"dot c{class}\" d=\"{}\" fill=\"{hue}\"/>\
-                 <text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\" fill=\"{INK}\">{}</text></g>",
-                none_if_empty(dash(*k)),
-                marker(*k, x + SAMPLE / 2.0, y, 3.2),
-                x + SAMPLE + 6.0,
-                y + 4.0,
-                escape(text)
-            );
-            x += entry(text);
-        }
-    }
-    Legend { svg, lines: lines.len() }
-}
-
-fn none_if_empty(dash: &str) -> &str {
-    if dash.is_empty() { "none" } else { dash }
 }
 
 /// One panel at its place.
