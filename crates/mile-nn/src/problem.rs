@@ -76,7 +76,6 @@ pub enum ProblemError {
 /// use mile_nn::model::{ModelSpec, Preset};
 /// use mile_nn::partition::Partition;
 /// use mile_nn::problem::{Evaluation, ImageConfig, ImageProblem};
-/// use mile_nn::Batch;
 ///
 /// let config = ImageConfig {
 ///     model: ModelSpec::Preset(Preset::Linear),
