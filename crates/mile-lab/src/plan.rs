@@ -1,5 +1,7 @@
 //! From an experiment to a plan: the network, the jobs, and what they will cost.
 
+use std::sync::Arc;
+
 use mile::agents::Costs;
 use mile::method::Method;
 use mile::methods::catalogue::{Entry, Parameters};
@@ -27,7 +29,7 @@ pub struct Plan {
     pub methods: Vec<Planned>,
     /// Dimension of the variable.
     pub dim: usize,
-    pub(crate) library: Library,
+    pub(crate) library: Arc<Library>,
 }
 
 /// One algorithm of a plan.
@@ -45,9 +47,13 @@ pub struct Planned {
 
 impl Plan {
     /// Checks everything that can be checked before the first step; reads the data.
-    pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
+    pub fn new(experiment: Experiment) -> Result<Self, LabError> {
+        Self::sharing(experiment, Arc::default())
+    }
+
+    /// The same with data sets that may have been read already.
+    pub(crate) fn sharing(mut experiment: Experiment, library: Arc<Library>) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
-        let library = Library::default();
         let dim = match experiment.precision {
             Precision::F32 => dimension::<f32>(&experiment, &library)?,
             Precision::F64 => dimension::<f64>(&experiment, &library)?,

@@ -1,6 +1,7 @@
 //! From a problem's description to the problem.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::problems::{Problem, Quadratic};
@@ -36,20 +37,24 @@ impl<T: Scalar> AnyProblem<T> {
     }
 }
 
-/// Data sets that have been read, shared by all seeds.
+/// Data sets that have been read, shared by all seeds and by the points of a sweep.
 #[derive(Default)]
 pub(crate) struct Library {
-    sets: Mutex<HashMap<String, Arc<Dataset>>>,
+    sets: Mutex<HashMap<Key, Arc<Dataset>>>,
 }
+
+/// Which data set, and where it is looked for first.
+type Key = (String, Option<PathBuf>);
 
 impl Library {
     fn dataset(&self, config: &ImagesConfig) -> Result<Arc<Dataset>, LabError> {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(set) = sets.get(&config.dataset) {
+        let key = (config.dataset.clone(), config.data_dir.clone());
+        if let Some(set) = sets.get(&key) {
             return Ok(set.clone());
         }
         let set = Arc::new(data::load(&config.dataset, config.data_dir.as_deref())?);
-        sets.insert(config.dataset.clone(), set.clone());
+        sets.insert(key, set.clone());
         Ok(set)
     }
 }

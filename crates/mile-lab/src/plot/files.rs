@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use super::curve::Runs;
 use super::figure::Figure;
 use super::quantity::{Axis, Quantity};
@@ -39,11 +41,9 @@ pub fn write_picture(folder: &Path, name: &str, svg: &str) -> Result<[PathBuf; 2
 
 /// Writes figures as SVG and PNG into a folder and returns the files.
 pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<Vec<PathBuf>, LabError> {
-    let mut written = Vec::new();
-    for figure in figures {
-        written.extend(write_picture(folder, &figure.name, &figure.svg())?);
-    }
-    Ok(written)
+    let write = |figure: &Figure| write_picture(folder, &figure.name, &figure.svg());
+    let written: Vec<[PathBuf; 2]> = figures.par_iter().map(write).collect::<Result<_, _>>()?;
+    Ok(written.concat())
 }
 
 impl Figure {

@@ -1,6 +1,7 @@
 //! A sweep on disk: its points one after the other, what they found, and its pictures.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::error::LabError;
 use crate::execute::{Observer, execute};
 use crate::plan::Plan;
 use crate::plot::{self, Quantity, Runs};
+use crate::problem::Library;
 use crate::record::Record;
 use crate::report::Context;
 use crate::store::{Outcome, read_records, write_file};
@@ -39,7 +41,7 @@ struct Kept {
 }
 
 /// A sweep that can be run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SweepPlan {
     /// What the section says.
     pub sweep: Sweep,
@@ -47,6 +49,7 @@ pub struct SweepPlan {
     pub points: Vec<Point>,
     file: Table,
     base: PathBuf,
+    library: Arc<Library>,
 }
 
 /// Who watches a point: told its number, the point and its plan before it is run.
@@ -58,7 +61,7 @@ impl SweepPlan {
         let mut rest = table.clone();
         let Some(sweep) = Sweep::take(&mut rest)? else { return Ok(None) };
         let points = sweep.points(&rest)?;
-        Ok(Some(Self { sweep, points, file: table.clone(), base: base.to_owned() }))
+        Ok(Some(Self { sweep, points, file: table.clone(), base: base.to_owned(), library: Arc::default() }))
     }
 
     /// The name of the experiment.
@@ -68,7 +71,7 @@ impl SweepPlan {
 
     /// The plan of a point, with everything checked that can be before it is run.
     pub fn plan(&self, point: &Point) -> Result<Plan, LabError> {
-        Plan::new(Experiment::read(&point.table, &self.base)?)
+        Plan::sharing(Experiment::read(&point.table, &self.base)?, self.library.clone())
     }
 
     /// Runs every point in `folder/points`, finished ones excepted, until `stop` becomes true.
