@@ -14,7 +14,7 @@ use crate::real::Real;
 /// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
 const CHUNK: usize = 1 << 14;
 /// Bytes of one column range over all rows in [`pull`]: what should stay in a core's own cache.
-const TILE_BYTES: usize = 1 << 19;
+const TILE_BYTES: usize = 1 << 18;
 
 /// Runs a loop compiled for the widest vectors of this machine. The numbers are the same: products and
 /// sums stay apart.
