@@ -130,7 +130,12 @@ def main():
         arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.out / "raw.json").write_text(json.dumps(raw) + "\n")
         (arguments.out / "table.md").write_text(table + "\n")
-    wrong = [c for c in raw.get("check", []) if c["accuracy"] != c["accuracy_torch"] or c["relative_gradient_difference"] > 1e-4]
+    # On noise, which stands in for a data set that is not here, the mean gradient all but cancels: its relative
+    # difference says nothing there.
+    def wrong_gradient(c):
+        return c["data"] != "noise" and c["relative_gradient_difference"] > 1e-4
+
+    wrong = [c for c in raw.get("check", []) if c["accuracy"] != c["accuracy_torch"] or wrong_gradient(c)]
     sys.exit(f"PyTorch disagrees: {wrong}" if wrong else 0)
 
 
