@@ -33,6 +33,9 @@ pub(crate) struct RunArguments {
     /// algorithm.mile.xi=0.05; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
+    /// Folder to look for image data sets first
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// Go on with the run in --out (or the newest runs/NAME): finished work is kept, more rounds,
     /// seeds and algorithms may be added
     #[arg(long)]
@@ -103,14 +106,18 @@ fn advice(plan: &Plan) -> anyhow::Result<String> {
 
 /// The experiment's table, and the folder from which relative paths in it start.
 fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
+    let mut set = arguments.set.clone();
+    if let Some(folder) = &arguments.data_dir {
+        set.push(format!("problem.data_dir={}", std::path::absolute(folder)?.display()));
+    }
     let Some(path) = &arguments.experiment else {
-        return Ok((parse_table(DEFAULT, &arguments.set)?, PathBuf::new()));
+        return Ok((parse_table(DEFAULT, &set)?, PathBuf::new()));
     };
     let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
         path: path.to_owned(),
         problem: format!("cannot read the experiment file: {source}"),
     })?;
-    Ok((parse_table(&text, &arguments.set)?, path.parent().map(Path::to_owned).unwrap_or_default()))
+    Ok((parse_table(&text, &set)?, path.parent().map(Path::to_owned).unwrap_or_default()))
 }
 
 fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> {

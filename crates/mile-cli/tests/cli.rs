@@ -21,7 +21,10 @@ step_size = 0.1
 "#;
 
 fn mile(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mile")).current_dir(folder).args(arguments).output().unwrap()
+    // No data sets of this machine's user.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mile"));
+    command.env("MILE_HOME", folder.join("home")).env_remove("MILE_DATA");
+    command.current_dir(folder).args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -56,12 +59,13 @@ fn a_run_prints_a_table_and_keeps_its_directory() {
 #[test]
 fn mistakes_exit_with_2_and_one_message_that_names_them() {
     let folder = folder_with("small.toml", SMALL);
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["run", "none.toml"], "none.toml: cannot read the experiment file"),
         (&["run", "small.toml", "--set", "rounds=x"], "small.toml: rounds: got \"x\""),
         (&["run", "small.toml", "--set", "algorithm.led.beta=7"], "small.toml: algorithm[1].beta: got 7"),
         (&["run", "small.toml", "--out", "fresh", "--resume"], "fresh: holds no run to resume"),
         (&["run", "--frobnicate"], "unexpected argument"),
+        (&["run", "--set", "problem.dataset=cifar10", "--data-dir", "nowhere"], "nowhere"),
         (&["graph", "--topology", "ring", "--agents", "0"], "network.agents: got 0"),
         (&["graph", "--topology", "rign", "--agents", "3"], "did you mean ring?"),
         (&["graph", "--topology", "erdos-renyi", "--p", "0.01", "--agents", "20"], "disconnected"),

@@ -203,7 +203,7 @@ fn step(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<()
     let limit = step_limit(&Modes::of(&*method)?, spectrum)?.step_size(smoothness);
     if limit > 0.0 && plan.step_size > limit {
         let message = format!(
-            "step_size = {} is above {limit:.4e}, the largest that {} survives on a quadratic with curvature up to {smoothness:.4e}",
+            "step_size = {} is above {limit:.4}, the largest that {} survives on a quadratic with curvature up to {smoothness:.4}",
             plan.step_size, plan.entry.title
         );
         let suggestion = Some(0.9 * limit);
