@@ -1,18 +1,16 @@
 //! `mile graph`.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::spectrum;
-use mile_lab::config::NetworkConfig;
 use mile_lab::plot::graph_svg;
 use mile_lab::table::{TextTable, number};
 use serde_json::json;
-use toml::{Table, Value};
 
+use crate::network::NetworkArguments;
 use crate::output;
 
 /// Beyond this many agents the other rules are not worked out for comparison.
@@ -23,34 +21,8 @@ const PRINTED: usize = 12;
 /// A graph and its mixing matrix.
 #[derive(Args)]
 pub(crate) struct GraphArguments {
-    /// ring, path, star, complete, grid, torus, hypercube, exponential, erdos-renyi, random-regular,
-    /// small-world, or file
-    #[arg(long)]
-    topology: String,
-    /// Number of agents
-    #[arg(long)]
-    agents: u64,
-    /// metropolis, lazy-metropolis, max-degree, best-constant, fdla, or file
-    #[arg(long, default_value = "metropolis")]
-    mixing: String,
-    /// Probability of an edge (erdos-renyi)
-    #[arg(long)]
-    p: Option<f64>,
-    /// Neighbours of each agent (random-regular, small-world)
-    #[arg(long)]
-    degree: Option<u64>,
-    /// Probability that an edge is moved (small-world)
-    #[arg(long)]
-    rewire: Option<f64>,
-    /// Edge list: two agent numbers a line (file)
-    #[arg(long)]
-    edges: Option<PathBuf>,
-    /// Matrix: one row a line (mixing = file)
-    #[arg(long)]
-    matrix: Option<PathBuf>,
-    /// Seed of a random graph
-    #[arg(long)]
-    seed: Option<u64>,
+    #[command(flatten)]
+    network: NetworkArguments,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     format: GraphFormat,
@@ -66,30 +38,8 @@ enum GraphFormat {
     Svg,
 }
 
-impl GraphArguments {
-    fn config(&self) -> anyhow::Result<NetworkConfig> {
-        let mut table = Table::new();
-        let mut set = |key: &str, value: Option<Value>| {
-            value.into_iter().for_each(|value| {
-                table.insert(key.into(), value);
-            });
-        };
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.display().to_string()));
-        set("topology", Some(self.topology.as_str().into()));
-        set("agents", Some(Value::Integer(self.agents.try_into()?)));
-        set("mixing", Some(self.mixing.as_str().into()));
-        set("p", self.p.map(Value::Float));
-        set("degree", self.degree.map(|d| Value::Integer(d as i64)));
-        set("rewire", self.rewire.map(Value::Float));
-        set("edges", path(&self.edges));
-        set("matrix", path(&self.matrix));
-        set("seed", self.seed.map(|s| Value::Integer(s as i64)));
-        Ok(NetworkConfig::from_table(&table, Path::new(""))?)
-    }
-}
-
 pub(crate) fn run(arguments: &GraphArguments) -> anyhow::Result<u8> {
-    let config = arguments.config()?;
+    let config = arguments.network.config(None)?;
     let network = config.build()?;
     let text = match arguments.format {
         GraphFormat::Svg => graph_svg(&network, config.topology()),
@@ -127,7 +77,7 @@ fn text(network: &Network, arguments: &GraphArguments) -> String {
     let edges = graph.edges().count();
     let mut text = format!(
         "{} of {n} agents, {edges} edges, degrees {} to {} (mean {})\n",
-        arguments.topology,
+        arguments.network.topology,
         degrees.iter().min().unwrap_or(&0),
         graph.max_degree(),
         number(2.0 * edges as f64 / n as f64),
@@ -142,7 +92,7 @@ fn text(network: &Network, arguments: &GraphArguments) -> String {
         text,
         "{}: second eigenvalue {}, smallest {}, spectral gap {}\n\
          an exchange leaves at most {} of a disagreement: halved in {} exchanges",
-        arguments.mixing,
+        arguments.network.mixing,
         number(extremes.lambda_2),
         number(extremes.lambda_n),
         number(1.0 - factor(network)),

@@ -3,6 +3,7 @@
 mod algorithms;
 mod data;
 mod graph;
+mod network;
 mod output;
 mod plot;
 mod progress;

@@ -9,12 +9,12 @@ use mile::network::Network;
 use mile::theory::modes::Modes;
 use mile::theory::report::{Inquiry, TheoryReport, Weight};
 use mile::theory::stability::{self, MODES};
-use mile_lab::config::{Experiment, NetworkConfig};
+use mile_lab::config::Experiment;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
 use mile_lab::theory::{inquiry, measure};
-use toml::{Table, Value};
 
+use crate::network::NetworkArguments;
 use crate::{Format, USAGE, output};
 
 /// Squares of a stability map, either way.
@@ -23,42 +23,20 @@ const SQUARES: usize = 40;
 /// Spectrum, admissible weights and step sizes, rates and stability.
 #[derive(Args)]
 pub(crate) struct TheoryArguments {
-    /// Experiment file: its network, its first MILE, and its problem, whose smoothness is estimated
+    /// Experiment file: its network instead of the one described below, its first MILE, and its problem,
+    /// whose smoothness is estimated
+    #[arg(conflicts_with_all = [
+        "topology", "agents", "mixing", "p", "degree", "rewire", "edges", "matrix", "seed", "drop_rate",
+    ])]
     experiment: Option<PathBuf>,
     /// Replace a value of the experiment file
     #[arg(long, value_name = "KEY.PATH=VALUE", requires = "experiment")]
     set: Vec<String>,
-    /// ring, path, star, complete, grid, torus, hypercube, exponential, erdos-renyi, random-regular,
-    /// small-world, or file [default: ring]
-    #[arg(long, conflicts_with = "experiment")]
-    topology: Option<String>,
-    /// Number of agents [default: 10]
-    #[arg(long, conflicts_with = "experiment")]
-    agents: Option<u64>,
-    /// metropolis, lazy-metropolis, max-degree, best-constant, fdla, or file [default: metropolis]
-    #[arg(long, conflicts_with = "experiment")]
-    mixing: Option<String>,
-    /// Probability of an edge (erdos-renyi)
-    #[arg(long)]
-    p: Option<f64>,
-    /// Neighbours of each agent (random-regular, small-world)
-    #[arg(long)]
-    degree: Option<u64>,
-    /// Probability that an edge is moved (small-world)
-    #[arg(long)]
-    rewire: Option<f64>,
-    /// Edge list: two agent numbers a line (topology = file)
-    #[arg(long)]
-    edges: Option<PathBuf>,
-    /// Matrix: one row a line (mixing = file)
-    #[arg(long)]
-    matrix: Option<PathBuf>,
+    #[command(flatten)]
+    network: NetworkArguments,
     /// Probability that an edge is down in a round
-    #[arg(long, conflicts_with = "experiment")]
-    drop_rate: Option<f64>,
-    /// Seed of a random graph
     #[arg(long)]
-    seed: Option<u64>,
+    drop_rate: Option<f64>,
     /// Local steps tau [default: 10]
     #[arg(long, alias = "tau")]
     local_steps: Option<u64>,
@@ -99,7 +77,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             answer(arguments, adjust(inquiry(&plan, &measured), arguments, xi, gamma))
         }
         None => {
-            let network = arguments.network()?.build()?;
+            let network = arguments.network.config(arguments.drop_rate)?.build()?;
             let plain = Inquiry {
                 network: &network,
                 local_steps: 10,
@@ -163,30 +141,6 @@ fn weight(name: &str, given: &Option<String>) -> Result<Option<Weight>, String> 
             let words = if name == "xi" { "paper or auto" } else { "or auto" };
             format!("--{name}: got '{number}', takes a number in (0, 1], {words}")
         }),
-    }
-}
-
-impl TheoryArguments {
-    fn network(&self) -> anyhow::Result<NetworkConfig> {
-        let mut table = Table::new();
-        let mut set = |key: &str, value: Option<Value>| {
-            value.into_iter().for_each(|value| {
-                table.insert(key.into(), value);
-            });
-        };
-        let text = |text: &Option<String>, default: &str| text.as_deref().unwrap_or(default).to_owned();
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.display().to_string()));
-        set("topology", Some(text(&self.topology, "ring").into()));
-        set("agents", Some(Value::Integer(self.agents.unwrap_or(10).try_into()?)));
-        set("mixing", Some(text(&self.mixing, "metropolis").into()));
-        set("drop_rate", self.drop_rate.map(Value::Float));
-        set("p", self.p.map(Value::Float));
-        set("degree", self.degree.map(|d| Value::Integer(d as i64)));
-        set("rewire", self.rewire.map(Value::Float));
-        set("edges", path(&self.edges));
-        set("matrix", path(&self.matrix));
-        set("seed", self.seed.map(|s| Value::Integer(s as i64)));
-        Ok(NetworkConfig::from_table(&table, Path::new(""))?)
     }
 }
 

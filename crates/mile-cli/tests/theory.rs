@@ -72,6 +72,13 @@ fn bad_numbers_exit_with_2_and_their_range() {
 }
 
 #[test]
+fn a_network_beside_an_experiment_that_has_its_own_is_refused() {
+    let output = mile(std::path::Path::new("."), &["theory", "some.toml", "--agents", "3"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn the_theorems_are_printed_with_what_holds_and_what_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let output = mile(folder.path(), &["reproduce", "theorems", "--out", "."]);
