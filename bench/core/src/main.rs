@@ -106,13 +106,16 @@ fn mile(tau: u64) -> Mile {
 
 /// Seconds of a round of MILE with five local steps, for each size. Every size is timed over as many
 /// rounds as make the same amount of work, in turns: a busy machine disturbs long samples more.
-fn rounds(sizes: &[(usize, usize)], turns: usize) -> Vec<f64> {
+fn rounds<P: Problem<f32>>(
+    sizes: &[(usize, usize)],
+    turns: usize,
+    problem: impl Fn(usize, usize) -> P,
+) -> Vec<f64> {
     let most = sizes.iter().map(|(agents, dim)| agents * dim).max().unwrap_or(1);
     let mut times = vec![f64::INFINITY; sizes.len()];
     let method = mile(5);
     let networks: Vec<Network> = sizes.iter().map(|(agents, _)| ring(*agents)).collect();
-    let problem = |&(agents, dim): &(usize, usize)| Quadratic::new(agents, dim, 10.0, 1.0, 0).expect("a problem");
-    let problems: Vec<Quadratic<f32>> = sizes.iter().map(problem).collect();
+    let problems: Vec<P> = sizes.iter().map(|&(agents, dim)| problem(agents, dim)).collect();
     let mut hosts: Vec<_> = problems
         .iter()
         .zip(&networks)
@@ -165,6 +168,15 @@ fn memory(agents: usize, dim: usize) {
     }
 }
 
+fn report_rounds(problem: &str, times: &[f64]) {
+    let [few, many, most] = [times[0] * 1e3, times[1] * 1e3, times[2] * 1e3];
+    println!(
+        "a round of MILE, 5 local steps, on {problem}: 250 agents x 10^4 {few:.1} ms, 1,000 agents x 10^4 {many:.1} ms: \
+         {:.2} times; 10,000 agents x 10^3 {most:.1} ms",
+        many / few
+    );
+}
+
 fn main() {
     if std::env::args().any(|argument| argument == "--memory") {
         return memory(10, 10_000_000);
@@ -179,14 +191,10 @@ fn main() {
     report("mix on a ring, 10 agents x 10^6 f32, three operands and a result counted", found.mix);
     report("the same, each row counted as read once and written once", found.mix / 2.0);
 
-    let times = rounds(&[(250, 10_000), (1_000, 10_000), (10_000, 1_000)], 60);
-    println!(
-        "a round of MILE on quadratics, 5 local steps: 250 agents x 10^4 {:.1} ms, 1,000 agents x 10^4 {:.1} ms: {:.2} times",
-        times[0] * 1e3,
-        times[1] * 1e3,
-        times[1] / times[0]
-    );
-    println!("a round of MILE on quadratics, 5 local steps: 10,000 agents x 10^3 {:.1} ms", times[2] * 1e3);
+    let sizes = [(250, 10_000), (1_000, 10_000), (10_000, 1_000)];
+    let quadratic = |agents, dim| Quadratic::new(agents, dim, 10.0, 1.0, 0).expect("a problem");
+    report_rounds("quadratics", &rounds(&sizes, 60, quadratic));
+    report_rounds("springs (the cheapest gradient there is)", &rounds(&sizes, 60, |agents, dim| Springs { agents, dim }));
     let again = std::env::current_exe().and_then(|me| std::process::Command::new(me).arg("--memory").status());
     if let Err(error) = again {
         println!("peak memory: cannot start a process of its own: {error}");
