@@ -1,0 +1,315 @@
+//! An agent's state on disk, from which it goes on as if nothing had happened.
+//!
+//! A checkpoint is a safetensors file: state vectors, and own messages that neighbours may still ask for. It is written under
+//! another name, synced, and renamed, so it is the old one or the new one; a checksum of the vectors tells a file that was
+//! damaged later.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mile::agents::Costs;
+use mile::real::Real;
+use mile::run::Progress;
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Moment, State};
+use crate::edge::Decisions;
+use crate::gossip::Gossip;
+use crate::hello::{Mark, Terms};
+use crate::outbox::{Kept, Message};
+use crate::session::Memory;
+
+/// A checkpoint that cannot be written or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The disk will not have it.
+    #[error(
+        "cannot {action} {path}: {source}; the last checkpoint is whole: free or repair the disk and start the agent again"
+    )]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is not a whole checkpoint.
+    #[error(
+        "{path} is not a whole checkpoint ({what}): restore it from a copy; without it this agent cannot rejoin, and all agents must start anew with empty folders"
+    )]
+    Torn {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// It belongs to another run.
+    #[error(
+        "{path} belongs to another run: {what}; give the agent another folder, or restore the settings it was made with"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        what: String,
+    },
+}
+
+/// Where an agent keeps its state.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+/// What was on disk.
+#[derive(Debug)]
+pub struct Restored<T> {
+    /// The state, unless this is the first start.
+    pub state: Option<State<T>>,
+    /// What the session must not forget.
+    pub memory: Memory<T>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    agent: usize,
+    terms: Terms,
+    job: usize,
+    mark: Mark,
+    step: u64,
+    round: u64,
+    step_size: f64,
+    costs: [u64; 4],
+    state: Vec<String>,
+    gossip: Gossip,
+    known: BTreeMap<usize, Mark>,
+    decisions: BTreeMap<usize, Decisions>,
+    outbox: Vec<OutboxEntry>,
+    checksum: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OutboxEntry {
+    mark: Mark,
+    gossip: Vec<f64>,
+    recipients: Vec<usize>,
+}
+
+const META: &str = "mile-agent";
+
+impl Folder {
+    /// A folder, made if it is not there, that can be written to.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let failed = |source| CheckpointError::Disk { action: "create", path: path.to_owned(), source };
+        fs::create_dir_all(path).map_err(failed)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Counts the starts of this agent: a number larger than at every earlier start.
+    pub fn incarnation(&self) -> Result<u64, CheckpointError> {
+        let path = self.file("incarnation");
+        let last = match fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().unwrap_or(0),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(source) => return Err(CheckpointError::Disk { action: "read", path, source }),
+        };
+        write_whole(&path, |file| write!(file, "{}", last + 1))?;
+        Ok(last + 1)
+    }
+
+    /// Writes a state and what its session must not forget.
+    pub fn save<T: Real>(
+        &self,
+        agent: usize,
+        terms: &Terms,
+        moment: &Moment<T>,
+        memory: &Memory<T>,
+    ) -> Result<(), CheckpointError> {
+        let path = self.file("checkpoint.safetensors");
+        let messages = memory.outbox.iter().map(|kept| kept.message.vectors.as_slice());
+        let names = moment.layout.state.iter().map(|(name, _)| (*name).to_owned());
+        let entries = memory.outbox.iter().map(|kept| format!("outbox.{}", kept.message.mark.exchange));
+        let vectors: Vec<&[T]> = moment.vectors.iter().map(Vec::as_slice).chain(messages).collect();
+        let Progress { step, round, step_size, costs } = *moment.progress;
+        let Costs { vectors_sent, exchanges, bytes_sent, gradient_evals } = costs;
+        let header = Header {
+            agent,
+            terms: terms.clone(),
+            job: moment.job,
+            mark: moment.mark,
+            step,
+            round,
+            step_size,
+            costs: [vectors_sent, exchanges, bytes_sent, gradient_evals],
+            state: moment.layout.state.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            gossip: moment.gossip.clone(),
+            known: memory.known.clone(),
+            decisions: memory.decisions.clone(),
+            outbox: memory.outbox.iter().map(OutboxEntry::of).collect(),
+            checksum: checksum(vectors.iter().copied()),
+        };
+        let views = names.chain(entries).zip(&vectors).map(|(name, vector)| {
+            Ok((name, TensorView::new(dtype::<T>(), vec![vector.len()], bytemuck::cast_slice(vector))?))
+        });
+        let failed = |error: safetensors::SafeTensorError| CheckpointError::Disk {
+            action: "write",
+            path: path.clone(),
+            source: std::io::Error::other(error),
+        };
+        let views: Vec<(String, TensorView)> = views.collect::<Result<_, _>>().map_err(failed)?;
+        let text = serde_json::to_string(&header).map_err(|error| CheckpointError::Disk {
+            action: "write",
+            path: path.clone(),
+            source: error.into(),
+        })?;
+        let temporary = path.with_added_extension("tmp");
+        let meta = HashMap::from([(META.to_owned(), text)]);
+        safetensors::serialize_to_file(views, Some(meta), &temporary).map_err(failed)?;
+        settle(&temporary, &path)
+    }
+
+    /// Reads what is there.
+    pub fn load<T: Real>(&self, agent: usize, terms: &Terms) -> Result<Restored<T>, CheckpointError> {
+        let path = self.file("checkpoint.safetensors");
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let decisions = self.decisions(BTreeMap::new())?;
+                return Ok(Restored { state: None, memory: Memory { decisions, ..Memory::default() } });
+            }
+            Err(source) => return Err(CheckpointError::Disk { action: "read", path, source }),
+        };
+        let torn = |what: String| CheckpointError::Torn { path: path.clone(), what };
+        let (start, metadata, header) = header(&mut file).map_err(torn)?;
+        if let Some(what) = foreign(&header, agent, terms) {
+            return Err(CheckpointError::Foreign { path, what });
+        }
+        let mut read = |name: &str| tensor::<T>(&mut file, start, &metadata, name).map_err(torn);
+        let vectors: Vec<Vec<T>> = header.state.iter().map(|name| read(name)).collect::<Result<_, _>>()?;
+        let name = |entry: &OutboxEntry| format!("outbox.{}", entry.mark.exchange);
+        let messages: Vec<Vec<T>> =
+            header.outbox.iter().map(|entry| read(&name(entry))).collect::<Result<_, _>>()?;
+        if checksum(vectors.iter().chain(&messages).map(Vec::as_slice)) != header.checksum {
+            return Err(torn("its checksum differs".into()));
+        }
+        let Header { job, mark, step, round, step_size, costs, gossip, known, outbox, .. } = header;
+        let [vectors_sent, exchanges, bytes_sent, gradient_evals] = costs;
+        let costs = Costs { vectors_sent, exchanges, bytes_sent, gradient_evals };
+        let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| Kept {
+            message: Arc::new(Message { mark: entry.mark, vectors, gossip: entry.gossip }),
+            recipients: entry.recipients,
+        });
+        let decisions = self.decisions(header.decisions)?;
+        let memory = Memory { mark, known, outbox: kept.collect(), decisions };
+        let progress = Progress { step, round, step_size, costs };
+        Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), memory })
+    }
+
+    /// Writes decisions about edges, which must be on disk before the other ends learn of them.
+    pub fn save_decisions(&self, decisions: &BTreeMap<usize, Decisions>) -> Result<(), CheckpointError> {
+        let text = serde_json::to_vec(decisions).unwrap_or_default();
+        write_whole(&self.file("decisions.json"), |file| file.write_all(&text))
+    }
+
+    /// The decisions made after a checkpoint, or else those in it.
+    fn decisions(
+        &self,
+        checkpointed: BTreeMap<usize, Decisions>,
+    ) -> Result<BTreeMap<usize, Decisions>, CheckpointError> {
+        let path = self.file("decisions.json");
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| CheckpointError::Torn { path, what: error.to_string() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(checkpointed),
+            Err(source) => Err(CheckpointError::Disk { action: "read", path, source }),
+        }
+    }
+}
+
+impl OutboxEntry {
+    fn of<T>(kept: &Kept<T>) -> Self {
+        let Message { mark, gossip, .. } = &*kept.message;
+        Self { mark: *mark, gossip: gossip.clone(), recipients: kept.recipients.clone() }
+    }
+}
+
+/// Where the tensors start, what they are, and the rest.
+fn header(file: &mut File) -> Result<(u64, Metadata, Header), String> {
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    let mut bytes = vec![0; 8];
+    file.read_exact(&mut bytes).map_err(|error| error.to_string())?;
+    let size = u64::from_le_bytes(std::array::from_fn(|k| bytes[k]));
+    if size > length.saturating_sub(8) {
+        return Err("it is cut short".into());
+    }
+    bytes.resize(8 + size as usize, 0);
+    file.read_exact(&mut bytes[8..]).map_err(|error| error.to_string())?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| error.to_string())?;
+    let text = metadata.metadata().as_ref().and_then(|meta| meta.get(META)).ok_or("it has no header")?;
+    let header = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Ok((8 + size, metadata, header))
+}
+
+fn tensor<T: Real>(file: &mut File, start: u64, metadata: &Metadata, name: &str) -> Result<Vec<T>, String> {
+    let info = metadata.info(name).ok_or_else(|| format!("{name} is not in it"))?;
+    if info.dtype != dtype::<T>() {
+        return Err(format!("{name} is {:?}", info.dtype));
+    }
+    let (from, to) = info.data_offsets;
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    if start + to as u64 > length {
+        return Err("it is cut short".into());
+    }
+    let mut vector = vec![T::zero(); (to - from) / size_of::<T>()];
+    file.seek(SeekFrom::Start(start + from as u64)).map_err(|error| error.to_string())?;
+    file.read_exact(bytemuck::cast_slice_mut(&mut vector)).map_err(|error| error.to_string())?;
+    Ok(vector)
+}
+
+/// What makes a checkpoint that of another run.
+fn foreign(header: &Header, agent: usize, terms: &Terms) -> Option<String> {
+    if header.agent != agent {
+        return Some(format!("it is of agent {}, and this is agent {agent}", header.agent));
+    }
+    terms.differs(&header.terms).map(|(key, here, there)| format!("{key} is {here} here and {there} there"))
+}
+
+fn dtype<T: Real>() -> Dtype {
+    if T::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
+}
+
+fn checksum<'a, T: Real>(vectors: impl Iterator<Item = &'a [T]>) -> u32 {
+    vectors.fold(0, |sum, vector| crc32c::crc32c_append(sum, bytemuck::cast_slice(vector)))
+}
+
+/// Writes a file so that it is the old one or the whole new one, also after a power failure.
+fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<(), CheckpointError> {
+    let temporary = path.with_added_extension("tmp");
+    let failed = |source| CheckpointError::Disk { action: "write", path: path.to_owned(), source };
+    File::create(&temporary).and_then(|mut file| write(&mut file)).map_err(failed)?;
+    settle(&temporary, path)
+}
+
+fn settle(temporary: &Path, path: &Path) -> Result<(), CheckpointError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let sync = || {
+        File::open(temporary)?.sync_all()?;
+        fs::rename(temporary, path)?;
+        File::open(folder)?.sync_all()
+    };
+    sync().map_err(|source| CheckpointError::Disk { action: "write", path: path.to_owned(), source })
+}

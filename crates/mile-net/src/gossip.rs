@@ -1,0 +1,256 @@
+//! Metrics without a server: agents average what they know of themselves along the same graph.
+//!
+//! With every message travel the sender's estimates of the network's mean loss, of its consensus error, and of short
+//! *sketches* of the mean model and the mean gradient. An estimate y_i follows the agent's own value v_i by dynamic average
+//! consensus, y_i <- sum_j w_ij y_j + (v_i(new) - v_i(old)): the mean over agents of the estimates is at all times the
+//! mean of the values, and while values stand still all estimates tend to it as lambda_2^rounds.
+//!
+//! A sketch has [`SKETCH`] numbers: each element of a vector is added, with a random sign, to one of them. Its squared norm is
+//! an unbiased estimate of the vector's, with a relative standard deviation of sqrt(2/128) = 12.5%; a vector of up to 128
+//! elements is its own sketch, and then there is no such error.
+
+use mile::real::Real;
+use serde::{Deserialize, Serialize};
+
+/// Numbers in a sketch.
+pub const SKETCH: usize = 128;
+
+const LOSS: usize = 0;
+const DISAGREEMENT: usize = 1;
+const MODEL: usize = 2;
+const GRADIENT: usize = MODEL + SKETCH;
+const VALUES: usize = GRADIENT + SKETCH;
+
+/// What the whole network looks like from one agent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// `(1/N) sum_i f_i(x_i)`.
+    pub loss: f64,
+    /// `(1/N) sum_i |mean x - x_i|^2`.
+    pub consensus_error: f64,
+    /// `|(1/N) sum_i grad f_i(x_i)|^2`, for problems whose full gradient is affordable.
+    pub grad_norm_sq: Option<f64>,
+}
+
+/// When all agents stop together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Largest `|mean gradient|^2`, if that matters.
+    pub grad_norm_sq: Option<f64>,
+    /// Largest consensus error, if that matters.
+    pub consensus_error: Option<f64>,
+    /// Hops between the two agents farthest apart.
+    pub diameter: u64,
+}
+
+impl Tolerance {
+    fn met(&self, estimate: &Estimate) -> bool {
+        let below = |value: Option<f64>, limit: Option<f64>| {
+            limit.is_none_or(|limit| value.is_some_and(|value| value <= limit))
+        };
+        below(estimate.grad_norm_sq, self.grad_norm_sq)
+            && below(Some(estimate.consensus_error), self.consensus_error)
+    }
+}
+
+/// One agent's part in the averaging. What it holds is part of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gossip {
+    own: Vec<f64>,
+    estimate: Vec<f64>,
+    has_gradient: bool,
+    /// Exchanges for which all agents within that many hops have met the tolerance.
+    quiet: u64,
+    /// The round at which all stop, once somebody has said so.
+    stop: Option<u64>,
+}
+
+impl Default for Gossip {
+    fn default() -> Self {
+        Self {
+            own: vec![0.0; VALUES],
+            estimate: vec![0.0; VALUES],
+            has_gradient: false,
+            quiet: 0,
+            stop: None,
+        }
+    }
+}
+
+impl Gossip {
+    /// The agent looks at itself anew. `gradient` is its full gradient, where that is affordable.
+    pub fn refresh<T: Real>(&mut self, loss: f64, model: &[T], gradient: Option<&[T]>) {
+        let mut fresh = vec![0.0; VALUES];
+        fresh[LOSS] = loss;
+        sketch(model, &mut fresh[MODEL..GRADIENT]);
+        if let Some(gradient) = gradient {
+            sketch(gradient, &mut fresh[GRADIENT..]);
+        }
+        self.has_gradient = gradient.is_some();
+        self.follow(MODEL..VALUES, &fresh);
+        self.follow(LOSS..LOSS + 1, &fresh);
+        let apart = fresh[MODEL..GRADIENT].iter().zip(&self.estimate[MODEL..GRADIENT]);
+        fresh[DISAGREEMENT] = apart.map(|(own, mean)| (own - mean).powi(2)).sum();
+        self.follow(DISAGREEMENT..DISAGREEMENT + 1, &fresh);
+    }
+
+    fn follow(&mut self, which: std::ops::Range<usize>, fresh: &[f64]) {
+        for k in which {
+            self.estimate[k] += fresh[k] - self.own[k];
+            self.own[k] = fresh[k];
+        }
+    }
+
+    /// What travels with a message.
+    pub fn words(&self) -> Vec<f64> {
+        let mut words = self.estimate.clone();
+        words.push(self.quiet as f64);
+        words.push(self.stop.map_or(f64::INFINITY, |round| round as f64));
+        words
+    }
+
+    /// What the neighbours said in the exchange of a round, in increasing id. Words of another length are passed over.
+    pub fn heard(&mut self, round: u64, theirs: &[(f64, Vec<f64>)], tolerance: Option<&Tolerance>) {
+        let before = self.estimate.clone();
+        let mut quiet = self.quiet;
+        for (weight, words) in theirs.iter().filter(|(_, words)| words.len() == VALUES + 2) {
+            for ((mine, own), other) in self.estimate.iter_mut().zip(&before).zip(words) {
+                *mine += weight * (other - own);
+            }
+            quiet = quiet.min(words[VALUES] as u64);
+            let stop = words[VALUES + 1];
+            if stop.is_finite() && stop >= 0.0 {
+                self.stop = Some(self.stop.map_or(stop as u64, |round| round.min(stop as u64)));
+            }
+        }
+        let Some(tolerance) = tolerance else { return };
+        self.quiet = if tolerance.met(&self.estimate()) { quiet + 1 } else { 0 };
+        if self.quiet > tolerance.diameter && self.stop.is_none() {
+            self.stop = Some(round + 1 + tolerance.diameter);
+        }
+    }
+
+    /// The network as seen from here.
+    pub fn estimate(&self) -> Estimate {
+        let gradient = self.estimate[GRADIENT..].iter().map(|value| value * value).sum();
+        Estimate {
+            loss: self.estimate[LOSS],
+            consensus_error: self.estimate[DISAGREEMENT],
+            grad_norm_sq: self.has_gradient.then_some(gradient),
+        }
+    }
+
+    /// The round at which all agents stop, if that has been agreed on.
+    pub fn stop(&self) -> Option<u64> {
+        self.stop
+    }
+}
+
+/// Adds each element, with the sign and the place that its index gives, to a sketch.
+fn sketch<T: Real>(vector: &[T], out: &mut [f64]) {
+    if vector.len() <= out.len() {
+        out.iter_mut().zip(vector).for_each(|(out, value)| *out = value.wide());
+        return;
+    }
+    for (k, value) in vector.iter().enumerate() {
+        let hash = mixed(k as u64);
+        let value = if hash >> 63 == 0 { value.wide() } else { -value.wide() };
+        out[(hash as usize) % SKETCH] += value;
+    }
+}
+
+/// A number without pattern for each index: the finaliser of SplitMix64.
+fn mixed(index: u64) -> u64 {
+    let z = index.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(agents: usize) -> impl Fn(usize) -> [usize; 2] {
+        move |i| {
+            let mut both = [(i + agents - 1) % agents, (i + 1) % agents];
+            both.sort_unstable();
+            both
+        }
+    }
+
+    fn exchange(gossips: &mut [Gossip], round: u64, tolerance: Option<&Tolerance>) {
+        let words: Vec<Vec<f64>> = gossips.iter().map(Gossip::words).collect();
+        let neighbours = ring(gossips.len());
+        for (i, gossip) in gossips.iter_mut().enumerate() {
+            let theirs: Vec<_> = neighbours(i).map(|j| (1.0 / 3.0, words[j].clone())).into();
+            gossip.heard(round, &theirs, tolerance);
+        }
+    }
+
+    #[test]
+    fn estimates_tend_to_the_truth_and_their_mean_is_always_the_mean() {
+        let models: Vec<Vec<f64>> =
+            (0..6).map(|i| (0..50).map(|k| ((i * 7 + k) as f64).sin()).collect()).collect();
+        let mean: Vec<f64> = (0..50).map(|k| models.iter().map(|x| x[k]).sum::<f64>() / 6.0).collect();
+        let apart = |x: &Vec<f64>| x.iter().zip(&mean).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+        let truth = models.iter().map(apart).sum::<f64>() / 6.0;
+        let norm = mean.iter().map(|m| m * m).sum::<f64>();
+        let mut gossips = vec![Gossip::default(); 6];
+        for round in 0..80 {
+            for (i, (gossip, x)) in gossips.iter_mut().zip(&models).enumerate() {
+                gossip.refresh(i as f64, x, Some(x));
+            }
+            let loss = gossips.iter().map(|gossip| gossip.estimate().loss).sum::<f64>() / 6.0;
+            assert!((loss - 2.5).abs() < 1e-12);
+            exchange(&mut gossips, round, None);
+        }
+        for gossip in &gossips {
+            let estimate = gossip.estimate();
+            assert!((estimate.loss - 2.5).abs() < 1e-9);
+            assert!((estimate.consensus_error - truth).abs() < 1e-9 * truth, "{estimate:?} {truth}");
+            assert!((estimate.grad_norm_sq.unwrap() - norm).abs() < 1e-9 * norm);
+        }
+    }
+
+    #[test]
+    fn a_sketch_has_the_norm_of_a_long_vector_as_nearly_as_it_says() {
+        let mut errors = Vec::new();
+        for seed in 0..200u64 {
+            let vector: Vec<f32> =
+                (0..5000u64).map(|k| (mixed(seed << 32 | k) as f64 / 2f64.powi(63) - 1.0) as f32).collect();
+            let mut out = [0.0; SKETCH];
+            sketch(&vector, &mut out);
+            let truth: f64 = vector.iter().map(|v| f64::from(*v).powi(2)).sum();
+            errors.push(out.iter().map(|v| v * v).sum::<f64>() / truth - 1.0);
+        }
+        let spread = (errors.iter().map(|e| e * e).sum::<f64>() / 200.0).sqrt();
+        let bias = errors.iter().sum::<f64>() / 200.0;
+        assert!((spread - 0.125).abs() < 0.02, "{spread}");
+        assert!(bias.abs() < 0.03, "{bias}");
+    }
+
+    #[test]
+    fn all_agents_stop_at_the_same_round_and_not_before_all_have_met_the_tolerance() {
+        for slowest in 0..7 {
+            let tolerance = Tolerance { grad_norm_sq: Some(1e-3), consensus_error: None, diameter: 3 };
+            let mut gossips = vec![Gossip::default(); 7];
+            let mut stopped = [None; 7];
+            for round in 0..200 {
+                for (i, gossip) in gossips.iter_mut().enumerate() {
+                    let small = if i == slowest && round < 60 { 1.0 } else { 0.5f64.powi(round as i32) };
+                    gossip.refresh(0.0, &[small], Some(&[small]));
+                }
+                exchange(&mut gossips, round, Some(&tolerance));
+                for (stopped, gossip) in stopped.iter_mut().zip(&gossips) {
+                    if stopped.is_none() && gossip.stop() == Some(round + 1) {
+                        *stopped = Some(round + 1);
+                    }
+                }
+            }
+            let at = stopped[0].expect("they stop");
+            assert!(stopped.iter().all(|stop| *stop == Some(at)), "{stopped:?}");
+            assert!((60..90).contains(&at), "{at}");
+        }
+    }
+}
