@@ -225,7 +225,7 @@ impl<T: Real> Agents for Solo<'_, T> {
             self.gossip.heard(round, &finished.gossip, self.job.tolerance.as_ref());
         }
         self.mark.exchange += 1;
-        Ok(finished.edges * (pairs.len() * problem.dim() * size_of::<T>()) as u64)
+        Ok((finished.used.len() * pairs.len() * problem.dim() * size_of::<T>()) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) {

@@ -217,9 +217,31 @@ struct Current<T> {
     row: Vec<(usize, usize)>,
 }
 
-impl<T> Current<T> {
+impl<T: Real> Current<T> {
     fn total(&self) -> usize {
         self.own.vectors.len()
+    }
+
+    /// Folds a piece from the k-th neighbour up to an element; says whether the piece is used up.
+    fn fold(&mut self, k: usize, weight: f64, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
+        let (folded, total) = (self.row[k].1, self.total());
+        if piece.at.exchange > self.own.mark.exchange {
+            return if folded < total { Err("a message was left out") } else { Ok(false) };
+        }
+        let start = piece.at.offset as usize;
+        let end = start + piece.elements.len();
+        if end > total {
+            return Err("a message longer than was agreed on");
+        }
+        if start > folded {
+            return Err("a message with a gap");
+        }
+        let to = end.min(limit);
+        for (own, sum, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
+            block::fold((weight, &piece.elements[from - start..][..own.len()]), own, sum, k == 0);
+        }
+        self.row[k].1 = folded.max(to);
+        Ok(folded.max(to) >= end)
     }
 }
 
@@ -228,10 +250,10 @@ impl<T> Current<T> {
 pub struct Finished<T> {
     /// `sum_j w_ij (v_j - v_i)` for each vector.
     pub sums: Vec<Vec<T>>,
+    /// The neighbours whose edge was used.
+    pub used: Vec<usize>,
     /// The gossip of the neighbours whose edge was used, with their weights, in increasing id.
     pub gossip: Vec<(f64, Vec<f64>)>,
-    /// Number of edges used.
-    pub edges: u64,
 }
 
 /// One agent's side of the protocol.
@@ -250,6 +272,8 @@ pub struct Session<T> {
     /// Whether there are decisions that are not on disk yet.
     unsaved: bool,
     now: Millis,
+    /// Most elements in a frame.
+    piece: usize,
     spare: Vec<Vec<T>>,
 }
 
@@ -288,8 +312,15 @@ impl<T: Real> Session<T> {
             current: None,
             unsaved: false,
             now,
+            piece: CHUNK / size_of::<T>(),
             spare: Vec::new(),
         }
+    }
+
+    /// The same with at most so many elements in a frame.
+    pub fn with_pieces_of(mut self, elements: usize) -> Self {
+        self.piece = elements.clamp(1, CHUNK / size_of::<T>());
+        self
     }
 
     // Links.
@@ -340,7 +371,9 @@ impl<T: Real> Session<T> {
 
     /// An empty buffer for the next piece.
     pub fn buffer(&mut self) -> Vec<T> {
-        self.spare.pop().unwrap_or_default()
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
     }
 
     /// A frame has arrived. An error closes the link.
@@ -353,10 +386,10 @@ impl<T: Real> Session<T> {
                 self.piece_arrived(link, id, Cursor { exchange, offset }, piece, now)
             }
         };
-        if let (Err(fault), Some(neighbour)) = (&result, self.neighbours.get_mut(&id)) {
-            if !matches!(fault, Fault::Superseded(_)) {
-                neighbour.refusal = Some(fault.to_string());
-            }
+        if let (Err(fault @ (Fault::Refused(_) | Fault::Refuse(_))), Some(neighbour)) =
+            (&result, self.neighbours.get_mut(&id))
+        {
+            neighbour.refusal = Some(fault.to_string());
         }
         result
     }
@@ -397,8 +430,9 @@ impl<T: Real> Session<T> {
                     .map(|bytes| f64::from_le_bytes(std::array::from_fn(|k| bytes[k])));
                 neighbour.gossip.retain(|exchange, _| exchange.saturating_add(1) >= next);
                 neighbour.gossip.insert(head.a, numbers.collect());
-                if neighbour.gossip.len() > 3 {
-                    return refuse("gossip for more exchanges than can be under way");
+                // At most this exchange's and the next one's are of use; whatever is farther off makes no sense.
+                while neighbour.gossip.len() > 4 {
+                    neighbour.gossip.pop_last();
                 }
                 self.advance();
             }
@@ -501,7 +535,8 @@ impl<T: Real> Session<T> {
             return Some(Outgoing::Control(bytes));
         }
         let neighbour = self.neighbours.get_mut(&state.neighbour)?;
-        if neighbour.line != Some(link) {
+        // A message must not overtake the decisions before it, which wait for the disk.
+        if neighbour.line != Some(link) || self.unsaved {
             return None;
         }
         loop {
@@ -521,7 +556,7 @@ impl<T: Real> Session<T> {
                     message.gossip.iter().flat_map(|number| number.to_le_bytes()).collect();
                 return Some(Outgoing::Control(control(Kind::Gossip, exchange, 0, &numbers)));
             }
-            let to = total.min(from + CHUNK / size_of::<T>());
+            let to = total.min(from + self.piece);
             state.send.offset = to as u64;
             let length = (to - from) * size_of::<T>();
             neighbour.sent += length as u64;
@@ -582,9 +617,9 @@ impl<T: Real> Session<T> {
         let (mark, total) = (current.own.mark, current.total());
         let talks = !current.own.gossip.is_empty();
         let complete = |(id, folded): &(usize, usize)| {
-            let neighbour = &self.neighbours[id];
-            let agreed = self.missing == Missing::Wait || neighbour.decisions.get(mark.round) == Some(true);
-            *folded == total && agreed && (!talks || neighbour.gossip.contains_key(&mark.exchange))
+            let agreed =
+                self.missing == Missing::Wait || self.neighbours[id].decisions.get(mark.round) == Some(true);
+            *folded == total && agreed && (!talks || self.has_gossip(*id, mark.exchange))
         };
         if self.unsaved || !current.row.iter().all(complete) {
             return None;
@@ -601,74 +636,51 @@ impl<T: Real> Session<T> {
                 );
             }
         }
-        Some(Finished { sums: current.sums, gossip, edges: current.row.len() as u64 })
+        let used = current.row.iter().map(|(id, _)| *id).collect();
+        Some(Finished { sums: current.sums, used, gossip })
     }
 
     /// Folds what has come as far as the order of agents allows.
     fn advance(&mut self) {
+        self.pass_over_what_is_not_needed();
         let Some(current) = &mut self.current else { return };
-        let (exchange, total, dim) = (current.own.mark.exchange, current.total(), current.dim);
-        let mut limit = total;
-        let mut first = true;
-        for (id, neighbour) in &mut self.neighbours {
-            let slot = current.row.iter_mut().find(|(other, _)| other == id);
-            let state = neighbour.line.and_then(|line| self.links.get_mut(&line));
-            let (mut folded, used) = slot.as_ref().map_or((total, false), |(_, folded)| (*folded, true));
-            if let Some(state) = state
+        let mut limit = current.total();
+        for k in 0..current.row.len() {
+            let id = current.row[k].0;
+            let Some(neighbour) = self.neighbours.get_mut(&id) else { continue };
+            if let Some(link) = neighbour.line
+                && let Some(state) = self.links.get_mut(&link)
                 && let Some(piece) = &state.held
-                && piece.at.exchange <= exchange
             {
-                let (start, end) =
-                    (piece.at.offset as usize, piece.at.offset as usize + piece.elements.len());
-                let fault = if !used || piece.at.exchange < exchange {
-                    None
-                } else if end > total {
-                    Some("a message longer than was agreed on")
-                } else if start > folded {
-                    Some("a message with a gap")
-                } else {
-                    let to = end.min(limit);
-                    for (own, sum, from) in pieces(&current.own.vectors, &mut current.sums, dim, folded, to) {
-                        let elements = &piece.elements[from - start..][..own.len()];
-                        block::fold((neighbour.weight, elements), own, sum, first);
-                    }
-                    folded = folded.max(to);
-                    None
-                };
-                if let Some(text) = fault {
-                    let link = neighbour.line.take();
-                    neighbour.since = self.now;
-                    neighbour.refusal = Some(text.into());
-                    link.into_iter().for_each(|link| {
+                match current.fold(k, neighbour.weight, piece, limit) {
+                    Ok(true) => self.spare.extend(state.held.take().map(|piece| piece.elements)),
+                    Ok(false) => {}
+                    Err(text) => {
+                        neighbour.line = None;
+                        neighbour.since = self.now;
+                        neighbour.refusal = Some(text.into());
                         self.links.remove(&link);
                         self.closing.push((link, Fault::Refuse(text.into())));
-                    });
-                } else if !used || piece.at.exchange < exchange || folded >= end {
-                    let spent = state.held.take().map(|piece| piece.elements);
-                    self.spare.extend(spent.map(|mut elements| {
-                        elements.clear();
-                        elements
-                    }));
+                    }
                 }
-            } else if let Some(link) = neighbour.line
-                && used
-                && folded < total
-                && self.links.get(&link).is_some_and(|state| state.held.is_some())
-            {
-                let text = "a message was left out";
-                neighbour.line = None;
-                neighbour.since = self.now;
-                neighbour.refusal = Some(text.into());
-                self.links.remove(&link);
-                self.closing.push((link, Fault::Refuse(text.into())));
             }
-            if let Some(slot) = slot {
-                slot.1 = folded;
-                limit = folded;
-                first = false;
-            }
+            limit = current.row[k].1;
         }
         self.decide_use();
+    }
+
+    /// Drops pieces of exchanges that are over, and of edges that are not used in this one.
+    fn pass_over_what_is_not_needed(&mut self) {
+        let needed = |neighbour: usize, exchange: u64| match &self.current {
+            Some(current) if exchange == current.own.mark.exchange => {
+                current.row.iter().any(|(id, _)| *id == neighbour)
+            }
+            _ => exchange >= self.next,
+        };
+        for state in self.links.values_mut() {
+            let idle = |piece: &mut Piece<T>| !needed(state.neighbour, piece.at.exchange);
+            self.spare.extend(state.held.take_if(idle).map(|piece| piece.elements));
+        }
     }
 
     /// What the neighbour is to send first: the rest of its message of this exchange, or its next one.
@@ -676,9 +688,17 @@ impl<T: Real> Session<T> {
         let Some(current) = &self.current else { return Cursor { exchange: self.next, offset: 0 } };
         let exchange = current.own.mark.exchange;
         match current.row.iter().find(|(id, _)| *id == neighbour) {
+            // Gossip comes only with the first piece.
+            Some(_) if !current.own.gossip.is_empty() && !self.has_gossip(neighbour, exchange) => {
+                Cursor { exchange, offset: 0 }
+            }
             Some((_, folded)) => Cursor { exchange, offset: *folded as u64 },
             None => Cursor { exchange: exchange + 1, offset: 0 },
         }
+    }
+
+    fn has_gossip(&self, neighbour: usize, exchange: u64) -> bool {
+        self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.gossip.contains_key(&exchange))
     }
 
     fn hello(&self, to: usize, need: Cursor) -> Hello {
@@ -742,10 +762,14 @@ impl<T: Real> Session<T> {
             self.me < *id && *folded < total && alone && neighbour.decisions.get(round).is_none()
         };
         let gone: Vec<usize> = current.row.iter().filter(away).map(|(id, _)| *id).collect();
+        if gone.is_empty() {
+            return;
+        }
         for id in gone {
             self.decide(id, round, false);
         }
         self.apply_decisions();
+        self.advance();
     }
 
     fn decide_use(&mut self) {

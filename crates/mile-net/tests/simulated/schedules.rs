@@ -1,0 +1,134 @@
+//! Thousands of schedules, all with the same end.
+
+use mile::agents::Vector;
+use mile::graph::Topology;
+use mile::methods::catalogue::{self, Parameters};
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::{Batch, Loss, Shard, Table};
+use mile::random::{Purpose, stream};
+use mile::run::Run;
+use mile::simulator::Simulator;
+use mile_net::session::Missing;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+use crate::seeds;
+use crate::world::{Scene, Trouble, World, schedule};
+
+/// Nonconvex logistic regression on data of each agent's own.
+pub(crate) fn problem(agents: usize, dim: usize) -> Table<f32> {
+    let shard = |agent: usize| {
+        let mut random = stream(11, Purpose::Data, agent as u64, 0);
+        let features = (0..6 * dim).map(|_| random.sample::<f32, _>(StandardNormal)).collect();
+        let targets = (0..6).map(|k| if (k + agent).is_multiple_of(3) { 1.0 } else { -1.0 }).collect();
+        Shard { features, targets }
+    };
+    Table::new(dim, (0..agents).map(shard).collect(), Loss::NonconvexLogistic, 0.1, Batch::Size(3)).unwrap()
+}
+
+pub(crate) fn scattered(agents: usize, dim: usize) -> Vec<f32> {
+    let mut random = stream(5, Purpose::Start, 0, 0);
+    (0..agents * dim).map(|_| random.sample(StandardNormal)).collect()
+}
+
+/// A run of the seed's choice, by the simulator and over the network that is not there.
+fn check(seed: u64, spoil: bool) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let entry = &catalogue::ALL[random.random_range(0..catalogue::ALL.len())];
+    let complete = entry.name == "scaffold";
+    let topologies = [Topology::Ring, Topology::Path, Topology::Star, Topology::Complete];
+    let agents = random.random_range(if complete { 2..5 } else { 1..7 });
+    let topology = if complete || agents < 3 {
+        Topology::Complete
+    } else {
+        topologies[random.random_range(0..topologies.len())]
+    };
+    let drop_rate = if !complete && random.random_bool(0.3) { 0.3 } else { 0.0 };
+    let rule = if complete { Rule::Metropolis } else { Rule::LazyMetropolis };
+    let network = Network::new(topology.build(agents, 1).unwrap(), rule).unwrap();
+    let network = network.with_drop_rate(drop_rate).unwrap();
+    let local_steps = entry.has_local_steps().then_some(3);
+    let parameters = Parameters { local_steps, ..Parameters::default() };
+    let method = entry.build(&parameters, &network, seed).unwrap();
+    let dim = [1, 5, 17][random.random_range(0..3)];
+    let (problem, start) = (problem(agents, dim), scattered(agents, dim));
+    let rounds = random.random_range(1..8);
+
+    let mut expected = Simulator::new(&problem, &network, &*method, &start, seed);
+    let mut run = Run::start(&*method, schedule(), &mut expected).unwrap();
+    while run.progress().round < rounds {
+        run.round(&mut expected).unwrap();
+    }
+
+    let scene = Scene {
+        problem: &problem,
+        network: &network,
+        method: &*method,
+        start: &start,
+        seed,
+        rounds,
+        checkpoint_every: random.random_range(1..4),
+        missing: Missing::Wait,
+        piece: random.random_range(1..2 * dim + 2),
+        gossip_every: random.random_range(0..3),
+    };
+    let trouble = Trouble { kills: random.random_range(0..6), cuts: random.random_range(0..8), scrambles: 6 };
+    std::thread::scope(|scope| {
+        let mut world = World::new(&scene, scope, ChaCha8Rng::seed_from_u64(!seed), trouble);
+        if spoil {
+            for _ in 0..random.random_range(1..40) {
+                (0..random.random_range(1..200)).for_each(|_| {
+                    world.event();
+                });
+                world.inject(frame(&mut random));
+            }
+        }
+        world.run();
+        let (vectors, bytes) = world.results();
+        for (k, vector) in vectors.iter().enumerate() {
+            assert!(
+                vector == expected.vector(Vector(k)),
+                "seed {seed}: {} differs in vector {k}",
+                entry.name
+            );
+        }
+        assert_eq!(bytes, run.progress().costs.bytes_sent, "seed {seed}: {}", entry.name);
+    });
+}
+
+/// A frame that a listed but malicious neighbour might send: well-formed heads with odd numbers, or bytes without sense.
+fn frame(random: &mut ChaCha8Rng) -> Vec<u8> {
+    use mile_net::frame::{Head, Kind};
+    let kinds = [Kind::Hello, Kind::Refuse, Kind::Gossip, Kind::Have, Kind::Decide];
+    let number = |random: &mut ChaCha8Rng| match random.random_range(0..4) {
+        0 => u64::MAX - random.random_range(0..2),
+        1 => random.next_u64(),
+        _ => random.random_range(0..6),
+    };
+    if random.random_bool(0.2) {
+        return (0..random.random_range(0..60)).map(|_| random.random()).collect();
+    }
+    let kind = kinds[random.random_range(0..kinds.len())];
+    // A HAVE that is not true hurts only its sender, but it does: it is not sent here.
+    let kind = if kind == Kind::Have { Kind::Refuse } else { kind };
+    let length = match kind {
+        Kind::Gossip => 8 * random.random_range(1..5),
+        Kind::Decide => 1,
+        _ => random.random_range(0..30),
+    };
+    let mut bytes = Head { kind, length, a: number(random), b: number(random) }.encode().to_vec();
+    bytes.extend((0..length).map(|_| random.random::<u8>()));
+    bytes
+}
+
+#[test]
+fn whatever_the_schedule_the_bits_are_those_of_the_simulator() {
+    seeds(3000).for_each(|seed| check(seed, false));
+}
+
+#[test]
+fn frames_that_make_no_sense_change_nothing() {
+    seeds(1000).for_each(|seed| check(100_000 + seed, true));
+}

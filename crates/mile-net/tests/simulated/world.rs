@@ -1,0 +1,555 @@
+//! Sessions, wires between them, and disks; one event at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Scope;
+
+use mile::method::Method;
+use mile::network::Network;
+use mile::problems::Problem;
+use mile::schedule::Schedule;
+use mile_net::agent::{self, From, Halt, Host, Job, Moment, State};
+use mile_net::edge::Decisions;
+use mile_net::frame::{HEAD, Head, Kind};
+use mile_net::hello::{Mark, Terms};
+use mile_net::outbox::Message;
+use mile_net::session::{Arrival, Fault, Finished, Memory, Missing, Outgoing, Session, Setup, control};
+use rand::{Rng, RngExt};
+use rand_chacha::ChaCha8Rng;
+
+/// What all agents of a world do.
+pub(crate) struct Scene<'a> {
+    pub(crate) problem: &'a dyn Problem<f32>,
+    pub(crate) network: &'a Network,
+    pub(crate) method: &'a dyn Method,
+    pub(crate) start: &'a [f32],
+    pub(crate) seed: u64,
+    pub(crate) rounds: u64,
+    pub(crate) checkpoint_every: u64,
+    pub(crate) missing: Missing,
+    pub(crate) piece: usize,
+    pub(crate) gossip_every: u64,
+}
+
+pub(crate) fn schedule() -> Schedule {
+    Schedule { warmup: 2, ..Schedule::constant(0.05) }
+}
+
+enum Request {
+    Exchange(Message<f32>, Vec<usize>, Vec<Vec<f32>>),
+    RoundOver(Box<State<f32>>, bool),
+    Done(Box<State<f32>>),
+    Failed,
+}
+
+enum Reply {
+    Finished(Finished<f32>),
+    Go,
+}
+
+/// What an agent's thread knows of the world.
+struct Line {
+    ask: Sender<Request>,
+    hear: Receiver<Reply>,
+}
+
+impl Host<f32> for Line {
+    fn buffer(&mut self) -> Vec<f32> {
+        Vec::new()
+    }
+
+    fn exchange(
+        &mut self,
+        message: Message<f32>,
+        up: &[usize],
+        sums: Vec<Vec<f32>>,
+    ) -> Result<Finished<f32>, Halt> {
+        self.ask.send(Request::Exchange(message, up.to_vec(), sums))?;
+        match self.hear.recv()? {
+            Reply::Finished(finished) => Ok(finished),
+            Reply::Go => Err("an exchange was not answered".into()),
+        }
+    }
+
+    fn round_over(&mut self, moment: &Moment<f32>) -> Result<(), Halt> {
+        self.ask.send(Request::RoundOver(Box::new(moment.state()), moment.last))?;
+        self.hear.recv()?;
+        Ok(())
+    }
+}
+
+/// What survives a kill.
+#[derive(Default)]
+struct Disk {
+    incarnation: u64,
+    state: Option<State<f32>>,
+    memory: Memory<f32>,
+    decisions: BTreeMap<usize, Decisions>,
+}
+
+/// An agent that runs.
+struct Alive {
+    session: Session<f32>,
+    reply: Sender<Reply>,
+    requests: Receiver<Request>,
+    /// What its thread waits for.
+    pending: Option<Request>,
+    exchanging: Option<Mark>,
+    done: Option<Box<State<f32>>>,
+}
+
+#[derive(Default)]
+struct Node {
+    alive: Option<Alive>,
+    disk: Disk,
+    /// Round by round, the neighbours whose edge was used: never to be contradicted by a restart.
+    used: BTreeMap<u64, Vec<usize>>,
+}
+
+/// A connection between two agents, the first of which dialled.
+struct Wire {
+    ends: [usize; 2],
+    /// Whether an end still believes in it.
+    open: [bool; 2],
+    /// Frames on their way to an end.
+    queues: [VecDeque<Vec<u8>>; 2],
+}
+
+/// How many disturbances are left.
+#[derive(Clone, Copy)]
+pub(crate) struct Trouble {
+    pub(crate) kills: u32,
+    pub(crate) cuts: u32,
+    pub(crate) scrambles: u32,
+}
+
+pub(crate) struct World<'scope, 'env> {
+    scene: &'env Scene<'env>,
+    scope: &'scope Scope<'scope, 'env>,
+    nodes: Vec<Node>,
+    wires: BTreeMap<u64, Wire>,
+    next_wire: u64,
+    pub(crate) random: ChaCha8Rng,
+    pub(crate) now: u64,
+    pub(crate) trouble: Trouble,
+    /// An agent that stays down while this lasts, until this time.
+    pub(crate) outage: Option<(usize, u64)>,
+}
+
+impl<'scope, 'env> World<'scope, 'env> {
+    pub(crate) fn new(
+        scene: &'env Scene<'env>,
+        scope: &'scope Scope<'scope, 'env>,
+        random: ChaCha8Rng,
+        trouble: Trouble,
+    ) -> Self {
+        let mut world = Self {
+            scene,
+            scope,
+            nodes: (0..scene.network.agents()).map(|_| Node::default()).collect(),
+            wires: BTreeMap::new(),
+            next_wire: 0,
+            random,
+            now: 0,
+            trouble,
+            outage: None,
+        };
+        (0..world.nodes.len()).for_each(|agent| world.start(agent));
+        world
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            run: "simulated".into(),
+            dim: self.scene.problem.dim(),
+            precision: "f32".into(),
+            facts: BTreeMap::new(),
+        }
+    }
+
+    /// Starts an agent from its disk.
+    fn start(&mut self, agent: usize) {
+        let (scene, terms) = (self.scene, self.terms());
+        let row = scene.network.mixing().rows().row(agent).iter();
+        let disk = &mut self.nodes[agent].disk;
+        disk.incarnation += 1;
+        let mut memory = disk.memory.clone();
+        memory.decisions = disk.decisions.clone();
+        let setup = Setup {
+            me: agent,
+            incarnation: disk.incarnation,
+            terms,
+            neighbours: row.copied().filter(|(j, _)| *j != agent).collect(),
+            missing: scene.missing,
+            memory,
+        };
+        let session = Session::new(setup, self.now).with_pieces_of(scene.piece);
+        let (ask, requests) = channel();
+        let (reply, hear) = channel();
+        let dim = scene.problem.dim();
+        let from = match disk.state.clone() {
+            Some(state) => From::State(state),
+            None => From::Start(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default()),
+        };
+        self.scope.spawn(move || {
+            let schedule = schedule();
+            let job = Job {
+                index: 0,
+                agent,
+                problem: scene.problem,
+                network: scene.network,
+                method: scene.method,
+                schedule: &schedule,
+                seed: scene.seed,
+                rounds: scene.rounds,
+                gossip_every: scene.gossip_every,
+                tolerance: None,
+            };
+            let done = ask.clone();
+            let outcome = agent::work(&job, from, &mut Line { ask, hear });
+            let last = outcome.map_or(Request::Failed, |state| Request::Done(Box::new(state)));
+            let _ = done.send(last);
+        });
+        let mut alive = Alive { session, reply, requests, pending: None, exchanging: None, done: None };
+        alive.pending = alive.requests.recv().ok();
+        self.nodes[agent].alive = Some(alive);
+    }
+
+    fn kill(&mut self, agent: usize) {
+        self.nodes[agent].alive = None;
+        for wire in self.wires.values_mut() {
+            for end in 0..2 {
+                if wire.ends[end] == agent {
+                    wire.open[end] = false;
+                    wire.queues[end].clear();
+                }
+            }
+        }
+    }
+
+    fn dial(&mut self, from: usize, to: usize) {
+        if self.nodes[from].alive.is_none() || self.nodes[to].alive.is_none() {
+            return;
+        }
+        let name = self.next_wire;
+        self.next_wire += 1;
+        self.wires.insert(
+            name,
+            Wire { ends: [from, to], open: [true; 2], queues: [VecDeque::new(), VecDeque::new()] },
+        );
+        for (end, (me, other)) in [(from, to), (to, from)].into_iter().enumerate() {
+            if let Some(alive) = &mut self.nodes[me].alive {
+                alive.session.opened(name, other, end == 0);
+            }
+        }
+    }
+
+    /// An end gives a wire up; the other end will find out.
+    fn close(&mut self, name: u64, agent: usize, fault: &Fault) {
+        let Some(wire) = self.wires.get_mut(&name) else { return };
+        let end = usize::from(wire.ends[1] == agent);
+        if !wire.open[end] {
+            return;
+        }
+        if let Fault::Refuse(text) = fault {
+            wire.queues[1 - end].push_back(control(Kind::Refuse, 0, 0, text.as_bytes()));
+        }
+        wire.open[end] = false;
+        if let Some(alive) = &mut self.nodes[agent].alive {
+            alive.session.closed(name, self.now);
+        }
+    }
+
+    fn close_what_sessions_gave_up(&mut self, agent: usize) {
+        let Some(alive) = &mut self.nodes[agent].alive else { return };
+        for (link, fault) in alive.session.closing() {
+            self.close(link, agent, &fault);
+        }
+    }
+
+    /// One event. Returns whether it changed anything.
+    pub(crate) fn event(&mut self) -> bool {
+        self.now += self.random.random_range(0..5);
+        let agents = self.nodes.len();
+        match self.random.random_range(0..100) {
+            0..35 => self.write(),
+            35..75 => self.deliver(),
+            75..88 => {
+                let agent = self.random.random_range(0..agents);
+                self.serve(agent)
+            }
+            88..93 => self.redial(),
+            93..95 => self.notice_a_closed_wire(),
+            95 => self.kill_somebody(),
+            96 => self.cut_something(),
+            97 => self.scramble_something(),
+            _ => self.restart_somebody(),
+        }
+    }
+
+    fn some_wire(&mut self) -> Option<(u64, usize)> {
+        let count = self.wires.len();
+        let name = *self.wires.keys().nth(if count > 0 { self.random.random_range(0..count) } else { 0 })?;
+        Some((name, self.random.random_range(0..2)))
+    }
+
+    fn write(&mut self) -> bool {
+        let Some((name, end)) = self.some_wire() else { return false };
+        let wire = &self.wires[&name];
+        let agent = wire.ends[end];
+        if !wire.open[end] || wire.queues[1 - end].len() >= 4 {
+            return false;
+        }
+        let Some(alive) = &mut self.nodes[agent].alive else { return false };
+        let Some(frame) = alive.session.next_frame(name) else { return false };
+        let bytes = match frame {
+            Outgoing::Control(bytes) => bytes,
+            Outgoing::Data { head, message, from, to } => {
+                let mut bytes = head.encode().to_vec();
+                bytes.extend_from_slice(bytemuck::cast_slice(&message.vectors[from..to]));
+                bytes
+            }
+        };
+        if let Some(wire) = self.wires.get_mut(&name).filter(|wire| wire.open[1 - end]) {
+            wire.queues[1 - end].push_back(bytes);
+        }
+        true
+    }
+
+    fn deliver(&mut self) -> bool {
+        let Some((name, end)) = self.some_wire() else { return false };
+        let Some(wire) = self.wires.get_mut(&name) else { return false };
+        let agent = wire.ends[end];
+        let Some(alive) = self.nodes[agent].alive.as_mut().filter(|_| wire.open[end]) else { return false };
+        if !alive.session.may_read(name) {
+            return false;
+        }
+        let Some(bytes) = wire.queues[end].pop_front() else { return false };
+        let outcome = match arrival(&bytes) {
+            Ok(arrival) => alive.session.received(name, arrival, self.now),
+            Err(text) => Err(Fault::Refuse(text)),
+        };
+        if let Err(fault) = outcome {
+            self.close(name, agent, &fault);
+        }
+        self.close_what_sessions_gave_up(agent);
+        true
+    }
+
+    /// Does what an agent's thread waits for, if it can be done.
+    fn serve(&mut self, agent: usize) -> bool {
+        let (scene, now) = (self.scene, self.now);
+        let Node { alive, disk, used } = &mut self.nodes[agent];
+        let Some(alive) = alive else { return false };
+        alive.session.tick(now);
+        if let Some(decisions) = alive.session.unsaved_decisions() {
+            disk.decisions = decisions;
+            alive.session.decisions_saved();
+        }
+        match alive.pending.take() {
+            Some(Request::Exchange(message, up, sums)) => {
+                alive.exchanging = Some(message.mark);
+                alive.session.begin(message, &up, sums, now);
+            }
+            Some(Request::RoundOver(state, last)) => {
+                if state.mark.round.is_multiple_of(scene.checkpoint_every) || last {
+                    let mark = state.mark;
+                    disk.memory = alive.session.memory(mark);
+                    disk.state = Some(*state);
+                    alive.session.durable(mark);
+                }
+                let _ = alive.reply.send(Reply::Go);
+                alive.pending = alive.requests.recv().ok();
+            }
+            Some(Request::Done(state)) => alive.done = Some(state),
+            Some(Request::Failed) => panic!("agent {agent} failed"),
+            None => {}
+        }
+        if let Some(mark) = alive.exchanging
+            && let Some(finished) = alive.session.finish()
+        {
+            let before = used.insert(mark.round, finished.used.clone());
+            assert!(before.is_none_or(|before| before == finished.used), "a restart used other edges");
+            alive.exchanging = None;
+            let _ = alive.reply.send(Reply::Finished(finished));
+            alive.pending = alive.requests.recv().ok();
+        }
+        self.close_what_sessions_gave_up(agent);
+        true
+    }
+
+    fn redial(&mut self) -> bool {
+        let edges: Vec<(usize, usize)> = self.scene.network.graph().edges().collect();
+        if edges.is_empty() {
+            return false;
+        }
+        let (i, j) = edges[self.random.random_range(0..edges.len())];
+        let linked = |me: usize, other: usize| {
+            self.nodes[me].alive.as_ref().is_some_and(|alive| alive.session.linked(other))
+        };
+        let both = linked(i, j) && linked(j, i);
+        let tries = self.wires.values().filter(|wire| wire.ends == [i, j] || wire.ends == [j, i]).count();
+        if both || tries >= 4 {
+            return false;
+        }
+        if self.random.random_bool(0.5) {
+            self.dial(i, j);
+        } else {
+            self.dial(j, i);
+        }
+        true
+    }
+
+    /// An end finds out that the other has closed, with or without having read what was on its way.
+    fn notice_a_closed_wire(&mut self) -> bool {
+        let Some((name, end)) = self.some_wire() else { return false };
+        let wire = &self.wires[&name];
+        let over = !wire.open[1 - end] && (wire.queues[end].is_empty() || self.random.random_bool(0.5));
+        if over && wire.open[end] {
+            let agent = wire.ends[end];
+            self.close(name, agent, &Fault::Superseded("the other end is gone"));
+        }
+        self.wires.retain(|_, wire| wire.open != [false; 2]);
+        over
+    }
+
+    fn kill_somebody(&mut self) -> bool {
+        if self.trouble.kills == 0 {
+            return false;
+        }
+        self.trouble.kills -= 1;
+        let agents = self.nodes.len();
+        let victim = self.random.random_range(0..agents);
+        self.kill(victim);
+        if self.random.random_bool(0.3) {
+            self.kill((victim + 1) % agents);
+        }
+        true
+    }
+
+    fn cut_something(&mut self) -> bool {
+        let Some((name, end)) = self.some_wire().filter(|_| self.trouble.cuts > 0) else { return false };
+        self.trouble.cuts -= 1;
+        if let Some(wire) = self.wires.get_mut(&name) {
+            wire.queues.iter_mut().for_each(VecDeque::clear);
+            let agent = wire.ends[end];
+            self.close(name, agent, &Fault::Superseded("cut"));
+        }
+        true
+    }
+
+    /// A frame is repeated, exchanged with the next one, or has its head spoilt: nothing that could go unnoticed, such as a
+    /// frame that is lost while its link goes on, or a number that is changed to another that makes sense.
+    fn scramble_something(&mut self) -> bool {
+        let Some((name, end)) = self.some_wire().filter(|_| self.trouble.scrambles > 0) else { return false };
+        let kind = self.random.random_range(0..3);
+        let spoilt = (self.random.next_u64(), self.random.next_u64());
+        let Some(queue) = self.wires.get_mut(&name).map(|wire| &mut wire.queues[end]) else { return false };
+        let Some(first) = queue.front().filter(|frame| frame.len() >= HEAD).cloned() else { return false };
+        match kind {
+            0 => queue.push_front(first),
+            1 if queue.iter().take(2).filter(|frame| frame[0] == Kind::Data as u8).count() == 2 => {
+                queue.swap(0, 1)
+            }
+            _ => queue[0][1 + spoilt.0 as usize % 7] ^= (spoilt.1 as u8).max(1),
+        }
+        self.trouble.scrambles -= 1;
+        true
+    }
+
+    fn restart_somebody(&mut self) -> bool {
+        let down = |world: &Self, agent: usize| {
+            world.nodes[agent].alive.is_none()
+                && world.outage.is_none_or(|(out, until)| out != agent || world.now >= until)
+        };
+        let Some(agent) = (0..self.nodes.len()).find(|agent| down(self, *agent)) else { return false };
+        self.start(agent);
+        true
+    }
+
+    pub(crate) fn take_down(&mut self, agent: usize, until: u64) {
+        self.kill(agent);
+        self.outage = Some((agent, until));
+    }
+
+    /// Whether all agents are done and may leave.
+    pub(crate) fn over(&self) -> bool {
+        let left = |node: &Node| {
+            node.alive.as_ref().is_some_and(|alive| alive.done.is_some() && alive.session.may_leave())
+        };
+        self.nodes.iter().all(left)
+    }
+
+    /// The furthest round any agent has on disk.
+    pub(crate) fn furthest(&self) -> u64 {
+        let round = |node: &Node| node.disk.state.as_ref().map_or(0, |state| state.mark.round);
+        self.nodes.iter().map(round).max().unwrap_or(0)
+    }
+
+    /// Runs to the end, or panics with how it stands.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..3_000_000 {
+            if self.over() {
+                return;
+            }
+            self.event();
+        }
+        for (agent, node) in self.nodes.iter().enumerate() {
+            let session = node.alive.as_ref().map(|alive| {
+                (alive.exchanging, alive.pending.is_some(), alive.done.is_some(), alive.session.standings())
+            });
+            eprintln!("agent {agent}: {session:?}");
+        }
+        for (name, wire) in &self.wires {
+            eprintln!(
+                "wire {name}: {:?} open {:?}, on their way {:?}",
+                wire.ends,
+                wire.open,
+                wire.queues.each_ref().map(VecDeque::len)
+            );
+        }
+        panic!("stuck");
+    }
+
+    /// Final vectors, row after row, and bytes sent by all.
+    pub(crate) fn results(&self) -> (Vec<Vec<f32>>, u64) {
+        let done: Vec<&State<f32>> = self
+            .nodes
+            .iter()
+            .filter_map(|node| node.alive.as_ref().and_then(|alive| alive.done.as_deref()))
+            .collect();
+        let rows = |k: usize| done.iter().flat_map(|state| state.vectors[k].iter().copied()).collect();
+        let vectors = (0..done[0].vectors.len()).map(rows).collect();
+        (vectors, done.iter().map(|state| state.progress.costs.bytes_sent).sum())
+    }
+
+    /// Round by round, who used the edge to whom.
+    pub(crate) fn used(&self) -> Vec<&BTreeMap<u64, Vec<usize>>> {
+        self.nodes.iter().map(|node| &node.used).collect()
+    }
+
+    /// An arbitrary frame arrives at an agent over one of its links.
+    pub(crate) fn inject(&mut self, bytes: Vec<u8>) {
+        if let Some((name, end)) = self.some_wire()
+            && let Some(wire) = self.wires.get_mut(&name)
+        {
+            wire.queues[end].push_front(bytes);
+        }
+    }
+}
+
+fn arrival(bytes: &[u8]) -> Result<Arrival<f32>, String> {
+    let (head, payload) = bytes.split_first_chunk::<HEAD>().ok_or("a short frame")?;
+    let head = Head::decode::<f32>(head).map_err(|error| error.to_string())?;
+    if head.length != payload.len() {
+        return Err("a ragged frame".into());
+    }
+    Ok(match head.kind {
+        Kind::Data => {
+            let mut piece = vec![0.0; payload.len() / 4];
+            bytemuck::cast_slice_mut(&mut piece).copy_from_slice(payload);
+            Arrival::Data { exchange: head.a, offset: head.b, piece }
+        }
+        _ => Arrival::Control(head, payload.to_vec()),
+    })
+}
