@@ -13,13 +13,14 @@ use std::sync::Arc;
 use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
-use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, Metadata, TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Moment, State};
 use crate::edge::Decisions;
 use crate::gossip::Gossip;
 use crate::hello::{Mark, Terms};
+use crate::numbers::bits;
 use crate::outbox::{Kept, Message};
 use crate::session::Memory;
 
@@ -97,6 +98,7 @@ struct Header {
 #[derive(Serialize, Deserialize)]
 struct OutboxEntry {
     mark: Mark,
+    #[serde(with = "bits")]
     gossip: Vec<f64>,
     recipients: Vec<usize>,
 }
@@ -255,7 +257,8 @@ fn header(file: &mut File) -> Result<(u64, Metadata, Header), String> {
     }
     bytes.resize(8 + size as usize, 0);
     file.read_exact(&mut bytes[8..]).map_err(|error| error.to_string())?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| error.to_string())?;
+    // Not `SafeTensors::read_metadata`, which wants the whole file in memory.
+    let metadata: Metadata = serde_json::from_slice(&bytes[8..]).map_err(|error| error.to_string())?;
     let text = metadata.metadata().as_ref().and_then(|meta| meta.get(META)).ok_or("it has no header")?;
     let header = serde_json::from_str(text).map_err(|error| error.to_string())?;
     Ok((8 + size, metadata, header))
@@ -268,7 +271,7 @@ fn tensor<T: Real>(file: &mut File, start: u64, metadata: &Metadata, name: &str)
     }
     let (from, to) = info.data_offsets;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
-    if start + to as u64 > length {
+    if from > to || to as u64 > length.saturating_sub(start) {
         return Err("it is cut short".into());
     }
     let mut vector = vec![T::zero(); (to - from) / size_of::<T>()];
