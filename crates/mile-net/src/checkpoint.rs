@@ -50,6 +50,11 @@ pub enum CheckpointError {
         /// What is wrong with it.
         what: String,
     },
+    /// Another process works with it.
+    #[error(
+        "{0} is in use by another agent that is still running: end it first, or give this one another folder"
+    )]
+    InUse(PathBuf),
     /// It belongs to another run.
     #[error(
         "{path} belongs to another run: {what}; give the agent another folder, or restore the settings it was made with"
@@ -61,6 +66,10 @@ pub enum CheckpointError {
         what: String,
     },
 }
+
+/// A folder held by one agent, until this is dropped or the process ends, however it ends.
+#[derive(Debug)]
+pub struct Held(#[allow(dead_code)] File);
 
 /// Where an agent keeps its state.
 #[derive(Clone, Debug)]
@@ -116,6 +125,23 @@ impl Folder {
     /// A file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Keeps other processes from working with it, and removes what an interrupted write has left.
+    pub fn hold(&self) -> Result<Held, CheckpointError> {
+        let path = self.file("lock");
+        let failed = |source| CheckpointError::Disk { action: "lock", path: path.clone(), source };
+        let file = File::create(&path).map_err(failed)?;
+        file.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => CheckpointError::InUse(self.path.clone()),
+            fs::TryLockError::Error(source) => failed(source),
+        })?;
+        for entry in fs::read_dir(&self.path).map_err(failed)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(".tmp") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(Held(file))
     }
 
     /// Counts the starts of this agent: a number larger than at every earlier start.
