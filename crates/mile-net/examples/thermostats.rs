@@ -1,0 +1,113 @@
+//! Your own objective on a real network: four thermostats agree on a temperature, each knowing only its own readings.
+//!
+//! Here each agent is a thread of one program; on four machines the same code runs with its own key, address and number.
+//! Run it with `cargo run --release -p mile-net --example thermostats`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use mile::graph::Topology;
+use mile::methods::Mile;
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::Problem;
+use mile::schedule::Schedule;
+use mile_net::agent::{self, From, Halt, Job};
+use mile_net::checkpoint::Folder;
+use mile_net::engine::{Engine, Peer, Settings};
+use mile_net::hello::{Mark, Terms};
+use mile_net::keys;
+use mile_net::session::Missing;
+
+/// f_i(x) = |x - r_i|^2 / 2 for the mean reading r_i of a thermostat.
+struct Thermostats {
+    readings: [f64; 4],
+}
+
+impl Problem<f64> for Thermostats {
+    fn agents(&self) -> usize {
+        self.readings.len()
+    }
+
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn loss(&self, agent: usize, x: &[f64]) -> f64 {
+        (x[0] - self.readings[agent]).powi(2) / 2.0
+    }
+
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) {
+        gradient[0] = x[0] - self.readings[agent];
+    }
+}
+
+/// What one agent does, from its start or from where it was when it was last stopped.
+fn run(me: usize, listen: SocketAddr, neighbours: BTreeMap<usize, Peer>, home: &Path) -> Result<f64, Halt> {
+    let problem = Thermostats { readings: [19.0, 20.0, 22.0, 23.0] };
+    let network = Network::new(Topology::Ring.build(4, 0)?, Rule::Metropolis)?;
+    let method = Mile::new(5, Mile::paper_xi(5))?;
+    let schedule = Schedule::constant(0.05);
+
+    // What neighbours must agree on before they exchange anything.
+    let facts = BTreeMap::from([("step size".to_owned(), "0.05".to_owned())]);
+    let terms = Terms { run: "thermostats".into(), dim: 1, precision: "f64".into(), facts };
+    let restored = Folder::open(home)?.load::<f64>(me, &terms)?;
+    let settings = Settings {
+        me,
+        key: keys::read(&home.join("key"))?,
+        listen,
+        neighbours,
+        relay: None,
+        missing: Missing::Wait,
+        timeout: Some(Duration::from_secs(60)),
+        linger: Duration::from_secs(10),
+        folder: home.to_owned(),
+        checkpoint_every: 10,
+        status: None,
+        metrics: None,
+    };
+    let mut engine = Engine::start(settings, terms, restored.memory)?;
+    let job = Job {
+        index: 0,
+        agent: me,
+        problem: &problem,
+        network: &network,
+        method: &method,
+        schedule: &schedule,
+        seed: 0,
+        rounds: 200,
+        gossip_every: 0,
+        tolerance: None,
+    };
+    let from = restored.state.map_or(From::Start(vec![0.0], Mark::default()), From::State);
+    let done = agent::work(&job, from, &mut engine)?;
+    engine.leave()?;
+    Ok(done.vectors[0][0])
+}
+
+fn main() -> Result<(), Halt> {
+    let folder = tempfile::tempdir()?;
+    let homes: Vec<_> = (0..4).map(|i| folder.path().join(i.to_string())).collect();
+    let addresses: Vec<SocketAddr> = (0..4).map(|i| SocketAddr::from(([127, 0, 0, 1], 47_100 + i))).collect();
+    let mut public = Vec::new();
+    for home in &homes {
+        std::fs::create_dir(home)?;
+        public.push(keys::generate(&home.join("key"))?);
+    }
+    let peer = |j: usize| Peer { key: public[j], weight: 1.0 / 3.0, addresses: vec![addresses[j].to_string()] };
+    let agents: Vec<_> = (0..4)
+        .map(|i| {
+            let neighbours = [(i + 1) % 4, (i + 3) % 4].map(|j| (j, peer(j))).into();
+            let (listen, home) = (addresses[i], homes[i].clone());
+            std::thread::spawn(move || run(i, listen, neighbours, &home))
+        })
+        .collect();
+    for (i, agent) in agents.into_iter().enumerate() {
+        let temperature = agent.join().map_err(|_| "an agent panicked")??;
+        println!("agent {i}: {temperature:.6} (the mean of all readings is 21)");
+    }
+    Ok(())
+}
