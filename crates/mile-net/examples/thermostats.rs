@@ -97,7 +97,8 @@ fn main() -> Result<(), Halt> {
         std::fs::create_dir(home)?;
         public.push(keys::generate(&home.join("key"))?);
     }
-    let peer = |j: usize| Peer { key: public[j], weight: 1.0 / 3.0, addresses: vec![addresses[j].to_string()] };
+    let peer =
+        |j: usize| Peer { key: public[j], weight: 1.0 / 3.0, addresses: vec![addresses[j].to_string()] };
     let agents: Vec<_> = (0..4)
         .map(|i| {
             let neighbours = [(i + 1) % 4, (i + 3) % 4].map(|j| (j, peer(j))).into();

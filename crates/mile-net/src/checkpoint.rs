@@ -1,8 +1,8 @@
 //! An agent's state on disk, from which it goes on as if nothing had happened.
 //!
 //! A checkpoint is a safetensors file: state vectors, and own messages that neighbours may still ask for. It is written under
-//! another name, synced, and renamed, so it is the old one or the new one; a checksum of the vectors tells a file that was
-//! damaged later.
+//! another name, synced, and renamed, so it is the old one or the new one; a checksum tells a file that was damaged
+//! later.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -101,7 +101,6 @@ struct Header {
     known: BTreeMap<usize, Mark>,
     decisions: BTreeMap<usize, Decisions>,
     outbox: Vec<OutboxEntry>,
-    checksum: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,6 +112,7 @@ struct OutboxEntry {
 }
 
 const META: &str = "mile-agent";
+const CHECKSUM: &str = "crc32c";
 
 impl Folder {
     /// A folder, made if it is not there, that can be written to.
@@ -185,7 +185,6 @@ impl Folder {
             known: memory.known.clone(),
             decisions: memory.decisions.clone(),
             outbox: memory.outbox.iter().map(OutboxEntry::of).collect(),
-            checksum: checksum(vectors.iter().copied()),
         };
         let views = names.chain(entries).zip(&vectors).map(|(name, vector)| {
             Ok((name, TensorView::new(dtype::<T>(), vec![vector.len()], bytemuck::cast_slice(vector))?))
@@ -202,7 +201,8 @@ impl Folder {
             source: error.into(),
         })?;
         let temporary = path.with_added_extension("tmp");
-        let meta = HashMap::from([(META.to_owned(), text)]);
+        let sum = checksum(&text, vectors.iter().copied());
+        let meta = HashMap::from([(META.to_owned(), text), (CHECKSUM.to_owned(), sum)]);
         safetensors::serialize_to_file(views, Some(meta), &temporary).map_err(failed)?;
         settle(&temporary, &path)
     }
@@ -219,7 +219,10 @@ impl Folder {
             Err(source) => return Err(CheckpointError::Disk { action: "read", path, source }),
         };
         let torn = |what: String| CheckpointError::Torn { path: path.clone(), what };
-        let (start, metadata, header) = header(&mut file).map_err(torn)?;
+        let (start, metadata) = metadata(&mut file).map_err(torn)?;
+        let meta = |key: &str| metadata.metadata().as_ref().and_then(|meta| meta.get(key));
+        let text = meta(META).ok_or_else(|| torn("it has no header".into()))?;
+        let header: Header = serde_json::from_str(text).map_err(|error| torn(error.to_string()))?;
         if let Some(what) = foreign(&header, agent, terms) {
             return Err(CheckpointError::Foreign { path, what });
         }
@@ -228,7 +231,8 @@ impl Folder {
         let name = |entry: &OutboxEntry| format!("outbox.{}", entry.mark.exchange);
         let messages: Vec<Vec<T>> =
             header.outbox.iter().map(|entry| read(&name(entry))).collect::<Result<_, _>>()?;
-        if checksum(vectors.iter().chain(&messages).map(Vec::as_slice)) != header.checksum {
+        let sum = checksum(text, vectors.iter().chain(&messages).map(Vec::as_slice));
+        if meta(CHECKSUM) != Some(&sum) {
             return Err(torn("its checksum differs".into()));
         }
         let Header { job, mark, step, round, step_size, costs, gossip, known, outbox, .. } = header;
@@ -246,8 +250,9 @@ impl Folder {
 
     /// Writes decisions about edges, which must be on disk before the other ends learn of them.
     pub fn save_decisions(&self, decisions: &BTreeMap<usize, Decisions>) -> Result<(), CheckpointError> {
-        let text = serde_json::to_vec(decisions).unwrap_or_default();
-        write_whole(&self.file("decisions.json"), |file| file.write_all(&text))
+        let text = serde_json::to_string(decisions).unwrap_or_default();
+        let sum = checksum::<f64>(&text, std::iter::empty());
+        write_whole(&self.file("decisions"), |file| write!(file, "{sum}\n{text}"))
     }
 
     /// The decisions made after a checkpoint, or else those in it.
@@ -255,10 +260,16 @@ impl Folder {
         &self,
         checkpointed: BTreeMap<usize, Decisions>,
     ) -> Result<BTreeMap<usize, Decisions>, CheckpointError> {
-        let path = self.file("decisions.json");
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| CheckpointError::Torn { path, what: error.to_string() }),
+        let path = self.file("decisions");
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                let torn = |what: String| CheckpointError::Torn { path: path.clone(), what };
+                let (sum, text) = text.split_once('\n').ok_or_else(|| torn("it is cut short".into()))?;
+                if checksum::<f64>(text, std::iter::empty()) != sum {
+                    return Err(torn("its checksum differs".into()));
+                }
+                serde_json::from_str(text).map_err(|error| torn(error.to_string()))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(checkpointed),
             Err(source) => Err(CheckpointError::Disk { action: "read", path, source }),
         }
@@ -272,8 +283,8 @@ impl OutboxEntry {
     }
 }
 
-/// Where the tensors start, what they are, and the rest.
-fn header(file: &mut File) -> Result<(u64, Metadata, Header), String> {
+/// Where the tensors start, and what they are.
+fn metadata(file: &mut File) -> Result<(u64, Metadata), String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     let mut bytes = vec![0; 8];
     file.read_exact(&mut bytes).map_err(|error| error.to_string())?;
@@ -285,9 +296,7 @@ fn header(file: &mut File) -> Result<(u64, Metadata, Header), String> {
     file.read_exact(&mut bytes[8..]).map_err(|error| error.to_string())?;
     // Not `SafeTensors::read_metadata`, which wants the whole file in memory.
     let metadata: Metadata = serde_json::from_slice(&bytes[8..]).map_err(|error| error.to_string())?;
-    let text = metadata.metadata().as_ref().and_then(|meta| meta.get(META)).ok_or("it has no header")?;
-    let header = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    Ok((8 + size, metadata, header))
+    Ok((8 + size, metadata))
 }
 
 fn tensor<T: Real>(file: &mut File, start: u64, metadata: &Metadata, name: &str) -> Result<Vec<T>, String> {
@@ -318,8 +327,10 @@ fn dtype<T: Real>() -> Dtype {
     if T::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
 }
 
-fn checksum<'a, T: Real>(vectors: impl Iterator<Item = &'a [T]>) -> u32 {
-    vectors.fold(0, |sum, vector| crc32c::crc32c_append(sum, bytemuck::cast_slice(vector)))
+fn checksum<'a, T: Real>(text: &str, vectors: impl Iterator<Item = &'a [T]>) -> String {
+    let of_text = crc32c::crc32c(text.as_bytes());
+    let sum = vectors.fold(of_text, |sum, vector| crc32c::crc32c_append(sum, bytemuck::cast_slice(vector)));
+    format!("{sum:08x}")
 }
 
 /// Writes a file so that it is the old one or the whole new one, also after a power failure.
@@ -341,4 +352,125 @@ fn settle(temporary: &Path, path: &Path) -> Result<(), CheckpointError> {
         File::open(folder)?.sync_all()
     };
     sync().map_err(|source| CheckpointError::Disk { action: "write", path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::Range;
+    use mile::method::{Layout, Unit};
+
+    const LAYOUT: Layout = Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g"] };
+
+    fn terms() -> Terms {
+        let facts = BTreeMap::from([("seeds".into(), "[0]".into())]);
+        Terms { run: "test".into(), dim: 3, precision: "f32".into(), facts }
+    }
+
+    fn write(folder: &Folder) -> (State<f32>, Memory<f32>) {
+        let mark = Mark { exchange: 7, round: 6 };
+        let costs = Costs { vectors_sent: 7, exchanges: 7, bytes_sent: 168, gradient_evals: 31 };
+        let progress = Progress { step: 30, round: 6, step_size: 0.1, costs };
+        let vectors = vec![vec![1.5f32, -2.0, f32::NAN], vec![0.25, 0.0, -0.0]];
+        let gossip = Gossip::default();
+        let moment = Moment {
+            job: 1,
+            mark,
+            progress: &progress,
+            layout: LAYOUT,
+            vectors: &vectors,
+            gossip: &gossip,
+            last: false,
+        };
+        let message = Message {
+            mark: Mark { exchange: 6, round: 5 },
+            vectors: vec![9.0; 3],
+            gossip: vec![f64::INFINITY],
+        };
+        let mut decisions = Decisions::default();
+        assert!(decisions.add(Range { from: 5, to: 6, used: false }));
+        let memory = Memory {
+            mark,
+            known: BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]),
+            outbox: vec![Kept { message: Arc::new(message), recipients: vec![2] }],
+            decisions: BTreeMap::from([(2, decisions)]),
+        };
+        folder.save(1, &terms(), &moment, &memory).unwrap();
+        (moment.state(), memory)
+    }
+
+    /// All that was saved, as text: NaN is equal to itself there.
+    fn all(state: &State<f32>, memory: &Memory<f32>) -> String {
+        format!("{state:?} {memory:?}")
+    }
+
+    #[test]
+    fn what_was_saved_is_read_and_nothing_else_is_taken_for_it() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder::open(home.path()).unwrap();
+        assert!(folder.load::<f32>(1, &terms()).unwrap().state.is_none());
+        let (state, memory) = write(&folder);
+        let expected = all(&state, &memory);
+        let read = folder.load::<f32>(1, &terms()).unwrap();
+        assert_eq!(all(&read.state.unwrap(), &read.memory), expected);
+
+        let path = folder.file("checkpoint.safetensors");
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let error = folder.load::<f32>(1, &terms()).unwrap_err();
+            assert!(matches!(error, CheckpointError::Torn { .. }), "{length}: {error}");
+        }
+        for place in 0..whole.len() {
+            for bit in [0, 3, 7] {
+                let mut damaged = whole.clone();
+                damaged[place] ^= 1 << bit;
+                fs::write(&path, &damaged).unwrap();
+                // A flipped bit in what is not used, such as a tensor's shape, does no harm.
+                if let Ok(read) = folder.load::<f32>(1, &terms()) {
+                    assert_eq!(all(&read.state.unwrap(), &read.memory), expected, "byte {place}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_run_or_agent_is_refused_with_what_differs() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder::open(home.path()).unwrap();
+        write(&folder);
+        let refused = |agent, terms: &Terms| folder.load::<f32>(agent, terms).unwrap_err().to_string();
+        assert!(refused(2, &terms()).contains("it is of agent 1, and this is agent 2"));
+        let mut other = terms();
+        other.facts.insert("seeds".into(), "[1]".into());
+        assert!(refused(1, &other).contains("seeds is [1] here and [0] there"));
+        let error = folder.load::<f64>(1, &terms()).unwrap_err();
+        assert!(matches!(error, CheckpointError::Torn { .. }), "{error}");
+    }
+
+    #[test]
+    fn decisions_on_disk_come_before_those_in_the_checkpoint_and_are_whole_or_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder::open(home.path()).unwrap();
+        let (_, memory) = write(&folder);
+        let mut later = memory.decisions.clone();
+        assert!(later.get_mut(&2).unwrap().add(Range { from: 7, to: 9, used: true }));
+        folder.save_decisions(&later).unwrap();
+        assert_eq!(folder.load::<f32>(1, &terms()).unwrap().memory.decisions, later);
+        let path = folder.file("decisions");
+        let whole = fs::read(&path).unwrap();
+        for place in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            assert!(folder.load::<f32>(1, &terms()).is_err(), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn every_start_has_a_larger_number() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder::open(home.path()).unwrap();
+        assert_eq!([(); 3].map(|()| folder.incarnation().unwrap()), [1, 2, 3]);
+    }
 }
