@@ -6,10 +6,12 @@
 pub mod agent;
 pub mod checkpoint;
 pub mod edge;
+#[cfg(feature = "engine")]
 pub mod engine;
 pub mod frame;
 pub mod gossip;
 pub mod hello;
+#[cfg(feature = "engine")]
 pub mod keys;
 mod numbers;
 pub mod outbox;
