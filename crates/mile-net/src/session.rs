@@ -369,11 +369,9 @@ impl<T: Real> Session<T> {
         self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.line.is_some())
     }
 
-    /// An empty buffer for the next piece.
+    /// A buffer for the next piece, of any length and content.
     pub fn buffer(&mut self) -> Vec<T> {
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer
+        self.spare.pop().unwrap_or_default()
     }
 
     /// A frame has arrived. An error closes the link.
