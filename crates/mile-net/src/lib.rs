@@ -6,8 +6,11 @@
 pub mod agent;
 pub mod checkpoint;
 pub mod edge;
+pub mod engine;
 pub mod frame;
 pub mod gossip;
 pub mod hello;
+pub mod keys;
 pub mod outbox;
 pub mod session;
+pub mod status;

@@ -1,0 +1,56 @@
+//! How iroh is set up: direct addresses, no relay unless one is given, nobody else is asked for anything.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use iroh::endpoint::{EndpointHooks, QuicTransportConfig, VarInt, presets};
+use iroh::{Endpoint, RelayMode, RelayUrl, SecretKey};
+
+use super::EngineError;
+
+/// Name of the protocol in the handshake.
+pub const ALPN: &[u8] = b"mile/1";
+
+/// What may be under way on a stream. 3 MiB or more break connections in iroh 1.4.1 ("too many gaps in stream buffer").
+const WINDOW: u32 = 1 << 20;
+/// A neighbour that is not heard of for this long is gone.
+const IDLE: Duration = Duration::from_millis(2500);
+const KEEP_ALIVE: Duration = Duration::from_millis(500);
+
+/// The settings of a connection: one stream in each direction, lost neighbours noticed in seconds.
+pub fn transport() -> QuicTransportConfig {
+    QuicTransportConfig::builder()
+        .stream_receive_window(VarInt::from_u32(WINDOW))
+        .receive_window(VarInt::from_u32(WINDOW + WINDOW / 4))
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(IDLE.try_into().ok())
+        .default_path_max_idle_timeout(IDLE)
+        .keep_alive_interval(KEEP_ALIVE)
+        .default_path_keep_alive_interval(KEEP_ALIVE)
+        .build()
+}
+
+/// Binds an endpoint at an address.
+pub(super) async fn bind(
+    key: SecretKey,
+    listen: SocketAddr,
+    relay: Option<&RelayUrl>,
+    hooks: impl EndpointHooks + 'static,
+) -> Result<Endpoint, EngineError> {
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| EngineError::Bind { listen, source };
+    let relay = relay.map_or(RelayMode::Disabled, |url| RelayMode::custom([url.clone()]));
+    Endpoint::builder(presets::Minimal)
+        .secret_key(key)
+        .alpns(vec![ALPN.to_vec()])
+        .relay_mode(relay)
+        .transport_config(transport())
+        .hooks(hooks)
+        .clear_ip_transports()
+        .bind_addr(listen)
+        .map_err(|error| failed(error.into()))?
+        .bind()
+        .await
+        .map_err(|error| failed(error.into()))
+}

@@ -1,0 +1,102 @@
+//! Keys: who an agent is. The secret half lives in a file that only its owner can read.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+pub use iroh::{PublicKey, SecretKey};
+
+/// A key file that cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// There is a file already.
+    #[error(
+        "{0} exists, and a key is never overwritten: choose another name, or remove it if no run needs it"
+    )]
+    Exists(PathBuf),
+    /// The disk will not have it, or there is none.
+    #[error("cannot {action} the key file {path}: {source}")]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Others can read it.
+    #[error("the key file {path} can be read by others (mode {mode:03o}): chmod 600 {path}")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It is something else.
+    #[error(
+        "{0} is not a key file: it must hold a secret key as 64 hexadecimal digits; make one with mile keygen"
+    )]
+    Malformed(PathBuf),
+}
+
+/// Writes a new secret key to a file that only its owner can read. Returns the public key.
+pub fn generate(path: &Path) -> Result<PublicKey, KeyError> {
+    let failed = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
+        _ => KeyError::Disk { action: "write", path: path.to_owned(), source },
+    };
+    let key = SecretKey::generate();
+    let digits: String = key.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    writeln!(file, "{digits}").and_then(|()| file.sync_all()).map_err(failed)?;
+    Ok(key.public())
+}
+
+/// Reads a secret key, if nobody but its owner can.
+pub fn read(path: &Path) -> Result<SecretKey, KeyError> {
+    let failed = |source| KeyError::Disk { action: "read", path: path.to_owned(), source };
+    let mode = fs::metadata(path).map_err(failed)?.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Exposed { path: path.to_owned(), mode });
+    }
+    let malformed = || KeyError::Malformed(path.to_owned());
+    let bytes = fs::read(path).map_err(failed)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?;
+    text.trim().parse().map_err(|_| malformed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_is_read_back_and_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.key");
+        let public = generate(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(read(&path).unwrap().public(), public);
+        assert!(matches!(generate(&path), Err(KeyError::Exists(_))));
+        assert_eq!(read(&path).unwrap().public(), public);
+        assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.key");
+        generate(&path).unwrap();
+        for mode in [0o640, 0o604, 0o660, 0o620] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let text = read(&path).unwrap_err().to_string();
+            assert!(text.contains("chmod 600") && text.contains(&format!("{mode:o}")), "{text}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, b"\xff not a key").unwrap();
+        assert!(matches!(read(&path), Err(KeyError::Malformed(_))));
+        assert!(matches!(read(&folder.path().join("none")), Err(KeyError::Disk { .. })));
+    }
+}

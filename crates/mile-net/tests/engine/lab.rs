@@ -1,0 +1,201 @@
+//! A few agents on loopback, one thread each, and the simulator to compare them with.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mile::agents::Vector;
+use mile::graph::Topology;
+use mile::method::Method;
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::Quadratic;
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
+use mile_net::agent::{From, Halt, Host, Job, Moment, State, work};
+use mile_net::checkpoint::Folder;
+use mile_net::engine::{Departure, Engine, Peer, Settings};
+use mile_net::hello::{Mark, Terms};
+use mile_net::keys::SecretKey;
+use mile_net::outbox::Message;
+use mile_net::session::{Finished, Missing};
+
+pub(crate) const SEED: u64 = 3;
+
+pub(crate) struct Lab {
+    pub(crate) network: Network,
+    pub(crate) problem: Quadratic<f32>,
+    pub(crate) schedule: Schedule,
+    pub(crate) keys: Vec<SecretKey>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) terms: Terms,
+    pub(crate) gossip_every: u64,
+    pub(crate) checkpoint_every: u64,
+    folder: tempfile::TempDir,
+}
+
+impl Lab {
+    pub(crate) fn new(topology: Topology, agents: usize, dim: usize) -> Self {
+        // All are held until all are known, so that no two agents get the same.
+        let sockets: Vec<UdpSocket> =
+            (0..agents).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+        Self {
+            network: Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap(),
+            problem: Quadratic::new(agents, dim, 10.0, 1.0, 7).unwrap(),
+            schedule: Schedule::constant(0.1),
+            keys: (0..agents).map(|_| SecretKey::generate()).collect(),
+            addresses: sockets.iter().map(|socket| socket.local_addr().unwrap()).collect(),
+            terms: Terms {
+                run: "lab".into(),
+                dim,
+                precision: "f32".into(),
+                facts: BTreeMap::from([("step_size".into(), "0.1".into())]),
+            },
+            gossip_every: 1,
+            checkpoint_every: 1,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn folder(&self, agent: usize) -> PathBuf {
+        self.folder.path().join(agent.to_string())
+    }
+
+    pub(crate) fn settings(&self, agent: usize) -> Settings {
+        let row = self.network.mixing().rows().row(agent).iter();
+        let peer = |j: usize, weight: f64| Peer {
+            key: self.keys[j].public(),
+            weight,
+            addresses: vec![self.addresses[j].to_string()],
+        };
+        Settings {
+            me: agent,
+            key: self.keys[agent].clone(),
+            listen: self.addresses[agent],
+            neighbours: row.filter(|(j, _)| *j != agent).map(|(j, w)| (*j, peer(*j, *w))).collect(),
+            relay: None,
+            missing: Missing::Wait,
+            timeout: Some(Duration::from_secs(if std::env::var("LAB_SHORT").is_ok() { 8 } else { 120 })),
+            linger: Duration::from_secs(30),
+            folder: self.folder(agent),
+            checkpoint_every: self.checkpoint_every,
+            status: None,
+            metrics: None,
+        }
+    }
+
+    /// Starts an agent's engine from whatever is in its folder.
+    pub(crate) fn start(&self, agent: usize, settings: Settings) -> (Engine<f32>, From<f32>) {
+        let restored = Folder::open(&settings.folder).unwrap().load(agent, &self.terms).unwrap();
+        let from = restored
+            .state
+            .map_or_else(|| From::Start(vec![0.5; self.terms.dim], Mark::default()), From::State);
+        (Engine::start(settings, self.terms.clone(), restored.memory).unwrap(), from)
+    }
+
+    pub(crate) fn job<'a>(&'a self, agent: usize, method: &'a dyn Method, rounds: u64) -> Job<'a, f32> {
+        Job {
+            index: 0,
+            agent,
+            problem: &self.problem,
+            network: &self.network,
+            method,
+            schedule: &self.schedule,
+            seed: SEED,
+            rounds,
+            gossip_every: self.gossip_every,
+            tolerance: None,
+        }
+    }
+
+    /// One agent from its start, or from its checkpoint, to the end.
+    pub(crate) fn agent(&self, agent: usize, method: &dyn Method, rounds: u64) -> (State<f32>, Departure) {
+        let (mut engine, from) = self.start(agent, self.settings(agent));
+        let state = work(&self.job(agent, method, rounds), from, &mut engine).unwrap();
+        (state, engine.leave().unwrap())
+    }
+
+    /// An agent whose plug is pulled, in an exchange or before a checkpoint, whichever number comes up first.
+    pub(crate) fn victim(&self, agent: usize, method: &dyn Method, rounds: u64, dies: Dies) {
+        let (engine, from) = self.start(agent, self.settings(agent));
+        let mut host = Mortal { engine, dies };
+        let error = work(&self.job(agent, method, rounds), from, &mut host).unwrap_err();
+        assert!(error.to_string().contains("plug"), "{error}");
+    }
+
+    /// All agents to the end.
+    pub(crate) fn all(&self, method: &dyn Method, rounds: u64) -> Vec<State<f32>> {
+        std::thread::scope(|scope| {
+            let agents = 0..self.network.agents();
+            let threads: Vec<_> =
+                agents.map(|agent| scope.spawn(move || self.agent(agent, method, rounds))).collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    let (state, departure) = thread.join().unwrap();
+                    assert_eq!(departure, Departure::default());
+                    state
+                })
+                .collect()
+        })
+    }
+
+    /// Compares with the simulator, to the bit.
+    pub(crate) fn check(&self, method: &dyn Method, rounds: u64, states: &[State<f32>]) {
+        let dim = self.terms.dim;
+        let mut simulator = Simulator::new(&self.problem, &self.network, method, &vec![0.5; dim], SEED);
+        let mut run = Run::start(method, self.schedule.clone(), &mut simulator).unwrap();
+        (0..rounds).for_each(|_| run.round(&mut simulator).unwrap());
+        for (agent, state) in states.iter().enumerate() {
+            assert_eq!(state.progress.round, rounds);
+            for (k, vector) in state.vectors.iter().enumerate() {
+                let truth = &simulator.vector(Vector(k))[agent * dim..][..dim];
+                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(vector), bits(truth), "vector {k} of agent {agent}");
+            }
+        }
+    }
+}
+
+/// When an agent's plug is pulled.
+#[derive(Clone, Copy)]
+pub(crate) enum Dies {
+    /// After this exchange, before anything is made of it.
+    Exchange(u64),
+    /// When this round is over, before it is on disk.
+    Round(u64),
+}
+
+struct Mortal {
+    engine: Engine<f32>,
+    dies: Dies,
+}
+
+impl Host<f32> for Mortal {
+    fn buffer(&mut self) -> Vec<f32> {
+        self.engine.buffer()
+    }
+
+    fn exchange(
+        &mut self,
+        message: Message<f32>,
+        up: &[usize],
+        sums: Vec<Vec<f32>>,
+    ) -> Result<Finished<f32>, Halt> {
+        let exchange = message.mark.exchange;
+        let finished = self.engine.exchange(message, up, sums)?;
+        match self.dies {
+            Dies::Exchange(last) if exchange >= last => Err("the plug is pulled".into()),
+            _ => Ok(finished),
+        }
+    }
+
+    fn round_over(&mut self, moment: &Moment<'_, f32>) -> Result<(), Halt> {
+        match self.dies {
+            Dies::Round(last) if moment.mark.round >= last => Err("the plug is pulled".into()),
+            _ => self.engine.round_over(moment),
+        }
+    }
+}
