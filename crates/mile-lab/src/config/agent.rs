@@ -155,7 +155,8 @@ impl Conduct {
         table
     }
 
-    fn check(&self, experiment: &Experiment) -> Result<(), LabError> {
+    /// Refuses what does not go together.
+    pub fn check(&self, experiment: &Experiment) -> Result<(), LabError> {
         let why = match self.on_missing {
             _ if self.stop.is_none() => return Ok(()),
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
@@ -178,7 +179,7 @@ impl Stop {
 
 impl AgentConfig {
     /// Reads an agent's file: an experiment with a section `[agent]`. Relative paths in it start from the file's folder.
-    pub fn load(path: &Path) -> Result<(Experiment, Network, Self), LabError> {
+    pub fn load(path: &Path) -> Result<(Experiment, Self), LabError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
@@ -195,7 +196,7 @@ impl AgentConfig {
             let network = experiment.network.build()?;
             let config = Self::read(&agent, &network, &folder)?;
             config.conduct.check(&experiment)?;
-            Ok((experiment, network, config))
+            Ok((experiment, config))
         };
         read().map_err(|error: LabError| error.in_file(&name))
     }
