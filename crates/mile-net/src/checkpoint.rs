@@ -13,13 +13,14 @@ use std::sync::Arc;
 use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
-use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, Metadata, TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Moment, State};
 use crate::edge::Decisions;
 use crate::gossip::Gossip;
 use crate::hello::{Mark, Terms};
+use crate::numbers::bits;
 use crate::outbox::{Kept, Message};
 use crate::session::Memory;
 
@@ -49,6 +50,11 @@ pub enum CheckpointError {
         /// What is wrong with it.
         what: String,
     },
+    /// Another process works with it.
+    #[error(
+        "{0} is in use by another agent that is still running: end it first, or give this one another folder"
+    )]
+    InUse(PathBuf),
     /// It belongs to another run.
     #[error(
         "{path} belongs to another run: {what}; give the agent another folder, or restore the settings it was made with"
@@ -60,6 +66,10 @@ pub enum CheckpointError {
         what: String,
     },
 }
+
+/// A folder held by one agent, until this is dropped or the process ends, however it ends.
+#[derive(Debug)]
+pub struct Held(#[allow(dead_code)] File);
 
 /// Where an agent keeps its state.
 #[derive(Clone, Debug)]
@@ -97,6 +107,7 @@ struct Header {
 #[derive(Serialize, Deserialize)]
 struct OutboxEntry {
     mark: Mark,
+    #[serde(with = "bits")]
     gossip: Vec<f64>,
     recipients: Vec<usize>,
 }
@@ -114,6 +125,23 @@ impl Folder {
     /// A file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Keeps other processes from working with it, and removes what an interrupted write has left.
+    pub fn hold(&self) -> Result<Held, CheckpointError> {
+        let path = self.file("lock");
+        let failed = |source| CheckpointError::Disk { action: "lock", path: path.clone(), source };
+        let file = File::create(&path).map_err(failed)?;
+        file.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => CheckpointError::InUse(self.path.clone()),
+            fs::TryLockError::Error(source) => failed(source),
+        })?;
+        for entry in fs::read_dir(&self.path).map_err(failed)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(".tmp") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(Held(file))
     }
 
     /// Counts the starts of this agent: a number larger than at every earlier start.
@@ -255,7 +283,8 @@ fn header(file: &mut File) -> Result<(u64, Metadata, Header), String> {
     }
     bytes.resize(8 + size as usize, 0);
     file.read_exact(&mut bytes[8..]).map_err(|error| error.to_string())?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| error.to_string())?;
+    // Not `SafeTensors::read_metadata`, which wants the whole file in memory.
+    let metadata: Metadata = serde_json::from_slice(&bytes[8..]).map_err(|error| error.to_string())?;
     let text = metadata.metadata().as_ref().and_then(|meta| meta.get(META)).ok_or("it has no header")?;
     let header = serde_json::from_str(text).map_err(|error| error.to_string())?;
     Ok((8 + size, metadata, header))
@@ -268,7 +297,7 @@ fn tensor<T: Real>(file: &mut File, start: u64, metadata: &Metadata, name: &str)
     }
     let (from, to) = info.data_offsets;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
-    if start + to as u64 > length {
+    if from > to || to as u64 > length.saturating_sub(start) {
         return Err("it is cut short".into());
     }
     let mut vector = vec![T::zero(); (to - from) / size_of::<T>()];

@@ -12,6 +12,8 @@
 use mile::real::Real;
 use serde::{Deserialize, Serialize};
 
+use crate::numbers::{bits, legible, legible_option};
+
 /// Numbers in a sketch.
 pub const SKETCH: usize = 128;
 
@@ -25,10 +27,13 @@ const VALUES: usize = GRADIENT + SKETCH;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// `(1/N) sum_i f_i(x_i)`.
+    #[serde(with = "legible")]
     pub loss: f64,
     /// `(1/N) sum_i |mean x - x_i|^2`.
+    #[serde(with = "legible")]
     pub consensus_error: f64,
     /// `|(1/N) sum_i grad f_i(x_i)|^2`, for problems whose full gradient is affordable.
+    #[serde(with = "legible_option")]
     pub grad_norm_sq: Option<f64>,
 }
 
@@ -56,7 +61,9 @@ impl Tolerance {
 /// One agent's part in the averaging. What it holds is part of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gossip {
+    #[serde(with = "bits")]
     own: Vec<f64>,
+    #[serde(with = "bits")]
     estimate: Vec<f64>,
     has_gradient: bool,
     /// Exchanges for which all agents within that many hops have met the tolerance.

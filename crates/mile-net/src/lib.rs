@@ -11,6 +11,7 @@ pub mod frame;
 pub mod gossip;
 pub mod hello;
 pub mod keys;
+mod numbers;
 pub mod outbox;
 pub mod session;
 pub mod status;

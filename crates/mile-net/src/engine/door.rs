@@ -109,9 +109,12 @@ impl Door {
     }
 }
 
+/// Neighbours by key.
+pub(super) type Listed = Arc<BTreeMap<PublicKey, usize>>;
+
 /// Lets listed keys through the handshake, and nobody else.
 pub(super) struct AllowList {
-    pub(super) listed: Arc<BTreeMap<PublicKey, usize>>,
+    pub(super) listed: Listed,
     pub(super) door: Arc<Door>,
 }
 
@@ -151,11 +154,7 @@ impl Sources {
 }
 
 /// Lets neighbours in until the endpoint is closed.
-pub(super) async fn watch<T: Real>(
-    shared: Arc<Shared<T>>,
-    endpoint: Endpoint,
-    listed: Arc<BTreeMap<PublicKey, usize>>,
-) {
+pub(super) async fn watch<T: Real>(shared: Arc<Shared<T>>, endpoint: Endpoint, listed: Listed) {
     let unfinished = Arc::new(Semaphore::new(UNFINISHED));
     let mut sources = Sources::default();
     while let Some(incoming) = endpoint.accept().await {
@@ -182,7 +181,7 @@ async fn enter<T: Real>(
     shared: Arc<Shared<T>>,
     incoming: Incoming,
     permit: OwnedSemaphorePermit,
-    listed: Arc<BTreeMap<PublicKey, usize>>,
+    listed: Listed,
 ) {
     let broken = || {
         shared.door.broken.fetch_add(1, Relaxed);

@@ -26,10 +26,10 @@ use tokio::runtime::Runtime;
 pub use self::error::{Departure, EngineError};
 pub use self::transport::{ALPN, transport};
 
-use self::door::{AllowList, Door};
+use self::door::{AllowList, Door, Listed};
 use self::shared::Shared;
 use crate::agent::{Halt, Host, Moment};
-use crate::checkpoint::Folder;
+use crate::checkpoint::{Folder, Held};
 use crate::hello::Terms;
 use crate::outbox::Message;
 use crate::session::{Finished, Memory, Missing, Session, Setup};
@@ -82,6 +82,7 @@ pub struct Engine<T: Real> {
     endpoint: Endpoint,
     address: SocketAddr,
     folder: Folder,
+    _held: Held,
     terms: Terms,
     missing: Missing,
     timeout: Option<Duration>,
@@ -94,11 +95,12 @@ pub struct Engine<T: Real> {
 
 impl<T: Real> Engine<T> {
     /// Binds the address, starts the network's threads, and dials the neighbours. `memory` is what
-    /// [`Folder::load`] found.
+    /// [`Folder::load`] found. Not to be called from within an asynchronous runtime: it has its own.
     pub fn start(settings: Settings, terms: Terms, memory: Memory<T>) -> Result<Self, EngineError> {
         let (listed, relay) = check(&settings)?;
         let Settings { me, neighbours, missing, .. } = &settings;
         let folder = Folder::open(&settings.folder)?;
+        let held = folder.hold()?;
         let incarnation = folder.incarnation()?;
         let mark = memory.mark;
         let weights = neighbours.iter().map(|(id, peer)| (*id, peer.weight)).collect();
@@ -144,6 +146,7 @@ impl<T: Real> Engine<T> {
             endpoint,
             address,
             folder,
+            _held: held,
             terms,
             missing: settings.missing,
             timeout: settings.timeout,
@@ -247,8 +250,7 @@ impl<T: Real> Host<T> for Engine<T> {
 }
 
 /// Neighbours by key, and the relay, if the settings make sense.
-#[allow(clippy::type_complexity)]
-fn check(settings: &Settings) -> Result<(Arc<BTreeMap<PublicKey, usize>>, Option<RelayUrl>), EngineError> {
+fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), EngineError> {
     let own = settings.key.public();
     let mut listed = BTreeMap::new();
     for (id, peer) in &settings.neighbours {

@@ -77,7 +77,7 @@ impl Lab {
             neighbours: row.filter(|(j, _)| *j != agent).map(|(j, w)| (*j, peer(*j, *w))).collect(),
             relay: None,
             missing: Missing::Wait,
-            timeout: Some(Duration::from_secs(if std::env::var("LAB_SHORT").is_ok() { 8 } else { 120 })),
+            timeout: Some(Duration::from_secs(120)),
             linger: Duration::from_secs(30),
             folder: self.folder(agent),
             checkpoint_every: self.checkpoint_every,
@@ -122,7 +122,8 @@ impl Lab {
         let (engine, from) = self.start(agent, self.settings(agent));
         let mut host = Mortal { engine, dies };
         let error = work(&self.job(agent, method, rounds), from, &mut host).unwrap_err();
-        assert!(error.to_string().contains("plug"), "{error}");
+        let cause = error.source().unwrap_or(&*error).to_string();
+        assert!(cause.contains("plug"), "{cause}");
     }
 
     /// All agents to the end.

@@ -1,4 +1,8 @@
 //! Engines on loopback: the simulator's bits, restarts, strangers, and what people get to see.
 
+mod disk;
 mod lab;
+mod refusals;
 mod runs;
+mod seeing;
+mod strangers;

@@ -1,0 +1,134 @@
+//! MILE on a network of two, by the engine; who spends how much time is measured from outside.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use mile::graph::Topology;
+use mile::methods::Mile;
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::Problem;
+use mile::schedule::Schedule;
+use mile_net::agent::{From, Halt, Host, Job, Moment, work};
+use mile_net::engine::{Engine, Peer, Settings};
+use mile_net::hello::{Mark, Terms};
+use mile_net::outbox::Message;
+use mile_net::session::{Finished, Memory, Missing};
+
+use crate::{Part, median, peak};
+
+/// A bowl that takes no memory: what is measured is the agent's.
+struct Bowl(usize);
+
+impl Problem<f32> for Bowl {
+    fn agents(&self) -> usize {
+        2
+    }
+
+    fn dim(&self) -> usize {
+        self.0
+    }
+
+    fn loss(&self, _: usize, x: &[f32]) -> f64 {
+        x.iter().map(|x| f64::from(x * x) / 2.0).sum()
+    }
+
+    fn gradient(&self, _: usize, x: &[f32], gradient: &mut [f32]) {
+        gradient.iter_mut().zip(x).for_each(|(g, x)| *g = 0.5 * x);
+    }
+}
+
+/// An engine, and when what was asked of it.
+struct Timed {
+    engine: Engine<f32>,
+    exchange: Vec<f64>,
+    copy: Vec<f64>,
+    step: Vec<f64>,
+    checkpoint: Vec<f64>,
+    since: Instant,
+}
+
+impl Host<f32> for Timed {
+    fn buffer(&mut self) -> Vec<f32> {
+        self.step.push(self.since.elapsed().as_secs_f64());
+        self.since = Instant::now();
+        self.engine.buffer()
+    }
+
+    fn exchange(
+        &mut self,
+        message: Message<f32>,
+        up: &[usize],
+        sums: Vec<Vec<f32>>,
+    ) -> Result<Finished<f32>, Halt> {
+        self.copy.push(self.since.elapsed().as_secs_f64());
+        let begun = Instant::now();
+        let finished = self.engine.exchange(message, up, sums);
+        self.exchange.push(begun.elapsed().as_secs_f64());
+        self.since = Instant::now();
+        finished
+    }
+
+    fn round_over(&mut self, moment: &Moment<'_, f32>) -> Result<(), Halt> {
+        let begun = Instant::now();
+        let saved = self.engine.round_over(moment);
+        self.checkpoint.push(begun.elapsed().as_secs_f64());
+        self.since = Instant::now();
+        saved
+    }
+}
+
+pub(crate) fn run(part: &Part, checkpoint_every: u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let network =
+        Network::new(Topology::Path.build(2, 1).expect("a graph"), Rule::Metropolis).expect("a network");
+    let terms = Terms { run: "bench".into(), dim: part.dim, precision: "f32".into(), facts: BTreeMap::new() };
+    let other = 1 - part.me;
+    let peer = Peer {
+        key: Part::key(other).public(),
+        weight: network.mixing().weight(0, 1),
+        addresses: vec![part.address(other).to_string()],
+    };
+    let settings = Settings {
+        me: part.me,
+        key: Part::key(part.me),
+        listen: part.address(part.me),
+        neighbours: BTreeMap::from([(other, peer)]),
+        relay: None,
+        missing: Missing::Wait,
+        timeout: Some(Duration::from_secs(60)),
+        linger: Duration::from_secs(5),
+        folder: folder.path().to_owned(),
+        checkpoint_every,
+        status: None,
+        metrics: None,
+    };
+    let engine = Engine::start(settings, terms, Memory::default()).expect("an engine");
+    let mut host = Timed {
+        engine,
+        exchange: Vec::new(),
+        copy: Vec::new(),
+        step: Vec::new(),
+        checkpoint: Vec::new(),
+        since: Instant::now(),
+    };
+    let method = Mile::new(1, 0.4).expect("a method");
+    let job = Job {
+        index: 0,
+        agent: part.me,
+        problem: &Bowl(part.dim),
+        network: &network,
+        method: &method,
+        schedule: &Schedule::constant(0.1),
+        seed: 1,
+        rounds: part.reps as u64 + 1,
+        gossip_every: 0,
+        tolerance: None,
+    };
+    work(&job, From::Start(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
+    let Timed { engine, exchange, copy, step, checkpoint, .. } = host;
+    let memory = peak();
+    engine.leave().expect("in good order");
+    let settled = |times: Vec<f64>| median(times.into_iter().skip(1).collect());
+    println!("{} {} {} {} {memory}", settled(exchange), settled(copy), settled(step), settled(checkpoint));
+}

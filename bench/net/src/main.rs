@@ -1,0 +1,135 @@
+//! What an exchange costs: bare iroh streams against the engine, two processes on loopback, full duplex.
+//!
+//! Without arguments it starts itself in pairs and prints tables; see `results/` for dated ones.
+
+mod bare;
+mod engine;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+
+use mile_net::frame::{CHUNK, HEAD};
+use mile_net::keys::SecretKey;
+
+/// What one process of a pair is to do.
+pub(crate) struct Part {
+    pub(crate) me: usize,
+    pub(crate) ports: [u16; 2],
+    /// Numbers in the vector.
+    pub(crate) dim: usize,
+    /// Exchanges that are timed.
+    pub(crate) reps: usize,
+}
+
+impl Part {
+    pub(crate) fn key(agent: usize) -> SecretKey {
+        SecretKey::from_bytes(&[agent as u8 + 1; 32])
+    }
+
+    pub(crate) fn address(&self, agent: usize) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports[agent]))
+    }
+}
+
+/// The middle one.
+pub(crate) fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Largest memory this process ever had, in bytes.
+pub(crate) fn peak() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb * 1024.0)
+}
+
+/// Runs a pair; returns the numbers that the first process prints in its last line.
+fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
+    let sockets = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
+    let ports = sockets.each_ref().map(|socket| socket.local_addr().expect("bound").port().to_string());
+    drop(sockets);
+    let me = std::env::current_exe().expect("this program");
+    let start = |agent: usize| {
+        Command::new(&me)
+            .args([mode, &agent.to_string(), &ports[0], &ports[1], &dim.to_string(), &reps.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process")
+    };
+    let [first, _] = [start(0), start(1)].map(|child| {
+        let output = child.wait_with_output().expect("its output");
+        assert!(output.status.success(), "{mode} failed");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let last = text.lines().last().unwrap_or_default().to_owned();
+        last.split_whitespace().map(|word| word.parse().unwrap_or(f64::NAN)).collect::<Vec<f64>>()
+    });
+    println!("{mode:>8} n = {dim:>9}: {first:.6?}");
+    first
+}
+
+/// Bare iroh, the engine, and the engine with a checkpoint every round, in turns.
+fn speed(dim: usize, reps: usize, turns: usize) -> String {
+    let mut results: [Vec<Vec<f64>>; 3] = Default::default();
+    for _ in 0..turns {
+        for (results, mode) in results.iter_mut().zip(["bare", "engine", "saving"]) {
+            results.push(pair(mode, dim, reps));
+        }
+    }
+    let column = |k: usize, j: usize| median(results[k].iter().map(|line| line[j]).collect());
+    let (bare, ours, saving) = (column(0, 0), column(1, 0), column(2, 0));
+    let rate = |seconds: f64| 4.0 * dim as f64 / seconds / 1e9;
+    format!(
+        "| {} MB | {:.3} | {:.3} | {:.0}% | {:.3} | {:.1} | {:.2} | {:.2} |",
+        4 * dim / 1_000_000,
+        rate(bare),
+        rate(ours),
+        100.0 * bare / ours,
+        rate(saving),
+        1e3 * column(2, 3),
+        1e3 * column(2, 1),
+        1e3 * column(2, 2),
+    )
+}
+
+/// Bytes that are not elements of the vector, with and without gossip, for one exchange on one edge and direction.
+fn overhead(dim: usize) -> String {
+    let (payload, gossip) = (4 * dim, HEAD + 8 * 260);
+    let heads = HEAD * payload.div_ceil(CHUNK) + HEAD;
+    let percent = |bytes: usize| 100.0 * bytes as f64 / payload as f64;
+    format!("| {dim} | {heads} | {:.4}% | {:.4}% |", percent(heads), percent(heads + gossip))
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, rest @ ..] = &args[..]
+        && let [me, first, second, dim, reps] =
+            rest.iter().map(|word| word.parse().expect("a number")).collect::<Vec<usize>>()[..]
+    {
+        let part = Part { me, ports: [first as u16, second as u16], dim, reps };
+        match mode.as_str() {
+            "bare" => bare::run(&part),
+            "engine" => engine::run(&part, u64::MAX),
+            "saving" => engine::run(&part, 1),
+            other => panic!("no mode {other}"),
+        }
+        return;
+    }
+    println!("columns: exchange s, copy s, local step s, checkpoint s, peak bytes\n");
+    let rows = [speed(1_000_000, 24, 5), speed(25_000_000, 4, 3)];
+    let memory = pair("saving", 10_000_000, 6);
+    println!(
+        "\n| vector | bare iroh, GB/s | engine, GB/s | engine / bare | engine, checkpoint every round, GB/s | a checkpoint, ms | copying the message, ms | a local step, ms |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    rows.iter().for_each(|row| println!("{row}"));
+    println!("\n| n | bytes of heads an exchange | overhead | with gossip |\n|---|---|---|---|");
+    [1_000_000, 10_000_000, 25_000_000].iter().for_each(|dim| println!("{}", overhead(*dim)));
+    let formula = 5.0 * 4.0 * 1e7;
+    println!(
+        "\npeak memory of an agent, n = 10^7 f32, MILE: {:.1} MB; 5 n vectors are {:.1} MB: {:.3} of it",
+        memory[4] / 1e6,
+        formula / 1e6,
+        memory[4] / formula
+    );
+}

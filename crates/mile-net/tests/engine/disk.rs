@@ -1,0 +1,85 @@
+//! A disk that fails ends the agent with an error that says so.
+
+use std::process::Command;
+
+use mile::graph::Topology;
+use mile::methods::Mile;
+use mile_net::agent::work;
+use mile_net::engine::Engine;
+use mile_net::session::Memory;
+
+use crate::lab::Lab;
+
+#[test]
+fn a_folder_that_cannot_be_is_an_error_at_the_start() {
+    let lab = Lab::new(Topology::Path, 2, 10);
+    std::fs::write(lab.folder(0), "a file where the folder should be").unwrap();
+    let started = Engine::start(lab.settings(0), lab.terms.clone(), Memory::<f32>::default());
+    let text = started.err().expect("no folder").to_string();
+    assert!(text.contains("cannot create"), "{text}");
+}
+
+#[test]
+fn two_agents_cannot_share_a_folder_and_leftovers_of_a_crash_are_removed() {
+    let lab = Lab::new(Topology::Path, 2, 10);
+    std::fs::create_dir_all(lab.folder(0)).unwrap();
+    std::fs::write(lab.folder(0).join(".tmpA1b2C3"), "half a checkpoint").unwrap();
+    let (engine, _) = lab.start(0, lab.settings(0));
+    assert!(!lab.folder(0).join(".tmpA1b2C3").exists());
+    let mut settings = lab.settings(0);
+    settings.listen.set_port(0);
+    let second = Engine::start(settings, lab.terms.clone(), Memory::<f32>::default());
+    let text = second.err().expect("the folder is held").to_string();
+    assert!(text.contains("in use by another agent"), "{text}");
+    drop(engine);
+    lab.start(0, lab.settings(0));
+}
+
+#[test]
+fn a_disk_that_fails_stops_the_agent_and_leaves_the_last_checkpoint() {
+    let lab = Lab::new(Topology::Path, 2, 10);
+    let method = Mile::new(2, 0.2).unwrap();
+    let states = std::thread::scope(|scope| {
+        let other = scope.spawn(|| lab.agent(1, &method, 9).0);
+        let (mut engine, from) = lab.start(0, lab.settings(0));
+        let state = work(&lab.job(0, &method, 4), from, &mut engine).unwrap();
+        assert_eq!(state.progress.round, 4);
+        // Not a file that is made read-only: nothing is, to root.
+        let obstacle = lab.folder(0).join("checkpoint.safetensors.tmp");
+        std::fs::create_dir_all(obstacle.join("full")).unwrap();
+        let again = mile_net::agent::From::State(state);
+        let error = work(&lab.job(0, &method, 9), again, &mut engine).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("cannot write") && text.contains("the last checkpoint is whole"), "{text}");
+        drop(engine);
+        std::fs::remove_dir_all(&obstacle).unwrap();
+        let (state, _) = lab.agent(0, &method, 9);
+        [state, other.join().unwrap()]
+    });
+    lab.check(&method, 9, &states);
+}
+
+#[test]
+#[ignore = "mounts a file system, which takes root"]
+fn a_disk_that_is_full_stops_the_agent_and_leaves_the_last_checkpoint() {
+    let lab = Lab::new(Topology::Path, 2, 3000);
+    let method = Mile::new(2, 0.2).unwrap();
+    let place = lab.folder(0);
+    std::fs::create_dir_all(&place).unwrap();
+    let mount = |options: &str| {
+        Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&place).status().unwrap()
+    };
+    assert!(mount("size=100k").success());
+    let states = std::thread::scope(|scope| {
+        let other = scope.spawn(|| lab.agent(1, &method, 9).0);
+        let (mut engine, from) = lab.start(0, lab.settings(0));
+        let error = work(&lab.job(0, &method, 9), from, &mut engine).unwrap_err().to_string();
+        assert!(error.contains("the last checkpoint is whole") && error.contains("No space"), "{error}");
+        drop(engine);
+        assert!(mount("remount,size=1m").success());
+        let (state, _) = lab.agent(0, &method, 9);
+        [state, other.join().unwrap()]
+    });
+    lab.check(&method, 9, &states);
+    assert!(Command::new("umount").arg(&place).status().unwrap().success());
+}

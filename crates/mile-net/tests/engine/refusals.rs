@@ -1,0 +1,88 @@
+//! Two agents that do not agree on what the run is refuse each other, and both say why.
+
+use std::time::{Duration, Instant};
+
+use mile::graph::Topology;
+use mile_net::engine::{Engine, Settings};
+use mile_net::hello::Terms;
+use mile_net::session::{Memory, Missing};
+
+use crate::lab::Lab;
+
+/// What both ends show after a while, when agent 1 is started with something changed.
+fn refusals(change: impl FnOnce(&mut Settings, &mut Terms)) -> [String; 2] {
+    let lab = Lab::new(Topology::Path, 2, 30);
+    let (mut settings, mut terms) = (lab.settings(1), lab.terms.clone());
+    change(&mut settings, &mut terms);
+    let engines = [
+        Engine::start(lab.settings(0), lab.terms.clone(), Memory::<f32>::default()).unwrap(),
+        Engine::start(settings, terms, Memory::<f32>::default()).unwrap(),
+    ];
+    let begun = Instant::now();
+    loop {
+        let refusal = |engine: &Engine<f32>| engine.status().neighbours[0].refusal.clone();
+        if let (Some(here), Some(there)) = (refusal(&engines[0]), refusal(&engines[1])) {
+            assert!(engines.iter().all(|engine| !engine.status().neighbours[0].linked));
+            return [here, there];
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "nobody was refused");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn both_say(texts: &[String; 2], what: &[&str]) {
+    for text in texts {
+        assert!(what.iter().all(|what| text.contains(what)), "{text} does not say {what:?}");
+    }
+}
+
+#[test]
+fn another_step_size_is_refused_by_name_at_both_ends() {
+    let texts = refusals(|_, terms| {
+        terms.facts.insert("step_size".into(), "0.2".into());
+    });
+    both_say(&texts, &["step_size differs", "0.1", "0.2"]);
+}
+
+#[test]
+fn another_run_another_dimension_and_asymmetric_weights_are_refused() {
+    both_say(&refusals(|_, terms| terms.run = "other".into()), &["the run differs", "lab", "other"]);
+    both_say(&refusals(|_, terms| terms.dim = 31), &["the dimension differs", "30", "31"]);
+    let halve = |settings: &mut Settings, _: &mut Terms| {
+        settings.neighbours.values_mut().for_each(|peer| peer.weight /= 2.0);
+    };
+    both_say(&refusals(halve), &["the weight of the edge", "0.5", "0.25"]);
+    let skip = |settings: &mut Settings, _: &mut Terms| settings.missing = Missing::Skip { after: 1000 };
+    both_say(&refusals(skip), &["on_missing", "skip-edge"]);
+}
+
+#[test]
+fn a_listed_key_in_the_wrong_role_is_refused() {
+    both_say(&refusals(|settings, _| settings.me = 2), &["a key in the wrong role"]);
+}
+
+#[test]
+fn settings_that_cannot_be_meant_are_refused_at_the_start() {
+    let lab = Lab::new(Topology::Ring, 3, 5);
+    let start = |change: &dyn Fn(&mut Settings)| {
+        let mut settings = lab.settings(0);
+        change(&mut settings);
+        let started = Engine::start(settings, lab.terms.clone(), Memory::<f32>::default());
+        started.err().expect("settings that are refused").to_string()
+    };
+    let own = lab.keys[0].public();
+    assert!(start(&|settings| settings.me = 1).contains("this agent itself"));
+    assert!(
+        start(&|settings| settings.neighbours.get_mut(&1).unwrap().key = own).contains("this agent itself")
+    );
+    let same = |settings: &mut Settings| {
+        let key = settings.neighbours[&1].key;
+        settings.neighbours.get_mut(&2).unwrap().key = key;
+    };
+    assert!(start(&same).contains("the same key"));
+    assert!(start(&|settings| settings.relay = Some("not a url".into())).contains("relay"));
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let text = start(&|settings| settings.listen = taken.local_addr().unwrap());
+    assert!(text.contains("cannot listen"), "{text}");
+}
