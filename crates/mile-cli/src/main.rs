@@ -103,7 +103,10 @@ fn main() -> std::process::ExitCode {
 /// Whether it is in what the user gave, rather than in what happened while running.
 fn is_usage(error: &anyhow::Error) -> bool {
     let checkpoint = |error: &CheckpointError| {
-        matches!(error, CheckpointError::Foreign { .. } | CheckpointError::Torn { .. })
+        matches!(
+            error,
+            CheckpointError::Foreign { .. } | CheckpointError::Torn { .. } | CheckpointError::InUse(_)
+        )
     };
     error.chain().any(|cause| {
         cause.downcast_ref::<LabError>().is_some_and(LabError::is_usage)

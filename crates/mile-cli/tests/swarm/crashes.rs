@@ -55,7 +55,8 @@ fn a_swarm_that_is_stopped_or_killed_goes_on() {
     swarm.signal("KILL");
     swarm.end();
     // Its agents end with it.
-    let alive = |pid: &u32| std::path::Path::new("/proc").join(pid.to_string()).join("exe").read_link().is_ok();
+    let alive =
+        |pid: &u32| std::path::Path::new("/proc").join(pid.to_string()).join("exe").read_link().is_ok();
     wait_for(|| (!pids.iter().any(alive)).then_some(()), "the agents to end");
 
     let other = place.mile(&["swarm", "e.toml", "--out", "many", "--resume", "--set", "rounds=300"]);

@@ -130,6 +130,8 @@ fn what_is_wrong_in_an_agents_file_is_named() {
     refused(2, "agent.neighbour[0].id: got 0, takes a neighbour of agent 2");
     edit(&place, 2, "[[agent.neighbour]]", "[[agent.neighbor]]");
     refused(2, "agent.neighbor: unknown key; did you mean neighbour?");
+    edit(&place, 2, "[[agent.neighbor]]", "[[elsewhere]]");
+    refused(2, "elsewhere: unknown key");
     edit(&place, 1, "weight = ", "weight = 1");
     refused(1, "in the experiment's mixing matrix");
     edit(&place, 0, "[agent]", "[agent]\non_mising = \"wait\"");

@@ -19,8 +19,26 @@ value = "random"
 #[test]
 fn every_method_ends_with_the_bits_of_one_process() {
     let names = [
-        "mile", "led", "k-gt", "periodical-gt", "dec-fedtrack", "gta-1", "gta-2", "gta-3", "diging", "push-pull",
-        "extra", "ed", "nids", "d2", "proxskip", "mg-skip", "local-dsgd", "dsgd", "gradient-tracking", "scaffold",
+        "mile",
+        "led",
+        "k-gt",
+        "periodical-gt",
+        "dec-fedtrack",
+        "gta-1",
+        "gta-2",
+        "gta-3",
+        "diging",
+        "push-pull",
+        "extra",
+        "ed",
+        "nids",
+        "d2",
+        "proxskip",
+        "mg-skip",
+        "local-dsgd",
+        "dsgd",
+        "gradient-tracking",
+        "scaffold",
     ];
     let mut experiment = NETWORK.to_owned();
     for name in names {
@@ -100,10 +118,15 @@ fn agents_stop_together_on_a_tolerance() {
     let last = records.last().unwrap();
     let round = last["round"].as_u64().unwrap();
     assert!(round < 2000, "{last}");
-    assert!(last["grad_norm_sq"].as_f64().unwrap() < 1e-5 && last["consensus_error"].as_f64().unwrap() < 1e-5);
+    assert!(
+        last["grad_norm_sq"].as_f64().unwrap() < 1e-5 && last["consensus_error"].as_f64().unwrap() < 1e-5
+    );
     // As many rounds in one process are the same run.
     place.succeed(&["run", "e.toml", "--out", "one", "--set", &format!("rounds={round}")]);
-    assert_eq!(place.finals("one")["mile-seed0.safetensors"].bytes, place.finals("many")["mile-seed0.safetensors"].bytes);
+    assert_eq!(
+        place.finals("one")["mile-seed0.safetensors"].bytes,
+        place.finals("many")["mile-seed0.safetensors"].bytes
+    );
     for refused in [["--set", "network.drop_rate=0.1"], ["--set", "agent.on_missing=skip-edge"]] {
         let output = place.mile(&[&["swarm", "e.toml", "--out", "no", "--set", stop], &refused[..]].concat());
         assert_eq!(output.status.code(), Some(2));

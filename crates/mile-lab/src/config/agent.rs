@@ -216,6 +216,7 @@ impl AgentConfig {
         let conduct = Conduct::read(&reader)?;
         let neighbours = neighbours(&reader, network, id)?;
         reader.finish()?;
+        all_listed(&neighbours, network, id)?;
         let (key, folder) = (resolve(folder, key), resolve(folder, at));
         Ok(Self { id, key, listen, folder, conduct, neighbours })
     }
@@ -275,7 +276,7 @@ fn stop(reader: &Reader) -> Result<Option<Stop>, LabError> {
     Ok(Some(stop))
 }
 
-/// The neighbours, who must be those of the experiment's own graph, with the weights of its own matrix.
+/// The neighbours, who must be among those of the experiment's own graph, with the weights of its own matrix.
 fn neighbours(
     reader: &Reader,
     network: &Network,
@@ -297,9 +298,17 @@ fn neighbours(
             return Err(LabError::config(format!("{path}.id"), format!("agent {id} is listed twice")));
         }
     }
-    let absent = network.graph().neighbours(me).iter().find(|id| !found.contains_key(id));
-    match absent {
-        None => Ok(found),
+    Ok(found)
+}
+
+/// Refuses a list that leaves out a neighbour.
+fn all_listed(
+    found: &BTreeMap<usize, NeighbourConfig>,
+    network: &Network,
+    me: usize,
+) -> Result<(), LabError> {
+    match network.graph().neighbours(me).iter().find(|id| !found.contains_key(id)) {
+        None => Ok(()),
         Some(id) => {
             let problem = format!(
                 "agent {id} is a neighbour of agent {me} in the experiment's graph, and is not listed"
