@@ -130,8 +130,10 @@ fn what_is_wrong_in_an_agents_file_is_named() {
     refused(2, "agent.neighbour[0].id: got 0, takes a neighbour of agent 2");
     edit(&place, 2, "[[agent.neighbour]]", "[[agent.neighbor]]");
     refused(2, "agent.neighbor: unknown key; did you mean neighbour?");
-    edit(&place, 2, "[[agent.neighbor]]", "[[elsewhere]]");
-    refused(2, "elsewhere: unknown key");
+    let path = place.path("out/agents/2/agent.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, file.split("[[agent.neighbor]]").next().unwrap()).unwrap();
+    refused(2, "agent 1 is a neighbour of agent 2 in the experiment's graph, and is not listed");
     edit(&place, 1, "weight = ", "weight = 1");
     refused(1, "in the experiment's mixing matrix");
     edit(&place, 0, "[agent]", "[agent]\non_mising = \"wait\"");
