@@ -15,6 +15,8 @@ const PRIVATE: [&str; 5] = ["name", "problem.data", "problem.data_dir", "network
 
 /// Longest value that is told as it is.
 const LONGEST: usize = 400;
+/// Bytes of all values together that are told one by one: they travel in the first frame of a link.
+const MOST: usize = 48 << 10;
 
 impl Plan {
     /// Everything a trajectory depends on, by the names the user gave it, as `agent` knows it.
@@ -28,6 +30,10 @@ impl Plan {
         facts.values_mut().filter(|value| value.len() > LONGEST).for_each(|value| {
             *value = fingerprint(value.as_bytes());
         });
+        if facts.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>() > MOST {
+            let all = fingerprint(format!("{facts:?}").as_bytes());
+            facts = BTreeMap::from([("the experiment".into(), all)]);
+        }
         Ok(facts)
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use mile::graph::Graph;
 use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
 use mile_lab::error::{ConfigError, LabError};
-use mile_lab::plan::Plan;
+use mile_lab::plan::{Job, Plan};
 use mile_lab::rows::Rows;
-use mile_net::agent::{self, From};
+use mile_net::agent::{self, From, State};
 use mile_net::checkpoint::Folder;
 use mile_net::engine::{Engine, Peer, Settings};
 use mile_net::gossip::Tolerance;
@@ -29,55 +29,67 @@ pub(super) fn work<T: Scalar>(plan: &Plan, config: &AgentConfig) -> anyhow::Resu
     let rows = Rows::of(&config.folder);
     rows.create()?;
     let engine = Engine::start(settings, terms, restored.memory)?;
-    let jobs = plan.jobs();
-    engine.expect_rounds(plan.experiment.rounds * jobs.len() as u64);
-    let stop = config.conduct.stop;
-    let mut keeper = Keeper::new(engine, plan, rows, config.conduct.snapshots, stop.is_some());
-    let tolerance = stop.map(|stop| Tolerance {
-        grad_norm_sq: stop.grad_norm_sq,
-        consensus_error: stop.consensus_error,
-        diameter: diameter(plan.network.graph()),
-    });
+    let jobs = plan.jobs().len();
+    engine.expect_rounds(plan.experiment.rounds * jobs as u64);
+    let may_stop = config.conduct.stop.is_some();
+    let mut keeper = Keeper::new(engine, plan, rows, config.conduct.snapshots, may_stop);
+    let first = restored.state.as_ref().map_or(0, |state| state.job);
     let (mut state, mut mark) = (restored.state, Mark::default());
-    let first = state.as_ref().map_or(0, |state| state.job);
-    for (index, job) in jobs.iter().enumerate().skip(first) {
-        let problem = plan.problem::<T>(job.seed)?;
-        let method = plan.method(*job)?;
-        let from = match state.take() {
-            Some(state) => From::State(state),
-            None => From::Start(start(plan, problem.as_dyn(), job.seed, config.id), mark),
-        };
-        let round = match &from {
-            From::State(state) => Some(state.progress.round),
-            From::Start(..) => None,
-        };
-        let whence = round.map_or("from its start".into(), |round| format!("from round {round}"));
-        tracing::info!("job {} of {}: {}, {whence}", index + 1, jobs.len(), name(plan, *job));
-        keeper.begin(round);
-        let job = agent::Job {
-            index,
-            agent: config.id,
-            problem: problem.as_dyn(),
-            network: &plan.network,
-            method: &*method,
-            schedule: &plan.experiment.algorithms[job.algorithm].schedule,
-            seed: job.seed,
-            rounds: plan.experiment.rounds,
-            gossip_every: plan.experiment.eval_every,
-            tolerance,
-        };
-        mark = agent::work(&job, from, &mut keeper).map_err(anyhow::Error::from_boxed)?.mark;
+    for index in first..jobs {
+        mark = work_on(plan, config, index, state.take(), mark, &mut keeper)?;
     }
     let departure = keeper.engine.leave()?;
     if !departure.unconfirmed.is_empty() {
         tracing::warn!(
-            "leaving, though agents {:?} have not said that they have everything: if one of them asks for this agent, \
+            "leaving, though agents {:?} have not said that they have everything: if one of them waits for this agent, \
              start it once more",
             departure.unconfirmed
         );
     }
     tracing::info!("all done");
     Ok(())
+}
+
+/// Does one job, from its start after `mark` or from a state of it. Returns the mark of its end.
+fn work_on<T: Scalar>(
+    plan: &Plan,
+    config: &AgentConfig,
+    index: usize,
+    state: Option<State<T>>,
+    mark: Mark,
+    keeper: &mut Keeper<T>,
+) -> anyhow::Result<Mark> {
+    let Job { algorithm, seed } = plan.jobs()[index];
+    let problem = plan.problem::<T>(seed)?;
+    let method = plan.method(Job { algorithm, seed })?;
+    let round = state.as_ref().map(|state| state.progress.round);
+    let whence = round.map_or("from its start".into(), |round| format!("from round {round}"));
+    let title = name(plan, Job { algorithm, seed });
+    tracing::info!("job {} of {}: {title}, {whence}", index + 1, plan.jobs().len());
+    let from = match state {
+        Some(state) => From::State(state),
+        None => From::Start(start(plan, problem.as_dyn(), seed, config.id), mark),
+    };
+    let tolerance = config.conduct.stop.map(|stop| Tolerance {
+        grad_norm_sq: stop.grad_norm_sq,
+        consensus_error: stop.consensus_error,
+        diameter: diameter(plan.network.graph()),
+    });
+    let job = agent::Job {
+        index,
+        agent: config.id,
+        problem: problem.as_dyn(),
+        network: &plan.network,
+        method: &*method,
+        schedule: &plan.experiment.algorithms[algorithm].schedule,
+        seed,
+        rounds: plan.experiment.rounds,
+        gossip_every: plan.experiment.eval_every,
+        tolerance,
+    };
+    keeper.begin(round);
+    let end = agent::work(&job, from, keeper).map_err(anyhow::Error::from_boxed)?;
+    Ok(end.mark)
 }
 
 /// This agent's starting point.

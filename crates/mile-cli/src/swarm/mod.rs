@@ -28,6 +28,8 @@ use crate::{INTERRUPTED, progress};
 /// Time between two looks at the children, and at what they have left.
 const LOOK: Duration = Duration::from_millis(25);
 const GATHER: Duration = Duration::from_millis(150);
+/// How long agents may take to leave once everything they have done is gathered.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Runs an experiment as one process for each agent, over the real network engine, on this machine.
 ///
@@ -146,10 +148,15 @@ fn supervise<T: Scalar>(
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut gathered = Instant::now();
+    let mut complete = None;
     while !stop.load(Ordering::Relaxed) && crew.look(view)? {
         if gathered.elapsed() >= GATHER {
             gatherer.gather()?;
             gathered = Instant::now();
+        }
+        // An agent that was killed on its last legs stays for neighbours that have long left. Nobody needs it any more.
+        if gatherer.is_complete() && complete.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+            break;
         }
         view.refresh();
         std::thread::sleep(LOOK);
