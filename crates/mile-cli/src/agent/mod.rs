@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
 /// Plain lines on standard error: ours, and no chatter of the transport.
 fn speak() {
     let ours = Targets::new()
-        .with_default(LevelFilter::ERROR)
+        .with_default(LevelFilter::OFF)
         .with_target("mile", LevelFilter::INFO)
         .with_target("mile_net", LevelFilter::INFO);
     let lines =

@@ -7,8 +7,8 @@ fn a_run_whose_agent_is_away_for_many_rounds_converges_to_the_right_point() {
     let place = Place::with(
         r#"
 name = "away"
-rounds = 1500
-eval_every = 1500
+rounds = 2000
+eval_every = 2000
 [network]
 agents = 4
 topology = "ring"
@@ -42,14 +42,14 @@ local_steps = 2
     };
     let gone = wait_for(|| status(0).filter(skips), "fifty rounds without agent 3");
     signal("CONT", pid);
-    assert!(gone["round"].as_u64() < Some(1000), "the others were too fast for this test: {gone}");
+    assert!(gone["round"].as_u64() < Some(1400), "the others were too fast for this test: {gone}");
     assert_eq!(swarm.end(), Some(0), "{}", swarm.words());
     let records = place.records("many");
     let last = records.last().unwrap();
-    assert_eq!(last["round"], 1500);
+    assert_eq!(last["round"], 2000);
     for key in ["grad_norm_sq", "consensus_error"] {
         assert!(last[key].as_f64().unwrap() < 1e-12, "{last}");
     }
     // Fewer messages were sent than without the outage: 8 a round, 4 numbers of 8 bytes each.
-    assert!(last["bytes_sent"].as_u64().unwrap() <= (1500 - 50) * 8 * 32 + 50 * 4 * 32, "{last}");
+    assert!(last["bytes_sent"].as_u64().unwrap() <= (2000 - 50) * 8 * 32 + 50 * 4 * 32, "{last}");
 }
