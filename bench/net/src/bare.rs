@@ -1,13 +1,11 @@
 //! Two iroh endpoints, one stream, no protocol: both ends send and receive a vector at the same time.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use iroh::endpoint::{RecvStream, SendStream, presets};
 use iroh::{Endpoint, EndpointAddr};
 use mile_net::engine::{ALPN, transport};
 
-use crate::{Part, median, peak};
+use crate::{Part, Times, peak};
 
 struct Vector(Vec<f32>);
 
@@ -46,13 +44,11 @@ async fn talk(part: &Part) {
         let streams = connection.open_bi().await.expect("a stream");
         (connection, streams)
     };
-    let mut times = Vec::new();
-    for rep in 0..part.reps + 1 {
-        let begun = Instant::now();
+    let mut times = Times::default();
+    for _ in 0..part.reps + 1 {
+        let begun = Times::now();
         exchange(&mut send, &mut receive, own.clone(), &mut received).await;
-        if rep > 0 {
-            times.push(begun.elapsed().as_secs_f64());
-        }
+        times.add(begun);
     }
     assert!(received.iter().all(|value| *value == 1.0));
     let _ = send.finish();
@@ -63,7 +59,8 @@ async fn talk(part: &Part) {
         connection.close(0u32.into(), b"done");
         endpoint.close().await;
     }
-    println!("{} 0 0 0 {}", median(times), peak());
+    times.print();
+    println!("0 0 0 {}", peak());
 }
 
 async fn exchange(send: &mut SendStream, receive: &mut RecvStream, own: Bytes, received: &mut [f32]) {

@@ -15,7 +15,7 @@ use mile_net::hello::{Mark, Terms};
 use mile_net::outbox::Message;
 use mile_net::session::{Finished, Memory, Missing};
 
-use crate::{Part, median, peak};
+use crate::{Part, Times, median, peak};
 
 /// A bowl that takes no memory: what is measured is the agent's.
 struct Bowl(usize);
@@ -41,7 +41,7 @@ impl Problem<f32> for Bowl {
 /// An engine, and when what was asked of it.
 struct Timed {
     engine: Engine<f32>,
-    exchange: Vec<f64>,
+    exchange: Times,
     copy: Vec<f64>,
     step: Vec<f64>,
     checkpoint: Vec<f64>,
@@ -62,9 +62,9 @@ impl Host<f32> for Timed {
         sums: Vec<Vec<f32>>,
     ) -> Result<Finished<f32>, Halt> {
         self.copy.push(self.since.elapsed().as_secs_f64());
-        let begun = Instant::now();
+        let begun = Times::now();
         let finished = self.engine.exchange(message, up, sums);
-        self.exchange.push(begun.elapsed().as_secs_f64());
+        self.exchange.add(begun);
         self.since = Instant::now();
         finished
     }
@@ -106,7 +106,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
     let engine = Engine::start(settings, terms, Memory::default()).expect("an engine");
     let mut host = Timed {
         engine,
-        exchange: Vec::new(),
+        exchange: Times::default(),
         copy: Vec::new(),
         step: Vec::new(),
         checkpoint: Vec::new(),
@@ -130,5 +130,6 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
     let memory = peak();
     engine.leave().expect("in good order");
     let settled = |times: Vec<f64>| median(times.into_iter().skip(1).collect());
-    println!("{} {} {} {} {memory}", settled(exchange), settled(copy), settled(step), settled(checkpoint));
+    exchange.print();
+    println!("{} {} {} {memory}", settled(copy), settled(step), settled(checkpoint));
 }

@@ -31,6 +31,26 @@ impl Part {
     }
 }
 
+/// When an exchange began and ended, by the clock that both processes share.
+#[derive(Default)]
+pub(crate) struct Times(Vec<[f64; 2]>);
+
+impl Times {
+    pub(crate) fn now() -> f64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(f64::NAN, |since| since.as_secs_f64())
+    }
+
+    pub(crate) fn add(&mut self, begun: f64) {
+        self.0.push([begun, Self::now()]);
+    }
+
+    /// One line each.
+    pub(crate) fn print(&self) {
+        self.0.iter().for_each(|[begun, ended]| println!("exchange {begun:.6} {ended:.6}"));
+    }
+}
+
 /// The middle one.
 pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
@@ -44,7 +64,8 @@ pub(crate) fn peak() -> f64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb * 1024.0)
 }
 
-/// Runs a pair; returns the numbers that the first process prints in its last line.
+/// Runs a pair. Returns the seconds an exchange takes once both are ready for it, and the other numbers that the first
+/// process prints in its last line.
 fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
     let sockets = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
     let ports = sockets.each_ref().map(|socket| socket.local_addr().expect("bound").port().to_string());
@@ -57,15 +78,22 @@ fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
             .spawn()
             .expect("a process")
     };
-    let [first, _] = [start(0), start(1)].map(|child| {
+    let texts = [start(0), start(1)].map(|child| {
         let output = child.wait_with_output().expect("its output");
         assert!(output.status.success(), "{mode} failed");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let last = text.lines().last().unwrap_or_default().to_owned();
-        last.split_whitespace().map(|word| word.parse().unwrap_or(f64::NAN)).collect::<Vec<f64>>()
+        String::from_utf8_lossy(&output.stdout).into_owned()
     });
-    println!("{mode:>8} n = {dim:>9}: {first:.6?}");
-    first
+    let numbers =
+        |line: &str| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>();
+    let times = texts.each_ref().map(|text| {
+        text.lines().filter(|line| line.starts_with("exchange")).map(numbers).collect::<Vec<_>>()
+    });
+    // The first makes the link, and is not counted.
+    let took = times[0].iter().zip(&times[1]).skip(1).map(|(a, b)| a[1].max(b[1]) - a[0].max(b[0]));
+    let mut result = vec![median(took.collect())];
+    result.extend(numbers(texts[0].lines().last().unwrap_or_default()));
+    println!("{mode:>8} n = {dim:>9}: {result:.6?}");
+    result
 }
 
 /// Bare iroh, the engine, and the engine with a checkpoint every round, in turns.
