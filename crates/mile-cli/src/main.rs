@@ -1,8 +1,10 @@
 //! The command `mile`: arguments, and glue to the libraries.
 
+mod agent;
 mod algorithms;
 mod data;
 mod graph;
+mod keygen;
 mod network;
 mod output;
 mod plot;
@@ -10,10 +12,16 @@ mod progress;
 mod report;
 mod reproduce;
 mod run;
+mod status;
+mod swarm;
 mod theory;
 mod watch;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use mile_lab::error::LabError;
+use mile_net::checkpoint::CheckpointError;
+use mile_net::engine::EngineError;
+use mile_net::keys::KeyError;
 
 /// Decentralized optimization and learning with multiple local updates.
 ///
@@ -30,6 +38,14 @@ struct Arguments {
 enum Command {
     /// Run an experiment in this process; without a file, an embedded one
     Run(run::RunArguments),
+    /// Run an experiment as one process for each agent, over a real network, on this machine
+    Swarm(swarm::SwarmArguments),
+    /// Run one agent of an experiment, on a machine of its own
+    Agent(agent::AgentArguments),
+    /// Make a key: who an agent is
+    Keygen(keygen::KeygenArguments),
+    /// Show how agents get on, and who waits for whom
+    Status(status::StatusArguments),
     /// Make results of the paper again
     Reproduce(reproduce::ReproduceArguments),
     /// Show which weights and step sizes are admissible, and how fast agents agree
@@ -63,6 +79,10 @@ const INTERRUPTED: u8 = 130;
 fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Swarm(arguments) => swarm::run(&arguments),
+        Command::Agent(arguments) => agent::run(&arguments),
+        Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Theory(arguments) => theory::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
@@ -75,8 +95,23 @@ fn main() -> std::process::ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             eprintln!("mile: {error:#}");
-            let usage = error.downcast_ref::<mile_lab::error::LabError>().is_some_and(|e| e.is_usage());
-            if usage { USAGE.into() } else { FAILED.into() }
+            if is_usage(&error) { USAGE.into() } else { FAILED.into() }
         }
     }
+}
+
+/// Whether it is in what the user gave, rather than in what happened while running.
+fn is_usage(error: &anyhow::Error) -> bool {
+    let checkpoint = |error: &CheckpointError| {
+        matches!(
+            error,
+            CheckpointError::Foreign { .. } | CheckpointError::Torn { .. } | CheckpointError::InUse(_)
+        )
+    };
+    error.chain().any(|cause| {
+        cause.downcast_ref::<LabError>().is_some_and(LabError::is_usage)
+            || cause.is::<KeyError>()
+            || cause.downcast_ref::<CheckpointError>().is_some_and(checkpoint)
+            || matches!(cause.downcast_ref(), Some(EngineError::Settings(_)))
+    })
 }

@@ -49,12 +49,7 @@ impl<'a> Progress<'a> {
     }
 
     fn name(&self, job: Job) -> String {
-        let label = &self.plan.experiment.algorithms[job.algorithm].label;
-        if self.plan.experiment.seeds.len() > 1 {
-            format!("{label}, seed {}", job.seed)
-        } else {
-            label.clone()
-        }
+        name(self.plan, job)
     }
 
     fn with<R>(&self, job: Job, work: impl FnOnce(&mut Shown) -> R) -> Option<R> {
@@ -62,7 +57,29 @@ impl<'a> Progress<'a> {
     }
 }
 
-fn style(template: &str) -> ProgressStyle {
+/// How a job ended, in a line.
+pub(crate) fn ended(name: &str, outcome: &Outcome) -> String {
+    let status = match outcome.status {
+        Status::Done => "done",
+        Status::Diverged => "diverged",
+        Status::Stopped => "stopped, can be resumed",
+    };
+    format!(
+        "{name}: {status} after {} rounds, loss {}, consensus error {}, {} s",
+        outcome.round,
+        number(outcome.last.loss),
+        number(outcome.last.consensus_error),
+        number((outcome.last.wall_s * 100.0).round() / 100.0),
+    )
+}
+
+/// What a job is called.
+pub(crate) fn name(plan: &Plan, job: Job) -> String {
+    let label = &plan.experiment.algorithms[job.algorithm].label;
+    if plan.experiment.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
+}
+
+pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
@@ -106,19 +123,7 @@ impl Observer for Progress<'_> {
             shown.bar.finish_and_clear();
             self.total.inc(self.plan.experiment.rounds.saturating_sub(shown.round));
         });
-        let status = match outcome.status {
-            Status::Done => "done",
-            Status::Diverged => "diverged",
-            Status::Stopped => "stopped, can be resumed",
-        };
-        let line = format!(
-            "{}: {status} after {} rounds, loss {}, consensus error {}, {} s",
-            self.name(job),
-            outcome.round,
-            number(outcome.last.loss),
-            number(outcome.last.consensus_error),
-            number((outcome.last.wall_s * 100.0).round() / 100.0),
-        );
+        let line = ended(&self.name(job), outcome);
         if self.terminal {
             let _ = self.bars.println(line);
         } else {

@@ -77,14 +77,11 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     let stop = stop_on_interrupt()?;
     let context = report::Context::of(&plan)?;
     let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
-    context.write(&folder)?;
-    RunFolder::read(&folder)?.draw("")?;
-    report::write_report(&[&folder], &folder.join("report.html"))?;
-    finish(&folder, &outcomes)
+    finish(&folder, &context, &outcomes, "run")
 }
 
 /// What the theory has to say before step 0, a line each.
-fn advice(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     let mut text = String::new();
     for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
         if [algorithm.xi, algorithm.gamma].contains(&Some(Weight::Auto)) {
@@ -106,11 +103,20 @@ fn advice(plan: &Plan) -> anyhow::Result<String> {
 
 /// The experiment's table, and the folder from which relative paths in it start.
 fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
-    let mut set = arguments.set.clone();
-    if let Some(folder) = &arguments.data_dir {
+    read_experiment(arguments.experiment.as_deref(), &arguments.set, arguments.data_dir.as_deref())
+}
+
+/// The table of an experiment file, or of the embedded one, and the folder from which relative paths in it start.
+pub(crate) fn read_experiment(
+    path: Option<&Path>,
+    set: &[String],
+    data_dir: Option<&Path>,
+) -> anyhow::Result<(toml::Table, PathBuf)> {
+    let mut set = set.to_vec();
+    if let Some(folder) = data_dir {
         set.push(format!("problem.data_dir={}", std::path::absolute(folder)?.display()));
     }
-    let Some(path) = &arguments.experiment else {
+    let Some(path) = path else {
         return Ok((parse_table(DEFAULT, &set)?, PathBuf::new()));
     };
     let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
@@ -153,13 +159,22 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
     Ok(0)
 }
 
-fn finish(folder: &Path, outcomes: &[Outcome]) -> anyhow::Result<u8> {
+/// Tables, pictures and the report of a run directory whose work is over or interrupted.
+pub(crate) fn finish(
+    folder: &Path,
+    context: &report::Context,
+    outcomes: &[Outcome],
+    command: &str,
+) -> anyhow::Result<u8> {
+    context.write(folder)?;
+    RunFolder::read(folder)?.draw("")?;
+    report::write_report(&[folder], &folder.join("report.html"))?;
     let table = outcomes_table(outcomes);
     mile_lab::store::write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
     mile_lab::store::write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
     output::print(&format!("{table}\n{}\n", folder.display()))?;
     if outcomes.iter().any(|outcome| outcome.status == Status::Stopped) {
-        eprintln!("stopped; go on with: mile run ... --out {} --resume", folder.display());
+        eprintln!("stopped; go on with: mile {command} ... --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
     }
     Ok(0)
@@ -180,7 +195,7 @@ pub(crate) fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// `runs/NAME`, `runs/NAME-2`, ...: the first free one, or the last used one to resume.
-fn choose_folder(name: &str, resume: bool) -> PathBuf {
+pub(crate) fn choose_folder(name: &str, resume: bool) -> PathBuf {
     let folder = |k: u32| match k {
         1 => Path::new("runs").join(name),
         k => Path::new("runs").join(format!("{name}-{k}")),

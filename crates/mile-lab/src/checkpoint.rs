@@ -5,11 +5,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use mile::agents::{Costs, Vector};
-use mile::method::Layout;
+use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
-use mile::simulator::Simulator;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -52,12 +50,11 @@ fn dtype<T: Real>() -> Dtype {
     if T::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
 }
 
-/// Writes the state vectors of all agents.
+/// Writes vectors by their names, each with a row for every agent.
 pub(crate) fn save<T: Real>(
     path: &Path,
     header: &Header,
-    layout: Layout,
-    agents: &Simulator<T>,
+    vectors: &[(&str, &[T])],
     shape: [usize; 2],
 ) -> Result<(), LabError> {
     let failed = |error: safetensors::SafeTensorError| LabError::Io {
@@ -65,14 +62,12 @@ pub(crate) fn save<T: Real>(
         action: "write",
         source: std::io::Error::other(error),
     };
-    let view = |k: usize| {
-        TensorView::new(dtype::<T>(), shape.to_vec(), bytemuck::cast_slice(agents.vector(Vector(k))))
-    };
-    let tensors: Vec<(&str, TensorView)> = layout
-        .state
+    let tensors: Vec<(&str, TensorView)> = vectors
         .iter()
-        .enumerate()
-        .map(|(k, (name, _))| Ok((*name, view(k)?)))
+        .map(|(name, vector)| {
+            let bytes = bytemuck::cast_slice(vector);
+            Ok((*name, TensorView::new(dtype::<T>(), shape.to_vec(), bytes)?))
+        })
         .collect::<Result<_, _>>()
         .map_err(failed)?;
     let meta = HashMap::from([(META.to_owned(), to_json(header))]);
@@ -117,24 +112,27 @@ pub(crate) fn check_identity(path: &Path, header: &Header, identity: &str) -> Re
     Err(refuse(path, problem.into()))
 }
 
-/// Restores the state vectors of all agents, if the file is there.
+/// Reads vectors by their names, if the file is there; `take` gets the place of each name and its elements.
 pub(crate) fn load<T: Real>(
     path: &Path,
     identity: &str,
-    layout: Layout,
-    agents: &mut Simulator<T>,
+    names: &[&str],
     shape: [usize; 2],
+    take: &mut dyn FnMut(usize, &[T]),
 ) -> Result<Option<Header>, LabError> {
     let Some(bytes) = read(path)? else { return Ok(None) };
     let header = parse_header(path, &bytes)?;
     check_identity(path, &header, identity)?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|error| torn(path, error))?;
-    for (k, (name, _)) in layout.state.iter().enumerate() {
+    let mut elements = vec![T::zero(); shape[0] * shape[1]];
+    for (k, name) in names.iter().enumerate() {
         let tensor = tensors.tensor(name).map_err(|error| torn(path, error))?;
         if tensor.dtype() != dtype::<T>() || tensor.shape() != shape {
             return Err(torn(path, format!("tensor {name} has shape {:?}", tensor.shape())));
         }
-        bytemuck::cast_slice_mut(agents.vector_mut(Vector(k))).copy_from_slice(tensor.data());
+        // The file's bytes need not be aligned for T.
+        bytemuck::cast_slice_mut(&mut elements).copy_from_slice(tensor.data());
+        take(k, &elements);
     }
     Ok(Some(header))
 }

@@ -54,7 +54,7 @@ pub fn execute(
     let bench = Bench { plan, store: &store, observer, stop };
     let mut outcomes: HashMap<Job, Outcome> = HashMap::new();
     if resume {
-        outcomes = finished(&bench, &jobs)?;
+        outcomes = finished(&bench)?;
         forget_what_will_be_repeated(&bench, &jobs, &outcomes)?;
     }
     store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
@@ -71,13 +71,7 @@ pub fn execute(
         return Err(error);
     }
     let outcomes = done.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut records = store.records()?;
-    let place = |record: &Record| {
-        let label = |job: &Job| &plan.experiment.algorithms[job.algorithm].label;
-        jobs.iter().position(|job| *label(job) == record.label && job.seed == record.seed)
-    };
-    records.sort_by_key(|record| (place(record), record.round));
-    store.rewrite(&records)?;
+    plan.sort_records(&store)?;
     Ok(jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect())
 }
 
@@ -100,9 +94,7 @@ fn work(bench: &Bench, shared: &Shared, jobs: &[Job], resume: bool) {
             bench.observer.ended(job, &outcome);
             let mut outcomes = shared.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert(job, outcome);
-            let known: Vec<&Outcome> = jobs.iter().filter_map(|job| outcomes.get(job)).collect();
-            let summary = serde_json::to_string_pretty(&known).unwrap_or_default();
-            bench.store.write("summary.json", summary.as_bytes())
+            bench.store.write_summary(jobs.iter().filter_map(|job| outcomes.get(job)))
         });
         if let Err(error) = kept {
             bench.stop.store(true, Ordering::Relaxed);
@@ -112,7 +104,7 @@ fn work(bench: &Bench, shared: &Shared, jobs: &[Job], resume: bool) {
 }
 
 /// The jobs that need not be run again: done or diverged, with as many rounds as are asked for now.
-fn finished(bench: &Bench, jobs: &[Job]) -> Result<HashMap<Job, Outcome>, LabError> {
+fn finished(bench: &Bench) -> Result<HashMap<Job, Outcome>, LabError> {
     let rounds = bench.plan.experiment.rounds;
     let enough = |outcome: &Outcome| match outcome.status {
         Status::Done => outcome.round >= rounds,
@@ -121,10 +113,9 @@ fn finished(bench: &Bench, jobs: &[Job]) -> Result<HashMap<Job, Outcome>, LabErr
     };
     let mut kept = HashMap::new();
     for outcome in bench.store.outcomes()?.into_iter().filter(enough) {
-        let label = |job: &&Job| bench.plan.experiment.algorithms[job.algorithm].label == outcome.label;
-        if let Some(job) = jobs.iter().find(|job| label(job) && job.seed == outcome.seed) {
-            bench.check_final(*job)?;
-            kept.insert(*job, outcome);
+        if let Some(job) = bench.plan.job_of(&outcome.last) {
+            bench.check_final(job)?;
+            kept.insert(job, outcome);
         }
     }
     Ok(kept)
@@ -143,9 +134,8 @@ fn forget_what_will_be_repeated(
         from.insert(*job, bench.round_of_state(*job)?);
     }
     for record in records {
-        let label = |job: &&Job| bench.plan.experiment.algorithms[job.algorithm].label == record.label;
-        let job = jobs.iter().find(|job| label(job) && job.seed == record.seed);
-        let repeated = job.and_then(|job| from.get(job)).is_some_and(|state| match state {
+        let job = bench.plan.job_of(&record);
+        let repeated = job.and_then(|job| from.get(&job)).is_some_and(|state| match state {
             Some(round) => record.round > *round,
             None => true,
         });

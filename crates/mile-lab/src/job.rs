@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use mile::agents::Vector;
 use mile::block;
 use mile::method::Method;
 use mile::problems::Problem;
@@ -16,8 +17,8 @@ use crate::error::LabError;
 use crate::execute::Observer;
 use crate::export;
 use crate::plan::{Job, Plan};
-use crate::problem::{self, AnyProblem};
-use crate::record::{Record, Subject, measure};
+use crate::problem::AnyProblem;
+use crate::record::{Record, Sight, Subject, measure};
 use crate::store::{Outcome, Status, Store};
 
 /// A run has diverged when the root mean square of its models is this many times what it was at the
@@ -45,8 +46,7 @@ impl Bench<'_> {
     }
 
     fn state_path(&self, folder: &str, job: Job) -> PathBuf {
-        let label = self.plan.experiment.algorithms[job.algorithm].file_name();
-        self.store.path(folder).join(format!("{label}-seed{}.safetensors", job.seed))
+        self.store.path(folder).join(self.plan.state_file(job))
     }
 
     /// The round of the state a job would go on from.
@@ -71,9 +71,9 @@ impl Bench<'_> {
     /// Runs a job to its end, or until it is told to stop. `resume` takes up its checkpoint.
     pub(crate) fn run<T: Scalar>(&self, job: Job, resume: bool) -> Result<Outcome, LabError> {
         let plan = self.plan;
-        let problem = problem::build::<T>(&plan.experiment, job.seed, &plan.library)?;
+        let problem = plan.problem::<T>(job.seed)?;
         let method = plan.method(job)?;
-        let start = problem::start(plan.experiment.start, problem.as_dyn(), job.seed);
+        let start = plan.start(problem.as_dyn(), job.seed);
         let mut agents = Simulator::new(problem.as_dyn(), &plan.network, &*method, &start, job.seed);
         drop(start);
         let running = Running::begin(self, job, problem.as_dyn(), &*method, &mut agents, resume)?;
@@ -114,9 +114,11 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         let mut saved = None;
         if resume {
             let identity = bench.plan.identity(job);
+            let names: Vec<&str> = method.layout().state.iter().map(|(name, _)| *name).collect();
+            let mut take = |k: usize, block: &[T]| agents.vector_mut(Vector(k)).copy_from_slice(block);
             for path in [bench.checkpoint_path(job), bench.final_path(job)] {
                 if saved.is_none() {
-                    saved = checkpoint::load(&path, &identity, method.layout(), agents, shape)?;
+                    saved = checkpoint::load(&path, &identity, &names, shape, &mut take)?;
                 }
             }
         }
@@ -177,8 +179,8 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         let algorithm = &self.bench.plan.experiment.algorithms[self.job.algorithm];
         let subject =
             Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
-        let record =
-            measure(subject, self.problem, self.agents, self.run.progress(), self.wall.as_secs_f64());
+        let sight = Sight { models: self.agents.models(), drift: self.agents.drift() };
+        let record = measure(subject, self.problem, sight, self.run.progress(), self.wall.as_secs_f64());
         self.bench.store.append(&record)?;
         self.bench.observer.recorded(self.job, &record);
         self.last = Some(record);
@@ -189,7 +191,10 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         let identity = self.bench.plan.identity(self.job);
         let header = Header::new(identity, self.run.progress(), self.wall.as_secs_f64());
         let shape = [self.problem.agents(), self.problem.dim()];
-        checkpoint::save(path, &header, self.method.layout(), self.agents, shape)
+        let state = self.method.layout().state.iter().enumerate();
+        let tensors: Vec<(&str, &[T])> =
+            state.map(|(k, (name, _))| (*name, self.agents.vector(Vector(k)))).collect();
+        checkpoint::save(path, &header, &tensors, shape)
     }
 
     fn conclude(self, status: Status) -> Result<Outcome, LabError> {
@@ -236,6 +241,6 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
 }
 
 /// Root mean square of all entries; NaN if any is.
-fn rms<T: Scalar>(block: &[T]) -> f64 {
+pub(crate) fn rms<T: Scalar>(block: &[T]) -> f64 {
     (block::norm_sq(block) / block.len().max(1) as f64).sqrt()
 }

@@ -14,9 +14,11 @@ use mile_nn::Scalar;
 use sha2::{Digest, Sha256};
 use toml::Value;
 
-use crate::config::{AlgorithmConfig, Experiment, Precision};
+use crate::config::{AlgorithmConfig, Experiment, Precision, ProblemConfig};
 use crate::error::LabError;
-use crate::problem::{self, Library};
+use crate::problem::{self, AnyProblem, Library};
+use crate::record::Record;
+use crate::store::Store;
 use crate::theory;
 
 /// An experiment that has been checked and can be run.
@@ -51,6 +53,21 @@ impl Plan {
         Self::sharing(experiment, Arc::default())
     }
 
+    /// The same for one agent, which needs no data but its own.
+    pub fn for_agent(mut experiment: Experiment, agent: usize) -> Result<Self, LabError> {
+        if let ProblemConfig::Table(config) = &mut experiment.problem
+            && config.is_per_agent()
+        {
+            config.only = Some(agent);
+            if let Some(k) = experiment.algorithms.iter().position(theory::has_auto) {
+                let problem = "\"auto\" is chosen from all agents' data, which one agent does not have: \
+                               give the numbers that mile run --dry-run shows where all data are";
+                return Err(LabError::config(format!("algorithm[{k}].xi"), problem));
+            }
+        }
+        Self::new(experiment)
+    }
+
     /// The same with data sets that may have been read already.
     pub(crate) fn sharing(mut experiment: Experiment, library: Arc<Library>) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
@@ -74,11 +91,41 @@ impl Plan {
         (0..self.experiment.algorithms.len()).flat_map(of).collect()
     }
 
+    /// The job that a record belongs to, if it is still planned.
+    pub(crate) fn job_of(&self, record: &Record) -> Option<Job> {
+        let label = |job: &Job| &self.experiment.algorithms[job.algorithm].label;
+        self.jobs().into_iter().find(|job| *label(job) == record.label && job.seed == record.seed)
+    }
+
+    /// Puts the records of a run directory into the order of the jobs.
+    pub(crate) fn sort_records(&self, store: &Store) -> Result<(), LabError> {
+        let (mut records, jobs) = (store.records()?, self.jobs());
+        let place = |record: &Record| jobs.iter().position(|job| Some(*job) == self.job_of(record));
+        records.sort_by_cached_key(|record| (place(record), record.round));
+        store.rewrite(&records)
+    }
+
     /// The method of a job.
     pub fn method(&self, job: Job) -> Result<Box<dyn Method>, LabError> {
         let (entry, parameters) =
             (self.experiment.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
         build(job.algorithm, entry, parameters, &self.network, job.seed)
+    }
+
+    /// The problem of a seed.
+    pub fn problem<T: Scalar>(&self, seed: u64) -> Result<AnyProblem<T>, LabError> {
+        problem::build(&self.experiment, seed, &self.library)
+    }
+
+    /// Where the agents start with a seed: one row for all, or one for each.
+    pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Vec<T> {
+        problem::start(self.experiment.start, problem, seed)
+    }
+
+    /// What a job's state is called in a folder.
+    pub(crate) fn state_file(&self, job: Job) -> String {
+        let label = self.experiment.algorithms[job.algorithm].file_name();
+        format!("{label}-seed{}.safetensors", job.seed)
     }
 
     /// Bytes of a number.

@@ -5,7 +5,6 @@ use mile::block;
 use mile::problems::Problem;
 use mile::real::Real;
 use mile::run::Progress;
-use mile::simulator::Simulator;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -76,16 +75,25 @@ pub(crate) struct Subject<'a> {
     pub(crate) seed: u64,
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight<'a, T> {
+    /// The models of all agents, row after row.
+    pub(crate) models: &'a [T],
+    /// Their consensus error just before the last exchange, if that was watched.
+    pub(crate) drift: Option<f64>,
+}
+
 /// Measures the agents as they are now.
 pub(crate) fn measure<T: Real>(
     subject: Subject,
     problem: &dyn Problem<T>,
-    agents: &Simulator<T>,
+    sight: Sight<T>,
     progress: &Progress,
     wall_s: f64,
 ) -> Record {
-    let average = block::mean_row(agents.models(), problem.dim());
-    let own = Own::of(problem, agents);
+    let average = block::mean_row(sight.models, problem.dim());
+    let own = Own::of(problem, sight.models);
     let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = progress.costs;
     Record {
         algorithm: subject.algorithm.to_owned(),
@@ -97,8 +105,8 @@ pub(crate) fn measure<T: Real>(
         local_loss: own.loss,
         worst_loss: own.worst_loss,
         grad_norm_sq: problem.records_gradient_norm().then(|| gradient_norm_sq(problem, &average)),
-        consensus_error: block::consensus_error(agents.models(), problem.dim()),
-        consensus_error_before: agents.drift(),
+        consensus_error: block::consensus_error(sight.models, problem.dim()),
+        consensus_error_before: sight.drift,
         accuracy: problem.accuracy(&average),
         local_accuracy: own.accuracy,
         worst_accuracy: own.worst_accuracy,
@@ -118,11 +126,11 @@ struct Own {
 }
 
 impl Own {
-    fn of<T: Real>(problem: &dyn Problem<T>, agents: &Simulator<T>) -> Self {
+    fn of<T: Real>(problem: &dyn Problem<T>, models: &[T]) -> Self {
         let n = problem.agents();
-        let each: Vec<(f64, Option<f64>)> = (0..n)
-            .into_par_iter()
-            .map(|i| (problem.objective(agents.model(i)), problem.accuracy(agents.model(i))))
+        let each: Vec<(f64, Option<f64>)> = models
+            .par_chunks_exact(problem.dim().max(1))
+            .map(|model| (problem.objective(model), problem.accuracy(model)))
             .collect();
         let losses: Vec<f64> = each.iter().map(|(loss, _)| *loss).collect();
         let accuracies: Option<Vec<f64>> = each.iter().map(|(_, accuracy)| *accuracy).collect();

@@ -136,6 +136,15 @@ impl Store {
         Ok(())
     }
 
+    /// Writes `summary.json`.
+    pub(crate) fn write_summary<'o>(
+        &self,
+        outcomes: impl Iterator<Item = &'o Outcome>,
+    ) -> Result<(), LabError> {
+        let known: Vec<&Outcome> = outcomes.collect();
+        self.write("summary.json", serde_json::to_string_pretty(&known).unwrap_or_default().as_bytes())
+    }
+
     /// What `summary.json` says, if it is there.
     pub(crate) fn outcomes(&self) -> Result<Vec<Outcome>, LabError> {
         read_outcomes(&self.folder)

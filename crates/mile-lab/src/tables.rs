@@ -9,6 +9,7 @@ use mile_nn::partition::Partition;
 
 use crate::config::{TableConfig, nearest};
 use crate::error::{DataFileError, LabError};
+use crate::facts::fingerprint;
 
 /// The rows of one file, as far as they can be read without knowing the others.
 struct File {
@@ -26,19 +27,18 @@ struct Row {
 
 /// Reads the data of a table problem and divides it among the agents.
 pub(crate) fn load<T: Real>(config: &TableConfig, agents: usize, seed: u64) -> Result<Table<T>, LabError> {
-    let pattern = config.data.to_string_lossy();
-    let per_agent = pattern.contains("{agent}");
+    let per_agent = config.is_per_agent();
     if per_agent && config.by.is_some() {
         return Err(LabError::config(
             "problem.by",
             "is for one file; with {agent} in data each agent has its own",
         ));
     }
-    let files: Vec<File> = if per_agent {
-        let path = |agent: usize| PathBuf::from(pattern.replace("{agent}", &agent.to_string()));
-        (0..agents).map(|agent| read(&path(agent), config)).collect::<Result<_, _>>()?
-    } else {
-        vec![read(&config.data, config)?]
+    let own = config.only.filter(|_| per_agent);
+    let files: Vec<File> = match own {
+        _ if !per_agent => vec![read(&config.data, config)?],
+        Some(agent) => vec![read(&config.file_of(agent), config)?],
+        None => (0..agents).map(|agent| read(&config.file_of(agent), config)).collect::<Result<_, _>>()?,
     };
     for file in &files[1..] {
         if file.features != files[0].features {
@@ -53,11 +53,22 @@ pub(crate) fn load<T: Real>(config: &TableConfig, agents: usize, seed: u64) -> R
     }
     let targets = targets(&files, config)?;
     let owners = if per_agent {
-        files.iter().enumerate().flat_map(|(agent, file)| vec![agent; file.rows.len()]).collect()
+        let first = own.unwrap_or(0);
+        files.iter().zip(first..).flat_map(|(file, agent)| vec![agent; file.rows.len()]).collect()
     } else {
         owners(&files[0], &targets, config, agents, config.seed.unwrap_or(seed))?
     };
+    let dim = files[0].features.len() + usize::from(config.intercept);
     let mut shards = vec![Shard { features: Vec::new(), targets: Vec::new() }; agents];
+    if let Some(own) = own {
+        // Nobody asks for the others' objectives here; they only have to be there.
+        let absent = Shard { features: vec![T::zero(); dim], targets: vec![T::one()] };
+        shards
+            .iter_mut()
+            .enumerate()
+            .filter(|(agent, _)| *agent != own)
+            .for_each(|(_, s)| *s = absent.clone());
+    }
     let rows = files.iter().flat_map(|file| &file.rows);
     for ((row, owner), target) in rows.zip(owners).zip(&targets) {
         shards[owner].features.extend(row.values.iter().map(|v| T::of(*v)));
@@ -66,7 +77,6 @@ pub(crate) fn load<T: Real>(config: &TableConfig, agents: usize, seed: u64) -> R
         }
         shards[owner].targets.push(T::of(*target));
     }
-    let dim = files[0].features.len() + usize::from(config.intercept);
     if let Some(agent) = shards.iter().position(|shard| shard.targets.is_empty()) {
         let file = files.get(agent).filter(|_| per_agent).unwrap_or(&files[0]);
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
@@ -147,9 +157,7 @@ fn targets(files: &[File], config: &TableConfig) -> Result<Vec<f64>, DataFileErr
         };
         return rows().map(one).collect();
     }
-    // Classes that are numbers are told apart by value: 1, 1.0 and +1 are one class.
-    let class = |text: &str| text.parse::<f64>().map_or(text.to_owned(), |value| value.to_string());
-    let mut classes = BTreeSet::new();
+    let mut classes: BTreeSet<String> = config.classes.iter().flatten().map(|text| class(text)).collect();
     for (file, row) in rows() {
         if row.target.is_empty() {
             return Err(bad(
@@ -165,17 +173,57 @@ fn targets(files: &[File], config: &TableConfig) -> Result<Vec<f64>, DataFileErr
             return Err(bad(&file.path, Some(row.line), Some(&config.target), problem));
         }
     }
-    let mut classes: Vec<_> = classes.into_iter().collect();
+    let [_, positive] = both_classes(&files[0].path, config, classes)?;
+    Ok(rows().map(|(_, row)| if class(&row.target) == positive { 1.0 } else { -1.0 }).collect())
+}
+
+/// Classes that are numbers are told apart by value: 1, 1.0 and +1 are one class.
+fn class(text: &str) -> String {
+    text.parse::<f64>().map_or(text.to_owned(), |value| value.to_string())
+}
+
+/// The class of -1 and that of 1, from those that were found.
+fn both_classes(
+    path: &Path,
+    config: &TableConfig,
+    found: BTreeSet<String>,
+) -> Result<[String; 2], DataFileError> {
+    if let Some(given) = &config.classes {
+        return Ok(given.each_ref().map(|text| class(text)));
+    }
+    let mut classes: Vec<_> = found.into_iter().collect();
     if classes.len() < 2 {
-        let problem = format!("has one class only, '{}'; a logistic loss takes two", classes[0]);
-        return Err(bad(&files[0].path, None, Some(&config.target), problem));
+        let remedy = match config.only {
+            Some(_) => {
+                ", and other agents' files are not here: name both in [problem], as in classes = [0, 1]"
+            }
+            None => "; a logistic loss takes two",
+        };
+        let problem = format!("has one class only, '{}'{remedy}", classes[0]);
+        return Err(bad(path, None, Some(&config.target), problem));
     }
     let value = |text: &String| text.parse::<f64>().ok();
     classes.sort_by(|a, b| match (value(a), value(b)) {
         (Some(a), Some(b)) => a.total_cmp(&b),
         _ => a.cmp(b),
     });
-    Ok(rows().map(|(_, row)| if class(&row.target) == classes[1] { 1.0 } else { -1.0 }).collect())
+    Ok([classes.swap_remove(0), classes.swap_remove(0)])
+}
+
+/// What an agent's own data must have in common with its neighbours': columns, classes and, for one file, all of it.
+pub(crate) fn facts(config: &TableConfig, agent: usize) -> Result<Vec<(String, String)>, LabError> {
+    let path = config.file_of(agent);
+    let file = read(&path, config)?;
+    let mut facts = vec![("problem.columns".to_owned(), file.features.join(","))];
+    if config.loss != Loss::LeastSquares {
+        let found = file.rows.iter().map(|row| class(&row.target)).collect();
+        facts.push(("problem.classes".to_owned(), both_classes(&path, config, found)?.join(",")));
+    }
+    if !config.is_per_agent() {
+        let bytes = std::fs::read(&path).map_err(LabError::io(&path, "read"))?;
+        facts.push(("problem.data".to_owned(), fingerprint(&bytes)));
+    }
+    Ok(facts)
 }
 
 /// Whose each row of a single file is.

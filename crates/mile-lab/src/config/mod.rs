@@ -1,5 +1,6 @@
 //! The experiment file: what a user writes, read into types, every mistake named by its key.
 
+mod agent;
 mod algorithm;
 mod network;
 mod problem;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+pub use agent::{AgentConfig, Conduct, NeighbourConfig, OnMissing, Stop, is_host_and_port};
 pub use algorithm::{AlgorithmConfig, Weight};
 pub use network::{GraphSource, MixingSource, NetworkConfig};
 pub use problem::{ImagesConfig, ProblemConfig, TableConfig};
@@ -96,6 +98,7 @@ impl Experiment {
         let precision = top.choice("precision", &choices, Some(default))?;
         let start = start(&top)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
+        top.value("agent"); // what agents on a network need beside; no matter in one process
         let resolved = in_order(top.finish()?);
         Ok(Self { name, seeds, rounds, eval_every, precision, network, problem, start, algorithms, resolved })
     }

@@ -54,6 +54,22 @@ pub struct TableConfig {
     pub partition: Partition,
     /// Seed of the division; the run's own unless given.
     pub seed: Option<u64>,
+    /// The two classes of a logistic loss, that of -1 first; unless given, those found in the data, in order.
+    pub classes: Option<[String; 2]>,
+    /// With a file for each agent: the only agent whose file is at hand.
+    pub only: Option<usize>,
+}
+
+impl TableConfig {
+    /// Whether each agent has a file of its own.
+    pub fn is_per_agent(&self) -> bool {
+        self.data.to_string_lossy().contains("{agent}")
+    }
+
+    /// The file that holds an agent's rows.
+    pub fn file_of(&self, agent: usize) -> PathBuf {
+        self.data.to_string_lossy().replace("{agent}", &agent.to_string()).into()
+    }
 }
 
 /// A network on an image data set.
@@ -137,7 +153,29 @@ fn table(reader: &Reader, folder: &Path) -> Result<TableConfig, LabError> {
         batch: batch(reader, Batch::Full)?,
         partition: partition(reader)?,
         seed: reader.whole("seed", "a whole number")?,
+        classes: classes(reader, loss)?,
+        only: None,
     })
+}
+
+fn classes(reader: &Reader, loss: Loss) -> Result<Option<[String; 2]>, LabError> {
+    let Some(value) = reader.value("classes") else { return Ok(None) };
+    let takes = "the two classes of the target, that of -1 first, such as [\"no\", \"yes\"]";
+    let word = |value: &Value| match value {
+        Value::String(word) => Some(word.clone()),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Some(value.to_string()),
+        _ => None,
+    };
+    let words: Option<Vec<String>> = value.as_array().and_then(|list| list.iter().map(word).collect());
+    let pair = words.and_then(|words| <[String; 2]>::try_from(words).ok()).filter(|[a, b]| a != b);
+    if loss == Loss::LeastSquares {
+        return Err(LabError::config(
+            reader.path("classes"),
+            "is for a logistic loss; least-squares has none",
+        ));
+    }
+    reader.keep("classes", value.clone());
+    pair.map(Some).ok_or_else(|| reader.refuse("classes", value, takes))
 }
 
 fn images(reader: &Reader, folder: &Path) -> Result<ImagesConfig, LabError> {

@@ -122,3 +122,43 @@ fn missing_keys_of_a_table_are_named() {
     let error = Experiment::parse(&text, Path::new(""), &[]).unwrap_err().to_string();
     assert!(error.contains("problem.target: is missing"), "{error}");
 }
+
+#[test]
+fn one_agent_needs_its_own_file_only_and_tells_what_it_has_in_common_with_others() {
+    let folder =
+        Folder::new(&[("1.csv", "a,b,y\n1,2,yes\n4,5,yes\n"), ("0.csv", "a,b,y\n3,2,yes\n4,1,no\n")]);
+    let plan = |agent: usize, set: &[&str]| {
+        let set: Vec<String> = ["problem.data={agent}.csv", "problem.loss=logistic"]
+            .iter()
+            .chain(set)
+            .map(|s| (*s).into())
+            .collect();
+        let experiment = Experiment::parse(EXPERIMENT, folder.0.path(), &set).map_err(|e| e.to_string())?;
+        Plan::for_agent(experiment, agent).map_err(|e| e.to_string())
+    };
+    let gradient = |plan: &Plan, agent: usize| {
+        let (problem, mut gradient) = (plan.problem::<f64>(0).unwrap(), [0.0; 2]);
+        problem.as_dyn().gradient(agent, &[0.1, -0.2], &mut gradient);
+        gradient
+    };
+    let alone = plan(1, &[]).map(drop).unwrap_err();
+    assert!(alone.contains("has one class only, 'yes'") && alone.contains("classes = [0, 1]"), "{alone}");
+    let classes = &["problem.classes=['no', 'yes']"];
+    let all = Experiment::parse(
+        EXPERIMENT,
+        folder.0.path(),
+        &["problem.data={agent}.csv".into(), "problem.loss=logistic".into()],
+    );
+    let all = Plan::new(all.unwrap()).unwrap();
+    for agent in 0..2 {
+        let own = plan(agent, classes).unwrap();
+        assert_eq!(gradient(&own, agent), gradient(&all, agent));
+        assert_eq!(own.facts(agent).unwrap()["problem.columns"], "a,b");
+        assert_eq!(own.facts(agent).unwrap()["problem.classes"], "no,yes");
+    }
+    std::fs::remove_file(folder.0.path().join("1.csv")).unwrap();
+    plan(0, classes).unwrap();
+    assert!(plan(1, classes).map(drop).unwrap_err().contains("1.csv"));
+    let auto = plan(0, &["problem.classes=['no', 'yes']", "algorithm.mile.xi=auto"]).map(drop).unwrap_err();
+    assert!(auto.contains("all agents' data"), "{auto}");
+}

@@ -1,0 +1,164 @@
+//! `mile status`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::HumanBytes;
+use mile_lab::error::LabError;
+use mile_lab::gather::agent_folder;
+use mile_lab::table::TextTable;
+use mile_net::status::{Activity, Missing, Neighbour, Status, StatusError, ask};
+
+use crate::agent::socket;
+use crate::{FAILED, Format, output};
+
+/// Time between two looks with --watch.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Shows how agents get on: rounds, and for every edge its lag, its bytes, and what is waited for.
+#[derive(Args)]
+pub(crate) struct StatusArguments {
+    /// Agents' folders, or run directories of swarms
+    #[arg(value_name = "DIR", default_value = ".")]
+    folders: Vec<PathBuf>,
+    /// Show it anew every second
+    #[arg(long)]
+    watch: bool,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// What an agent said, or why it did not.
+type Answer = (PathBuf, Result<Status, StatusError>);
+
+pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
+    let folders = agents(&arguments.folders)?;
+    loop {
+        let answers: Vec<Answer> =
+            folders.iter().map(|folder| (folder.clone(), ask(&socket::find(folder)))).collect();
+        let text = match arguments.format {
+            Format::Text => text(&answers),
+            Format::Json => json(&answers) + "\n",
+        };
+        let clear = arguments.watch && std::io::stdout().is_terminal();
+        output::print(&if clear { format!("\x1b[2J\x1b[H{text}") } else { text })?;
+        if !arguments.watch {
+            let any = answers.iter().any(|(_, answer)| answer.is_ok());
+            return Ok(if any { 0 } else { FAILED });
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The agents' folders that are meant.
+fn agents(folders: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
+    let mut found = Vec::new();
+    for folder in folders {
+        let swarm: Vec<PathBuf> =
+            (0..).map(|agent| agent_folder(folder, agent)).take_while(|path| path.is_dir()).collect();
+        if !swarm.is_empty() {
+            found.extend(swarm);
+        } else if folder.join("pid").exists() {
+            found.push(folder.clone());
+        } else {
+            let problem =
+                "is neither the folder of an agent that was ever started nor the run directory of a swarm";
+            return Err(LabError::Directory { path: folder.clone(), problem: problem.into() });
+        }
+    }
+    Ok(found)
+}
+
+fn json(answers: &[Answer]) -> String {
+    let one = |(folder, answer): &Answer| match answer {
+        Ok(status) => serde_json::json!({ "folder": folder, "status": status }),
+        Err(error) => serde_json::json!({ "folder": folder, "error": error.to_string() }),
+    };
+    serde_json::Value::Array(answers.iter().map(one).collect()).to_string()
+}
+
+fn text(answers: &[Answer]) -> String {
+    let rows = |row: &dyn Fn(&Path, &Status) -> Vec<Vec<String>>| {
+        let known = answers.iter().filter_map(|(folder, answer)| Some((folder, answer.as_ref().ok()?)));
+        known.flat_map(|(folder, status)| row(folder, status)).collect::<Vec<_>>()
+    };
+    let table = |header: &[&str], rows: Vec<Vec<String>>| {
+        let header = header.iter().map(|name| (*name).to_owned()).collect();
+        if rows.is_empty() { String::new() } else { TextTable { header, rows }.to_string() }
+    };
+    let agents =
+        table(&["agent", "run", "round", "start", "up", "doing"], rows(&|_, status| vec![agent(status)]));
+    let header =
+        ["agent", "neighbour", "link", "lag", "sent", "received", "last heard", "skipped", "waited for"];
+    let edges =
+        table(&header, rows(&|_, status| status.neighbours.iter().map(|e| edge(status, e)).collect()));
+    let mut text = if edges.is_empty() { agents } else { format!("{agents}\n{edges}") };
+    for (_, status) in answers.iter().filter_map(|(folder, answer)| Some((folder, answer.as_ref().ok()?))) {
+        for edge in &status.neighbours {
+            if let Some(refusal) = &edge.refusal {
+                let _ = writeln!(text, "agent {}, edge to agent {}: {refusal}", status.agent, edge.id);
+            }
+        }
+    }
+    for (folder, answer) in answers {
+        if let Err(error) = answer {
+            let _ = writeln!(text, "{}: {error}", folder.display());
+        }
+    }
+    text
+}
+
+fn agent(status: &Status) -> Vec<String> {
+    let doing = match status.activity {
+        Activity::Computing => "computing".into(),
+        Activity::Waiting => format!("in an exchange for {}", seconds(status.activity_s)),
+        Activity::Leaving => format!("done; staying for others for {}", seconds(status.activity_s)),
+    };
+    let rounds = status.rounds.map(|rounds| format!("/{rounds}")).unwrap_or_default();
+    vec![
+        status.agent.to_string(),
+        status.run.clone(),
+        format!("{}{rounds}", status.round),
+        status.incarnation.to_string(),
+        seconds(status.since_start_s),
+        doing,
+    ]
+}
+
+fn edge(status: &Status, edge: &Neighbour) -> Vec<String> {
+    let link = if edge.linked { "up" } else { "down" };
+    vec![
+        status.agent.to_string(),
+        edge.id.to_string(),
+        format!("{link} for {}", seconds(edge.since_s)),
+        edge.lag.to_string(),
+        HumanBytes(edge.bytes_sent).to_string(),
+        HumanBytes(edge.bytes_received).to_string(),
+        edge.last_heard_s.map_or("never".into(), |s| format!("{} ago", seconds(s))),
+        edge.skipped.to_string(),
+        waited_for(edge).unwrap_or_default(),
+    ]
+}
+
+/// What a neighbour is waited for, and for how long.
+pub(crate) fn waited_for(edge: &Neighbour) -> Option<String> {
+    let what = match edge.waiting? {
+        Missing::Message => "its message",
+        Missing::Decision => "its decision",
+        Missing::Confirmation => "its last word",
+    };
+    Some(format!("{what}, for {}", seconds(edge.waiting_s.unwrap_or(0.0))))
+}
+
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

@@ -1,0 +1,169 @@
+//! `mile swarm --emit`: the agents' folders, for machines of their own.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use mile::network::Network;
+use mile_lab::config::{
+    Conduct, Experiment, GraphSource, MixingSource, ProblemConfig, Weight, is_host_and_port,
+};
+use mile_lab::error::LabError;
+use mile_lab::plan::Plan;
+use toml::{Table, Value};
+
+use super::folders::{self, Post};
+use super::refusal;
+use crate::output;
+
+pub(super) fn emit(
+    experiment: Experiment,
+    conduct: &Conduct,
+    folder: &Path,
+    host: &[String],
+    hosts: Option<&Path>,
+) -> anyhow::Result<u8> {
+    let network = experiment.network.build()?;
+    let addresses = addresses(&network, host, hosts)?;
+    let experiment = resolved(experiment)?;
+    let post = |agent: usize| {
+        let address = addresses.get(&agent).cloned();
+        let port = address.as_ref().and_then(|text| text.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
+        Post { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, conduct: conduct.clone() }
+    };
+    let posts: Vec<Post> = (0..network.agents()).map(post).collect();
+    let files = Files::of(&experiment);
+    let folders = folders::make(&network, folder, &posts, &files.relative(&experiment.resolved))?;
+    let mut text = String::new();
+    for (agent, folder) in folders.iter().enumerate() {
+        let place =
+            addresses.get(&agent).map_or("dials its neighbours".into(), |a| format!("reached at {a}"));
+        text += &format!("{}: agent {agent}, {place}\n", folder.display());
+        for missing in files.copy(agent, folder)? {
+            text += &format!("  {missing} is not here: put it there\n");
+        }
+    }
+    output::print(&text)?;
+    eprintln!(
+        "copy each folder to its machine, show its key to nobody, and start there: mile agent agent.toml"
+    );
+    Ok(0)
+}
+
+/// The experiment with all weights as numbers, checked as far as the data here allow.
+fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
+    let spread = matches!(&experiment.problem, ProblemConfig::Table(table) if table.is_per_agent());
+    let auto = |weight: Option<Weight>| weight == Some(Weight::Auto);
+    let chosen = experiment.algorithms.iter().any(|algorithm| auto(algorithm.xi) || auto(algorithm.gamma));
+    match Plan::new(experiment.clone()) {
+        Ok(plan) => Ok(plan.experiment),
+        Err(LabError::Data(error)) if spread && !chosen => {
+            eprintln!(
+                "note: not all agents' data are here ({error}); each agent checks its own when it starts"
+            );
+            Ok(experiment)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Files that an experiment names, each with the key that does.
+struct Files(Vec<([&'static str; 2], PathBuf)>);
+
+impl Files {
+    fn of(experiment: &Experiment) -> Self {
+        let mut named = Vec::new();
+        if let ProblemConfig::Table(table) = &experiment.problem {
+            named.push((["problem", "data"], table.data.clone()));
+        }
+        if let GraphSource::File(path) = &experiment.network.graph {
+            named.push((["network", "edges"], path.clone()));
+        }
+        if let MixingSource::File(path) = &experiment.network.mixing {
+            named.push((["network", "matrix"], path.clone()));
+        }
+        Self(named)
+    }
+
+    /// The experiment with all files beside the agent's own.
+    fn relative(&self, resolved: &Table) -> Table {
+        let mut table = resolved.clone();
+        for ([part, key], path) in &self.0 {
+            if let Some(section) = table.get_mut(*part).and_then(Value::as_table_mut) {
+                section.insert((*key).to_owned(), file_name(path).into());
+            }
+        }
+        if let Some(problem) = table.get_mut("problem").and_then(Value::as_table_mut) {
+            problem.remove("data_dir");
+        }
+        table
+    }
+
+    /// Copies what is there to an agent's folder; returns what is not.
+    fn copy(&self, agent: usize, folder: &Path) -> anyhow::Result<Vec<String>> {
+        let mut missing = Vec::new();
+        for (_, path) in &self.0 {
+            let path = PathBuf::from(path.to_string_lossy().replace("{agent}", &agent.to_string()));
+            let to = folder.join(file_name(&path));
+            if path.exists() {
+                std::fs::copy(&path, &to).with_context(|| format!("cannot write {}", to.display()))?;
+            } else {
+                missing.push(file_name(&path));
+            }
+        }
+        Ok(missing)
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Where agents are reached: at least one end of every edge.
+fn addresses(
+    network: &Network,
+    host: &[String],
+    hosts: Option<&Path>,
+) -> anyhow::Result<BTreeMap<usize, String>> {
+    let mut lines: Vec<(String, String)> =
+        host.iter().map(|text| ("--host".to_owned(), text.clone())).collect();
+    if let Some(path) = hosts {
+        let text = std::fs::read_to_string(path).map_err(|error| LabError::Directory {
+            path: path.to_owned(),
+            problem: format!("cannot read the hosts: {error}"),
+        })?;
+        let useful = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
+        let line =
+            |(k, line): (usize, &str)| (format!("{}, line {}", path.display(), k + 1), line.to_owned());
+        lines.extend(text.lines().map(str::trim).enumerate().filter(useful).map(line));
+    }
+    let mut addresses = BTreeMap::new();
+    for (whence, line) in lines {
+        let bad = |what: &str| {
+            let takes = "takes ID=HOST:PORT, such as 0=node0.example.org:7100";
+            refusal(&whence, format!("got \"{line}\" ({what}), {takes}"))
+        };
+        let (id, address) = line.split_once('=').ok_or_else(|| bad("it has no ="))?;
+        let id: usize = id.trim().parse().map_err(|_| bad("ID is no number"))?;
+        if id >= network.agents() {
+            return Err(bad(&format!("there are agents 0 to {}", network.agents() - 1)).into());
+        }
+        if !is_host_and_port(address.trim()) {
+            return Err(bad("it has no port").into());
+        }
+        if addresses.insert(id, address.trim().to_owned()).is_some() {
+            return Err(bad("the agent has an address already").into());
+        }
+    }
+    let unreachable = |(i, j): &(usize, usize)| !addresses.contains_key(i) && !addresses.contains_key(j);
+    match network.graph().edges().find(unreachable) {
+        None => Ok(addresses),
+        Some((i, j)) => {
+            let problem = format!(
+                "agents {i} and {j} are neighbours, and one of them needs an address: add --host {i}=HOST:PORT"
+            );
+            Err(refusal("--host", problem).into())
+        }
+    }
+}

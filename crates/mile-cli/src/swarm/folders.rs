@@ -1,0 +1,86 @@
+//! The agents' folders: each with its file and its key.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use mile::network::Network;
+use mile_lab::config::{AgentConfig, Conduct, NeighbourConfig};
+use mile_lab::gather::agent_folder;
+use mile_lab::plan::Plan;
+use mile_lab::store::write_file;
+use mile_net::keys;
+use toml::Table;
+
+/// Ports that systems do not hand out by themselves.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// Where an agent stands, and how it behaves.
+pub(super) struct Post {
+    /// Where it listens.
+    pub(super) listen: SocketAddr,
+    /// Where others dial it; `None` if it dials them.
+    pub(super) address: Option<String>,
+    /// How it behaves.
+    pub(super) conduct: Conduct,
+}
+
+/// Makes the folders of agents that all run on this machine.
+pub(super) fn make_local(plan: &Plan, folder: &Path, conduct: &Conduct) -> anyhow::Result<Vec<PathBuf>> {
+    let post = |(agent, port): (u16, u16)| {
+        let listen = SocketAddr::from(([127, 0, 0, 1], port));
+        // Agents on one machine cannot share a port.
+        let metrics = conduct.metrics.map(|at| SocketAddr::new(at.ip(), at.port().saturating_add(agent)));
+        let conduct = Conduct { snapshots: true, metrics, ..conduct.clone() };
+        Post { listen, address: Some(listen.to_string()), conduct }
+    };
+    let posts: Vec<Post> = (0..).zip(free_ports(plan.network.agents())?).map(post).collect();
+    make(&plan.network, folder, &posts, &plan.experiment.resolved)
+}
+
+/// Makes the folders of all agents; keys that are there already are kept.
+pub(super) fn make(
+    network: &Network,
+    folder: &Path,
+    posts: &[Post],
+    experiment: &Table,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let folders: Vec<PathBuf> = (0..posts.len()).map(|agent| agent_folder(folder, agent)).collect();
+    let mut publics = Vec::new();
+    for folder in &folders {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let key = folder.join("key");
+        publics.push(if key.exists() { keys::read(&key)?.public() } else { keys::generate(&key)? });
+    }
+    for (agent, (folder, post)) in folders.iter().zip(posts).enumerate() {
+        let neighbour = |id: &usize| {
+            let (key, addresses) = (publics[*id].to_string(), posts[*id].address.iter().cloned().collect());
+            (*id, NeighbourConfig { key, weight: network.mixing().weight(agent, *id), addresses })
+        };
+        let neighbours: BTreeMap<usize, NeighbourConfig> =
+            network.graph().neighbours(agent).iter().map(neighbour).collect();
+        let config = AgentConfig {
+            id: agent,
+            key: "key".into(),
+            listen: post.listen,
+            folder: ".".into(),
+            conduct: post.conduct.clone(),
+            neighbours,
+        };
+        write_file(&folder.join("agent.toml"), config.file(experiment).as_bytes())?;
+    }
+    Ok(folders)
+}
+
+/// Ports of this machine that nobody listens on.
+fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+    let first = (now ^ std::process::id().wrapping_mul(7919)) as usize % PORTS.len();
+    let bind = |port: u16| UdpSocket::bind(("127.0.0.1", port)).ok().map(|socket| (port, socket));
+    let ports = PORTS.skip(first).chain(PORTS.take(first));
+    let taken: Vec<(u16, UdpSocket)> = ports.filter_map(bind).take(count).collect();
+    anyhow::ensure!(taken.len() == count, "this machine has no {count} free UDP ports in {PORTS:?}");
+    Ok(taken.into_iter().map(|(port, _)| port).collect())
+}

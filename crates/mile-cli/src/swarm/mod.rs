@@ -1,0 +1,179 @@
+//! `mile swarm`.
+
+mod crew;
+mod emit;
+mod folders;
+mod view;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use mile_lab::config::{Conduct, Experiment, Precision};
+use mile_lab::error::{ConfigError, LabError};
+use mile_lab::gather::Gatherer;
+use mile_lab::plan::Plan;
+use mile_lab::report;
+use mile_lab::store::Outcome;
+use mile_nn::Scalar;
+
+use self::crew::Crew;
+use self::view::View;
+use crate::run::{advice, choose_folder, finish, read_experiment};
+use crate::{INTERRUPTED, progress};
+
+/// Time between two looks at the children, and at what they have left.
+const LOOK: Duration = Duration::from_millis(25);
+const GATHER: Duration = Duration::from_millis(150);
+/// How long agents may take to leave once everything they have done is gathered.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Runs an experiment as one process for each agent, over the real network engine, on this machine.
+///
+/// The run directory has the layout of mile run, and final/ the same bits; DIR/agents/I holds agent I's file, key,
+/// checkpoint, log and pid. An agent that is killed is started again from its checkpoint.
+/// With --emit, only the agents' folders are written, for machines of their own.
+#[derive(Args)]
+pub(crate) struct SwarmArguments {
+    /// Experiment file; a section [agent] in it holds settings for all agents
+    #[arg(value_name = "EXPERIMENT.toml")]
+    experiment: PathBuf,
+    /// Run directory [default: runs/NAME, or the next free runs/NAME-K]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace a value of the experiment file, e.g. rounds=50, agent.checkpoint_every=10; may be given several times
+    #[arg(long, value_name = "KEY.PATH=VALUE")]
+    set: Vec<String>,
+    /// Folder to look for image data sets first
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Go on with the run in --out (or the newest runs/NAME), each agent from its checkpoint
+    #[arg(long, conflicts_with = "emit")]
+    resume: bool,
+    /// Write a folder with file and key for each agent to DIR/agents, for machines of their own, and stop
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    emit: Option<PathBuf>,
+    /// Where an agent will be reached, e.g. 0=node0.example.org:7100; once for each agent (with --emit)
+    #[arg(long, value_name = "ID=HOST:PORT", requires = "emit")]
+    host: Vec<String>,
+    /// The same from a file, a line each (with --emit)
+    #[arg(long, value_name = "FILE", requires = "emit")]
+    hosts: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &SwarmArguments) -> anyhow::Result<u8> {
+    let name = arguments.experiment.display().to_string();
+    run_named(arguments).map_err(|error| match error.downcast::<LabError>() {
+        Ok(error) => error.in_file(&name).into(),
+        Err(error) => error,
+    })
+}
+
+fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
+    let SwarmArguments { experiment, set, data_dir, .. } = arguments;
+    let (mut table, base) = read_experiment(Some(experiment), set, data_dir.as_deref())?;
+    if table.contains_key("sweep") {
+        return Err(refusal("sweep", "agents run one experiment: use mile run for a sweep").into());
+    }
+    let conduct = Conduct::of_swarm(&table)?;
+    table.remove("agent");
+    let experiment = Experiment::read(&table, &base)?;
+    conduct.check(&experiment)?;
+    if let Some(folder) = &arguments.emit {
+        return emit::emit(experiment, &conduct, folder, &arguments.host, arguments.hosts.as_deref());
+    }
+    let plan = Plan::new(experiment)?;
+    eprint!("{}", advice(&plan)?);
+    let folder = match &arguments.out {
+        Some(folder) => folder.clone(),
+        None => choose_folder(&plan.experiment.name, arguments.resume),
+    };
+    let swarm = Swarm { plan: &plan, conduct, folder: &folder, resume: arguments.resume };
+    let context = report::Context::of(&plan)?;
+    let (outcomes, complete) = match plan.experiment.precision {
+        Precision::F32 => swarm.run::<f32>(),
+        Precision::F64 => swarm.run::<f64>(),
+    }?;
+    let code = if outcomes.is_empty() { 0 } else { finish(&folder, &context, &outcomes, "swarm")? };
+    if code == 0 && !complete {
+        eprintln!("stopped; go on with: mile swarm ... --out {} --resume", folder.display());
+        return Ok(INTERRUPTED);
+    }
+    Ok(code)
+}
+
+fn refusal(key: &str, problem: impl Into<String>) -> LabError {
+    LabError::Config(ConfigError { file: None, key: key.into(), problem: problem.into() })
+}
+
+struct Swarm<'a> {
+    plan: &'a Plan,
+    conduct: Conduct,
+    folder: &'a Path,
+    resume: bool,
+}
+
+impl Swarm<'_> {
+    /// Runs all agents to their end, or until Ctrl-C; says which of the two.
+    fn run<T: Scalar>(&self) -> anyhow::Result<(Vec<Outcome>, bool)> {
+        let view = View::new(self.plan);
+        let mut gatherer = Gatherer::<T>::open(self.plan, self.folder, self.resume, &view)?;
+        let stop = stop_on_interrupt()?;
+        if !gatherer.is_complete() {
+            let folders = folders::make_local(self.plan, self.folder, &self.conduct)?;
+            let mut crew = Crew::start(&folders)?;
+            let watched = view.watch(&folders, || supervise(&mut crew, &mut gatherer, &view, &stop));
+            crew.stop();
+            view.clear();
+            watched?;
+            gatherer.gather()?;
+        }
+        let complete = gatherer.is_complete();
+        if !complete && !stop.load(Ordering::Relaxed) {
+            let open = gatherer.open_jobs();
+            let name = open.first().map(|job| progress::name(self.plan, *job)).unwrap_or_default();
+            anyhow::bail!("all agents have ended, but not all have left their final states of {name}");
+        }
+        Ok((gatherer.finish()?, complete))
+    }
+}
+
+fn supervise<T: Scalar>(
+    crew: &mut Crew,
+    gatherer: &mut Gatherer<T>,
+    view: &View,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut gathered = Instant::now();
+    let mut complete = None;
+    while !stop.load(Ordering::Relaxed) && crew.look(view)? {
+        if gathered.elapsed() >= GATHER {
+            gatherer.gather()?;
+            gathered = Instant::now();
+        }
+        // An agent that was killed on its last legs stays for neighbours that have long left. Nobody needs it any more.
+        if gatherer.is_complete() && complete.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+            break;
+        }
+        view.refresh();
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The first Ctrl-C asks all agents to end; a second one does not wait.
+fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
+        }
+        eprintln!("stopping all agents");
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(stop)
+}

@@ -1,0 +1,166 @@
+//! One view of all agents: a bar on a terminal, plain lines elsewhere, and who waits for whom when nothing moves.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use mile_lab::execute::Observer;
+use mile_lab::plan::{Job, Plan};
+use mile_lab::record::Record;
+use mile_lab::store::Outcome;
+use mile_lab::table::number;
+use mile_net::status::{Status, ask};
+
+use crate::agent::socket;
+use crate::progress::{ended, name, style};
+use crate::status::waited_for;
+
+/// Time between two questions to the agents.
+const ASK: Duration = Duration::from_millis(500);
+/// Time between two plain lines.
+const LINE: Duration = Duration::from_secs(10);
+/// When nothing has moved for this long, it is said why.
+const STILL: Duration = Duration::from_secs(5);
+
+pub(super) struct View<'a> {
+    plan: &'a Plan,
+    rounds: u64,
+    terminal: bool,
+    bar: ProgressBar,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    /// What each agent said last.
+    statuses: Vec<Option<Status>>,
+    /// The last round each is known to have done.
+    rounds: Vec<u64>,
+    /// When one of these last changed.
+    moved: Instant,
+    said: Instant,
+    loss: String,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(plan: &'a Plan) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let rounds = plan.experiment.rounds * plan.jobs().len() as u64;
+        let bar = ProgressBar::with_draw_target(Some(rounds), target);
+        bar.set_style(style(
+            "{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:>12} {eta:>8} left  {wide_msg}",
+        ));
+        bar.set_prefix(plan.experiment.name.clone());
+        let (agents, now) = (plan.network.agents(), Instant::now());
+        let (statuses, loss) = (vec![None; agents], String::new());
+        let seen = Seen { statuses, rounds: vec![0; agents], moved: now, said: now, loss };
+        Self { plan, rounds, terminal, bar, seen: Mutex::new(seen) }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does some work while the agents are asked, again and again, how they get on.
+    pub(super) fn watch<R>(&self, folders: &[PathBuf], work: impl FnOnce() -> R) -> R {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.ask(folders, &over));
+            let result = work();
+            over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    fn ask(&self, folders: &[PathBuf], over: &AtomicBool) {
+        let mut asked = Instant::now();
+        while !over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+            if asked.elapsed() < ASK {
+                continue;
+            }
+            for (agent, folder) in folders.iter().enumerate() {
+                let answer = ask(&socket::find(folder)).ok();
+                let mut seen = self.seen();
+                if let Some(round) = answer.as_ref().map(|status| status.round)
+                    && round > seen.rounds[agent]
+                {
+                    seen.rounds[agent] = round;
+                    seen.moved = Instant::now();
+                }
+                seen.statuses[agent] = answer;
+            }
+            asked = Instant::now();
+        }
+    }
+
+    /// The last round an agent is known to have done.
+    pub(super) fn round(&self, agent: usize) -> u64 {
+        self.seen().rounds[agent]
+    }
+
+    /// Shows how it goes.
+    pub(super) fn refresh(&self) {
+        let mut seen = self.seen();
+        let (least, most) = seen.span();
+        self.bar.set_position(least);
+        let still = seen.moved.elapsed() > STILL;
+        if self.terminal {
+            let why = if still { seen.waits().join("; ") } else { seen.loss.clone() };
+            self.bar.set_message(format!("agents at {least} to {most}; {why}"));
+        } else if seen.said.elapsed() > LINE {
+            seen.said = Instant::now();
+            eprintln!("agents at rounds {least} to {most} of {}; {}", self.rounds, seen.loss);
+            seen.waits().iter().filter(|_| still).for_each(|line| eprintln!("  {line}"));
+        }
+    }
+
+    /// A line among the others.
+    pub(super) fn say(&self, line: &str) {
+        if self.terminal { self.bar.println(line) } else { eprintln!("{line}") }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Seen {
+    /// The least and the most rounds done by an agent.
+    fn span(&self) -> (u64, u64) {
+        let (least, most) = (self.rounds.iter().min(), self.rounds.iter().max());
+        (least.copied().unwrap_or(0), most.copied().unwrap_or(0))
+    }
+
+    /// Who waits for whom.
+    fn waits(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (agent, status) in self.statuses.iter().enumerate() {
+            let Some(status) = status else {
+                lines.push(format!("agent {agent} does not answer"));
+                continue;
+            };
+            for edge in &status.neighbours {
+                if let Some(what) = waited_for(edge) {
+                    let why = edge.refusal.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    lines.push(format!("agent {agent} waits for agent {}: {what}{why}", edge.id));
+                }
+            }
+        }
+        lines
+    }
+}
+
+impl Observer for View<'_> {
+    fn recorded(&self, job: Job, record: &Record) {
+        self.seen().loss = format!("{}: loss {}", name(self.plan, job), number(record.loss));
+    }
+
+    fn ended(&self, job: Job, outcome: &Outcome) {
+        self.say(&ended(&name(self.plan, job), outcome));
+    }
+}

@@ -1,0 +1,354 @@
+//! `[agent]`: what one agent needs to know beside the experiment.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mile::network::Network;
+use toml::{Table, Value};
+
+use super::reader::{Reader, as_number};
+use super::{Experiment, parse_table, resolve};
+use crate::error::LabError;
+
+/// What to do about a neighbour that is away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OnMissing {
+    /// Wait for it.
+    Wait,
+    /// Skip its edge, by agreement of both ends, once it has been away for so long.
+    SkipEdge {
+        /// How long.
+        deadline: Duration,
+    },
+}
+
+/// When all agents stop before the last round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stop {
+    /// Largest squared norm of the mean gradient.
+    pub grad_norm_sq: Option<f64>,
+    /// Largest consensus error.
+    pub consensus_error: Option<f64>,
+}
+
+/// How an agent behaves: what a swarm may give to all of its agents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conduct {
+    /// Rounds from one checkpoint to the next.
+    pub checkpoint_every: u64,
+    /// What to do about a neighbour that is away.
+    pub on_missing: OnMissing,
+    /// After how long without a word to give up on a neighbour; `None`: never.
+    pub timeout: Option<Duration>,
+    /// After the last round, for how long to stay for neighbours that are away.
+    pub linger: Duration,
+    /// URL of an own relay.
+    pub relay: Option<String>,
+    /// Address on which metrics are served.
+    pub metrics: Option<SocketAddr>,
+    /// When all agents stop before the last round.
+    pub stop: Option<Stop>,
+    /// Whether models are left for whoever gathers the run.
+    pub snapshots: bool,
+}
+
+/// A neighbour of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NeighbourConfig {
+    /// Its public key.
+    pub key: String,
+    /// Weight of the edge.
+    pub weight: f64,
+    /// Where to dial it.
+    pub addresses: Vec<String>,
+}
+
+/// One agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentConfig {
+    /// Which agent of the experiment.
+    pub id: usize,
+    /// Its key file.
+    pub key: PathBuf,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Where it keeps its state.
+    pub folder: PathBuf,
+    /// How it behaves.
+    pub conduct: Conduct,
+    /// Its neighbours.
+    pub neighbours: BTreeMap<usize, NeighbourConfig>,
+}
+
+impl Conduct {
+    /// Reads the section `[agent]` of an experiment that a swarm runs: what all its agents have in common.
+    pub fn of_swarm(table: &Table) -> Result<Self, LabError> {
+        let agent = section(table)?.unwrap_or_default();
+        if let Some(key) =
+            ["id", "key", "listen", "folder", "neighbour"].iter().find(|key| agent.contains_key(**key))
+        {
+            let problem = "is different for every agent: leave it out, mile swarm fills it in";
+            return Err(LabError::config(format!("agent.{key}"), problem));
+        }
+        let reader = Reader::new("agent", &agent);
+        let conduct = Self::read(&reader)?;
+        reader.finish()?;
+        Ok(conduct)
+    }
+
+    fn read(reader: &Reader) -> Result<Self, LabError> {
+        let seconds = |key: &'static str| -> Result<Option<Duration>, LabError> {
+            let takes = "a number of seconds from 0";
+            let Some(number) = reader.number(key, takes)? else { return Ok(None) };
+            let problem = |_| LabError::config(reader.path(key), format!("got {number}, takes {takes}"));
+            Duration::try_from_secs_f64(number).map(Some).map_err(problem)
+        };
+        let takes = "a whole number of rounds from 1";
+        let checkpoint_every = reader.whole("checkpoint_every", takes)?.unwrap_or(1);
+        if checkpoint_every == 0 {
+            return Err(LabError::config("agent.checkpoint_every", format!("got 0, takes {takes}")));
+        }
+        let deadline = seconds("deadline")?;
+        let on_missing =
+            match reader.choice("on_missing", &[("wait", false), ("skip-edge", true)], Some("wait"))? {
+                false if deadline.is_some() => {
+                    return Err(LabError::config("agent.deadline", "is for on_missing = \"skip-edge\""));
+                }
+                false => OnMissing::Wait,
+                true => OnMissing::SkipEdge { deadline: deadline.unwrap_or(Duration::from_secs(30)) },
+            };
+        Ok(Self {
+            checkpoint_every,
+            on_missing,
+            timeout: seconds("timeout")?,
+            linger: seconds("linger")?.unwrap_or(Duration::from_secs(600)),
+            relay: reader.text("relay", "the URL of a relay")?.map(str::to_owned),
+            metrics: address(reader, "metrics")?,
+            stop: stop(reader)?,
+            snapshots: reader.flag("snapshots")?.unwrap_or(false),
+        })
+    }
+
+    /// The same as entries of a section `[agent]`.
+    pub fn entries(&self) -> Table {
+        let seconds = |time: Duration| Value::Float(time.as_secs_f64());
+        let mut table = Table::new();
+        let mut put = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
+        put("checkpoint_every", Value::Integer(self.checkpoint_every as i64));
+        match self.on_missing {
+            OnMissing::Wait => put("on_missing", "wait".into()),
+            OnMissing::SkipEdge { deadline } => {
+                put("on_missing", "skip-edge".into());
+                put("deadline", seconds(deadline));
+            }
+        }
+        self.timeout.into_iter().for_each(|time| put("timeout", seconds(time)));
+        put("linger", seconds(self.linger));
+        self.relay.iter().for_each(|url| put("relay", url.as_str().into()));
+        self.metrics.iter().for_each(|at| put("metrics", at.to_string().into()));
+        put("snapshots", self.snapshots.into());
+        if let Some(stop) = self.stop {
+            put("stop", Value::Table(stop.facts().map(|(key, limit)| (key.into(), limit.into())).collect()));
+        }
+        table
+    }
+
+    /// Refuses what does not go together.
+    pub fn check(&self, experiment: &Experiment) -> Result<(), LabError> {
+        let why = match self.on_missing {
+            _ if self.stop.is_none() => return Ok(()),
+            OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
+            OnMissing::Wait if experiment.network.drop_rate > 0.0 => "with network.drop_rate > 0",
+            OnMissing::Wait => return Ok(()),
+        };
+        let problem =
+            format!("cannot be used {why}: agents that miss a message could stop at different rounds");
+        Err(LabError::config("agent.stop", problem))
+    }
+}
+
+impl Stop {
+    /// Its limits by name.
+    pub fn facts(self) -> impl Iterator<Item = (&'static str, f64)> {
+        let both = [("grad_norm_sq", self.grad_norm_sq), ("consensus_error", self.consensus_error)];
+        both.into_iter().filter_map(|(key, limit)| Some((key, limit?)))
+    }
+}
+
+impl AgentConfig {
+    /// Reads an agent's file: an experiment with a section `[agent]`. Relative paths in it start from the file's folder.
+    pub fn load(path: &Path) -> Result<(Experiment, Self), LabError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
+            path: path.to_owned(),
+            problem: format!("cannot read the agent's file: {source}"),
+        })?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let read = || {
+            let table = parse_table(&text, &[])?;
+            let experiment = Experiment::read(&table, &folder)?;
+            let takes = "a section [agent]; mile swarm EXPERIMENT.toml --emit writes such files";
+            let agent = section(&table)?;
+            let agent =
+                agent.ok_or_else(|| LabError::config("agent", format!("is missing, takes {takes}")))?;
+            let network = experiment.network.build()?;
+            let config = Self::read(&agent, &network, &folder)?;
+            config.conduct.check(&experiment)?;
+            Ok((experiment, config))
+        };
+        read().map_err(|error: LabError| error.in_file(&name))
+    }
+
+    fn read(table: &Table, network: &Network, folder: &Path) -> Result<Self, LabError> {
+        let reader = Reader::new("agent", table);
+        let takes = format!("a whole number below network.agents = {}", network.agents());
+        let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))?;
+        if id >= network.agents() as u64 {
+            return Err(LabError::config("agent.id", format!("got {id}, takes {takes}")));
+        }
+        let id = id as usize;
+        let key = reader.text("key", "the path of a key file")?.unwrap_or("key");
+        let at = reader.text("folder", "a folder")?.unwrap_or(".");
+        let anywhere = || SocketAddr::from(([0, 0, 0, 0], 7100));
+        let listen = address(&reader, "listen")?.unwrap_or_else(anywhere);
+        let conduct = Conduct::read(&reader)?;
+        let neighbours = neighbours(&reader, network, id)?;
+        reader.finish()?;
+        all_listed(&neighbours, network, id)?;
+        let (key, folder) = (resolve(folder, key), resolve(folder, at));
+        Ok(Self { id, key, listen, folder, conduct, neighbours })
+    }
+
+    /// The agent's file: its experiment, and this.
+    pub fn file(&self, experiment: &Table) -> String {
+        let mut agent = Table::new();
+        agent.insert("id".into(), Value::Integer(self.id as i64));
+        agent.insert("key".into(), self.key.display().to_string().into());
+        agent.insert("listen".into(), self.listen.to_string().into());
+        agent.insert("folder".into(), self.folder.display().to_string().into());
+        agent.extend(self.conduct.entries());
+        let neighbour = |(id, neighbour): (&usize, &NeighbourConfig)| {
+            let addresses = neighbour.addresses.iter().map(|address| address.as_str().into()).collect();
+            Value::Table(Table::from_iter([
+                ("id".to_owned(), Value::Integer(*id as i64)),
+                ("key".to_owned(), neighbour.key.as_str().into()),
+                ("weight".to_owned(), neighbour.weight.into()),
+                ("addresses".to_owned(), Value::Array(addresses)),
+            ]))
+        };
+        agent.insert("neighbour".into(), self.neighbours.iter().map(neighbour).collect::<Vec<_>>().into());
+        let mut table = experiment.clone();
+        table.insert("agent".into(), Value::Table(agent));
+        table.to_string()
+    }
+}
+
+fn section(table: &Table) -> Result<Option<Table>, LabError> {
+    match table.get("agent") {
+        None => Ok(None),
+        Some(Value::Table(agent)) => Ok(Some(agent.clone())),
+        Some(_) => Err(LabError::config("agent", "takes a section [agent]")),
+    }
+}
+
+fn address(reader: &Reader, key: &'static str) -> Result<Option<SocketAddr>, LabError> {
+    let takes = "an address of this machine with a port, such as \"0.0.0.0:7100\"";
+    let Some(text) = reader.text(key, takes)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| reader.refuse(key, &Value::from(text), takes))
+}
+
+fn stop(reader: &Reader) -> Result<Option<Stop>, LabError> {
+    let takes = "a table such as { grad_norm_sq = 1e-8, consensus_error = 1e-8 }";
+    let Some(value) = reader.value("stop") else { return Ok(None) };
+    let table = value.as_table().filter(|table| !table.is_empty());
+    let inner = Reader::new(reader.path("stop"), table.ok_or_else(|| reader.refuse("stop", value, takes))?);
+    let limit = |key: &'static str| -> Result<Option<f64>, LabError> {
+        let limit = inner.number(key, "a positive number")?;
+        match limit.filter(|limit| !(*limit > 0.0 && limit.is_finite())) {
+            Some(bad) => Err(inner.refuse(key, &Value::Float(bad), "a positive number")),
+            None => Ok(limit),
+        }
+    };
+    let stop = Stop { grad_norm_sq: limit("grad_norm_sq")?, consensus_error: limit("consensus_error")? };
+    inner.finish()?;
+    Ok(Some(stop))
+}
+
+/// The neighbours, who must be among those of the experiment's own graph, with the weights of its own matrix.
+fn neighbours(
+    reader: &Reader,
+    network: &Network,
+    me: usize,
+) -> Result<BTreeMap<usize, NeighbourConfig>, LabError> {
+    let takes = "a section [[agent.neighbour]] for each neighbour";
+    let empty = Vec::new();
+    let list = match reader.value("neighbour") {
+        None => &empty,
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(reader.refuse("neighbour", other, takes)),
+    };
+    let mut found = BTreeMap::new();
+    for (k, value) in list.iter().enumerate() {
+        let path = format!("agent.neighbour[{k}]");
+        let table = value.as_table().ok_or_else(|| reader.refuse("neighbour", value, takes))?;
+        let (id, neighbour) = neighbour(&Reader::new(path.clone(), table), network, me)?;
+        if found.insert(id, neighbour).is_some() {
+            return Err(LabError::config(format!("{path}.id"), format!("agent {id} is listed twice")));
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses a list that leaves out a neighbour.
+fn all_listed(
+    found: &BTreeMap<usize, NeighbourConfig>,
+    network: &Network,
+    me: usize,
+) -> Result<(), LabError> {
+    match network.graph().neighbours(me).iter().find(|id| !found.contains_key(id)) {
+        None => Ok(()),
+        Some(id) => {
+            let problem = format!(
+                "agent {id} is a neighbour of agent {me} in the experiment's graph, and is not listed"
+            );
+            Err(LabError::config("agent.neighbour", problem))
+        }
+    }
+}
+
+fn neighbour(reader: &Reader, network: &Network, me: usize) -> Result<(usize, NeighbourConfig), LabError> {
+    let ids = network.graph().neighbours(me);
+    let takes = format!("a neighbour of agent {me} in the experiment's graph: one of {ids:?}");
+    let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))? as usize;
+    if !ids.contains(&id) {
+        return Err(reader.refuse("id", &Value::Integer(id as i64), takes));
+    }
+    let takes = "the public key that mile keygen printed for it";
+    let key = reader.text("key", takes)?.ok_or_else(|| reader.missing("key", takes))?.to_owned();
+    let weight = network.mixing().weight(me, id);
+    if let Some(value) = reader.value("weight")
+        && as_number(value) != Some(weight)
+    {
+        let takes = format!("{weight}, the weight of edge {me}-{id} in the experiment's mixing matrix");
+        return Err(reader.refuse("weight", value, takes));
+    }
+    let takes = "a list such as [\"host:7100\"]";
+    let words = |value: &Value| -> Option<Vec<String>> {
+        value.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+    };
+    let addresses = match reader.value("addresses") {
+        None => Vec::new(),
+        Some(value) => words(value).ok_or_else(|| reader.refuse("addresses", value, takes))?,
+    };
+    if let Some(bad) = addresses.iter().find(|address| !is_host_and_port(address)) {
+        return Err(reader.refuse("addresses", &Value::from(bad.as_str()), takes));
+    }
+    Ok((id, NeighbourConfig { key, weight, addresses }))
+}
+
+/// Whether a text can be `host:port`.
+pub fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
