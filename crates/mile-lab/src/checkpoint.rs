@@ -27,13 +27,15 @@ pub(crate) struct Header {
     pub(crate) exchanges: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) gradient_evals: u64,
-    pub(crate) wall_s: f64,
+    /// Not in final states, which are the same bytes whoever computes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) wall_s: Option<f64>,
 }
 
 const META: &str = "mile";
 
 impl Header {
-    pub(crate) fn new(identity: String, progress: &Progress, wall_s: f64) -> Self {
+    pub(crate) fn new(identity: String, progress: &Progress, wall_s: Option<f64>) -> Self {
         let Progress { step, round, step_size, costs } = *progress;
         let Costs { vectors_sent, exchanges, bytes_sent, gradient_evals } = costs;
         Self { identity, step, round, step_size, vectors_sent, exchanges, bytes_sent, gradient_evals, wall_s }

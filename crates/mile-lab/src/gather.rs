@@ -187,7 +187,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             problem: "has no record of a job that is over: its agents were run without snapshots = true"
                 .into(),
         })?;
-        let header = Header::new(self.plan.identity(job), &progress, last.wall_s);
+        let header = Header::new(self.plan.identity(job), &progress, None);
         let vectors: Vec<(&str, &[T])> = names.iter().copied().zip(blocks.iter().map(|b| &b[..])).collect();
         let path = self.store.path("final").join(self.plan.state_file(job));
         if !self.outcomes.contains_key(&job) {

@@ -122,9 +122,10 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
                 }
             }
         }
+        let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let (run, wall) = match &saved {
             Some(header) => {
-                let wall = Duration::try_from_secs_f64(header.wall_s).unwrap_or_default();
+                let wall = seconds(header.wall_s.unwrap_or_default());
                 (Run::resume(method, schedule, header.progress()), wall)
             }
             None => {
@@ -134,8 +135,10 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         };
         let mut running =
             Self { bench, job, problem, method, agents, run, limit, wall, last: None, saved: Instant::now() };
-        if saved.is_none() {
-            running.record()?;
+        match saved {
+            None => running.record()?,
+            Some(Header { wall_s: None, .. }) => running.wall = seconds(running.last_on_disk()?.wall_s),
+            Some(_) => {}
         }
         Ok(running)
     }
@@ -168,7 +171,7 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
                 break Status::Diverged;
             }
             if self.saved.elapsed() > CHECKPOINT {
-                self.save(&self.bench.checkpoint_path(self.job))?;
+                self.checkpoint()?;
                 self.saved = Instant::now();
             }
         };
@@ -187,9 +190,13 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         Ok(())
     }
 
-    fn save(&self, path: &std::path::Path) -> Result<(), LabError> {
+    fn checkpoint(&self) -> Result<(), LabError> {
+        self.save(&self.bench.checkpoint_path(self.job), Some(self.wall.as_secs_f64()))
+    }
+
+    fn save(&self, path: &std::path::Path, wall_s: Option<f64>) -> Result<(), LabError> {
         let identity = self.bench.plan.identity(self.job);
-        let header = Header::new(identity, self.run.progress(), self.wall.as_secs_f64());
+        let header = Header::new(identity, self.run.progress(), wall_s);
         let shape = [self.problem.agents(), self.problem.dim()];
         let state = self.method.layout().state.iter().enumerate();
         let tensors: Vec<(&str, &[T])> =
@@ -200,9 +207,9 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
     fn conclude(self, status: Status) -> Result<Outcome, LabError> {
         let checkpoint = self.bench.checkpoint_path(self.job);
         if status == Status::Stopped {
-            self.save(&checkpoint)?;
+            self.checkpoint()?;
         } else {
-            self.save(&self.bench.final_path(self.job))?;
+            self.save(&self.bench.final_path(self.job), None)?;
             match std::fs::remove_file(&checkpoint) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(LabError::io(&checkpoint, "remove")(error));

@@ -46,7 +46,7 @@ impl Rows {
         model: &[T],
         sent: Option<&[T]>,
     ) -> Result<(), LabError> {
-        let header = Header::new(plan.identity(plan.jobs()[index]), progress, 0.0);
+        let header = Header::new(plan.identity(plan.jobs()[index]), progress, None);
         let vectors: Vec<(&str, &[T])> =
             [("x", Some(model)), ("sent", sent)].into_iter().filter_map(|(n, v)| Some((n, v?))).collect();
         checkpoint::save(&self.snapshot(index, progress.round), &header, &vectors, [1, model.len()])
@@ -62,7 +62,7 @@ impl Rows {
         vectors: &[Vec<T>],
     ) -> Result<(), LabError> {
         let job = plan.jobs()[index];
-        let header = Header::new(plan.identity(job), progress, 0.0);
+        let header = Header::new(plan.identity(job), progress, None);
         let named: Vec<(&str, &[T])> =
             layout.state.iter().zip(vectors).map(|((name, _), vector)| (*name, &vector[..])).collect();
         checkpoint::save(&self.last(plan, job), &header, &named, [1, plan.dim])

@@ -422,7 +422,7 @@ mod tests {
             assert!(matches!(error, CheckpointError::Torn { .. }), "{length}: {error}");
         }
         for place in 0..whole.len() {
-            for bit in [0, 3, 7] {
+            for bit in [place % 8] {
                 let mut damaged = whole.clone();
                 damaged[place] ^= 1 << bit;
                 fs::write(&path, &damaged).unwrap();

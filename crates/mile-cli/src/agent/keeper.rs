@@ -65,10 +65,10 @@ impl<'a, T: Real> Keeper<'a, T> {
     }
 
     fn say(&self, moment: &Moment<'_, T>) {
-        let estimate = moment.gossip.estimate();
+        let Some(estimate) = moment.gossip.seen() else { return };
         let gradient = estimate.grad_norm_sq.map(|g| format!(", |mean gradient|^2 {}", number(g)));
         tracing::info!(
-            "round {} of {}: as gossip has it, mean loss {}, consensus error {}{}",
+            "round {} of {}; at the last look, as gossip has it: mean loss {}, consensus error {}{}",
             moment.progress.round,
             self.plan.experiment.rounds,
             number(estimate.loss),

@@ -71,6 +71,9 @@ impl Place {
         for (name, state) in &a {
             assert_eq!(state.header, b[name].header, "{name}");
             assert!(state.bytes == b[name].bytes, "{name} has other bits");
+            let [one, other] =
+                [one, other].map(|run| std::fs::read(self.path(run).join("final").join(name)).unwrap());
+            assert!(one == other, "{name} is another file");
         }
         assert_eq!(self.records(one), self.records(other));
         assert_eq!(timeless(self.json(one, "summary.json")), timeless(self.json(other, "summary.json")));
