@@ -39,8 +39,15 @@ enum Command {
     /// Run an experiment in this process; without a file, an embedded one
     Run(run::RunArguments),
     /// Run an experiment as one process for each agent, over a real network, on this machine
+    ///
+    /// The run directory has the layout of mile run, and final/ the same bits; DIR/agents/I holds agent I's file, key,
+    /// checkpoint, log and pid. An agent that is killed is started again from its checkpoint. With --emit, only the
+    /// agents' folders are written, for machines of their own.
     Swarm(swarm::SwarmArguments),
     /// Run one agent of an experiment, on a machine of its own
+    ///
+    /// Agents find each other by public key and address, wait for neighbours that are away, and go on from their last
+    /// checkpoint when they are started again, to the same bits. Ctrl-C or SIGTERM at any moment is safe.
     Agent(agent::AgentArguments),
     /// Make a key: who an agent is
     Keygen(keygen::KeygenArguments),

@@ -24,9 +24,6 @@ use crate::INTERRUPTED;
 const PREDECESSOR: Duration = Duration::from_secs(5);
 
 /// Runs one agent of an experiment until all its rounds are done.
-///
-/// Agents find each other by public key and address, wait for neighbours that are away, and go on from their
-/// last checkpoint when they are started again, to the same bits. Ctrl-C or SIGTERM at any moment is safe.
 #[derive(Args)]
 pub(crate) struct AgentArguments {
     /// The agent's file: an experiment with a section [agent]; mile swarm --emit writes such files

@@ -31,11 +31,7 @@ const GATHER: Duration = Duration::from_millis(150);
 /// How long agents may take to leave once everything they have done is gathered.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Runs an experiment as one process for each agent, over the real network engine, on this machine.
-///
-/// The run directory has the layout of mile run, and final/ the same bits; DIR/agents/I holds agent I's file, key,
-/// checkpoint, log and pid. An agent that is killed is started again from its checkpoint.
-/// With --emit, only the agents' folders are written, for machines of their own.
+/// Runs an experiment as one process for each agent.
 #[derive(Args)]
 pub(crate) struct SwarmArguments {
     /// Experiment file; a section [agent] in it holds settings for all agents
