@@ -422,14 +422,12 @@ mod tests {
             assert!(matches!(error, CheckpointError::Torn { .. }), "{length}: {error}");
         }
         for place in 0..whole.len() {
-            for bit in [place % 8] {
-                let mut damaged = whole.clone();
-                damaged[place] ^= 1 << bit;
-                fs::write(&path, &damaged).unwrap();
-                // A flipped bit in what is not used, such as a tensor's shape, does no harm.
-                if let Ok(read) = folder.load::<f32>(1, &terms()) {
-                    assert_eq!(all(&read.state.unwrap(), &read.memory), expected, "byte {place}");
-                }
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1 << (place % 8);
+            fs::write(&path, &damaged).unwrap();
+            // A flipped bit in what is not used, such as a tensor's shape, does no harm.
+            if let Ok(read) = folder.load::<f32>(1, &terms()) {
+                assert_eq!(all(&read.state.unwrap(), &read.memory), expected, "byte {place}");
             }
         }
     }
