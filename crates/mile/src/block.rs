@@ -4,17 +4,35 @@
 //! order everywhere. Products and sums are rounded separately (no fused multiply-add), hence equal
 //! bits on every CPU.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
-use crate::agents::Vector;
 use crate::real::Real;
+use crate::stages::Shared;
 
 /// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
 const CHUNK: usize = 1 << 14;
-/// Bytes of one column range over all rows in [`pull`]: what should stay in a core's own cache.
-const TILE_BYTES: usize = 1 << 18;
+/// Bytes that the rows in use may take in one column range of [`pull`], each as often as it is read.
+const TILE_BYTES: usize = 3 << 20;
+/// The narrowest column range.
+const NARROW: usize = 512;
+
+/// A block of zeros. A large one lies in huge pages where the system has them: with pages of 4 KiB, ten
+/// rows read side by side spend a third of their time on looking up where the pages are.
+pub fn zeros<T: Real>(len: usize) -> Vec<T> {
+    let block = vec![T::zero(); len];
+    #[cfg(target_os = "linux")]
+    {
+        const HUGE: usize = 2 << 20;
+        let bytes = block.as_ptr_range();
+        let (from, to) = ((bytes.start as usize).next_multiple_of(HUGE), bytes.end as usize / HUGE * HUGE);
+        if from < to {
+            // SAFETY: the range lies within the block and begins at a page; the advice changes no byte.
+            // If it is not taken, the block is as good as before.
+            unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_HUGEPAGE) };
+        }
+    }
+    block
+}
 
 /// Runs a loop compiled for the widest vectors of this machine. The numbers are the same: products and
 /// sums stay apart.
@@ -122,69 +140,14 @@ impl SparseRows {
     pub fn rows(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
-}
 
-/// A pointer to a block of which tasks take disjoint parts.
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: whoever shares one gives each task a part of its own, so no two tasks touch one element.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// # Safety
-    /// The range must lie within the block, and no other reference to it may be alive.
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn slice(&self, range: Range<usize>) -> &mut [T] {
-        // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
-    }
-}
-
-/// The rows of one agent in all blocks.
-pub(crate) struct Rows<'b, T> {
-    blocks: &'b [Shared<T>],
-    range: Range<usize>,
-}
-
-impl<T> Rows<'_, T> {
-    /// One row to be written and others to be read; the former must not be among the latter.
-    pub(crate) fn borrow<const K: usize>(
-        &mut self,
-        write: Vector,
-        read: [Vector; K],
-    ) -> (&mut [T], [&[T]; K]) {
-        assert!(read.iter().all(|v| *v != write), "a row is not read and written at once");
-        // SAFETY: the range is this agent's row and inside every block (`for_each_row`), `self` is
-        // borrowed mutably, and the row to be written is in another block than those to be read.
-        unsafe {
-            let y = self.blocks[write.0].slice(self.range.clone());
-            (y, read.map(|v| &*self.blocks[v.0].slice(self.range.clone())))
-        }
-    }
-}
-
-/// Calls `work` for every agent with its rows in all blocks, on all threads if asked.
-pub(crate) fn for_each_row<T: Real>(
-    blocks: &mut [Vec<T>],
-    dim: usize,
-    threads: bool,
-    work: impl Fn(usize, &mut Rows<T>) + Sync,
-) {
-    const ROOM: usize = 12;
-    let rows = if dim == 0 { 0 } else { blocks.iter().map(|block| block.len() / dim).min().unwrap_or(0) };
-    assert!(blocks.len() <= ROOM, "a method works with at most {ROOM} vectors");
-    let mut shared = [Shared(std::ptr::null_mut()); ROOM];
-    for (slot, block) in shared.iter_mut().zip(blocks.iter_mut()) {
-        *slot = Shared(block.as_mut_ptr());
-    }
-    let shared = &shared[..blocks.len()];
-    let one = |row: usize| work(row, &mut Rows { blocks: shared, range: row * dim..(row + 1) * dim });
-    if threads {
-        (0..rows).into_par_iter().for_each(one);
-    } else {
-        (0..rows).for_each(one);
+    /// Rows that are in use at a time when all are gone through in order, on average: those from an
+    /// agent's neighbours before it to those after it, the last being next to the first.
+    pub(crate) fn in_use(&self) -> usize {
+        let rows = self.rows();
+        let around = |i: usize, j: usize| i.abs_diff(j).min(rows - i.abs_diff(j));
+        let row = |i: usize| self.row(i).iter().map(move |(j, _)| around(i, *j)).sum::<usize>();
+        2 * (0..rows).map(row).sum::<usize>() / self.entries.len().max(1) + 2
     }
 }
 
@@ -198,7 +161,7 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     let rows = weights.rows();
     assert_eq!(v.len(), rows * dim, "a block has one row for each agent");
     assert_eq!(out.len(), v.len(), "both blocks have one shape");
-    let width = (TILE_BYTES / (2 * rows.max(1) * size_of::<T>())).clamp(512, CHUNK);
+    let width = tile_width::<T>(weights, dim);
     let target = Shared(out.as_mut_ptr());
     let tile = |from: usize| {
         let columns = from..(from + width).min(dim);
@@ -206,7 +169,7 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
         for i in 0..rows {
             // SAFETY: i < rows and columns end at dim at the latest, so the range is inside `out`;
             // tiles have disjoint columns and `out` is borrowed mutably by this function.
-            let y = unsafe { target.slice(at(i)) };
+            let y = unsafe { target.slice_mut(at(i)) };
             let entries = weights.row(i).iter().map(|&(j, w)| (w, &v[at(j)], j == i));
             pull_row(y, &v[at(i)], entries);
         }
@@ -219,8 +182,23 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     }
 }
 
+/// Columns of one task of [`pull`].
+///
+/// Wide, because memory is slow at the beginning of each stretch of a row: on a ring of ten, 64 KiB of
+/// a row at a time reach two thirds of the speed of 256 KiB. But the more rows lie between neighbours,
+/// and the more often a row is read again, the nearer to the core it should stay meanwhile.
+fn tile_width<T>(weights: &SparseRows, dim: usize) -> usize {
+    let reads = weights.entries.len().div_ceil(weights.rows().max(1)).max(1);
+    let width = TILE_BYTES / (weights.in_use() * reads * size_of::<T>());
+    width.min(dim / (4 * rayon::current_num_threads())).max(NARROW)
+}
+
 /// One row of [`pull`] from (weight, vector, whether it is the agent's own).
-fn pull_row<'v, T: Real>(y: &mut [T], own: &[T], entries: impl Iterator<Item = (f64, &'v [T], bool)>) {
+pub(crate) fn pull_row<'v, T: Real>(
+    y: &mut [T],
+    own: &[T],
+    entries: impl Iterator<Item = (f64, &'v [T], bool)>,
+) {
     let mut others = entries.filter(|(w, _, is_own)| !is_own && *w != 0.0).map(|(w, v, _)| (w, v));
     let mut first = true;
     while let Some(one) = others.next() {

@@ -44,6 +44,7 @@ pub mod run;
 pub mod schedule;
 pub mod simulator;
 pub mod spectrum;
+mod stages;
 pub mod theory;
 
 #[doc = include_str!("../../../DESIGN.md")]

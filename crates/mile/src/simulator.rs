@@ -1,32 +1,53 @@
 //! All agents of a network in one process.
 //!
-//! Between two exchanges agents do not depend on each other. So verbs are not carried out when they
-//! are called but noted down, and at the next exchange, or when somebody looks, each agent does all
-//! that was noted, one agent a task: its rows stay in cache through all local steps, and the thread
-//! pool is woken once a round instead of once a verb.
+//! Between two exchanges agents do not depend on each other, and in an exchange on their neighbours
+//! only. So verbs are not carried out when they are called but noted down, and when somebody looks each
+//! agent does all that was noted, waiting for nobody but its neighbours: its rows stay in cache through
+//! all local steps and, where neighbours have neighbouring numbers, through the exchange.
 
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
 use crate::agents::{Agents, AgentsError, Vector};
-use crate::block::{self, Rows, SparseRows};
+use crate::block::{self, SparseRows};
 use crate::method::Method;
 use crate::network::Network;
 use crate::problems::{Draw, Problem};
 use crate::real::Real;
+use crate::stages::{Rows, Stages};
 
 /// Work that takes less than this in all is not worth waking the thread pool.
 const WORTH_THREADS: Duration = Duration::from_micros(60);
+/// Bytes of the rows in use, of all vectors, up to which an exchange is put off.
+const NEAR: usize = 4 << 20;
 /// Most terms of one combination.
 const TERMS: usize = 8;
 
 /// A verb that was noted down.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
-    Gradient { x: Vector, g: Vector, draw: u64 },
-    Combine { y: Vector, keep: f64, terms: [(f64, Vector); TERMS], used: usize },
-    Forget { scratch: Vector },
+    Gradient {
+        x: Vector,
+        g: Vector,
+        draw: u64,
+    },
+    Combine {
+        y: Vector,
+        keep: f64,
+        terms: [(f64, Vector); TERMS],
+        used: usize,
+    },
+    Pull {
+        round: u64,
+        from: Vector,
+        to: Vector,
+    },
+    Forget {
+        scratch: Vector,
+    },
+    /// Until the neighbours have come as far.
+    Wait,
 }
 
 /// Hosts every agent of a [`Network`]: a block is the paper's matrix X, a row for each agent.
@@ -38,6 +59,8 @@ pub struct Simulator<'a, T> {
     blocks: Vec<Vec<T>>,
     noted: Vec<Verb>,
     weights: SparseRows,
+    in_use: usize,
+    stages: Stages,
     threads: Option<bool>,
     watching: bool,
     drift: Option<f64>,
@@ -60,11 +83,13 @@ impl<'a, T: Real> Simulator<'a, T> {
         let (agents, dim) = (network.agents(), problem.dim());
         assert_eq!(problem.agents(), agents, "a problem for as many agents as the network has");
         assert!(start.len() == dim || start.len() == agents * dim, "a starting point for each agent");
-        let mut blocks = vec![vec![T::zero(); agents * dim]; method.layout().vectors()];
+        let vectors = method.layout().vectors();
+        let mut blocks: Vec<Vec<T>> = (0..vectors).map(|_| block::zeros(agents * dim)).collect();
         let starts = start.chunks_exact(dim.max(1)).cycle();
         for (row, start) in blocks[0].chunks_exact_mut(dim.max(1)).zip(starts) {
             row.copy_from_slice(start);
         }
+        let weights = network.rows();
         Self {
             problem,
             network,
@@ -72,7 +97,9 @@ impl<'a, T: Real> Simulator<'a, T> {
             dim,
             blocks,
             noted: Vec::new(),
-            weights: network.rows(),
+            in_use: weights.in_use(),
+            stages: Stages::new(&weights),
+            weights,
             threads: None,
             watching: false,
             drift: None,
@@ -117,6 +144,14 @@ impl<'a, T: Real> Simulator<'a, T> {
         self.network.agents() < rayon::current_num_threads() && self.dim > 1 << 16
     }
 
+    /// Whether an exchange is put off with the rest, and done by each agent when its neighbours are ready:
+    /// if the rows in use meanwhile fit the caches, and are few among all.
+    fn near(&self) -> bool {
+        let row = self.blocks.len() * self.dim * size_of::<T>();
+        let near = self.in_use * row <= NEAR && 4 * self.in_use <= self.network.agents();
+        near && self.threads == Some(true) && !self.verb_by_verb()
+    }
+
     fn carry_out(&mut self, verb: Verb) {
         match verb {
             Verb::Gradient { x, g, draw } => {
@@ -137,7 +172,13 @@ impl<'a, T: Real> Simulator<'a, T> {
                 block::combine_block(&mut out, keep, &lent[..used]);
                 self.blocks[y.0] = out;
             }
+            Verb::Pull { from, to, .. } => {
+                let mut out = std::mem::take(&mut self.blocks[to.0]);
+                block::pull(&self.weights, &self.blocks[from.0], &mut out, self.dim);
+                self.blocks[to.0] = out;
+            }
             Verb::Forget { scratch } => self.blocks[scratch.0].fill(T::nan()),
+            Verb::Wait => {}
         }
     }
 
@@ -150,11 +191,18 @@ impl<'a, T: Real> Simulator<'a, T> {
     }
 }
 
-/// All that was noted, done for one agent.
-fn serve<T: Real>(verbs: &[Verb], agent: usize, rows: &mut Rows<T>, problem: &dyn Problem<T>, seed: u64) {
+/// One stage of what was noted, done for one agent.
+fn serve<T: Real>(
+    verbs: &[Verb],
+    rows: &mut Rows<T>,
+    weights: &SparseRows,
+    problem: &dyn Problem<T>,
+    seed: u64,
+) {
     for verb in verbs {
         match *verb {
             Verb::Gradient { x, g, draw } => {
+                let agent = rows.agent;
                 let (g, [x]) = rows.borrow(g, [x]);
                 problem.sample_gradient(agent, x, Draw { seed, step: draw }, g);
             }
@@ -166,7 +214,11 @@ fn serve<T: Real>(verbs: &[Verb], agent: usize, rows: &mut Rows<T>, problem: &dy
                 }
                 block::combine(y, keep, &with[..used]);
             }
+            // SAFETY: a stage with a pull has nothing but the pulls of one exchange, none of which writes
+            // what another reads (`Simulator::pull`); the weights are those the stages were made for.
+            Verb::Pull { from, to, .. } => unsafe { rows.pull(weights, from, to) },
             Verb::Forget { scratch } => rows.borrow(scratch, []).0.fill(T::nan()),
+            Verb::Wait => {}
         }
     }
 }
@@ -192,16 +244,25 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
-        self.settle();
+        let apart = |v: Vector| pairs.iter().all(|(_, to)| *to != v);
+        assert!(pairs.iter().all(|(from, _)| apart(*from)), "nothing is sent and written in one exchange");
+        let near = self.near();
+        let of_another = |verb: &Verb| matches!(verb, Verb::Pull { round: noted, .. } if *noted != round);
+        if !near || self.watching || self.noted.iter().any(of_another) {
+            self.settle();
+        }
         if self.watching {
             self.drift = Some(block::consensus_error(&self.blocks[pairs[0].0.0], self.dim));
             self.watching = false;
         }
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
-        for &(from, to) in pairs {
-            let mut out = std::mem::take(&mut self.blocks[to.0]);
-            block::pull(&self.weights, &self.blocks[from.0], &mut out, self.dim);
-            self.blocks[to.0] = out;
+        let pulls = pairs.iter().map(|&(from, to)| Verb::Pull { round, from, to });
+        if near {
+            self.noted.push(Verb::Wait);
+            self.noted.extend(pulls);
+            self.noted.push(Verb::Wait);
+        } else {
+            pulls.for_each(|pull| self.carry_out(pull));
         }
         Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
     }
@@ -217,11 +278,12 @@ impl<T: Real> Agents for Simulator<'_, T> {
             return;
         }
         let verbs = std::mem::take(&mut self.noted);
-        let (problem, seed) = (self.problem, self.seed);
+        let stages = || verbs.split(|verb| matches!(verb, Verb::Wait));
+        let (problem, seed, weights) = (self.problem, self.seed, &self.weights);
         let begun = Instant::now();
         let threads = self.threads == Some(true);
-        block::for_each_row(&mut self.blocks, self.dim, threads, |agent, rows| {
-            serve(&verbs, agent, rows, problem, seed);
+        self.stages.run(&mut self.blocks, self.dim, weights, stages().count(), threads, |stage, rows| {
+            serve(stages().nth(stage).unwrap_or(&[]), rows, weights, problem, seed);
         });
         self.threads.get_or_insert(begun.elapsed() >= WORTH_THREADS);
         self.noted = verbs;

@@ -87,9 +87,12 @@ fn no_step_allocates_after_the_first_round() {
             );
         }
     }
-    // Large blocks, with all kernels using their threads.
-    let quadratic = Quadratic::<f32>::new(8, 20_000, 10.0, 1.0, 0).unwrap();
-    for name in ["mile", "k-gt", "gta-3"] {
-        assert_eq!(allocations(2, &quadratic, &ring, name), 0, "{name} on large blocks");
+    // Large blocks, with all kernels using their threads: exchanges put off, and not.
+    let ring = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::LazyMetropolis).unwrap();
+    for dim in [5_000, 100_000] {
+        let quadratic = Quadratic::<f32>::new(16, dim, 10.0, 1.0, 0).unwrap();
+        for name in ["mile", "k-gt", "gta-3"] {
+            assert_eq!(allocations(2, &quadratic, &ring, name), 0, "{name} on large blocks, n = {dim}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Draw, Problem};
+use mile::problems::{Batch, Draw, Problem, Table};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -114,37 +114,76 @@ fn over_channels(
     (vectors, done.iter().map(|(_, bytes)| bytes).sum())
 }
 
-#[test]
-fn threads_that_exchange_messages_reach_the_bits_of_the_simulator() {
+/// The same objectives, with gradients that take their time: the simulator finds threads worth while, puts
+/// exchanges off, and meets its agents in another order each time.
+struct Slow<P>(P);
+
+impl<P: Problem<f32>> Problem<f32> for Slow<P> {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn loss(&self, agent: usize, x: &[f32]) -> f64 {
+        self.0.loss(agent, x)
+    }
+
+    fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) {
+        self.0.gradient(agent, x, gradient);
+    }
+
+    fn sample_gradient(&self, agent: usize, x: &[f32], draw: Draw, gradient: &mut [f32]) {
+        std::thread::sleep(std::time::Duration::from_micros(20));
+        self.0.sample_gradient(agent, x, draw, gradient);
+    }
+}
+
+/// Every method on a graph and without some of its edges; SCAFFOLD where all know all.
+fn simulator_and_channels_agree(graph: &Network, wrap: impl Fn(Table<f32>) -> Box<dyn Problem<f32>>) {
     for entry in catalogue::ALL {
         for drop_rate in [0.0, 0.3] {
             let complete = entry.name == "scaffold";
             if complete && drop_rate > 0.0 {
                 continue;
             }
-            let network = if complete {
-                network(Topology::Complete, 5, Rule::Metropolis)
-            } else {
-                network(Topology::SmallWorld { degree: 4, rewire: 0.4 }, 7, Rule::LazyMetropolis)
-            };
+            let network =
+                if complete { network(Topology::Complete, 5, Rule::Metropolis) } else { graph.clone() };
             let network = network.with_drop_rate(drop_rate).unwrap();
             let local_steps = entry.has_local_steps().then_some(3);
             let parameters = Parameters { local_steps, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
-            let problem = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
+            let problem = wrap(nonconvex::<f32>(network.agents(), DIM, Batch::Size(4)));
             let start = scattered::<f32>(network.agents(), DIM);
 
-            let mut agents = Simulator::new(&problem, &network, &*method, &start, SEED);
+            let mut agents = Simulator::new(&*problem, &network, &*method, &start, SEED);
             let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
             let mut run = Run::start(&*method, schedule, &mut agents).unwrap();
             while run.progress().round < 9 {
                 run.step(&mut agents).unwrap();
             }
-            let (vectors, bytes) = over_channels(&problem, &network, &*method, &start, 9);
+            let (vectors, bytes) = over_channels(&*problem, &network, &*method, &start, 9);
             for (k, vector) in vectors.iter().enumerate() {
                 assert!(vector == agents.vector(Vector(k)), "{}, drop rate {drop_rate}", entry.name);
             }
             assert_eq!(bytes, run.progress().costs.bytes_sent, "{}", entry.name);
         }
+    }
+}
+
+#[test]
+fn threads_that_exchange_messages_reach_the_bits_of_the_simulator() {
+    let small_world = network(Topology::SmallWorld { degree: 4, rewire: 0.4 }, 7, Rule::LazyMetropolis);
+    simulator_and_channels_agree(&small_world, |problem| Box::new(problem));
+}
+
+#[test]
+fn so_they_do_when_exchanges_are_put_off() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+    for topology in [Topology::Ring, Topology::Path] {
+        let graph = network(topology, 13, Rule::LazyMetropolis);
+        pool.install(|| simulator_and_channels_agree(&graph, |problem| Box::new(Slow(problem))));
     }
 }
