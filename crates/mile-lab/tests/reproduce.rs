@@ -19,9 +19,11 @@ fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Reques
 }
 
 fn small() -> Vec<String> {
-    ["problem.dataset=glyphs", "problem.model=linear", "problem.eval_samples=5", "rounds=4", "eval_every=2"]
+    ["problem.dataset=glyphs", "problem.model=linear", "problem.eval_samples=5", "problem.test_samples=20"]
+        .into_iter()
+        .chain(["rounds=4", "eval_every=2"])
         .map(str::to_owned)
-        .to_vec()
+        .collect()
 }
 
 fn outcomes(folder: &Path) -> Vec<Outcome> {
@@ -62,6 +64,7 @@ fn figure_1_is_drawn_with_its_scale_on_it_and_is_kept() {
         svg.contains("quick scale")
             && svg.contains("problem.dataset=glyphs")
             && svg.contains("Figure 1, glyphs")
+            && svg.contains("accuracies on 20 test images")
     );
     assert!(folder.path().join("cifar10/metrics.jsonl").exists());
     let before = std::fs::read(folder.path().join("mnist/metrics.jsonl")).unwrap();

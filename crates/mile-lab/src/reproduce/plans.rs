@@ -88,8 +88,13 @@ mod tests {
 
     #[test]
     fn the_search_has_the_same_budget_for_every_method() {
-        for (scale, each) in [(Scale::Quick, 3), (Scale::Paper, 12)] {
+        for scale in [Scale::Quick, Scale::Paper] {
             for (name, mut table) in FIG2.at(scale).unwrap() {
+                let each = match (scale, name) {
+                    (Scale::Quick, _) => 3,
+                    (Scale::Paper, "mnist") => 12,
+                    (Scale::Paper, _) => 6,
+                };
                 table.remove("search");
                 let sweep = SweepPlan::read(&table, Path::new("")).unwrap().unwrap();
                 let mut budget = std::collections::BTreeMap::new();
