@@ -15,7 +15,7 @@ fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
 }
 
 fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Request<'a> {
-    Request { scale: Scale::Quick, out, set, watch: &silent, stop }
+    Request { scale: Scale::Quick, dataset: None, out, set, watch: &silent, stop }
 }
 
 fn small() -> Vec<String> {
@@ -91,8 +91,15 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
     let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let watch: Box<Watch> =
         Box::new(move |k, _, _| if k == 3 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
-    let half =
-        fig2(&Request { scale: Scale::Quick, out: parts.path(), set: &set, watch: &watch, stop }).unwrap();
+    let half = fig2(&Request {
+        scale: Scale::Quick,
+        dataset: None,
+        out: parts.path(),
+        set: &set,
+        watch: &watch,
+        stop,
+    })
+    .unwrap();
     assert!(half.stopped && !parts.path().join("mnist/best").exists());
     let finding = fig2(&request(parts.path(), &set, &go)).unwrap();
     assert!(!finding.stopped);

@@ -16,7 +16,7 @@ pub fn fig1(request: &Request) -> Result<Finding, LabError> {
     make(request.out)?;
     let (mut said, mut prose) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
     let mut folders = Vec::new();
-    for (name, mut table) in FIG1.at(request.scale)? {
+    for (name, mut table) in FIG1.at(request.scale, request.dataset)? {
         if request.stopped() {
             break;
         }

@@ -50,6 +50,8 @@ impl Scale {
 pub struct Request<'a> {
     /// How much.
     pub scale: Scale,
+    /// The only data set of a figure, if not all.
+    pub dataset: Option<&'a str>,
     /// Where to.
     pub out: &'a Path,
     /// Replaced values of every experiment, as `--set` of `mile run`.
