@@ -4,7 +4,7 @@ use super::plans::{FIG1, set};
 use super::{Finding, Request, make, statement};
 use crate::config::ProblemConfig;
 use crate::error::LabError;
-use crate::plot::{Axis, Figure, Quantity, write_figures};
+use crate::plot::{Axis, Figure, Quantity, Runs, relative_to, write_figures};
 use crate::report::{Page, RunFolder};
 use crate::table::outcomes_table;
 
@@ -55,8 +55,8 @@ pub(super) fn title(folder: &RunFolder) -> String {
     }
 }
 
-/// The figure of a data set: what the average and the agents' own models are worth against rounds, bytes
-/// and gradients, how far apart the agents are, and how well they do on the test set.
+/// The figure of a data set: what the average and the agents' own models are worth against rounds (as they
+/// are, and as multiples of MILE's), bytes and gradients, how far apart the agents are, and how well they do on the test set.
 pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &str) -> Result<(), LabError> {
     let note = request.note(folder);
     folder.draw(&note)?;
@@ -72,6 +72,11 @@ pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &s
     ];
     let note = format!("{note}; * not in the paper");
     let heading = format!("{figure}, {}", title(folder));
-    let figure = Figure::panels(name, &heading, &folder.runs(), &drawn).with_note(&note);
+    let relative = relative_to(&folder.records, statement::MILE);
+    let labels: Vec<&str> = folder.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
+    let relative = Runs::new(&relative, &folder.outcomes).in_order(&labels);
+    let figure = Figure::panels(name, &heading, &folder.runs(), &drawn)
+        .with_panels(2, &relative, &drawn[..2], ", / MILE's")
+        .with_note(&note);
     write_figures(&request.out.join("figures"), &[figure]).map(|_| ())
 }

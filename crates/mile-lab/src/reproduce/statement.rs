@@ -8,7 +8,7 @@ use crate::table::number;
 
 /// The methods in the paper's figures, as the plans label them.
 const RIVALS: [&str; 3] = ["LED", "K-GT", "DIGing"];
-const MILE: &str = "MILE";
+pub(super) const MILE: &str = "MILE";
 const DECOUPLED: &str = "decoupled MILE*";
 
 /// When two methods are compared.
@@ -55,9 +55,12 @@ impl Comparison<'_> {
         self.folder.outcomes.iter().filter(|outcome| outcome.label == label).collect()
     }
 
-    fn diverged(&self, label: &str) -> bool {
-        self.outcomes(label).iter().any(|outcome| outcome.status == Status::Diverged)
-            || self.values(label).iter().any(|(_, value)| !value.is_finite())
+    /// How many seeds diverged, or have no finite value.
+    fn diverged(&self, label: &str) -> usize {
+        let lost = |outcome: &&&Outcome| {
+            outcome.status == Status::Diverged || !value(self.quantity, &outcome.last).is_finite()
+        };
+        self.outcomes(label).iter().filter(lost).count()
     }
 
     /// The bytes that the one has sent at its end, and those rivals that send more.
@@ -67,42 +70,46 @@ impl Comparison<'_> {
         (rivals.iter().copied().filter(|rival| sent(rival) > Some(mine)).collect(), mine)
     }
 
-    /// The quantity by seed.
+    /// The quantity by seed, for seeds that did not diverge.
     fn values(&self, label: &str) -> Vec<(u64, f64)> {
-        let value = |record: &Record| self.quantity.of(record).unwrap_or(f64::NAN);
         let at = |outcome: &&Outcome| match self.moment {
-            Moment::End => Some((outcome.seed, value(&outcome.last))),
+            Moment::End => Some((outcome.seed, value(self.quantity, &outcome.last))),
             Moment::Sent(bytes) => {
                 let mine = |record: &&Record| record.label == label && record.seed == outcome.seed;
                 let in_time = |record: &&Record| record.bytes_sent <= bytes;
                 let last = self.folder.records.iter().filter(mine).filter(in_time).max_by_key(|r| r.round)?;
-                Some((outcome.seed, value(last)))
+                Some((outcome.seed, value(self.quantity, last)))
             }
         };
-        self.outcomes(label).iter().filter_map(at).collect()
+        let alive = self.outcomes(label).into_iter().filter(|outcome| outcome.status != Status::Diverged);
+        alive.filter_map(|outcome| at(&outcome)).filter(|(_, value)| value.is_finite()).collect()
     }
 
     fn told(&self, rivals: &[&str], what: &str) -> Option<String> {
         let mine = self.values(self.one);
-        if mine.is_empty() || rivals.is_empty() {
+        if self.outcomes(self.one).is_empty() || rivals.is_empty() {
             return None;
         }
-        if self.diverged(self.one) {
+        if self.diverged(self.one) > 0 {
             return Some(format!("{what}: {} diverged.", self.one));
         }
         let mut groups: [(&str, Vec<String>); 4] =
             [("ahead of", vec![]), ("level with", vec![]), ("behind", vec![]), ("diverged:", vec![])];
         for rival in rivals {
-            let theirs = self.values(rival);
-            if theirs.is_empty() {
+            let (theirs, all, lost) = (self.values(rival), self.outcomes(rival).len(), self.diverged(rival));
+            if all == 0 {
                 continue;
             }
-            if self.diverged(rival) {
+            if theirs.is_empty() {
                 groups[3].1.push((*rival).to_owned());
                 continue;
             }
             let (group, text) = against(&mine, &theirs);
-            groups[group].1.push(format!("{rival} ({text})"));
+            if lost > 0 {
+                groups[3].1.push(format!("{rival} for {lost} of {all} seeds (of the others: {text})"));
+            } else {
+                groups[group].1.push(format!("{rival} ({text})"));
+            }
         }
         let parts: Vec<String> = groups
             .iter()
@@ -112,6 +119,10 @@ impl Comparison<'_> {
         let head = format!("{what}: {} ({})", self.one, number(mean(&mine)));
         (!parts.is_empty()).then(|| format!("{head} is {}.", parts.join("; ")))
     }
+}
+
+fn value(quantity: Quantity, record: &Record) -> f64 {
+    quantity.of(record).unwrap_or(f64::NAN)
 }
 
 fn mean(values: &[(u64, f64)]) -> f64 {
