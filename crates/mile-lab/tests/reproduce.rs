@@ -66,6 +66,8 @@ fn figure_1_is_drawn_with_its_scale_on_it_and_is_kept() {
             && svg.contains("Figure 1, glyphs")
             && svg.contains("accuracies on 20 test images")
     );
+    let small = std::fs::read_to_string(folder.path().join("figures/fig1-mnist-rounds.svg")).unwrap();
+    assert!(small.contains("Loss of the average model, relative to MILE"));
     assert!(folder.path().join("cifar10/metrics.jsonl").exists());
     let before = std::fs::read(folder.path().join("mnist/metrics.jsonl")).unwrap();
     fig1(&request(folder.path(), &set, &go)).unwrap();

@@ -56,7 +56,8 @@ pub(super) fn title(folder: &RunFolder) -> String {
 }
 
 /// The figure of a data set: what the average and the agents' own models are worth against rounds (as they
-/// are, and as multiples of MILE's), bytes and gradients, how far apart the agents are, and how well they do on the test set.
+/// are, and as multiples of MILE's), bytes and gradients, how far apart the agents are, and how well they do
+/// on the test set. A small one has its first rows.
 pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &str) -> Result<(), LabError> {
     let note = request.note(folder);
     folder.draw(&note)?;
@@ -75,8 +76,11 @@ pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &s
     let relative = relative_to(&folder.records, statement::MILE);
     let labels: Vec<&str> = folder.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
     let relative = Runs::new(&relative, &folder.outcomes).in_order(&labels);
-    let figure = Figure::panels(name, &heading, &folder.runs(), &drawn)
-        .with_panels(2, &relative, &drawn[..2], ", / MILE's")
-        .with_note(&note);
-    write_figures(&request.out.join("figures"), &[figure]).map(|_| ())
+    let figure = |name: &str, drawn: &[(Quantity, Axis)]| {
+        Figure::panels(name, &heading, &folder.runs(), drawn)
+            .with_panels(2, &relative, &drawn[..2], ", relative to MILE")
+            .with_note(&note)
+    };
+    let figures = [figure(name, &drawn), figure(&format!("{name}-rounds"), &drawn[..2])];
+    write_figures(&request.out.join("figures"), &figures).map(|_| ())
 }
