@@ -58,6 +58,7 @@ fn config(preset: Preset) -> ImageConfig {
         seed: 0,
         batch: Batch::Size(32),
         evaluation: Evaluation::PerAgent(COMPARED),
+        test_samples: None,
     }
 }
 

@@ -132,6 +132,7 @@ fn problem(preset: Preset, shape: Shape, batch: usize, agents: usize) -> ImagePr
         seed: 0,
         batch: Batch::Size(batch),
         evaluation: Evaluation::All,
+        test_samples: None,
     };
     ImageProblem::try_new(Arc::new(data), &config).expect("the network fits")
 }

@@ -19,6 +19,9 @@ pub(crate) struct ReproduceArguments {
     /// How much of it
     #[arg(long, value_enum, default_value = "quick")]
     scale: Scale,
+    /// Only this data set of the figures: mnist or cifar10
+    #[arg(long, value_name = "NAME")]
+    dataset: Option<String>,
     /// Where to; what is finished there is kept [default: runs/reproduce-SCALE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -71,6 +74,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
         let folder = out.join(name);
         let finding = reproduce(&Request {
             scale,
+            dataset: arguments.dataset.as_deref(),
             out: &folder,
             set: &arguments.set,
             watch: &|_, point, plan| {

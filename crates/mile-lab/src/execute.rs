@@ -58,7 +58,10 @@ pub fn execute(
         forget_what_will_be_repeated(&bench, &jobs, &outcomes)?;
     }
     store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
-    let queue: VecDeque<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
+    let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
+    // Seed by seed: what a run has finished when it is interrupted can be compared.
+    todo.sort_by_key(|job| plan.experiment.seeds.iter().position(|seed| *seed == job.seed));
+    let queue = VecDeque::from(todo);
     let done = Shared { queue: Mutex::new(queue), outcomes: Mutex::new(outcomes), failure: Mutex::new(None) };
     let largest = jobs.iter().map(|job| plan.memory(*job)).max().unwrap_or(0).max(1);
     let workers = (SIDE_BY_SIDE / largest).clamp(1, rayon::current_num_threads() as u64);

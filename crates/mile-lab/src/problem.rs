@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mile::problems::{Problem, Quadratic};
 use mile::random::{Purpose, stream};
 use mile_nn::data::{self, Dataset};
-use mile_nn::problem::ImageConfig;
+use mile_nn::problem::{ImageConfig, ProblemError};
 use mile_nn::{ImageProblem, Scalar};
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -84,11 +84,22 @@ pub(crate) fn build<T: Scalar>(
                 seed: config.seed.unwrap_or(seed),
                 batch: config.batch,
                 evaluation: config.evaluation,
+                test_samples: config.test_samples,
             };
             ImageProblem::try_new(library.dataset(config)?, &image)
                 .map(|problem| AnyProblem::Images(Box::new(problem)))
-                .map_err(|error| LabError::config("problem", error))
+                .map_err(|error| refused(&error))
         }
+    }
+}
+
+fn refused(error: &ProblemError) -> LabError {
+    match error {
+        ProblemError::TestSamples { got, most } => {
+            let takes = format!("a whole number from 1 to {most} (the size of the test set), or \"all\"");
+            LabError::config("problem.test_samples", format!("got {got}, takes {takes}"))
+        }
+        _ => LabError::config("problem", error),
     }
 }
 

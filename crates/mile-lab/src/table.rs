@@ -25,7 +25,7 @@ const COLUMNS: [Column; 8] = [
     ("worst accuracy", |r| r.worst_accuracy),
 ];
 
-/// The last records of every algorithm, mean over seeds.
+/// The last records of every algorithm, mean over the seeds that did not diverge, if any did not.
 pub fn outcomes_table(outcomes: &[Outcome]) -> TextTable {
     let mut labels: Vec<&str> = Vec::new();
     for outcome in outcomes {
@@ -40,8 +40,12 @@ pub fn outcomes_table(outcomes: &[Outcome]) -> TextTable {
     header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
+        let mut meant: Vec<&Outcome> = mine.clone();
+        if mine.iter().any(|outcome| outcome.status != Status::Diverged) {
+            meant.retain(|outcome| outcome.status != Status::Diverged);
+        }
         let mean = |value: &dyn Fn(&Outcome) -> f64| {
-            mine.iter().map(|outcome| value(outcome)).sum::<f64>() / mine.len() as f64
+            meant.iter().map(|outcome| value(outcome)).sum::<f64>() / meant.len() as f64
         };
         let mut cells = vec![(*label).to_owned()];
         for (_, value) in &columns {
@@ -66,6 +70,9 @@ fn status(outcomes: &[&Outcome]) -> String {
         .filter(|(status, _)| count(*status) > 0)
         .map(|(status, name)| match count(status) {
             all if all == outcomes.len() => name.to_owned(),
+            some if status == Status::Diverged => {
+                format!("{some} of {} diverged, not in the means", outcomes.len())
+            }
             some => format!("{some} of {} {name}", outcomes.len()),
         })
         .collect();
@@ -150,6 +157,30 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn a_seed_that_diverged_is_said_and_is_not_in_the_means() {
+        let outcome = |label: &str, seed: u64, status: Status, loss: f64| Outcome {
+            label: label.into(),
+            algorithm: "mile".into(),
+            seed,
+            status,
+            vectors_stored: 2,
+            vectors_sent_per_round: 1.0,
+            round: 3,
+            last: crate::plot::tests_record(label, seed, 3, loss),
+        };
+        let outcomes = [
+            outcome("a", 0, Status::Done, 0.25),
+            outcome("a", 1, Status::Diverged, 1e30),
+            outcome("a", 2, Status::Done, 0.75),
+            outcome("b", 0, Status::Diverged, 1e30),
+        ];
+        let table = outcomes_table(&outcomes);
+        let cells = |row: usize| (table.rows[row][1].as_str(), table.rows[row].last().unwrap().as_str());
+        assert_eq!(cells(0), ("0.5000", "1 of 3 diverged, not in the means"));
+        assert_eq!(cells(1), ("1.000e30", "diverged"));
     }
 
     #[test]

@@ -15,13 +15,15 @@ fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
 }
 
 fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Request<'a> {
-    Request { scale: Scale::Quick, out, set, watch: &silent, stop }
+    Request { scale: Scale::Quick, dataset: None, out, set, watch: &silent, stop }
 }
 
 fn small() -> Vec<String> {
-    ["problem.dataset=glyphs", "problem.model=linear", "problem.eval_samples=5", "rounds=4", "eval_every=2"]
+    ["problem.dataset=glyphs", "problem.model=linear", "problem.eval_samples=5", "problem.test_samples=20"]
+        .into_iter()
+        .chain(["rounds=4", "eval_every=2"])
         .map(str::to_owned)
-        .to_vec()
+        .collect()
 }
 
 fn outcomes(folder: &Path) -> Vec<Outcome> {
@@ -62,7 +64,10 @@ fn figure_1_is_drawn_with_its_scale_on_it_and_is_kept() {
         svg.contains("quick scale")
             && svg.contains("problem.dataset=glyphs")
             && svg.contains("Figure 1, glyphs")
+            && svg.contains("accuracies on 20 test images")
     );
+    let small = std::fs::read_to_string(folder.path().join("figures/fig1-mnist-rounds.svg")).unwrap();
+    assert!(small.contains("Loss of the average model, relative to MILE"));
     assert!(folder.path().join("cifar10/metrics.jsonl").exists());
     let before = std::fs::read(folder.path().join("mnist/metrics.jsonl")).unwrap();
     fig1(&request(folder.path(), &set, &go)).unwrap();
@@ -88,8 +93,15 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
     let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let watch: Box<Watch> =
         Box::new(move |k, _, _| if k == 3 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
-    let half =
-        fig2(&Request { scale: Scale::Quick, out: parts.path(), set: &set, watch: &watch, stop }).unwrap();
+    let half = fig2(&Request {
+        scale: Scale::Quick,
+        dataset: None,
+        out: parts.path(),
+        set: &set,
+        watch: &watch,
+        stop,
+    })
+    .unwrap();
     assert!(half.stopped && !parts.path().join("mnist/best").exists());
     let finding = fig2(&request(parts.path(), &set, &go)).unwrap();
     assert!(!finding.stopped);

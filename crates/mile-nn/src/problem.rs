@@ -23,6 +23,9 @@ use crate::partition::{Partition, PartitionError, label_counts};
 /// second of one core.
 const CHEAP: u64 = 2_000_000_000;
 
+/// The test set, where a stream of random numbers otherwise has the number of an agent.
+const TEST: u64 = u64::MAX;
+
 /// On which samples the loss is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluation {
@@ -41,12 +44,14 @@ pub struct ImageConfig {
     pub partition: Partition,
     /// Among how many agents.
     pub agents: usize,
-    /// Seed of the division and of the evaluation subset.
+    /// Seed of the division and of the evaluation subsets.
     pub seed: u64,
     /// Samples of a stochastic gradient.
     pub batch: Batch,
-    /// Samples of an evaluation.
+    /// Training samples that losses are taken over.
     pub evaluation: Evaluation,
+    /// Test samples that accuracy is measured on, drawn uniformly and the same at every evaluation; none: all.
+    pub test_samples: Option<usize>,
 }
 
 /// Why a data set and a configuration make no problem.
@@ -65,6 +70,14 @@ pub enum ProblemError {
     /// An evaluation of nothing.
     #[error("evaluation must take at least 1 sample of each agent")]
     EmptyEvaluation,
+    /// Fewer test samples than one, or more than there are.
+    #[error("test_samples: got {got}, takes a whole number from 1 to {most}, the size of the test set")]
+    TestSamples {
+        /// What was asked for.
+        got: usize,
+        /// What there is.
+        most: usize,
+    },
 }
 
 /// Image classification divided among agents; see the [module](self).
@@ -84,6 +97,7 @@ pub enum ProblemError {
 ///     seed: 0,
 ///     batch: Batch::Size(8),
 ///     evaluation: Evaluation::All,
+///     test_samples: None,
 /// };
 /// let problem = ImageProblem::<f32>::try_new(Arc::new(glyphs::generate(0, 200, 50)), &config)?;
 /// let x = problem.initial(0).unwrap();
@@ -99,6 +113,7 @@ pub struct ImageProblem<T> {
     batch: Batch,
     /// Samples of each agent that losses are taken over.
     evaluated: Vec<Vec<u32>>,
+    /// Test samples that accuracy is measured on.
     test: Vec<u32>,
     idle: Mutex<Vec<Scratch<T>>>,
 }
@@ -125,10 +140,20 @@ impl<T: Scalar> ImageProblem<T> {
         if config.evaluation == Evaluation::PerAgent(0) {
             return Err(ProblemError::EmptyEvaluation);
         }
+        let most = data.test.len();
+        if let Some(got) = config.test_samples.filter(|n| !(1..=most).contains(n)) {
+            return Err(ProblemError::TestSamples { got, most });
+        }
         let model = Model::try_new(&config.model, data.shape, data.classes)?;
         let parts = config.partition.split(&data.train.labels, data.classes, config.agents, config.seed)?;
-        let evaluated = parts.iter().enumerate().map(|(i, part)| subset(part, config, i)).collect();
-        let test = (0..data.test.len() as u32).collect();
+        let per_agent = match config.evaluation {
+            Evaluation::All => None,
+            Evaluation::PerAgent(most) => Some(most),
+        };
+        let subset = |all: Vec<u32>, most, of| subset(all, most, config.seed, of);
+        let evaluated =
+            parts.iter().zip(0..).map(|(part, agent)| subset(part.clone(), per_agent, agent)).collect();
+        let test = subset((0..most as u32).collect(), config.test_samples, TEST);
         let network = Network::with_isa(model, isa);
         let idle = Mutex::new(Vec::new());
         Ok(Self { data, network, parts, batch: config.batch, evaluated, test, idle })
@@ -185,15 +210,14 @@ impl<T: Scalar> ImageProblem<T> {
     }
 }
 
-/// The samples of agent `i` that are evaluated.
-fn subset(part: &[u32], config: &ImageConfig, i: usize) -> Vec<u32> {
-    let mut chosen = part.to_vec();
-    if let Evaluation::PerAgent(most) = config.evaluation {
-        chosen.shuffle(&mut stream(config.seed, Purpose::Probe, i as u64, 0));
-        chosen.truncate(most);
-        chosen.sort_unstable();
+/// At most so many of the samples of an agent, or of the test set, drawn uniformly; in order.
+fn subset(mut samples: Vec<u32>, most: Option<usize>, seed: u64, of: u64) -> Vec<u32> {
+    if let Some(most) = most {
+        samples.shuffle(&mut stream(seed, Purpose::Probe, of, 0));
+        samples.truncate(most);
+        samples.sort_unstable();
     }
-    chosen
+    samples
 }
 
 impl<T: Scalar> Problem<T> for ImageProblem<T> {
@@ -241,6 +265,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
         self.model().flops().saturating_mul(self.data.train.len() as u64) <= CHEAP
     }
 
+    /// On the test samples that are evaluated.
     fn accuracy(&self, x: &[T]) -> Option<f64> {
         let scores = self.scores(x, &self.data.test, std::slice::from_ref(&self.test));
         Some(scores[0].correct as f64 / self.test.len() as f64)

@@ -48,6 +48,7 @@ fn gradients_allocate_nothing_after_the_first() {
             seed: 0,
             batch,
             evaluation: Evaluation::All,
+            test_samples: None,
         };
         let problem = ImageProblem::<f32>::try_new(data.clone(), &config).unwrap();
         let x = problem.initial(0).unwrap();

@@ -17,6 +17,7 @@ fn config(model: Preset, batch: Batch) -> ImageConfig {
         seed: 1,
         batch,
         evaluation: Evaluation::All,
+        test_samples: None,
     }
 }
 
@@ -128,6 +129,22 @@ fn evaluation_does_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
+fn accuracy_is_measured_on_a_fixed_sample_of_the_test_set() {
+    let accuracy = |seed: u64, test_samples: Option<usize>| {
+        let config = ImageConfig { seed, test_samples, ..config(Preset::Linear, Batch::Full) };
+        let problem = problem(&config);
+        let x = problem.initial(0).unwrap();
+        let once = problem.accuracy(&x).unwrap();
+        assert_eq!(once, problem.accuracy(&x).unwrap(), "the same at every evaluation");
+        once
+    };
+    assert_eq!(accuracy(0, Some(150)), accuracy(0, None));
+    let correct: Vec<f64> = (0..8).map(|seed| 40.0 * accuracy(seed, Some(40))).collect();
+    assert!(correct.iter().all(|n| (n - n.round()).abs() < 1e-9), "of 40: {correct:?}");
+    assert!(correct.iter().any(|n| *n != correct[0]), "drawn from the seed: {correct:?}");
+}
+
+#[test]
 fn both_precisions_start_alike_and_agree() {
     let config = config(Preset::MnistCnn, Batch::Size(9));
     let (single, double) = (ImageProblem::<f32>::try_new(data(), &config).unwrap(), problem(&config));
@@ -152,6 +169,10 @@ fn wrong_configurations_are_refused() {
         refuse(&ImageConfig { evaluation: Evaluation::PerAgent(0), ..good.clone() }),
         ProblemError::EmptyEvaluation
     );
+    for got in [0, 151] {
+        let error = refuse(&ImageConfig { test_samples: Some(got), ..good.clone() });
+        assert_eq!(error, ProblemError::TestSamples { got, most: 150 });
+    }
     assert!(matches!(refuse(&ImageConfig { agents: 601, ..good.clone() }), ProblemError::Partition(_)));
     assert!(matches!(
         refuse(&ImageConfig { model: ModelSpec::Layers(vec![]), ..good }),

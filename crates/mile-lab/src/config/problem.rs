@@ -87,6 +87,8 @@ pub struct ImagesConfig {
     pub partition: Partition,
     /// Training samples that losses are taken over.
     pub evaluation: Evaluation,
+    /// Test samples that accuracy is measured on; none: all.
+    pub test_samples: Option<usize>,
     /// Seed of the division; the run's own unless given.
     pub seed: Option<u64>,
 }
@@ -190,18 +192,6 @@ fn images(reader: &Reader, folder: &Path) -> Result<ImagesConfig, LabError> {
             typed(reader, "model", &Value::from(preset), "a model")?
         }
     };
-    let takes = "a whole number from 1, or \"all\"";
-    let evaluation = match reader.value("eval_samples") {
-        None => Evaluation::All,
-        Some(value) if value.as_str() == Some("all") => Evaluation::All,
-        Some(value) => match value.as_integer() {
-            Some(n @ 1..) => Evaluation::PerAgent(n as usize),
-            _ => return Err(reader.refuse("eval_samples", value, takes)),
-        },
-    };
-    if let Evaluation::PerAgent(n) = evaluation {
-        reader.keep("eval_samples", n as i64);
-    }
     let data_dir = reader.text("data_dir", "a folder")?.map(|path| resolve(folder, path));
     data_dir.iter().for_each(|path| reader.keep("data_dir", path.display().to_string()));
     Ok(ImagesConfig {
@@ -210,9 +200,25 @@ fn images(reader: &Reader, folder: &Path) -> Result<ImagesConfig, LabError> {
         model,
         batch: batch(reader, Batch::Size(32))?,
         partition: partition(reader)?,
-        evaluation,
+        evaluation: samples(reader, "eval_samples")?.map_or(Evaluation::All, Evaluation::PerAgent),
+        test_samples: samples(reader, "test_samples")?,
         seed: reader.whole("seed", "a whole number")?,
     })
+}
+
+/// How many samples are evaluated; none: all.
+fn samples(reader: &Reader, key: &'static str) -> Result<Option<usize>, LabError> {
+    let takes = "a whole number from 1, or \"all\"";
+    let samples = match reader.value(key) {
+        None => None,
+        Some(value) if value.as_str() == Some("all") => None,
+        Some(value) => match value.as_integer() {
+            Some(n @ 1..) => Some(n as usize),
+            _ => return Err(reader.refuse(key, value, takes)),
+        },
+    };
+    samples.into_iter().for_each(|n| reader.keep(key, n as i64));
+    Ok(samples)
 }
 
 /// A value that serde reads; what it gets and takes is said by us.

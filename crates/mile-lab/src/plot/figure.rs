@@ -66,6 +66,19 @@ impl Figure {
         }
     }
 
+    /// The same with panels of other records put in at a place, their titles followed by `what`.
+    pub fn with_panels(mut self, at: usize, runs: &Runs, drawn: &[(Quantity, Axis)], what: &str) -> Self {
+        let more = Self::panels("", "", runs, drawn);
+        let at = at.min(self.panels.len());
+        let titled = more.panels.into_iter().map(|panel| {
+            let (title, name) = (format!("{}{what}", panel.title), format!("{}-relative", panel.name));
+            Panel { title, name, ..panel }
+        });
+        self.panels.splice(at..at, titled);
+        self.note = note(runs, &self.panels);
+        self
+    }
+
     /// The same with a sentence added to its note.
     pub fn with_note(mut self, note: &str) -> Self {
         if !note.is_empty() {

@@ -11,6 +11,7 @@ mod labels;
 mod legend;
 mod png;
 mod quantity;
+mod relative;
 mod scale;
 mod sensitivity;
 mod stability;
@@ -24,6 +25,7 @@ pub use graph::graph_svg;
 pub use labels::labels_svg;
 pub use png::{PngError, png};
 pub use quantity::{Axis, Quantity};
+pub use relative::relative_to;
 pub use sensitivity::sensitivity;
 pub use stability::{Mode, modes_svg, stability_map_svg};
 

@@ -43,12 +43,11 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
         }
         let index = series.len();
         series.push(Series { label: trial.label.clone(), seeds: 1, diverged: 0 });
-        curves.push(Curve { series: index, label: trial.label.clone(), points, diverged: None });
+        let curve = |points, diverged| Curve { series: index, label: trial.label.clone(), points, diverged };
+        curves.extend(stretches(points, &lost).into_iter().map(|points| curve(points, None)));
         // A value no axis reaches: the cross is drawn at the top.
         let top = |x: f64| vec![Point { round: 0, x, y: f64::MAX, low: f64::MAX, high: f64::MAX }];
-        let cross =
-            |x: &f64| Curve { series: index, label: trial.label.clone(), points: top(*x), diverged: Some(0) };
-        curves.extend(lost.iter().map(cross));
+        curves.extend(lost.iter().map(|x| curve(top(*x), Some(0))));
     }
     curves.retain(|curve| !curve.points.is_empty());
     let xs: Vec<f64> = curves.iter().flat_map(|curve| &curve.points).map(|point| point.x).collect();
@@ -62,6 +61,7 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     let x = if low > 0.0 && high / low > 4.0 { Scale::log(low, high) } else { Scale::linear(low, high) };
     let y =
         if bottom > 0.0 && top / bottom > 5.0 { Scale::log(bottom, top) } else { Scale::linear(bottom, top) };
+    side_by_side(&mut curves, &x);
     let panel = Panel {
         title: String::new(),
         x_title: name.to_owned(),
@@ -74,12 +74,30 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     let cross = if crosses { "; \u{00d7}: diverged" } else { "" };
     Some(Figure {
         name: format!("sensitivity-{name}"),
-        title: format!("{} by {name}", criterion.title()),
+        title: format!("{}, by {name}", criterion.title()),
         note: format!("the best at each value, over the other values tried; band over seeds{cross}"),
         panels: vec![panel],
         columns: 1,
         series,
     })
+}
+
+/// The points between values at which everything diverged: no line is drawn across these.
+fn stretches(points: Vec<Point>, lost: &[f64]) -> Vec<Vec<Point>> {
+    let apart = |a: &Point, b: &Point| lost.iter().any(|x| (a.x..b.x).contains(x));
+    points.chunk_by(|a, b| !apart(a, b)).map(<[Point]>::to_vec).collect()
+}
+
+/// Moves crosses at one value next to each other, so that none hides another.
+fn side_by_side(curves: &mut [Curve], x: &Scale) {
+    let mut taken: Vec<f64> = Vec::new();
+    for point in curves.iter_mut().filter(|curve| curve.diverged.is_some()).flat_map(|c| &mut c.points) {
+        let before = taken.iter().filter(|value| **value == point.x).count();
+        taken.push(point.x);
+        let (low, high) = x.range();
+        let step = 0.025 * before as f64;
+        point.x = if x.log { point.x * (high / low).powf(-step) } else { point.x - step * (high - low) };
+    }
 }
 
 fn extent(values: &[f64]) -> (f64, f64) {
@@ -117,4 +135,33 @@ fn points(name: &str, label: &str, trials: &[Trial], criterion: Quantity) -> (Ve
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     let lost = found.iter().filter(|(_, point)| point.is_none()).map(|(x, _)| *x).collect();
     (found.into_iter().filter_map(|(_, point)| point).collect(), lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_drawn_across_a_value_that_diverged() {
+        let point = |x: f64| Point { round: 0, x, y: 1.0, low: 1.0, high: 1.0 };
+        let kept = stretches(vec![point(1.0), point(2.0), point(8.0), point(16.0)], &[4.0]);
+        let lengths: Vec<usize> = kept.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [2, 2]);
+        assert!(stretches(Vec::new(), &[4.0]).is_empty());
+        assert_eq!(stretches(vec![point(1.0), point(2.0)], &[]).len(), 1);
+    }
+
+    #[test]
+    fn crosses_at_one_value_are_drawn_next_to_each_other() {
+        let cross = |x: f64| Curve {
+            series: 0,
+            label: "a".into(),
+            points: vec![Point { round: 0, x, y: 1.0, low: 1.0, high: 1.0 }],
+            diverged: Some(0),
+        };
+        let mut curves = [cross(0.1), cross(0.1), cross(0.2)];
+        side_by_side(&mut curves, &Scale::log(0.01, 1.0));
+        let xs: Vec<f64> = curves.iter().map(|curve| curve.points[0].x).collect();
+        assert!(xs[0] == 0.1 && xs[1] < 0.1 && xs[1] > 0.08 && xs[2] == 0.2, "{xs:?}");
+    }
 }

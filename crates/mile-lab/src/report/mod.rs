@@ -13,6 +13,7 @@ pub use folder::RunFolder;
 pub use html::Page;
 pub(crate) use html::live_page;
 pub(crate) use page::section;
+pub(crate) use words::evaluated_on;
 
 use crate::error::LabError;
 use crate::sweep::SweepFolder;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use mile_nn::problem::Evaluation;
+
 use super::folder::RunFolder;
 use crate::config::{GraphSource, MixingSource, ProblemConfig};
 use crate::plot::Quantity;
@@ -91,10 +93,25 @@ fn what_was_run(folder: &RunFolder) -> String {
         problem_name(folder),
         network_name(folder)
     );
+    if let Some(samples) = evaluated_on(&experiment.problem) {
+        let _ = write!(text, " Measured: {samples}.");
+    }
     if folder.network.drop_rate() > 0.0 {
         let _ = write!(text, " An edge is down in a round with probability {}.", folder.network.drop_rate());
     }
     text
+}
+
+/// Which samples losses and accuracies are measured on, where that is not all of them.
+pub(crate) fn evaluated_on(problem: &ProblemConfig) -> Option<String> {
+    let ProblemConfig::Images(config) = problem else { return None };
+    let losses = match config.evaluation {
+        Evaluation::All => None,
+        Evaluation::PerAgent(n) => Some(format!("losses over {n} training samples of each agent")),
+    };
+    let accuracies = config.test_samples.map(|n| format!("accuracies on {n} test images"));
+    let said: Vec<String> = losses.into_iter().chain(accuracies).collect();
+    (!said.is_empty()).then(|| said.join(", "))
 }
 
 pub(super) fn plural(count: usize, noun: &str) -> String {

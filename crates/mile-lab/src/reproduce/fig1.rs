@@ -4,7 +4,7 @@ use super::plans::{FIG1, set};
 use super::{Finding, Request, make, statement};
 use crate::config::ProblemConfig;
 use crate::error::LabError;
-use crate::plot::{Axis, Figure, Quantity, write_figures};
+use crate::plot::{Axis, Figure, Quantity, Runs, relative_to, write_figures};
 use crate::report::{Page, RunFolder};
 use crate::table::outcomes_table;
 
@@ -16,7 +16,7 @@ pub fn fig1(request: &Request) -> Result<Finding, LabError> {
     make(request.out)?;
     let (mut said, mut prose) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
     let mut folders = Vec::new();
-    for (name, mut table) in FIG1.at(request.scale)? {
+    for (name, mut table) in FIG1.at(request.scale, request.dataset)? {
         if request.stopped() {
             break;
         }
@@ -55,8 +55,9 @@ pub(super) fn title(folder: &RunFolder) -> String {
     }
 }
 
-/// The figure of a data set: what the average and the agents' own models are worth against rounds, bytes
-/// and gradients, how far apart the agents are, and how well they do on the test set.
+/// The figure of a data set: what the average and the agents' own models are worth against rounds (as they
+/// are, and as multiples of MILE's), bytes and gradients, how far apart the agents are, and how well they do
+/// on the test set. A small one has its first rows.
 pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &str) -> Result<(), LabError> {
     let note = request.note(folder);
     folder.draw(&note)?;
@@ -72,6 +73,14 @@ pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &s
     ];
     let note = format!("{note}; * not in the paper");
     let heading = format!("{figure}, {}", title(folder));
-    let figure = Figure::panels(name, &heading, &folder.runs(), &drawn).with_note(&note);
-    write_figures(&request.out.join("figures"), &[figure]).map(|_| ())
+    let relative = relative_to(&folder.records, statement::MILE);
+    let labels: Vec<&str> = folder.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
+    let relative = Runs::new(&relative, &folder.outcomes).in_order(&labels);
+    let figure = |name: &str, drawn: &[(Quantity, Axis)]| {
+        Figure::panels(name, &heading, &folder.runs(), drawn)
+            .with_panels(2, &relative, &drawn[..2], ", relative to MILE")
+            .with_note(&note)
+    };
+    let figures = [figure(name, &drawn), figure(&format!("{name}-rounds"), &drawn[..2])];
+    write_figures(&request.out.join("figures"), &figures).map(|_| ())
 }

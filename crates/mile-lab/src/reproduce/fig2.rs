@@ -20,7 +20,7 @@ pub fn fig2(request: &Request) -> Result<Finding, LabError> {
     make(request.out)?;
     let (mut said, mut prose) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
     let mut made: Vec<(SweepFolder, Option<RunFolder>)> = Vec::new();
-    for (name, mut table) in FIG2.at(request.scale)? {
+    for (name, mut table) in FIG2.at(request.scale, request.dataset)? {
         if request.stopped() {
             break;
         }

@@ -23,7 +23,7 @@ use crate::config::Experiment;
 use crate::error::LabError;
 use crate::execute::execute;
 use crate::plan::Plan;
-use crate::report::{Context, RunFolder};
+use crate::report::{Context, RunFolder, evaluated_on};
 use crate::sweep::{Point, Watch};
 use toml::Table;
 
@@ -50,6 +50,8 @@ impl Scale {
 pub struct Request<'a> {
     /// How much.
     pub scale: Scale,
+    /// The only data set of a figure, if not all.
+    pub dataset: Option<&'a str>,
     /// Where to.
     pub out: &'a Path,
     /// Replaced values of every experiment, as `--set` of `mile run`.
@@ -93,7 +95,8 @@ impl Request<'_> {
         let quick = if self.scale == Scale::Quick { "quick scale, not the full experiment: " } else { "" };
         let set =
             if self.set.is_empty() { String::new() } else { format!("; changed: {}", self.set.join(", ")) };
-        format!("{quick}{} rounds{set}", folder.experiment.rounds)
+        let samples = evaluated_on(&folder.experiment.problem).map(|text| format!("; {text}"));
+        format!("{quick}{} rounds{}{set}", folder.experiment.rounds, samples.unwrap_or_default())
     }
 
     fn finish(&self, paragraphs: &[String]) -> Result<Finding, LabError> {

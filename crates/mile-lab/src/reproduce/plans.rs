@@ -33,8 +33,12 @@ pub(super) const FIG2_SEARCH: &str = include_str!("../../../../experiments/fig2/
 pub(super) const TABLE1: &str = include_str!("../../../../experiments/table1/nonconvex.toml");
 
 impl Plans {
-    /// The experiments of a scale, by name. At quick scale only those that it speaks of.
-    pub(super) fn at(&self, scale: Scale) -> Result<Vec<(&'static str, Table)>, LabError> {
+    /// The experiments of a scale, by name: at quick scale those that it speaks of, or one of them.
+    pub(super) fn at(
+        &self,
+        scale: Scale,
+        only: Option<&str>,
+    ) -> Result<Vec<(&'static str, Table)>, LabError> {
         let changes = parse_table(self.quick, &[])?;
         let mut plans = Vec::new();
         for (name, text) in self.sets {
@@ -44,6 +48,14 @@ impl Plans {
                 merge(&mut table, changes);
             }
             plans.push((*name, table));
+        }
+        if let Some(only) = only {
+            let names: Vec<_> = plans.iter().map(|(name, _)| *name).collect();
+            if !names.contains(&only) {
+                let problem = format!("got {only}, takes {} at this scale", names.join(" or "));
+                return Err(LabError::config("dataset", problem));
+            }
+            plans.retain(|(name, _)| *name == only);
         }
         Ok(plans)
     }
@@ -77,7 +89,7 @@ mod tests {
     #[test]
     fn every_plan_is_a_valid_experiment_at_every_scale() {
         for scale in [Scale::Quick, Scale::Paper] {
-            for (name, table) in FIG1.at(scale).unwrap() {
+            for (name, table) in FIG1.at(scale, None).unwrap() {
                 let experiment = Experiment::read(&table, Path::new("")).unwrap();
                 assert_eq!(experiment.algorithms.len(), 6, "{name}");
                 assert_eq!(experiment.seeds.len(), if scale == Scale::Quick { 1 } else { 3 });
@@ -88,8 +100,8 @@ mod tests {
 
     #[test]
     fn the_search_has_the_same_budget_for_every_method() {
-        for (scale, each) in [(Scale::Quick, 3), (Scale::Paper, 12)] {
-            for (name, mut table) in FIG2.at(scale).unwrap() {
+        for (scale, each) in [(Scale::Quick, 3), (Scale::Paper, 6)] {
+            for (name, mut table) in FIG2.at(scale, None).unwrap() {
                 table.remove("search");
                 let sweep = SweepPlan::read(&table, Path::new("")).unwrap().unwrap();
                 let mut budget = std::collections::BTreeMap::new();
@@ -102,7 +114,18 @@ mod tests {
                 assert!(budget.values().all(|trials| *trials == each), "{name}: {budget:?}");
             }
         }
-        assert_eq!(FIG2.at(Scale::Quick).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn one_data_set_can_be_asked_for_if_the_scale_has_it() {
+        let names = |plans: &Plans, scale, only| -> Vec<_> {
+            plans.at(scale, only).unwrap().into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(&FIG1, Scale::Quick, None), ["mnist", "cifar10"]);
+        assert_eq!(names(&FIG1, Scale::Paper, Some("cifar10")), ["cifar10"]);
+        assert_eq!(names(&FIG2, Scale::Quick, None), ["mnist"]);
+        let message = FIG2.at(Scale::Quick, Some("cifar10")).unwrap_err().to_string();
+        assert!(message.contains("dataset: got cifar10, takes mnist at this scale"), "{message}");
     }
 
     #[test]

@@ -1,16 +1,27 @@
 //! Whether the paper's claim about its figures holds in a run: in words, from the records alone.
 
 use crate::plot::Quantity;
+use crate::record::Record;
 use crate::report::RunFolder;
 use crate::store::{Outcome, Status};
 use crate::table::number;
 
 /// The methods in the paper's figures, as the plans label them.
 const RIVALS: [&str; 3] = ["LED", "K-GT", "DIGing"];
-const MILE: &str = "MILE";
+pub(super) const MILE: &str = "MILE";
 const DECOUPLED: &str = "decoupled MILE*";
 
-/// What is said about one data set: the paper's claim, then ours.
+/// When two methods are compared.
+#[derive(Clone, Copy)]
+enum Moment {
+    /// After the last round.
+    End,
+    /// At the last record before so many bytes were sent.
+    Sent(u64),
+}
+
+/// What is said about one data set: the paper's claim, then ours; at the end, and for the same bytes where
+/// methods differ in what they send.
 pub(super) fn about(folder: &RunFolder, set: &str) -> Vec<String> {
     let mut said = Vec::new();
     for (one, rivals) in
@@ -19,75 +30,133 @@ pub(super) fn about(folder: &RunFolder, set: &str) -> Vec<String> {
         for (quantity, what) in
             [(Quantity::Loss, "the average model"), (Quantity::LocalLoss, "the agents' own models")]
         {
-            said.extend(compared(
-                folder,
-                one,
-                rivals,
-                quantity,
-                &format!("{set}, loss of {what} at the end"),
-            ));
+            let what = format!("{set}, loss of {what}");
+            let end = Comparison { folder, one, quantity, moment: Moment::End };
+            said.extend(end.told(rivals, &format!("{what} at the end")));
+            let (dearer, bytes) = end.dearer(rivals);
+            let equal = Comparison { moment: Moment::Sent(bytes), ..end };
+            let what = format!("{what} when as many bytes are sent ({} MB)", number(bytes as f64 / 1e6));
+            said.extend(equal.told(&dearer, &what));
         }
     }
     said
 }
 
-fn compared(
-    folder: &RunFolder,
-    one: &str,
-    rivals: &[&str],
+/// One method against others.
+struct Comparison<'a> {
+    folder: &'a RunFolder,
+    one: &'a str,
     quantity: Quantity,
-    what: &str,
-) -> Option<String> {
-    let mine = of(folder, one);
-    if mine.is_empty() {
-        return None;
+    moment: Moment,
+}
+
+impl Comparison<'_> {
+    fn outcomes(&self, label: &str) -> Vec<&Outcome> {
+        self.folder.outcomes.iter().filter(|outcome| outcome.label == label).collect()
     }
-    if mine.iter().any(|outcome| outcome.status == Status::Diverged) {
-        return Some(format!("{what}: {one} diverged."));
+
+    /// How many seeds diverged, or have no finite value.
+    fn diverged(&self, label: &str) -> usize {
+        let lost = |outcome: &&&Outcome| {
+            outcome.status == Status::Diverged || !value(self.quantity, &outcome.last).is_finite()
+        };
+        self.outcomes(label).iter().filter(lost).count()
     }
-    let mut groups: [(&str, Vec<String>); 4] =
-        [("ahead of", vec![]), ("level with", vec![]), ("behind", vec![]), ("diverged:", vec![])];
-    for rival in rivals {
-        let theirs = of(folder, rival);
-        if theirs.is_empty() {
-            continue;
+
+    /// The bytes that the one has sent at its end, and those rivals that send more.
+    fn dearer<'r>(&self, rivals: &[&'r str]) -> (Vec<&'r str>, u64) {
+        let sent = |label: &str| self.outcomes(label).iter().map(|outcome| outcome.last.bytes_sent).max();
+        let mine = sent(self.one).unwrap_or(0);
+        (rivals.iter().copied().filter(|rival| sent(rival) > Some(mine)).collect(), mine)
+    }
+
+    /// The quantity by seed, for seeds that did not diverge.
+    fn values(&self, label: &str) -> Vec<(u64, f64)> {
+        let at = |outcome: &&Outcome| match self.moment {
+            Moment::End => Some((outcome.seed, value(self.quantity, &outcome.last))),
+            Moment::Sent(bytes) => {
+                let mine = |record: &&Record| record.label == label && record.seed == outcome.seed;
+                let in_time = |record: &&Record| record.bytes_sent <= bytes;
+                let last = self.folder.records.iter().filter(mine).filter(in_time).max_by_key(|r| r.round)?;
+                Some((outcome.seed, value(self.quantity, last)))
+            }
+        };
+        let alive = self.outcomes(label).into_iter().filter(|outcome| outcome.status != Status::Diverged);
+        alive.filter_map(|outcome| at(&outcome)).filter(|(_, value)| value.is_finite()).collect()
+    }
+
+    fn told(&self, rivals: &[&str], what: &str) -> Option<String> {
+        let mine = self.values(self.one);
+        if self.outcomes(self.one).is_empty() || rivals.is_empty() {
+            return None;
         }
-        if theirs.iter().any(|outcome| outcome.status == Status::Diverged) {
-            groups[3].1.push((*rival).to_owned());
-            continue;
+        if self.diverged(self.one) > 0 {
+            return Some(format!("{what}: {} diverged.", self.one));
         }
-        let (wins, all) = wins(&mine, &theirs, quantity);
-        let group = if wins == all { 0 } else { 1 + usize::from(wins == 0) };
-        let seeds = if all > 1 { format!(", lower for {wins} of {all} seeds") } else { String::new() };
-        groups[group].1.push(format!("{rival} ({}{seeds})", number(mean(&theirs, quantity))));
+        let mut groups: [(&str, Vec<String>); 4] =
+            [("ahead of", vec![]), ("level with", vec![]), ("behind", vec![]), ("diverged:", vec![])];
+        for rival in rivals {
+            let (theirs, all, lost) = (self.values(rival), self.outcomes(rival).len(), self.diverged(rival));
+            if all == 0 {
+                continue;
+            }
+            if theirs.is_empty() {
+                groups[3].1.push((*rival).to_owned());
+                continue;
+            }
+            let (group, text) = against(&mine, &theirs);
+            if lost > 0 {
+                groups[3].1.push(format!("{rival} for {lost} of {all} seeds (of the others: {text})"));
+            } else {
+                groups[group].1.push(format!("{rival} ({text})"));
+            }
+        }
+        let parts: Vec<String> = groups
+            .iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(verdict, names)| format!("{verdict} {}", names.join(", ")))
+            .collect();
+        let head = format!("{what}: {} ({})", self.one, number(mean(&mine)));
+        (!parts.is_empty()).then(|| format!("{head} is {}.", parts.join("; ")))
     }
-    let parts: Vec<String> = groups
-        .iter()
-        .filter(|(_, names)| !names.is_empty())
-        .map(|(verdict, names)| format!("{verdict} {}", names.join(", ")))
-        .collect();
-    (!parts.is_empty())
-        .then(|| format!("{what}: {one} ({}) is {}.", number(mean(&mine, quantity)), parts.join("; ")))
 }
 
-fn of<'a>(folder: &'a RunFolder, label: &str) -> Vec<&'a Outcome> {
-    folder.outcomes.iter().filter(|outcome| outcome.label == label).collect()
+fn value(quantity: Quantity, record: &Record) -> f64 {
+    quantity.of(record).unwrap_or(f64::NAN)
 }
 
-fn value(outcome: &Outcome, quantity: Quantity) -> f64 {
-    quantity.of(&outcome.last).unwrap_or(f64::NAN)
+fn mean(values: &[(u64, f64)]) -> f64 {
+    values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
 }
 
-fn mean(outcomes: &[&Outcome], quantity: Quantity) -> f64 {
-    outcomes.iter().map(|outcome| value(outcome, quantity)).sum::<f64>() / outcomes.len() as f64
+/// Which group a rival is in (0 behind us for every seed, 2 ahead for every seed, 1 neither), and by how much.
+/// Seeds are compared one by one: with a seed they share data and batches.
+fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> (usize, String) {
+    let twin = |seed: u64| theirs.iter().find(|other| other.0 == seed);
+    let margins: Vec<f64> = mine.iter().filter_map(|(seed, value)| Some(twin(*seed)?.1 - value)).collect();
+    let wins = margins.iter().filter(|margin| **margin > 0.0).count();
+    let group = if wins == margins.len() { 0 } else { 1 + usize::from(wins == 0) };
+    let least = margins.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut text = number(mean(theirs));
+    if let seeds @ 2.. = margins.len() {
+        text += &format!("; lower for {wins} of {seeds} seeds, by {} to {}", number(least), number(most));
+    }
+    (group, text)
 }
 
-/// For how many of the shared seeds the first are lower: they share data and batches.
-fn wins(those: &[&Outcome], others: &[&Outcome], quantity: Quantity) -> (usize, usize) {
-    let twin = |outcome: &Outcome| others.iter().find(|other| other.seed == outcome.seed);
-    let pairs: Vec<bool> = those
-        .iter()
-        .filter_map(|outcome| Some(value(outcome, quantity) < value(twin(outcome)?, quantity)))
-        .collect();
-    (pairs.iter().filter(|won| **won).count(), pairs.len())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_compared_one_by_one() {
+        let mine = [(0, 0.1), (1, 0.2), (2, 0.3)];
+        let (group, text) = against(&mine, &[(2, 0.31), (0, 0.15), (1, 0.22)]);
+        assert_eq!((group, text.as_str()), (0, "0.2267; lower for 3 of 3 seeds, by 0.01000 to 0.05000"));
+        let (group, text) = against(&mine, &[(0, 0.05), (1, 0.25), (2, 0.3)]);
+        assert_eq!((group, text.as_str()), (1, "0.2000; lower for 1 of 3 seeds, by -0.05000 to 0.05000"));
+        assert_eq!(against(&mine, &[(0, 0.05), (1, 0.1), (2, 0.2)]).0, 2);
+        assert_eq!(against(&mine[..1], &[(0, 0.3)]).1, "0.3000");
+    }
 }

@@ -113,6 +113,29 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
 }
 
 #[test]
+fn the_number_of_test_samples_is_checked_against_the_test_set() {
+    let images = |test_samples: &str| {
+        let set =
+            format!("problem={{ kind = \"images\", model = \"linear\", test_samples = {test_samples} }}");
+        parse(GOOD, &[&set])
+    };
+    for (got, most) in
+        [("0", "from 1"), ("2001", "from 1 to 2000"), ("\"some\"", "from 1"), ("1.5", "from 1")]
+    {
+        let message = images(got).err().unwrap_or_else(|| panic!("{got} was accepted"));
+        assert!(
+            message.contains(&format!("problem.test_samples: got {got}, takes a whole number {most}")),
+            "{message}"
+        );
+    }
+    let kept = |test_samples: &str| {
+        let resolved = images(test_samples).unwrap().experiment.resolved;
+        resolved["problem"].get("test_samples").and_then(toml::Value::as_integer)
+    };
+    assert_eq!((kept("2000"), kept("7"), kept("\"all\"")), (Some(2000), Some(7), None));
+}
+
+#[test]
 fn a_file_that_is_no_toml_is_refused_with_its_line() {
     let message = parse("name = \"x\"\nrounds = = 3\n", &[]).err().unwrap();
     assert!(message.starts_with("line 2"), "{message}");
