@@ -38,7 +38,7 @@ impl<'a> Progress<'a> {
         let bars = MultiProgress::with_draw_target(target);
         let rounds = plan.experiment.rounds * plan.jobs().len() as u64;
         let total = bars.add(ProgressBar::new(rounds));
-        total.set_style(style("{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:>12} {eta:>8} left"));
+        total.set_style(style("{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:1} {eta:>8} left"));
         total.set_prefix(plan.experiment.name.clone());
         Self { plan, terminal, bars, total, jobs: Mutex::default() }
     }

@@ -51,7 +51,7 @@ impl<'a> View<'a> {
         let rounds = plan.experiment.rounds * plan.jobs().len() as u64;
         let bar = ProgressBar::with_draw_target(Some(rounds), target);
         bar.set_style(style(
-            "{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:>12} {eta:>8} left\n{wide_msg}",
+            "{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:1} {eta:>8} left\n{wide_msg}",
         ));
         bar.set_prefix(plan.experiment.name.clone());
         let (agents, now) = (plan.network.agents(), Instant::now());
