@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use mile_lab::reproduce::{self, Finding, Request};
 
 use crate::progress::Progress;
-use crate::run::stop_on_interrupt;
+use crate::run::{AFTER_THIS_ROUND, stop_on_interrupt};
 use crate::watch::Shown;
 use crate::{INTERRUPTED, output};
 
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
         (Item::Fig1, "fig1", reproduce::fig1),
         (Item::Fig2, "fig2", reproduce::fig2),
     ];
-    let stop = stop_on_interrupt()?;
+    let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
     for (item, name, reproduce) in items {
         if arguments.item != item && arguments.item != Item::All {
             continue;

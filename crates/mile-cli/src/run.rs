@@ -21,6 +21,9 @@ use crate::{INTERRUPTED, output, watch};
 
 const DEFAULT: &str = include_str!("default.toml");
 
+/// What is said at the first Ctrl-C.
+pub(crate) const AFTER_THIS_ROUND: &str = "stopping after this round";
+
 /// Runs an experiment in this process.
 #[derive(Args)]
 pub(crate) struct RunArguments {
@@ -74,7 +77,7 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         Some(folder) => folder.clone(),
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
-    let stop = stop_on_interrupt()?;
+    let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
     let context = report::Context::of(&plan)?;
     let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
     finish(&folder, &context, &outcomes, "run")
@@ -147,7 +150,7 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         Some(folder) => folder.clone(),
         None => choose_folder(sweep.name(), arguments.resume),
     };
-    let stop = stop_on_interrupt()?;
+    let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
     let found =
         sweep.execute(&folder, arguments.resume, &watch::point_by_point(sweep.points.len()), &stop)?;
     report::write_report(&[&folder], &folder.join("report.html"))?;
@@ -180,15 +183,15 @@ pub(crate) fn finish(
     Ok(0)
 }
 
-/// The first Ctrl-C asks the run to stop after its round; a second one does not wait.
-pub(crate) fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+/// The first Ctrl-C asks for an end and says so; a second one does not wait.
+pub(crate) fn stop_on_interrupt(words: &'static str) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED.into());
         }
-        eprintln!("stopping after this round; once more to stop at once");
+        eprintln!("{words}; once more to stop at once");
     })
     .context("cannot listen for Ctrl-C")?;
     Ok(stop)

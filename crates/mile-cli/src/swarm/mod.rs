@@ -6,11 +6,9 @@ mod folders;
 mod view;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::Args;
 use mile_lab::config::{Conduct, Experiment, Precision};
 use mile_lab::error::{ConfigError, LabError};
@@ -22,7 +20,7 @@ use mile_nn::Scalar;
 
 use self::crew::Crew;
 use self::view::View;
-use crate::run::{advice, choose_folder, finish, read_experiment};
+use crate::run::{advice, choose_folder, finish, read_experiment, stop_on_interrupt};
 use crate::{INTERRUPTED, progress};
 
 /// Time between two looks at the children, and at what they have left.
@@ -117,7 +115,7 @@ impl Swarm<'_> {
     fn run<T: Scalar>(&self) -> anyhow::Result<(Vec<Outcome>, bool)> {
         let view = View::new(self.plan);
         let mut gatherer = Gatherer::<T>::open(self.plan, self.folder, self.resume, &view)?;
-        let stop = stop_on_interrupt()?;
+        let stop = stop_on_interrupt("stopping all agents")?;
         if !gatherer.is_complete() {
             let folders = folders::make_local(self.plan, self.folder, &self.conduct)?;
             let mut crew = Crew::start(&folders)?;
@@ -158,18 +156,4 @@ fn supervise<T: Scalar>(
         std::thread::sleep(LOOK);
     }
     Ok(())
-}
-
-/// The first Ctrl-C asks all agents to end; a second one does not wait.
-fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED.into());
-        }
-        eprintln!("stopping all agents");
-    })
-    .context("cannot listen for Ctrl-C")?;
-    Ok(stop)
 }

@@ -14,8 +14,9 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
+use crate::node::{Scene, schedule};
 use crate::seeds;
-use crate::world::{Scene, Trouble, World, schedule};
+use crate::world::{Trouble, World};
 
 /// Nonconvex logistic regression on data of each agent's own.
 pub(crate) fn problem(agents: usize, dim: usize) -> Table<f32> {

@@ -14,9 +14,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
+use crate::node::{Scene, schedule};
 use crate::schedules::{problem, scattered};
 use crate::seeds;
-use crate::world::{Scene, Trouble, World, schedule};
+use crate::world::{Trouble, World};
 
 const XI: f64 = 0.1;
 const TAU: u64 = 3;

@@ -1,110 +1,15 @@
-//! Sessions, wires between them, and disks; one event at a time.
+//! Agents and the wires between them; one event at a time.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 
-use mile::method::Method;
-use mile::network::Network;
-use mile::problems::Problem;
-use mile::schedule::Schedule;
-use mile_net::agent::{self, From, Halt, Host, Job, Moment, State};
-use mile_net::edge::Decisions;
+use mile_net::agent::State;
 use mile_net::frame::{HEAD, Head, Kind};
-use mile_net::hello::{Mark, Terms};
-use mile_net::outbox::Message;
-use mile_net::session::{Arrival, Fault, Finished, Memory, Missing, Outgoing, Session, Setup, control};
+use mile_net::session::{Arrival, Fault, Outgoing, control};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
-/// What all agents of a world do.
-pub(crate) struct Scene<'a> {
-    pub(crate) problem: &'a dyn Problem<f32>,
-    pub(crate) network: &'a Network,
-    pub(crate) method: &'a dyn Method,
-    pub(crate) start: &'a [f32],
-    pub(crate) seed: u64,
-    pub(crate) rounds: u64,
-    pub(crate) checkpoint_every: u64,
-    pub(crate) missing: Missing,
-    pub(crate) piece: usize,
-    pub(crate) gossip_every: u64,
-}
-
-pub(crate) fn schedule() -> Schedule {
-    Schedule { warmup: 2, ..Schedule::constant(0.05) }
-}
-
-enum Request {
-    Exchange(Message<f32>, Vec<usize>, Vec<Vec<f32>>),
-    RoundOver(Box<State<f32>>, bool),
-    Done(Box<State<f32>>),
-    Failed,
-}
-
-enum Reply {
-    Finished(Finished<f32>),
-    Go,
-}
-
-/// What an agent's thread knows of the world.
-struct Line {
-    ask: Sender<Request>,
-    hear: Receiver<Reply>,
-}
-
-impl Host<f32> for Line {
-    fn buffer(&mut self) -> Vec<f32> {
-        Vec::new()
-    }
-
-    fn exchange(
-        &mut self,
-        message: Message<f32>,
-        up: &[usize],
-        sums: Vec<Vec<f32>>,
-    ) -> Result<Finished<f32>, Halt> {
-        self.ask.send(Request::Exchange(message, up.to_vec(), sums))?;
-        match self.hear.recv()? {
-            Reply::Finished(finished) => Ok(finished),
-            Reply::Go => Err("an exchange was not answered".into()),
-        }
-    }
-
-    fn round_over(&mut self, moment: &Moment<f32>) -> Result<(), Halt> {
-        self.ask.send(Request::RoundOver(Box::new(moment.state()), moment.last))?;
-        self.hear.recv()?;
-        Ok(())
-    }
-}
-
-/// What survives a kill.
-#[derive(Default)]
-struct Disk {
-    incarnation: u64,
-    state: Option<State<f32>>,
-    memory: Memory<f32>,
-    decisions: BTreeMap<usize, Decisions>,
-}
-
-/// An agent that runs.
-struct Alive {
-    session: Session<f32>,
-    reply: Sender<Reply>,
-    requests: Receiver<Request>,
-    /// What its thread waits for.
-    pending: Option<Request>,
-    exchanging: Option<Mark>,
-    done: Option<Box<State<f32>>>,
-}
-
-#[derive(Default)]
-struct Node {
-    alive: Option<Alive>,
-    disk: Disk,
-    /// Round by round, the neighbours whose edge was used: never to be contradicted by a restart.
-    used: BTreeMap<u64, Vec<usize>>,
-}
+use crate::node::{Node, Scene};
 
 /// A connection between two agents, the first of which dialled.
 struct Wire {
@@ -158,61 +63,8 @@ impl<'scope, 'env> World<'scope, 'env> {
         world
     }
 
-    fn terms(&self) -> Terms {
-        Terms {
-            run: "simulated".into(),
-            dim: self.scene.problem.dim(),
-            precision: "f32".into(),
-            facts: BTreeMap::new(),
-        }
-    }
-
-    /// Starts an agent from its disk.
     fn start(&mut self, agent: usize) {
-        let (scene, terms) = (self.scene, self.terms());
-        let row = scene.network.mixing().rows().row(agent).iter();
-        let disk = &mut self.nodes[agent].disk;
-        disk.incarnation += 1;
-        let mut memory = disk.memory.clone();
-        memory.decisions = disk.decisions.clone();
-        let setup = Setup {
-            me: agent,
-            incarnation: disk.incarnation,
-            terms,
-            neighbours: row.copied().filter(|(j, _)| *j != agent).collect(),
-            missing: scene.missing,
-            memory,
-        };
-        let session = Session::new(setup, self.now).with_pieces_of(scene.piece);
-        let (ask, requests) = channel();
-        let (reply, hear) = channel();
-        let dim = scene.problem.dim();
-        let from = match disk.state.clone() {
-            Some(state) => From::State(state),
-            None => From::Start(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default()),
-        };
-        self.scope.spawn(move || {
-            let schedule = schedule();
-            let job = Job {
-                index: 0,
-                agent,
-                problem: scene.problem,
-                network: scene.network,
-                method: scene.method,
-                schedule: &schedule,
-                seed: scene.seed,
-                rounds: scene.rounds,
-                gossip_every: scene.gossip_every,
-                tolerance: None,
-            };
-            let done = ask.clone();
-            let outcome = agent::work(&job, from, &mut Line { ask, hear });
-            let last = outcome.map_or(Request::Failed, |state| Request::Done(Box::new(state)));
-            let _ = done.send(last);
-        });
-        let mut alive = Alive { session, reply, requests, pending: None, exchanging: None, done: None };
-        alive.pending = alive.requests.recv().ok();
-        self.nodes[agent].alive = Some(alive);
+        self.nodes[agent].start(agent, self.scene, self.scope, self.now);
     }
 
     fn kill(&mut self, agent: usize) {
@@ -336,46 +188,10 @@ impl<'scope, 'env> World<'scope, 'env> {
         true
     }
 
-    /// Does what an agent's thread waits for, if it can be done.
     fn serve(&mut self, agent: usize) -> bool {
-        let (scene, now) = (self.scene, self.now);
-        let Node { alive, disk, used } = &mut self.nodes[agent];
-        let Some(alive) = alive else { return false };
-        alive.session.tick(now);
-        if let Some(decisions) = alive.session.unsaved_decisions() {
-            disk.decisions = decisions;
-            alive.session.decisions_saved();
-        }
-        match alive.pending.take() {
-            Some(Request::Exchange(message, up, sums)) => {
-                alive.exchanging = Some(message.mark);
-                alive.session.begin(message, &up, sums, now);
-            }
-            Some(Request::RoundOver(state, last)) => {
-                if state.mark.round.is_multiple_of(scene.checkpoint_every) || last {
-                    let mark = state.mark;
-                    disk.memory = alive.session.memory(mark);
-                    disk.state = Some(*state);
-                    alive.session.durable(mark);
-                }
-                let _ = alive.reply.send(Reply::Go);
-                alive.pending = alive.requests.recv().ok();
-            }
-            Some(Request::Done(state)) => alive.done = Some(state),
-            Some(Request::Failed) => panic!("agent {agent} failed"),
-            None => {}
-        }
-        if let Some(mark) = alive.exchanging
-            && let Some(finished) = alive.session.finish()
-        {
-            let before = used.insert(mark.round, finished.used.clone());
-            assert!(before.is_none_or(|before| before == finished.used), "a restart used other edges");
-            alive.exchanging = None;
-            let _ = alive.reply.send(Reply::Finished(finished));
-            alive.pending = alive.requests.recv().ok();
-        }
+        let served = self.nodes[agent].serve(agent, self.scene, self.now);
         self.close_what_sessions_gave_up(agent);
-        true
+        served
     }
 
     fn redial(&mut self) -> bool {

@@ -1,0 +1,113 @@
+//! Skipping an edge by agreement: one end decides, on disk first, then tells the other.
+
+use std::collections::BTreeMap;
+
+use mile::real::Real;
+
+use super::{Fault, Millis, Missing, Session, control};
+use crate::edge::{Decisions, Range};
+use crate::frame::Kind;
+
+impl<T: Real> Session<T> {
+    /// Time has passed.
+    pub fn tick(&mut self, now: Millis) {
+        self.now = now;
+        let (Missing::Skip { after }, Some(current)) = (self.missing, &self.current) else { return };
+        let (round, total) = (current.own.mark.round, current.total());
+        let away = |(id, folded): &&(usize, usize)| {
+            let neighbour = &self.neighbours[id];
+            let alone = neighbour.line.is_none() && now.saturating_sub(neighbour.since) >= after;
+            self.me < *id && *folded < total && alone && neighbour.decisions.get(round).is_none()
+        };
+        let gone: Vec<usize> = current.row.iter().filter(away).map(|(id, _)| *id).collect();
+        if gone.is_empty() {
+            return;
+        }
+        for id in gone {
+            self.decide(id, round, false);
+        }
+        self.apply_decisions();
+        self.advance();
+    }
+
+    pub(super) fn decide_use(&mut self) {
+        let (Missing::Skip { .. }, Some(current)) = (self.missing, &self.current) else { return };
+        let (round, total) = (current.own.mark.round, current.total());
+        let done = |(id, folded): &&(usize, usize)| {
+            self.me < *id && *folded == total && self.neighbours[id].decisions.get(round).is_none()
+        };
+        let heard: Vec<usize> = current.row.iter().filter(done).map(|(id, _)| *id).collect();
+        for id in heard {
+            self.decide(id, round, true);
+        }
+    }
+
+    fn decide(&mut self, id: usize, round: u64, used: bool) {
+        if let Some(neighbour) = self.neighbours.get_mut(&id) {
+            self.unsaved |= neighbour.decisions.add(Range { from: round, to: round, used });
+        }
+    }
+
+    /// Takes edges out of the exchange that were decided to be skipped.
+    pub(super) fn apply_decisions(&mut self) {
+        let Some(current) = &mut self.current else { return };
+        let mark = current.own.mark;
+        let mut again = false;
+        let (neighbours, outbox) = (&mut self.neighbours, &mut self.outbox);
+        current.row.retain(|(id, folded)| {
+            let Some(neighbour) = neighbours.get_mut(id) else { return true };
+            if neighbour.decisions.get(mark.round) != Some(false) {
+                return true;
+            }
+            neighbour.skipped += 1;
+            outbox.withdraw(*id, mark.exchange);
+            again |= *folded > 0;
+            false
+        });
+        if !again {
+            return;
+        }
+        // Part of a skipped message is in the sums: all messages are folded anew, and asked for again.
+        for (id, folded) in &mut current.row {
+            *folded = 0;
+            let Some(neighbour) = neighbours.get_mut(id) else { continue };
+            if let Some(link) = neighbour.line.take() {
+                neighbour.since = self.now;
+                self.links.remove(&link);
+                self.closing.push((link, Fault::Superseded("its message is needed again from the start")));
+            }
+        }
+    }
+
+    /// Decisions that are not on disk yet, with all others; call [`decisions_saved`](Self::decisions_saved) when they are.
+    pub fn unsaved_decisions(&self) -> Option<BTreeMap<usize, Decisions>> {
+        self.unsaved.then(|| self.decisions())
+    }
+
+    /// The decisions are on disk: the other ends may know.
+    pub fn decisions_saved(&mut self) {
+        self.unsaved = false;
+        let others: Vec<usize> = self.neighbours.range(self.me + 1..).map(|(id, _)| *id).collect();
+        others.into_iter().for_each(|id| self.tell_decisions(id));
+    }
+
+    pub(super) fn decisions(&self) -> BTreeMap<usize, Decisions> {
+        self.neighbours.iter().map(|(id, neighbour)| (*id, neighbour.decisions.clone())).collect()
+    }
+
+    pub(super) fn tell_decisions(&mut self, id: usize) {
+        let Some(neighbour) = self.neighbours.get(&id) else { return };
+        let Some(state) = neighbour.line.and_then(|line| self.links.get_mut(&line)) else { return };
+        for range in neighbour.decisions.ranges().iter().filter(|range| range.to >= state.told) {
+            let from = range.from.max(state.told);
+            state.control.push_back(control(Kind::Decide, from, range.to, &[u8::from(range.used)]));
+        }
+        state.told = neighbour.decisions.ranges().last().map_or(state.told, |last| last.to + 1);
+    }
+
+    pub(super) fn forget_decisions(&mut self) {
+        for neighbour in self.neighbours.values_mut() {
+            neighbour.decisions.forget(self.durable.round.min(neighbour.durable.round));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! An exchange: neighbours' messages are folded, element by element, in increasing id.
+
+use std::sync::Arc;
+
+use mile::block;
+use mile::real::Real;
+
+use super::{Cursor, Fault, Millis, Missing, Piece, Session};
+use crate::outbox::{Kept, Message};
+
+/// The exchange under way.
+pub(super) struct Current<T> {
+    pub(super) own: Arc<Message<T>>,
+    sums: Vec<Vec<T>>,
+    dim: usize,
+    /// Neighbours whose edge is used, in increasing id, each with the number of elements folded.
+    pub(super) row: Vec<(usize, usize)>,
+}
+
+impl<T: Real> Current<T> {
+    pub(super) fn total(&self) -> usize {
+        self.own.vectors.len()
+    }
+
+    /// Folds a piece from the k-th neighbour up to an element; says whether the piece is used up.
+    fn fold(&mut self, k: usize, weight: f64, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
+        let (folded, total) = (self.row[k].1, self.total());
+        if piece.at.exchange > self.own.mark.exchange {
+            return if folded < total { Err("a message was left out") } else { Ok(false) };
+        }
+        let start = piece.at.offset as usize;
+        let end = start + piece.elements.len();
+        if end > total {
+            return Err("a message longer than was agreed on");
+        }
+        if start > folded {
+            return Err("a message with a gap");
+        }
+        let to = end.min(limit);
+        for (own, sum, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
+            block::fold((weight, &piece.elements[from - start..][..own.len()]), own, sum, k == 0);
+        }
+        self.row[k].1 = folded.max(to);
+        Ok(folded.max(to) >= end)
+    }
+}
+
+/// An exchange that is over.
+#[derive(Debug)]
+pub struct Finished<T> {
+    /// `sum_j w_ij (v_j - v_i)` for each vector.
+    pub sums: Vec<Vec<T>>,
+    /// The neighbours whose edge was used.
+    pub used: Vec<usize>,
+    /// The gossip of the neighbours whose edge was used, with their weights, in increasing id.
+    pub gossip: Vec<(f64, Vec<f64>)>,
+}
+
+impl<T: Real> Session<T> {
+    /// An exchange begins: the message is offered to the neighbours in `up`, and theirs are folded into `sums`, one for
+    /// each vector of the message.
+    pub fn begin(&mut self, message: Message<T>, up: &[usize], mut sums: Vec<Vec<T>>, now: Millis) {
+        self.now = now;
+        let (exchange, round) = (message.mark.exchange, message.mark.round);
+        let mut row: Vec<(usize, usize)> = Vec::with_capacity(up.len());
+        for (id, neighbour) in self.neighbours.iter_mut().filter(|(id, _)| up.contains(id)) {
+            if self.missing != Missing::Wait && neighbour.decisions.get(round) == Some(false) {
+                neighbour.skipped += 1;
+            } else {
+                row.push((*id, 0));
+            }
+        }
+        sums.iter_mut().filter(|_| row.is_empty()).for_each(|sum| sum.fill(T::zero()));
+        let own = Arc::new(message);
+        if !row.is_empty() {
+            let recipients = row.iter().map(|(id, _)| *id).collect();
+            self.outbox.push(Kept { message: own.clone(), recipients });
+        }
+        let dim = own.vectors.len() / sums.len().max(1);
+        self.current = Some(Current { own, sums, dim, row });
+        self.next = exchange + 1;
+        self.advance();
+        self.tick(now);
+    }
+
+    /// An empty buffer for the next message.
+    pub fn message_buffer(&mut self) -> Vec<T> {
+        let mut buffer = self.outbox.spare();
+        buffer.clear();
+        buffer
+    }
+
+    /// The exchange, if it is over.
+    pub fn finish(&mut self) -> Option<Finished<T>> {
+        let current = self.current.as_ref()?;
+        let (mark, total) = (current.own.mark, current.total());
+        let talks = !current.own.gossip.is_empty();
+        let complete = |(id, folded): &(usize, usize)| {
+            let agreed =
+                self.missing == Missing::Wait || self.neighbours[id].decisions.get(mark.round) == Some(true);
+            *folded == total && agreed && (!talks || self.has_gossip(*id, mark.exchange))
+        };
+        if self.unsaved || !current.row.iter().all(complete) {
+            return None;
+        }
+        let mut current = self.current.take()?;
+        if current.row.is_empty() {
+            current.sums.iter_mut().for_each(|sum| sum.fill(T::zero()));
+        }
+        let mut gossip = Vec::with_capacity(if talks { current.row.len() } else { 0 });
+        for (id, _) in current.row.iter().filter(|_| talks) {
+            if let Some(neighbour) = self.neighbours.get_mut(id) {
+                gossip.extend(
+                    neighbour.gossip.remove(&mark.exchange).map(|numbers| (neighbour.weight, numbers)),
+                );
+            }
+        }
+        let used = current.row.iter().map(|(id, _)| *id).collect();
+        Some(Finished { sums: current.sums, used, gossip })
+    }
+
+    /// Folds what has come as far as the order of agents allows.
+    pub(super) fn advance(&mut self) {
+        self.pass_over_what_is_not_needed();
+        let Some(current) = &mut self.current else { return };
+        let mut limit = current.total();
+        for k in 0..current.row.len() {
+            let id = current.row[k].0;
+            let Some(neighbour) = self.neighbours.get_mut(&id) else { continue };
+            if let Some(link) = neighbour.line
+                && let Some(state) = self.links.get_mut(&link)
+                && let Some(piece) = &state.held
+            {
+                match current.fold(k, neighbour.weight, piece, limit) {
+                    Ok(true) => self.spare.extend(state.held.take().map(|piece| piece.elements)),
+                    Ok(false) => {}
+                    Err(text) => {
+                        neighbour.line = None;
+                        neighbour.since = self.now;
+                        neighbour.refusal = Some(text.into());
+                        self.links.remove(&link);
+                        self.closing.push((link, Fault::Refuse(text.into())));
+                    }
+                }
+            }
+            limit = current.row[k].1;
+        }
+        self.decide_use();
+    }
+
+    /// Drops pieces of exchanges that are over, and of edges that are not used in this one.
+    fn pass_over_what_is_not_needed(&mut self) {
+        let needed = |neighbour: usize, exchange: u64| match &self.current {
+            Some(current) if exchange == current.own.mark.exchange => {
+                current.row.iter().any(|(id, _)| *id == neighbour)
+            }
+            _ => exchange >= self.next,
+        };
+        for state in self.links.values_mut() {
+            let idle = |piece: &mut Piece<T>| !needed(state.neighbour, piece.at.exchange);
+            self.spare.extend(state.held.take_if(idle).map(|piece| piece.elements));
+        }
+    }
+
+    /// What the neighbour is to send first: the rest of its message of this exchange, or its next one.
+    pub(super) fn need(&self, neighbour: usize) -> Cursor {
+        let Some(current) = &self.current else { return Cursor { exchange: self.next, offset: 0 } };
+        let exchange = current.own.mark.exchange;
+        match current.row.iter().find(|(id, _)| *id == neighbour) {
+            // Gossip comes only with the first piece.
+            Some(_) if !current.own.gossip.is_empty() && !self.has_gossip(neighbour, exchange) => {
+                Cursor { exchange, offset: 0 }
+            }
+            Some((_, folded)) => Cursor { exchange, offset: *folded as u64 },
+            None => Cursor { exchange: exchange + 1, offset: 0 },
+        }
+    }
+
+    fn has_gossip(&self, neighbour: usize, exchange: u64) -> bool {
+        self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.gossip.contains_key(&exchange))
+    }
+}
+
+/// The parts of a flat message and of the sums between two of its elements, each with its first element's place.
+fn pieces<'a, T>(
+    own: &'a [T],
+    sums: &'a mut [Vec<T>],
+    dim: usize,
+    from: usize,
+    to: usize,
+) -> impl Iterator<Item = (&'a [T], &'a mut [T], usize)> {
+    sums.iter_mut().enumerate().filter_map(move |(k, sum)| {
+        let (start, end) = (from.max(k * dim), to.min((k + 1) * dim));
+        (start < end).then(|| (&own[start..end], &mut sum[start - k * dim..end - k * dim], start))
+    })
+}

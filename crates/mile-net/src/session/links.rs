@@ -1,0 +1,273 @@
+//! Links: which one is in use, what arrives on them, what goes out.
+
+use std::collections::VecDeque;
+
+use mile::real::Real;
+
+use super::{Arrival, Cursor, Fault, Link, LinkState, Millis, Missing, Outgoing, Piece, Session};
+use crate::edge::Range;
+use crate::frame::{Head, Kind, TEXT};
+use crate::hello::{Hello, Mark, VERSION};
+
+impl<T: Real> Session<T> {
+    /// A link to a listed neighbour is open; `dialled` says whether by this end.
+    pub fn opened(&mut self, link: Link, neighbour: usize, dialled: bool) {
+        let need = self.need(neighbour);
+        let hello = self.hello(neighbour, need);
+        let text = serde_json::to_vec(&hello).unwrap_or_default();
+        let state = LinkState {
+            neighbour,
+            dialled_by_smaller: dialled == (self.me < neighbour),
+            control: VecDeque::from([control(Kind::Hello, 0, 0, &text)]),
+            greeted: None,
+            send: Cursor { exchange: 0, offset: 0 },
+            gossiped: None,
+            told: 0,
+            receive: need,
+            held: None,
+        };
+        self.links.insert(link, state);
+    }
+
+    /// A link is gone.
+    pub fn closed(&mut self, link: Link, now: Millis) {
+        self.links.remove(&link);
+        self.closing.retain(|(other, _)| *other != link);
+        for neighbour in self.neighbours.values_mut().filter(|neighbour| neighbour.line == Some(link)) {
+            neighbour.line = None;
+            neighbour.since = now;
+        }
+    }
+
+    /// Links that are to be closed, each with the reason.
+    pub fn closing(&mut self) -> Vec<(Link, Fault)> {
+        std::mem::take(&mut self.closing)
+    }
+
+    /// Whether the owner should read from a link now: not while a piece waits for its turn.
+    pub fn may_read(&self, link: Link) -> bool {
+        self.links.get(&link).is_some_and(|state| state.held.is_none())
+    }
+
+    /// Whether there is a link to a neighbour that has said HELLO.
+    pub fn linked(&self, neighbour: usize) -> bool {
+        self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.line.is_some())
+    }
+
+    /// A buffer for the next piece, of any length and content.
+    pub fn buffer(&mut self) -> Vec<T> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// A frame has arrived. An error closes the link.
+    pub fn received(&mut self, link: Link, arrival: Arrival<T>, now: Millis) -> Result<(), Fault> {
+        let Some(state) = self.links.get(&link) else { return Ok(()) };
+        let id = state.neighbour;
+        let result = match arrival {
+            Arrival::Control(head, payload) => self.control_arrived(link, id, head, &payload, now),
+            Arrival::Data { exchange, offset, piece } => {
+                self.piece_arrived(link, id, Cursor { exchange, offset }, piece, now)
+            }
+        };
+        if let (Err(fault @ (Fault::Refused(_) | Fault::Refuse(_))), Some(neighbour)) =
+            (&result, self.neighbours.get_mut(&id))
+        {
+            neighbour.refusal = Some(fault.to_string());
+        }
+        result
+    }
+
+    fn control_arrived(
+        &mut self,
+        link: Link,
+        id: usize,
+        head: Head,
+        payload: &[u8],
+        now: Millis,
+    ) -> Result<(), Fault> {
+        let refuse = |text: &str| Err(Fault::Refuse(text.to_owned()));
+        let greeted = self.links.get(&link).is_some_and(|state| state.greeted.is_some());
+        match head.kind {
+            Kind::Hello if !greeted => return self.greet(link, id, payload, now),
+            Kind::Refuse => {
+                let text: String = String::from_utf8_lossy(payload).chars().take(1000).collect();
+                return Err(Fault::Refused(text.escape_debug().to_string()));
+            }
+            _ if !greeted => return refuse("the first frame of a link must be a HELLO"),
+            _ => {}
+        }
+        let (me, next) = (self.me, self.next);
+        let Some(neighbour) = self.neighbours.get_mut(&id) else { return Ok(()) };
+        neighbour.heard = Some(now);
+        match head.kind {
+            Kind::Have => {
+                let mark = Mark { exchange: head.a, round: head.b };
+                if mark < neighbour.durable {
+                    return refuse("HAVE went backwards");
+                }
+                self.has(id, mark);
+            }
+            Kind::Gossip => {
+                let numbers = payload
+                    .chunks_exact(8)
+                    .map(|bytes| f64::from_le_bytes(std::array::from_fn(|k| bytes[k])));
+                neighbour.gossip.retain(|exchange, _| exchange.saturating_add(1) >= next);
+                neighbour.gossip.insert(head.a, numbers.collect());
+                // At most this exchange's and the next one's are of use; whatever is farther off makes no sense.
+                while neighbour.gossip.len() > 4 {
+                    neighbour.gossip.pop_last();
+                }
+                self.advance();
+            }
+            Kind::Decide => {
+                if self.missing == Missing::Wait || me < id {
+                    return refuse("a decision from an end that does not decide");
+                }
+                let range = Range { from: head.a, to: head.b, used: payload == [1] };
+                if !neighbour.decisions.add(range) {
+                    return refuse("a decision that contradicts an earlier one");
+                }
+                self.apply_decisions();
+                self.advance();
+            }
+            Kind::Hello => return refuse("a second HELLO"),
+            Kind::Refuse | Kind::Data => {}
+        }
+        Ok(())
+    }
+
+    /// The other end's HELLO: the link is in use from here on, or is refused.
+    fn greet(&mut self, link: Link, id: usize, payload: &[u8], now: Millis) -> Result<(), Fault> {
+        let theirs: Hello = serde_json::from_slice(payload)
+            .map_err(|error| Fault::Refuse(format!("a HELLO that cannot be read: {error}")))?;
+        let me = self.me;
+        self.hello(id, self.need(id)).check(&theirs).map_err(|mismatch| Fault::Refuse(mismatch.0))?;
+        let (Some(neighbour), Some(state)) = (self.neighbours.get_mut(&id), self.links.get(&link)) else {
+            return Ok(());
+        };
+        if theirs.exchange < neighbour.durable.exchange || theirs.exchange < theirs.durable.exchange {
+            return Err(Fault::Refuse(format!(
+                "agent {id} asks for the message of exchange {}, but had said that everything before exchange {} was on \
+                 its disk, so agent {me} no longer has it: restore agent {id}'s checkpoint, or start all agents anew",
+                theirs.exchange, neighbour.durable.exchange
+            )));
+        }
+        let in_use = neighbour.line.and_then(|line| Some((line, self.links.get(&line)?)));
+        if let Some((old, incarnation)) = in_use.and_then(|(line, state)| Some((line, state.greeted?))) {
+            let better = theirs.incarnation > incarnation
+                || theirs.incarnation == incarnation && state.dialled_by_smaller;
+            if !better {
+                return Err(Fault::Superseded("there is a link already"));
+            }
+            self.closing.push((old, Fault::Superseded("a newer link took its place")));
+            self.links.remove(&old);
+        }
+        neighbour.line = Some(link);
+        neighbour.since = now;
+        neighbour.heard = Some(now);
+        neighbour.refusal = None;
+        if let Some(state) = self.links.get_mut(&link) {
+            state.greeted = Some(theirs.incarnation);
+            state.send = Cursor { exchange: theirs.exchange, offset: theirs.offset };
+            if self.durable > Mark::default() {
+                state.control.push_back(control(Kind::Have, self.durable.exchange, self.durable.round, &[]));
+            }
+        }
+        self.has(id, theirs.durable);
+        if me < id && !self.unsaved {
+            self.tell_decisions(id);
+        }
+        Ok(())
+    }
+
+    fn piece_arrived(
+        &mut self,
+        link: Link,
+        id: usize,
+        at: Cursor,
+        elements: Vec<T>,
+        now: Millis,
+    ) -> Result<(), Fault> {
+        let (Some(state), Some(neighbour)) = (self.links.get_mut(&link), self.neighbours.get_mut(&id)) else {
+            return Ok(());
+        };
+        let refuse = |text: String| Err(Fault::Refuse(text));
+        if state.greeted.is_none() {
+            return refuse("the first frame of a link must be a HELLO".into());
+        }
+        let next_message = at.exchange > state.receive.exchange && at.offset == 0;
+        if !(at == state.receive || next_message) || state.held.is_some() {
+            return refuse(format!(
+                "a piece of exchange {} from element {}, when exchange {} from element {} was to come",
+                at.exchange, at.offset, state.receive.exchange, state.receive.offset
+            ));
+        }
+        neighbour.heard = Some(now);
+        neighbour.exchange = neighbour.exchange.max(at.exchange);
+        neighbour.received += size_of_val(&elements[..]) as u64;
+        state.receive = Cursor { exchange: at.exchange, offset: at.offset + elements.len() as u64 };
+        state.held = Some(Piece { at, elements });
+        self.advance();
+        Ok(())
+    }
+
+    /// The next frame to be written to a link, if there is one.
+    pub fn next_frame(&mut self, link: Link) -> Option<Outgoing<T>> {
+        let state = self.links.get_mut(&link)?;
+        if let Some(bytes) = state.control.pop_front() {
+            return Some(Outgoing::Control(bytes));
+        }
+        let neighbour = self.neighbours.get_mut(&state.neighbour)?;
+        // A message must not overtake the decisions before it, which wait for the disk.
+        if neighbour.line != Some(link) || self.unsaved {
+            return None;
+        }
+        loop {
+            let message = self.outbox.first_for(state.neighbour, state.send.exchange)?;
+            let exchange = message.mark.exchange;
+            if exchange > state.send.exchange {
+                state.send = Cursor { exchange, offset: 0 };
+            }
+            let (from, total) = (state.send.offset as usize, message.vectors.len());
+            if from >= total {
+                state.send = Cursor { exchange: exchange + 1, offset: 0 };
+                continue;
+            }
+            if from == 0 && !message.gossip.is_empty() && state.gossiped != Some(exchange) {
+                state.gossiped = Some(exchange);
+                let numbers: Vec<u8> =
+                    message.gossip.iter().flat_map(|number| number.to_le_bytes()).collect();
+                return Some(Outgoing::Control(control(Kind::Gossip, exchange, 0, &numbers)));
+            }
+            let to = total.min(from + self.piece);
+            state.send.offset = to as u64;
+            let length = (to - from) * size_of::<T>();
+            neighbour.sent += length as u64;
+            let head = Head { kind: Kind::Data, length, a: exchange, b: from as u64 };
+            return Some(Outgoing::Data { head, message: message.clone(), from, to });
+        }
+    }
+
+    fn hello(&self, to: usize, need: Cursor) -> Hello {
+        Hello {
+            version: VERSION,
+            from: self.me,
+            to,
+            incarnation: self.incarnation,
+            terms: self.terms.clone(),
+            weight: self.neighbours.get(&to).map_or(0.0, |neighbour| neighbour.weight),
+            skips: self.missing != Missing::Wait,
+            durable: self.durable,
+            exchange: need.exchange,
+            offset: need.offset,
+        }
+    }
+}
+
+/// A whole frame that is not a piece of a message.
+pub fn control(kind: Kind, a: u64, b: u64, payload: &[u8]) -> Vec<u8> {
+    let payload = &payload[..payload.len().min(TEXT)];
+    let mut bytes = Head { kind, length: payload.len(), a, b }.encode().to_vec();
+    bytes.extend_from_slice(payload);
+    bytes
+}
