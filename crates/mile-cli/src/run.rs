@@ -13,7 +13,7 @@ use mile_lab::config::{Experiment, Precision, Weight, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::report::{self, RunFolder};
-use mile_lab::store::{Outcome, Status};
+use mile_lab::store::Outcome;
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number, outcomes_table};
 
@@ -80,7 +80,7 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
     let context = report::Context::of(&plan)?;
     let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
-    finish(&folder, &context, &outcomes, "run")
+    finish(&folder, &context, &plan, &outcomes, "run")
 }
 
 /// What the theory has to say before step 0, a line each.
@@ -166,17 +166,20 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
 pub(crate) fn finish(
     folder: &Path,
     context: &report::Context,
+    plan: &Plan,
     outcomes: &[Outcome],
     command: &str,
 ) -> anyhow::Result<u8> {
     context.write(folder)?;
-    RunFolder::read(folder)?.draw("")?;
-    report::write_report(&[folder], &folder.join("report.html"))?;
-    let table = outcomes_table(outcomes);
-    mile_lab::store::write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
-    mile_lab::store::write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
-    output::print(&format!("{table}\n{}\n", folder.display()))?;
-    if outcomes.iter().any(|outcome| outcome.status == Status::Stopped) {
+    if !outcomes.is_empty() {
+        RunFolder::read(folder)?.draw("")?;
+        report::write_report(&[folder], &folder.join("report.html"))?;
+        let table = outcomes_table(outcomes);
+        mile_lab::store::write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
+        mile_lab::store::write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
+        output::print(&format!("{table}\n{}\n", folder.display()))?;
+    }
+    if !plan.is_complete(outcomes) {
         eprintln!("stopped; go on with: mile {command} ... --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
     }

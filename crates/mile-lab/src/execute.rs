@@ -40,8 +40,8 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
-/// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, all
-/// jobs stop after their current round, with their states kept.
+/// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the
+/// jobs at work stop after their current round, with their states kept, and no other is begun.
 pub fn execute(
     plan: &Plan,
     folder: &Path,
@@ -87,7 +87,9 @@ struct Shared {
 
 fn work(bench: &Bench, shared: &Shared, jobs: &[Job], resume: bool) {
     let next = || shared.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    while let Some(job) = next() {
+    while !bench.stop.load(Ordering::Relaxed)
+        && let Some(job) = next()
+    {
         bench.observer.began(job);
         let result = match bench.plan.experiment.precision {
             Precision::F32 => bench.run::<f32>(job, resume),

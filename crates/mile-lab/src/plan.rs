@@ -18,7 +18,7 @@ use crate::config::{AlgorithmConfig, Experiment, Precision, ProblemConfig};
 use crate::error::LabError;
 use crate::problem::{self, AnyProblem, Library};
 use crate::record::Record;
-use crate::store::Store;
+use crate::store::{Outcome, Status, Store};
 use crate::theory;
 
 /// An experiment that has been checked and can be run.
@@ -89,6 +89,12 @@ impl Plan {
         let seeds = &self.experiment.seeds;
         let of = |algorithm: usize| seeds.iter().map(move |seed| Job { algorithm, seed: *seed });
         (0..self.experiment.algorithms.len()).flat_map(of).collect()
+    }
+
+    /// Whether these are the outcomes of all jobs, and none was interrupted.
+    pub fn is_complete(&self, outcomes: &[Outcome]) -> bool {
+        outcomes.len() == self.jobs().len()
+            && outcomes.iter().all(|outcome| outcome.status != Status::Stopped)
     }
 
     /// The job that a record belongs to, if it is still planned.

@@ -20,8 +20,8 @@ use mile_nn::Scalar;
 
 use self::crew::Crew;
 use self::view::View;
+use crate::progress;
 use crate::run::{advice, choose_folder, finish, read_experiment, stop_on_interrupt};
-use crate::{INTERRUPTED, progress};
 
 /// Time between two looks at the children, and at what they have left.
 const LOOK: Duration = Duration::from_millis(25);
@@ -87,16 +87,11 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     };
     let swarm = Swarm { plan: &plan, conduct, folder: &folder, resume: arguments.resume };
     let context = report::Context::of(&plan)?;
-    let (outcomes, complete) = match plan.experiment.precision {
+    let outcomes = match plan.experiment.precision {
         Precision::F32 => swarm.run::<f32>(),
         Precision::F64 => swarm.run::<f64>(),
     }?;
-    let code = if outcomes.is_empty() { 0 } else { finish(&folder, &context, &outcomes, "swarm")? };
-    if code == 0 && !complete {
-        eprintln!("stopped; go on with: mile swarm ... --out {} --resume", folder.display());
-        return Ok(INTERRUPTED);
-    }
-    Ok(code)
+    finish(&folder, &context, &plan, &outcomes, "swarm")
 }
 
 fn refusal(key: &str, problem: impl Into<String>) -> LabError {
@@ -111,8 +106,8 @@ struct Swarm<'a> {
 }
 
 impl Swarm<'_> {
-    /// Runs all agents to their end, or until Ctrl-C; says which of the two.
-    fn run<T: Scalar>(&self) -> anyhow::Result<(Vec<Outcome>, bool)> {
+    /// Runs all agents to their end, or until Ctrl-C.
+    fn run<T: Scalar>(&self) -> anyhow::Result<Vec<Outcome>> {
         let view = View::new(self.plan);
         let mut gatherer = Gatherer::<T>::open(self.plan, self.folder, self.resume, &view)?;
         let stop = stop_on_interrupt("stopping all agents")?;
@@ -125,13 +120,12 @@ impl Swarm<'_> {
             watched?;
             gatherer.gather()?;
         }
-        let complete = gatherer.is_complete();
-        if !complete && !stop.load(Ordering::Relaxed) {
+        if !gatherer.is_complete() && !stop.load(Ordering::Relaxed) {
             let open = gatherer.open_jobs();
             let name = open.first().map(|job| progress::name(self.plan, *job)).unwrap_or_default();
             anyhow::bail!("all agents have ended, but not all have left their final states of {name}");
         }
-        Ok((gatherer.finish()?, complete))
+        Ok(gatherer.finish()?)
     }
 }
 

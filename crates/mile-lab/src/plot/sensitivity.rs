@@ -118,7 +118,6 @@ fn points(name: &str, label: &str, trials: &[Trial], criterion: Quantity) -> (Ve
                 Some(Point { round: 0, x, y: sign * mean, low: a.min(b), high: a.max(b) })
             }
             Worth::Diverged => None,
-            Worth::Unfinished => continue,
         };
         match found.iter_mut().find(|(known, _)| *known == x) {
             None => found.push((x, point)),

@@ -51,8 +51,10 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
+    /// How the seeds ended; those that were interrupted are left out.
     fn outcomes(&self, label: &str) -> Vec<&Outcome> {
-        self.folder.outcomes.iter().filter(|outcome| outcome.label == label).collect()
+        let ended = |outcome: &&Outcome| outcome.label == label && outcome.status != Status::Stopped;
+        self.folder.outcomes.iter().filter(ended).collect()
     }
 
     /// How many seeds diverged, or have no finite value.
@@ -104,7 +106,7 @@ impl Comparison<'_> {
                 groups[3].1.push((*rival).to_owned());
                 continue;
             }
-            let (group, text) = against(&mine, &theirs);
+            let Some((group, text)) = against(&mine, &theirs) else { continue };
             if lost > 0 {
                 groups[3].1.push(format!("{rival} for {lost} of {all} seeds (of the others: {text})"));
             } else {
@@ -130,10 +132,13 @@ fn mean(values: &[(u64, f64)]) -> f64 {
 }
 
 /// Which group a rival is in (0 behind us for every seed, 2 ahead for every seed, 1 neither), and by how much.
-/// Seeds are compared one by one: with a seed they share data and batches.
-fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> (usize, String) {
+/// Seeds are compared one by one: with a seed they share data and batches. None if they share no seed.
+fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> Option<(usize, String)> {
     let twin = |seed: u64| theirs.iter().find(|other| other.0 == seed);
     let margins: Vec<f64> = mine.iter().filter_map(|(seed, value)| Some(twin(*seed)?.1 - value)).collect();
+    if margins.is_empty() {
+        return None;
+    }
     let wins = margins.iter().filter(|margin| **margin > 0.0).count();
     let group = if wins == margins.len() { 0 } else { 1 + usize::from(wins == 0) };
     let least = margins.iter().copied().fold(f64::INFINITY, f64::min);
@@ -142,7 +147,7 @@ fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> (usize, String) {
     if let seeds @ 2.. = margins.len() {
         text += &format!("; lower for {wins} of {seeds} seeds, by {} to {}", number(least), number(most));
     }
-    (group, text)
+    Some((group, text))
 }
 
 #[cfg(test)]
@@ -152,11 +157,12 @@ mod tests {
     #[test]
     fn seeds_are_compared_one_by_one() {
         let mine = [(0, 0.1), (1, 0.2), (2, 0.3)];
-        let (group, text) = against(&mine, &[(2, 0.31), (0, 0.15), (1, 0.22)]);
+        let (group, text) = against(&mine, &[(2, 0.31), (0, 0.15), (1, 0.22)]).unwrap();
         assert_eq!((group, text.as_str()), (0, "0.2267; lower for 3 of 3 seeds, by 0.01000 to 0.05000"));
-        let (group, text) = against(&mine, &[(0, 0.05), (1, 0.25), (2, 0.3)]);
+        let (group, text) = against(&mine, &[(0, 0.05), (1, 0.25), (2, 0.3)]).unwrap();
         assert_eq!((group, text.as_str()), (1, "0.2000; lower for 1 of 3 seeds, by -0.05000 to 0.05000"));
-        assert_eq!(against(&mine, &[(0, 0.05), (1, 0.1), (2, 0.2)]).0, 2);
-        assert_eq!(against(&mine[..1], &[(0, 0.3)]).1, "0.3000");
+        assert_eq!(against(&mine, &[(0, 0.05), (1, 0.1), (2, 0.2)]).unwrap().0, 2);
+        assert_eq!(against(&mine[..1], &[(0, 0.3)]).unwrap().1, "0.3000");
+        assert_eq!(against(&mine[..1], &[(1, 0.3)]), None);
     }
 }

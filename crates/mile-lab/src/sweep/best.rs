@@ -28,8 +28,6 @@ pub(crate) enum Worth {
     Value { mean: f64, low: f64, high: f64 },
     /// Some seed diverged, or has no finite value.
     Diverged,
-    /// Some seed is not at its end.
-    Unfinished,
 }
 
 impl Trial {
@@ -38,14 +36,8 @@ impl Trial {
         let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
         let value = |outcome: &Outcome| sign * criterion.of(&outcome.last).unwrap_or(f64::NAN);
         let values: Vec<f64> = self.outcomes.iter().map(value).collect();
-        let is = |status| self.outcomes.iter().any(|outcome| outcome.status == status);
-        if is(Status::Diverged) {
-            return Worth::Diverged;
-        }
-        if is(Status::Stopped) || values.is_empty() {
-            return Worth::Unfinished;
-        }
-        if values.iter().any(|value| !value.is_finite()) {
+        let diverged = self.outcomes.iter().any(|outcome| outcome.status == Status::Diverged);
+        if diverged || values.iter().any(|value| !value.is_finite()) {
             return Worth::Diverged;
         }
         Worth::Value {
@@ -66,15 +58,15 @@ impl Trial {
 pub struct Best<'a> {
     /// Label of the algorithm.
     pub label: &'a str,
-    /// The best trial; none if all diverged or none is finished.
+    /// The best trial; none if all diverged.
     pub trial: Option<&'a Trial>,
     /// Trials that are level with it: at least as good for some seed (all trials share the seeds, and so
     /// the data and the batches), or the same in the four digits that are shown.
     pub tied: Vec<&'a Trial>,
     /// Numeric keys whose best value is the first or last of those tried: the best may lie beyond.
     pub edges: Vec<String>,
-    /// Number of trials, of those that diverged, and of those not finished.
-    pub counts: (usize, usize, usize),
+    /// Number of trials, and of those that diverged.
+    pub counts: (usize, usize),
 }
 
 /// The best trial of every algorithm. Among equals it is the one that comes first in the file.
@@ -91,12 +83,11 @@ pub fn best_of(trials: &[Trial], criterion: Quantity) -> Vec<Best<'_>> {
 fn best_for<'a>(label: &'a str, trials: &'a [Trial], criterion: Quantity) -> Best<'a> {
     let mine: Vec<&Trial> = trials.iter().filter(|trial| trial.label == label).collect();
     let mut ranked: Vec<(&Trial, f64)> = Vec::new();
-    let mut counts = (mine.len(), 0, 0);
+    let mut counts = (mine.len(), 0);
     for trial in &mine {
         match trial.worth(criterion) {
             Worth::Value { mean, .. } => ranked.push((trial, mean)),
             Worth::Diverged => counts.1 += 1,
-            Worth::Unfinished => counts.2 += 1,
         }
     }
     // The sort is stable: equals stay in the order of the file.
@@ -155,7 +146,7 @@ pub fn best_table(trials: &[Trial], criterion: Quantity) -> TextTable {
     TextTable { header: header.map(str::to_owned).to_vec(), rows }
 }
 
-/// What should be known about each best: ties, edges, what is missing.
+/// What should be known about each best: ties, edges.
 pub fn best_remarks(trials: &[Trial], criterion: Quantity) -> Vec<String> {
     let remark = |best: Best| {
         let parts = remarks(&best);
@@ -165,10 +156,9 @@ pub fn best_remarks(trials: &[Trial], criterion: Quantity) -> Vec<String> {
 }
 
 fn remarks(best: &Best) -> Vec<String> {
-    let (tried, diverged, unfinished) = best.counts;
     let mut parts = Vec::new();
     if best.trial.is_none() {
-        parts.push(if diverged == tried { "all diverged" } else { "none finished" }.to_owned());
+        parts.push("all diverged".to_owned());
     }
     let names: Vec<String> =
         best.tied.iter().take(3).map(|trial| format!("({})", trial.described())).collect();
@@ -179,9 +169,6 @@ fn remarks(best: &Best) -> Vec<String> {
     }
     if !best.edges.is_empty() {
         parts.push(format!("at the edge of what was tried: {}", best.edges.join(", ")));
-    }
-    if unfinished > 0 && best.trial.is_some() {
-        parts.push(format!("{unfinished} not finished"));
     }
     parts
 }
@@ -194,7 +181,6 @@ fn numbers(trial: &Trial, criterion: Quantity) -> [String; 3] {
             [sign * mean, low, high].map(number)
         }
         Worth::Diverged => ["diverged".into(), "-".into(), "-".into()],
-        Worth::Unfinished => ["not finished".into(), "-".into(), "-".into()],
     }
 }
 

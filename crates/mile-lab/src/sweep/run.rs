@@ -74,7 +74,8 @@ impl SweepPlan {
         Plan::sharing(Experiment::read(&point.table, &self.base)?, self.library.clone())
     }
 
-    /// Runs every point in `folder/points`, finished ones excepted, until `stop` becomes true.
+    /// Runs every point in `folder/points`, finished ones excepted, until `stop` becomes true. A point that
+    /// was not run to its end is not among what was found.
     pub fn execute(
         &self,
         folder: &Path,
@@ -100,6 +101,9 @@ impl SweepPlan {
             let context = Context::of(&plan)?;
             let outcomes = execute(&plan, &out, begun, &*watch(k, point, &plan), stop)?;
             context.write(&out)?;
+            if !plan.is_complete(&outcomes) {
+                break;
+            }
             found.add(point, &plan, &outcomes);
             found.write()?;
         }

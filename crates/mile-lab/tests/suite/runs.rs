@@ -119,6 +119,23 @@ fn a_run_stopped_and_resumed_twice_ends_with_the_same_bits() {
 }
 
 #[test]
+fn what_has_not_begun_when_a_run_is_stopped_is_left_for_later() {
+    struct NobodyBegins;
+    impl Observer for NobodyBegins {
+        fn began(&self, job: Job) {
+            panic!("{job:?} has begun");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[]);
+    let outcomes = execute(&plan, folder.path(), false, &NobodyBegins, &AtomicBool::new(true)).unwrap();
+    assert!(outcomes.is_empty() && !plan.is_complete(&outcomes));
+    let outcomes = go(&plan, folder.path(), true).unwrap();
+    assert!(plan.is_complete(&outcomes));
+    assert!(!plan.is_complete(&outcomes[..5]));
+}
+
+#[test]
 fn records_after_the_last_checkpoint_of_a_killed_process_are_written_once() {
     let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let plan = plan(&[]);
