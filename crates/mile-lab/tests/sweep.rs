@@ -135,6 +135,20 @@ fn a_sweep_finds_the_best_says_what_diverged_and_is_kept() {
 }
 
 #[test]
+fn an_algorithm_has_one_colour_in_all_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan =
+        plan("\"algorithm.mile.xi\" = [0.05, 0.1]\n\"algorithm.LED, v1.0.beta\" = [0.1, 0.2]").unwrap();
+    execute(&plan, folder.path(), false);
+    for (figure, shown, other) in [("sensitivity-xi", 0, 1), ("sensitivity-beta", 1, 0)] {
+        let path = folder.path().join("figures").join(figure).with_extension("svg");
+        let svg = std::fs::read_to_string(path).unwrap();
+        assert!(svg.contains(&format!("\"legend\" data-series=\"{shown}\"")), "{figure}");
+        assert!(!svg.contains(&format!("data-series=\"{other}\"")), "{figure}");
+    }
+}
+
+#[test]
 fn the_edge_of_the_grid_and_ties_are_said() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan("step_size = [0.001, 0.002]\n\"network.drop_rate\" = [0.0]").unwrap();

@@ -28,7 +28,8 @@ pub(crate) struct Curve {
     pub(crate) diverged: Option<u64>,
 }
 
-/// An algorithm as the legend names it.
+/// An algorithm as the legend names it, unless the figure has none of its seeds. Its place in the figure's
+/// list is its colour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     pub(crate) label: String,

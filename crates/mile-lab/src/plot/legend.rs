@@ -34,7 +34,7 @@ pub(super) fn legend(figure: &Figure, total: f64) -> Legend {
     const SAMPLE: f64 = 34.0;
     let entry = |text: &str| SAMPLE + 6.0 + width(text, 12.0) + 14.0;
     let mut lines: Vec<Vec<(usize, String)>> = vec![Vec::new()];
-    for (k, series) in figure.series.iter().enumerate() {
+    for (k, series) in figure.series.iter().enumerate().filter(|(_, series)| series.seeds > 0) {
         let text = series.legend();
         let used: f64 = lines[lines.len() - 1].iter().map(|(_, text)| entry(text)).sum();
         if used > 0.0 && used + entry(&text) > total - 20.0 {

@@ -9,7 +9,8 @@ use super::scale::Scale;
 use crate::sweep::{Trial, Worth};
 
 /// One figure for each numeric key with several values: for every algorithm, the best that was found at
-/// each value, whatever the others were; a cross where everything diverged.
+/// each value, whatever the others were; a cross where everything diverged. An algorithm has one colour in
+/// all of them.
 pub fn sensitivity(trials: &[Trial], criterion: Quantity) -> Vec<Figure> {
     let mut names: Vec<String> = Vec::new();
     for (key, value) in trials.iter().flat_map(|trial| &trial.settings) {
@@ -38,11 +39,9 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
             continue;
         }
         let (points, lost) = points(name, &trial.label, trials, criterion);
-        if points.is_empty() && lost.is_empty() {
-            continue;
-        }
         let index = series.len();
-        series.push(Series { label: trial.label.clone(), seeds: 1, diverged: 0 });
+        let tried = !points.is_empty() || !lost.is_empty();
+        series.push(Series { label: trial.label.clone(), seeds: usize::from(tried), diverged: 0 });
         let curve = |points, diverged| Curve { series: index, label: trial.label.clone(), points, diverged };
         curves.extend(stretches(points, &lost).into_iter().map(|points| curve(points, None)));
         // A value no axis reaches: the cross is drawn at the top.
