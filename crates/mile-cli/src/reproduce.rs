@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use mile_lab::error::LabError;
 use mile_lab::reproduce::{self, Finding, Request};
 
 use crate::progress::Progress;
@@ -19,13 +20,14 @@ pub(crate) struct ReproduceArguments {
     /// How much of it
     #[arg(long, value_enum, default_value = "quick")]
     scale: Scale,
-    /// Only this data set of the figures: mnist or cifar10
+    /// Only this data set of a figure: mnist or cifar10
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
     /// Where to; what is finished there is kept [default: runs/reproduce-SCALE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace a value of the plans, e.g. problem.dataset=glyphs; said on the figures
+    /// Replace a value of the plan of table1, fig1 or fig2, e.g. problem.dataset=glyphs; said on the figures.
+    /// It holds for the search of fig2 too, but for its seeds
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
 }
@@ -52,7 +54,7 @@ enum Scale {
     Paper,
 }
 
-type Reproduce = fn(&Request) -> Result<Finding, mile_lab::error::LabError>;
+type Reproduce = fn(&Request) -> Result<Finding, LabError>;
 
 pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     let scale = match arguments.scale {
@@ -66,6 +68,16 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
         (Item::Fig1, "fig1", reproduce::fig1),
         (Item::Fig2, "fig2", reproduce::fig2),
     ];
+    let figures = [Item::Fig1, Item::Fig2, Item::All].contains(&arguments.item);
+    if arguments.dataset.is_some() && !figures {
+        return Err(LabError::config("--dataset", "only the figures have data sets to choose from").into());
+    }
+    if !arguments.set.is_empty() && [Item::Theorems, Item::All].contains(&arguments.item) {
+        return Err(LabError::config("--set", "takes one item at a time: table1, fig1 or fig2").into());
+    }
+    if arguments.item == Item::All {
+        reproduce::check_dataset(scale, arguments.dataset.as_deref())?;
+    }
     let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
     for (item, name, reproduce) in items {
         if arguments.item != item && arguments.item != Item::All {

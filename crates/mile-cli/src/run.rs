@@ -78,9 +78,9 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
-    let context = report::Context::of(&plan)?;
+    report::Context::of(&plan)?.write(&folder)?;
     let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
-    finish(&folder, &context, &plan, &outcomes, "run")
+    finish(&folder, &plan, &outcomes, "run")
 }
 
 /// What the theory has to say before step 0, a line each.
@@ -163,14 +163,7 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
 }
 
 /// Tables, pictures and the report of a run directory whose work is over or interrupted.
-pub(crate) fn finish(
-    folder: &Path,
-    context: &report::Context,
-    plan: &Plan,
-    outcomes: &[Outcome],
-    command: &str,
-) -> anyhow::Result<u8> {
-    context.write(folder)?;
+pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], command: &str) -> anyhow::Result<u8> {
     if !outcomes.is_empty() {
         RunFolder::read(folder)?.draw("")?;
         report::write_report(&[folder], &folder.join("report.html"))?;

@@ -85,6 +85,18 @@ fn the_theorems_are_printed_with_what_holds_and_what_does_not() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     assert!(table.contains("NO") && table.contains("as corrected (docs/theory.md) 48 hold"), "{table}");
+    assert!(table.contains("fail as printed (of Theorem 2 and 4; agents start apart"), "{table}");
+    assert!(folder.path().join("theorems/report.html").exists());
+    for (arguments, word) in [
+        (["theorems", "--set", "rounds=1"], "--set: takes one item at a time"),
+        (["all", "--set", "rounds=1"], "--set: takes one item at a time"),
+        (["table1", "--dataset", "mnist"], "--dataset: only the figures"),
+        (["all", "--dataset", "cifar10"], "takes mnist at this scale"),
+    ] {
+        let output = mile(folder.path(), &[&["reproduce"], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(word), "{}", text(&output.stderr));
+    }
     let json = std::fs::read(folder.path().join("theorems/theorems.json")).unwrap();
     let cases: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert!(cases.as_array().unwrap().iter().all(|case| case["corrected_holds"] == true));

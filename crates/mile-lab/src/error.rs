@@ -75,7 +75,8 @@ impl LabError {
         move |source| Self::Io { path, action, source }
     }
 
-    pub(crate) fn config(key: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+    /// Something is wrong with the value of a key, or of an option.
+    pub fn config(key: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         Self::Config(ConfigError { file: None, key: key.into(), problem: problem.to_string() })
     }
 

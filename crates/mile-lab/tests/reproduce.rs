@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use mile_lab::execute::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
-use mile_lab::reproduce::{Finding, Request, Scale, fig1, fig2, table1};
-use mile_lab::store::{Outcome, read_outcomes};
+use mile_lab::reproduce::{Finding, Request, Scale, check_dataset, fig1, fig2, table1};
+use mile_lab::store::{Outcome, read_outcomes, read_records};
 use mile_lab::sweep::{Point, Watch};
+use mile_lab::table::number;
 
 fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
     Box::new(Silent)
@@ -79,6 +80,50 @@ fn figure_1_is_drawn_with_its_scale_on_it_and_is_kept() {
 }
 
 #[test]
+fn methods_are_compared_where_they_have_sent_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut set = small();
+    set.push("rounds=5".into());
+    let finding = fig1(&request(folder.path(), &set, &AtomicBool::new(false))).unwrap();
+    let records = read_records(&folder.path().join("mnist")).unwrap();
+    let at = |label: &str, round: u64| records.iter().find(|r| r.label == label && r.round == round).unwrap();
+    // After five rounds MILE has sent less than K-GT after four, so it is K-GT's second round that counts.
+    let (mile, rival) = (at("MILE", 4), at("K-GT", 2));
+    assert_eq!(mile.bytes_sent, rival.bytes_sent);
+    let expected = format!(
+        "when each has sent {} MB: MILE ({}) is",
+        number(mile.bytes_sent as f64 / 1e6),
+        number(mile.loss)
+    );
+    assert!(finding.text.contains(&expected), "{expected}\n{}", finding.text);
+    assert!(finding.text.contains(&format!("K-GT ({})", number(rival.loss))), "{}", finding.text);
+}
+
+#[test]
+fn what_the_user_sets_holds_for_the_search_but_not_its_seeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut set = small();
+    set.push("seeds=[7]".into());
+    fig2(&request(folder.path(), &set, &AtomicBool::new(false))).unwrap();
+    let config = |path: &str| -> toml::Table {
+        std::fs::read_to_string(folder.path().join("mnist").join(path)).unwrap().parse().unwrap()
+    };
+    let point =
+        std::fs::read_dir(folder.path().join("mnist/search/points")).unwrap().next().unwrap().unwrap();
+    let search = config(&format!("search/points/{}/config.toml", point.file_name().to_string_lossy()));
+    assert_eq!(search["rounds"].as_integer(), Some(4));
+    assert_ne!(search["seeds"], toml::Value::from(vec![7]));
+    assert_eq!(config("best/config.toml")["seeds"], toml::Value::from(vec![7]));
+}
+
+#[test]
+fn a_data_set_is_asked_for_where_there_is_one() {
+    assert!(check_dataset(Scale::Paper, Some("cifar10")).is_ok());
+    let message = check_dataset(Scale::Quick, Some("cifar10")).unwrap_err().to_string();
+    assert!(message.contains("takes mnist at this scale"), "{message}");
+}
+
+#[test]
 fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
     struct StopAt(&'static AtomicBool);
     impl Observer for StopAt {
@@ -102,6 +147,11 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
         stop,
     })
     .unwrap();
+    assert!(
+        half.text.starts_with("Interrupted") && half.text.contains("not finished: 3 of"),
+        "{}",
+        half.text
+    );
     assert!(half.stopped && !parts.path().join("mnist/best").exists());
     let finding = fig2(&request(parts.path(), &set, &go)).unwrap();
     assert!(!finding.stopped);

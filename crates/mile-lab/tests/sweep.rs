@@ -132,6 +132,8 @@ fn a_sweep_finds_the_best_says_what_diverged_and_is_kept() {
     }
     let trials = std::fs::read_to_string(folder.path().join("trials.txt")).unwrap();
     assert_eq!(trials.matches("diverged").count(), 2);
+    let svg = std::fs::read_to_string(folder.path().join("figures/sensitivity-step_size.svg")).unwrap();
+    assert_eq!(svg.matches("diverged, last finite value").count(), 2, "a cross for each");
 }
 
 #[test]
@@ -146,6 +148,35 @@ fn an_algorithm_has_one_colour_in_all_figures() {
         assert!(svg.contains(&format!("\"legend\" data-series=\"{shown}\"")), "{figure}");
         assert!(!svg.contains(&format!("data-series=\"{other}\"")), "{figure}");
     }
+}
+
+#[test]
+fn what_was_found_stays_found_when_a_resumed_sweep_is_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan("step_size = [0.05, 0.1]").unwrap();
+    let at_once = AtomicBool::new(true);
+    let nothing = plan.execute(folder.path(), false, &silent, &at_once).unwrap();
+    assert!(nothing.found().contains("not finished: 0 of 2 points"), "{}", nothing.found());
+    assert!(SweepFolder::is_at(folder.path()), "it is known as a sweep from the start");
+    let found = execute(&plan, folder.path(), true);
+    let again = plan.execute(folder.path(), true, &silent, &at_once).unwrap();
+    assert_eq!(again.trials, found.trials);
+    assert_eq!(SweepFolder::read(folder.path()).unwrap().trials, found.trials);
+    let other = self::plan("step_size = [0.2]").unwrap();
+    let other = other.execute(folder.path(), true, &silent, &at_once).unwrap();
+    assert!(other.trials.is_empty(), "what another sweep found is not taken over");
+}
+
+#[test]
+fn a_criterion_that_is_not_recorded_is_refused_before_anything_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan("criterion = \"accuracy\"\nstep_size = [0.1]").unwrap();
+    let error = plan.execute(folder.path(), false, &silent, &AtomicBool::new(false)).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.contains("sweep.criterion: accuracy is not recorded") && message.contains("grad_norm_sq")
+    );
+    assert!(!folder.path().join("sweep.toml").exists());
 }
 
 #[test]
@@ -186,6 +217,7 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     };
     assert_eq!(losses(&half), losses(&expected)[..expected.trials[0].outcomes.len() * half.trials.len()]);
     assert_eq!(2 * half.trials.len(), expected.trials.len(), "a point that was interrupted does not count");
+    assert!(half.found().contains("not finished: 1 of 2 points"), "{}", half.found());
     let message =
         plan.execute(parts.path(), false, &silent, &AtomicBool::new(false)).unwrap_err().to_string();
     assert!(message.contains("--resume"), "{message}");

@@ -14,7 +14,6 @@ use mile_lab::plan::Plan;
 use toml::{Table, Value};
 
 use super::folders::{self, Post};
-use super::refusal;
 use crate::output;
 
 pub(super) fn emit(
@@ -142,7 +141,7 @@ fn addresses(
     for (whence, line) in lines {
         let bad = |what: &str| {
             let takes = "takes ID=HOST:PORT, such as 0=node0.example.org:7100";
-            refusal(&whence, format!("got \"{line}\" ({what}), {takes}"))
+            LabError::config(&whence, format!("got \"{line}\" ({what}), {takes}"))
         };
         let (id, address) = line.split_once('=').ok_or_else(|| bad("it has no ="))?;
         let id: usize = id.trim().parse().map_err(|_| bad("ID is no number"))?;
@@ -163,7 +162,7 @@ fn addresses(
             let problem = format!(
                 "agents {i} and {j} are neighbours, and one of them needs an address: add --host {i}=HOST:PORT"
             );
-            Err(refusal("--host", problem).into())
+            Err(LabError::config("--host", problem).into())
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mile_lab::config::{Conduct, Experiment, Precision};
-use mile_lab::error::{ConfigError, LabError};
+use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
 use mile_lab::plan::Plan;
 use mile_lab::report;
@@ -70,7 +70,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let SwarmArguments { experiment, set, data_dir, .. } = arguments;
     let (mut table, base) = read_experiment(Some(experiment), set, data_dir.as_deref())?;
     if table.contains_key("sweep") {
-        return Err(refusal("sweep", "agents run one experiment: use mile run for a sweep").into());
+        return Err(LabError::config("sweep", "agents run one experiment: use mile run for a sweep").into());
     }
     let conduct = Conduct::of_swarm(&table)?;
     table.remove("agent");
@@ -86,16 +86,12 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let swarm = Swarm { plan: &plan, conduct, folder: &folder, resume: arguments.resume };
-    let context = report::Context::of(&plan)?;
+    report::Context::of(&plan)?.write(&folder)?;
     let outcomes = match plan.experiment.precision {
         Precision::F32 => swarm.run::<f32>(),
         Precision::F64 => swarm.run::<f64>(),
     }?;
-    finish(&folder, &context, &plan, &outcomes, "swarm")
-}
-
-fn refusal(key: &str, problem: impl Into<String>) -> LabError {
-    LabError::Config(ConfigError { file: None, key: key.into(), problem: problem.into() })
+    finish(&folder, &plan, &outcomes, "swarm")
 }
 
 struct Swarm<'a> {

@@ -1,5 +1,6 @@
 //! What can be drawn against what.
 
+use crate::config::ProblemConfig;
 use crate::record::Record;
 
 /// A quantity of a record that is drawn upwards.
@@ -81,6 +82,17 @@ impl Quantity {
             Self::Accuracy => record.accuracy,
             Self::LocalAccuracy => record.local_accuracy,
             Self::WorstAccuracy => record.worst_accuracy,
+        }
+    }
+
+    /// Whether it is recorded for problems of this kind.
+    pub(crate) fn is_recorded_for(self, problem: &ProblemConfig) -> bool {
+        match self {
+            Self::Accuracy | Self::LocalAccuracy | Self::WorstAccuracy => {
+                matches!(problem, ProblemConfig::Images(_))
+            }
+            Self::GradNormSq => !matches!(problem, ProblemConfig::Images(_)),
+            _ => true,
         }
     }
 

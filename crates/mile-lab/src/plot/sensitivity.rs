@@ -44,9 +44,8 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
         series.push(Series { label: trial.label.clone(), seeds: usize::from(tried), diverged: 0 });
         let curve = |points, diverged| Curve { series: index, label: trial.label.clone(), points, diverged };
         curves.extend(stretches(points, &lost).into_iter().map(|points| curve(points, None)));
-        // A value no axis reaches: the cross is drawn at the top.
-        let top = |x: f64| vec![Point { round: 0, x, y: f64::MAX, low: f64::MAX, high: f64::MAX }];
-        curves.extend(lost.iter().map(|x| curve(top(*x), Some(0))));
+        let nowhere = |x: f64| vec![Point { round: 0, x, y: f64::NAN, low: f64::NAN, high: f64::NAN }];
+        curves.extend(lost.iter().map(|x| curve(nowhere(*x), Some(0))));
     }
     curves.retain(|curve| !curve.points.is_empty());
     let xs: Vec<f64> = curves.iter().flat_map(|curve| &curve.points).map(|point| point.x).collect();
@@ -61,6 +60,10 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     let y =
         if bottom > 0.0 && top / bottom > 5.0 { Scale::log(bottom, top) } else { Scale::linear(bottom, top) };
     side_by_side(&mut curves, &x);
+    // Crosses are drawn at the top.
+    for point in curves.iter_mut().filter(|curve| curve.diverged.is_some()).flat_map(|c| &mut c.points) {
+        point.y = y.range().1;
+    }
     let panel = Panel {
         title: String::new(),
         x_title: name.to_owned(),

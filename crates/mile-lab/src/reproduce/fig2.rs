@@ -28,7 +28,8 @@ pub fn fig2(request: &Request) -> Result<Finding, LabError> {
         let out = request.out.join(name);
         make(&out)?;
         let found = search(request, &mut table, name, &out)?;
-        said.push(format!("{name}, the search, with as many trials for each:\n{}", found.found()));
+        let all = if found.is_complete() { "with as many trials for each" } else { "not finished" };
+        said.push(format!("{name}, the search, {all}:\n{}", found.found()));
         let best = if request.stopped() { None } else { Some(best(request, table, &found, &out)?) };
         if let Some(folder) = &best {
             draw(request, folder, &format!("fig2-{name}"), "Figure 2")?;
@@ -46,7 +47,8 @@ pub fn fig2(request: &Request) -> Result<Finding, LabError> {
     request.finish(&said)
 }
 
-/// The search of one data set, with the changes that make it one.
+/// The search of one data set, with the changes that make it one. What the user changes holds for it too, but for
+/// its seeds: it must not choose by the runs that the figure shows.
 fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Result<SweepFolder, LabError> {
     let changes = match table.remove("search") {
         Some(Value::Table(changes)) => changes,
@@ -57,6 +59,10 @@ fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Resul
     };
     let mut searched = table.clone();
     merge(&mut searched, &changes);
+    set(&mut searched, request.set)?;
+    if let Some(seeds) = changes.get("seeds") {
+        searched.insert("seeds".into(), seeds.clone());
+    }
     let plan = SweepPlan::read(&searched, out)?
         .ok_or_else(|| LabError::config("sweep", "is missing from the plan of figure 2"))?;
     let folder = out.join("search");
@@ -74,8 +80,14 @@ fn best(request: &Request, mut table: Table, found: &SweepFolder, out: &Path) ->
             continue;
         };
         for (key, value) in &trial.settings {
-            let parameter = key.rsplit('.').next().unwrap_or(key);
             let bad = |problem: &str| LabError::config(format!("sweep.{key}"), problem);
+            let parameter = match key.rsplit_once('.') {
+                None => key,
+                Some((owner, parameter)) if owner.starts_with("algorithm.") => parameter,
+                Some(_) => {
+                    return Err(bad("is no parameter of an algorithm: figure 2 searches for these only"));
+                }
+            };
             paths::assign(&mut table, &["algorithm", best.label, parameter], value.clone(), &bad)?;
         }
     }

@@ -80,9 +80,8 @@ impl Request<'_> {
         let plan = Plan::new(Experiment::read(&table, base)?).map_err(|error| error.in_file(&name))?;
         let point = Point { name, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
-        let context = Context::of(&plan)?;
+        Context::of(&plan)?.write(folder)?;
         execute(&plan, folder, begun, &*(self.watch)(0, &point, &plan), self.stop)?;
-        context.write(folder)?;
         RunFolder::read(folder)
     }
 
@@ -100,10 +99,20 @@ impl Request<'_> {
     }
 
     fn finish(&self, paragraphs: &[String]) -> Result<Finding, LabError> {
-        let text = paragraphs.join("\n\n") + "\n";
+        let mut text = paragraphs.join("\n\n") + "\n";
+        if self.stopped() {
+            text.insert_str(0, "Interrupted: what follows is about what was finished by then.\n\n");
+        }
         crate::store::write_file(&self.out.join("finding.txt"), text.as_bytes())?;
         Ok(Finding { text, folder: self.out.to_owned(), stopped: self.stopped() })
     }
+}
+
+/// Refuses a data set that one of the figures does not have at a scale.
+pub fn check_dataset(scale: Scale, dataset: Option<&str>) -> Result<(), LabError> {
+    plans::FIG1.at(scale, dataset)?;
+    plans::FIG2.at(scale, dataset)?;
+    Ok(())
 }
 
 fn make(folder: &Path) -> Result<(), LabError> {

@@ -16,7 +16,7 @@ const DECOUPLED: &str = "decoupled MILE*";
 enum Moment {
     /// After the last round.
     End,
-    /// At the last record before so many bytes were sent.
+    /// At the last record at which no more than so many bytes were sent.
     Sent(u64),
 }
 
@@ -33,10 +33,11 @@ pub(super) fn about(folder: &RunFolder, set: &str) -> Vec<String> {
             let what = format!("{set}, loss of {what}");
             let end = Comparison { folder, one, quantity, moment: Moment::End };
             said.extend(end.told(rivals, &format!("{what} at the end")));
-            let (dearer, bytes) = end.dearer(rivals);
-            let equal = Comparison { moment: Moment::Sent(bytes), ..end };
-            let what = format!("{what} when as many bytes are sent ({} MB)", number(bytes as f64 / 1e6));
-            said.extend(equal.told(&dearer, &what));
+            if let Some((dearer, bytes)) = end.dearer(rivals) {
+                let equal = Comparison { moment: Moment::Sent(bytes), ..end };
+                let what = format!("{what} when each has sent {} MB", number(bytes as f64 / 1e6));
+                said.extend(equal.told(&dearer, &what));
+            }
         }
     }
     said
@@ -65,23 +66,33 @@ impl Comparison<'_> {
         self.outcomes(label).iter().filter(lost).count()
     }
 
-    /// The bytes that the one has sent at its end, and those rivals that send more.
-    fn dearer<'r>(&self, rivals: &[&'r str]) -> (Vec<&'r str>, u64) {
-        let sent = |label: &str| self.outcomes(label).iter().map(|outcome| outcome.last.bytes_sent).max();
-        let mine = sent(self.one).unwrap_or(0);
-        (rivals.iter().copied().filter(|rival| sent(rival) > Some(mine)).collect(), mine)
+    /// The rivals that send more than the one, and bytes at which they can be compared: those of the last
+    /// record that every one of them has within what the one sends in all.
+    fn dearer<'r>(&self, rivals: &[&'r str]) -> Option<(Vec<&'r str>, u64)> {
+        let alive = |label: &str| -> Vec<&Outcome> {
+            let alive = |outcome: &&Outcome| outcome.status == Status::Done;
+            self.outcomes(label).into_iter().filter(alive).collect()
+        };
+        let sent = |label: &str| alive(label).iter().map(|outcome| outcome.last.bytes_sent).max();
+        let mine = sent(self.one)?;
+        let dearer: Vec<&str> = rivals.iter().copied().filter(|rival| sent(rival) > Some(mine)).collect();
+        let runs = dearer.iter().flat_map(|rival| alive(rival));
+        let within = runs.filter_map(|run| self.record(run, mine)).map(|record| record.bytes_sent).min()?;
+        (within > 0).then_some((dearer, within))
+    }
+
+    /// The last record of a run at which it had sent no more than so many bytes.
+    fn record(&self, run: &Outcome, bytes: u64) -> Option<&Record> {
+        let its = |record: &&Record| record.label == run.label && record.seed == run.seed;
+        let in_time = |record: &&Record| record.bytes_sent <= bytes;
+        self.folder.records.iter().filter(its).filter(in_time).max_by_key(|record| record.round)
     }
 
     /// The quantity by seed, for seeds that did not diverge.
     fn values(&self, label: &str) -> Vec<(u64, f64)> {
         let at = |outcome: &&Outcome| match self.moment {
             Moment::End => Some((outcome.seed, value(self.quantity, &outcome.last))),
-            Moment::Sent(bytes) => {
-                let mine = |record: &&Record| record.label == label && record.seed == outcome.seed;
-                let in_time = |record: &&Record| record.bytes_sent <= bytes;
-                let last = self.folder.records.iter().filter(mine).filter(in_time).max_by_key(|r| r.round)?;
-                Some((outcome.seed, value(self.quantity, last)))
-            }
+            Moment::Sent(bytes) => Some((outcome.seed, value(self.quantity, self.record(outcome, bytes)?))),
         };
         let alive = self.outcomes(label).into_iter().filter(|outcome| outcome.status != Status::Diverged);
         alive.filter_map(|outcome| at(&outcome)).filter(|(_, value)| value.is_finite()).collect()
@@ -131,7 +142,8 @@ fn mean(values: &[(u64, f64)]) -> f64 {
     values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
 }
 
-/// Which group a rival is in (0 behind us for every seed, 2 ahead for every seed, 1 neither), and by how much.
+/// Which group a rival is in (0 behind us for every seed, 2 ahead for every seed, 1 neither, or the means agree
+/// in the digits that are shown), and by how much.
 /// Seeds are compared one by one: with a seed they share data and batches. None if they share no seed.
 fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> Option<(usize, String)> {
     let twin = |seed: u64| theirs.iter().find(|other| other.0 == seed);
@@ -140,7 +152,13 @@ fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> Option<(usize, String)
         return None;
     }
     let wins = margins.iter().filter(|margin| **margin > 0.0).count();
-    let group = if wins == margins.len() { 0 } else { 1 + usize::from(wins == 0) };
+    let level = number(mean(mine)) == number(mean(theirs));
+    let group = match wins {
+        _ if level => 1,
+        0 => 2,
+        all if all == margins.len() => 0,
+        _ => 1,
+    };
     let least = margins.iter().copied().fold(f64::INFINITY, f64::min);
     let most = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mut text = number(mean(theirs));
@@ -164,5 +182,6 @@ mod tests {
         assert_eq!(against(&mine, &[(0, 0.05), (1, 0.1), (2, 0.2)]).unwrap().0, 2);
         assert_eq!(against(&mine[..1], &[(0, 0.3)]).unwrap().1, "0.3000");
         assert_eq!(against(&mine[..1], &[(1, 0.3)]), None);
+        assert_eq!(against(&mine[..1], &[(0, 0.100_000_1)]).unwrap().0, 1, "level to what is shown");
     }
 }

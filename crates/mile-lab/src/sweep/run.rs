@@ -29,7 +29,9 @@ pub struct SweepFolder {
     pub name: String,
     /// What decides.
     pub criterion: Quantity,
-    /// What was found.
+    /// Number of points there are to run.
+    pub points: usize,
+    /// What was found, at the points that were run to their end.
     pub trials: Vec<Trial>,
 }
 
@@ -37,6 +39,7 @@ pub struct SweepFolder {
 struct Kept {
     name: String,
     criterion: String,
+    points: usize,
     trials: Vec<Trial>,
 }
 
@@ -83,14 +86,17 @@ impl SweepPlan {
         watch: &Watch,
         stop: &AtomicBool,
     ) -> Result<SweepFolder, LabError> {
+        self.check_criterion()?;
         open(folder, resume)?;
-        write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
         let mut found = SweepFolder {
             path: folder.to_owned(),
             name: self.name().to_owned(),
             criterion: self.sweep.criterion,
-            trials: Vec::new(),
+            points: self.points.len(),
+            trials: self.found_before(folder),
         };
+        write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
+        found.write()?;
         for (k, point) in self.points.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -98,9 +104,8 @@ impl SweepPlan {
             let plan = self.plan(point)?;
             let out = folder.join("points").join(&point.name);
             let begun = out.join("config.toml").exists();
-            let context = Context::of(&plan)?;
+            Context::of(&plan)?.write(&out)?;
             let outcomes = execute(&plan, &out, begun, &*watch(k, point, &plan), stop)?;
-            context.write(&out)?;
             if !plan.is_complete(&outcomes) {
                 break;
             }
@@ -109,6 +114,30 @@ impl SweepPlan {
         }
         found.draw()?;
         Ok(found)
+    }
+
+    /// What the same sweep had found when it was run before.
+    fn found_before(&self, folder: &Path) -> Vec<Trial> {
+        let before = std::fs::read_to_string(folder.join("sweep.toml")).unwrap_or_default();
+        let same = before == self.file.to_string();
+        let found = if same { SweepFolder::read(folder).ok() } else { None };
+        found.map(|found| found.trials).unwrap_or_default()
+    }
+
+    /// Refuses a criterion that the problem of some point does not have.
+    fn check_criterion(&self) -> Result<(), LabError> {
+        let criterion = self.sweep.criterion;
+        for point in &self.points {
+            let experiment = Experiment::read(&point.table, &self.base)?;
+            if !criterion.is_recorded_for(&experiment.problem) {
+                let recorded = Quantity::ALL.into_iter().filter(|q| q.is_recorded_for(&experiment.problem));
+                let names: Vec<&str> = recorded.map(Quantity::name).collect();
+                let problem =
+                    format!("{} is not recorded here, takes {}", criterion.name(), names.join(", "));
+                return Err(LabError::config("sweep.criterion", problem));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -142,25 +171,42 @@ impl SweepFolder {
         let criterion = Quantity::named(&kept.criterion);
         let criterion =
             criterion.ok_or_else(|| bad(format!("has an unknown criterion '{}'", kept.criterion)))?;
-        Ok(Self { path: path.to_owned(), name: kept.name, criterion, trials: kept.trials })
+        let Kept { name, points, trials, .. } = kept;
+        Ok(Self { path: path.to_owned(), name, criterion, points, trials })
     }
 
+    /// Whether all points were run to their end.
+    pub fn is_complete(&self) -> bool {
+        self.finished() == self.points
+    }
+
+    fn finished(&self) -> usize {
+        self.trials.chunk_by(|a, b| a.point == b.point).count()
+    }
+
+    /// Adds what a point has found, in the place of what it had found before.
     fn add(&mut self, point: &Point, plan: &Plan, outcomes: &[Outcome]) {
+        let place = self.trials.iter().position(|trial| trial.point == point.name);
+        let place = place.unwrap_or(self.trials.len());
+        self.trials.retain(|trial| trial.point != point.name);
+        let mut added = Vec::new();
         for algorithm in &plan.experiment.algorithms {
             let mine = |outcome: &&Outcome| outcome.label == algorithm.label;
-            self.trials.push(Trial {
+            added.push(Trial {
                 label: algorithm.label.clone(),
                 settings: point.settings.clone(),
                 point: point.name.clone(),
                 outcomes: outcomes.iter().filter(mine).cloned().collect(),
             });
         }
+        self.trials.splice(place..place, added);
     }
 
     fn write(&self) -> Result<(), LabError> {
         let kept = Kept {
             name: self.name.clone(),
             criterion: self.criterion.name().into(),
+            points: self.points,
             trials: self.trials.clone(),
         };
         let text = serde_json::to_string_pretty(&kept).unwrap_or_default();
@@ -175,10 +221,20 @@ impl SweepFolder {
     /// The best of every algorithm, with what should be known about it, in words and numbers.
     pub fn found(&self) -> String {
         let mut text = best_table(&self.trials, self.criterion).to_string();
-        for remark in best_remarks(&self.trials, self.criterion) {
+        for remark in self.remarks() {
             text.push_str(&format!("\n{remark}"));
         }
         text + "\n"
+    }
+
+    /// What should be known about it: whether it is complete, and about each best.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mut remarks = best_remarks(&self.trials, self.criterion);
+        if !self.is_complete() {
+            let said = format!("not finished: {} of {} points were run", self.finished(), self.points);
+            remarks.insert(0, said);
+        }
+        remarks
     }
 
     /// The records of the best trial of every algorithm, labelled with their values.
