@@ -76,7 +76,7 @@ pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String,
     }
     html.push_str("<div class=\"figures\">\n");
     for figure in crate::plot::sensitivity(&sweep.trials, criterion) {
-        let _ = writeln!(html, "<figure>{}</figure>", figure.svg());
+        let _ = writeln!(html, "<figure>{}</figure>", figure.page_svg());
     }
     html.push_str("</div>\n");
     let (records, outcomes) = sweep.best_runs()?;
