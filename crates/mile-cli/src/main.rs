@@ -101,10 +101,24 @@ fn main() -> std::process::ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("mile: {error:#}");
+            eprintln!("mile: {}", said(&error));
             if is_usage(&error) { USAGE.into() } else { FAILED.into() }
         }
     }
+}
+
+/// An error and its causes. Those of the libraries say their cause themselves, for who prints nothing else:
+/// it is not said again.
+fn said(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Whether it is in what the user gave, rather than in what happened while running.
@@ -121,4 +135,20 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.downcast_ref::<CheckpointError>().is_some_and(checkpoint)
             || matches!(cause.downcast_ref(), Some(EngineError::Settings(_)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let lost = || std::io::Error::other("lost");
+        let within = LabError::Io { path: "a".into(), action: "read", source: lost() };
+        assert_eq!(said(&within.into()), "a: cannot read: lost");
+        let beside = Err::<(), _>(lost()).context("cannot start").unwrap_err();
+        assert_eq!(said(&beside), "cannot start: lost");
+    }
 }

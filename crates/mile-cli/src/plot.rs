@@ -1,9 +1,10 @@
 //! `mile plot`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use mile_lab::error::{ConfigError, LabError};
 use mile_lab::plot::{Axis, Figure, Quantity, Runs, figures, write_figures};
 use mile_lab::record::Record;
 use mile_lab::report::RunFolder;
@@ -32,53 +33,83 @@ pub(crate) struct PlotArguments {
 pub(crate) fn run(arguments: &PlotArguments) -> anyhow::Result<u8> {
     let (sweeps, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
         arguments.folders.iter().partition(|path| SweepFolder::is_at(path));
+    if let Some(sweep) = sweeps.first() {
+        refuse_for_a_sweep(arguments, sweep)?;
+    }
     let folders: Vec<RunFolder> =
         folders.iter().map(|path| RunFolder::read(path)).collect::<Result<_, _>>()?;
-    for path in sweeps {
-        say(SweepFolder::read(path)?.draw()?, &path.join("figures"))?;
-    }
-    if let Some(out) = &arguments.together
-        && !folders.is_empty()
-    {
+    if let Some(out) = &arguments.together {
         let (records, outcomes) = joined(&folders);
         let runs = Runs::new(&records, &outcomes);
-        let drawn = match chosen(arguments, &runs) {
-            some if some.is_empty() => figures(&runs, "all runs"),
-            some => some,
+        let drawn = match chosen(arguments, &runs, "these runs")? {
+            Some(chosen) => chosen,
+            None => figures(&runs, "all runs"),
         };
-        return say(write_figures(out, &drawn)?, out);
+        say(&write_figures(out, &drawn)?, out)?;
+        return Ok(0);
     }
-    for folder in &folders {
+    // All that was asked for is checked before anything is drawn.
+    let drawn: Vec<Option<Vec<Figure>>> = folders
+        .iter()
+        .map(|folder| chosen(arguments, &folder.runs(), &folder.path.display().to_string()))
+        .collect::<Result<_, _>>()?;
+    for path in sweeps {
+        say(&SweepFolder::read(path)?.draw()?, &path.join("figures"))?;
+    }
+    for (folder, drawn) in folders.iter().zip(drawn) {
         let out = folder.path.join("figures");
-        let drawn = chosen(arguments, &folder.runs());
-        let written = if drawn.is_empty() { folder.draw("")? } else { write_figures(&out, &drawn)? };
-        say(written, &out)?;
+        let written = match drawn {
+            Some(chosen) => write_figures(&out, &chosen)?,
+            None => folder.draw("")?,
+        };
+        say(&written, &out)?;
     }
     Ok(0)
 }
 
-fn say(written: Vec<PathBuf>, out: &std::path::Path) -> anyhow::Result<u8> {
-    output::print(&format!("{} files in {}\n", written.len(), out.display()))?;
-    Ok(0)
+fn say(written: &[PathBuf], out: &Path) -> anyhow::Result<()> {
+    output::print(&format!("{} files in {}\n", written.len(), out.display()))
 }
 
-/// The figures asked for by name; none if none were.
-fn chosen(arguments: &PlotArguments, runs: &Runs) -> Vec<Figure> {
+/// The figures of a sweep are what they are.
+fn refuse_for_a_sweep(arguments: &PlotArguments, sweep: &Path) -> Result<(), LabError> {
+    let given = [
+        ("--x", !arguments.x.is_empty()),
+        ("--y", !arguments.y.is_empty()),
+        ("--together", arguments.together.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            let path = sweep.display();
+            let problem = format!(
+                "is for runs, and {path} is a sweep; leave it out, or give runs, such as {path}/points/*"
+            );
+            Err(LabError::Config(ConfigError { file: None, key: key.into(), problem }))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The figures asked for by name; none if none were. A name of what was not recorded is an error.
+fn chosen(arguments: &PlotArguments, runs: &Runs, whose: &str) -> Result<Option<Vec<Figure>>, LabError> {
     if arguments.x.is_empty() && arguments.y.is_empty() {
-        return Vec::new();
+        return Ok(None);
     }
-    let quantities = Quantity::ALL.into_iter().filter(|q| wanted(&arguments.y, q.name()) && runs.have(*q));
-    let axes = |quantity: Quantity| {
-        let asked =
-            if arguments.x.is_empty() { vec![Axis::Round.name().to_owned()] } else { arguments.x.clone() };
-        let axes = Axis::ALL.into_iter().filter(move |axis| asked.iter().any(|name| name == axis.name()));
-        axes.map(move |axis| (quantity, axis))
+    let recorded: Vec<Quantity> = Quantity::ALL.into_iter().filter(|quantity| runs.have(*quantity)).collect();
+    let names: Vec<&str> = recorded.iter().map(|quantity| quantity.name()).collect();
+    if let Some(missing) = arguments.y.iter().find(|name| !names.contains(&name.as_str())) {
+        let problem =
+            format!("got {missing}, which is not recorded in {whose}; there is {}", names.join(", "));
+        return Err(LabError::Config(ConfigError { file: None, key: "--y".into(), problem }));
+    }
+    let wanted = |asked: &[String], name: &str| asked.is_empty() || asked.iter().any(|one| one == name);
+    let axes = match &arguments.x[..] {
+        [] => vec![Axis::Round],
+        asked => Axis::ALL.into_iter().filter(|axis| wanted(asked, axis.name())).collect(),
     };
-    quantities.flat_map(axes).map(|(quantity, axis)| Figure::single(runs, quantity, axis)).collect()
-}
-
-fn wanted(asked: &[String], name: &str) -> bool {
-    asked.is_empty() || asked.iter().any(|one| one == name)
+    let quantities = recorded.into_iter().filter(|quantity| wanted(&arguments.y, quantity.name()));
+    let of = |quantity| axes.iter().map(move |axis| Figure::single(runs, quantity, *axis));
+    Ok(Some(quantities.flat_map(of).collect()))
 }
 
 /// All records, told apart by their run's folder.

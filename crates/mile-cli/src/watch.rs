@@ -11,7 +11,7 @@ use mile_lab::execute::{Observer, execute};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::serve::LiveView;
-use mile_lab::store::{Outcome, read_records};
+use mile_lab::store::Outcome;
 use mile_lab::sweep::Watch;
 use mile_lab::tensorboard::EventFiles;
 
@@ -52,10 +52,9 @@ pub(crate) fn execute_watched(
     arguments: &WatchArguments,
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let earlier = || if resume { read_records(folder) } else { Ok(Vec::new()) };
     let listener = arguments.serve.as_deref().map(listen).transpose()?;
     let view = listener.map(|listener| LiveView::start(listener, plan, folder)).transpose()?;
-    let events = arguments.tensorboard.then(|| EventFiles::create(folder, &earlier()?)).transpose()?;
+    let events = arguments.tensorboard.then(|| EventFiles::new(folder));
     if let Some(view) = &view {
         eprintln!("live view: http://{}/", view.address());
     }
@@ -90,6 +89,9 @@ fn listen(address: &str) -> anyhow::Result<TcpListener> {
 struct Together<'a>(Vec<&'a dyn Observer>);
 
 impl Observer for Together<'_> {
+    fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
+        self.0.iter().for_each(|observer| observer.opened(records, outcomes));
+    }
     fn began(&self, job: Job) {
         self.0.iter().for_each(|observer| observer.began(job));
     }

@@ -85,7 +85,82 @@ fn a_failure_while_running_exits_with_1() {
     let folder = folder_with("small.toml", SMALL);
     let output = mile(folder.path(), &["run", "small.toml", "--out", "small.toml/run"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("small.toml/run"));
+    let message = text(&output.stderr);
+    assert!(message.contains("mile: small.toml/run: cannot create: "), "{message}");
+    assert_eq!(message.matches("os error").count(), 1, "{message}");
+}
+
+#[test]
+fn a_plot_of_what_is_not_there_is_refused_with_what_there_is() {
+    let folder = folder_with("small.toml", SMALL);
+    let sweep = SMALL.to_owned() + "[sweep]\nstep_size = [0.1, 0.2]\n";
+    std::fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
+    for (file, out) in [("small.toml", "r"), ("sweep.toml", "s")] {
+        let output = mile(folder.path(), &["run", file, "--out", out]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        std::fs::remove_dir_all(folder.path().join(out).join("figures")).unwrap();
+    }
+    let of_sweep = "is for runs, and s is a sweep";
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["r", "--y", "accuracy"],
+            "--y: got accuracy, which is not recorded in r; there is loss, local_loss,",
+        ),
+        (&["r", "--y", "loss,accuracy", "--x", "wall_s"], "--y: got accuracy"),
+        (
+            &["r", "--y", "accuracy", "--together", "both"],
+            "--y: got accuracy, which is not recorded in these runs",
+        ),
+        (&["r", "s", "--y", "loss"], of_sweep),
+        (&["s", "--x", "wall_s"], of_sweep),
+        (&["s", "r", "--together", "both"], of_sweep),
+    ];
+    for (arguments, expected) in cases {
+        let output = mile(folder.path(), &[&["plot"], arguments].concat());
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+    for untouched in ["r/figures", "s/figures", "both"] {
+        assert!(!folder.path().join(untouched).exists(), "{untouched}");
+    }
+    let output = mile(folder.path(), &["plot", "r", "--y", "loss", "--x", "round,wall_s"]);
+    assert_eq!(text(&output.stdout), "4 files in r/figures\n");
+    assert!(mile(folder.path(), &["plot", "r", "s"]).status.success());
+}
+
+#[test]
+fn tensorboard_has_every_record_once_after_a_resume() {
+    let folder = folder_with("small.toml", SMALL);
+    let run = |more: &[&str]| {
+        mile(folder.path(), &[&["run", "small.toml", "--out", "r", "--tensorboard"], more].concat())
+    };
+    let events = || -> Vec<(std::path::PathBuf, u64)> {
+        let list =
+            |path: std::path::PathBuf| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let files = list(folder.path().join("r/tensorboard")).flat_map(list);
+        let mut files: Vec<_> = files.map(|path| (path.clone(), path.metadata().unwrap().len())).collect();
+        files.sort();
+        files
+    };
+    assert!(run(&[]).status.success());
+    let whole: u64 = events().iter().map(|(_, size)| size).sum();
+    // A process that was killed has left events and records beyond the state from which a run goes on.
+    let lines = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+    std::fs::remove_file(folder.path().join("r/summary.json")).unwrap();
+    std::fs::remove_dir_all(folder.path().join("r/final")).unwrap();
+    let records = lines("r/metrics.jsonl").lines().count();
+    let refused = mile(folder.path(), &["run", "small.toml", "--out", "r", "--tensorboard"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(
+        events().iter().map(|(_, size)| size).sum::<u64>(),
+        whole,
+        "nothing is touched by a refused one"
+    );
+    assert!(run(&["--resume"]).status.success());
+    assert_eq!(lines("r/metrics.jsonl").lines().count(), records);
+    assert_eq!(events().len(), 2);
+    assert_eq!(events().iter().map(|(_, size)| size).sum::<u64>(), whole);
 }
 
 #[test]

@@ -17,6 +17,11 @@ const SIDE_BY_SIDE: u64 = 4 << 30;
 
 /// Who wants to know how it goes. Calls come from several threads.
 pub trait Observer: Sync {
+    /// The run directory is ours. Told once, before any job begins: the records it holds, and the outcomes
+    /// of the jobs that will not be run again.
+    fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
+        let _ = (records, outcomes);
+    }
     /// A job begins, or goes on from a round.
     fn began(&self, job: Job) {
         let _ = job;
@@ -58,6 +63,8 @@ pub fn execute(
         forget_what_will_be_repeated(&bench, &jobs, &outcomes)?;
     }
     store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
+    let kept: Vec<Outcome> = jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect();
+    observer.opened(&store.records()?, &kept);
     let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
     // Seed by seed: what a run has finished when it is interrupted can be compared.
     todo.sort_by_key(|job| plan.experiment.seeds.iter().position(|seed| *seed == job.seed));

@@ -18,7 +18,7 @@ use crate::execute::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
 use crate::report::{Context, RunFolder, live_page, section};
-use crate::store::{Outcome, read_outcomes, read_records};
+use crate::store::Outcome;
 
 /// How long a page that is being looked at may take to hear that the run is over.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -50,13 +50,12 @@ impl LiveView {
         };
         let address = listener.local_addr().map_err(|error| failed(error.into()))?;
         let server = Arc::new(Server::from_listener(listener, None).map_err(failed)?);
-        let begun = folder.join("metrics.jsonl").exists();
         let folder = RunFolder {
             path: folder.to_owned(),
             experiment: plan.experiment.clone(),
             network: plan.network.clone(),
-            records: if begun { read_records(folder)? } else { Vec::new() },
-            outcomes: if begun { read_outcomes(folder)? } else { Vec::new() },
+            records: Vec::new(),
+            outcomes: Vec::new(),
             context: Some(Context::of(plan)?),
         };
         let state =
@@ -109,23 +108,20 @@ impl LiveView {
 }
 
 impl Observer for LiveView {
-    fn recorded(&self, _: Job, record: &Record) {
+    /// What was stopped runs again, and is not among the outcomes until it ends.
+    fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
         self.change(|state| {
-            // A resumed run repeats what lies after its checkpoint.
-            let same = |other: &Record| {
-                other.label == record.label && other.seed == record.seed && other.round == record.round
-            };
-            state.folder.records.retain(|other| !same(other));
-            state.folder.records.push(record.clone());
+            state.folder.records = records.to_vec();
+            state.folder.outcomes = outcomes.to_vec();
         });
     }
 
+    fn recorded(&self, _: Job, record: &Record) {
+        self.change(|state| state.folder.records.push(record.clone()));
+    }
+
     fn ended(&self, _: Job, outcome: &Outcome) {
-        self.change(|state| {
-            let same = |other: &Outcome| other.label == outcome.label && other.seed == outcome.seed;
-            state.folder.outcomes.retain(|other| !same(other));
-            state.folder.outcomes.push(outcome.clone());
-        });
+        self.change(|state| state.folder.outcomes.push(outcome.clone()));
     }
 }
 
@@ -189,12 +185,10 @@ fn state(shared: &Mutex<State>, query: &str) -> String {
 }
 
 fn status(state: &State) -> String {
-    let experiment = &state.folder.experiment;
-    let all = experiment.algorithms.len() * experiment.seeds.len();
-    let done = state.folder.outcomes.len();
+    let (over, all) = state.folder.jobs_over();
     if state.over {
-        format!("over: {done} of {all} runs")
+        format!("over: {over} of {all} runs")
     } else {
-        format!("live: {done} of {all} runs over")
+        format!("live: {over} of {all} runs over")
     }
 }

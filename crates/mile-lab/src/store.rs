@@ -74,8 +74,7 @@ impl Store {
         if !used && resume {
             return Err(refuse("holds no run to resume: leave --resume out, or give its folder with --out"));
         }
-        for part in ["", "checkpoints", "final"] {
-            let path = folder.join(part);
+        for path in [folder.to_owned(), folder.join("checkpoints"), folder.join("final")] {
             fs::create_dir_all(&path).map_err(LabError::io(&path, "create"))?;
         }
         let path = folder.join(".lock");

@@ -1,5 +1,7 @@
 //! Results as a table: for a terminal, a text file, and LaTeX.
 
+use std::collections::HashSet;
+
 use crate::record::Record;
 use crate::store::{Outcome, Status};
 
@@ -25,8 +27,15 @@ const COLUMNS: [Column; 8] = [
     ("worst accuracy", |r| r.worst_accuracy),
 ];
 
-/// The last records of every algorithm, mean over the seeds that did not diverge, if any did not.
+/// The last records of every algorithm, mean over the seeds that were run to the end; where there are none,
+/// over those that diverged; where there are none either, over those that were stopped.
 pub fn outcomes_table(outcomes: &[Outcome]) -> TextTable {
+    let seeds: HashSet<u64> = outcomes.iter().map(|outcome| outcome.seed).collect();
+    outcomes_table_of(outcomes, seeds.len())
+}
+
+/// The same for a run of so many seeds, of which some may not have begun.
+pub fn outcomes_table_of(outcomes: &[Outcome], seeds: usize) -> TextTable {
     let mut labels: Vec<&str> = Vec::new();
     for outcome in outcomes {
         if !labels.contains(&outcome.label.as_str()) {
@@ -40,10 +49,9 @@ pub fn outcomes_table(outcomes: &[Outcome]) -> TextTable {
     header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
-        let mut meant: Vec<&Outcome> = mine.clone();
-        if mine.iter().any(|outcome| outcome.status != Status::Diverged) {
-            meant.retain(|outcome| outcome.status != Status::Diverged);
-        }
+        let first = [Status::Done, Status::Diverged, Status::Stopped].into_iter();
+        let with = |status| mine.iter().copied().filter(|o| o.status == status).collect::<Vec<_>>();
+        let meant = first.map(with).find(|some| !some.is_empty()).unwrap_or_default();
         let mean = |value: &dyn Fn(&Outcome) -> f64| {
             meant.iter().map(|outcome| value(outcome)).sum::<f64>() / meant.len() as f64
         };
@@ -55,27 +63,30 @@ pub fn outcomes_table(outcomes: &[Outcome]) -> TextTable {
         cells.push(mine[0].vectors_stored.to_string());
         cells.push(number(mean(&|outcome| outcome.last.bytes_sent as f64 / 1e6)));
         cells.push(number(mean(&|outcome| outcome.last.gradient_evals as f64)));
-        cells.push(status(&mine));
+        cells.push(status(&mine, seeds));
         cells
     };
     let rows = labels.iter().map(row).collect();
     TextTable { header, rows }
 }
 
-fn status(outcomes: &[&Outcome]) -> String {
+/// How an algorithm ended, and how many of its seeds have.
+fn status(outcomes: &[&Outcome], seeds: usize) -> String {
     let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
-    let named = [(Status::Diverged, "diverged"), (Status::Stopped, "stopped")];
-    let parts: Vec<String> = named
-        .into_iter()
-        .filter(|(status, _)| count(*status) > 0)
-        .map(|(status, name)| match count(status) {
-            all if all == outcomes.len() => name.to_owned(),
-            some if status == Status::Diverged => {
-                format!("{some} of {} diverged, not in the means", outcomes.len())
-            }
-            some => format!("{some} of {} {name}", outcomes.len()),
-        })
-        .collect();
+    let (done, diverged) = (count(Status::Done), count(Status::Diverged));
+    let over = done + diverged;
+    if over == 0 {
+        return "stopped".into();
+    }
+    let mut parts = Vec::new();
+    if over < seeds {
+        parts.push(format!("{over} of {seeds} seeds"));
+    }
+    match (done, diverged) {
+        (_, 0) => {}
+        (0, _) => parts.push("diverged".into()),
+        (_, some) => parts.push(format!("{some} of {over} diverged, not in the means")),
+    }
     if parts.is_empty() { "done".into() } else { parts.join(", ") }
 }
 
@@ -138,8 +149,21 @@ impl TextTable {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    pub(crate) fn outcome(label: &str, seed: u64, status: Status, loss: f64) -> Outcome {
+        Outcome {
+            label: label.into(),
+            algorithm: "mile".into(),
+            seed,
+            status,
+            vectors_stored: 2,
+            vectors_sent_per_round: 1.0,
+            round: 3,
+            last: crate::plot::tests_record(label, seed, 3, loss),
+        }
+    }
 
     #[test]
     fn numbers_are_short_and_honest() {
@@ -161,26 +185,47 @@ mod tests {
 
     #[test]
     fn a_seed_that_diverged_is_said_and_is_not_in_the_means() {
-        let outcome = |label: &str, seed: u64, status: Status, loss: f64| Outcome {
-            label: label.into(),
-            algorithm: "mile".into(),
-            seed,
-            status,
-            vectors_stored: 2,
-            vectors_sent_per_round: 1.0,
-            round: 3,
-            last: crate::plot::tests_record(label, seed, 3, loss),
-        };
         let outcomes = [
             outcome("a", 0, Status::Done, 0.25),
             outcome("a", 1, Status::Diverged, 1e30),
             outcome("a", 2, Status::Done, 0.75),
             outcome("b", 0, Status::Diverged, 1e30),
+            outcome("b", 1, Status::Diverged, 1e30),
+            outcome("b", 2, Status::Diverged, 1e30),
         ];
         let table = outcomes_table(&outcomes);
         let cells = |row: usize| (table.rows[row][1].as_str(), table.rows[row].last().unwrap().as_str());
         assert_eq!(cells(0), ("0.5000", "1 of 3 diverged, not in the means"));
         assert_eq!(cells(1), ("1.000e30", "diverged"));
+    }
+
+    #[test]
+    fn means_are_over_finished_seeds_and_the_status_says_how_many() {
+        let outcomes = [
+            outcome("done", 0, Status::Done, 0.25),
+            outcome("done", 1, Status::Done, 0.75),
+            outcome("done", 2, Status::Done, 0.5),
+            outcome("behind", 0, Status::Done, 0.25),
+            outcome("behind", 1, Status::Stopped, 9.0),
+            outcome("late", 0, Status::Stopped, 9.0),
+            outcome("lost", 0, Status::Diverged, 1e30),
+            outcome("lost", 1, Status::Stopped, 9.0),
+            outcome("half", 0, Status::Diverged, 1e30),
+            outcome("half", 1, Status::Done, 0.25),
+        ];
+        let cells = |table: &TextTable| -> Vec<(String, String)> {
+            table.rows.iter().map(|row| (row[1].clone(), row.last().unwrap().clone())).collect()
+        };
+        let expected = [
+            ("0.5000", "done"),
+            ("0.2500", "1 of 3 seeds"),
+            ("9", "stopped"),
+            ("1.000e30", "1 of 3 seeds, diverged"),
+            ("0.2500", "2 of 3 seeds, 1 of 2 diverged, not in the means"),
+        ];
+        let expected = expected.map(|(mean, status)| (mean.to_owned(), status.to_owned()));
+        assert_eq!(cells(&outcomes_table(&outcomes)), expected);
+        assert_eq!(cells(&outcomes_table_of(&outcomes, 4))[0].1, "3 of 4 seeds");
     }
 
     #[test]

@@ -20,6 +20,11 @@ use crate::execute::Observer;
 use crate::plan::Job;
 use crate::plot::Quantity;
 use crate::record::Record;
+use crate::store::Outcome;
+
+/// How the names of our event files begin and end, around the time.
+const PREFIX: &str = "events.out.tfevents.";
+const SUFFIX: &str = ".mile";
 
 /// Writes event files as records arrive.
 #[derive(Debug)]
@@ -35,22 +40,23 @@ struct Open {
 }
 
 impl EventFiles {
-    /// Begins in `folder/tensorboard`: with the records of an earlier process, if there are any, in place of
-    /// what that one wrote. Nothing is touched before the first record.
-    pub fn create(folder: &Path, records: &[Record]) -> Result<Self, LabError> {
-        let folder = folder.join("tensorboard");
-        if !records.is_empty() && folder.exists() {
-            fs::remove_dir_all(&folder).map_err(LabError::io(&folder, "replace"))?;
-        }
-        let files = Self { folder, open: Mutex::default() };
-        records.iter().try_for_each(|record| files.write(record))?;
-        Ok(files)
+    /// Event files in `folder/tensorboard` of a run directory. Nothing is touched before that is open.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.join("tensorboard"), open: Mutex::default() }
     }
 
     /// The first thing that went wrong while the run went on, if any did.
     pub fn finish(self) -> Result<(), LabError> {
         let open = self.open.into_inner().unwrap_or_else(PoisonError::into_inner);
         open.failure.map_or(Ok(()), Err)
+    }
+
+    /// Keeps the first thing that goes wrong: a run does not end for it.
+    fn note(&self, result: Result<(), LabError>) {
+        if let Err(error) = result {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.failure.get_or_insert(error);
+        }
     }
 
     fn write(&self, record: &Record) -> Result<(), LabError> {
@@ -67,12 +73,36 @@ impl EventFiles {
 }
 
 impl Observer for EventFiles {
+    /// What an earlier process wrote may go beyond the records that are kept: it is written anew.
+    fn opened(&self, records: &[Record], _: &[Outcome]) {
+        let replaced = remove_events(&self.folder);
+        self.note(replaced.and_then(|()| records.iter().try_for_each(|record| self.write(record))));
+    }
+
     fn recorded(&self, _: Job, record: &Record) {
-        if let Err(error) = self.write(record) {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.failure.get_or_insert(error);
+        self.note(self.write(record));
+    }
+}
+
+/// Removes the event files of earlier processes, and nothing else that somebody may have put there.
+fn remove_events(folder: &Path) -> Result<(), LabError> {
+    let entries = |folder: &Path| -> Result<Vec<PathBuf>, LabError> {
+        let failed = || LabError::io(folder, "read");
+        let entries = fs::read_dir(folder).map_err(failed())?;
+        entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed())).collect()
+    };
+    if !folder.exists() {
+        return Ok(());
+    }
+    for run in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+        for path in entries(&run)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+                fs::remove_file(&path).map_err(LabError::io(&path, "replace"))?;
+            }
         }
     }
+    Ok(())
 }
 
 fn begin(folder: &Path, record: &Record) -> Result<(PathBuf, File), LabError> {
@@ -80,7 +110,7 @@ fn begin(folder: &Path, record: &Record) -> Result<(PathBuf, File), LabError> {
     let label: String = record.label.chars().map(safe).collect();
     let folder = folder.join(format!("{label}-seed{}", record.seed));
     fs::create_dir_all(&folder).map_err(LabError::io(&folder, "create"))?;
-    let path = folder.join(format!("events.out.tfevents.{:.0}.mile", now()));
+    let path = folder.join(format!("{PREFIX}{:.0}{SUFFIX}", now()));
     let mut file = File::create(&path).map_err(LabError::io(&path, "write"))?;
     let mut version = Vec::new();
     double(&mut version, 1, now());
@@ -212,7 +242,8 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read_back() {
         let folder = tempfile::tempdir().unwrap();
-        let files = EventFiles::create(folder.path(), &[record(0, 1.5)]).unwrap();
+        let files = EventFiles::new(folder.path());
+        files.opened(&[record(0, 1.5)], &[]);
         let job = Job { algorithm: 0, seed: 3 };
         files.recorded(job, &record(300, 0.25));
         files.recorded(job, &record(400, f64::NAN));
@@ -233,6 +264,41 @@ mod tests {
             let value = f32::from_le_bytes(first[1].1.clone().try_into().unwrap());
             assert!(value == loss || (value.is_nan() && loss.is_nan()));
         }
+    }
+
+    /// Event files below a folder, and the events in them, without the one that begins a file.
+    fn events(folder: &Path) -> (usize, usize) {
+        let list = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<PathBuf> = list(folder.join("tensorboard")).flat_map(list).collect();
+        let ours = |path: &&PathBuf| path.to_string_lossy().ends_with(SUFFIX);
+        let count = |path: &PathBuf| messages(&fs::read(path).unwrap()).len() - 1;
+        (files.len(), files.iter().filter(ours).map(count).sum())
+    }
+
+    #[test]
+    fn events_of_an_earlier_process_are_replaced_when_the_directory_is_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = Job { algorithm: 0, seed: 3 };
+        let first = EventFiles::new(folder.path());
+        first.opened(&[], &[]);
+        (0..5).for_each(|round| first.recorded(job, &record(round, 1.0)));
+        let inner = folder.path().join("tensorboard/a_b-seed3");
+        fs::rename(
+            fs::read_dir(&inner).unwrap().next().unwrap().unwrap().path(),
+            inner.join("events.out.tfevents.1.mile"),
+        )
+        .unwrap();
+        fs::write(inner.join("events.out.tfevents.1.theirs"), "").unwrap();
+        // A process that is refused never opens the directory.
+        EventFiles::new(folder.path()).finish().unwrap();
+        assert_eq!(events(folder.path()), (2, 5));
+        // One that goes on has dropped the last two records.
+        let kept: Vec<Record> = (0..3).map(|round| record(round, 1.0)).collect();
+        let second = EventFiles::new(folder.path());
+        second.opened(&kept, &[]);
+        (3..6).for_each(|round| second.recorded(job, &record(round, 1.0)));
+        second.finish().unwrap();
+        assert_eq!(events(folder.path()), (2, 6));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mile_lab::config::Experiment;
@@ -13,7 +13,7 @@ use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::report::{Context, write_report};
 use mile_lab::serve::LiveView;
-use mile_lab::store::Outcome;
+use mile_lab::store::{Outcome, Status};
 use serde_json::Value;
 
 const EXPERIMENT: &str = r#"
@@ -94,6 +94,9 @@ async function look(width) {
   found.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
   found.charts = visible().length;
   found.narrowest = Math.min(...visible().map((s) => s.getBoundingClientRect().width));
+  const inside = (t, s) => t.left >= s.left - 0.5 && t.right <= s.right + 0.5;
+  found.cut = visible().flatMap((s) => [...s.querySelectorAll("text")]
+    .filter((t) => !inside(t.getBoundingClientRect(), s.getBoundingClientRect())).map((t) => t.textContent));
   found.text = Math.min(...[...visible()[0].querySelectorAll("text")].map((t) => t.getBoundingClientRect().height));
   const box = visible()[0].getBoundingClientRect();
   const at = { bubbles: true, clientX: box.left + box.width * 0.55, clientY: box.top + box.height * 0.4 };
@@ -166,6 +169,7 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
     for look in found.as_array().unwrap() {
         assert_eq!(look["overflow"], 0, "the page does not scroll sideways: {look}");
         assert_eq!(look["charts"], 9, "{look}");
+        assert_eq!(look["cut"], serde_json::json!([]), "no text leaves its figure: {look}");
         assert!(look["narrowest"].as_f64().unwrap() > 300.0, "{look}");
         assert!(look["text"].as_f64().unwrap() > 8.0, "{look}");
         let tip = look["tip"].as_str().unwrap();
@@ -182,6 +186,9 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
 struct Patient<'v>(&'v LiveView);
 
 impl Observer for Patient<'_> {
+    fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
+        self.0.opened(records, outcomes);
+    }
     fn recorded(&self, job: Job, record: &Record) {
         let begun = Instant::now();
         while !self.0.is_watched() && begun.elapsed() < Duration::from_secs(30) {
@@ -213,21 +220,49 @@ fn the_live_view_fills_as_records_arrive_and_says_when_it_is_over() {
     assert!(dom.contains("class=\"panel\"") && dom.contains("Every seed"), "figures and tables are there");
 }
 
+fn ask(view: &LiveView, request: &str) -> String {
+    use std::io::Write;
+    let mut stream = std::net::TcpStream::connect(view.address()).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A request whose answer comes in one piece.
+fn get(path: &str, host: &str) -> String {
+    format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")
+}
+
+#[test]
+fn what_was_stopped_and_runs_again_is_not_said_to_have_stopped() {
+    struct StopAtOnce<'a>(&'a AtomicBool);
+    impl Observer for StopAtOnce<'_> {
+        fn advanced(&self, _: Job, _: u64) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan();
+    let stop = AtomicBool::new(false);
+    let outcomes = execute(&plan, folder.path(), false, &StopAtOnce(&stop), &stop).unwrap();
+    assert!(outcomes.iter().any(|outcome| outcome.status == Status::Stopped));
+    let view = LiveView::start(TcpListener::bind("127.0.0.1:0").unwrap(), &plan, folder.path()).unwrap();
+    // Told to stop before it begins, it is seen as it is when it begins.
+    execute(&plan, folder.path(), true, &view, &AtomicBool::new(true)).unwrap();
+    let state = ask(&view, &get("/state?version=", "localhost"));
+    let over = outcomes.iter().filter(|outcome| outcome.status != Status::Stopped).count();
+    assert!(state.contains(&format!("live: {over} of 4 runs over")));
+    assert!(!state.contains("stopped before the end"));
+    view.finish();
+}
+
 #[test]
 fn the_live_view_answers_this_machine_only_and_reads_only() {
     let folder = tempfile::tempdir().unwrap();
     let view = LiveView::start(TcpListener::bind("127.0.0.1:0").unwrap(), &plan(), folder.path()).unwrap();
-    let ask = |request: &str| {
-        use std::io::Write;
-        let mut stream = std::net::TcpStream::connect(view.address()).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
-    let get = |path: &str, host: &str| {
-        ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
-    };
+    let ask = |request: &str| ask(&view, request);
+    let get = |path: &str, host: &str| ask(&get(path, host));
     assert!(get("/", "localhost:1").contains("200 OK"));
     assert!(get("/state?version=", "127.0.0.1").contains("\"version\""));
     assert!(get("/", "attacker.example").contains("403"));

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::curve::Runs;
 use super::figure::Figure;
 use super::quantity::{Axis, Quantity};
+use super::svg::Medium;
 use crate::error::LabError;
 use crate::store::write_file;
 
@@ -49,11 +50,16 @@ pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<Vec<PathBuf>, 
 impl Figure {
     /// The figure as an SVG file.
     pub fn svg(&self) -> String {
-        super::svg::draw(self, false)
+        super::svg::draw(self, Medium::File)
+    }
+
+    /// The same for a page.
+    pub(crate) fn page_svg(&self) -> String {
+        super::svg::draw(self, Medium::Page)
     }
 
     /// The same with the values in it, for the report's script.
     pub(crate) fn interactive_svg(&self) -> String {
-        super::svg::draw(self, true)
+        super::svg::draw(self, Medium::Script)
     }
 }

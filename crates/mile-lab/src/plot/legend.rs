@@ -29,10 +29,10 @@ pub(super) struct Legend {
     pub(super) lines: usize,
 }
 
-/// The legend, centred line by line below the panels, where it hides no curve.
-pub(super) fn legend(figure: &Figure, total: f64) -> Legend {
+/// The legend, centred line by line below the panels, where it hides no curve, with room for texts of a size.
+pub(super) fn legend(figure: &Figure, total: f64, size: f64) -> Legend {
     const SAMPLE: f64 = 34.0;
-    let entry = |text: &str| SAMPLE + 6.0 + width(text, 12.0) + 14.0;
+    let entry = |text: &str| SAMPLE + 6.0 + width(text, size) + 14.0;
     let mut lines: Vec<Vec<(usize, String)>> = vec![Vec::new()];
     for (k, series) in figure.series.iter().enumerate().filter(|(_, series)| series.seeds > 0) {
         let text = series.legend();

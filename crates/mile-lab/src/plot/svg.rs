@@ -20,6 +20,8 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const HEAD: f64 = 30.0;
+/// Size of all texts of a figure in a page on a small screen: `page.css` says so.
+const ON_A_PHONE: f64 = 14.0;
 
 /// Sizes of what is drawn where.
 struct Layout {
@@ -46,14 +48,33 @@ impl Layout {
     }
 }
 
-/// Draws a figure. An interactive one carries its values, for a script to show them.
-pub(crate) fn draw(figure: &Figure, interactive: bool) -> String {
+/// What a figure is drawn for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// A file of its own.
+    File,
+    /// A page, whose style sheet sets all texts larger where the screen is small.
+    Page,
+    /// The same, with the values in it for a script to show them.
+    Script,
+}
+
+impl Medium {
+    /// The largest size that a text of this size gets.
+    fn largest(self, size: f64) -> f64 {
+        if self == Self::File { size } else { size.max(ON_A_PHONE) }
+    }
+}
+
+/// Draws a figure.
+pub(crate) fn draw(figure: &Figure, medium: Medium) -> String {
     let layout = Layout::of(figure);
-    let legend = legend(figure, layout.width);
-    let notes = wrapped(&figure.note, layout.width - 24.0, 11.0);
+    let legend = legend(figure, layout.width, medium.largest(12.0));
+    let notes = wrapped(&figure.note, layout.width - 24.0, medium.largest(11.0));
+    let note_line = medium.largest(11.0) + 4.0;
     let legend_top = HEAD + layout.rows as f64 * layout.cell.1 + 4.0;
     let notes_top = legend_top + legend.lines as f64 * LEGEND_LINE;
-    let height = notes_top + notes.len() as f64 * 15.0 + 8.0;
+    let height = notes_top + notes.len() as f64 * note_line + 8.0;
     let total = layout.width;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total:.0} {height:.0}\" width=\"{total:.0}\" \
@@ -66,6 +87,7 @@ pub(crate) fn draw(figure: &Figure, interactive: bool) -> String {
     );
     for (k, panel) in figure.panels.iter().enumerate() {
         let clip = format!("clip-{}-{k}", figure.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+        let interactive = medium == Medium::Script;
         Drawing { panel, corner: layout.corner(k, figure.columns), size: layout.inner, clip, interactive }
             .write(&mut svg);
     }
@@ -75,7 +97,7 @@ pub(crate) fn draw(figure: &Figure, interactive: bool) -> String {
             svg,
             "<text class=\"faint\" x=\"{:.0}\" y=\"{:.0}\" font-size=\"11\" text-anchor=\"middle\" fill=\"{FAINT}\">{}</text>",
             total / 2.0,
-            notes_top + 11.0 + 15.0 * k as f64,
+            notes_top + note_line - 4.0 + note_line * k as f64,
             escape(line)
         );
     }
@@ -302,7 +324,9 @@ fn path(places: impl Iterator<Item = (f64, f64)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::curve::tests::record;
+    use super::super::style::width;
     use super::super::{Axis, Figure, Quantity, Runs, png};
+    use super::ON_A_PHONE;
 
     fn records() -> Vec<crate::record::Record> {
         let mut records = Vec::new();
@@ -328,6 +352,25 @@ mod tests {
         png(&svg).unwrap();
         let interactive = Figure::single(&runs, Quantity::Loss, Axis::Round).interactive_svg();
         assert!(interactive.contains("data-values=\"0 1.1000e0 1.000e0 1.200e0;"));
+    }
+
+    #[test]
+    fn in_a_page_texts_have_room_to_be_set_larger() {
+        let records = [record("a", 0, 0, 1.0), record("a", 0, 1, 0.5)];
+        let runs = Runs::new(&records, &[]);
+        let note = "a word or two of what a reader must know about it, and one more";
+        let figure = Figure::single(&runs, Quantity::Loss, Axis::Round).with_note(note);
+        let notes = |svg: &str| -> Vec<String> {
+            let lines = svg.lines().filter(|line| line.contains("font-size=\"11\""));
+            lines.map(|line| line.split(['<', '>']).nth(2).unwrap().to_owned()).collect()
+        };
+        for svg in [figure.page_svg(), figure.interactive_svg()] {
+            let lines = notes(&svg);
+            assert!(lines.len() > notes(&figure.svg()).len());
+            assert!(lines.iter().all(|line| width(line, ON_A_PHONE) < 560.0 - 16.0), "{lines:?}");
+        }
+        let style = include_str!("../report/page.css");
+        assert!(style.contains(&format!("svg text{{font-size:{ON_A_PHONE}px}}")));
     }
 
     #[test]

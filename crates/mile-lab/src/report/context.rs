@@ -18,7 +18,7 @@ const FILE: &str = "context.json";
 pub struct Context {
     /// Version of this program.
     pub version: String,
-    /// When the run was begun or last resumed, in seconds since 1970.
+    /// When the run was begun, in seconds since 1970.
     pub started: u64,
     /// The machine.
     pub machine: Machine,
@@ -83,10 +83,16 @@ impl Context {
         })
     }
 
-    /// Writes it into a run directory.
+    /// Writes it into a run directory, which is made if it is not there. To be called before the run begins:
+    /// what is there already tells of the process that began it, and is kept as it is.
     pub fn write(&self, folder: &Path) -> Result<(), LabError> {
+        let path = folder.join(FILE);
+        if path.exists() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(folder).map_err(LabError::io(folder, "create"))?;
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
-        write_file(&folder.join(FILE), text.as_bytes())
+        write_file(&path, text.as_bytes())
     }
 
     /// Reads it from a run directory; a missing or foreign one is no context.
@@ -118,5 +124,26 @@ fn of<T: mile_nn::Scalar>(problem: &AnyProblem<T>) -> Vec<Vec<usize>> {
     match problem {
         AnyProblem::Images(problem) => problem.label_counts(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_the_beginning_is_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("not/there");
+        let context = |started: u64| Context {
+            version: "0.1.0".into(),
+            started,
+            machine: Machine::here(),
+            dim: 3,
+            labels: Vec::new(),
+        };
+        context(1).write(&run).unwrap();
+        context(2).write(&run).unwrap();
+        assert_eq!(Context::read(&run), Some(context(1)));
     }
 }

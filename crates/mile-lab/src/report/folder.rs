@@ -9,7 +9,7 @@ use crate::config::Experiment;
 use crate::error::LabError;
 use crate::plot::{self, Figure, Runs};
 use crate::record::Record;
-use crate::store::{Outcome, read_outcomes, read_records};
+use crate::store::{Outcome, Status, read_outcomes, read_records};
 
 /// What a run directory holds.
 pub struct RunFolder {
@@ -45,6 +45,12 @@ impl RunFolder {
             outcomes: read_outcomes(path)?,
             context: Context::read(path),
         })
+    }
+
+    /// How many of its jobs are over, and how many there are. One that was stopped is not over.
+    pub(crate) fn jobs_over(&self) -> (usize, usize) {
+        let over = self.outcomes.iter().filter(|outcome| outcome.status != Status::Stopped).count();
+        (over, self.experiment.algorithms.len() * self.experiment.seeds.len())
     }
 
     /// Its records by algorithm and seed.

@@ -9,7 +9,7 @@ use crate::plot::style::escape;
 use crate::plot::{Axis, Figure, Quantity, Runs};
 use crate::store::{Outcome, Status};
 use crate::sweep::{SweepFolder, best_remarks, best_table, trials_table};
-use crate::table::{TextTable, number, outcomes_table};
+use crate::table::{TextTable, number, outcomes_table_of};
 
 /// All about one run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
@@ -21,10 +21,12 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
     }
     html.push_str("</ul>\n");
     if !folder.outcomes.is_empty() {
+        let (over, all) = folder.jobs_over();
         let _ = write!(
             html,
-            "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over seeds.</p>\n{}",
-            table(&outcomes_table(&folder.outcomes))
+            "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}",
+            if over < all { "finished " } else { "" },
+            table(&outcomes_table_of(&folder.outcomes, folder.experiment.seeds.len()))
         );
         let _ = writeln!(
             html,
@@ -76,7 +78,7 @@ pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String,
     }
     html.push_str("<div class=\"figures\">\n");
     for figure in crate::plot::sensitivity(&sweep.trials, criterion) {
-        let _ = writeln!(html, "<figure>{}</figure>", figure.svg());
+        let _ = writeln!(html, "<figure>{}</figure>", figure.page_svg());
     }
     html.push_str("</div>\n");
     let (records, outcomes) = sweep.best_runs()?;

@@ -11,7 +11,7 @@ use crate::store::{Outcome, Status};
 use crate::sweep::not_worse;
 use crate::table::number;
 
-/// One algorithm at its end: a quantity over the seeds that were run to the end.
+/// One algorithm at its end: a quantity over the seeds that all who are compared have run to the end.
 struct Standing<'a> {
     label: &'a str,
     mean: f64,
@@ -118,22 +118,40 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// The algorithms of which no seed diverged, best first, over the seeds that all of them have finished. Who
+/// has finished none is not compared.
 fn standings<'a>(folder: &'a RunFolder, labels: &[&'a str], quantity: Quantity) -> Vec<Standing<'a>> {
-    let standing = |label: &&'a str| {
-        let mine: Vec<&Outcome> = folder.outcomes.iter().filter(|o| o.label == **label).collect();
-        let whole = !mine.is_empty() && mine.iter().all(|outcome| outcome.status == Status::Done);
-        let values: Option<Vec<f64>> = mine.iter().map(|outcome| quantity.of(&outcome.last)).collect();
-        let values = values.filter(|values| whole && values.iter().all(|value| value.is_finite()))?;
-        Some(Standing {
-            label,
-            mean: values.iter().sum::<f64>() / values.len() as f64,
-            outcomes: mine.into_iter().cloned().collect(),
-        })
+    let finished = |label: &&'a str| {
+        let mine = || folder.outcomes.iter().filter(|outcome| outcome.label == **label);
+        let done: Vec<Outcome> = mine().filter(|o| o.status == Status::Done).cloned().collect();
+        let diverged = mine().any(|outcome| outcome.status == Status::Diverged);
+        (!diverged && mean(&done, quantity).is_some()).then_some((*label, done))
     };
-    let mut standings: Vec<Standing> = labels.iter().filter_map(standing).collect();
+    let finished: Vec<(&str, Vec<Outcome>)> = labels.iter().filter_map(finished).collect();
+    let has = |done: &[Outcome], seed: u64| done.iter().any(|outcome| outcome.seed == seed);
+    let shared = |outcome: &&Outcome| finished.iter().all(|(_, done)| has(done, outcome.seed));
+    let standing = |(label, done): &(&'a str, Vec<Outcome>)| {
+        let outcomes: Vec<Outcome> = done.iter().filter(shared).cloned().collect();
+        Some(Standing { label, mean: mean(&outcomes, quantity)?, outcomes })
+    };
+    let mut standings: Vec<Standing> = finished.iter().filter_map(standing).collect();
     let sign = if quantity.larger_is_better() { -1.0 } else { 1.0 };
     standings.sort_by(|a, b| (sign * a.mean).total_cmp(&(sign * b.mean)));
     standings
+}
+
+/// The mean of a quantity, if all outcomes have it and it is finite.
+fn mean(outcomes: &[Outcome], quantity: Quantity) -> Option<f64> {
+    let values: Vec<f64> = outcomes.iter().map(|o| quantity.of(&o.last)).collect::<Option<_>>()?;
+    let whole = !values.is_empty() && values.iter().all(|value| value.is_finite());
+    whole.then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// How a sentence about some standings begins: with their seeds, where those are not all.
+fn opening(folder: &RunFolder, standings: &[Standing]) -> String {
+    let (seeds, all) =
+        (standings.first().map_or(0, |first| first.outcomes.len()), folder.experiment.seeds.len());
+    if seeds < all { format!("Over {seeds} of {all} seeds, the") } else { "The".into() }
 }
 
 fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str) -> Option<String> {
@@ -149,7 +167,8 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
     let tied: Vec<&str> = rest.iter().filter(level).map(|standing| standing.label).collect();
     let others: Vec<String> =
         rest.iter().filter(|s| !level(s)).map(|s| format!("{} {}", s.label, number(s.mean))).collect();
-    let mut text = format!("The {noun} of {whose} is {extreme} for {} ({})", best.label, number(best.mean));
+    let the = opening(folder, &standings);
+    let mut text = format!("{the} {noun} of {whose} is {extreme} for {} ({})", best.label, number(best.mean));
     if !tied.is_empty() {
         let _ = write!(
             text,
@@ -166,9 +185,8 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
 /// Who hides bad models behind a good average.
 fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
     let own = standings(folder, labels, Quantity::LocalLoss);
-    let average = standings(folder, labels, Quantity::Loss);
     let gap = |standing: &Standing| {
-        let of_average = average.iter().find(|other| other.label == standing.label)?.mean;
+        let of_average = mean(&standing.outcomes, Quantity::Loss)?;
         let gap = standing.mean - of_average;
         let worse = gap > 0.02 * of_average.abs().max(f64::MIN_POSITIVE);
         worse
@@ -178,10 +196,15 @@ fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
     if gaps.is_empty() && own.is_empty() {
         return None;
     }
+    let the = opening(folder, &own);
+    let (over, all) = folder.jobs_over();
+    let compared = if over < all { " compared" } else { "" };
     Some(if gaps.is_empty() {
-        "The agents' own models are as good as their average for every algorithm (within 2%).".into()
+        format!(
+            "{the} agents' own models are as good as their average for every algorithm{compared} (within 2%)."
+        )
     } else {
-        format!("The agents' own models are worse than their average, by loss, for {}.", gaps.join(", "))
+        format!("{the} agents' own models are worse than their average, by loss, for {}.", gaps.join(", "))
     })
 }
 
@@ -204,7 +227,7 @@ fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
                 } else {
                     format!("rounds {first} to {last}")
                 };
-                let all = folder.outcomes.iter().filter(|o| o.label == *label).count();
+                let all = folder.experiment.seeds.len();
                 let which = if rounds.len() == all {
                     String::new()
                 } else {
@@ -217,9 +240,72 @@ fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
             said.push(format!("{} {verb}.", parts.join(", ")));
         }
     }
-    let expected = folder.experiment.algorithms.len() * folder.experiment.seeds.len();
-    if folder.outcomes.len() < expected {
-        said.push(format!("{} of {expected} runs are over.", folder.outcomes.len()));
+    let (over, all) = folder.jobs_over();
+    if over < all {
+        said.push(format!("{over} of {all} runs are over."));
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Experiment;
+    use crate::table::tests::outcome;
+
+    /// A run of "a", "b" and "c" with four seeds, as far as it has come.
+    fn folder(outcomes: Vec<Outcome>) -> RunFolder {
+        let algorithm =
+            |label: &str| format!("[[algorithm]]\nname = \"mile\"\nlabel = \"{label}\"\nstep_size = 0.1\n");
+        let algorithms: String = ["a", "b", "c"].map(algorithm).concat();
+        let text = format!(
+            "seeds = [0, 1, 2, 3]\nrounds = 3\n[network]\nagents = 3\n[problem]\nkind = \"quadratic\"\ndim = 2\n{algorithms}"
+        );
+        let experiment = Experiment::parse(&text, Path::new(""), &[]).unwrap();
+        let network = experiment.network.build().unwrap();
+        RunFolder { path: "run".into(), experiment, network, records: Vec::new(), outcomes, context: None }
+    }
+
+    fn done(label: &str, seeds: std::ops::Range<u64>, loss: f64) -> Vec<Outcome> {
+        // The larger the seed, the larger the loss: means over other seeds would be others.
+        seeds.map(|seed| outcome(label, seed, Status::Done, loss + seed as f64)).collect()
+    }
+
+    #[test]
+    fn who_is_ahead_is_said_of_seeds_that_all_who_are_compared_have_finished() {
+        let mut outcomes = [done("a", 0..3, 1.0), done("b", 0..1, 1.5)].concat();
+        outcomes.push(outcome("b", 1, Status::Stopped, 0.1));
+        outcomes.push(outcome("c", 0, Status::Stopped, 0.1));
+        let said = summary(&folder(outcomes)).join("\n");
+        let expected =
+            "Over 1 of 4 seeds, the loss of the agents' own models is lowest for a (1.100); then b 1.650.";
+        assert!(said.contains(expected), "{said}");
+        assert!(said.contains("for a (1.100 against 1), b (1.650 against 1.500)."), "{said}");
+        assert!(said.contains("b (1 of 4 seeds, round 3), c (1 of 4 seeds, round 3) stopped"), "{said}");
+        assert!(said.contains("4 of 12 runs are over."), "what was stopped is not over: {said}");
+    }
+
+    #[test]
+    fn no_shared_seed_is_no_comparison() {
+        let said = summary(&folder([done("a", 0..1, 1.0), done("b", 1..2, 1.0)].concat())).join("\n");
+        assert!(!said.contains("lowest") && !said.contains("their average"), "{said}");
+    }
+
+    #[test]
+    fn a_whole_run_is_compared_without_those_that_diverged() {
+        let mut outcomes = [done("a", 0..4, 1.0), done("b", 0..4, 2.0), done("c", 0..3, 0.1)].concat();
+        outcomes.push(outcome("c", 3, Status::Diverged, 1e30));
+        let said = summary(&folder(outcomes)).join("\n");
+        assert!(
+            said.contains("The loss of the agents' own models is lowest for a (2.750); then b 3.850."),
+            "{said}"
+        );
+        assert!(
+            said.contains("The agents' own models are worse than their average, by loss, for a (2.750"),
+            "{said}"
+        );
+        assert!(said.contains("c (1 of 4 seeds, round 3) diverged.") && !said.contains("are over"), "{said}");
+    }
 }

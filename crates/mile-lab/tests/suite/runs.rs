@@ -158,6 +158,40 @@ fn records_after_the_last_checkpoint_of_a_killed_process_are_written_once() {
 }
 
 #[test]
+fn a_watcher_is_told_what_is_kept_and_only_that() {
+    use std::sync::Mutex;
+    #[derive(Default)]
+    struct Told(Mutex<Vec<(Vec<Record>, Vec<Outcome>)>>, Mutex<Vec<Record>>);
+    impl Observer for Told {
+        fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
+            self.0.lock().unwrap().push((records.to_vec(), outcomes.to_vec()));
+        }
+        fn recorded(&self, _: Job, record: &Record) {
+            self.1.lock().unwrap().push(record.clone());
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[]);
+    stop_at(&plan, folder.path(), 19, false);
+    let again = &read_records(folder.path()).unwrap()[0];
+    let beyond = Record { round: 29, ..again.clone() };
+    let metrics = folder.path().join("metrics.jsonl");
+    let text = std::fs::read_to_string(&metrics).unwrap() + &serde_json::to_string(&beyond).unwrap() + "\n";
+    std::fs::write(&metrics, text).unwrap();
+    let told = Told::default();
+    execute(&plan, folder.path(), true, &told, &AtomicBool::new(false)).unwrap();
+    let told_once = told.0.into_inner().unwrap();
+    let [(kept, outcomes)] = &told_once[..] else { panic!("{told_once:?}") };
+    assert!(outcomes.iter().all(|outcome| outcome.status == Status::Done) && outcomes.len() < 6);
+    let mut all = [kept.clone(), told.1.into_inner().unwrap()].concat();
+    let place = |r: &Record| (r.label != "mile", r.label.clone(), r.seed, r.round);
+    all.sort_by_key(place);
+    let mut written = read_records(folder.path()).unwrap();
+    written.sort_by_key(place);
+    assert_eq!(all, written, "every record is told once");
+}
+
+#[test]
 fn a_finished_run_can_be_extended_by_rounds_and_seeds() {
     let (whole, grown) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     go(&plan(&["rounds=44", "seeds=[0,1,2]"]), whole.path(), false).unwrap();
