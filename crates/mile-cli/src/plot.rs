@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use mile_lab::error::{ConfigError, LabError};
+use mile_lab::error::LabError;
 use mile_lab::plot::{Axis, Figure, Quantity, Runs, figures, write_figures};
 use mile_lab::record::Record;
 use mile_lab::report::RunFolder;
@@ -84,7 +84,7 @@ fn refuse_for_a_sweep(arguments: &PlotArguments, sweep: &Path) -> Result<(), Lab
             let problem = format!(
                 "is for runs, and {path} is a sweep; leave it out, or give runs, such as {path}/points/*"
             );
-            Err(LabError::Config(ConfigError { file: None, key: key.into(), problem }))
+            Err(LabError::config(key, problem))
         }
         None => Ok(()),
     }
@@ -100,7 +100,7 @@ fn chosen(arguments: &PlotArguments, runs: &Runs, whose: &str) -> Result<Option<
     if let Some(missing) = arguments.y.iter().find(|name| !names.contains(&name.as_str())) {
         let problem =
             format!("got {missing}, which is not recorded in {whose}; there is {}", names.join(", "));
-        return Err(LabError::Config(ConfigError { file: None, key: "--y".into(), problem }));
+        return Err(LabError::config("--y", problem));
     }
     let wanted = |asked: &[String], name: &str| asked.is_empty() || asked.iter().any(|one| one == name);
     let axes = match &arguments.x[..] {

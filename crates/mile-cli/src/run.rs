@@ -27,7 +27,9 @@ pub(crate) const AFTER_THIS_ROUND: &str = "stopping after this round";
 /// Runs an experiment in this process.
 #[derive(Args)]
 pub(crate) struct RunArguments {
-    /// Experiment file; without it, an embedded experiment that needs no data
+    /// Experiment file; without it, an embedded experiment that needs no data. A section [sweep] in it gives
+    /// keys lists of values, e.g. step_size = [0.05, 0.1] for all algorithms or "algorithm.mile.xi" = [0.05, 0.1]
+    /// for one: every combination is run, and the best of each algorithm is told
     experiment: Option<PathBuf>,
     /// Run directory [default: runs/NAME, or the next free runs/NAME-K]
     #[arg(long, value_name = "DIR")]
@@ -78,7 +80,6 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
-    report::Context::of(&plan)?.write(&folder)?;
     let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
     finish(&folder, &plan, &outcomes, "run")
 }
@@ -167,7 +168,7 @@ pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], command: 
     if !outcomes.is_empty() {
         RunFolder::read(folder)?.draw("")?;
         report::write_report(&[folder], &folder.join("report.html"))?;
-        let table = outcomes_table(outcomes);
+        let table = outcomes_table(outcomes, plan.experiment.seeds.len());
         mile_lab::store::write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
         mile_lab::store::write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
         output::print(&format!("{table}\n{}\n", folder.display()))?;

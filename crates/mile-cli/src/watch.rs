@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::Args;
-use mile_lab::error::{ConfigError, LabError};
+use mile_lab::error::LabError;
 use mile_lab::execute::{Observer, execute};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
@@ -33,15 +33,11 @@ impl WatchArguments {
         let problem =
             "is for one run, and this file has a [sweep]; leave it out, and use mile report afterwards";
         match (&self.serve, self.tensorboard) {
-            (Some(_), _) => Err(refusal("--serve", problem)),
-            (None, true) => Err(refusal("--tensorboard", problem)),
+            (Some(_), _) => Err(LabError::config("--serve", problem)),
+            (None, true) => Err(LabError::config("--tensorboard", problem)),
             (None, false) => Ok(()),
         }
     }
-}
-
-fn refusal(key: &str, problem: impl Into<String>) -> LabError {
-    LabError::Config(ConfigError { file: None, key: key.into(), problem: problem.into() })
 }
 
 /// Runs a plan, with everyone watching who was asked to.
@@ -77,7 +73,7 @@ fn listen(address: &str) -> anyhow::Result<TcpListener> {
         return Ok(TcpListener::bind(address).map_err(|error| {
             let takes =
                 "takes an address to listen on, such as 127.0.0.1:8420; an experiment file goes before it";
-            refusal("--serve", format!("got {address} ({error}), {takes}"))
+            LabError::config("--serve", format!("got {address} ({error}), {takes}"))
         })?);
     }
     TcpListener::bind("127.0.0.1:8420")

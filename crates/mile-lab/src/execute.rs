@@ -10,6 +10,7 @@ use crate::error::LabError;
 use crate::job::Bench;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
+use crate::report::Context;
 use crate::store::{Outcome, Status, Store};
 
 /// Jobs run side by side only while their vectors together stay below this many bytes.
@@ -55,6 +56,7 @@ pub fn execute(
     stop: &AtomicBool,
 ) -> Result<Vec<Outcome>, LabError> {
     let store = Store::open(folder, resume)?;
+    Context::of(plan)?.write(&store)?;
     let jobs = plan.jobs();
     let bench = Bench { plan, store: &store, observer, stop };
     let mut outcomes: HashMap<Job, Outcome> = HashMap::new();

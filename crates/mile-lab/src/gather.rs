@@ -21,6 +21,7 @@ use crate::job::{DIVERGED, rms};
 use crate::plan::{Job, Plan};
 use crate::problem::AnyProblem;
 use crate::record::{Record, Sight, Subject, measure};
+use crate::report::Context;
 use crate::rows::Rows;
 use crate::store::{Outcome, Status, Store};
 
@@ -65,6 +66,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         if resume {
             refuse_another_experiment(&store, plan)?;
         }
+        Context::of(plan)?.write(&store)?;
         store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
         let rows = (0..plan.network.agents()).map(|agent| Rows::of(&agent_folder(folder, agent)));
         let mut gatherer = Self {

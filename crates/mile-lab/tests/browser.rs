@@ -11,7 +11,7 @@ use mile_lab::config::Experiment;
 use mile_lab::execute::{Observer, Silent, execute};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
-use mile_lab::report::{Context, write_report};
+use mile_lab::report::write_report;
 use mile_lab::serve::LiveView;
 use mile_lab::store::{Outcome, Status};
 use serde_json::Value;
@@ -155,7 +155,6 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
     let (run, profile) = (folder.path().join("run"), folder.path().join("profile"));
     let plan = plan();
     execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
-    Context::of(&plan).unwrap().write(&run).unwrap();
     write_report(&[&run], &run.join("report.html")).unwrap();
     let report = std::fs::read_to_string(run.join("report.html")).unwrap();
     assert!(!report.contains("src=\"http") && !report.contains("href=\"http"), "nothing is fetched");

@@ -148,7 +148,7 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
     })
     .unwrap();
     assert!(
-        half.text.starts_with("Interrupted") && half.text.contains("not finished: 3 of"),
+        half.text.starts_with("Interrupted") && half.text.contains("not finished: 4 of 18"),
         "{}",
         half.text
     );

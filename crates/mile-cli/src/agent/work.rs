@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mile::graph::Graph;
 use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
-use mile_lab::error::{ConfigError, LabError};
+use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::rows::Rows;
 use mile_net::agent::{self, From, State};
@@ -126,7 +126,7 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
     let peer = |(k, (id, neighbour)): (usize, (&usize, &NeighbourConfig))| {
         let key = neighbour.key.parse().map_err(|error| {
             let problem = format!("got \"{}\" ({error}), takes what mile keygen printed", neighbour.key);
-            LabError::Config(ConfigError { file: None, key: format!("agent.neighbour[{k}].key"), problem })
+            LabError::config(format!("agent.neighbour[{k}].key"), problem)
         })?;
         Ok((*id, Peer { key, weight: neighbour.weight, addresses: neighbour.addresses.clone() }))
     };

@@ -14,7 +14,6 @@ use mile_lab::config::{Conduct, Experiment, Precision};
 use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
 use mile_lab::plan::Plan;
-use mile_lab::report;
 use mile_lab::store::Outcome;
 use mile_nn::Scalar;
 
@@ -86,7 +85,6 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let swarm = Swarm { plan: &plan, conduct, folder: &folder, resume: arguments.resume };
-    report::Context::of(&plan)?.write(&folder)?;
     let outcomes = match plan.experiment.precision {
         Precision::F32 => swarm.run::<f32>(),
         Precision::F64 => swarm.run::<f64>(),

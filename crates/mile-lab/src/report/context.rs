@@ -9,7 +9,7 @@ use crate::config::{Experiment, Precision, ProblemConfig};
 use crate::error::LabError;
 use crate::plan::Plan;
 use crate::problem::{self, AnyProblem};
-use crate::store::write_file;
+use crate::store::Store;
 
 const FILE: &str = "context.json";
 
@@ -83,16 +83,20 @@ impl Context {
         })
     }
 
-    /// Writes it into a run directory, which is made if it is not there. To be called before the run begins:
-    /// what is there already tells of the process that began it, and is kept as it is.
-    pub fn write(&self, folder: &Path) -> Result<(), LabError> {
-        let path = folder.join(FILE);
-        if path.exists() {
-            return Ok(());
+    /// Writes it into the run directory of a run that begins. What is there already tells of the process that
+    /// began it, and is kept; only labels of seeds that were added since are put to it.
+    pub(crate) fn write(&self, store: &Store) -> Result<(), LabError> {
+        let mut kept = self.clone();
+        if let Some(before) = Self::read(store.folder()) {
+            let known = |seed: u64| before.labels.iter().any(|labels| labels.seed == seed);
+            let added: Vec<SeedLabels> =
+                self.labels.iter().filter(|labels| !known(labels.seed)).cloned().collect();
+            if added.is_empty() {
+                return Ok(());
+            }
+            kept = Self { labels: [before.labels, added].concat(), ..before };
         }
-        std::fs::create_dir_all(folder).map_err(LabError::io(folder, "create"))?;
-        let text = serde_json::to_string_pretty(self).unwrap_or_default();
-        write_file(&path, text.as_bytes())
+        store.write(FILE, serde_json::to_string_pretty(&kept).unwrap_or_default().as_bytes())
     }
 
     /// Reads it from a run directory; a missing or foreign one is no context.
@@ -134,16 +138,19 @@ mod tests {
     #[test]
     fn what_is_known_of_the_beginning_is_not_written_over() {
         let folder = tempfile::tempdir().unwrap();
-        let run = folder.path().join("not/there");
-        let context = |started: u64| Context {
+        let store = Store::open(folder.path(), false).unwrap();
+        let context = |started: u64, seeds: &[u64]| Context {
             version: "0.1.0".into(),
             started,
             machine: Machine::here(),
             dim: 3,
-            labels: Vec::new(),
+            labels: seeds.iter().map(|seed| SeedLabels { seed: *seed, counts: Vec::new() }).collect(),
         };
-        context(1).write(&run).unwrap();
-        context(2).write(&run).unwrap();
-        assert_eq!(Context::read(&run), Some(context(1)));
+        let kept = || Context::read(folder.path()).unwrap();
+        context(1, &[0]).write(&store).unwrap();
+        context(2, &[0]).write(&store).unwrap();
+        assert_eq!(kept(), context(1, &[0]));
+        context(3, &[0, 1]).write(&store).unwrap();
+        assert_eq!(kept(), context(1, &[0, 1]));
     }
 }

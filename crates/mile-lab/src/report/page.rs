@@ -8,8 +8,8 @@ use crate::error::LabError;
 use crate::plot::style::escape;
 use crate::plot::{Axis, Figure, Quantity, Runs};
 use crate::store::{Outcome, Status};
-use crate::sweep::{SweepFolder, best_remarks, best_table, trials_table};
-use crate::table::{TextTable, number, outcomes_table_of};
+use crate::sweep::{SweepFolder, best_table, trials_table};
+use crate::table::{TextTable, number, outcomes_table};
 
 /// All about one run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
@@ -26,7 +26,7 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
             html,
             "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}",
             if over < all { "finished " } else { "" },
-            table(&outcomes_table_of(&folder.outcomes, folder.experiment.seeds.len()))
+            table(&outcomes_table(&folder.outcomes, folder.experiment.seeds.len()))
         );
         let _ = writeln!(
             html,
@@ -70,7 +70,7 @@ pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String,
     let criterion = sweep.criterion;
     let mut html = format!("<section class=\"run\">\n<h1>{}: a sweep</h1>\n", escape(&sweep.name));
     let _ = writeln!(html, "<p class=\"sub\">by {}</p>", escape(criterion.title()));
-    let remarks = best_remarks(&sweep.trials, criterion);
+    let remarks = sweep.remarks();
     let items: String = remarks.iter().map(|remark| format!("<li>{}</li>\n", escape(remark))).collect();
     let _ = write!(html, "<h2>The best of each</h2>\n{}", table(&best_table(&sweep.trials, criterion)));
     if !items.is_empty() {

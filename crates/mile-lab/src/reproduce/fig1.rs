@@ -36,7 +36,7 @@ pub fn fig1(request: &Request) -> Result<Finding, LabError> {
 /// Says what a run found: with its table for a terminal, without for a page that has it anyway.
 pub(super) fn tell(request: &Request, folder: &RunFolder, said: &mut Vec<String>, prose: &mut Vec<String>) {
     let head = format!("{} ({}; * not in the paper)", title(folder), request.note(folder));
-    said.push(format!("{head}:\n{}", outcomes_table(&folder.outcomes)));
+    said.push(format!("{head}:\n{}", outcomes_table(&folder.outcomes, folder.experiment.seeds.len())));
     prose.push(format!("{head}."));
     let findings = statement::about(folder, &title(folder));
     said.extend(findings.iter().cloned());

@@ -23,7 +23,7 @@ use crate::config::Experiment;
 use crate::error::LabError;
 use crate::execute::execute;
 use crate::plan::Plan;
-use crate::report::{Context, RunFolder, evaluated_on};
+use crate::report::{RunFolder, evaluated_on};
 use crate::sweep::{Point, Watch};
 use toml::Table;
 
@@ -80,7 +80,6 @@ impl Request<'_> {
         let plan = Plan::new(Experiment::read(&table, base)?).map_err(|error| error.in_file(&name))?;
         let point = Point { name, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
-        Context::of(&plan)?.write(folder)?;
         execute(&plan, folder, begun, &*(self.watch)(0, &point, &plan), self.stop)?;
         RunFolder::read(folder)
     }

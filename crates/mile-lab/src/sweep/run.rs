@@ -16,7 +16,6 @@ use crate::plan::Plan;
 use crate::plot::{self, Quantity, Runs};
 use crate::problem::Library;
 use crate::record::Record;
-use crate::report::Context;
 use crate::store::{Outcome, read_records, write_file};
 
 /// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
@@ -104,7 +103,6 @@ impl SweepPlan {
             let plan = self.plan(point)?;
             let out = folder.join("points").join(&point.name);
             let begun = out.join("config.toml").exists();
-            Context::of(&plan)?.write(&out)?;
             let outcomes = execute(&plan, &out, begun, &*watch(k, point, &plan), stop)?;
             if !plan.is_complete(&outcomes) {
                 break;
