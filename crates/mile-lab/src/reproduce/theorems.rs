@@ -76,7 +76,10 @@ fn explanation(cases: &[Case]) -> String {
     starts.dedup();
     let which = match failed.len() {
         0 => String::new(),
-        _ => format!(" (of Theorem {}; agents start {})", theorems.join(" and "), starts.join("; or ")),
+        _ => {
+            let s = if theorems.len() > 1 { "s" } else { "" };
+            format!(" (Theorem{s} {}; starts: {})", theorems.join(" and "), starts.join("; "))
+        }
     };
     format!(
         "Theorems 1 and 3 bound the gradient at the average, 2 and 4 the disagreement; 3 and 4 with stochastic \
