@@ -85,7 +85,10 @@ fn the_theorems_are_printed_with_what_holds_and_what_does_not() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     assert!(table.contains("NO") && table.contains("as corrected (docs/theory.md) 48 hold"), "{table}");
-    assert!(table.contains("fail as printed (Theorems 2 and 4; starts: apart, random; apart, slowest mode)"), "{table}");
+    assert!(
+        table.contains("fail as printed (Theorems 2 and 4; starts: apart, random; apart, slowest mode)"),
+        "{table}"
+    );
     assert!(folder.path().join("theorems/report.html").exists());
     for (arguments, word) in [
         (["theorems", "--set", "rounds=1"], "--set: takes one item at a time"),

@@ -162,9 +162,19 @@ fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> Option<(usize, String)
     let least = margins.iter().copied().fold(f64::INFINITY, f64::min);
     let most = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mut text = number(mean(theirs));
-    if let seeds @ 2.. = margins.len() {
-        text += &format!("; lower for {wins} of {seeds} seeds, by {} to {}", number(least), number(most));
-    }
+    let seeds = margins.len();
+    text += &match wins {
+        _ if seeds == 1 => String::new(),
+        0 => format!("; behind for all {seeds} seeds, by {} to {}", number(-most), number(-least)),
+        all if all == seeds => {
+            format!("; ahead for all {seeds} seeds, by {} to {}", number(least), number(most))
+        }
+        some => format!(
+            "; ahead for {some} of {seeds} seeds, by up to {}, behind by up to {}",
+            number(most),
+            number(-least)
+        ),
+    };
     Some((group, text))
 }
 
@@ -176,10 +186,14 @@ mod tests {
     fn seeds_are_compared_one_by_one() {
         let mine = [(0, 0.1), (1, 0.2), (2, 0.3)];
         let (group, text) = against(&mine, &[(2, 0.31), (0, 0.15), (1, 0.22)]).unwrap();
-        assert_eq!((group, text.as_str()), (0, "0.2267; lower for 3 of 3 seeds, by 0.01000 to 0.05000"));
-        let (group, text) = against(&mine, &[(0, 0.05), (1, 0.25), (2, 0.3)]).unwrap();
-        assert_eq!((group, text.as_str()), (1, "0.2000; lower for 1 of 3 seeds, by -0.05000 to 0.05000"));
-        assert_eq!(against(&mine, &[(0, 0.05), (1, 0.1), (2, 0.2)]).unwrap().0, 2);
+        assert_eq!((group, text.as_str()), (0, "0.2267; ahead for all 3 seeds, by 0.01000 to 0.05000"));
+        let (group, text) = against(&mine, &[(0, 0.05), (1, 0.25), (2, 0.29)]).unwrap();
+        assert_eq!(
+            (group, text.as_str()),
+            (1, "0.1967; ahead for 1 of 3 seeds, by up to 0.05000, behind by up to 0.05000")
+        );
+        let (group, text) = against(&mine, &[(0, 0.05), (1, 0.1), (2, 0.2)]).unwrap();
+        assert_eq!((group, text.as_str()), (2, "0.1167; behind for all 3 seeds, by 0.05000 to 0.1000"));
         assert_eq!(against(&mine[..1], &[(0, 0.3)]).unwrap().1, "0.3000");
         assert_eq!(against(&mine[..1], &[(1, 0.3)]), None);
         assert_eq!(against(&mine[..1], &[(0, 0.100_000_1)]).unwrap().0, 1, "level to what is shown");
