@@ -44,7 +44,7 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
         series.push(Series { label: trial.label.clone(), seeds: usize::from(tried), diverged: 0 });
         let curve = |points, diverged| Curve { series: index, label: trial.label.clone(), points, diverged };
         curves.extend(stretches(points, &lost).into_iter().map(|points| curve(points, None)));
-        let nowhere = |x: f64| vec![Point { round: 0, x, y: f64::NAN, low: f64::NAN, high: f64::NAN }];
+        let nowhere = |x: f64| vec![Point { round: 0, x, y: 0.0, low: 0.0, high: 0.0 }];
         curves.extend(lost.iter().map(|x| curve(nowhere(*x), Some(0))));
     }
     curves.retain(|curve| !curve.points.is_empty());
@@ -60,9 +60,9 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     let y =
         if bottom > 0.0 && top / bottom > 5.0 { Scale::log(bottom, top) } else { Scale::linear(bottom, top) };
     side_by_side(&mut curves, &x);
-    // Crosses are drawn at the top.
+    // Above the panel there is nothing but crosses, and these are drawn at its edge.
     for point in curves.iter_mut().filter(|curve| curve.diverged.is_some()).flat_map(|c| &mut c.points) {
-        point.y = y.range().1;
+        point.y = y.padded(2.0).range().1;
     }
     let panel = Panel {
         title: String::new(),
