@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use mile_lab::execute::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
-use mile_lab::reproduce::{Finding, Request, Scale, check_dataset, fig1, fig2, table1};
+use mile_lab::reproduce::{Finding, Request, Scale, check_dataset, fig1, fig2, table1, theorems};
 use mile_lab::store::{Outcome, read_outcomes, read_records};
 use mile_lab::sweep::{Point, Watch};
 use mile_lab::table::number;
@@ -114,6 +114,13 @@ fn what_the_user_sets_holds_for_the_search_but_not_its_seeds() {
     assert_eq!(search["rounds"].as_integer(), Some(4));
     assert_ne!(search["seeds"], toml::Value::from(vec![7]));
     assert_eq!(config("best/config.toml")["seeds"], toml::Value::from(vec![7]));
+}
+
+#[test]
+fn the_theorems_are_whole_whatever_is_asked_for_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let finding = theorems(&request(folder.path(), &[], &AtomicBool::new(true))).unwrap();
+    assert!(!finding.stopped && !finding.text.contains("Interrupted"), "{}", finding.text);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn fig1(request: &Request) -> Result<Finding, LabError> {
     page.text("Figure 1, reproduced", &prose);
     folders.iter().for_each(|folder| page.run(folder));
     page.write(&request.out.join("report.html"))?;
-    request.finish(&said)
+    request.finish(&said, request.stopped())
 }
 
 /// Says what a run found: with its table for a terminal, without for a page that has it anyway.

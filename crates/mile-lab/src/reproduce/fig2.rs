@@ -44,7 +44,7 @@ pub fn fig2(request: &Request) -> Result<Finding, LabError> {
         page.sweep(found)?;
     }
     page.write(&request.out.join("report.html"))?;
-    request.finish(&said)
+    request.finish(&said, request.stopped())
 }
 
 /// The search of one data set, with the changes that make it one. What the user changes holds for it too, but for

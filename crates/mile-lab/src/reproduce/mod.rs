@@ -97,13 +97,14 @@ impl Request<'_> {
         format!("{quick}{} rounds{}{set}", folder.experiment.rounds, samples.unwrap_or_default())
     }
 
-    fn finish(&self, paragraphs: &[String]) -> Result<Finding, LabError> {
+    /// Keeps what was found; `stopped` says that it is not all.
+    fn finish(&self, paragraphs: &[String], stopped: bool) -> Result<Finding, LabError> {
         let mut text = paragraphs.join("\n\n") + "\n";
-        if self.stopped() {
+        if stopped {
             text.insert_str(0, "Interrupted: what follows is about what was finished by then.\n\n");
         }
         crate::store::write_file(&self.out.join("finding.txt"), text.as_bytes())?;
-        Ok(Finding { text, folder: self.out.to_owned(), stopped: self.stopped() })
+        Ok(Finding { text, folder: self.out.to_owned(), stopped })
     }
 }
 

@@ -152,7 +152,10 @@ fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> Option<(usize, String)
         return None;
     }
     let wins = margins.iter().filter(|margin| **margin > 0.0).count();
-    let level = number(mean(mine)) == number(mean(theirs));
+    let shared = |values: &[(u64, f64)], others: &[(u64, f64)]| -> Vec<(u64, f64)> {
+        values.iter().copied().filter(|(seed, _)| others.iter().any(|other| other.0 == *seed)).collect()
+    };
+    let level = number(mean(&shared(mine, theirs))) == number(mean(&shared(theirs, mine)));
     let group = match wins {
         _ if level => 1,
         0 => 2,
@@ -164,7 +167,9 @@ fn against(mine: &[(u64, f64)], theirs: &[(u64, f64)]) -> Option<(usize, String)
     let mut text = number(mean(theirs));
     let seeds = margins.len();
     text += &match wins {
-        _ if seeds == 1 => String::new(),
+        _ if seeds == 1 && mine.len() == 1 => String::new(),
+        _ if seeds == 1 && least > 0.0 => format!("; ahead for the seed they share, by {}", number(least)),
+        _ if seeds == 1 => format!("; behind for the seed they share, by {}", number(-least)),
         0 => format!("; behind for all {seeds} seeds, by {} to {}", number(-most), number(-least)),
         all if all == seeds => {
             format!("; ahead for all {seeds} seeds, by {} to {}", number(least), number(most))
@@ -196,6 +201,10 @@ mod tests {
         assert_eq!((group, text.as_str()), (2, "0.1167; behind for all 3 seeds, by 0.05000 to 0.1000"));
         assert_eq!(against(&mine[..1], &[(0, 0.3)]).unwrap().1, "0.3000");
         assert_eq!(against(&mine[..1], &[(1, 0.3)]), None);
+        let (group, text) = against(&mine, &[(1, 0.15)]).unwrap();
+        assert_eq!((group, text.as_str()), (2, "0.1500; behind for the seed they share, by 0.05000"));
+        assert_eq!(against(&mine, &[(1, 0.2)]).unwrap().0, 1, "level for the seed they share");
+        assert_eq!(against(&mine, &[(0, 0.2)]).unwrap().0, 0, "though the means over all seeds agree");
         assert_eq!(against(&mine[..1], &[(0, 0.100_000_1)]).unwrap().0, 1, "level to what is shown");
     }
 }

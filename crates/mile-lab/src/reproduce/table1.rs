@@ -120,7 +120,7 @@ pub fn table1(request: &Request) -> Result<Finding, LabError> {
         &request.out.join("table.tex"),
         format!("{}\n{}", costs.to_latex(), checks.to_latex()).as_bytes(),
     )?;
-    request.finish(&said)
+    request.finish(&said, request.stopped())
 }
 
 fn measure(method: &str) -> Result<Measured, LabError> {
