@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use mile_net::frame::{CHUNK, HEAD, Head};
-use mile_net::hello::Hello;
+use mile_net::handshake::Hello;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {

@@ -1,5 +1,5 @@
-//! An agent between two neighbours that do whatever they like: it does not panic, it keeps no more than it says, and what
-//! it folds is what was sent.
+//! An agent between two neighbours that send anything: it does not panic, it keeps no more memory than allowed, and it adds
+//! up what was sent.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use mile_net::frame::{Head, Kind};
-use mile_net::hello::{Hello, Mark, Terms, VERSION};
+use mile_net::handshake::{Hello, Mark, Terms, VERSION};
 use mile_net::outbox::Message;
-use mile_net::session::{Arrival, Memory, Missing, Session, Setup};
+use mile_net::session::{Arrival, Memory, MissingPolicy, Session, Setup};
 
 const DIM: usize = 3;
 
@@ -51,7 +51,7 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
         incarnation: 1,
         terms: terms(),
         neighbours: BTreeMap::from([(0, 0.25), (2, 0.5)]),
-        missing: if skips { Missing::Skip { after: 100 } } else { Missing::Wait },
+        on_missing: if skips { MissingPolicy::Skip { after: 100 } } else { MissingPolicy::Wait },
         memory: Memory::default(),
     };
     let mut session: Session<f32> = Session::new(setup, 0);
@@ -142,7 +142,7 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
         for (link, _) in session.closing() {
             session.closed(link, now);
         }
-        let _ = session.standings();
+        let _ = session.neighbour_statuses();
         let memory = session.memory(Mark::default());
         assert!(memory.outbox.len() as u64 <= next);
     }

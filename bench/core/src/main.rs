@@ -1,7 +1,7 @@
 //! Speed and size of the core, as ratios of what the machine itself does in the same run.
 //!
-//! `cargo run --release` in this folder prints every figure. Times are the best of several
-//! repetitions, because other work on the machine only ever adds to them.
+//! `cargo run --release` in this folder prints every figure; with `-- --mg-skip` or `-- --memory` that one
+//! alone. Times are the best of several repetitions, because other work on the machine only ever adds to them.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,10 +10,10 @@ use mile::agents::{Agents, Vector};
 use mile::block;
 use mile::graph::Topology;
 use mile::method::Method;
-use mile::methods::Mile;
+use mile::methods::{MgSkip, Mile};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Problem, Quadratic};
+use mile::problems::{Failure, Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -34,12 +34,13 @@ impl Problem<f32> for Springs {
         self.dim
     }
 
-    fn loss(&self, agent: usize, x: &[f32]) -> f64 {
-        x.iter().map(|x| 0.5 * f64::from(x - agent as f32).powi(2)).sum()
+    fn loss(&self, agent: usize, x: &[f32]) -> Result<f64, Failure> {
+        Ok(x.iter().map(|x| 0.5 * f64::from(x - agent as f32).powi(2)).sum())
     }
 
-    fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) {
+    fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
         gradient.iter_mut().zip(x).for_each(|(g, x)| *g = x - agent as f32);
+        Ok(())
     }
 }
 
@@ -86,7 +87,7 @@ fn bandwidths(n: usize, agents: usize, turns: usize) -> Bandwidths {
     // The exchange on a ring: its sum has three operands and a result, but a cache may serve two of them.
     let (network, dim) = (ring(agents), n / agents);
     let (problem, method) = (Springs { agents, dim }, mile(10));
-    let mut simulator = Simulator::new(&problem, &network, &method, &vec![1.0; dim], 0);
+    let mut simulator = Simulator::new(&problem, &network, &method, &vec![1.0; dim], 0).expect("agents");
     let mut mix = || {
         simulator.pull(0, &[(Vector(0), Vector(2))]).expect("the simulator does not fail");
     };
@@ -132,7 +133,7 @@ fn rounds<P: Problem<f32>>(
         .zip(&networks)
         .map(|(problem, network)| {
             let start = vec![0.0; problem.dim()];
-            let mut simulator = Simulator::new(problem, network, &method, &start, 0);
+            let mut simulator = Simulator::new(problem, network, &method, &start, 0).expect("agents");
             let run = Run::start(&method, Schedule::constant(0.1), &mut simulator).expect("a start");
             (simulator, run)
         })
@@ -149,6 +150,54 @@ fn rounds<P: Problem<f32>>(
     times
 }
 
+/// A round of MG-Skip: one gradient, then as many exchanges, one after the other, as the method chooses for
+/// a ring of this size.
+struct GossipRound {
+    exchanges: u64,
+    seconds: f64,
+}
+
+/// The sizes take turns, each for about the same time.
+fn gossip_rounds(sizes: &[(usize, usize)], turns: usize) -> Vec<GossipRound> {
+    const TURN_S: f64 = 0.05;
+    let networks: Vec<Network> = sizes.iter().map(|(agents, _)| ring(*agents)).collect();
+    let problems: Vec<Springs> = sizes.iter().map(|&(agents, dim)| Springs { agents, dim }).collect();
+    let method = |network| MgSkip::new(0, 1.0, None, network).expect("a probability");
+    let methods: Vec<MgSkip> = networks.iter().map(method).collect();
+    let mut found = Vec::new();
+    let mut hosts = Vec::new();
+    for ((problem, network), method) in problems.iter().zip(&networks).zip(&methods) {
+        let start = vec![0.0; problem.dim];
+        let mut simulator = Simulator::new(problem, network, method, &start, 0).expect("agents");
+        let mut run = Run::start(method, Schedule::constant(0.1), &mut simulator).expect("a start");
+        // After the first round the simulator knows whether threads are worth their while.
+        run.round(&mut simulator).expect("a round");
+        let exchanges = run.progress().costs.exchanges;
+        let one = seconds(|| run.round(&mut simulator).expect("a round"));
+        hosts.push((simulator, run, (TURN_S / one).ceil() as usize));
+        found.push(GossipRound { exchanges, seconds: f64::INFINITY });
+    }
+    for _ in 0..turns {
+        for ((simulator, run, repeat), found) in hosts.iter_mut().zip(&mut found) {
+            let taken = seconds(|| (0..*repeat).for_each(|_| run.round(simulator).expect("a round")));
+            found.seconds = found.seconds.min(taken / *repeat as f64);
+        }
+    }
+    found
+}
+
+fn report_gossip() {
+    let sizes = [(200, 16), (200, 1_000), (1_000, 16), (1_000, 1_000)];
+    for ((agents, dim), round) in sizes.iter().zip(gossip_rounds(&sizes, 20)) {
+        println!(
+            "a round of MG-Skip on springs, ring of {agents} x {dim}: {:.3} ms, {} exchanges, {:.2} us each",
+            round.seconds * 1e3,
+            round.exchanges,
+            round.seconds * 1e6 / round.exchanges as f64
+        );
+    }
+}
+
 /// The most memory this process ever held, in bytes.
 fn peak_memory() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -161,7 +210,7 @@ fn memory(agents: usize, dim: usize) {
     let before = peak_memory().unwrap_or(0.0);
     let (network, problem, method) = (ring(agents), Springs { agents, dim }, mile(10));
     let start = vec![0.0; dim];
-    let mut simulator = Simulator::new(&problem, &network, &method, &start, 0);
+    let mut simulator = Simulator::new(&problem, &network, &method, &start, 0).expect("agents");
     drop(start);
     let mut run = Run::start(&method, Schedule::constant(0.1), &mut simulator).expect("a start");
     run.round(&mut simulator).expect("a round");
@@ -189,8 +238,12 @@ fn report_rounds(problem: &str, times: &[f64]) {
 }
 
 fn main() {
-    if std::env::args().any(|argument| argument == "--memory") {
+    let alone = |figure: &str| std::env::args().any(|argument| argument == figure);
+    if alone("--memory") {
         return memory(10, 10_000_000);
+    }
+    if alone("--mg-skip") {
+        return report_gossip();
     }
     println!("{} threads", rayon::current_num_threads());
     let found = bandwidths(10_000_000, 10, 100);
@@ -204,15 +257,23 @@ fn main() {
             100.0 * bandwidth / found.triad_in_blocks
         );
     };
-    report("mix on a ring, 10 agents x 10^6 f32, each row counted as read once and written once", found.mix / 2.0);
+    report(
+        "mix on a ring, 10 agents x 10^6 f32, each row counted as read once and written once",
+        found.mix / 2.0,
+    );
     report("the same, three operands and a result counted", found.mix);
     report("combine x - alpha g + c, 10^7 numbers f32", found.combine);
 
     let sizes = [(250, 10_000), (1_000, 10_000), (10_000, 1_000)];
     let quadratic = |agents, dim| Quadratic::new(agents, dim, 10.0, 1.0, 0).expect("a problem");
     report_rounds("quadratics", &rounds(&sizes, 60, quadratic));
-    report_rounds("springs (the cheapest gradient there is)", &rounds(&sizes, 60, |agents, dim| Springs { agents, dim }));
-    let again = std::env::current_exe().and_then(|me| std::process::Command::new(me).arg("--memory").status());
+    report_rounds(
+        "springs (the cheapest gradient there is)",
+        &rounds(&sizes, 60, |agents, dim| Springs { agents, dim }),
+    );
+    report_gossip();
+    let again =
+        std::env::current_exe().and_then(|me| std::process::Command::new(me).arg("--memory").status());
     if let Err(error) = again {
         println!("peak memory: cannot start a process of its own: {error}");
     }

@@ -7,13 +7,14 @@ use mile::graph::Topology;
 use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::Problem;
+use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
-use mile_net::agent::{From, Halt, Host, Job, Moment, work};
+use mile_net::agent::{Host, Job, RoundEnd, StartFrom, work};
+use mile_net::checkpoint::Folder;
 use mile_net::engine::{Engine, Peer, Settings};
-use mile_net::hello::{Mark, Terms};
+use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Memory, Missing};
+use mile_net::session::{Finished, Memory, MissingPolicy};
 
 use crate::{Part, Times, median, peak};
 
@@ -29,12 +30,13 @@ impl Problem<f32> for Bowl {
         self.0
     }
 
-    fn loss(&self, _: usize, x: &[f32]) -> f64 {
-        x.iter().map(|x| f64::from(x * x) / 2.0).sum()
+    fn loss(&self, _: usize, x: &[f32]) -> Result<f64, Failure> {
+        Ok(x.iter().map(|x| f64::from(x * x) / 2.0).sum())
     }
 
-    fn gradient(&self, _: usize, x: &[f32], gradient: &mut [f32]) {
+    fn gradient(&self, _: usize, x: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
         gradient.iter_mut().zip(x).for_each(|(g, x)| *g = 0.5 * x);
+        Ok(())
     }
 }
 
@@ -60,7 +62,7 @@ impl Host<f32> for Timed {
         message: Message<f32>,
         up: &[usize],
         sums: Vec<Vec<f32>>,
-    ) -> Result<Finished<f32>, Halt> {
+    ) -> Result<Finished<f32>, Failure> {
         self.copy.push(self.since.elapsed().as_secs_f64());
         let begun = Times::now();
         let finished = self.engine.exchange(message, up, sums);
@@ -69,9 +71,9 @@ impl Host<f32> for Timed {
         finished
     }
 
-    fn round_over(&mut self, moment: &Moment<'_, f32>) -> Result<(), Halt> {
+    fn round_over(&mut self, end: &RoundEnd<'_, f32>) -> Result<(), Failure> {
         let begun = Instant::now();
-        let saved = self.engine.round_over(moment);
+        let saved = self.engine.round_over(end);
         self.checkpoint.push(begun.elapsed().as_secs_f64());
         self.since = Instant::now();
         saved
@@ -79,7 +81,8 @@ impl Host<f32> for Timed {
 }
 
 pub(crate) fn run(part: &Part, checkpoint_every: u64) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = Folder::open(home.path(), Duration::ZERO).expect("nobody else uses it");
     let network =
         Network::new(Topology::Path.build(2, 1).expect("a graph"), Rule::Metropolis).expect("a network");
     let terms = Terms { run: "bench".into(), dim: part.dim, precision: "f32".into(), facts: BTreeMap::new() };
@@ -95,15 +98,14 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         listen: part.address(part.me),
         neighbours: BTreeMap::from([(other, peer)]),
         relay: None,
-        missing: Missing::Wait,
+        on_missing: MissingPolicy::Wait,
         timeout: Some(Duration::from_secs(60)),
         linger: Duration::from_secs(5),
-        folder: folder.path().to_owned(),
         checkpoint_every,
         status: None,
         metrics: None,
     };
-    let engine = Engine::start(settings, terms, Memory::default()).expect("an engine");
+    let engine = Engine::start(settings, folder, terms, Memory::default()).expect("an engine");
     let mut host = Timed {
         engine,
         exchange: Times::default(),
@@ -125,7 +127,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         gossip_every: 0,
         tolerance: None,
     };
-    work(&job, From::Start(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
+    work(&job, StartFrom::Point(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
     let Timed { engine, exchange, copy, step, checkpoint, .. } = host;
     let memory = peak();
     engine.leave().expect("in good order");

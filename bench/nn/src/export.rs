@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
-use mile::problems::{Draw, Problem};
+use mile::problems::{Draw, Problem, Tensor};
 use mile_nn::data::{self, Dataset, Images, glyphs};
-use mile_nn::model::{ModelSpec, Preset, Tensor};
+use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::network::Network;
 use mile_nn::partition::Partition;
 use mile_nn::problem::{Evaluation, ImageConfig};
@@ -26,8 +26,7 @@ const COMPARED: usize = 2000;
 pub fn write(directory: &Path) -> io::Result<()> {
     for (name, preset, _) in NETWORKS {
         let data = Arc::new(data_for(preset));
-        let problem =
-            ImageProblem::<f32>::try_new(data, &config(preset)).map_err(io::Error::other)?;
+        let problem = ImageProblem::<f32>::try_new(data, &config(preset)).map_err(io::Error::other)?;
         let x = trained(&problem);
         let folder = directory.join(name);
         fs::create_dir_all(&folder)?;
@@ -39,9 +38,7 @@ pub fn write(directory: &Path) -> io::Result<()> {
 /// The data set a network is meant for, if it is on this machine; else something of the same shape.
 fn data_for(preset: Preset) -> Dataset {
     match preset {
-        Preset::MnistCnn => {
-            data::load("mnist", None).unwrap_or_else(|_| glyphs::generate(0, 4000, COMPARED))
-        }
+        Preset::MnistCnn => data::load("mnist", None).unwrap_or_else(|_| glyphs::generate(0, 4000, COMPARED)),
         _ => data::load("cifar10", None).unwrap_or_else(|_| {
             let shape = NETWORKS[1].2;
             let noise = || noise(shape, COMPARED);
@@ -64,13 +61,11 @@ fn config(preset: Preset) -> ImageConfig {
 
 /// Some steps of gradient descent: enough to tell classes apart.
 fn trained(problem: &ImageProblem<f32>) -> Vec<f32> {
-    let mut x = problem.initial(0).expect("networks have a start");
+    let mut x = problem.initial(0).ok().flatten().expect("networks have a start");
     let mut gradient = vec![0.0; problem.dim()];
     for step in 0..300 {
-        problem.sample_gradient(0, &x, Draw { seed: 0, step }, &mut gradient);
-        x.iter_mut()
-            .zip(&gradient)
-            .for_each(|(x, g)| *x -= 0.05 * g);
+        problem.sample_gradient(0, &x, Draw { seed: 0, step }, &mut gradient).expect("a gradient");
+        x.iter_mut().zip(&gradient).for_each(|(x, g)| *x -= 0.05 * g);
     }
     x
 }
@@ -85,46 +80,20 @@ fn network(problem: &ImageProblem<f32>, x: &[f32], folder: &Path) -> io::Result<
     let logits = network.logits(x, test, &samples, &mut workspace);
     let score = network.score(x, test, &samples, &mut workspace);
     let mut gradient = vec![0.0; model.dim()];
-    let loss = network.gradient(
-        x,
-        test,
-        &samples[..128],
-        None,
-        &mut workspace,
-        &mut gradient,
-    );
+    let loss = network.gradient(x, test, &samples[..128], None, &mut workspace, &mut gradient);
     let tensors = model.state_dict(x);
-    let heads: Vec<_> = tensors
-        .iter()
-        .map(|t| json!({ "name": t.name, "shape": t.shape }))
-        .collect();
+    let heads: Vec<_> = tensors.iter().map(|t| json!({ "name": t.name, "shape": t.shape })).collect();
     let shape = [data.shape.height, data.shape.width, data.shape.channels];
     let manifest = json!({
         "data": data.name, "count": count, "shape": shape, "classes": data.classes, "tensors": heads,
         "accuracy": score.correct as f64 / count as f64, "gradient_batch": 128, "gradient_loss": loss,
     });
-    let floats = |values: &[f32]| {
-        values
-            .iter()
-            .flat_map(|x| x.to_le_bytes())
-            .collect::<Vec<u8>>()
-    };
-    let all = |tensors: &[Tensor]| {
-        tensors
-            .iter()
-            .flat_map(|t| floats(&t.values))
-            .collect::<Vec<u8>>()
-    };
+    let floats = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let all = |tensors: &[Tensor]| tensors.iter().flat_map(|t| floats(&t.values)).collect::<Vec<u8>>();
     fs::write(folder.join("manifest.json"), manifest.to_string())?;
     fs::write(folder.join("tensors.f32"), all(&tensors))?;
-    fs::write(
-        folder.join("gradient.f32"),
-        all(&model.state_dict(&gradient)),
-    )?;
-    fs::write(
-        folder.join("images.u8"),
-        &test.pixels[..count * data.shape.len()],
-    )?;
+    fs::write(folder.join("gradient.f32"), all(&model.state_dict(&gradient)))?;
+    fs::write(folder.join("images.u8"), &test.pixels[..count * data.shape.len()])?;
     fs::write(folder.join("labels.u8"), &test.labels[..count])?;
     fs::write(folder.join("logits.f32"), floats(&logits))
 }

@@ -18,9 +18,7 @@ fn main() {
             let number = |text: &str| text.parse().expect("a number");
             println!("{}", speed::measure(number(threads), number(windows)));
         }
-        ["export", directory] => {
-            export::write(Path::new(directory)).expect("the export is written")
-        }
+        ["export", directory] => export::write(Path::new(directory)).expect("the export is written"),
         _ => {
             eprintln!("usage: bench-nn speed THREADS WINDOWS | bench-nn export DIR");
             std::process::exit(2);

@@ -45,10 +45,7 @@ mod x86 {
 
     #[target_feature(enable = "avx512f")]
     pub(super) fn spin_avx512() -> f64 {
-        let (a, b) = (
-            _mm512_set1_ps(black_box(0.999)),
-            _mm512_set1_ps(black_box(0.001)),
-        );
+        let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(0.001)));
         let mut sums = [_mm512_set1_ps(black_box(1.0)); 24];
         for _ in 0..ROUNDS {
             for sum in &mut sums {
@@ -61,10 +58,7 @@ mod x86 {
 
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn spin_avx2() -> f64 {
-        let (a, b) = (
-            _mm256_set1_ps(black_box(0.999)),
-            _mm256_set1_ps(black_box(0.001)),
-        );
+        let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(0.001)));
         let mut sums = [_mm256_set1_ps(black_box(1.0)); 12];
         for _ in 0..ROUNDS {
             for sum in &mut sums {

@@ -16,24 +16,8 @@ use crate::peak;
 
 /// The two networks, with the shape of their images.
 pub const NETWORKS: [(&str, Preset, Shape); 2] = [
-    (
-        "mnist-cnn",
-        Preset::MnistCnn,
-        Shape {
-            height: 28,
-            width: 28,
-            channels: 1,
-        },
-    ),
-    (
-        "cifar-cnn",
-        Preset::CifarCnn,
-        Shape {
-            height: 32,
-            width: 32,
-            channels: 3,
-        },
-    ),
+    ("mnist-cnn", Preset::MnistCnn, Shape { height: 28, width: 28, channels: 1 }),
+    ("cifar-cnn", Preset::CifarCnn, Shape { height: 32, width: 32, channels: 3 }),
 ];
 
 /// About how long a window is.
@@ -50,12 +34,7 @@ pub fn noise(shape: Shape, count: usize) -> Images {
 
 /// Runs `work(thread, repetition)` `repetitions` times on each thread, in `windows` windows that begin
 /// together; returns the seconds of each window, from the first start to the last end.
-fn windows(
-    threads: usize,
-    windows: usize,
-    repetitions: usize,
-    work: impl Fn(usize, u64) + Sync,
-) -> Vec<f64> {
+fn windows(threads: usize, windows: usize, repetitions: usize, work: impl Fn(usize, u64) + Sync) -> Vec<f64> {
     let barrier = Barrier::new(threads);
     let run = |thread: usize| {
         let mut times = Vec::with_capacity(windows);
@@ -69,16 +48,12 @@ fn windows(
     };
     let spans: Vec<Vec<(Instant, Instant)>> = thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|t| scope.spawn(move || run(t))).collect();
-        handles
-            .into_iter()
-            .map(|handle| handle.join().expect("a thread of the benchmark"))
-            .collect()
+        handles.into_iter().map(|handle| handle.join().expect("a thread of the benchmark")).collect()
     });
     let span = |window: usize| {
         let first = spans.iter().map(|times| times[window].0).min();
         let last = spans.iter().map(|times| times[window].1).max();
-        last.zip(first)
-            .map_or(f64::NAN, |(last, first)| (last - first).as_secs_f64())
+        last.zip(first).map_or(f64::NAN, |(last, first)| (last - first).as_secs_f64())
     };
     (0..windows).map(span).collect()
 }
@@ -87,33 +62,23 @@ fn windows(
 /// one number a window.
 pub fn measure(threads: usize, count: usize) -> Value {
     let peaks = Mutex::new(Vec::new());
-    windows(threads, 2 * count, 1, |_, _| {
-        peaks
-            .lock()
-            .expect("no thread has panicked")
-            .push(peak::gflops())
-    });
+    windows(threads, 2 * count, 1, |_, _| peaks.lock().expect("no thread has panicked").push(peak::gflops()));
     let mut results = Vec::new();
     for (name, preset, shape) in NETWORKS {
         for batch in [32, 128] {
             let problem = problem(preset, shape, batch, threads);
-            let x = problem.initial(0).expect("networks have a start");
-            let gradients: Vec<_> = (0..threads)
-                .map(|_| Mutex::new(vec![0.0f32; problem.dim()]))
-                .collect();
+            let x = problem.initial(0).ok().flatten().expect("networks have a start");
+            let gradients: Vec<_> = (0..threads).map(|_| Mutex::new(vec![0.0f32; problem.dim()])).collect();
             let work = |agent: usize, step: u64| {
                 let mut gradient = gradients[agent].lock().expect("each thread has its own");
-                problem.sample_gradient(agent, &x, Draw { seed: 0, step }, &mut gradient);
+                problem
+                    .sample_gradient(agent, &x, Draw { seed: 0, step }, &mut gradient)
+                    .expect("a gradient");
             };
-            let one = windows(threads, 3, 1, work)
-                .into_iter()
-                .fold(f64::INFINITY, f64::min);
+            let one = windows(threads, 3, 1, work).into_iter().fold(f64::INFINITY, f64::min);
             let repetitions = (WINDOW_S / one).ceil() as usize;
             let times = windows(threads, count, repetitions, work);
-            let ms: Vec<f64> = times
-                .iter()
-                .map(|t| t * 1e3 / (repetitions * threads) as f64)
-                .collect();
+            let ms: Vec<f64> = times.iter().map(|t| t * 1e3 / (repetitions * threads) as f64).collect();
             let mflop = problem.model().flops() as f64 * batch as f64 / 1e6;
             results.push(json!({ "network": name, "batch": batch, "ms": ms, "mflop": mflop }));
         }
@@ -123,8 +88,8 @@ pub fn measure(threads: usize, count: usize) -> Value {
 }
 
 fn problem(preset: Preset, shape: Shape, batch: usize, agents: usize) -> ImageProblem<f32> {
-    let data = Dataset::try_new("noise", shape, 10, noise(shape, 2000), noise(shape, 10))
-        .expect("noise fits");
+    let data =
+        Dataset::try_new("noise", shape, 10, noise(shape, 2000), noise(shape, 10)).expect("noise fits");
     let config = ImageConfig {
         model: ModelSpec::Preset(preset),
         partition: Partition::Iid {},

@@ -72,7 +72,7 @@ fn unknown(name: &str) -> String {
         return format!("{name} is not available: {}", absent.reason);
     }
     let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
-    let hint = mile_lab::config::nearest(name, &names).map(|near| format!("; did you mean {near}?"));
+    let hint = mile_lab::section::nearest(name, &names).map(|near| format!("; did you mean {near}?"));
     format!("there is no method '{name}'{}", hint.unwrap_or_default())
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &GraphArguments) -> anyhow::Result<u8> {
 }
 
 fn json(network: &Network) -> anyhow::Result<String> {
-    let lambda = spectrum::eigenvalues(network.mixing());
+    let lambda = spectrum::eigenvalues(network.mixing().rows());
     let edges: Vec<_> =
         network.graph().edges().map(|(i, j)| json!([i, j, network.mixing().weight(i, j)])).collect();
     let own: Vec<f64> = (0..network.agents()).map(|i| network.mixing().weight(i, i)).collect();

@@ -126,7 +126,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
     let checkpoint = |error: &CheckpointError| {
         matches!(
             error,
-            CheckpointError::Foreign { .. } | CheckpointError::Torn { .. } | CheckpointError::InUse(_)
+            CheckpointError::Foreign { .. } | CheckpointError::Damaged { .. } | CheckpointError::InUse(_)
         )
     };
     error.chain().any(|cause| {

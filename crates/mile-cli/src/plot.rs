@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use mile_lab::error::LabError;
-use mile_lab::plot::{Axis, Figure, Quantity, Runs, figures, write_figures};
+use mile_lab::plot::{Figure, Runs, figures, write_figures};
+use mile_lab::quantity::{Axis, Quantity};
 use mile_lab::record::Record;
-use mile_lab::report::RunFolder;
+use mile_lab::report::{RunFolder, draw_sweep};
 use mile_lab::store::Outcome;
 use mile_lab::sweep::SweepFolder;
 
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &PlotArguments) -> anyhow::Result<u8> {
         .map(|folder| chosen(arguments, &folder.runs(), &folder.path.display().to_string()))
         .collect::<Result<_, _>>()?;
     for path in sweeps {
-        say(&SweepFolder::read(path)?.draw()?, &path.join("figures"))?;
+        say(&draw_sweep(&SweepFolder::read(path)?)?, &path.join("figures"))?;
     }
     for (folder, drawn) in folders.iter().zip(drawn) {
         let out = folder.path.join("figures");

@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use mile_lab::execute::Observer;
+use mile_lab::observer::{Observer, how_it_ended};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
-use mile_lab::store::{Outcome, Status};
+use mile_lab::store::Outcome;
 use mile_lab::table::number;
 
 /// Time between two plain lines of one job.
@@ -48,35 +48,9 @@ impl<'a> Progress<'a> {
         let _ = self.bars.clear();
     }
 
-    fn name(&self, job: Job) -> String {
-        name(self.plan, job)
-    }
-
     fn with<R>(&self, job: Job, work: impl FnOnce(&mut Shown) -> R) -> Option<R> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&job).map(work)
     }
-}
-
-/// How a job ended, in a line.
-pub(crate) fn ended(name: &str, outcome: &Outcome) -> String {
-    let status = match outcome.status {
-        Status::Done => "done",
-        Status::Diverged => "diverged",
-        Status::Stopped => "stopped, can be resumed",
-    };
-    format!(
-        "{name}: {status} after {} rounds, loss {}, consensus error {}, {} s",
-        outcome.round,
-        number(outcome.last.loss),
-        number(outcome.last.consensus_error),
-        number((outcome.last.wall_s * 100.0).round() / 100.0),
-    )
-}
-
-/// What a job is called.
-pub(crate) fn name(plan: &Plan, job: Job) -> String {
-    let label = &plan.experiment.algorithms[job.algorithm].label;
-    if plan.experiment.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
 }
 
 pub(crate) fn style(template: &str) -> ProgressStyle {
@@ -89,7 +63,7 @@ impl Observer for Progress<'_> {
     fn began(&self, job: Job) {
         let bar = self.bars.insert_before(&self.total, ProgressBar::new(self.plan.experiment.rounds));
         bar.set_style(style("{prefix:20!} {bar:30} {pos}/{len} {msg}"));
-        bar.set_prefix(self.name(job));
+        bar.set_prefix(self.plan.job_name(job));
         let shown = Shown { bar, round: 0, said: Instant::now(), loss: String::new() };
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).insert(job, shown);
     }
@@ -103,7 +77,7 @@ impl Observer for Progress<'_> {
             let due = !self.terminal && shown.said.elapsed() > LINE && round < rounds;
             due.then(|| {
                 shown.said = Instant::now();
-                format!("{}: round {round} of {rounds}{}", self.name(job), shown.loss)
+                format!("{}: round {round} of {rounds}{}", self.plan.job_name(job), shown.loss)
             })
         });
         if let Some(Some(line)) = line {
@@ -123,7 +97,7 @@ impl Observer for Progress<'_> {
             shown.bar.finish_and_clear();
             self.total.inc(self.plan.experiment.rounds.saturating_sub(shown.round));
         });
-        let line = ended(&self.name(job), outcome);
+        let line = how_it_ended(&self.plan.job_name(job), outcome);
         if self.terminal {
             let _ = self.bars.println(line);
         } else {

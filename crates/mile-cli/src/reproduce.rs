@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use mile_lab::error::LabError;
-use mile_lab::reproduce::{self, Finding, Request};
+use mile_paper::{Finding, Request};
 
 use crate::progress::Progress;
 use crate::run::{AFTER_THIS_ROUND, stop_on_interrupt};
@@ -58,15 +58,15 @@ type Reproduce = fn(&Request) -> Result<Finding, LabError>;
 
 pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     let scale = match arguments.scale {
-        Scale::Quick => reproduce::Scale::Quick,
-        Scale::Paper => reproduce::Scale::Paper,
+        Scale::Quick => mile_paper::Scale::Quick,
+        Scale::Paper => mile_paper::Scale::Paper,
     };
     let out = arguments.out.clone().unwrap_or_else(|| format!("runs/reproduce-{}", scale.name()).into());
     let items: [(Item, &str, Reproduce); 4] = [
-        (Item::Table1, "table1", reproduce::table1),
-        (Item::Theorems, "theorems", reproduce::theorems),
-        (Item::Fig1, "fig1", reproduce::fig1),
-        (Item::Fig2, "fig2", reproduce::fig2),
+        (Item::Table1, "table1", mile_paper::table1),
+        (Item::Theorems, "theorems", mile_paper::theorems),
+        (Item::Fig1, "fig1", mile_paper::fig1),
+        (Item::Fig2, "fig2", mile_paper::fig2),
     ];
     let figures = [Item::Fig1, Item::Fig2, Item::All].contains(&arguments.item);
     if arguments.dataset.is_some() && !figures {
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
         return Err(LabError::config("--set", "takes one item at a time: table1, fig1 or fig2").into());
     }
     if arguments.item == Item::All {
-        reproduce::check_dataset(scale, arguments.dataset.as_deref())?;
+        mile_paper::check_dataset(scale, arguments.dataset.as_deref())?;
     }
     let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
     for (item, name, reproduce) in items {

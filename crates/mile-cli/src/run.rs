@@ -9,15 +9,15 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
 use mile::theory::advice::Severity;
-use mile_lab::config::{Experiment, Precision, Weight, parse_table};
+use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
-use mile_lab::report::{self, RunFolder};
-use mile_lab::store::Outcome;
+use mile_lab::report::{finish_run, finish_sweep};
+use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
-use mile_lab::table::{TextTable, number, outcomes_table};
+use mile_lab::table::{TextTable, number};
 
-use crate::{INTERRUPTED, output, watch};
+use crate::{FAILED, INTERRUPTED, output, watch};
 
 const DEFAULT: &str = include_str!("default.toml");
 
@@ -80,21 +80,28 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
     let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
-    let outcomes = watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop)?;
-    finish(&folder, &plan, &outcomes, "run")
+    match watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop) {
+        Ok(outcomes) => finish(&folder, &plan, &outcomes, "run"),
+        Err(error) if matches!(error.downcast_ref(), Some(LabError::Failed(_))) => {
+            // The other jobs went on: what they found is shown before what failed is said.
+            finish(&folder, &plan, &read_outcomes(&folder)?, "run")?;
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// What the theory has to say before step 0, a line each.
 pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     let mut text = String::new();
     for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
-        if [algorithm.xi, algorithm.gamma].contains(&Some(Weight::Auto)) {
+        if algorithm.has_auto() {
             let xi = planned.parameters.xi.unwrap_or_default();
             let gamma = planned.parameters.gamma.unwrap_or(xi);
             let _ = writeln!(text, "note: {}: auto is xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
         }
     }
-    for (label, advice) in mile_lab::theory::advise(plan)? {
+    for (label, advice) in mile_lab::advice::advise(plan)? {
         let word = match advice.severity {
             Severity::Note => "note",
             Severity::Caution => "caution",
@@ -154,11 +161,18 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
     let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
     let found =
         sweep.execute(&folder, arguments.resume, &watch::point_by_point(sweep.points.len()), &stop)?;
-    report::write_report(&[&folder], &folder.join("report.html"))?;
+    finish_sweep(&found)?;
     output::print(&format!("{}\n{}\n", found.found(), folder.display()))?;
     if stop.load(Ordering::Relaxed) {
         eprintln!("stopped; go on with: mile run ... --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
+    }
+    if !found.is_complete() {
+        let folder = folder.display();
+        eprintln!(
+            "mile: some points failed (see their summary.json); try again with: mile run ... --out {folder} --resume"
+        );
+        return Ok(FAILED);
     }
     Ok(0)
 }
@@ -166,12 +180,23 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
 /// Tables, pictures and the report of a run directory whose work is over or interrupted.
 pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], command: &str) -> anyhow::Result<u8> {
     if !outcomes.is_empty() {
-        RunFolder::read(folder)?.draw("")?;
-        report::write_report(&[folder], &folder.join("report.html"))?;
-        let table = outcomes_table(outcomes, plan.experiment.seeds.len());
-        mile_lab::store::write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
-        mile_lab::store::write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
+        let table = finish_run(folder, outcomes, plan.experiment.seeds.len())?;
         output::print(&format!("{table}\n{}\n", folder.display()))?;
+    }
+    let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
+    for outcome in &failed {
+        let why = outcome.error.as_deref().unwrap_or_default();
+        eprintln!(
+            "mile: {}, seed {}: failed after round {}: {why}",
+            outcome.label, outcome.seed, outcome.round
+        );
+    }
+    if !failed.is_empty() {
+        let folder = folder.display();
+        eprintln!(
+            "what was recorded is kept; try again from the last checkpoint with: mile {command} ... --out {folder} --resume"
+        );
+        return Ok(FAILED);
     }
     if !plan.is_complete(outcomes) {
         eprintln!("stopped; go on with: mile {command} ... --out {} --resume", folder.display());
@@ -212,10 +237,7 @@ fn describe(plan: &Plan) -> String {
         experiment.rounds,
         experiment.eval_every,
         experiment.seeds,
-        match experiment.precision {
-            Precision::F32 => "f32",
-            Precision::F64 => "f64",
-        },
+        experiment.precision.name(),
     );
     let edges = plan.network.graph().edges().count();
     let _ = writeln!(
@@ -224,7 +246,7 @@ fn describe(plan: &Plan) -> String {
         plan.network.agents(),
         plan.network.drop_rate()
     );
-    let _ = writeln!(text, "problem: dimension {}\n", plan.dim);
+    let _ = writeln!(text, "problem: dimension {}\n", plan.size.dim);
     let jobs: Vec<Job> = plan.jobs();
     let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
         let job = Job { algorithm: k, seed: experiment.seeds[0] };

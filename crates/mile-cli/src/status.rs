@@ -10,7 +10,7 @@ use indicatif::HumanBytes;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
 use mile_lab::table::TextTable;
-use mile_net::status::{Activity, Missing, Neighbour, Status, StatusError, ask};
+use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, ask};
 
 use crate::agent::socket;
 use crate::{FAILED, Format, output};
@@ -147,9 +147,9 @@ fn edge(status: &Status, edge: &Neighbour) -> Vec<String> {
 /// What a neighbour is waited for, and for how long.
 pub(crate) fn waited_for(edge: &Neighbour) -> Option<String> {
     let what = match edge.waiting? {
-        Missing::Message => "its message",
-        Missing::Decision => "its decision",
-        Missing::Confirmation => "its last word",
+        Awaited::Message => "its message",
+        Awaited::Decision => "its decision",
+        Awaited::Confirmation => "its last word",
     };
     Some(format!("{what}, for {}", seconds(edge.waiting_s.unwrap_or(0.0))))
 }

@@ -7,12 +7,14 @@ use clap::Args;
 use mile::methods::Mile;
 use mile::network::Network;
 use mile::theory::modes::Modes;
-use mile::theory::report::{Inquiry, TheoryReport, Weight};
+use mile::theory::report::{Inquiry, TheoryReport};
 use mile::theory::stability::{self, MODES};
+use mile::theory::weights::WeightChoice;
+use mile_lab::advice::inquiry;
+use mile_lab::auto::measure;
 use mile_lab::config::Experiment;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
-use mile_lab::theory::{inquiry, measure};
 
 use crate::network::NetworkArguments;
 use crate::{Format, USAGE, output};
@@ -40,10 +42,10 @@ pub(crate) struct TheoryArguments {
     /// Local steps tau [default: 10]
     #[arg(long, alias = "tau")]
     local_steps: Option<u64>,
-    /// Weight xi: a number in (0, 1], paper, or auto [default: paper]
+    /// WeightChoice xi: a number in (0, 1], paper, or auto [default: paper]
     #[arg(long)]
     xi: Option<String>,
-    /// Weight gamma of decoupled mixing: a number in (0, 1], or auto [default: xi]
+    /// WeightChoice gamma of decoupled mixing: a number in (0, 1], or auto [default: xi]
     #[arg(long)]
     gamma: Option<String>,
     /// Smoothness L of the objectives [default: 1, or estimated from the experiment's problem]
@@ -73,7 +75,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             let experiment = Experiment::load(path, &arguments.set)?;
             let name = path.display().to_string();
             let plan = Plan::new(experiment).map_err(|error| error.in_file(&name))?;
-            let measured = measure(&plan).map_err(|error| error.in_file(&name))?;
+            let measured = measure(&plan.experiment).map_err(|error| error.in_file(&name))?;
             answer(arguments, adjust(inquiry(&plan, &measured), arguments, xi, gamma))
         }
         None => {
@@ -81,7 +83,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             let plain = Inquiry {
                 network: &network,
                 local_steps: 10,
-                xi: Weight::Paper,
+                xi: WeightChoice::Paper,
                 gamma: None,
                 smoothness: 1.0,
                 estimate: None,
@@ -99,8 +101,8 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
 fn adjust<'a>(
     mut inquiry: Inquiry<'a>,
     arguments: &TheoryArguments,
-    xi: Option<Weight>,
-    gamma: Option<Weight>,
+    xi: Option<WeightChoice>,
+    gamma: Option<WeightChoice>,
 ) -> Inquiry<'a> {
     inquiry.local_steps = arguments.local_steps.unwrap_or(inquiry.local_steps);
     if xi.is_some() {
@@ -132,12 +134,12 @@ fn answer(arguments: &TheoryArguments, inquiry: Inquiry) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-fn weight(name: &str, given: &Option<String>) -> Result<Option<Weight>, String> {
+fn weight(name: &str, given: &Option<String>) -> Result<Option<WeightChoice>, String> {
     let Some(text) = given else { return Ok(None) };
     match text.as_str() {
-        "auto" => Ok(Some(Weight::Auto)),
-        "paper" if name == "xi" => Ok(Some(Weight::Paper)),
-        number => number.parse().map(|number| Some(Weight::Number(number))).map_err(|_| {
+        "auto" => Ok(Some(WeightChoice::Auto)),
+        "paper" if name == "xi" => Ok(Some(WeightChoice::Paper)),
+        number => number.parse().map(|number| Some(WeightChoice::Number(number))).map_err(|_| {
             let words = if name == "xi" { "paper or auto" } else { "or auto" };
             format!("--{name}: got '{number}', takes a number in (0, 1], {words}")
         }),

@@ -62,15 +62,33 @@ pub enum LabError {
     /// Agents failed while running.
     #[error(transparent)]
     Agents(#[from] mile::agents::AgentsError),
+    /// Problem, network and starting point do not go together, or do not fit into memory.
+    #[error(transparent)]
+    Simulator(#[from] mile::simulator::SimulatorError),
+    /// A job panicked: a defect of its objective or of this program.
+    #[error("a panic: {0}")]
+    Panicked(String),
+    /// Some jobs failed, the others went on; what they had recorded is kept.
+    #[error("{} failed: {}; what it had recorded is kept, and resuming tries it again from its last checkpoint", .0[0].0, .0[0].1)]
+    Failed(Vec<(String, String)>),
 }
 
 impl LabError {
     /// Whether it is in what the user gave, rather than in what happened while running.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Data(_) | Self::Images(_) | Self::Directory { .. })
+        matches!(
+            self,
+            Self::Config(_) | Self::Data(_) | Self::Images(_) | Self::Directory { .. } | Self::Simulator(_)
+        )
     }
 
-    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+    /// Whether it concerns the job it happened in only: another job may well do without it.
+    pub(crate) fn is_of_one_job(&self) -> bool {
+        matches!(self, Self::Agents(_) | Self::Panicked(_))
+    }
+
+    /// A file could not be read or written.
+    pub fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path, action, source }
     }

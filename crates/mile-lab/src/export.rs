@@ -1,10 +1,11 @@
-//! Trained models as PyTorch has them: one file a model, with the names and shapes of a `state_dict`.
+//! Trained models for use elsewhere: one file a model, with the names and shapes that its problem gives its parts. Those
+//! of networks are PyTorch's `state_dict`.
 
 use std::path::Path;
 
 use mile::block;
+use mile::problems::{Problem, Tensor};
 use mile::real::Real;
-use mile_nn::model::Model;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
@@ -12,25 +13,26 @@ use crate::error::LabError;
 use crate::store::write_file;
 
 /// Writes the average model and each agent's beside the final state: `NAME.average.safetensors`,
-/// `NAME.agent-0.safetensors`, ...
-pub(crate) fn models<T: Real>(state: &Path, model: &Model, rows: &[T]) -> Result<(), LabError> {
-    let dim = model.dim();
-    let average = block::mean_row(rows, dim);
-    write(&state.with_extension("average.safetensors"), model, &average)?;
+/// `NAME.agent-0.safetensors`, ...; nothing for problems whose variable has no parts.
+pub(crate) fn models<T: Real>(state: &Path, problem: &dyn Problem<T>, rows: &[T]) -> Result<(), LabError> {
+    let dim = problem.dim();
+    let average = problem.tensors(&block::mean_row(rows, dim));
+    if average.is_empty() {
+        return Ok(());
+    }
+    write(&state.with_extension("average.safetensors"), &average)?;
     for (agent, row) in rows.chunks_exact(dim).enumerate() {
-        write(&state.with_extension(format!("agent-{agent}.safetensors")), model, row)?;
+        write(&state.with_extension(format!("agent-{agent}.safetensors")), &problem.tensors(row))?;
     }
     Ok(())
 }
 
-fn write<T: Real>(path: &Path, model: &Model, parameters: &[T]) -> Result<(), LabError> {
+fn write(path: &Path, tensors: &[Tensor]) -> Result<(), LabError> {
     let failed = |error: safetensors::SafeTensorError| LabError::Io {
         path: path.to_owned(),
         action: "write",
         source: std::io::Error::other(error),
     };
-    let single: Vec<f32> = parameters.iter().map(|value| value.wide() as f32).collect();
-    let tensors = model.state_dict(&single);
     let views = tensors
         .iter()
         .map(|tensor| {

@@ -1,28 +1,30 @@
 //! A run directory made from what the agents of a network leave in their folders.
 //!
-//! Agents write their models at the rounds that are recorded, and their last states ([`rows`](crate::rows)). When those of all
+//! Agents write their models at the rounds that are recorded, and their last states ([`agent_files`](crate::agent_files)). When those of all
 //! agents are there they are measured, put together, and kept as if one process had done the run.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use mile::agents::Costs;
 use mile::block;
+use mile::problems::Problem;
 use mile::run::Progress;
-use mile_nn::Scalar;
+use mile::simulator::Simulator;
 
-use crate::checkpoint::{self, Header};
+use crate::agent_files::AgentFiles;
+use crate::context::Context;
+use crate::engines::Scalar;
 use crate::error::LabError;
-use crate::execute::Observer;
 use crate::export;
-use crate::facts;
-use crate::job::{DIVERGED, rms};
+use crate::identity;
+use crate::job::DIVERGED;
+use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::problem::AnyProblem;
-use crate::record::{Record, Sight, Subject, measure};
-use crate::report::Context;
-use crate::rows::Rows;
+use crate::record::{Record, Subject, measure, rms};
+use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
 /// Gathers one run.
@@ -31,21 +33,21 @@ pub struct Gatherer<'a, T> {
     observer: &'a dyn Observer,
     store: Store,
     jobs: Vec<Job>,
-    rows: Vec<Rows>,
+    files: Vec<AgentFiles>,
     /// The last record of each job.
     records: HashMap<Job, Record>,
     /// What is known about the end of jobs.
     outcomes: HashMap<Job, Outcome>,
     /// Jobs whose final state is in the run directory.
     assembled: HashSet<Job>,
-    problem: Option<Posed<T>>,
+    problem: Option<SeedProblem<T>>,
     clock: Instant,
 }
 
 /// The problem of one seed, and how large models may grow.
-struct Posed<T> {
+struct SeedProblem<T> {
     seed: u64,
-    problem: AnyProblem<T>,
+    problem: Arc<dyn Problem<T>>,
     limit: f64,
 }
 
@@ -66,14 +68,14 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         if resume {
             refuse_another_experiment(&store, plan)?;
         }
-        Context::of(plan)?.write(&store)?;
+        Context::of(plan).write(&store)?;
         store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
-        let rows = (0..plan.network.agents()).map(|agent| Rows::of(&agent_folder(folder, agent)));
+        let files = (0..plan.network.agents()).map(|agent| AgentFiles::of(&agent_folder(folder, agent)));
         let mut gatherer = Self {
             plan,
             observer,
             jobs: plan.jobs(),
-            rows: rows.collect(),
+            files: files.collect(),
             records: HashMap::new(),
             outcomes: HashMap::new(),
             assembled: HashSet::new(),
@@ -95,7 +97,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 self.records.insert(job, record);
             }
         }
-        for outcome in self.store.outcomes()?.into_iter().filter(|o| o.status != Status::Stopped) {
+        for outcome in
+            self.store.outcomes()?.into_iter().filter(|o| matches!(o.status, Status::Done | Status::Diverged))
+        {
             if let Some(job) = self.plan.job_of(&outcome.last) {
                 self.outcomes.insert(job, outcome);
             }
@@ -103,8 +107,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         for job in &self.jobs {
             let path = self.store.path("final").join(self.plan.state_file(*job));
             let known = self.outcomes.contains_key(job);
-            if let (true, Some(header)) = (known, checkpoint::header(&path)?) {
-                checkpoint::check_identity(&path, &header, &self.plan.identity(*job))?;
+            if let (true, Some(state)) = (known, state::open(&path)?) {
+                state::check(&path, &state.header, &self.plan.facts_of(*job))?;
                 self.assembled.insert(*job);
             }
         }
@@ -126,11 +130,11 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         // Agents write a round's snapshot before a job's last state: who has the latter has no more of the former.
         let over: Vec<(usize, Job)> = (self.jobs.iter().copied().enumerate())
             .filter(|(_, job)| !self.assembled.contains(job))
-            .filter(|(_, job)| self.rows.iter().all(|rows| rows.last(self.plan, *job).exists()))
+            .filter(|(_, job)| self.files.iter().all(|files| files.last(self.plan, *job).exists()))
             .collect();
         let mut there: HashMap<(usize, u64), usize> = HashMap::new();
-        for rows in &self.rows {
-            rows.snapshots()?.into_iter().for_each(|at| *there.entry(at).or_default() += 1);
+        for files in &self.files {
+            files.snapshots()?.into_iter().for_each(|at| *there.entry(at).or_default() += 1);
         }
         let mut all: Vec<((usize, u64), usize)> = there.into_iter().collect();
         all.sort_unstable();
@@ -138,12 +142,12 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             let Some(job) = self.jobs.get(index).copied() else { continue };
             let recorded = self.records.get(&job).is_some_and(|record| record.round >= round);
             if !recorded && !self.outcomes.contains_key(&job) {
-                if count < self.rows.len() {
+                if count < self.files.len() {
                     continue;
                 }
                 self.record(index, round)?;
             }
-            self.rows.iter().try_for_each(|rows| rows.remove_snapshot(index, round))?;
+            self.files.iter().try_for_each(|files| files.remove_snapshot(index, round))?;
         }
         over.into_iter().try_for_each(|(_, job)| self.assemble(job))
     }
@@ -151,21 +155,22 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     /// Measures the models of all agents after a round.
     fn record(&mut self, index: usize, round: u64) -> Result<(), LabError> {
         let job = self.jobs[index];
-        let path = |rows: &Rows| rows.snapshot(index, round);
+        let path = |files: &AgentFiles| files.snapshot(index, round);
         let names: &[&str] = if round == 0 { &["x"] } else { &["x", "sent"] };
         let (mut blocks, progress) = self.blocks(job, names, &path)?;
         let models = blocks.swap_remove(0);
-        let drift = blocks.first().map(|sent| block::consensus_error(sent, self.plan.dim));
+        let drift = blocks.first().map(|sent| block::consensus_error(sent, self.plan.size.dim));
         let before = self.records.get(&job).map_or(0.0, |record| record.wall_s);
         let wall_s = if round == 0 { 0.0 } else { before + self.clock.elapsed().as_secs_f64() };
         self.clock = Instant::now();
         let algorithm = &self.plan.experiment.algorithms[job.algorithm];
         let subject = Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: job.seed };
-        let posed = self.posed(job.seed)?;
-        let sight = Sight { models: &models, drift };
-        let record = measure(subject, posed.problem.as_dyn(), sight, &progress, wall_s);
-        let size = rms(&models);
-        let lost = !size.is_finite() || size > posed.limit || !record.loss.is_finite();
+        let (plan, method) = (self.plan, self.plan.method(job)?);
+        let of_seed = self.of_seed(job.seed)?;
+        let mut engine = Simulator::new(&*of_seed.problem, &plan.network, &*method, &models, job.seed)?;
+        let record = measure(subject, &*of_seed.problem, &mut engine, drift, &progress, wall_s)?;
+        let size = rms(&mut engine)?;
+        let lost = !size.is_finite() || size > of_seed.limit || !record.loss.is_finite();
         self.store.append(&record)?;
         self.observer.recorded(job, &record);
         self.records.insert(job, record.clone());
@@ -182,27 +187,25 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     fn assemble(&mut self, job: Job) -> Result<(), LabError> {
         let layout = self.plan.method(job)?.layout();
         let names: Vec<&str> = layout.state.iter().map(|(name, _)| *name).collect();
-        let (blocks, progress) = self.blocks(job, &names, &|rows| rows.last(self.plan, job))?;
+        let (blocks, progress) = self.blocks(job, &names, &|files| files.last(self.plan, job))?;
         let last = self.records.get(&job).cloned();
         let last = last.ok_or_else(|| LabError::Directory {
             path: self.store.path("metrics.jsonl"),
             problem: "has no record of a job that is over: its agents were run without snapshots = true"
                 .into(),
         })?;
-        let header = Header::new(self.plan.identity(job), &progress, None);
+        let header = Header::new(self.plan.facts_of(job), &progress, None);
         let vectors: Vec<(&str, &[T])> = names.iter().copied().zip(blocks.iter().map(|b| &b[..])).collect();
         let path = self.store.path("final").join(self.plan.state_file(job));
         if !self.outcomes.contains_key(&job) {
-            if let AnyProblem::Images(images) = &self.posed(job.seed)?.problem {
-                export::models(&path, images.model(), &blocks[0])?;
-            }
+            export::models(&path, &*self.of_seed(job.seed)?.problem, &blocks[0])?;
             let outcome = self.outcome(job, Status::Done, last)?;
             self.observer.ended(job, &outcome);
             self.outcomes.insert(job, outcome);
         }
-        let shape = [self.rows.len(), self.plan.dim];
+        let shape = [self.files.len(), self.plan.size.dim];
         self.write_summary()?;
-        checkpoint::save(&path, &header, &vectors, shape)?;
+        state::save(&path, &header, &vectors, shape)?;
         self.assembled.insert(job);
         Ok(())
     }
@@ -212,19 +215,21 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         &self,
         job: Job,
         names: &[&str],
-        path: &dyn Fn(&Rows) -> PathBuf,
+        path: &dyn Fn(&AgentFiles) -> PathBuf,
     ) -> Result<(Vec<Vec<T>>, Progress), LabError> {
-        let (dim, identity) = (self.plan.dim, self.plan.identity(job));
-        let mut blocks = vec![vec![T::zero(); self.rows.len() * dim]; names.len()];
+        let (dim, facts) = (self.plan.size.dim, self.plan.facts_of(job));
+        let mut blocks = vec![vec![T::zero(); self.files.len() * dim]; names.len()];
         let mut together: Option<Progress> = None;
-        for (agent, rows) in self.rows.iter().enumerate() {
-            let path = path(rows);
-            let mut take = |k: usize, row: &[T]| {
-                blocks[k][agent * dim..(agent + 1) * dim].copy_from_slice(row);
-            };
-            let header = checkpoint::load(&path, &identity, names, [1, dim], &mut take)?;
+        for (agent, files) in self.files.iter().enumerate() {
+            let path = path(files);
             let missing = || LabError::Directory { path: path.clone(), problem: "is gone".into() };
-            let own = header.ok_or_else(missing)?.progress();
+            let mut found = state::open(&path)?.ok_or_else(missing)?;
+            state::refuse(&path, identity::difference_of_one(&found.header.facts, &facts))?;
+            for (block, name) in blocks.iter_mut().zip(names) {
+                let row: Vec<T> = state::vector(&mut found, &path, name, [1, dim])?;
+                block[agent * dim..(agent + 1) * dim].copy_from_slice(&row);
+            }
+            let own = found.header.progress();
             together = Some(match together {
                 None => own,
                 Some(sum) => {
@@ -237,17 +242,21 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok((blocks, together.unwrap_or_default()))
     }
 
-    fn posed(&mut self, seed: u64) -> Result<&Posed<T>, LabError> {
-        let kept = self.problem.take().filter(|posed| posed.seed == seed);
-        let posed = match kept {
-            Some(posed) => posed,
+    /// The problem of a seed; the last one is kept.
+    fn of_seed(&mut self, seed: u64) -> Result<&SeedProblem<T>, LabError> {
+        let kept = self.problem.take().filter(|kept| kept.seed == seed);
+        let kept = match kept {
+            Some(kept) => kept,
             None => {
                 let problem = self.plan.problem::<T>(seed)?;
-                let start = self.plan.start(problem.as_dyn(), seed);
-                Posed { seed, problem, limit: DIVERGED * rms(&start).max(1.0) }
+                let start = self.plan.start(&*problem, seed)?;
+                let method = self.plan.method(self.jobs[0])?;
+                let mut engine = Simulator::new(&*problem, &self.plan.network, &*method, &start, seed)?;
+                let limit = DIVERGED * rms(&mut engine)?.max(1.0);
+                SeedProblem { seed, problem: problem.clone(), limit }
             }
         };
-        Ok(self.problem.insert(posed))
+        Ok(self.problem.insert(kept))
     }
 
     fn outcome(&self, job: Job, status: Status, last: Record) -> Result<Outcome, LabError> {
@@ -261,6 +270,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             vectors_sent_per_round: last.vectors_sent as f64 / last.round.max(1) as f64,
             round: last.round,
             last,
+            error: None,
         })
     }
 
@@ -291,7 +301,7 @@ fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<(), LabError>
         path: path.clone(),
         problem: format!("cannot be read: {error}"),
     })?;
-    match facts::difference(&old, &plan.experiment.resolved) {
+    match identity::changed_key(&old, &plan.experiment.resolved) {
         None => Ok(()),
         Some((key, old, new)) => Err(LabError::Directory {
             path,

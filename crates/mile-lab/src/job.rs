@@ -1,24 +1,22 @@
 //! One algorithm with one seed, from its start or its checkpoint to its last round.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mile::agents::Vector;
-use mile::block;
+use mile::engine::Engine;
 use mile::method::Method;
 use mile::problems::Problem;
 use mile::run::Run;
-use mile::simulator::Simulator;
-use mile_nn::Scalar;
 
-use crate::checkpoint::{self, Header};
+use crate::engines::{Agents, Scalar};
 use crate::error::LabError;
-use crate::execute::Observer;
 use crate::export;
+use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::problem::AnyProblem;
-use crate::record::{Record, Sight, Subject, measure};
+use crate::record::{Record, Subject, measure, rms};
+use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
 /// A run has diverged when the root mean square of its models is this many times what it was at the
@@ -29,14 +27,14 @@ pub const DIVERGED: f64 = 1e8;
 const CHECKPOINT: Duration = Duration::from_secs(20);
 
 /// What a job works with.
-pub(crate) struct Bench<'a> {
+pub(crate) struct JobContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) store: &'a Store,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) stop: &'a AtomicBool,
 }
 
-impl Bench<'_> {
+impl JobContext<'_> {
     pub(crate) fn final_path(&self, job: Job) -> PathBuf {
         self.state_path("final", job)
     }
@@ -49,11 +47,12 @@ impl Bench<'_> {
         self.store.path(folder).join(self.plan.state_file(job))
     }
 
-    /// The round of the state a job would go on from.
+    /// The round of the state a job would go on from; one of another experiment is refused.
     pub(crate) fn round_of_state(&self, job: Job) -> Result<Option<u64>, LabError> {
         for path in [self.checkpoint_path(job), self.final_path(job)] {
-            if let Some(header) = checkpoint::header(&path)? {
-                return Ok(Some(header.round));
+            if let Some(state) = state::open(&path)? {
+                state::check(&path, &state.header, &self.plan.facts_of(job))?;
+                return Ok(Some(state.header.round));
             }
         }
         Ok(None)
@@ -62,8 +61,8 @@ impl Bench<'_> {
     /// Refuses the final state of another experiment.
     pub(crate) fn check_final(&self, job: Job) -> Result<(), LabError> {
         let path = self.final_path(job);
-        match checkpoint::header(&path)? {
-            Some(header) => checkpoint::check_identity(&path, &header, &self.plan.identity(job)),
+        match state::open(&path)? {
+            Some(state) => state::check(&path, &state.header, &self.plan.facts_of(job)),
             None => Ok(()),
         }
     }
@@ -73,25 +72,59 @@ impl Bench<'_> {
         let plan = self.plan;
         let problem = plan.problem::<T>(job.seed)?;
         let method = plan.method(job)?;
-        let start = plan.start(problem.as_dyn(), job.seed);
-        let mut agents = Simulator::new(problem.as_dyn(), &plan.network, &*method, &start, job.seed);
-        drop(start);
-        let running = Running::begin(self, job, problem.as_dyn(), &*method, &mut agents, resume)?;
+        let start = plan.start(&*problem, job.seed)?;
+        let agents = Agents {
+            problem: &*problem,
+            network: &plan.network,
+            method: &*method,
+            start: &start,
+            seed: job.seed,
+        };
+        let mut engine = T::open(&*plan.engines, agents)?;
+        let running = Running::begin(self, job, &*problem, &*method, &mut *engine, resume)?;
         let outcome = running.complete()?;
-        if let (AnyProblem::Images(images), Status::Done) = (&problem, outcome.status) {
-            export::models(&self.final_path(job), images.model(), agents.models())?;
+        if outcome.status == Status::Done {
+            export::models(&self.final_path(job), &*problem, &engine.gather(Vector(0))?)?;
         }
         Ok(outcome)
+    }
+
+    /// The outcome of a job that ended with an error, from what it had recorded; none if it had recorded nothing.
+    pub(crate) fn failed(&self, job: Job, error: &LabError) -> Result<Option<Outcome>, LabError> {
+        let Some(last) = self.last_record(job)? else { return Ok(None) };
+        let sent = last.vectors_sent as f64 / last.round.max(1) as f64;
+        let outcome = self.outcome(job, Status::Failed, last.round, sent, last);
+        Ok(Some(Outcome { error: Some(error.to_string()), ..outcome }))
+    }
+
+    fn last_record(&self, job: Job) -> Result<Option<Record>, LabError> {
+        let records = self.store.records()?;
+        Ok(records.into_iter().rfind(|record| self.plan.job_of(record) == Some(job)))
+    }
+
+    fn outcome(&self, job: Job, status: Status, round: u64, sent: f64, last: Record) -> Outcome {
+        let algorithm = &self.plan.experiment.algorithms[job.algorithm];
+        Outcome {
+            label: algorithm.label.clone(),
+            algorithm: algorithm.entry.name.to_owned(),
+            seed: job.seed,
+            status,
+            vectors_stored: self.plan.methods[job.algorithm].vectors_stored,
+            vectors_sent_per_round: sent,
+            round,
+            last,
+            error: None,
+        }
     }
 }
 
 /// A job at work.
-struct Running<'a, 'p, T> {
-    bench: &'a Bench<'a>,
+struct Running<'a, T> {
+    context: &'a JobContext<'a>,
     job: Job,
-    problem: &'p dyn Problem<T>,
+    problem: &'a dyn Problem<T>,
     method: &'a dyn Method,
-    agents: &'a mut Simulator<'p, T>,
+    engine: &'a mut dyn Engine<T>,
     run: Run<'a>,
     limit: f64,
     wall: Duration,
@@ -99,29 +132,18 @@ struct Running<'a, 'p, T> {
     saved: Instant,
 }
 
-impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
+impl<'a, T: Scalar> Running<'a, T> {
     fn begin(
-        bench: &'a Bench<'a>,
+        context: &'a JobContext<'a>,
         job: Job,
-        problem: &'p dyn Problem<T>,
+        problem: &'a dyn Problem<T>,
         method: &'a dyn Method,
-        agents: &'a mut Simulator<'p, T>,
+        engine: &'a mut dyn Engine<T>,
         resume: bool,
     ) -> Result<Self, LabError> {
-        let schedule = bench.plan.experiment.algorithms[job.algorithm].schedule.clone();
-        let limit = DIVERGED * rms(agents.models()).max(1.0);
-        let shape = [problem.agents(), problem.dim()];
-        let mut saved = None;
-        if resume {
-            let identity = bench.plan.identity(job);
-            let names: Vec<&str> = method.layout().state.iter().map(|(name, _)| *name).collect();
-            let mut take = |k: usize, block: &[T]| agents.vector_mut(Vector(k)).copy_from_slice(block);
-            for path in [bench.checkpoint_path(job), bench.final_path(job)] {
-                if saved.is_none() {
-                    saved = checkpoint::load(&path, &identity, &names, shape, &mut take)?;
-                }
-            }
-        }
+        let schedule = context.plan.experiment.algorithms[job.algorithm].schedule.clone();
+        let limit = DIVERGED * rms(engine)?.max(1.0);
+        let saved = if resume { restore(context, job, method, engine)? } else { None };
         let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let (run, wall) = match &saved {
             Some(header) => {
@@ -130,13 +152,14 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
             }
             None => {
                 let begun = Instant::now();
-                (Run::start(method, schedule, agents)?, begun.elapsed())
+                (Run::start(method, schedule, engine)?, begun.elapsed())
             }
         };
+        let saved_at = Instant::now();
         let mut running =
-            Self { bench, job, problem, method, agents, run, limit, wall, last: None, saved: Instant::now() };
+            Self { context, job, problem, method, engine, run, limit, wall, last: None, saved: saved_at };
         match saved {
-            None => running.record()?,
+            None => running.record(None)?,
             Some(Header { wall_s: None, .. }) => running.wall = seconds(running.last_on_disk()?.wall_s),
             Some(_) => {}
         }
@@ -144,28 +167,28 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
     }
 
     fn complete(mut self) -> Result<Outcome, LabError> {
-        let experiment = &self.bench.plan.experiment;
+        let experiment = &self.context.plan.experiment;
         let status = loop {
             let round = self.run.progress().round;
-            self.bench.observer.advanced(self.job, round);
+            self.context.observer.advanced(self.job, round);
             if round >= experiment.rounds {
                 break Status::Done;
             }
-            if self.bench.stop.load(Ordering::Relaxed) {
+            if self.context.stop.load(Ordering::Relaxed) {
                 break Status::Stopped;
             }
             let next = round + 1;
             let due = next.is_multiple_of(experiment.eval_every) || next == experiment.rounds;
             if due {
-                self.agents.watch();
+                self.engine.watch();
             }
             let begun = Instant::now();
-            self.run.round(self.agents)?;
+            self.run.round(self.engine)?;
             self.wall += begun.elapsed();
-            let size = rms(self.agents.models());
+            let size = rms(self.engine)?;
             let lost = !size.is_finite() || size > self.limit;
             if due || lost {
-                self.record()?;
+                self.record(self.engine.drift())?;
             }
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
                 break Status::Diverged;
@@ -178,38 +201,40 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
         self.conclude(status)
     }
 
-    fn record(&mut self) -> Result<(), LabError> {
-        let algorithm = &self.bench.plan.experiment.algorithms[self.job.algorithm];
+    fn record(&mut self, drift: Option<f64>) -> Result<(), LabError> {
+        let algorithm = &self.context.plan.experiment.algorithms[self.job.algorithm];
         let subject =
             Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
-        let sight = Sight { models: self.agents.models(), drift: self.agents.drift() };
-        let record = measure(subject, self.problem, sight, self.run.progress(), self.wall.as_secs_f64());
-        self.bench.store.append(&record)?;
-        self.bench.observer.recorded(self.job, &record);
+        let wall_s = self.wall.as_secs_f64();
+        let record = measure(subject, self.problem, self.engine, drift, self.run.progress(), wall_s)?;
+        self.context.store.append(&record)?;
+        self.context.observer.recorded(self.job, &record);
         self.last = Some(record);
         Ok(())
     }
 
-    fn checkpoint(&self) -> Result<(), LabError> {
-        self.save(&self.bench.checkpoint_path(self.job), Some(self.wall.as_secs_f64()))
+    fn checkpoint(&mut self) -> Result<(), LabError> {
+        self.save(&self.context.checkpoint_path(self.job), Some(self.wall.as_secs_f64()))
     }
 
-    fn save(&self, path: &std::path::Path, wall_s: Option<f64>) -> Result<(), LabError> {
-        let identity = self.bench.plan.identity(self.job);
-        let header = Header::new(identity, self.run.progress(), wall_s);
+    fn save(&mut self, path: &Path, wall_s: Option<f64>) -> Result<(), LabError> {
+        let header = Header::new(self.context.plan.facts_of(self.job), self.run.progress(), wall_s);
         let shape = [self.problem.agents(), self.problem.dim()];
-        let state = self.method.layout().state.iter().enumerate();
-        let tensors: Vec<(&str, &[T])> =
-            state.map(|(k, (name, _))| (*name, self.agents.vector(Vector(k)))).collect();
-        checkpoint::save(path, &header, &tensors, shape)
+        let layout = self.method.layout();
+        let mut tensors: Vec<(&str, Vec<T>)> = Vec::new();
+        for (k, (name, _)) in layout.state.iter().enumerate() {
+            tensors.push((name, self.engine.gather(Vector(k))?.into_owned()));
+        }
+        let tensors: Vec<(&str, &[T])> = tensors.iter().map(|(name, values)| (*name, &values[..])).collect();
+        state::save(path, &header, &tensors, shape)
     }
 
-    fn conclude(self, status: Status) -> Result<Outcome, LabError> {
-        let checkpoint = self.bench.checkpoint_path(self.job);
+    fn conclude(mut self, status: Status) -> Result<Outcome, LabError> {
+        let checkpoint = self.context.checkpoint_path(self.job);
         if status == Status::Stopped {
             self.checkpoint()?;
         } else {
-            self.save(&self.bench.final_path(self.job), None)?;
+            self.save(&self.context.final_path(self.job), None)?;
             match std::fs::remove_file(&checkpoint) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(LabError::io(&checkpoint, "remove")(error));
@@ -217,37 +242,43 @@ impl<'a, 'p, T: Scalar> Running<'a, 'p, T> {
                 _ => {}
             }
         }
-        let algorithm = &self.bench.plan.experiment.algorithms[self.job.algorithm];
         let progress = *self.run.progress();
-        let last = match self.last {
+        let last = match self.last.take() {
             Some(record) => record,
             None => self.last_on_disk()?,
         };
-        Ok(Outcome {
-            label: algorithm.label.clone(),
-            algorithm: algorithm.entry.name.to_owned(),
-            seed: self.job.seed,
-            status,
-            vectors_stored: self.method.layout().state.len(),
-            vectors_sent_per_round: progress.costs.vectors_sent as f64 / progress.round.max(1) as f64,
-            round: progress.round,
-            last,
-        })
+        let sent = progress.costs.vectors_sent as f64 / progress.round.max(1) as f64;
+        Ok(self.context.outcome(self.job, status, progress.round, sent, last))
     }
 
     /// The last record of an earlier process, for a run that was resumed and stopped before the next.
     fn last_on_disk(&self) -> Result<Record, LabError> {
-        let label = &self.bench.plan.experiment.algorithms[self.job.algorithm].label;
-        let mine = |record: &Record| record.label == *label && record.seed == self.job.seed;
-        let records = self.bench.store.records()?;
-        records.into_iter().rfind(mine).ok_or_else(|| LabError::Directory {
-            path: self.bench.store.path("metrics.jsonl"),
-            problem: format!("has no record of {label} with seed {}, but its state is there", self.job.seed),
+        let (label, seed) =
+            (&self.context.plan.experiment.algorithms[self.job.algorithm].label, self.job.seed);
+        self.context.last_record(self.job)?.ok_or_else(|| LabError::Directory {
+            path: self.context.store.path("metrics.jsonl"),
+            problem: format!("has no record of {label} with seed {seed}, but its state is there"),
         })
     }
 }
 
-/// Root mean square of all entries; NaN if any is.
-pub(crate) fn rms<T: Scalar>(block: &[T]) -> f64 {
-    (block::norm_sq(block) / block.len().max(1) as f64).sqrt()
+/// Puts the vectors of a job's state into the engine, if there is one: its checkpoint, or its final state.
+fn restore<T: Scalar>(
+    context: &JobContext,
+    job: Job,
+    method: &dyn Method,
+    engine: &mut dyn Engine<T>,
+) -> Result<Option<Header>, LabError> {
+    let (dim, hosted) = (engine.dim(), engine.hosted());
+    let shape = [engine.agents(), dim];
+    for path in [context.checkpoint_path(job), context.final_path(job)] {
+        let Some(mut found) = state::open(&path)? else { continue };
+        state::check(&path, &found.header, &context.plan.facts_of(job))?;
+        for (k, (name, _)) in method.layout().state.iter().enumerate() {
+            let all: Vec<T> = state::vector(&mut found, &path, name, shape)?;
+            engine.set_vector(Vector(k), &all[hosted.start * dim..hosted.end * dim])?;
+        }
+        return Ok(Some(found.header));
+    }
+    Ok(None)
 }

@@ -1,25 +1,30 @@
 //! From an experiment to a plan: the network, the jobs, and what they will cost.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mile::agents::Costs;
 use mile::method::Method;
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
-use mile::problems::Problem;
+use mile::problems::{Failure, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
-use mile_nn::Scalar;
-use sha2::{Digest, Sha256};
+use mile::with_precision;
 use toml::Value;
 
-use crate::config::{AlgorithmConfig, Experiment, Precision, ProblemConfig};
+use crate::auto;
+use crate::config::{AlgorithmConfig, Experiment};
+use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
-use crate::problem::{self, AnyProblem, Library};
+use crate::identity;
+use crate::objectives::Facts;
+use crate::quantity::Quantity;
 use crate::record::Record;
+use crate::start;
 use crate::store::{Outcome, Status, Store};
-use crate::theory;
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
@@ -29,9 +34,13 @@ pub struct Plan {
     pub network: Network,
     /// Its methods, in the order of the experiment's algorithms.
     pub methods: Vec<Planned>,
-    /// Dimension of the variable.
-    pub dim: usize,
-    pub(crate) library: Arc<Library>,
+    /// What was seen of its problems.
+    pub size: ProblemSize,
+    /// Where the agents of its jobs live.
+    pub(crate) engines: Arc<dyn Engines>,
+    facts: Facts,
+    /// Problems that some job works on, by seed.
+    problems: Mutex<HashMap<u64, Box<dyn Any + Send>>>,
 }
 
 /// One algorithm of a plan.
@@ -47,19 +56,39 @@ pub struct Planned {
     pub first_round: Costs,
 }
 
+/// What is known of the problems of an experiment, which are alike in it for all seeds.
+#[derive(Clone, Debug, Default)]
+pub struct ProblemSize {
+    /// Dimension of the variable.
+    pub dim: usize,
+    /// Whether the norm of the gradient is recorded.
+    pub records_gradient_norm: bool,
+    /// Whether accuracies are recorded.
+    pub records_accuracy: bool,
+    /// Training samples of each class at each agent, for every seed; none for problems without classes.
+    pub class_counts: Vec<(u64, Vec<Vec<usize>>)>,
+}
+
 impl Plan {
     /// Checks everything that can be checked before the first step; reads the data.
-    pub fn new(experiment: Experiment) -> Result<Self, LabError> {
-        Self::sharing(experiment, Arc::default())
+    pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
+        let network = experiment.network.build()?;
+        let size = with_precision!(experiment.precision, T => look_at::<T>(&experiment))?;
+        let planned =
+            |(k, algorithm): (usize, &AlgorithmConfig)| plan_one(k, algorithm, &experiment, &network);
+        let methods: Vec<Planned> =
+            experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
+        write_down_weights(&mut experiment, &methods);
+        let facts = identity::of_experiment(&experiment, &network)?;
+        let engines = Arc::new(InProcess);
+        Ok(Self { experiment, network, methods, size, engines, facts, problems: Mutex::default() })
     }
 
     /// The same for one agent, which needs no data but its own.
     pub fn for_agent(mut experiment: Experiment, agent: usize) -> Result<Self, LabError> {
-        if let ProblemConfig::Table(config) = &mut experiment.problem
-            && config.is_per_agent()
-        {
-            config.only = Some(agent);
-            if let Some(k) = experiment.algorithms.iter().position(theory::has_auto) {
+        if let Some(own) = experiment.objectives.for_agent(agent) {
+            experiment.objectives = own;
+            if let Some(k) = experiment.algorithms.iter().position(AlgorithmConfig::has_auto) {
                 let problem = "\"auto\" is chosen from all agents' data, which one agent does not have: \
                                give the numbers that mile run --dry-run shows where all data are";
                 return Err(LabError::config(format!("algorithm[{k}].xi"), problem));
@@ -68,20 +97,10 @@ impl Plan {
         Self::new(experiment)
     }
 
-    /// The same with data sets that may have been read already.
-    pub(crate) fn sharing(mut experiment: Experiment, library: Arc<Library>) -> Result<Self, LabError> {
-        let network = experiment.network.build()?;
-        let dim = match experiment.precision {
-            Precision::F32 => dimension::<f32>(&experiment, &library)?,
-            Precision::F64 => dimension::<f64>(&experiment, &library)?,
-        };
-        let planned = |(k, algorithm): (usize, &AlgorithmConfig)| {
-            plan_one(k, algorithm, &experiment, &network, &library)
-        };
-        let methods: Vec<Planned> =
-            experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
-        write_down_weights(&mut experiment, &methods);
-        Ok(Self { experiment, network, methods, dim, library })
+    /// The same with agents that live elsewhere than in this process.
+    pub fn on(mut self, engines: Arc<dyn Engines>) -> Self {
+        self.engines = engines;
+        self
     }
 
     /// Every (algorithm, seed), in the order in which they are reported.
@@ -91,10 +110,27 @@ impl Plan {
         (0..self.experiment.algorithms.len()).flat_map(of).collect()
     }
 
-    /// Whether these are the outcomes of all jobs, and none was interrupted.
+    /// What a job is called.
+    pub fn job_name(&self, job: Job) -> String {
+        let label = &self.experiment.algorithms[job.algorithm].label;
+        if self.experiment.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
+    }
+
+    /// Whether these are the outcomes of all jobs, and none was interrupted or failed.
     pub fn is_complete(&self, outcomes: &[Outcome]) -> bool {
-        outcomes.len() == self.jobs().len()
-            && outcomes.iter().all(|outcome| outcome.status != Status::Stopped)
+        let over = |outcome: &Outcome| matches!(outcome.status, Status::Done | Status::Diverged);
+        outcomes.len() == self.jobs().len() && outcomes.iter().all(over)
+    }
+
+    /// Whether a quantity is recorded for this problem.
+    pub fn records(&self, quantity: Quantity) -> bool {
+        match quantity {
+            Quantity::Accuracy | Quantity::LocalAccuracy | Quantity::WorstAccuracy => {
+                self.size.records_accuracy
+            }
+            Quantity::GradNormSq => self.size.records_gradient_norm,
+            _ => true,
+        }
     }
 
     /// The job that a record belongs to, if it is still planned.
@@ -118,14 +154,21 @@ impl Plan {
         build(job.algorithm, entry, parameters, &self.network, job.seed)
     }
 
-    /// The problem of a seed.
-    pub fn problem<T: Scalar>(&self, seed: u64) -> Result<AnyProblem<T>, LabError> {
-        problem::build(&self.experiment, seed, &self.library)
+    /// The problem of a seed. Jobs of one seed share it.
+    pub fn problem<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = problems.get(&seed).and_then(|kept| kept.downcast_ref::<Weak<dyn Problem<T>>>());
+        if let Some(problem) = kept.and_then(Weak::upgrade) {
+            return Ok(problem);
+        }
+        let problem = T::problem(&*self.experiment.objectives, seed)?;
+        problems.insert(seed, Box::new(Arc::downgrade(&problem)));
+        Ok(problem)
     }
 
     /// Where the agents start with a seed: one row for all, or one for each.
-    pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Vec<T> {
-        problem::start(self.experiment.start, problem, seed)
+    pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
+        start::points(self.experiment.start, problem, seed)
     }
 
     /// What a job's state is called in a folder.
@@ -134,42 +177,33 @@ impl Plan {
         format!("{label}-seed{}.safetensors", job.seed)
     }
 
-    /// Bytes of a number.
-    pub fn number_bytes(&self) -> usize {
-        match self.experiment.precision {
-            Precision::F32 => 4,
-            Precision::F64 => 8,
-        }
-    }
-
     /// Bytes of the vectors of one job.
     pub fn memory(&self, job: Job) -> u64 {
-        (self.methods[job.algorithm].vectors * self.network.agents() * self.dim * self.number_bytes()) as u64
+        let numbers = self.methods[job.algorithm].vectors * self.network.agents() * self.size.dim;
+        (numbers * self.experiment.precision.bytes()) as u64
     }
 
     /// Bytes that all agents together will send in one job, if every edge is up when it is expected to be.
     pub fn bytes_to_send(&self, job: Job) -> u64 {
         let messages = 2.0 * self.network.graph().edges().count() as f64 * (1.0 - self.network.drop_rate());
         let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.experiment.rounds;
-        (vectors as f64 * messages * (self.dim * self.number_bytes()) as f64) as u64
+        let bytes = self.size.dim * self.experiment.precision.bytes();
+        (vectors as f64 * messages * bytes as f64) as u64
     }
 
-    /// What the trajectory of a job is a function of: the same identity, the same bits.
-    pub(crate) fn identity(&self, job: Job) -> String {
-        let resolved = &self.experiment.resolved;
-        let mut hash = Sha256::new();
-        for key in ["network", "problem", "start", "precision"] {
-            hash.update(format!(
-                "{key}:{}\n",
-                resolved.get(key).map(ToString::to_string).unwrap_or_default()
-            ));
-        }
-        let mut algorithm = self.experiment.algorithms[job.algorithm].resolved.clone();
-        for spoken_for in ["label", "xi", "gamma"] {
-            algorithm.remove(spoken_for); // the weights as numbers are among the parameters
-        }
-        hash.update(format!("{algorithm}\n{:?}\n{}", self.methods[job.algorithm].parameters, job.seed));
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    /// What the trajectory of a job depends on: the same facts, the same bits.
+    pub(crate) fn facts_of(&self, job: Job) -> Facts {
+        let mut facts = self.facts.clone();
+        let algorithm = &self.experiment.algorithms[job.algorithm];
+        let parameters = self.methods[job.algorithm].parameters.given();
+        facts.extend(identity::of_algorithm(&algorithm.resolved, &parameters));
+        facts.insert("seed".into(), job.seed.to_string());
+        facts
+    }
+
+    /// What the agents of a network must agree on, as one of them knows it.
+    pub fn facts_for_agents(&self, agent: usize) -> Result<Facts, LabError> {
+        identity::for_agents(&self.experiment, &self.network, agent)
     }
 }
 
@@ -182,12 +216,40 @@ pub struct Job {
     pub seed: u64,
 }
 
-fn dimension<T: Scalar>(experiment: &Experiment, library: &Library) -> Result<usize, LabError> {
-    let mut dim = 0;
+/// Makes the problem of every seed once, and sees whether they fit.
+fn look_at<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, LabError> {
+    let mut found: Option<ProblemSize> = None;
     for seed in &experiment.seeds {
-        dim = problem::build::<T>(experiment, *seed, library)?.as_dyn().dim();
+        let problem = T::problem(&*experiment.objectives, *seed)?;
+        let (agents, dim) = (problem.agents(), problem.dim());
+        if agents != experiment.network.agents {
+            let problem = format!(
+                "got {}, takes {agents}: the problem has so many objectives (seed {seed})",
+                experiment.network.agents
+            );
+            return Err(LabError::config("network.agents", problem));
+        }
+        let mut size = found.take().unwrap_or_else(|| ProblemSize {
+            dim,
+            records_gradient_norm: problem.records_gradient_norm(),
+            records_accuracy: problem.records_accuracy(),
+            class_counts: Vec::new(),
+        });
+        if dim != size.dim {
+            let problem = format!(
+                "has dimension {} with seed {}, {dim} with seed {seed}",
+                size.dim, experiment.seeds[0]
+            );
+            return Err(LabError::config("problem", problem));
+        }
+        // One division for all seeds is said once.
+        let counts = problem.class_counts();
+        if !counts.is_empty() && size.class_counts.last().is_none_or(|(_, last)| *last != counts) {
+            size.class_counts.push((*seed, counts));
+        }
+        found = Some(size);
     }
-    Ok(dim)
+    Ok(found.unwrap_or_default())
 }
 
 fn plan_one(
@@ -195,14 +257,13 @@ fn plan_one(
     algorithm: &AlgorithmConfig,
     experiment: &Experiment,
     network: &Network,
-    library: &Library,
 ) -> Result<Planned, LabError> {
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.number(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
-    if theory::has_auto(algorithm) {
-        theory::choose(index, algorithm, experiment, network, library, &mut parameters)?;
+    if algorithm.has_auto() {
+        auto::choose(index, algorithm, experiment, network, &mut parameters)?;
     }
     let method = build(index, algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
@@ -218,7 +279,7 @@ fn plan_one(
 fn write_down_weights(experiment: &mut Experiment, methods: &[Planned]) {
     let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
     for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
-        if let (true, Some(table)) = (theory::has_auto(algorithm), table.as_table_mut()) {
+        if let (true, Some(table)) = (algorithm.has_auto(), table.as_table_mut()) {
             let chosen = [("xi", planned.parameters.xi), ("gamma", planned.parameters.gamma)];
             for (key, number) in chosen.into_iter().filter_map(|(key, n)| n.map(|n| (key, n))) {
                 table.insert(key.to_owned(), Value::Float(number));
@@ -252,15 +313,16 @@ pub fn first_round(method: &dyn Method, network: &Network) -> Result<Costs, LabE
         fn dim(&self) -> usize {
             1
         }
-        fn loss(&self, _: usize, _: &[f32]) -> f64 {
-            0.0
+        fn loss(&self, _: usize, _: &[f32]) -> Result<f64, Failure> {
+            Ok(0.0)
         }
-        fn gradient(&self, _: usize, _: &[f32], gradient: &mut [f32]) {
+        fn gradient(&self, _: usize, _: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
             gradient.fill(0.0);
+            Ok(())
         }
     }
     let nothing = Nothing(network.agents());
-    let mut agents = Simulator::new(&nothing, network, method, &[0.0], 0);
+    let mut agents = Simulator::new(&nothing, network, method, &[0.0], 0)?;
     let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
     run.round(&mut agents)?;
     Ok(run.progress().costs)

@@ -1,8 +1,8 @@
 //! What is measured during a run: one record a moment, one line of `metrics.jsonl` each.
 
-use mile::agents::Costs;
-use mile::block;
-use mile::problems::Problem;
+use mile::agents::{AgentsError, Costs, Vector};
+use mile::engine::Engine;
+use mile::problems::{Failure, Problem};
 use mile::real::Real;
 use mile::run::Progress;
 use rayon::prelude::*;
@@ -75,46 +75,64 @@ pub(crate) struct Subject<'a> {
     pub(crate) seed: u64,
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a, T> {
-    /// The models of all agents, row after row.
-    pub(crate) models: &'a [T],
-    /// Their consensus error just before the last exchange, if that was watched.
-    pub(crate) drift: Option<f64>,
-}
+/// The agents' models, which every method keeps first.
+const MODELS: Vector = Vector(0);
 
-/// Measures the agents as they are now.
+/// Measures the agents as they are now, wherever they live; `drift` is their consensus error just before the last
+/// exchange, if that was watched.
 pub(crate) fn measure<T: Real>(
     subject: Subject,
     problem: &dyn Problem<T>,
-    sight: Sight<T>,
+    engine: &mut dyn Engine<T>,
+    drift: Option<f64>,
     progress: &Progress,
     wall_s: f64,
-) -> Record {
-    let average = block::mean_row(sight.models, problem.dim());
-    let own = Own::of(problem, sight.models);
-    let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = progress.costs;
-    Record {
+) -> Result<Record, AgentsError> {
+    let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
+    let own = Own::of(problem, engine)?;
+    let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = total(engine, progress.costs)?;
+    let norm =
+        problem.records_gradient_norm().then(|| gradient_norm_sq(problem, engine, &average)).transpose()?;
+    Ok(Record {
         algorithm: subject.algorithm.to_owned(),
         label: subject.label.to_owned(),
         seed: subject.seed,
         round: progress.round,
         step: progress.step,
-        loss: problem.objective(&average),
+        loss: problem.objective(&average).map_err(AgentsError::Evaluation)?,
         local_loss: own.loss,
         worst_loss: own.worst_loss,
-        grad_norm_sq: problem.records_gradient_norm().then(|| gradient_norm_sq(problem, &average)),
-        consensus_error: block::consensus_error(sight.models, problem.dim()),
-        consensus_error_before: sight.drift,
-        accuracy: problem.accuracy(&average),
+        grad_norm_sq: norm,
+        consensus_error: engine.consensus_error(MODELS)?,
+        consensus_error_before: drift,
+        accuracy: problem.accuracy(&average).map_err(AgentsError::Evaluation)?,
         local_accuracy: own.accuracy,
         worst_accuracy: own.worst_accuracy,
         vectors_sent,
         bytes_sent,
         gradient_evals,
         wall_s,
+    })
+}
+
+/// Root mean square of the models; NaN if any entry is.
+pub(crate) fn rms<T: Real>(engine: &mut dyn Engine<T>) -> Result<f64, AgentsError> {
+    let numbers = engine.agents() * engine.dim();
+    Ok((engine.norm_sq(MODELS)? / numbers.max(1) as f64).sqrt())
+}
+
+/// What all agents have spent together, from what those hosted here have.
+fn total<T: Real>(engine: &mut dyn Engine<T>, costs: Costs) -> Result<Costs, AgentsError> {
+    if engine.hosted() == (0..engine.agents()) {
+        return Ok(costs);
     }
+    let mut sums = [0.0; 2];
+    engine.fold(MODELS, &mut sums, &mut |sums, _, _| {
+        sums[0] += costs.bytes_sent as f64;
+        sums[1] += costs.gradient_evals as f64;
+        Ok(())
+    })?;
+    Ok(Costs { bytes_sent: sums[0] as u64, gradient_evals: sums[1] as u64, ..costs })
 }
 
 /// What the agents' own models are worth.
@@ -126,21 +144,34 @@ struct Own {
 }
 
 impl Own {
-    fn of<T: Real>(problem: &dyn Problem<T>, models: &[T]) -> Self {
-        let n = problem.agents();
-        let each: Vec<(f64, Option<f64>)> = models
-            .par_chunks_exact(problem.dim().max(1))
-            .map(|model| (problem.objective(model), problem.accuracy(model)))
-            .collect();
-        let losses: Vec<f64> = each.iter().map(|(loss, _)| *loss).collect();
-        let accuracies: Option<Vec<f64>> = each.iter().map(|(_, accuracy)| *accuracy).collect();
+    fn of<T: Real>(problem: &dyn Problem<T>, engine: &mut dyn Engine<T>) -> Result<Self, AgentsError> {
+        let (n, dim) = (engine.agents(), engine.dim().max(1));
+        // The losses of all agents, then their accuracies.
+        let mut values = vec![0.0; 2 * n];
+        let accuracies = problem.records_accuracy();
+        engine.fold(MODELS, &mut values, &mut |values, first, rows| {
+            let each: Vec<(f64, f64)> = rows
+                .par_chunks_exact(dim)
+                .map(|model| {
+                    let accuracy = if accuracies { problem.accuracy(model)? } else { None };
+                    Ok((problem.objective(model)?, accuracy.unwrap_or(f64::NAN)))
+                })
+                .collect::<Result<_, Failure>>()
+                .map_err(AgentsError::Evaluation)?;
+            for (agent, (loss, accuracy)) in (first..).zip(each) {
+                (values[agent], values[n + agent]) = (loss, accuracy);
+            }
+            Ok(())
+        })?;
+        let (losses, of_models) = values.split_at(n);
+        let of_models = accuracies.then_some(of_models);
         let mean = |values: &[f64]| values.iter().sum::<f64>() / n as f64;
-        Self {
-            loss: mean(&losses),
-            worst_loss: extreme(&losses, f64::max),
-            accuracy: accuracies.as_deref().map(mean),
-            worst_accuracy: accuracies.as_deref().map(|values| extreme(values, f64::min)),
-        }
+        Ok(Self {
+            loss: mean(losses),
+            worst_loss: extreme(losses, f64::max),
+            accuracy: of_models.map(mean),
+            worst_accuracy: of_models.map(|values| extreme(values, f64::min)),
+        })
     }
 }
 
@@ -151,23 +182,57 @@ fn extreme(values: &[f64], pick: fn(f64, f64) -> f64) -> f64 {
 }
 
 /// `|grad f(x)|^2` with `f = (1/N) sum f_i`, summed in `f64` in increasing agent.
-pub(crate) fn gradient_norm_sq<T: Real>(problem: &dyn Problem<T>, x: &[T]) -> f64 {
-    let n = problem.agents();
+fn gradient_norm_sq<T: Real>(
+    problem: &dyn Problem<T>,
+    engine: &mut dyn Engine<T>,
+    x: &[T],
+) -> Result<f64, AgentsError> {
+    let (agents, hosted) = (engine.agents(), engine.hosted());
+    let at_once = rayon::current_num_threads().min(hosted.len()).max(1);
     let mut mean = vec![0.0; x.len()];
-    let mut gradients = vec![vec![T::zero(); x.len()]; rayon::current_num_threads().min(n)];
-    for first in (0..n).step_by(gradients.len()) {
-        let group = &mut gradients[..(n - first).min(rayon::current_num_threads())];
-        group.par_iter_mut().enumerate().for_each(|(k, g)| problem.gradient(first + k, x, g));
-        for g in group.iter() {
-            mean.iter_mut().zip(g).for_each(|(m, g)| *m += g.wide());
+    engine.fold(MODELS, &mut mean, &mut |sums, _, _| {
+        let mut gradients = vec![vec![T::zero(); x.len()]; at_once];
+        for first in hosted.clone().step_by(at_once) {
+            let group = &mut gradients[..(hosted.end - first).min(at_once)];
+            let one = |(k, g): (usize, &mut Vec<T>)| {
+                problem.gradient(first + k, x, g).map_err(AgentsError::objective(first + k))
+            };
+            group.par_iter_mut().enumerate().try_for_each(one)?;
+            for g in group.iter() {
+                sums.iter_mut().zip(g).for_each(|(sum, g)| *sum += g.wide());
+            }
         }
-    }
-    mean.iter().map(|m| (m / n as f64).powi(2)).sum()
+        Ok(())
+    })?;
+    Ok(mean.iter().map(|m| (m / agents as f64).powi(2)).sum())
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    pub(crate) fn record(label: &str, seed: u64, round: u64, loss: f64) -> Record {
+        Record {
+            algorithm: "mile".into(),
+            label: label.into(),
+            seed,
+            round,
+            step: 10 * round,
+            loss,
+            local_loss: loss * 1.1,
+            worst_loss: loss * 1.5,
+            grad_norm_sq: None,
+            consensus_error: loss * 1e-3,
+            consensus_error_before: None,
+            accuracy: None,
+            local_accuracy: None,
+            worst_accuracy: None,
+            vectors_sent: round,
+            bytes_sent: 100 * round,
+            gradient_evals: 100 * round,
+            wall_s: 0.5 * round as f64,
+        }
+    }
 
     #[test]
     fn what_is_not_finite_is_null_and_what_is_not_there_is_left_out() {

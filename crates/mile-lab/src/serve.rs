@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tiny_http::{Header, Method, Request, Response, Server};
 
+use crate::context::Context;
 use crate::error::LabError;
-use crate::execute::Observer;
+use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
-use crate::report::{Context, RunFolder, live_page, section};
+use crate::report::{RunFolder, live_page, section};
 use crate::store::Outcome;
 
 /// How long a page that is being looked at may take to hear that the run is over.
@@ -56,7 +57,7 @@ impl LiveView {
             network: plan.network.clone(),
             records: Vec::new(),
             outcomes: Vec::new(),
-            context: Some(Context::of(plan)?),
+            context: Some(Context::of(plan)),
         };
         let state =
             State { folder, version: 1, over: false, rendered: (0, String::new()), asked: None, told: false };

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use mile_state::{FolderLock, LockError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
@@ -20,6 +22,8 @@ pub enum Status {
     Diverged,
     /// It was interrupted, and can be resumed.
     Stopped,
+    /// Its objective or its engine failed; resuming tries again from its last checkpoint.
+    Failed,
 }
 
 /// What `summary.json` says about one algorithm with one seed.
@@ -41,18 +45,30 @@ pub struct Outcome {
     pub round: u64,
     /// The last record.
     pub last: Record,
+    /// What it failed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The labels of outcomes, each once, in order.
+pub fn labels(outcomes: &[Outcome]) -> Vec<&str> {
+    distinct(outcomes.iter().map(|outcome| outcome.label.as_str()))
+}
+
+/// Each of some names once, in the order in which they come first.
+pub(crate) fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+    let mut found = Vec::new();
+    names.for_each(|name| {
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    });
+    found
 }
 
 /// Writes a file so that it is either the old one or the whole new one.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
-    let failed = || LabError::io(path, "write");
-    let temporary = path.with_added_extension("tmp");
-    let mut file = File::create(&temporary).map_err(failed())?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed())?;
-    fs::rename(&temporary, path).map_err(failed())?;
-    // The rename itself must survive a power failure too.
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed())
+    mile_state::write_file(path, bytes).map_err(LabError::io(path, "write"))
 }
 
 /// An open run directory, locked against a second process.
@@ -60,7 +76,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
 pub struct Store {
     folder: PathBuf,
     metrics: Mutex<File>,
-    _lock: File,
+    _lock: FolderLock,
 }
 
 impl Store {
@@ -77,15 +93,10 @@ impl Store {
         for path in [folder.to_owned(), folder.join("checkpoints"), folder.join("final")] {
             fs::create_dir_all(&path).map_err(LabError::io(&path, "create"))?;
         }
-        let path = folder.join(".lock");
-        let lock = File::create(&path).map_err(LabError::io(&path, "write"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(refuse("is in use by another mile process: wait for it, or give another --out"));
-            }
-            Err(fs::TryLockError::Error(source)) => return Err(LabError::io(&path, "lock")(source)),
-        }
+        let lock = FolderLock::take(folder, Duration::ZERO).map_err(|error| match error {
+            LockError::Io { path, source } => LabError::Io { path, action: "lock", source },
+            _ => refuse("is in use by another mile process: wait for it, or give another --out"),
+        })?;
         let path = folder.join("metrics.jsonl");
         let options = File::options().create(true).append(true).read(true).open(&path);
         let metrics = Mutex::new(options.map_err(LabError::io(&path, "write"))?);

@@ -1,7 +1,7 @@
 //! Results as a table: for a terminal, a text file, and LaTeX.
 
 use crate::record::Record;
-use crate::store::{Outcome, Status};
+use crate::store::{Outcome, Status, labels};
 
 /// A table with a heading; the first column is text, the others are numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,15 +26,10 @@ const COLUMNS: [Column; 8] = [
 ];
 
 /// The last records of every algorithm, mean over the seeds that were run to the end; where there are none,
-/// over those that diverged; where there are none either, over those that were stopped. It is a run of so many
+/// over those that diverged; where there are none either, over those that were stopped or failed. It is a run of so many
 /// seeds, of which some may not have begun.
 pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
-    let mut labels: Vec<&str> = Vec::new();
-    for outcome in outcomes {
-        if !labels.contains(&outcome.label.as_str()) {
-            labels.push(&outcome.label);
-        }
-    }
+    let labels = labels(outcomes);
     let has = |column: &Column| outcomes.iter().any(|outcome| (column.1)(&outcome.last).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| has(column)).collect();
     let mut header = vec!["algorithm".to_owned()];
@@ -42,7 +37,7 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
-        let first = [Status::Done, Status::Diverged, Status::Stopped].into_iter();
+        let first = [Status::Done, Status::Diverged, Status::Stopped, Status::Failed].into_iter();
         let with = |status| mine.iter().copied().filter(|o| o.status == status).collect::<Vec<_>>();
         let meant = first.map(with).find(|some| !some.is_empty()).unwrap_or_default();
         let mean = |value: &dyn Fn(&Outcome) -> f64| {
@@ -68,10 +63,14 @@ fn status(outcomes: &[&Outcome], seeds: usize) -> String {
     let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
     let (done, diverged) = (count(Status::Done), count(Status::Diverged));
     let over = done + diverged;
+    let failed = count(Status::Failed);
     if over == 0 {
-        return "stopped".into();
+        return if failed > 0 { "failed" } else { "stopped" }.into();
     }
     let mut parts = Vec::new();
+    if failed > 0 {
+        parts.push(format!("{failed} failed"));
+    }
     if over < seeds {
         parts.push(format!("{over} of {seeds} seeds"));
     }
@@ -154,7 +153,8 @@ pub(crate) mod tests {
             vectors_stored: 2,
             vectors_sent_per_round: 1.0,
             round: 3,
-            last: crate::plot::tests_record(label, seed, 3, loss),
+            last: crate::record::tests::record(label, seed, 3, loss),
+            error: None,
         }
     }
 

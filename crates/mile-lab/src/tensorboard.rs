@@ -16,9 +16,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::LabError;
-use crate::execute::Observer;
+use crate::observer::Observer;
 use crate::plan::Job;
-use crate::plot::Quantity;
+use crate::quantity::Quantity;
 use crate::record::Record;
 use crate::store::Outcome;
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn record(round: u64, loss: f64) -> Record {
-        crate::plot::tests_record("a/b", 3, round, loss)
+        crate::record::tests::record("a/b", 3, round, loss)
     }
 
     #[test]
@@ -301,10 +301,20 @@ mod tests {
         assert_eq!(events(folder.path()), (2, 6));
     }
 
+    /// The golden file is by TensorBoard's own writer: see `tests/data/tensorboard-golden.py`.
     #[test]
-    fn checksums_are_those_of_the_format() {
-        // From RFC 3720: 32 zeros have the CRC32C 8a9136aa.
-        assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
-        assert_eq!(masked(&[0; 32]), 0x8a91_36aau32.rotate_right(15).wrapping_add(0xa282_ead8));
+    fn every_byte_but_the_time_is_what_tensorboard_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = EventFiles::new(folder.path());
+        files.opened(&[record(1, 1.5), record(300, 0.25), record(40_000, f64::INFINITY)], &[]);
+        files.finish().unwrap();
+        let inner = folder.path().join("tensorboard/a_b-seed3");
+        let file = fs::read_dir(inner).unwrap().next().unwrap().unwrap().path();
+        let mut ours = Vec::new();
+        for (k, mut message) in messages(&fs::read(file).unwrap()).into_iter().enumerate() {
+            message[1..9].copy_from_slice(&(1.7e9 + 0.5 * k as f64).to_le_bytes());
+            ours.extend(framed(&message));
+        }
+        assert_eq!(ours, include_bytes!("../tests/data/tensorboard-golden.tfevents"));
     }
 }

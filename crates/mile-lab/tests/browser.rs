@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mile_lab::config::Experiment;
-use mile_lab::execute::{Observer, Silent, execute};
+use mile_lab::execute::execute;
+use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::report::write_report;

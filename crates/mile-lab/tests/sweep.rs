@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use mile_lab::config::parse_table;
 use mile_lab::error::LabError;
-use mile_lab::execute::{Observer, Silent};
+use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
-use mile_lab::plot::Quantity;
+use mile_lab::quantity::Quantity;
+use mile_lab::report::draw_sweep;
 use mile_lab::store::Status;
 use mile_lab::sweep::{Point, SweepFolder, SweepPlan, Watch, best_of, best_remarks};
 
@@ -51,7 +52,9 @@ fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
 }
 
 fn execute(plan: &SweepPlan, folder: &Path, resume: bool) -> SweepFolder {
-    plan.execute(folder, resume, &silent, &AtomicBool::new(false)).unwrap()
+    let found = plan.execute(folder, resume, &silent, &AtomicBool::new(false)).unwrap();
+    draw_sweep(&found).unwrap();
+    found
 }
 
 #[test]

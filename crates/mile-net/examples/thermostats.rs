@@ -12,14 +12,14 @@ use mile::graph::Topology;
 use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::Problem;
+use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
-use mile_net::agent::{self, From, Halt, Job};
+use mile_net::agent::{self, Job, StartFrom};
 use mile_net::checkpoint::Folder;
 use mile_net::engine::{Engine, Peer, Settings};
-use mile_net::hello::{Mark, Terms};
+use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::session::Missing;
+use mile_net::session::MissingPolicy;
 
 /// f_i(x) = |x - r_i|^2 / 2 for the mean reading r_i of a thermostat.
 struct Thermostats {
@@ -35,17 +35,23 @@ impl Problem<f64> for Thermostats {
         1
     }
 
-    fn loss(&self, agent: usize, x: &[f64]) -> f64 {
-        (x[0] - self.readings[agent]).powi(2) / 2.0
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
+        Ok((x[0] - self.readings[agent]).powi(2) / 2.0)
     }
 
-    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) {
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
         gradient[0] = x[0] - self.readings[agent];
+        Ok(())
     }
 }
 
-/// What one agent does, from its start or from where it was when it was last stopped.
-fn run(me: usize, listen: SocketAddr, neighbours: BTreeMap<usize, Peer>, home: &Path) -> Result<f64, Halt> {
+/// One agent, from its start or from its last checkpoint to its last round.
+fn run(
+    me: usize,
+    listen: SocketAddr,
+    neighbours: BTreeMap<usize, Peer>,
+    home: &Path,
+) -> Result<f64, Failure> {
     let problem = Thermostats { readings: [19.0, 20.0, 22.0, 23.0] };
     let network = Network::new(Topology::Ring.build(4, 0)?, Rule::Metropolis)?;
     let method = Mile::new(5, Mile::paper_xi(5))?;
@@ -54,22 +60,22 @@ fn run(me: usize, listen: SocketAddr, neighbours: BTreeMap<usize, Peer>, home: &
     // What neighbours must agree on before they exchange anything.
     let facts = BTreeMap::from([("step size".to_owned(), "0.05".to_owned())]);
     let terms = Terms { run: "thermostats".into(), dim: 1, precision: "f64".into(), facts };
-    let restored = Folder::open(home)?.load::<f64>(me, &terms)?;
+    let folder = Folder::open(home, Duration::from_secs(5))?;
+    let restored = folder.load::<f64>(me, &terms)?;
     let settings = Settings {
         me,
         key: keys::read(&home.join("key"))?,
         listen,
         neighbours,
         relay: None,
-        missing: Missing::Wait,
+        on_missing: MissingPolicy::Wait,
         timeout: Some(Duration::from_secs(60)),
         linger: Duration::from_secs(10),
-        folder: home.to_owned(),
         checkpoint_every: 10,
         status: None,
         metrics: None,
     };
-    let mut engine = Engine::start(settings, terms, restored.memory)?;
+    let mut engine = Engine::start(settings, folder, terms, restored.memory)?;
     let job = Job {
         index: 0,
         agent: me,
@@ -82,13 +88,13 @@ fn run(me: usize, listen: SocketAddr, neighbours: BTreeMap<usize, Peer>, home: &
         gossip_every: 0,
         tolerance: None,
     };
-    let from = restored.state.map_or(From::Start(vec![0.0], Mark::default()), From::State);
+    let from = restored.state.map_or(StartFrom::Point(vec![0.0], Mark::default()), StartFrom::State);
     let done = agent::work(&job, from, &mut engine)?;
     engine.leave()?;
     Ok(done.vectors[0][0])
 }
 
-fn main() -> Result<(), Halt> {
+fn main() -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let homes: Vec<_> = (0..4).map(|i| folder.path().join(i.to_string())).collect();
     let addresses: Vec<SocketAddr> = (0..4).map(|i| SocketAddr::from(([127, 0, 0, 1], 47_100 + i))).collect();

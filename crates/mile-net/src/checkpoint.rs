@@ -1,34 +1,33 @@
-//! An agent's state on disk, from which it goes on as if nothing had happened.
+//! An agent's folder on disk: its checkpoint, from which it resumes exactly.
 //!
-//! A checkpoint is a safetensors file: state vectors, and own messages that neighbours may still ask for. It is written under
-//! another name, synced, and renamed, so it is the old one or the new one; a checksum tells a file that was damaged
-//! later.
+//! A checkpoint is a safetensors file with the state vectors, and with own messages that neighbours may still ask for; see
+//! [`mile_state`]. Every file is the old one or the whole new one, also after a crash, and has checksums.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
-use safetensors::tensor::{Dtype, Metadata, TensorView};
+use mile_state::{Array, FolderLock, LockError, StateError, StateFile};
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{Moment, State};
+use crate::agent::{RoundEnd, State};
 use crate::edge::Decisions;
 use crate::gossip::Gossip;
-use crate::hello::{Mark, Terms};
-use crate::numbers::bits;
-use crate::outbox::{Kept, Message};
+use crate::handshake::{Mark, Terms};
+use crate::json_float::bits;
+use crate::outbox::{KeptMessage, Message};
 use crate::session::Memory;
 
 /// A checkpoint that cannot be written or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The disk will not have it.
+    /// A file could not be read or written.
     #[error(
         "cannot {action} {path}: {source}; the last checkpoint is whole: free or repair the disk and start the agent again"
     )]
@@ -37,25 +36,25 @@ pub enum CheckpointError {
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system says.
+        /// What the system said.
         source: std::io::Error,
     },
-    /// The file is not a whole checkpoint.
+    /// A file is damaged or incomplete.
     #[error(
         "{path} is not a whole checkpoint ({what}): restore it from a copy; without it this agent cannot rejoin, and all agents must start anew with empty folders"
     )]
-    Torn {
+    Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
     },
-    /// Another process works with it.
+    /// Another process uses the folder.
     #[error(
         "{0} is in use by another agent that is still running: end it first, or give this one another folder"
     )]
     InUse(PathBuf),
-    /// It belongs to another run.
+    /// The checkpoint belongs to another run.
     #[error(
         "{path} belongs to another run: {what}; give the agent another folder, or restore the settings it was made with"
     )]
@@ -67,22 +66,19 @@ pub enum CheckpointError {
     },
 }
 
-/// A folder held by one agent, until this is dropped or the process ends, however it ends.
+/// The folder in which an agent keeps its state. It is locked while this lives: one process uses it at a time.
 #[derive(Debug)]
-pub struct Held(#[allow(dead_code)] File);
-
-/// Where an agent keeps its state.
-#[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
+    _lock: FolderLock,
 }
 
-/// What was on disk.
+/// What [`Folder::load`] found.
 #[derive(Debug)]
 pub struct Restored<T> {
-    /// The state, unless this is the first start.
+    /// The agent's state, unless this is its first start.
     pub state: Option<State<T>>,
-    /// What the session must not forget.
+    /// The session's part of the checkpoint.
     pub memory: Memory<T>,
 }
 
@@ -111,211 +107,150 @@ struct OutboxEntry {
     recipients: Vec<usize>,
 }
 
-const META: &str = "mile-agent";
-const CHECKSUM: &str = "crc32c";
+const CHECKPOINT: &str = "checkpoint.safetensors";
+const DECISIONS: &str = "decisions.safetensors";
+const INCARNATION: &str = "incarnation";
 
 impl Folder {
-    /// A folder, made if it is not there, that can be written to.
-    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        let failed = |source| CheckpointError::Disk { action: "create", path: path.to_owned(), source };
-        fs::create_dir_all(path).map_err(failed)?;
-        Ok(Self { path: path.to_owned() })
-    }
-
-    /// A file in it.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    /// Keeps other processes from working with it, and removes what an interrupted write has left.
-    pub fn hold(&self) -> Result<Held, CheckpointError> {
-        let path = self.file("lock");
-        let failed = |source| CheckpointError::Disk { action: "lock", path: path.clone(), source };
-        let file = File::create(&path).map_err(failed)?;
-        file.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => CheckpointError::InUse(self.path.clone()),
-            fs::TryLockError::Error(source) => failed(source),
+    /// Creates the folder if it is not there, locks it, and removes what interrupted writes have left. If another process
+    /// has the lock, waits for it to end for as long as `patience` says.
+    pub fn open(path: &Path, patience: Duration) -> Result<Self, CheckpointError> {
+        let failed = |action| move |source| CheckpointError::Disk { action, path: path.to_owned(), source };
+        fs::create_dir_all(path).map_err(failed("create"))?;
+        let lock = FolderLock::take(path, patience).map_err(|error| match error {
+            LockError::InUse(path) => CheckpointError::InUse(path),
+            LockError::Io { path, source } => CheckpointError::Disk { action: "lock", path, source },
+            other => failed("lock")(std::io::Error::other(other)),
         })?;
-        for entry in fs::read_dir(&self.path).map_err(failed)?.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(".tmp") {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-        Ok(Held(file))
+        mile_state::file::remove_leftovers(path, &[CHECKPOINT, DECISIONS, INCARNATION])
+            .map_err(failed("remove leftovers of interrupted writes in"))?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Counts the starts of this agent: a number larger than at every earlier start.
     pub fn incarnation(&self) -> Result<u64, CheckpointError> {
-        let path = self.file("incarnation");
-        let last = match fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().unwrap_or(0),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-            Err(source) => return Err(CheckpointError::Disk { action: "read", path, source }),
+        let path = self.path.join(INCARNATION);
+        let disk = |action| {
+            let path = path.clone();
+            move |source| CheckpointError::Disk { action, path, source }
         };
-        write_whole(&path, |file| write!(file, "{}", last + 1))?;
-        Ok(last + 1)
+        let next = match fs::read(&path) {
+            Ok(bytes) => {
+                std::str::from_utf8(&bytes).ok().and_then(|text| text.parse::<u64>().ok()?.checked_add(1))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(1),
+            Err(source) => return Err(disk("read")(source)),
+        };
+        let Some(next) = next else {
+            return Err(CheckpointError::Damaged {
+                path,
+                what: "it does not hold the number of starts".into(),
+            });
+        };
+        mile_state::write_file(&path, next.to_string().as_bytes()).map_err(disk("write"))?;
+        Ok(next)
     }
 
-    /// Writes a state and what its session must not forget.
+    /// Writes a checkpoint: the agent's state, and its session's memory.
     pub fn save<T: Real>(
         &self,
         agent: usize,
         terms: &Terms,
-        moment: &Moment<T>,
+        end: &RoundEnd<T>,
         memory: &Memory<T>,
     ) -> Result<(), CheckpointError> {
-        let path = self.file("checkpoint.safetensors");
-        let messages = memory.outbox.iter().map(|kept| kept.message.vectors.as_slice());
-        let names = moment.layout.state.iter().map(|(name, _)| (*name).to_owned());
-        let entries = memory.outbox.iter().map(|kept| format!("outbox.{}", kept.message.mark.exchange));
-        let vectors: Vec<&[T]> = moment.vectors.iter().map(Vec::as_slice).chain(messages).collect();
-        let Progress { step, round, step_size, costs } = *moment.progress;
+        let state: Vec<String> = end.layout.state.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let messages: Vec<String> = memory.outbox.iter().map(|kept| outbox_name(kept.message.mark)).collect();
+        let kept = memory.outbox.iter().map(|kept| &kept.message.vectors);
+        let vectors: Vec<&Vec<T>> = end.vectors.iter().chain(kept).collect();
+        let shapes: Vec<[usize; 1]> = vectors.iter().map(|vector| [vector.len()]).collect();
+        let named = state.iter().chain(&messages).zip(&shapes).zip(&vectors);
+        let arrays: Vec<Array<T>> =
+            named.map(|((name, shape), values)| Array { name, shape, values: values.as_slice() }).collect();
+        let Progress { step, round, step_size, costs } = *end.progress;
         let Costs { vectors_sent, exchanges, bytes_sent, gradient_evals } = costs;
         let header = Header {
             agent,
             terms: terms.clone(),
-            job: moment.job,
-            mark: moment.mark,
+            job: end.job,
+            mark: end.mark,
             step,
             round,
             step_size,
             costs: [vectors_sent, exchanges, bytes_sent, gradient_evals],
-            state: moment.layout.state.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            gossip: moment.gossip.clone(),
+            state: state.clone(),
+            gossip: end.gossip.clone(),
             known: memory.known.clone(),
             decisions: memory.decisions.clone(),
             outbox: memory.outbox.iter().map(OutboxEntry::of).collect(),
         };
-        let views = names.chain(entries).zip(&vectors).map(|(name, vector)| {
-            Ok((name, TensorView::new(dtype::<T>(), vec![vector.len()], bytemuck::cast_slice(vector))?))
-        });
-        let failed = |error: safetensors::SafeTensorError| CheckpointError::Disk {
-            action: "write",
-            path: path.clone(),
-            source: std::io::Error::other(error),
-        };
-        let views: Vec<(String, TensorView)> = views.collect::<Result<_, _>>().map_err(failed)?;
-        let text = serde_json::to_string(&header).map_err(|error| CheckpointError::Disk {
-            action: "write",
-            path: path.clone(),
-            source: error.into(),
-        })?;
-        let temporary = path.with_added_extension("tmp");
-        let sum = checksum(&text, vectors.iter().copied());
-        let meta = HashMap::from([(META.to_owned(), text), (CHECKSUM.to_owned(), sum)]);
-        safetensors::serialize_to_file(views, Some(meta), &temporary).map_err(failed)?;
-        settle(&temporary, &path)
+        let path = self.path.join(CHECKPOINT);
+        mile_state::state::write(&path, &header, &arrays).map_err(|error| unusable(&path, error))
     }
 
-    /// Reads what is there.
+    /// Reads the checkpoint, if there is one, of this agent in a run with these terms.
     pub fn load<T: Real>(&self, agent: usize, terms: &Terms) -> Result<Restored<T>, CheckpointError> {
-        let path = self.file("checkpoint.safetensors");
-        let mut file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let decisions = self.decisions(BTreeMap::new())?;
-                return Ok(Restored { state: None, memory: Memory { decisions, ..Memory::default() } });
-            }
-            Err(source) => return Err(CheckpointError::Disk { action: "read", path, source }),
+        let path = self.path.join(CHECKPOINT);
+        let failed = |error| unusable(&path, error);
+        let Some(mut file) = StateFile::<Header>::open(&path).map_err(failed)? else {
+            let decisions = self.decisions()?.unwrap_or_default();
+            return Ok(Restored { state: None, memory: Memory { decisions, ..Memory::default() } });
         };
-        let torn = |what: String| CheckpointError::Torn { path: path.clone(), what };
-        let (start, metadata) = metadata(&mut file).map_err(torn)?;
-        let meta = |key: &str| metadata.metadata().as_ref().and_then(|meta| meta.get(key));
-        let text = meta(META).ok_or_else(|| torn("it has no header".into()))?;
-        let header: Header = serde_json::from_str(text).map_err(|error| torn(error.to_string()))?;
-        if let Some(what) = foreign(&header, agent, terms) {
+        if let Some(what) = foreign(&file.header, agent, terms) {
             return Err(CheckpointError::Foreign { path, what });
         }
-        let mut read = |name: &str| tensor::<T>(&mut file, start, &metadata, name).map_err(torn);
-        let vectors: Vec<Vec<T>> = header.state.iter().map(|name| read(name)).collect::<Result<_, _>>()?;
-        let name = |entry: &OutboxEntry| format!("outbox.{}", entry.mark.exchange);
+        let names: Vec<String> = file.header.state.clone();
+        let vectors: Vec<Vec<T>> =
+            names.iter().map(|name| file.vector(name)).collect::<Result<_, _>>().map_err(failed)?;
+        let names: Vec<String> = file.header.outbox.iter().map(|entry| outbox_name(entry.mark)).collect();
         let messages: Vec<Vec<T>> =
-            header.outbox.iter().map(|entry| read(&name(entry))).collect::<Result<_, _>>()?;
-        let sum = checksum(text, vectors.iter().chain(&messages).map(Vec::as_slice));
-        if meta(CHECKSUM) != Some(&sum) {
-            return Err(torn("its checksum differs".into()));
-        }
-        let Header { job, mark, step, round, step_size, costs, gossip, known, outbox, .. } = header;
+            names.iter().map(|name| file.vector(name)).collect::<Result<_, _>>().map_err(failed)?;
+        let Header { job, mark, step, round, step_size, costs, gossip, known, outbox, .. } = file.header;
         let [vectors_sent, exchanges, bytes_sent, gradient_evals] = costs;
         let costs = Costs { vectors_sent, exchanges, bytes_sent, gradient_evals };
-        let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| Kept {
+        let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| KeptMessage {
             message: Arc::new(Message { mark: entry.mark, vectors, gossip: entry.gossip }),
             recipients: entry.recipients,
         });
-        let decisions = self.decisions(header.decisions)?;
+        let decisions = self.decisions()?.unwrap_or(file.header.decisions);
         let memory = Memory { mark, known, outbox: kept.collect(), decisions };
         let progress = Progress { step, round, step_size, costs };
         Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), memory })
     }
 
-    /// Writes decisions about edges, which must be on disk before the other ends learn of them.
+    /// Writes decisions about edges, which must be on disk before the neighbours learn of them.
     pub fn save_decisions(&self, decisions: &BTreeMap<usize, Decisions>) -> Result<(), CheckpointError> {
-        let text = serde_json::to_string(decisions).unwrap_or_default();
-        let sum = checksum::<f64>(&text, std::iter::empty());
-        write_whole(&self.file("decisions"), |file| write!(file, "{sum}\n{text}"))
+        let path = self.path.join(DECISIONS);
+        mile_state::state::write::<f64, _>(&path, decisions, &[]).map_err(|error| unusable(&path, error))
     }
 
-    /// The decisions made after a checkpoint, or else those in it.
-    fn decisions(
-        &self,
-        checkpointed: BTreeMap<usize, Decisions>,
-    ) -> Result<BTreeMap<usize, Decisions>, CheckpointError> {
-        let path = self.file("decisions");
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let torn = |what: String| CheckpointError::Torn { path: path.clone(), what };
-                let (sum, text) = text.split_once('\n').ok_or_else(|| torn("it is cut short".into()))?;
-                if checksum::<f64>(text, std::iter::empty()) != sum {
-                    return Err(torn("its checksum differs".into()));
-                }
-                serde_json::from_str(text).map_err(|error| torn(error.to_string()))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(checkpointed),
-            Err(source) => Err(CheckpointError::Disk { action: "read", path, source }),
-        }
+    /// The decisions that were written last, if any were. Own ones are never older than in the checkpoint, and those of
+    /// neighbours are told again by them.
+    fn decisions(&self) -> Result<Option<BTreeMap<usize, Decisions>>, CheckpointError> {
+        let path = self.path.join(DECISIONS);
+        let file = StateFile::open(&path).map_err(|error| unusable(&path, error))?;
+        Ok(file.map(|file| file.header))
     }
 }
 
 impl OutboxEntry {
-    fn of<T>(kept: &Kept<T>) -> Self {
+    fn of<T>(kept: &KeptMessage<T>) -> Self {
         let Message { mark, gossip, .. } = &*kept.message;
         Self { mark: *mark, gossip: gossip.clone(), recipients: kept.recipients.clone() }
     }
 }
 
-/// Where the tensors start, and what they are.
-fn metadata(file: &mut File) -> Result<(u64, Metadata), String> {
-    let length = file.metadata().map_err(|error| error.to_string())?.len();
-    let mut bytes = vec![0; 8];
-    file.read_exact(&mut bytes).map_err(|error| error.to_string())?;
-    let size = u64::from_le_bytes(std::array::from_fn(|k| bytes[k]));
-    if size > length.saturating_sub(8) {
-        return Err("it is cut short".into());
-    }
-    bytes.resize(8 + size as usize, 0);
-    file.read_exact(&mut bytes[8..]).map_err(|error| error.to_string())?;
-    // Not `SafeTensors::read_metadata`, which wants the whole file in memory.
-    let metadata: Metadata = serde_json::from_slice(&bytes[8..]).map_err(|error| error.to_string())?;
-    Ok((8 + size, metadata))
+/// The name of a kept message in a checkpoint.
+fn outbox_name(mark: Mark) -> String {
+    format!("outbox.{}", mark.exchange)
 }
 
-fn tensor<T: Real>(file: &mut File, start: u64, metadata: &Metadata, name: &str) -> Result<Vec<T>, String> {
-    let info = metadata.info(name).ok_or_else(|| format!("{name} is not in it"))?;
-    if info.dtype != dtype::<T>() {
-        return Err(format!("{name} is {:?}", info.dtype));
-    }
-    let (from, to) = info.data_offsets;
-    let length = file.metadata().map_err(|error| error.to_string())?.len();
-    if from > to || to as u64 > length.saturating_sub(start) {
-        return Err("it is cut short".into());
-    }
-    let mut vector = vec![T::zero(); (to - from) / size_of::<T>()];
-    file.seek(SeekFrom::Start(start + from as u64)).map_err(|error| error.to_string())?;
-    file.read_exact(bytemuck::cast_slice_mut(&mut vector)).map_err(|error| error.to_string())?;
-    Ok(vector)
-}
-
-/// What makes a checkpoint that of another run.
+/// Why a checkpoint belongs to another run, if it does.
 fn foreign(header: &Header, agent: usize, terms: &Terms) -> Option<String> {
     if header.agent != agent {
         return Some(format!("it is of agent {}, and this is agent {agent}", header.agent));
@@ -323,41 +258,22 @@ fn foreign(header: &Header, agent: usize, terms: &Terms) -> Option<String> {
     terms.differs(&header.terms).map(|(key, here, there)| format!("{key} is {here} here and {there} there"))
 }
 
-fn dtype<T: Real>() -> Dtype {
-    if T::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
-}
-
-fn checksum<'a, T: Real>(text: &str, vectors: impl Iterator<Item = &'a [T]>) -> String {
-    let of_text = crc32c::crc32c(text.as_bytes());
-    let sum = vectors.fold(of_text, |sum, vector| crc32c::crc32c_append(sum, bytemuck::cast_slice(vector)));
-    format!("{sum:08x}")
-}
-
-/// Writes a file so that it is the old one or the whole new one, also after a power failure.
-fn write_whole(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> std::io::Result<()>,
-) -> Result<(), CheckpointError> {
-    let temporary = path.with_added_extension("tmp");
-    let failed = |source| CheckpointError::Disk { action: "write", path: path.to_owned(), source };
-    File::create(&temporary).and_then(|mut file| write(&mut file)).map_err(failed)?;
-    settle(&temporary, path)
-}
-
-fn settle(temporary: &Path, path: &Path) -> Result<(), CheckpointError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let sync = || {
-        File::open(temporary)?.sync_all()?;
-        fs::rename(temporary, path)?;
-        File::open(folder)?.sync_all()
-    };
-    sync().map_err(|source| CheckpointError::Disk { action: "write", path: path.to_owned(), source })
+fn unusable(path: &Path, error: StateError) -> CheckpointError {
+    match error {
+        StateError::Io { path, action, source } => CheckpointError::Disk { action, path, source },
+        StateError::Damaged { path, what } => CheckpointError::Damaged { path, what },
+        other => CheckpointError::Disk {
+            action: "use",
+            path: path.to_owned(),
+            source: std::io::Error::other(other),
+        },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::Range;
+    use crate::edge::RoundRange;
     use mile::method::{Layout, Unit};
 
     const LAYOUT: Layout = Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g"] };
@@ -373,7 +289,7 @@ mod tests {
         let progress = Progress { step: 30, round: 6, step_size: 0.1, costs };
         let vectors = vec![vec![1.5f32, -2.0, f32::NAN], vec![0.25, 0.0, -0.0]];
         let gossip = Gossip::default();
-        let moment = Moment {
+        let end = RoundEnd {
             job: 1,
             mark,
             progress: &progress,
@@ -388,15 +304,15 @@ mod tests {
             gossip: vec![f64::INFINITY],
         };
         let mut decisions = Decisions::default();
-        assert!(decisions.add(Range { from: 5, to: 6, used: false }));
+        assert!(decisions.add(RoundRange { from: 5, to: 6, used: false }));
         let memory = Memory {
             mark,
             known: BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]),
-            outbox: vec![Kept { message: Arc::new(message), recipients: vec![2] }],
+            outbox: vec![KeptMessage { message: Arc::new(message), recipients: vec![2] }],
             decisions: BTreeMap::from([(2, decisions)]),
         };
-        folder.save(1, &terms(), &moment, &memory).unwrap();
-        (moment.state(), memory)
+        folder.save(1, &terms(), &end, &memory).unwrap();
+        (end.state(), memory)
     }
 
     /// All that was saved, as text: NaN is equal to itself there.
@@ -407,19 +323,19 @@ mod tests {
     #[test]
     fn what_was_saved_is_read_and_nothing_else_is_taken_for_it() {
         let home = tempfile::tempdir().unwrap();
-        let folder = Folder::open(home.path()).unwrap();
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         assert!(folder.load::<f32>(1, &terms()).unwrap().state.is_none());
         let (state, memory) = write(&folder);
         let expected = all(&state, &memory);
         let read = folder.load::<f32>(1, &terms()).unwrap();
         assert_eq!(all(&read.state.unwrap(), &read.memory), expected);
 
-        let path = folder.file("checkpoint.safetensors");
+        let path = folder.path().join(CHECKPOINT);
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
             let error = folder.load::<f32>(1, &terms()).unwrap_err();
-            assert!(matches!(error, CheckpointError::Torn { .. }), "{length}: {error}");
+            assert!(matches!(error, CheckpointError::Damaged { .. }), "{length}: {error}");
         }
         for place in 0..whole.len() {
             let mut damaged = whole.clone();
@@ -435,7 +351,7 @@ mod tests {
     #[test]
     fn a_checkpoint_of_another_run_or_agent_is_refused_with_what_differs() {
         let home = tempfile::tempdir().unwrap();
-        let folder = Folder::open(home.path()).unwrap();
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         write(&folder);
         let refused = |agent, terms: &Terms| folder.load::<f32>(agent, terms).unwrap_err().to_string();
         assert!(refused(2, &terms()).contains("it is of agent 1, and this is agent 2"));
@@ -443,19 +359,19 @@ mod tests {
         other.facts.insert("seeds".into(), "[1]".into());
         assert!(refused(1, &other).contains("seeds is [1] here and [0] there"));
         let error = folder.load::<f64>(1, &terms()).unwrap_err();
-        assert!(matches!(error, CheckpointError::Torn { .. }), "{error}");
+        assert!(matches!(error, CheckpointError::Damaged { .. }), "{error}");
     }
 
     #[test]
     fn decisions_on_disk_come_before_those_in_the_checkpoint_and_are_whole_or_refused() {
         let home = tempfile::tempdir().unwrap();
-        let folder = Folder::open(home.path()).unwrap();
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         let (_, memory) = write(&folder);
         let mut later = memory.decisions.clone();
-        assert!(later.get_mut(&2).unwrap().add(Range { from: 7, to: 9, used: true }));
+        assert!(later.get_mut(&2).unwrap().add(RoundRange { from: 7, to: 9, used: true }));
         folder.save_decisions(&later).unwrap();
         assert_eq!(folder.load::<f32>(1, &terms()).unwrap().memory.decisions, later);
-        let path = folder.file("decisions");
+        let path = folder.path().join(DECISIONS);
         let whole = fs::read(&path).unwrap();
         for place in 0..whole.len() {
             let mut damaged = whole.clone();
@@ -468,7 +384,31 @@ mod tests {
     #[test]
     fn every_start_has_a_larger_number() {
         let home = tempfile::tempdir().unwrap();
-        let folder = Folder::open(home.path()).unwrap();
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         assert_eq!([(); 3].map(|()| folder.incarnation().unwrap()), [1, 2, 3]);
+        for damaged in ["", "-1", "two", "18446744073709551615"] {
+            fs::write(folder.path().join(INCARNATION), damaged).unwrap();
+            let error = folder.incarnation().unwrap_err();
+            assert!(matches!(error, CheckpointError::Damaged { .. }), "{damaged}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_locked_while_it_is_open_and_a_predecessor_that_ends_is_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("new");
+        let folder = Folder::open(&path, Duration::ZERO).unwrap();
+        let leftover = path.join(".decisions.safetensors.aB3xYz");
+        fs::write(&leftover, "half of it").unwrap();
+        let second = Folder::open(&path, Duration::from_millis(30)).unwrap_err();
+        assert!(matches!(second, CheckpointError::InUse(_)), "{second}");
+        assert!(leftover.exists(), "it may be in use");
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(folder);
+        });
+        Folder::open(&path, Duration::from_secs(20)).unwrap();
+        ending.join().unwrap();
+        assert!(!leftover.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! What travels on a link: frames with a fixed head, checked before anything is allocated.
+//! The frames that neighbours send each other: a head of fixed size, checked before memory is allocated, and a payload.
 //!
 //! All numbers are little-endian. A head is 24 bytes: kind (1), zero (3), length of the payload (4), and two
 //! numbers (8 each) whose meaning depends on the kind.
@@ -6,7 +6,7 @@
 use mile::real::Real;
 
 #[cfg(target_endian = "big")]
-compile_error!("vectors travel as they lie in memory, which must be little-endian");
+compile_error!("vectors are sent as they are in memory, which must be little-endian");
 
 /// Bytes of a head.
 pub const HEAD: usize = 24;
@@ -20,21 +20,21 @@ pub const TEXT: usize = 64 << 10;
 /// Most bytes of a gossip frame.
 pub const GOSSIP: usize = 8 << 10;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Who I am, which run this is, what I need: the first frame on every link, in both directions.
+    /// The [handshake](crate::handshake): the first frame of every link, in both directions.
     Hello = 1,
-    /// Why I will not talk to you; the last frame on a link.
+    /// Why the sender refuses the other end; the last frame of a link.
     Refuse = 2,
     /// A piece of the message of exchange `a`, from element `b` on.
     Data = 3,
-    /// Numbers that travel with the message of exchange `a`, ahead of it.
+    /// Numbers of the [gossip](crate::gossip) that belong to the message of exchange `a`, sent before it.
     Gossip = 4,
-    /// Everything before exchange `a` and round `b` is on my disk: nobody will ask for it again.
+    /// The sender has a checkpoint of exchange `a` and round `b`: it will not ask for earlier messages again.
     Have = 5,
-    /// The edge between us is used (payload 1) or skipped (payload 0) in rounds `a` up to and including `b`.
+    /// The edge between the two ends is used (payload 1) or skipped (payload 0) in rounds `a` up to and including `b`.
     Decide = 6,
 }
 
@@ -79,7 +79,7 @@ pub enum Malformed {
     /// Bytes that must be zero are not.
     #[error("a frame with bytes set that must be zero")]
     Reserved,
-    /// Longer, shorter or raggeder than its kind allows.
+    /// Of a length that its kind does not allow.
     #[error("a {kind:?} frame with a payload of {length} bytes")]
     Length {
         /// Its kind.
@@ -90,7 +90,7 @@ pub enum Malformed {
 }
 
 impl Head {
-    /// As it travels.
+    /// The head in bytes.
     pub fn encode(&self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
         bytes[0] = self.kind as u8;
@@ -100,7 +100,7 @@ impl Head {
         bytes
     }
 
-    /// Reads a head; what it announces is within bounds, or it is refused. `T` is what vectors are made of.
+    /// Reads a head and refuses one whose length is out of bounds. `T` is the type of a vector's elements.
     pub fn decode<T: Real>(bytes: &[u8; HEAD]) -> Result<Self, Malformed> {
         let word = |from: usize| -> [u8; 8] { std::array::from_fn(|k| bytes[from + k]) };
         let kind = Kind::of(bytes[0]).ok_or(Malformed::Kind(bytes[0]))?;
@@ -113,6 +113,14 @@ impl Head {
         }
         Ok(Self { kind, length, a: u64::from_le_bytes(word(8)), b: u64::from_le_bytes(word(16)) })
     }
+}
+
+/// A whole control frame: any but a piece of a message. A payload that is too long is cut.
+pub fn control(kind: Kind, a: u64, b: u64, payload: &[u8]) -> Vec<u8> {
+    let payload = &payload[..payload.len().min(TEXT)];
+    let mut bytes = Head { kind, length: payload.len(), a, b }.encode().to_vec();
+    bytes.extend_from_slice(payload);
+    bytes
 }
 
 #[cfg(test)]
@@ -133,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_survives_the_journey(kind in kind(), length in 0usize..300_000, a: u64, b: u64) {
+        fn a_head_is_read_as_it_was_written(kind in kind(), length in 0usize..300_000, a: u64, b: u64) {
             let head = Head { kind, length, a, b };
             let read = Head::decode::<f64>(&head.encode());
             if kind.admits(length, 8) {

@@ -1,23 +1,24 @@
-//! Metrics without a server: agents average what they know of themselves along the same graph.
+//! Metrics of the whole network without a server: agents average their own values along the graph.
 //!
-//! With every message travel the sender's estimates of the network's mean loss, of its consensus error, and of short
+//! Every message carries the sender's estimates of the network's mean loss, of its consensus error, and of short
 //! *sketches* of the mean model and the mean gradient. An estimate y_i follows the agent's own value v_i by dynamic average
 //! consensus, y_i <- sum_j w_ij y_j + (v_i(new) - v_i(old)): the mean over agents of the estimates is at all times the
-//! mean of the values, and while values stand still all estimates tend to it as lambda_2^exchanges. So they are best just
-//! before an agent looks at itself again; that is what [`Gossip::seen`] keeps.
+//! mean of the values, and while values do not change all estimates tend to it as lambda_2^exchanges. So they are best just
+//! before an agent evaluates its own values again; [`Gossip::seen`] keeps them.
 //!
-//! Whether a [`Tolerance`] is met does not rest on estimates having converged. If it holds for all agents in the same exchange, then
-//! `|mean gradient| <= max_i |y_i|`, and an agent is no farther from the mean model than from its own estimate of it, plus that estimate's distance
-//! from the mean of the estimates, which is at most the diameter times the largest step along an edge.
+//! Whether a [`Tolerance`] is met does not depend on the estimates having converged. If it is met by all agents in the same exchange,
+//! then `|mean gradient| <= max_i |y_i|`, and the distance of an agent from the mean model is at most its distance from its own estimate
+//! of it plus that estimate's distance from the mean of the estimates, which is at most the diameter times the largest difference
+//! along an edge.
 //!
 //! A sketch has [`SKETCH`] numbers: each element of a vector is added, with a random sign, to one of them. Its squared norm is
 //! an unbiased estimate of the vector's, with a relative standard deviation of sqrt(2/128) = 12.5%; a vector of up to 128
-//! elements is its own sketch, and then there is no such error.
+//! elements is its own sketch, without any error.
 
 use mile::real::Real;
 use serde::{Deserialize, Serialize};
 
-use crate::numbers::{bits, legible, legible_option};
+use crate::json_float::{bits, legible, legible_option};
 
 /// Numbers in a sketch.
 pub const SKETCH: usize = 128;
@@ -28,7 +29,7 @@ const MODEL: usize = 2;
 const GRADIENT: usize = MODEL + SKETCH;
 const VALUES: usize = GRADIENT + SKETCH;
 
-/// What the whole network looks like from one agent.
+/// Estimates of the whole network by one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// `(1/N) sum_i f_i(x_i)`.
@@ -45,15 +46,15 @@ pub struct Estimate {
 /// When all agents stop together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Largest `|mean gradient|^2`, if that matters.
+    /// Largest `|mean gradient|^2`; `None` for no limit.
     pub grad_norm_sq: Option<f64>,
-    /// Largest consensus error, if that matters.
+    /// Largest consensus error; `None` for no limit.
     pub consensus_error: Option<f64>,
     /// Hops between the two agents farthest apart.
     pub diameter: u64,
 }
 
-/// One agent's part in the averaging. What it holds is part of a checkpoint.
+/// One agent's values and estimates; part of its checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gossip {
     #[serde(with = "bits")]
@@ -61,13 +62,13 @@ pub struct Gossip {
     #[serde(with = "bits")]
     estimate: Vec<f64>,
     has_gradient: bool,
-    /// The estimate just before the last look.
+    /// The estimate just before the last evaluation.
     seen: Option<Estimate>,
-    /// Whether the agent has looked at itself at all.
+    /// Whether the agent has evaluated its own values at all.
     looked: bool,
     /// Exchanges for which all agents within that many hops have met the tolerance.
     quiet: u64,
-    /// The round at which all stop, once somebody has said so.
+    /// The round at which all agents stop, once one of them has found the tolerance met by all.
     stop: Option<u64>,
 }
 
@@ -86,7 +87,7 @@ impl Default for Gossip {
 }
 
 impl Gossip {
-    /// The agent looks at itself anew. `gradient` is its full gradient, where that is affordable.
+    /// Sets the agent's own values. `gradient` is its full gradient, where that is affordable.
     pub fn refresh<T: Real>(&mut self, loss: f64, model: &[T], gradient: Option<&[T]>) {
         self.seen = self.looked.then(|| self.estimate());
         self.looked = true;
@@ -108,25 +109,26 @@ impl Gossip {
         }
     }
 
-    /// What travels with a message.
-    pub fn words(&self) -> Vec<f64> {
-        let mut words = self.estimate.clone();
-        words.push(self.quiet as f64);
-        words.push(self.stop.map_or(f64::INFINITY, |round| round as f64));
-        words
+    /// The numbers that are sent with a message.
+    pub fn numbers(&self) -> Vec<f64> {
+        let mut numbers = self.estimate.clone();
+        numbers.push(self.quiet as f64);
+        numbers.push(self.stop.map_or(f64::INFINITY, |round| round as f64));
+        numbers
     }
 
-    /// What the neighbours said in the exchange of a round, in increasing id. Words of another length are passed over.
-    pub fn heard(&mut self, round: u64, theirs: &[(f64, Vec<f64>)], tolerance: Option<&Tolerance>) {
+    /// Takes in the numbers of the neighbours, with their weights, from the exchange of a round. Those of another length are
+    /// ignored.
+    pub fn receive(&mut self, round: u64, theirs: &[(f64, Vec<f64>)], tolerance: Option<&Tolerance>) {
         let before = self.estimate.clone();
         let (mut quiet, mut step) = (self.quiet, 0.0f64);
-        for (weight, words) in theirs.iter().filter(|(_, words)| words.len() == VALUES + 2) {
-            for ((mine, own), other) in self.estimate.iter_mut().zip(&before).zip(words) {
+        for (weight, numbers) in theirs.iter().filter(|(_, numbers)| numbers.len() == VALUES + 2) {
+            for ((mine, own), other) in self.estimate.iter_mut().zip(&before).zip(numbers) {
                 *mine += weight * (other - own);
             }
-            step = step.max(distance(&before[MODEL..GRADIENT], &words[MODEL..GRADIENT]));
-            quiet = quiet.min(words[VALUES] as u64);
-            let stop = words[VALUES + 1];
+            step = step.max(distance(&before[MODEL..GRADIENT], &numbers[MODEL..GRADIENT]));
+            quiet = quiet.min(numbers[VALUES] as u64);
+            let stop = numbers[VALUES + 1];
             if stop.is_finite() && stop >= 0.0 {
                 self.stop = Some(self.stop.map_or(stop as u64, |round| round.min(stop as u64)));
             }
@@ -143,7 +145,7 @@ impl Gossip {
         self.own[DISAGREEMENT] = apart;
     }
 
-    /// Whether the limits hold, as far as this agent can tell from estimates and the largest step to a neighbour's.
+    /// Whether the limits hold, judged from this agent's estimates and their largest difference from a neighbour's.
     fn meets(&self, tolerance: &Tolerance, estimate: &[f64], step: f64) -> bool {
         let gradient = norm_sq(&estimate[GRADIENT..]);
         let apart = distance(&self.own[MODEL..GRADIENT], &estimate[MODEL..GRADIENT]);
@@ -152,23 +154,23 @@ impl Gossip {
             && tolerance.consensus_error.is_none_or(|limit| consensus <= limit)
     }
 
-    /// The network as seen from here.
+    /// The current estimates.
     pub fn estimate(&self) -> Estimate {
         let apart = self.estimate[DISAGREEMENT];
         Estimate {
             loss: self.estimate[LOSS],
-            // On its way to the truth it can pass below zero.
+            // Before it has converged it can be negative.
             consensus_error: if apart < 0.0 { 0.0 } else { apart },
             grad_norm_sq: self.has_gradient.then(|| norm_sq(&self.estimate[GRADIENT..])),
         }
     }
 
-    /// The network at the look before the last, as estimated after all exchanges since: the best there is.
+    /// The estimates just before the last evaluation, of the values of the evaluation before it: the best there are.
     pub fn seen(&self) -> Option<Estimate> {
         self.seen
     }
 
-    /// The round at which all agents stop, if that has been agreed on.
+    /// The round at which all agents stop, if it is known.
     pub fn stop(&self) -> Option<u64> {
         self.stop
     }
@@ -182,7 +184,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
 }
 
-/// Adds each element, with the sign and the place that its index gives, to a sketch.
+/// Adds each element to a place of the sketch, with a sign; both are functions of its index.
 fn sketch<T: Real>(vector: &[T], out: &mut [f64]) {
     if vector.len() <= out.len() {
         out.iter_mut().zip(vector).for_each(|(out, value)| *out = value.wide());
@@ -195,7 +197,7 @@ fn sketch<T: Real>(vector: &[T], out: &mut [f64]) {
     }
 }
 
-/// A number without pattern for each index: the finaliser of SplitMix64.
+/// A hash of the index: the finaliser of SplitMix64.
 fn mixed(index: u64) -> u64 {
     let z = index.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -216,11 +218,11 @@ mod tests {
     }
 
     fn exchange(gossips: &mut [Gossip], round: u64, tolerance: Option<&Tolerance>) {
-        let words: Vec<Vec<f64>> = gossips.iter().map(Gossip::words).collect();
+        let words: Vec<Vec<f64>> = gossips.iter().map(Gossip::numbers).collect();
         let neighbours = ring(gossips.len());
         for (i, gossip) in gossips.iter_mut().enumerate() {
             let theirs: Vec<_> = neighbours(i).map(|j| (1.0 / 3.0, words[j].clone())).into();
-            gossip.heard(round, &theirs, tolerance);
+            gossip.receive(round, &theirs, tolerance);
         }
     }
 
@@ -288,6 +290,20 @@ mod tests {
             let at = stopped[0].expect("they stop");
             assert!(stopped.iter().all(|stop| *stop == Some(at)), "{stopped:?}");
             assert!((60..110).contains(&at), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_diverged_estimate_is_written_and_read_as_it_is() {
+        for (loss, norm) in
+            [(f64::NAN, None), (f64::INFINITY, Some(f64::NAN)), (0.1, Some(f64::NEG_INFINITY))]
+        {
+            let estimate = Estimate { loss, consensus_error: 2.5, grad_norm_sq: norm };
+            let text = serde_json::to_string(&estimate).unwrap();
+            let read: Estimate = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.loss.to_bits(), loss.to_bits(), "{text}");
+            assert_eq!(read.grad_norm_sq.map(f64::to_bits), norm.map(f64::to_bits), "{text}");
+            assert_eq!(read.consensus_error, 2.5);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Keys: who an agent is. The secret half lives in a file that only its owner can read.
+//! An agent's keys: it is known by its public key; the secret key is in a file that only its owner can read.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,30 +11,30 @@ pub use iroh::{PublicKey, SecretKey};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// There is a file already.
+    /// The file exists already.
     #[error(
         "{0} exists, and a key is never overwritten: choose another name, or remove it if no run needs it"
     )]
     Exists(PathBuf),
-    /// The disk will not have it, or there is none.
+    /// A file could not be read or written.
     #[error("cannot {action} the key file {path}: {source}")]
     Disk {
         /// What was tried.
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system says.
+        /// What the system said.
         source: std::io::Error,
     },
-    /// Others can read it.
-    #[error("the key file {path} can be read by others (mode {mode:03o}): chmod 600 {path}")]
+    /// Other users can read the file.
+    #[error("the key file {path} can be read by other users (mode {mode:03o}): chmod 600 {path}")]
     Exposed {
         /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// It is something else.
+    /// It is not a key file.
     #[error(
         "{0} is not a key file: it must hold a secret key as 64 hexadecimal digits; make one with mile keygen"
     )]
@@ -54,7 +54,7 @@ pub fn generate(path: &Path) -> Result<PublicKey, KeyError> {
     Ok(key.public())
 }
 
-/// Reads a secret key, if nobody but its owner can.
+/// Reads a secret key; refuses a file that other users can read.
 pub fn read(path: &Path) -> Result<SecretKey, KeyError> {
     let failed = |source| KeyError::Disk { action: "read", path: path.to_owned(), source };
     let mode = fs::metadata(path).map_err(failed)?.mode() & 0o777;

@@ -1,7 +1,19 @@
 //! One agent of a decentralized run on a real network.
 //!
-//! The same [`Method`](mile::method::Method)s as in one process, with a block of one row. Restarts are exact: an agent
-//! that is killed comes back from its checkpoint, and the run ends with the bits of an undisturbed one.
+//! An agent is a process that holds its own data, has a connection to each of its neighbours in the graph, and runs the same
+//! [`Method`](mile::method::Method)s as a simulation in one process, to the same bits. Restarts are exact: an agent that is
+//! killed resumes from its checkpoint, and the run ends with the bits of an undisturbed one.
+//!
+//! - [`agent`]: the work of one agent, over a [`Host`](agent::Host) that exchanges messages and saves checkpoints;
+//! - [`engine`]: such a host, over QUIC connections between public [keys];
+//! - [`session`]: the protocol between neighbours, without sockets and without a clock; its messages are in [`frame`],
+//!   [`handshake`] and [`outbox`];
+//! - [`edge`]: edges that are skipped while a neighbour is away;
+//! - [`checkpoint`]: an agent's folder on disk;
+//! - [`gossip`]: estimates of the network's loss and consensus error, and stopping on a tolerance;
+//! - [`status`]: what an agent tells about itself.
+//!
+//! The feature `engine` (on by default) has [`engine`] and [`keys`]; without it nothing here opens a network connection.
 
 pub mod agent;
 pub mod checkpoint;
@@ -10,10 +22,10 @@ pub mod edge;
 pub mod engine;
 pub mod frame;
 pub mod gossip;
-pub mod hello;
+pub mod handshake;
+mod json_float;
 #[cfg(feature = "engine")]
 pub mod keys;
-mod numbers;
 pub mod outbox;
 pub mod session;
 pub mod status;

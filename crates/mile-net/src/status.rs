@@ -1,4 +1,4 @@
-//! How it stands with an agent, as told to whoever asks on its socket.
+//! The status of an agent, as served on its socket and as Prometheus metrics.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -14,71 +14,71 @@ use crate::gossip::Estimate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
-    /// Local steps, or a checkpoint.
+    /// It does local steps, or writes a checkpoint.
     Computing,
-    /// An exchange: it waits for neighbours.
+    /// It waits for neighbours in an exchange.
     Waiting,
-    /// It has done its work, and stays until its neighbours have all they need from it.
+    /// Its work is done; it stays until its neighbours have confirmed its last message.
     Leaving,
 }
 
-/// What is missing from a neighbour.
+/// What is awaited from a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Missing {
+pub enum Awaited {
     /// Its message, or the rest of it.
     Message,
     /// Its decision whether the edge is used in this round.
     Decision,
-    /// Word that the last message is on its disk.
+    /// Its confirmation that the last message is part of a checkpoint.
     Confirmation,
 }
 
-/// One edge, as seen from this end.
+/// A neighbour, as seen from this agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// Id of the other end.
+    /// Its id.
     pub id: usize,
-    /// Whether there is a link.
+    /// Whether it is connected.
     pub linked: bool,
-    /// For how many seconds there has been one, or none.
+    /// For how many seconds it has been connected, or has not been.
     pub since_s: f64,
-    /// Seconds since something was last heard from it.
+    /// Seconds since a frame last arrived from it.
     pub last_heard_s: Option<f64>,
-    /// The latest exchange it sent something for.
+    /// The latest exchange of which it sent something.
     pub exchange: u64,
     /// How many exchanges it is behind this agent; negative if it is ahead.
     pub lag: i64,
-    /// The round up to which its state is on its disk.
+    /// The round of the latest checkpoint that it has confirmed.
     pub durable_round: u64,
     /// Bytes of messages sent to it.
     pub bytes_sent: u64,
     /// Bytes of messages received from it.
     pub bytes_received: u64,
-    /// What this agent waits for from it.
-    pub waiting: Option<Missing>,
+    /// What is awaited from it.
+    pub waiting: Option<Awaited>,
     /// For how many seconds.
     pub waiting_s: Option<f64>,
-    /// Why the last attempt to talk was refused, by either end.
+    /// Why its last connection was refused, by either end.
     pub refusal: Option<String>,
     /// Rounds in which the edge was skipped.
     pub skipped: u64,
 }
 
-/// What was kept out.
+/// How many connections were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// Connections from keys that are not listed.
     pub strangers: u64,
-    /// Connections turned away before a handshake, because there were too many.
+    /// Connections ignored before their handshake, because there were too many.
     pub flooded: u64,
     /// Handshakes that failed or took too long.
     pub broken: u64,
-    /// Links closed because a listed neighbour said something wrong.
+    /// Connections closed because a listed neighbour broke the protocol.
     pub faults: u64,
 }
 
-/// How it stands with an agent.
+/// The status of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Its id.
@@ -101,28 +101,28 @@ pub struct Status {
     pub activity: Activity,
     /// For how many seconds.
     pub activity_s: f64,
-    /// Its edges.
+    /// Its neighbours, in increasing id.
     pub neighbours: Vec<Neighbour>,
-    /// The whole network as seen from here, if agents gossip.
+    /// Its estimates of the whole network, if agents gossip.
     pub estimate: Option<Estimate>,
-    /// What was kept out.
+    /// How many connections were refused.
     pub refused: Refused,
 }
 
-/// An agent that does not answer.
+/// An agent whose status cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatusError {
-    /// Nobody there.
-    #[error("no agent answers on {path}: {source}")]
+    /// Nothing answers on the socket.
+    #[error("no agent answers on {path}: {source}; is it running?")]
     Silent {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// What the system said.
         source: std::io::Error,
     },
-    /// Something else is there.
-    #[error("what answers on {path} is not an agent of this version: {source}")]
+    /// The answer is not a status.
+    #[error("what answers on {path} is not an agent of this version: {source}; use the mile that started it")]
     Foreign {
         /// The socket.
         path: PathBuf,
@@ -131,10 +131,10 @@ pub enum StatusError {
     },
 }
 
-/// Longest answer that is read.
+/// Most bytes of an answer that are read.
 const LONGEST: u64 = 16 << 20;
 
-/// Asks an agent on its socket.
+/// Asks an agent for its status on its socket.
 pub fn ask(socket: &Path) -> Result<Status, StatusError> {
     let silent = |source| StatusError::Silent { path: socket.to_owned(), source };
     let stream = UnixStream::connect(socket).map_err(silent)?;
@@ -145,7 +145,7 @@ pub fn ask(socket: &Path) -> Result<Status, StatusError> {
 }
 
 impl Status {
-    /// The same as Prometheus text.
+    /// The status as metrics in the text format of Prometheus.
     pub fn prometheus(&self) -> String {
         let mut text = String::new();
         let mut gauge = |name: &str, kind: &str, help: &str, values: Vec<(String, f64)>| {
@@ -163,9 +163,14 @@ impl Status {
         gauge("incarnation", "counter", "starts of this agent", one(self.incarnation as f64));
         gauge("uptime_seconds", "gauge", "seconds since this start", one(self.since_start_s));
         let waiting = self.activity == Activity::Waiting;
-        gauge("waiting", "gauge", "1 while it waits for neighbours", one(f64::from(u8::from(waiting))));
+        gauge(
+            "waiting",
+            "gauge",
+            "1 while the agent waits for neighbours",
+            one(f64::from(u8::from(waiting))),
+        );
         let waited = if waiting { self.activity_s } else { 0.0 };
-        gauge("waiting_seconds", "gauge", "seconds it has been waiting", one(waited));
+        gauge("waiting_seconds", "gauge", "seconds the agent has been waiting for neighbours", one(waited));
         let edges = |value: &dyn Fn(&Neighbour) -> Option<f64>| -> Vec<(String, f64)> {
             let label = |edge: &Neighbour| Some((format!(",neighbour=\"{}\"", edge.id), value(edge)?));
             self.neighbours.iter().filter_map(label).collect()
@@ -173,25 +178,40 @@ impl Status {
         gauge(
             "linked",
             "gauge",
-            "1 if there is a link",
+            "1 if the neighbour is connected",
             edges(&|edge| Some(f64::from(u8::from(edge.linked)))),
         );
-        gauge("lag", "gauge", "exchanges it is behind", edges(&|edge| Some(edge.lag as f64)));
-        gauge("sent_bytes", "counter", "bytes of messages sent", edges(&|edge| Some(edge.bytes_sent as f64)));
+        gauge("lag", "gauge", "exchanges the neighbour is behind", edges(&|edge| Some(edge.lag as f64)));
+        gauge(
+            "sent_bytes",
+            "counter",
+            "bytes of messages sent to the neighbour",
+            edges(&|edge| Some(edge.bytes_sent as f64)),
+        );
         let received = edges(&|edge| Some(edge.bytes_received as f64));
-        gauge("received_bytes", "counter", "bytes of messages received", received);
-        gauge("heard_seconds", "gauge", "seconds since it was heard", edges(&|edge| edge.last_heard_s));
-        gauge("missing_seconds", "gauge", "seconds waited for it", edges(&|edge| edge.waiting_s));
+        gauge("received_bytes", "counter", "bytes of messages received from the neighbour", received);
+        gauge(
+            "heard_seconds",
+            "gauge",
+            "seconds since a frame arrived from the neighbour",
+            edges(&|edge| edge.last_heard_s),
+        );
+        gauge(
+            "missing_seconds",
+            "gauge",
+            "seconds waited for the neighbour in this exchange",
+            edges(&|edge| edge.waiting_s),
+        );
         gauge(
             "skipped_rounds",
             "counter",
-            "rounds its edge was skipped",
+            "rounds in which the edge to the neighbour was skipped",
             edges(&|edge| Some(edge.skipped as f64)),
         );
         let Refused { strangers, flooded, broken, faults } = self.refused;
         let reasons = [("stranger", strangers), ("flood", flooded), ("handshake", broken), ("fault", faults)];
         let refused = reasons.map(|(why, count)| (format!(",why=\"{why}\""), count as f64));
-        gauge("refused", "counter", "connections kept out", refused.into());
+        gauge("refused", "counter", "connections refused", refused.into());
         if let Some(Estimate { loss, consensus_error, grad_norm_sq }) = self.estimate {
             gauge("loss", "gauge", "estimated mean loss", one(loss));
             gauge("consensus_error", "gauge", "estimated consensus error", one(consensus_error));

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mile::problems::{Batch, Draw, Problem};
+use mile::problems::{Batch, Draw, Failure, Problem, Tensor};
 use mile::random::{Purpose, stream};
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
@@ -100,10 +100,10 @@ pub enum ProblemError {
 ///     test_samples: None,
 /// };
 /// let problem = ImageProblem::<f32>::try_new(Arc::new(glyphs::generate(0, 200, 50)), &config)?;
-/// let x = problem.initial(0).unwrap();
+/// let x = problem.initial(0)?.unwrap();
 /// let mut gradient = vec![0.0; problem.dim()];
-/// problem.sample_gradient(2, &x, Draw { seed: 0, step: 1 }, &mut gradient);
-/// # Ok::<(), mile_nn::problem::ProblemError>(())
+/// problem.sample_gradient(2, &x, Draw { seed: 0, step: 1 }, &mut gradient)?;
+/// # Ok::<(), mile::problems::Failure>(())
 /// ```
 #[derive(Debug)]
 pub struct ImageProblem<T> {
@@ -174,11 +174,6 @@ impl<T: Scalar> ImageProblem<T> {
         &self.parts
     }
 
-    /// Training samples of each class each agent has: `counts[agent][class]`.
-    pub fn label_counts(&self) -> Vec<Vec<usize>> {
-        label_counts(&self.parts, &self.data.train.labels, self.data.classes)
-    }
-
     fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch<T>) -> R) -> R {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = idle().pop();
@@ -230,20 +225,21 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     /// Over the samples of the agent that are evaluated.
-    fn loss(&self, agent: usize, x: &[T]) -> f64 {
+    fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         let set = std::slice::from_ref(&self.evaluated[agent]);
-        self.scores(x, &self.data.train, set)[0].loss / set[0].len() as f64
+        Ok(self.scores(x, &self.data.train, set)[0].loss / set[0].len() as f64)
     }
 
     /// Over all samples of the agent, without dropout.
-    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
         self.with_scratch(|scratch| {
             let workspace = &mut scratch.workspace;
             self.network.gradient(x, &self.data.train, &self.parts[agent], None, workspace, gradient);
         });
+        Ok(())
     }
 
-    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) {
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
         let Draw { seed, step } = draw;
         let dropout = self.model().has_dropout().then_some(Dropout { seed, agent: agent as u64, step });
         self.with_scratch(|scratch| {
@@ -253,25 +249,40 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
             samples.extend(self.batch.samples(shard.len(), agent, draw).map(|k| shard[k]));
             self.network.gradient(x, &self.data.train, samples, dropout, workspace, gradient);
         });
+        Ok(())
     }
 
-    fn objective(&self, x: &[T]) -> f64 {
+    fn objective(&self, x: &[T]) -> Result<f64, Failure> {
         let scores = self.scores(x, &self.data.train, &self.evaluated);
         let means = scores.iter().zip(&self.evaluated).map(|(score, set)| score.loss / set.len() as f64);
-        means.sum::<f64>() / self.agents() as f64
+        Ok(means.sum::<f64>() / self.agents() as f64)
     }
 
     fn records_gradient_norm(&self) -> bool {
         self.model().flops().saturating_mul(self.data.train.len() as u64) <= CHEAP
     }
 
-    /// On the test samples that are evaluated.
-    fn accuracy(&self, x: &[T]) -> Option<f64> {
-        let scores = self.scores(x, &self.data.test, std::slice::from_ref(&self.test));
-        Some(scores[0].correct as f64 / self.test.len() as f64)
+    fn records_accuracy(&self) -> bool {
+        true
     }
 
-    fn initial(&self, seed: u64) -> Option<Vec<T>> {
-        Some(self.model().initial(seed).into_iter().map(|x| T::of(f64::from(x))).collect())
+    /// On the test samples that are evaluated.
+    fn accuracy(&self, x: &[T]) -> Result<Option<f64>, Failure> {
+        let scores = self.scores(x, &self.data.test, std::slice::from_ref(&self.test));
+        Ok(Some(scores[0].correct as f64 / self.test.len() as f64))
+    }
+
+    fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
+        Ok(Some(self.model().initial(seed).into_iter().map(|x| T::of(f64::from(x))).collect()))
+    }
+
+    /// As PyTorch's `state_dict` has them.
+    fn tensors(&self, x: &[T]) -> Vec<Tensor> {
+        let single: Vec<f32> = x.iter().map(|value| value.wide() as f32).collect();
+        self.model().state_dict(&single)
+    }
+
+    fn class_counts(&self) -> Vec<Vec<usize>> {
+        label_counts(&self.parts, &self.data.train.labels, self.data.classes)
     }
 }

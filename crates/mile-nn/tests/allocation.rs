@@ -51,13 +51,13 @@ fn gradients_allocate_nothing_after_the_first() {
             test_samples: None,
         };
         let problem = ImageProblem::<f32>::try_new(data.clone(), &config).unwrap();
-        let x = problem.initial(0).unwrap();
+        let x = problem.initial(0).unwrap().unwrap();
         let mut gradient = vec![0.0; problem.dim()];
-        problem.sample_gradient(0, &x, Draw { seed: 0, step: 0 }, &mut gradient);
+        problem.sample_gradient(0, &x, Draw { seed: 0, step: 0 }, &mut gradient).unwrap();
         let before = CALLS.load(Ordering::Relaxed);
         for step in 1..6 {
-            problem.sample_gradient(step as usize % 2, &x, Draw { seed: 0, step }, &mut gradient);
-            problem.gradient(1, &x, &mut gradient);
+            problem.sample_gradient(step as usize % 2, &x, Draw { seed: 0, step }, &mut gradient).unwrap();
+            problem.gradient(1, &x, &mut gradient).unwrap();
         }
         assert_eq!(CALLS.load(Ordering::Relaxed) - before, 0, "{model:?}");
     }

@@ -7,7 +7,8 @@
 use rayon::prelude::*;
 
 use crate::real::Real;
-use crate::stages::Shared;
+use crate::shared::Shared;
+use crate::sparse::SparseRows;
 
 /// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
 const CHUNK: usize = 1 << 14;
@@ -32,6 +33,14 @@ pub fn zeros<T: Real>(len: usize) -> Vec<T> {
         }
     }
     block
+}
+
+/// So many blocks of zeros; none if they cannot be had.
+pub fn try_zeros<T: Real>(blocks: usize, len: usize) -> Option<Vec<Vec<T>>> {
+    let mut room: Vec<T> = Vec::new();
+    room.try_reserve_exact(blocks.checked_mul(len)?).ok()?;
+    drop(room);
+    Some((0..blocks).map(|_| zeros(len)).collect())
 }
 
 /// Runs a loop compiled for the widest vectors of this machine. The numbers are the same: products and
@@ -121,36 +130,6 @@ fn with_terms<'v, T: Real>(len: usize, work: impl FnOnce(&mut [(f64, &'v [T])]))
     }
 }
 
-/// The rows of a mixing matrix that are hosted here: for each row its (column, weight), by column.
-#[derive(Clone, Debug, Default)]
-pub struct SparseRows {
-    /// Row `i` is `entries[starts[i]..starts[i + 1]]`.
-    pub starts: Vec<usize>,
-    /// (column, weight), columns increasing within a row; a weight of exactly 0 is passed over.
-    pub entries: Vec<(usize, f64)>,
-}
-
-impl SparseRows {
-    /// The entries of row `i`.
-    pub fn row(&self, i: usize) -> &[(usize, f64)] {
-        &self.entries[self.starts[i]..self.starts[i + 1]]
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.starts.len().saturating_sub(1)
-    }
-
-    /// Rows that are in use at a time when all are gone through in order, on average: those from an
-    /// agent's neighbours before it to those after it, the last being next to the first.
-    pub(crate) fn in_use(&self) -> usize {
-        let rows = self.rows();
-        let around = |i: usize, j: usize| i.abs_diff(j).min(rows - i.abs_diff(j));
-        let row = |i: usize| self.row(i).iter().map(move |(j, _)| around(i, *j)).sum::<usize>();
-        2 * (0..rows).map(row).sum::<usize>() / self.entries.len().max(1) + 2
-    }
-}
-
 /// `out_i <- sum_j w_ij (v_j - v_i)` in increasing j, for blocks of `dim` columns: (W - I) v.
 ///
 /// Differences are formed before they are weighted. So the two ends of an edge contribute exactly
@@ -159,7 +138,7 @@ impl SparseRows {
 /// element is fetched from memory once, however many neighbours read it.
 pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     let rows = weights.rows();
-    assert_eq!(v.len(), rows * dim, "a block has one row for each agent");
+    assert_eq!(Some(v.len()), rows.checked_mul(dim), "a block has one row for each agent");
     assert_eq!(out.len(), v.len(), "both blocks have one shape");
     let width = tile_width::<T>(weights, dim);
     let target = Shared(out.as_mut_ptr());
@@ -267,44 +246,54 @@ pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     sums.into_iter().sum()
 }
 
-/// The mean row, summed in `f64` in increasing agent.
-pub fn mean_row<T: Real>(block: &[T], dim: usize) -> Vec<T> {
-    let rows = (block.len() / dim.max(1)).max(1) as f64;
-    let mut mean = vec![T::zero(); dim];
-    mean.par_chunks_mut(CHUNK).enumerate().for_each(|(k, chunk)| {
-        for (i, m) in chunk.iter_mut().enumerate() {
-            let column = k * CHUNK + i;
-            let sum: f64 = block[column..].iter().step_by(dim).map(|v| v.wide()).sum();
-            *m = T::of(sum / rows);
+/// Adds rows to `sums`, column by column, in increasing row: the sums of a mean that is formed place by place.
+pub fn add_rows<T: Real>(sums: &mut [f64], rows: &[T]) {
+    let dim = sums.len();
+    sums.par_chunks_mut(CHUNK).enumerate().for_each(|(k, sums)| {
+        let columns = k * CHUNK..k * CHUNK + sums.len();
+        for row in rows.chunks_exact(dim) {
+            sums.iter_mut().zip(&row[columns.clone()]).for_each(|(sum, v)| *sum += v.wide());
         }
     });
+}
+
+/// Number of sums that [`add_distances`] takes.
+pub fn distance_sums(dim: usize) -> usize {
+    dim.div_ceil(CHUNK)
+}
+
+/// Adds the squared distances of rows from `mean` to `sums`, one sum for each range of columns, in increasing
+/// row: those of a consensus error that is formed place by place. The error is their sum in order, over N.
+pub fn add_distances<T: Real>(sums: &mut [f64], rows: &[T], mean: &[f64]) {
+    sums.par_iter_mut().zip(mean.par_chunks(CHUNK)).enumerate().for_each(|(k, (sum, mean_part))| {
+        let columns = k * CHUNK..k * CHUNK + mean_part.len();
+        for row in rows.chunks_exact(mean.len()) {
+            for (m, v) in mean_part.iter().zip(&row[columns.clone()]) {
+                *sum += (v.wide() - m).powi(2);
+            }
+        }
+    });
+}
+
+/// The mean row, summed in `f64` in increasing row.
+pub fn mean_row<T: Real>(block: &[T], dim: usize) -> Vec<T> {
+    mean_wide(block, dim).into_iter().map(T::of).collect()
+}
+
+fn mean_wide<T: Real>(block: &[T], dim: usize) -> Vec<f64> {
+    let rows = (block.len() / dim.max(1)).max(1) as f64;
+    let mut mean = vec![0.0; dim];
+    add_rows(&mut mean, block);
+    mean.iter_mut().for_each(|m| *m /= rows);
     mean
 }
 
 /// `(1/N) sum_i |mean - x_i|^2` in `f64`, the same bits whatever the number of threads.
 pub fn consensus_error<T: Real>(block: &[T], dim: usize) -> f64 {
     let rows = (block.len() / dim.max(1)).max(1);
-    let partial: Vec<f64> = (0..dim.div_ceil(CHUNK))
-        .into_par_iter()
-        .map(|k| {
-            let columns = k * CHUNK..((k + 1) * CHUNK).min(dim);
-            let mut mean = vec![0.0f64; columns.len()];
-            for row in block.chunks_exact(dim) {
-                for (m, v) in mean.iter_mut().zip(&row[columns.clone()]) {
-                    *m += v.wide();
-                }
-            }
-            mean.iter_mut().for_each(|m| *m /= rows as f64);
-            let mut sum = 0.0;
-            for row in block.chunks_exact(dim) {
-                for (m, v) in mean.iter().zip(&row[columns.clone()]) {
-                    sum += (v.wide() - m).powi(2);
-                }
-            }
-            sum
-        })
-        .collect();
-    partial.iter().sum::<f64>() / rows as f64
+    let mut sums = vec![0.0; distance_sums(dim)];
+    add_distances(&mut sums, block, &mean_wide(block, dim));
+    sums.iter().sum::<f64>() / rows as f64
 }
 
 /// Sum of squares in `f64`, the same bits whatever the number of threads. NaN if any entry is.
@@ -312,6 +301,11 @@ pub fn norm_sq<T: Real>(block: &[T]) -> f64 {
     let partial: Vec<f64> =
         block.par_chunks(CHUNK).map(|chunk| chunk.iter().map(|v| v.wide() * v.wide()).sum()).collect();
     partial.iter().sum()
+}
+
+/// The sum of squares of each row.
+pub fn row_norms_sq<T: Real>(rows: &[T], dim: usize) -> Vec<f64> {
+    rows.par_chunks_exact(dim.max(1)).map(norm_sq).collect()
 }
 
 #[cfg(test)]

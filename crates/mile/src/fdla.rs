@@ -16,8 +16,7 @@ use faer::linalg::solvers::{DenseSolveCore, Solve};
 use faer::{Mat, Side};
 
 use crate::graph::Graph;
-use crate::mixing::MixingError;
-use crate::spectrum::{best_constant, symmetric_eigenvalues};
+use crate::spectrum::symmetric_eigenvalues;
 
 /// Largest network the program is solved for.
 pub(crate) const MAX_AGENTS: usize = 1000;
@@ -43,20 +42,21 @@ struct Point {
     log_det: f64,
 }
 
-/// The best weights, in the order of [`Graph::edges`]; never worse than the best constant.
-pub(crate) fn weights(graph: &Graph) -> Result<Vec<f64>, MixingError> {
+/// The best weights, in the order of [`Graph::edges`], never worse than the best constant, which is given; none
+/// for a graph that is too large.
+pub(crate) fn weights(graph: &Graph, best_constant: f64) -> Option<Vec<f64>> {
     let edges: Vec<_> = graph.edges().collect();
     let agents = graph.agents();
     if agents > MAX_AGENTS || edges.len() > MAX_EDGES {
-        return Err(MixingError::TooLarge { agents, edges: edges.len() });
+        return None;
     }
     let program = Program { agents, edges: &edges };
-    let constant = vec![best_constant(graph); edges.len()];
+    let constant = vec![best_constant; edges.len()];
     if edges.is_empty() {
-        return Ok(constant);
+        return Some(constant);
     }
     let best = program.minimise(&constant);
-    Ok(if program.factor(&best) <= program.factor(&constant) { best } else { constant })
+    Some(if program.factor(&best) <= program.factor(&constant) { best } else { constant })
 }
 
 impl Program<'_> {
@@ -165,10 +165,10 @@ mod tests {
     use super::*;
     use crate::graph::Topology;
     use crate::mixing::Rule;
-    use crate::spectrum::extremes;
+    use crate::spectrum::spectrum;
 
     fn factor(rule: Rule, graph: &Graph) -> f64 {
-        let extremes = extremes(&rule.matrix(graph).unwrap());
+        let extremes = spectrum(rule.matrix(graph).unwrap().rows()).extremes();
         extremes.lambda_2.max(-extremes.lambda_n)
     }
 
@@ -209,6 +209,7 @@ mod tests {
     #[test]
     fn a_graph_too_large_is_refused_with_the_limit() {
         let graph = Topology::Complete.build(80, 0).unwrap();
-        assert!(weights(&graph).unwrap_err().to_string().contains("2000 edges"));
+        assert_eq!(weights(&graph, 0.1), None);
+        assert!(Rule::Fdla.matrix(&graph).unwrap_err().to_string().contains("2000 edges"));
     }
 }

@@ -1,36 +1,31 @@
 //! Decentralized optimization with multiple local updates.
 //!
 //! N agents on an undirected graph, each with its own objective `f_i`, minimise
-//! `f = (1/N) sum f_i` together, talking only to their neighbours and only every tau steps.
-//!
-//! - a [`Network`](network::Network) is a graph with a mixing matrix;
-//! - a [`Problem`](problems::Problem) is N objectives: implement it for your own;
-//! - a [`Method`](method::Method) is straight-line code in three verbs, `gradient`, `combine`, `pull`; the built-in ones
-//!   are in [`methods`], with a [catalogue](methods::catalogue) by name;
-//! - a [`Run`](run::Run) drives a method over [`Agents`](agents::Agents), wherever they live: the
-//!   [`Simulator`](simulator::Simulator) hosts all of them in this process;
-//! - [`theory`] tells which parameters are admissible, from the graph and from the methods' own code.
+//! `f = (1/N) sum f_i` together, communicating only with their neighbours and only every tau steps.
 //!
 //! ```
-//! use mile::{graph::Topology, methods::Mile, mixing::Rule, network::Network, problems::Quadratic};
-//! use mile::{run::Run, schedule::Schedule, simulator::Simulator};
+//! use mile::{Mile, Quadratic, Simulation, Topology};
 //!
-//! let network = Network::new(Topology::Ring.build(10, 0)?, Rule::Metropolis)?;
 //! let problem = Quadratic::<f64>::new(10, 20, 10.0, 1.0, 0)?;
 //! let method = Mile::new(5, Mile::paper_xi(5))?;
-//! let mut agents = Simulator::new(&problem, &network, &method, &[0.0; 20], 0);
-//! let mut run = Run::start(&method, Schedule::constant(0.2), &mut agents)?;
-//! for _ in 0..1500 {
-//!     run.round(&mut agents)?;
-//! }
-//! assert!(mile::block::consensus_error(agents.models(), 20) < 1e-18);
+//! let mut simulation = Simulation::builder(&problem).topology(Topology::Ring).method(method).step_size(0.2).build()?;
+//! simulation.run(1500)?;
+//! assert!(simulation.consensus_error() < 1e-18);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Why it is built this way: [`design`].
+//! - a [`Problem`] is N objectives: implement it for your own;
+//! - a [`Simulation`] runs a method on all agents in this process, and refuses what does not go together;
+//! - a [`Network`] is a graph with a mixing matrix;
+//! - a [`Method`] is straight-line code in three verbs, `gradient`, `combine`, `pull`; the built-in ones
+//!   are in [`methods`], with a [catalogue](methods::catalogue) by name;
+//! - a [`Run`] drives a method over [`Agents`](agents::Agents), wherever they live; an [`Engine`](engine::Engine) is
+//!   such a place, of which the [`Simulator`] is one;
+//! - [`theory`] tells which parameters are admissible, from the graph and from the methods' own code.
 
 pub mod agents;
 pub mod block;
+pub mod engine;
 mod fdla;
 pub mod graph;
 pub mod method;
@@ -42,15 +37,23 @@ pub mod random;
 pub mod real;
 pub mod run;
 pub mod schedule;
+mod shared;
+pub mod simulation;
 pub mod simulator;
+pub mod sparse;
 pub mod spectrum;
 mod stages;
 pub mod theory;
+pub mod verbs;
 
-#[doc = include_str!("../../../DESIGN.md")]
-pub mod design {}
-
-/// The README's examples, run as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
+pub use graph::{Graph, Topology};
+pub use method::Method;
+pub use methods::Mile;
+pub use mixing::{MixingMatrix, Rule};
+pub use network::Network;
+pub use problems::{Failure, Problem, Quadratic};
+pub use real::{Precision, Real};
+pub use run::Run;
+pub use schedule::Schedule;
+pub use simulation::{Simulation, SimulationError};
+pub use simulator::Simulator;

@@ -3,10 +3,10 @@
 //! Every matrix is checked against the paper's Assumption 3 before it is used:
 //! 1) zero where there is no edge, 2) symmetric, 3) Null(I - W) = span(1), 4) 2I >= W + I > 0.
 
-use crate::block::SparseRows;
 use crate::fdla;
 use crate::graph::parse::parse_matrix;
 use crate::graph::{Graph, GraphError};
+use crate::sparse::SparseRows;
 use crate::spectrum;
 
 /// Rows must sum to one, and the matrix be symmetric, within this.
@@ -38,6 +38,18 @@ pub struct MixingMatrix {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MixingError {
+    /// A matrix of another size than the graph.
+    #[error(
+        "the matrix has {got} {what}, the graph has {agents} agents: give a row and a column for each agent"
+    )]
+    Size {
+        /// Rows or columns.
+        what: &'static str,
+        /// How many.
+        got: usize,
+        /// Agents of the graph.
+        agents: usize,
+    },
     /// Clause 1.
     #[error(
         "w[{i}][{j}] = {weight}, but {i} and {j} are not neighbours (Assumption 3, clause 1): set it to 0 or add the edge"
@@ -134,11 +146,13 @@ impl Rule {
                 MixingMatrix::from_edges(graph, |_, _| weight)
             }
             Self::BestConstant => {
-                let weight = spectrum::best_constant(graph);
+                let weight = best_constant(graph);
                 MixingMatrix::from_edges(graph, |_, _| weight)
             }
             Self::Fdla => {
-                let weights = fdla::weights(graph)?;
+                let (agents, edges) = (graph.agents(), graph.edges().count());
+                let weights = fdla::weights(graph, best_constant(graph));
+                let weights = weights.ok_or(MixingError::TooLarge { agents, edges })?;
                 let of: std::collections::HashMap<_, _> = graph.edges().zip(weights).collect();
                 MixingMatrix::from_edges(graph, |i, j| of[&(i.min(j), i.max(j))])
             }
@@ -163,8 +177,15 @@ impl MixingMatrix {
 
     /// A matrix given in full.
     pub fn from_dense(graph: &Graph, matrix: &[Vec<f64>]) -> Result<Self, MixingError> {
+        let agents = graph.agents();
+        if matrix.len() != agents {
+            return Err(MixingError::Size { what: "rows", got: matrix.len(), agents });
+        }
         let mut rows = SparseRows { starts: vec![0], entries: Vec::new() };
         for (i, row) in matrix.iter().enumerate() {
+            if row.len() != agents {
+                return Err(MixingError::Size { what: "columns", got: row.len(), agents });
+            }
             for (j, &weight) in row.iter().enumerate() {
                 if i == j || graph.has_edge(i, j) {
                     rows.entries.push((j, weight));
@@ -182,9 +203,20 @@ impl MixingMatrix {
         Self::from_dense(graph, &parse_matrix(text, graph.agents())?)
     }
 
-    /// Rows whose spectrum is asked for, admissible or not.
-    pub(crate) fn unchecked(rows: SparseRows) -> Self {
-        Self { rows }
+    /// Refuses a graph that the matrix was not made for: of another size, or without some edge that has weight.
+    pub fn check_graph(&self, graph: &Graph) -> Result<(), MixingError> {
+        let (got, agents) = (self.agents(), graph.agents());
+        if got != agents {
+            return Err(MixingError::Size { what: "rows", got, agents });
+        }
+        for i in 0..agents {
+            for &(j, weight) in self.rows.row(i) {
+                if weight != 0.0 && i != j && !graph.has_edge(i, j) {
+                    return Err(MixingError::OffGraph { i, j, weight });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The rows: for each agent the (agent, weight) it sums over, itself included.
@@ -219,7 +251,7 @@ impl MixingMatrix {
         if self.is_plainly_admissible(graph) {
             return Ok(self);
         }
-        let extremes = spectrum::extremes(&self);
+        let extremes = spectrum::spectrum(&self.rows).extremes();
         if extremes.lambda_1 > 1.0 + TOLERANCE {
             return Err(MixingError::Eigenvalue { which: "largest", lambda: extremes.lambda_1 });
         }
@@ -238,6 +270,26 @@ impl MixingMatrix {
         let positive = (0..self.agents()).all(|i| self.rows.row(i).iter().all(|(_, w)| *w > 0.0));
         positive && graph.components().len() == 1
     }
+}
+
+/// The weight `2/(l_1 + l_{n-1})` that makes `I - weight L` mix fastest, L the graph's Laplacian.
+pub fn best_constant(graph: &Graph) -> f64 {
+    let n = graph.agents();
+    if n == 1 {
+        return 1.0;
+    }
+    // I - L/scale has row sums one, and its eigenvalues are 1 - l/scale.
+    let scale = 2.0 * graph.max_degree() as f64;
+    let mut rows = SparseRows { starts: vec![0], entries: Vec::new() };
+    for i in 0..n {
+        let mut row: Vec<(usize, f64)> = graph.neighbours(i).iter().map(|&j| (j, 1.0 / scale)).collect();
+        row.push((i, 1.0 - graph.degree(i) as f64 / scale));
+        row.sort_unstable_by_key(|(j, _)| *j);
+        rows.entries.extend(row);
+        rows.starts.push(rows.entries.len());
+    }
+    let found = spectrum::spectrum(&rows).extremes();
+    2.0 / (scale * (2.0 - found.lambda_2 - found.lambda_n))
 }
 
 #[cfg(test)]
@@ -267,6 +319,20 @@ mod tests {
         assert!(matches!(swap, MixingError::Eigenvalue { which: "smallest", .. }), "{swap}");
         let large = refusal(&[&[2.0, -1.0], &[-1.0, 2.0]]);
         assert!(matches!(large, MixingError::Eigenvalue { which: "largest", .. }), "{large}");
+    }
+
+    #[test]
+    fn a_matrix_of_another_size_or_graph_is_refused() {
+        let dense = |rows: &[&[f64]]| {
+            let rows: Vec<Vec<f64>> = rows.iter().map(|row| row.to_vec()).collect();
+            MixingMatrix::from_dense(&path(3), &rows).unwrap_err().to_string()
+        };
+        assert!(dense(&[&[0.5, 0.5], &[0.5, 0.5]]).contains("has 2 rows, the graph has 3 agents"));
+        assert!(dense(&[&[1.0], &[0.0; 3], &[0.0; 3]]).contains("has 1 columns, the graph has 3 agents"));
+        let ring = Rule::Metropolis.matrix(&Topology::Ring.build(4, 0).unwrap()).unwrap();
+        assert!(matches!(ring.check_graph(&path(3)), Err(MixingError::Size { got: 4, agents: 3, .. })));
+        assert!(matches!(ring.check_graph(&path(4)), Err(MixingError::OffGraph { i: 0, j: 3, .. })));
+        assert_eq!(ring.check_graph(&Topology::Complete.build(4, 0).unwrap()), Ok(()));
     }
 
     #[test]

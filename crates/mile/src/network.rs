@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 
 use rand::RngExt;
 
-use crate::block::SparseRows;
 use crate::graph::{Graph, GraphError};
 use crate::mixing::{MixingError, MixingMatrix, Rule};
 use crate::random::{Purpose, stream};
+use crate::sparse::SparseRows;
 use crate::spectrum::{self, Extremes, Spectrum};
 
 /// Who talks to whom, with which weights, and how reliably.
@@ -49,9 +49,10 @@ impl Network {
         Self::with_matrix(graph, mixing)
     }
 
-    /// A connected graph with weights of your own.
+    /// A connected graph with weights of your own, made for this graph.
     pub fn with_matrix(graph: Graph, mixing: MixingMatrix) -> Result<Self, NetworkError> {
         let graph = graph.connected()?;
+        mixing.check_graph(&graph)?;
         Ok(Self { graph, mixing, drop_rate: 0.0, spectrum: OnceLock::new() })
     }
 
@@ -86,7 +87,7 @@ impl Network {
 
     /// The spectrum of the mixing matrix, computed when first asked for.
     pub fn spectrum(&self) -> &Spectrum {
-        self.spectrum.get_or_init(|| spectrum::spectrum(&self.mixing))
+        self.spectrum.get_or_init(|| spectrum::spectrum(self.mixing.rows()))
     }
 
     /// The deciding eigenvalues of the mixing matrix.

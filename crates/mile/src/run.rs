@@ -36,7 +36,7 @@ impl<'m> Run<'m> {
         let progress = Progress { step_size, ..Progress::default() };
         let mut run = Self { method, schedule, progress };
         run.within_step(agents, 0, |method, step| method.start(step))?;
-        agents.settle();
+        agents.settle()?;
         Ok(run)
     }
 
@@ -53,15 +53,14 @@ impl<'m> Run<'m> {
     /// One update; true if the agents talked, that is, if a round is complete.
     pub fn step(&mut self, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
         let mixed = self.advance(agents)?;
-        agents.settle();
+        agents.settle()?;
         Ok(mixed)
     }
 
     /// Updates up to and including the next exchange.
     pub fn round(&mut self, agents: &mut dyn Agents) -> Result<(), AgentsError> {
         while !self.advance(agents)? {}
-        agents.settle();
-        Ok(())
+        agents.settle()
     }
 
     fn advance(&mut self, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
@@ -69,7 +68,7 @@ impl<'m> Run<'m> {
         if step_size != self.progress.step_size {
             let ratio = step_size / self.progress.step_size;
             for c in self.method.layout().corrections() {
-                agents.combine(c, ratio, &[]);
+                agents.combine(c, ratio, &[])?;
             }
             self.progress.step_size = step_size;
         }
@@ -87,7 +86,7 @@ impl<'m> Run<'m> {
         work: impl FnOnce(&dyn Method, &mut Step) -> Result<(), AgentsError>,
     ) -> Result<bool, AgentsError> {
         for scratch in self.method.layout().scratch_vectors() {
-            agents.forget(scratch);
+            agents.forget(scratch)?;
         }
         let mut step = Step {
             t: self.progress.step,

@@ -5,59 +5,84 @@
 //! agent does all that was noted, waiting for nobody but its neighbours: its rows stay in cache through
 //! all local steps and, where neighbours have neighbouring numbers, through the exchange.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
 use crate::agents::{Agents, AgentsError, Vector};
-use crate::block::{self, SparseRows};
+use crate::block;
+use crate::engine::Engine;
 use crate::method::Method;
 use crate::network::Network;
 use crate::problems::{Draw, Problem};
 use crate::real::Real;
-use crate::stages::{Rows, Stages};
+use crate::sparse::SparseRows;
+use crate::stages::Stages;
+use crate::verbs::{MOST_TERMS, MOST_VECTORS, Rows, Verb, Verbs};
 
 /// Work that takes less than this in all is not worth waking the thread pool.
 const WORTH_THREADS: Duration = Duration::from_micros(60);
 /// Bytes of the rows in use, of all vectors, up to which an exchange is put off.
 const NEAR: usize = 4 << 20;
-/// Most terms of one combination.
-const TERMS: usize = 8;
 
-/// A verb that was noted down.
-#[derive(Clone, Copy, Debug)]
-enum Verb {
-    Gradient {
-        x: Vector,
-        g: Vector,
-        draw: u64,
+/// Agents, a problem and a starting point that do not go together, or do not fit.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulatorError {
+    /// The problem is for another number of agents.
+    #[error(
+        "the problem has objectives for {problem} agents and the network has {network}: make them the same number"
+    )]
+    Agents {
+        /// Objectives of the problem.
+        problem: usize,
+        /// Agents of the network.
+        network: usize,
     },
-    Combine {
-        y: Vector,
-        keep: f64,
-        terms: [(f64, Vector); TERMS],
-        used: usize,
+    /// A starting point of another shape.
+    #[error(
+        "the starting point has {got} numbers, takes {dim} (one point for all agents) or {agents} times as many (one for each)"
+    )]
+    Start {
+        /// Numbers given.
+        got: usize,
+        /// Dimension of the problem.
+        dim: usize,
+        /// Number of agents.
+        agents: usize,
     },
-    Pull {
-        round: u64,
-        from: Vector,
-        to: Vector,
+    /// Vectors that no memory can hold.
+    #[error(
+        "{vectors} vectors of dimension {dim} for {agents} agents do not fit into memory: use fewer agents, a smaller problem, or agents on several machines"
+    )]
+    TooLarge {
+        /// Number of agents.
+        agents: usize,
+        /// Dimension of the problem.
+        dim: usize,
+        /// Vectors the method works with.
+        vectors: usize,
     },
-    Forget {
-        scratch: Vector,
+    /// A method that works with more vectors than an engine has room for.
+    #[error("the method works with {vectors} vectors, at most {MOST_VECTORS} are possible")]
+    Vectors {
+        /// Vectors the method works with.
+        vectors: usize,
     },
-    /// Until the neighbours have come as far.
-    Wait,
 }
 
 /// Hosts every agent of a [`Network`]: a block is the paper's matrix X, a row for each agent.
 pub struct Simulator<'a, T> {
     problem: &'a dyn Problem<T>,
-    network: &'a Network,
+    network: Network,
     seed: u64,
     dim: usize,
     blocks: Vec<Vec<T>>,
-    noted: Vec<Verb>,
+    noted: Verbs,
+    /// Round of the last exchange.
+    round: u64,
     weights: SparseRows,
     in_use: usize,
     stages: Stages,
@@ -70,40 +95,46 @@ impl<'a, T: Real> Simulator<'a, T> {
     /// Agents at their starting points, with the vectors `method` works with.
     ///
     /// `start` has one row for each agent, or a single row for all.
-    ///
-    /// # Panics
-    /// If `problem` and `network` have different numbers of agents or `start` has another shape.
     pub fn new(
         problem: &'a dyn Problem<T>,
-        network: &'a Network,
+        network: &Network,
         method: &dyn Method,
         start: &[T],
         seed: u64,
-    ) -> Self {
-        let (agents, dim) = (network.agents(), problem.dim());
-        assert_eq!(problem.agents(), agents, "a problem for as many agents as the network has");
-        assert!(start.len() == dim || start.len() == agents * dim, "a starting point for each agent");
-        let vectors = method.layout().vectors();
-        let mut blocks: Vec<Vec<T>> = (0..vectors).map(|_| block::zeros(agents * dim)).collect();
+    ) -> Result<Self, SimulatorError> {
+        let (agents, dim, vectors) = (network.agents(), problem.dim(), method.layout().vectors());
+        if problem.agents() != agents {
+            return Err(SimulatorError::Agents { problem: problem.agents(), network: agents });
+        }
+        if vectors > MOST_VECTORS {
+            return Err(SimulatorError::Vectors { vectors });
+        }
+        let too_large = SimulatorError::TooLarge { agents, dim, vectors };
+        let elements = agents.checked_mul(dim).ok_or(too_large.clone())?;
+        if start.len() != dim && start.len() != elements {
+            return Err(SimulatorError::Start { got: start.len(), dim, agents });
+        }
+        let mut blocks = block::try_zeros(vectors, elements).ok_or(too_large)?;
         let starts = start.chunks_exact(dim.max(1)).cycle();
         for (row, start) in blocks[0].chunks_exact_mut(dim.max(1)).zip(starts) {
             row.copy_from_slice(start);
         }
         let weights = network.rows();
-        Self {
+        Ok(Self {
             problem,
-            network,
+            network: network.clone(),
             seed,
             dim,
             blocks,
-            noted: Vec::new(),
+            noted: Verbs::new(vectors),
+            round: 0,
             in_use: weights.in_use(),
             stages: Stages::new(&weights),
             weights,
             threads: None,
             watching: false,
             drift: None,
-        }
+        })
     }
 
     /// One vector of all agents, row after row, as it was when the last step or round ended.
@@ -112,10 +143,15 @@ impl<'a, T: Real> Simulator<'a, T> {
         &self.blocks[v.0]
     }
 
-    /// The same, to be written: how a checkpoint is restored.
+    /// The same, to be written.
     pub fn vector_mut(&mut self, v: Vector) -> &mut [T] {
-        self.settle();
+        debug_assert!(self.noted.is_empty(), "a step is over before its result is changed");
         &mut self.blocks[v.0]
+    }
+
+    /// Who talks to whom.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 
     /// The agents' models.
@@ -126,17 +162,6 @@ impl<'a, T: Real> Simulator<'a, T> {
     /// The model of one agent.
     pub fn model(&self, agent: usize) -> &[T] {
         &self.models()[agent * self.dim..(agent + 1) * self.dim]
-    }
-
-    /// Asks for the consensus error just before the next exchange; see [`drift`](Self::drift).
-    pub fn watch(&mut self) {
-        self.watching = true;
-        self.drift = None;
-    }
-
-    /// The consensus error of the models as they were sent in the exchange that was watched.
-    pub fn drift(&self) -> Option<f64> {
-        self.drift
     }
 
     /// Agents that are fewer than the threads share them within their rows, verb by verb.
@@ -152,141 +177,157 @@ impl<'a, T: Real> Simulator<'a, T> {
         near && self.threads == Some(true) && !self.verb_by_verb()
     }
 
-    fn carry_out(&mut self, verb: Verb) {
-        match verb {
+    /// One verb for all agents, with all threads.
+    fn carry_out(&mut self, verb: &Verb) -> Result<(), AgentsError> {
+        match *verb {
             Verb::Gradient { x, g, draw } => {
                 let mut out = std::mem::take(&mut self.blocks[g.0]);
-                let (dim, draw) = (self.dim, Draw { seed: self.seed, step: draw });
+                let (problem, dim, draw) = (self.problem, self.dim, Draw { seed: self.seed, step: draw });
                 let rows = self.blocks[x.0].par_chunks_exact(dim);
-                out.par_chunks_exact_mut(dim).zip(rows).enumerate().for_each(|(agent, (g, x))| {
-                    self.problem.sample_gradient(agent, x, draw, g);
-                });
+                let done =
+                    out.par_chunks_exact_mut(dim).zip(rows).enumerate().try_for_each(|(agent, (g, x))| {
+                        problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))
+                    });
                 self.blocks[g.0] = out;
+                done?;
             }
             Verb::Combine { y, keep, terms, used } => {
                 let mut out = std::mem::take(&mut self.blocks[y.0]);
-                let mut lent: [(f64, &[T]); TERMS] = [(0.0, &[]); TERMS];
+                let mut lent: [(f64, &[T]); MOST_TERMS] = [(0.0, &[]); MOST_TERMS];
                 for (slot, (a, v)) in lent.iter_mut().zip(&terms[..used]) {
                     *slot = (*a, &self.blocks[v.0]);
                 }
                 block::combine_block(&mut out, keep, &lent[..used]);
                 self.blocks[y.0] = out;
             }
-            Verb::Pull { from, to, .. } => {
+            Verb::Pull { from, to } => {
                 let mut out = std::mem::take(&mut self.blocks[to.0]);
                 block::pull(&self.weights, &self.blocks[from.0], &mut out, self.dim);
                 self.blocks[to.0] = out;
             }
             Verb::Forget { scratch } => self.blocks[scratch.0].fill(T::nan()),
-            Verb::Wait => {}
         }
+        Ok(())
     }
 
-    fn note(&mut self, verb: Verb) {
-        if self.verb_by_verb() {
-            self.carry_out(verb);
-        } else {
-            self.noted.push(verb);
+    /// Carries out what was noted last at once, if agents work verb by verb.
+    fn at_once(&mut self) -> Result<(), AgentsError> {
+        if self.verb_by_verb() && !self.noted.is_empty() {
+            let noted = std::mem::take(&mut self.noted);
+            let done = noted.stage(0).iter().try_for_each(|verb| self.carry_out(verb));
+            self.noted = noted;
+            self.noted.clear();
+            done?;
         }
-    }
-}
-
-/// One stage of what was noted, done for one agent.
-fn serve<T: Real>(
-    verbs: &[Verb],
-    rows: &mut Rows<T>,
-    weights: &SparseRows,
-    problem: &dyn Problem<T>,
-    seed: u64,
-) {
-    for verb in verbs {
-        match *verb {
-            Verb::Gradient { x, g, draw } => {
-                let agent = rows.agent;
-                let (g, [x]) = rows.borrow(g, [x]);
-                problem.sample_gradient(agent, x, Draw { seed, step: draw }, g);
-            }
-            Verb::Combine { y, keep, terms, used } => {
-                let (y, lent) = rows.borrow(y, terms.map(|(_, v)| v));
-                let mut with: [(f64, &[T]); TERMS] = [(0.0, &[]); TERMS];
-                for k in 0..used {
-                    with[k] = (terms[k].0, lent[k]);
-                }
-                block::combine(y, keep, &with[..used]);
-            }
-            // SAFETY: a stage with a pull has nothing but the pulls of one exchange, none of which writes
-            // what another reads (`Simulator::pull`); the weights are those the stages were made for.
-            Verb::Pull { from, to, .. } => unsafe { rows.pull(weights, from, to) },
-            Verb::Forget { scratch } => rows.borrow(scratch, []).0.fill(T::nan()),
-            Verb::Wait => {}
-        }
+        Ok(())
     }
 }
 
 impl<T: Real> Agents for Simulator<'_, T> {
-    fn hosted(&self) -> usize {
-        self.network.agents()
+    fn hosted(&self) -> Range<usize> {
+        0..self.network.agents()
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
-        self.note(Verb::Gradient { x, g, draw });
-        Ok(())
+        self.noted.gradient(x, g, draw)?;
+        self.at_once()
     }
 
-    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) {
-        assert!(terms.len() <= TERMS, "a combination has at most {TERMS} terms");
-        assert!(terms.iter().all(|(_, v)| *v != y), "a vector is not a term of its own combination");
-        // Unused places name some other vector than y: a row is lent once to be written.
-        let idle = Vector(usize::from(y.0 == 0));
-        let mut room = [(0.0, idle); TERMS];
-        room[..terms.len()].copy_from_slice(terms);
-        self.note(Verb::Combine { y, keep, terms: room, used: terms.len() });
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.noted.combine(y, keep, terms)?;
+        self.at_once()
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
-        let apart = |v: Vector| pairs.iter().all(|(_, to)| *to != v);
-        assert!(pairs.iter().all(|(from, _)| apart(*from)), "nothing is sent and written in one exchange");
+        self.noted.check_pull(pairs)?;
         let near = self.near();
-        let of_another = |verb: &Verb| matches!(verb, Verb::Pull { round: noted, .. } if *noted != round);
-        if !near || self.watching || self.noted.iter().any(of_another) {
-            self.settle();
+        // With edges that drop, the weights are those of one round.
+        let other_round = self.noted.exchanges() > 0 && self.round != round;
+        if !near || self.watching || self.noted.is_full() || other_round {
+            self.settle()?;
         }
         if self.watching {
-            self.drift = Some(block::consensus_error(&self.blocks[pairs[0].0.0], self.dim));
             self.watching = false;
+            self.drift =
+                pairs.first().map(|(model, _)| block::consensus_error(&self.blocks[model.0], self.dim));
         }
+        self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
-        let pulls = pairs.iter().map(|&(from, to)| Verb::Pull { round, from, to });
         if near {
-            self.noted.push(Verb::Wait);
-            self.noted.extend(pulls);
-            self.noted.push(Verb::Wait);
+            self.noted.pull(pairs);
         } else {
-            pulls.for_each(|pull| self.carry_out(pull));
+            for &(from, to) in pairs {
+                self.carry_out(&Verb::Pull { from, to })?;
+            }
         }
         Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
     }
 
-    fn forget(&mut self, scratch: Vector) {
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         if cfg!(debug_assertions) {
-            self.note(Verb::Forget { scratch });
+            self.noted.forget(scratch)?;
+            self.at_once()?;
         }
+        Ok(())
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<(), AgentsError> {
         if self.noted.is_empty() {
-            return;
+            return Ok(());
         }
-        let verbs = std::mem::take(&mut self.noted);
-        let stages = || verbs.split(|verb| matches!(verb, Verb::Wait));
-        let (problem, seed, weights) = (self.problem, self.seed, &self.weights);
+        let (verbs, weights, problem, seed) = (&self.noted, &self.weights, self.problem, self.seed);
+        let serve = |stage: usize, rows: &mut Rows<T>| {
+            verbs.stage(stage).iter().try_for_each(|verb| match *verb {
+                Verb::Pull { from, to } => {
+                    // SAFETY: a stage with a pull has nothing but the pulls of one exchange, none of which writes
+                    // what another reads (`Verbs::check_pull`); the weights are those the stages were made for,
+                    // so every agent in a row of them has rows here.
+                    unsafe { rows.pull(weights, from, to) };
+                    Ok(())
+                }
+                _ => rows.carry_out(verb, problem, seed),
+            })
+        };
         let begun = Instant::now();
         let threads = self.threads == Some(true);
-        self.stages.run(&mut self.blocks, self.dim, weights, stages().count(), threads, |stage, rows| {
-            serve(stages().nth(stage).unwrap_or(&[]), rows, weights, problem, seed);
-        });
+        let done = self.stages.run(&mut self.blocks, self.dim, weights, verbs.stages(), threads, serve);
         self.threads.get_or_insert(begun.elapsed() >= WORTH_THREADS);
-        self.noted = verbs;
         self.noted.clear();
+        done
+    }
+}
+
+impl<T: Real> Engine<T> for Simulator<'_, T> {
+    fn agents(&self) -> usize {
+        self.network.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
+        self.settle()?;
+        Ok(Cow::Borrowed(&self.blocks[v.0]))
+    }
+
+    fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
+        self.settle()?;
+        let block = &mut self.blocks[v.0];
+        if block.len() != rows.len() {
+            let problem = format!("a vector of {} numbers is set to {}", block.len(), rows.len());
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        block.copy_from_slice(rows);
+        Ok(())
+    }
+
+    fn watch(&mut self) {
+        self.watching = true;
+        self.drift = None;
+    }
+
+    fn drift(&self) -> Option<f64> {
+        self.drift
     }
 }

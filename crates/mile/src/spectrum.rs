@@ -15,9 +15,7 @@ use std::f64::consts::TAU;
 
 use faer::{Mat, Side};
 
-use crate::block::SparseRows;
-use crate::graph::Graph;
-use crate::mixing::MixingMatrix;
+use crate::sparse::SparseRows;
 use lanczos::{Tridiagonal, lanczos};
 
 /// Largest matrix given to the dense solver: 0.7 s for 1500 agents, growing with the cube.
@@ -99,14 +97,14 @@ impl Spectrum {
     }
 }
 
-/// The spectrum of a mixing matrix, by the cheapest way that applies.
-pub fn spectrum(matrix: &MixingMatrix) -> Spectrum {
-    let n = matrix.agents();
+/// The spectrum of a symmetric matrix with row sums one, by the cheapest way that applies.
+pub fn spectrum(rows: &SparseRows) -> Spectrum {
+    let n = rows.rows();
     let all = |lambda, solver| Spectrum { lambda, complete: true, solver, error: 1e-14 * n as f64 };
-    if let Some(lambda) = closed_form(matrix.rows()) {
+    if let Some(lambda) = closed_form(rows) {
         return all(lambda, Solver::ClosedForm);
     }
-    if let Some(tridiagonal) = Tridiagonal::of(matrix.rows()).filter(|t| t.diagonal.len() > 2) {
+    if let Some(tridiagonal) = Tridiagonal::of(rows).filter(|t| t.diagonal.len() > 2) {
         if n <= BISECTION_MAX {
             return all((0..n).map(|k| tridiagonal.eigenvalue(k)).collect(), Solver::Bisection);
         }
@@ -114,20 +112,15 @@ pub fn spectrum(matrix: &MixingMatrix) -> Spectrum {
         return Spectrum { complete: false, ..all(lambda, Solver::Bisection) };
     }
     if n <= DENSE_MAX {
-        return all(symmetric_eigenvalues(&dense(matrix.rows())), Solver::Dense);
+        return all(symmetric_eigenvalues(&dense(rows)), Solver::Dense);
     }
-    lanczos(matrix.rows())
+    lanczos(rows)
 }
 
 /// All eigenvalues in descending order, whatever it costs.
-pub fn eigenvalues(matrix: &MixingMatrix) -> Vec<f64> {
-    let found = spectrum(matrix);
-    if found.complete { found.lambda } else { symmetric_eigenvalues(&dense(matrix.rows())) }
-}
-
-/// The eigenvalues that decide about an admissible matrix.
-pub fn extremes(matrix: &MixingMatrix) -> Extremes {
-    spectrum(matrix).extremes()
+pub fn eigenvalues(rows: &SparseRows) -> Vec<f64> {
+    let found = spectrum(rows);
+    if found.complete { found.lambda } else { symmetric_eigenvalues(&dense(rows)) }
 }
 
 fn dense(rows: &SparseRows) -> Mat<f64> {
@@ -150,26 +143,6 @@ pub(crate) fn symmetric_eigenvalues(dense: &Mat<f64>) -> Vec<f64> {
         }
         _ => vec![f64::NAN; dense.nrows()],
     }
-}
-
-/// The weight `2/(l_1 + l_{n-1})` that makes `I - weight L` mix fastest, L the graph's Laplacian.
-pub fn best_constant(graph: &Graph) -> f64 {
-    let n = graph.agents();
-    if n == 1 {
-        return 1.0;
-    }
-    // I - L/scale has row sums one, and its eigenvalues are 1 - l/scale.
-    let scale = 2.0 * graph.max_degree() as f64;
-    let mut rows = SparseRows { starts: vec![0], entries: Vec::new() };
-    for i in 0..n {
-        let mut row: Vec<(usize, f64)> = graph.neighbours(i).iter().map(|&j| (j, 1.0 / scale)).collect();
-        row.push((i, 1.0 - graph.degree(i) as f64 / scale));
-        row.sort_unstable_by_key(|(j, _)| *j);
-        rows.entries.extend(row);
-        rows.starts.push(rows.entries.len());
-    }
-    let found = spectrum(&MixingMatrix::unchecked(rows)).extremes();
-    2.0 / (scale * (2.0 - found.lambda_2 - found.lambda_n))
 }
 
 /// Eigenvalues of a matrix that looks the same from every agent, in descending order.
@@ -223,7 +196,7 @@ fn fourier(first: &[(usize, f64)], a: usize, b: usize) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::graph::Topology;
-    use crate::mixing::Rule;
+    use crate::mixing::{MixingMatrix, Rule};
 
     fn matrix(topology: Topology, n: usize, rule: Rule) -> MixingMatrix {
         rule.matrix(&topology.build(n, 2).unwrap()).unwrap()
@@ -253,7 +226,7 @@ mod tests {
         for (topology, n, solver) in cases {
             for rule in [Rule::Metropolis, Rule::LazyMetropolis, Rule::MaxDegree, Rule::BestConstant] {
                 let w = matrix(topology, n, rule);
-                let found = spectrum(&w);
+                let found = spectrum(w.rows());
                 assert_eq!(found.solver, solver, "{topology:?}");
                 let difference = worst(&found.lambda, &symmetric_eigenvalues(&dense(w.rows())));
                 assert!(difference < 1e-13 * n as f64, "{topology:?} {rule:?}: {difference:e}");
@@ -277,15 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_agents_are_a_matter_of_moments() {
-        let begun = std::time::Instant::now();
-        let ring = spectrum(&matrix(Topology::Ring, 10_000, Rule::Metropolis));
+    fn the_gap_of_ten_thousand_agents_is_that_of_the_formula() {
+        let ring = spectrum(matrix(Topology::Ring, 10_000, Rule::Metropolis).rows());
         let gap = 1.0 - ring.extremes().lambda_2;
         let exact = 4.0 / 3.0 * (std::f64::consts::PI / 10_000.0).sin().powi(2);
         assert!((gap / exact - 1.0).abs() < 1e-6, "{gap:e} {exact:e}");
-        let path = spectrum(&matrix(Topology::Path, 10_000, Rule::MaxDegree));
+        let path = spectrum(matrix(Topology::Path, 10_000, Rule::MaxDegree).rows());
         let exact = 2.0 / 3.0 * (1.0 - (std::f64::consts::PI / 10_000.0).cos());
         assert!(((1.0 - path.extremes().lambda_2) / exact - 1.0).abs() < 1e-6);
-        assert!(begun.elapsed().as_secs_f64() < 5.0, "{:?}", begun.elapsed());
     }
 }

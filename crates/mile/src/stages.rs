@@ -1,4 +1,4 @@
-//! The rows of agents, and when each may be worked on.
+//! When each of several agents in one process may be worked on.
 //!
 //! Work falls into stages, with an exchange in one of its own, and the rule is: an agent begins a stage
 //! when it and its neighbours are through with the one before. Nobody waits for agents further away.
@@ -6,87 +6,16 @@
 //! neighbours' are still in the cache: a round passes over memory once, instead of once before the
 //! exchange, once for it and once after it.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::agents::Vector;
-use crate::block::{self, SparseRows};
+use crate::agents::AgentsError;
 use crate::real::Real;
-
-/// A pointer to a block of which tasks take disjoint parts.
-#[derive(Clone, Copy)]
-pub(crate) struct Shared<T>(pub(crate) *mut T);
-// SAFETY: whoever shares one gives each task a part of its own, so no two tasks touch one element
-// unless both only read it.
-unsafe impl<T: Send + Sync> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// # Safety
-    /// The range must lie within the block, and no other reference to it may be alive.
-    #[allow(clippy::mut_from_ref)]
-    pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [T] {
-        // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
-    }
-
-    /// # Safety
-    /// The range must lie within the block, and nobody may write to it meanwhile.
-    unsafe fn slice(&self, range: Range<usize>) -> &[T] {
-        // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts(self.0.add(range.start), range.len()) }
-    }
-}
-
-/// The rows of one agent in all blocks.
-pub(crate) struct Rows<'b, T> {
-    /// Whose rows they are.
-    pub(crate) agent: usize,
-    blocks: &'b [Shared<T>],
-    dim: usize,
-}
-
-impl<T: Real> Rows<'_, T> {
-    fn range(&self, agent: usize) -> Range<usize> {
-        agent * self.dim..(agent + 1) * self.dim
-    }
-
-    /// One row to be written and others to be read; the former must not be among the latter.
-    pub(crate) fn borrow<const K: usize>(
-        &mut self,
-        write: Vector,
-        read: [Vector; K],
-    ) -> (&mut [T], [&[T]; K]) {
-        assert!(read.iter().all(|v| *v != write), "a row is not read and written at once");
-        let range = self.range(self.agent);
-        // SAFETY: the range is this agent's row and inside every block (`Stages::run`), `self` is
-        // borrowed mutably, and the row to be written is in another block than those to be read.
-        unsafe {
-            let y = self.blocks[write.0].slice_mut(range.clone());
-            (y, read.map(|v| self.blocks[v.0].slice(range.clone())))
-        }
-    }
-
-    /// This agent's row of `to <- (W - I) from`, see [`block::pull`].
-    ///
-    /// # Safety
-    /// No agent writes its row of `from` in this stage, and the weights have the structure of those
-    /// that the [`Stages`] were made for.
-    pub(crate) unsafe fn pull(&mut self, weights: &SparseRows, from: Vector, to: Vector) {
-        assert!(from != to, "a row is not read and written at once");
-        let source = &self.blocks[from.0];
-        // SAFETY: neighbours are rows of the block, and none of them is in a stage in which it would
-        // write this one: that is the rule of `Stages`, and the caller's promise for this stage.
-        let row = |j: usize| unsafe { source.slice(self.range(j)) };
-        // SAFETY: this agent's own row, inside the block, and of another block than `from`.
-        let y = unsafe { self.blocks[to.0].slice_mut(self.range(self.agent)) };
-        let entries = weights.row(self.agent).iter().map(|&(j, w)| (w, row(j), j == self.agent));
-        block::pull_row(y, row(self.agent), entries);
-    }
-}
+use crate::shared::Shared;
+use crate::sparse::SparseRows;
+use crate::verbs::{Rows, share};
 
 /// For each agent, how many it still waits for, itself included, before it may begin a stage; one
 /// number for even stages and one for odd, because neighbours are at most one stage apart.
@@ -107,7 +36,8 @@ impl Stages {
         Self { missing: (0..weights.rows()).map(|_| Default::default()).collect() }
     }
 
-    /// Calls `work` with each stage and each agent's rows, by the rule; on all threads if asked.
+    /// Calls `work` with each stage and each agent's rows, by the rule; on all threads if asked. An error ends
+    /// all work; of several, that of the smallest agent is told.
     pub(crate) fn run<T: Real>(
         &mut self,
         blocks: &mut [Vec<T>],
@@ -115,25 +45,34 @@ impl Stages {
         weights: &SparseRows,
         stages: usize,
         threads: bool,
-        work: impl Fn(usize, &mut Rows<T>) + Sync,
-    ) {
-        const ROOM: usize = 12;
-        assert!(blocks.len() <= ROOM, "a method works with at most {ROOM} vectors");
+        work: impl Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync,
+    ) -> Result<(), AgentsError> {
         assert_eq!(self.missing.len(), weights.rows(), "weights for each agent");
-        assert!(blocks.iter().all(|block| block.len() == weights.rows() * dim), "a row for each agent");
+        let elements = weights.rows().checked_mul(dim);
+        assert!(blocks.iter().all(|block| Some(block.len()) == elements), "a row for each agent");
         for (agent, missing) in self.missing.iter_mut().enumerate() {
             *missing = [(); 2].map(|()| AtomicUsize::new(weights.row(agent).len()));
         }
-        let mut shared = [Shared(std::ptr::null_mut()); ROOM];
-        for (slot, block) in shared.iter_mut().zip(blocks.iter_mut()) {
-            *slot = Shared(block.as_mut_ptr());
-        }
-        let blocks = &shared[..blocks.len()];
-        let round = Round { blocks, dim, weights, missing: &self.missing, stages, threads, work };
+        let shared = share(blocks);
+        let round = Round {
+            blocks: &shared[..blocks.len()],
+            dim,
+            weights,
+            missing: &self.missing,
+            stages,
+            threads,
+            work,
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        };
         if threads {
             (0..weights.rows()).into_par_iter().for_each(|agent| round.serve(agent, 0));
         } else {
             (0..weights.rows()).for_each(|agent| round.serve(agent, 0));
+        }
+        match round.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some((_, error)) => Err(error),
         }
     }
 }
@@ -146,12 +85,28 @@ struct Round<'a, T, F> {
     stages: usize,
     threads: bool,
     work: F,
+    failed: AtomicBool,
+    failure: Mutex<Option<(usize, AgentsError)>>,
 }
 
-impl<T: Real, F: Fn(usize, &mut Rows<T>) + Sync> Round<'_, T, F> {
+impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Round<'_, T, F> {
     /// One stage of one agent, and then whatever only waited for it.
     fn serve(&self, agent: usize, stage: usize) {
-        (self.work)(stage, &mut Rows { agent, blocks: self.blocks, dim: self.dim });
+        if self.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: every block has a row for each agent (`Stages::run`); this one is written by its own agent
+        // only, whose stages follow each other, and is read by neighbours only in an exchange, which they and
+        // this agent begin and end between the same two stages: that is the rule.
+        let mut rows = unsafe { Rows::among(agent, self.blocks, self.dim) };
+        if let Err(error) = (self.work)(stage, &mut rows) {
+            self.failed.store(true, Ordering::Relaxed);
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            if failure.as_ref().is_none_or(|(first, _)| agent < *first) {
+                *failure = Some((agent, error));
+            }
+            return;
+        }
         if stage + 1 < self.stages {
             self.tell(None, self.weights.row(agent), stage + 1);
         }
@@ -189,6 +144,8 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) + Sync> Round<'_, T, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::Vector;
+    use crate::block;
     use crate::graph::Topology;
     use crate::mixing::Rule;
     use crate::network::Network;
@@ -212,8 +169,9 @@ mod tests {
                 let (x, [d]) = rows.borrow(X, [D]);
                 block::combine(x, 0.5, &[(1.0, d)]);
             }
+            Ok(())
         };
-        let mut run = || stages.run(&mut blocks, dim, weights, 6, threads.is_some(), work);
+        let mut run = || stages.run(&mut blocks, dim, weights, 6, threads.is_some(), work).unwrap();
         match threads {
             Some(n) => rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(run),
             None => run(),
@@ -244,6 +202,27 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_first_failure_ends_all_stages_and_is_told() {
+        let network = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::Metropolis).unwrap();
+        let weights = network.rows();
+        for threads in [false, true] {
+            let mut blocks = [vec![0.0f32; 16 * 3]];
+            let served = AtomicUsize::new(0);
+            let error = Stages::new(&weights)
+                .run(&mut blocks, 3, &weights, 40, threads, |stage, rows| {
+                    served.fetch_add(1, Ordering::Relaxed);
+                    match (stage, rows.agent) {
+                        (2, 5) => Err(AgentsError::objective(5)("lost".into())),
+                        _ => Ok(()),
+                    }
+                })
+                .unwrap_err();
+            assert!(error.to_string().contains("agent 5 could not be evaluated: lost"), "{error}");
+            assert!(served.into_inner() < 16 * 40);
         }
     }
 

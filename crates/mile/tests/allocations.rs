@@ -47,7 +47,7 @@ fn allocations(threads: usize, problem: &dyn Problem<f32>, network: &Network, na
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
         let start = vec![0.5; problem.dim()];
-        let mut agents = Simulator::new(problem, network, &*method, &start, 0);
+        let mut agents = Simulator::new(problem, network, &*method, &start, 0).unwrap();
         let mut run = Run::start(&*method, schedule, &mut agents).unwrap();
         run.round(&mut agents).unwrap();
         run.round(&mut agents).unwrap();

@@ -1,19 +1,18 @@
 //! `mile agent`.
 
-mod keeper;
+mod recording;
 pub(crate) mod socket;
 mod work;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use mile_lab::config::{AgentConfig, Precision};
-use mile_lab::error::LabError;
+use mile_lab::config::AgentConfig;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
+use mile_net::checkpoint::Folder;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -48,13 +47,10 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     }
     let name = arguments.file.display().to_string();
     let (experiment, config) = AgentConfig::load(&arguments.file)?;
-    let lock = take_possession(&config.folder)?;
+    let folder = Folder::open(&config.folder, PREDECESSOR)?;
+    write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
-    match plan.experiment.precision {
-        Precision::F32 => work::work::<f32>(&plan, &config),
-        Precision::F64 => work::work::<f64>(&plan, &config),
-    }?;
-    drop(lock);
+    mile::with_precision!(plan.experiment.precision, T => work::work::<T>(&plan, &config, folder))?;
     Ok(0)
 }
 
@@ -74,24 +70,4 @@ fn end_with_standard_input() {
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
     tracing::info!("whoever started this agent is gone; ending");
     std::process::exit(INTERRUPTED.into());
-}
-
-/// Locks the agent's folder against a second agent, and leaves a note of who has it.
-fn take_possession(folder: &Path) -> anyhow::Result<File> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let path = folder.join(".lock");
-    let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-    let begun = Instant::now();
-    while let Err(error) = lock.try_lock() {
-        if let std::fs::TryLockError::Error(error) = error {
-            return Err(error).with_context(|| format!("cannot lock {}", path.display()));
-        }
-        if begun.elapsed() > PREDECESSOR {
-            let problem = "another agent is at work in this folder: end it, or give agent.folder".into();
-            return Err(LabError::Directory { path: folder.to_owned(), problem }.into());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    write_file(&folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
-    Ok(lock)
 }

@@ -4,41 +4,40 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mile::graph::Graph;
+use mile_lab::agent_files::AgentFiles;
 use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
+use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
-use mile_lab::rows::Rows;
-use mile_net::agent::{self, From, State};
+use mile_net::agent::{self, StartFrom, State};
 use mile_net::checkpoint::Folder;
 use mile_net::engine::{Engine, Peer, Settings};
 use mile_net::gossip::Tolerance;
-use mile_net::hello::{Mark, Terms};
+use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::session::Missing;
-use mile_nn::Scalar;
+use mile_net::session::MissingPolicy;
 
-use super::keeper::Keeper;
+use super::recording::RecordingHost;
 use super::socket;
-use crate::progress::name;
 
 /// Does all jobs, from the agent's checkpoint if there is one, and stays until its neighbours have all they need.
-pub(super) fn work<T: Scalar>(plan: &Plan, config: &AgentConfig) -> anyhow::Result<()> {
+pub(super) fn work<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
-    let restored = Folder::open(&config.folder)?.load::<T>(config.id, &terms)?;
-    let rows = Rows::of(&config.folder);
-    rows.create()?;
-    let engine = Engine::start(settings, terms, restored.memory)?;
+    let restored = folder.load::<T>(config.id, &terms)?;
+    let files = AgentFiles::of(&config.folder);
+    files.create()?;
+    let engine = Engine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
     engine.expect_rounds(plan.experiment.rounds * jobs as u64);
-    let may_stop = config.conduct.stop.is_some();
-    let mut keeper = Keeper::new(engine, plan, rows, config.conduct.snapshots, may_stop);
+    let may_stop = config.settings.stop.is_some();
+    let mut host = RecordingHost::new(engine, plan, files, config.settings.snapshots, may_stop);
     let first = restored.state.as_ref().map_or(0, |state| state.job);
     let (mut state, mut mark) = (restored.state, Mark::default());
     for index in first..jobs {
-        mark = work_on(plan, config, index, state.take(), mark, &mut keeper)?;
+        mark = work_on(plan, config, index, state.take(), mark, &mut host)?;
     }
-    let departure = keeper.engine.leave()?;
+    let departure = host.engine.leave()?;
     if !departure.unconfirmed.is_empty() {
         tracing::warn!(
             "leaving, though agents {:?} have not said that they have everything: if one of them waits for this agent, \
@@ -57,20 +56,20 @@ fn work_on<T: Scalar>(
     index: usize,
     state: Option<State<T>>,
     mark: Mark,
-    keeper: &mut Keeper<T>,
+    host: &mut RecordingHost<T>,
 ) -> anyhow::Result<Mark> {
     let Job { algorithm, seed } = plan.jobs()[index];
     let problem = plan.problem::<T>(seed)?;
     let method = plan.method(Job { algorithm, seed })?;
     let round = state.as_ref().map(|state| state.progress.round);
     let whence = round.map_or("from its start".into(), |round| format!("from round {round}"));
-    let title = name(plan, Job { algorithm, seed });
+    let title = plan.job_name(Job { algorithm, seed });
     tracing::info!("job {} of {}: {title}, {whence}", index + 1, plan.jobs().len());
     let from = match state {
-        Some(state) => From::State(state),
-        None => From::Start(start(plan, problem.as_dyn(), seed, config.id), mark),
+        Some(state) => StartFrom::State(state),
+        None => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),
     };
-    let tolerance = config.conduct.stop.map(|stop| Tolerance {
+    let tolerance = config.settings.stop.map(|stop| Tolerance {
         grad_norm_sq: stop.grad_norm_sq,
         consensus_error: stop.consensus_error,
         diameter: diameter(plan.network.graph()),
@@ -78,7 +77,7 @@ fn work_on<T: Scalar>(
     let job = agent::Job {
         index,
         agent: config.id,
-        problem: problem.as_dyn(),
+        problem: &*problem,
         network: &plan.network,
         method: &*method,
         schedule: &plan.experiment.algorithms[algorithm].schedule,
@@ -87,8 +86,8 @@ fn work_on<T: Scalar>(
         gossip_every: plan.experiment.eval_every,
         tolerance,
     };
-    keeper.begin(round);
-    let end = agent::work(&job, from, keeper).map_err(anyhow::Error::from_boxed)?;
+    host.begin(round);
+    let end = agent::work(&job, from, host).map_err(anyhow::Error::from_boxed)?;
     Ok(end.mark)
 }
 
@@ -98,31 +97,31 @@ fn start<T: Scalar>(
     problem: &dyn mile::problems::Problem<T>,
     seed: u64,
     agent: usize,
-) -> Vec<T> {
-    let mut rows = plan.start(problem, seed);
+) -> Result<Vec<T>, LabError> {
+    let mut rows = plan.start(problem, seed)?;
     let dim = problem.dim();
     if rows.len() > dim {
         rows.drain(..agent * dim);
         rows.truncate(dim);
     }
-    rows
+    Ok(rows)
 }
 
 fn terms(plan: &Plan, config: &AgentConfig) -> Result<Terms, LabError> {
-    let mut facts = plan.facts(config.id)?;
-    for (key, limit) in config.conduct.stop.into_iter().flat_map(|stop| stop.facts()) {
+    let mut facts = plan.facts_for_agents(config.id)?;
+    for (key, limit) in config.settings.stop.into_iter().flat_map(|stop| stop.facts()) {
         facts.insert(format!("agent.stop.{key}"), limit.to_string());
     }
     Ok(Terms {
         run: plan.experiment.name.clone(),
-        dim: plan.dim,
-        precision: plan.precision().to_owned(),
+        dim: plan.size.dim,
+        precision: plan.experiment.precision.name().to_owned(),
         facts,
     })
 }
 
 fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
-    let conduct = &config.conduct;
+    let settings = &config.settings;
     let peer = |(k, (id, neighbour)): (usize, (&usize, &NeighbourConfig))| {
         let key = neighbour.key.parse().map_err(|error| {
             let problem = format!("got \"{}\" ({error}), takes what mile keygen printed", neighbour.key);
@@ -138,17 +137,16 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
         key: keys::read(&config.key)?,
         listen: config.listen,
         neighbours: neighbours?,
-        relay: conduct.relay.clone(),
-        missing: match conduct.on_missing {
-            OnMissing::Wait => Missing::Wait,
-            OnMissing::SkipEdge { deadline } => Missing::Skip { after: millis(deadline) },
+        relay: settings.relay.clone(),
+        on_missing: match settings.on_missing {
+            OnMissing::Wait => MissingPolicy::Wait,
+            OnMissing::SkipEdge { deadline } => MissingPolicy::Skip { after: millis(deadline) },
         },
-        timeout: conduct.timeout,
-        linger: conduct.linger,
-        folder: config.folder.clone(),
-        checkpoint_every: conduct.checkpoint_every,
+        timeout: settings.timeout,
+        linger: settings.linger,
+        checkpoint_every: settings.checkpoint_every,
         status: Some(socket::place(&config.folder)?),
-        metrics: conduct.metrics,
+        metrics: settings.metrics,
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use mile::network::Network;
 use mile_lab::config::{
-    Conduct, Experiment, GraphSource, MixingSource, ProblemConfig, Weight, is_host_and_port,
+    AgentSettings, AlgorithmConfig, Experiment, GraphSource, MixingSource, is_host_and_port,
 };
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
@@ -18,7 +18,7 @@ use crate::output;
 
 pub(super) fn emit(
     experiment: Experiment,
-    conduct: &Conduct,
+    settings: &AgentSettings,
     folder: &Path,
     host: &[String],
     hosts: Option<&Path>,
@@ -29,7 +29,7 @@ pub(super) fn emit(
     let post = |agent: usize| {
         let address = addresses.get(&agent).cloned();
         let port = address.as_ref().and_then(|text| text.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
-        Post { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, conduct: conduct.clone() }
+        Post { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, settings: settings.clone() }
     };
     let posts: Vec<Post> = (0..network.agents()).map(post).collect();
     let files = Files::of(&experiment);
@@ -52,9 +52,8 @@ pub(super) fn emit(
 
 /// The experiment with all weights as numbers, checked as far as the data here allow.
 fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
-    let spread = matches!(&experiment.problem, ProblemConfig::Table(table) if table.is_per_agent());
-    let auto = |weight: Option<Weight>| weight == Some(Weight::Auto);
-    let chosen = experiment.algorithms.iter().any(|algorithm| auto(algorithm.xi) || auto(algorithm.gamma));
+    let spread = experiment.objectives.for_agent(0).is_some();
+    let chosen = experiment.algorithms.iter().any(AlgorithmConfig::has_auto);
     match Plan::new(experiment.clone()) {
         Ok(plan) => Ok(plan.experiment),
         Err(LabError::Data(error)) if spread && !chosen => {
@@ -72,10 +71,8 @@ struct Files(Vec<([&'static str; 2], PathBuf)>);
 
 impl Files {
     fn of(experiment: &Experiment) -> Self {
-        let mut named = Vec::new();
-        if let ProblemConfig::Table(table) = &experiment.problem {
-            named.push((["problem", "data"], table.data.clone()));
-        }
+        let of_problem = experiment.objectives.files().into_iter();
+        let mut named: Vec<_> = of_problem.map(|(key, path)| (["problem", key], path)).collect();
         if let GraphSource::File(path) = &experiment.network.graph {
             named.push((["network", "edges"], path.clone()));
         }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mile::network::Network;
-use mile_lab::config::{AgentConfig, Conduct, NeighbourConfig};
+use mile_lab::config::{AgentConfig, AgentSettings, NeighbourConfig};
 use mile_lab::gather::agent_folder;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
@@ -24,17 +24,21 @@ pub(super) struct Post {
     /// Where others dial it; `None` if it dials them.
     pub(super) address: Option<String>,
     /// How it behaves.
-    pub(super) conduct: Conduct,
+    pub(super) settings: AgentSettings,
 }
 
 /// Makes the folders of agents that all run on this machine.
-pub(super) fn make_local(plan: &Plan, folder: &Path, conduct: &Conduct) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn make_local(
+    plan: &Plan,
+    folder: &Path,
+    settings: &AgentSettings,
+) -> anyhow::Result<Vec<PathBuf>> {
     let post = |(agent, port): (u16, u16)| {
         let listen = SocketAddr::from(([127, 0, 0, 1], port));
         // Agents on one machine cannot share a port.
-        let metrics = conduct.metrics.map(|at| SocketAddr::new(at.ip(), at.port().saturating_add(agent)));
-        let conduct = Conduct { snapshots: true, metrics, ..conduct.clone() };
-        Post { listen, address: Some(listen.to_string()), conduct }
+        let metrics = settings.metrics.map(|at| SocketAddr::new(at.ip(), at.port().saturating_add(agent)));
+        let settings = AgentSettings { snapshots: true, metrics, ..settings.clone() };
+        Post { listen, address: Some(listen.to_string()), settings }
     };
     let posts: Vec<Post> = (0..).zip(free_ports(plan.network.agents())?).map(post).collect();
     make(&plan.network, folder, &posts, &plan.experiment.resolved)
@@ -66,7 +70,7 @@ pub(super) fn make(
             key: "key".into(),
             listen: post.listen,
             folder: ".".into(),
-            conduct: post.conduct.clone(),
+            settings: post.settings.clone(),
             neighbours,
         };
         write_file(&folder.join("agent.toml"), config.file(experiment).as_bytes())?;

@@ -1,8 +1,8 @@
 //! `mile swarm`.
 
-mod crew;
 mod emit;
 mod folders;
+mod supervisor;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -10,16 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mile_lab::config::{Conduct, Experiment, Precision};
+use mile_lab::config::{AgentSettings, Experiment};
+use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
 use mile_lab::plan::Plan;
 use mile_lab::store::Outcome;
-use mile_nn::Scalar;
 
-use self::crew::Crew;
+use self::supervisor::Supervisor;
 use self::view::View;
-use crate::progress;
 use crate::run::{advice, choose_folder, finish, read_experiment, stop_on_interrupt};
 
 /// Time between two looks at the children, and at what they have left.
@@ -71,12 +70,12 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     if table.contains_key("sweep") {
         return Err(LabError::config("sweep", "agents run one experiment: use mile run for a sweep").into());
     }
-    let conduct = Conduct::of_swarm(&table)?;
+    let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");
     let experiment = Experiment::read(&table, &base)?;
-    conduct.check(&experiment)?;
+    settings.check(&experiment)?;
     if let Some(folder) = &arguments.emit {
-        return emit::emit(experiment, &conduct, folder, &arguments.host, arguments.hosts.as_deref());
+        return emit::emit(experiment, &settings, folder, &arguments.host, arguments.hosts.as_deref());
     }
     let plan = Plan::new(experiment)?;
     eprint!("{}", advice(&plan)?);
@@ -84,17 +83,14 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
         Some(folder) => folder.clone(),
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
-    let swarm = Swarm { plan: &plan, conduct, folder: &folder, resume: arguments.resume };
-    let outcomes = match plan.experiment.precision {
-        Precision::F32 => swarm.run::<f32>(),
-        Precision::F64 => swarm.run::<f64>(),
-    }?;
+    let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
+    let outcomes = mile::with_precision!(plan.experiment.precision, T => swarm.run::<T>())?;
     finish(&folder, &plan, &outcomes, "swarm")
 }
 
 struct Swarm<'a> {
     plan: &'a Plan,
-    conduct: Conduct,
+    settings: AgentSettings,
     folder: &'a Path,
     resume: bool,
 }
@@ -106,17 +102,17 @@ impl Swarm<'_> {
         let mut gatherer = Gatherer::<T>::open(self.plan, self.folder, self.resume, &view)?;
         let stop = stop_on_interrupt("stopping all agents")?;
         if !gatherer.is_complete() {
-            let folders = folders::make_local(self.plan, self.folder, &self.conduct)?;
-            let mut crew = Crew::start(&folders)?;
-            let watched = view.watch(&folders, || supervise(&mut crew, &mut gatherer, &view, &stop));
-            crew.stop();
+            let folders = folders::make_local(self.plan, self.folder, &self.settings)?;
+            let mut supervisor = Supervisor::start(&folders)?;
+            let watched = view.watch(&folders, || supervise(&mut supervisor, &mut gatherer, &view, &stop));
+            supervisor.stop();
             view.clear();
             watched?;
             gatherer.gather()?;
         }
         if !gatherer.is_complete() && !stop.load(Ordering::Relaxed) {
             let open = gatherer.open_jobs();
-            let name = open.first().map(|job| progress::name(self.plan, *job)).unwrap_or_default();
+            let name = open.first().map(|job| self.plan.job_name(*job)).unwrap_or_default();
             anyhow::bail!("all agents have ended, but not all have left their final states of {name}");
         }
         Ok(gatherer.finish()?)
@@ -124,14 +120,14 @@ impl Swarm<'_> {
 }
 
 fn supervise<T: Scalar>(
-    crew: &mut Crew,
+    supervisor: &mut Supervisor,
     gatherer: &mut Gatherer<T>,
     view: &View,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut gathered = Instant::now();
     let mut complete = None;
-    while !stop.load(Ordering::Relaxed) && crew.look(view)? {
+    while !stop.load(Ordering::Relaxed) && supervisor.look(view)? {
         if gathered.elapsed() >= GATHER {
             gatherer.gather()?;
             gathered = Instant::now();

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use mile_lab::execute::Observer;
+use mile_lab::observer::{Observer, how_it_ended};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::store::Outcome;
@@ -15,7 +15,7 @@ use mile_lab::table::number;
 use mile_net::status::{Status, ask};
 
 use crate::agent::socket;
-use crate::progress::{ended, name, style};
+use crate::progress::style;
 use crate::status::waited_for;
 
 /// Time between two questions to the agents.
@@ -157,10 +157,10 @@ impl Seen {
 
 impl Observer for View<'_> {
     fn recorded(&self, job: Job, record: &Record) {
-        self.seen().loss = format!("{}: loss {}", name(self.plan, job), number(record.loss));
+        self.seen().loss = format!("{}: loss {}", self.plan.job_name(job), number(record.loss));
     }
 
     fn ended(&self, job: Job, outcome: &Outcome) {
-        self.say(&ended(&name(self.plan, job), outcome));
+        self.say(&how_it_ended(&self.plan.job_name(job), outcome));
     }
 }

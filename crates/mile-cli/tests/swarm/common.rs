@@ -103,7 +103,8 @@ pub(crate) fn states(folder: &Path) -> BTreeMap<String, State> {
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         let mut header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
         if let Some(own) = header["__metadata__"]["mile"].as_str() {
-            header["__metadata__"] = timeless(serde_json::from_str(own).unwrap());
+            let own: Value = serde_json::from_str(own).unwrap();
+            header["__metadata__"] = timeless(own["state"]["header"].clone());
         }
         State { header, bytes: bytes[8 + length..].to_vec() }
     };

@@ -107,7 +107,7 @@ fn agents_of_different_experiments_say_why_they_do_not_talk() {
     // A second agent in the same folder would spoil the first one's state.
     let second = place.mile(&["agent", "out/agents/0/agent.toml"]);
     assert_eq!(second.status.code(), Some(2));
-    assert!(text(&second.stderr).contains("another agent is at work in this folder"));
+    assert!(text(&second.stderr).contains("in use by another agent that is still running"));
 }
 
 #[test]

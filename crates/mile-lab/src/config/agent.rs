@@ -8,9 +8,9 @@ use std::time::Duration;
 use mile::network::Network;
 use toml::{Table, Value};
 
-use super::reader::{Reader, as_number};
-use super::{Experiment, parse_table, resolve};
+use super::{Experiment, parse_table};
 use crate::error::LabError;
+use crate::section::{Section, as_number, resolve};
 
 /// What to do about a neighbour that is away.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Stop {
 
 /// How an agent behaves: what a swarm may give to all of its agents.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conduct {
+pub struct AgentSettings {
     /// Rounds from one checkpoint to the next.
     pub checkpoint_every: u64,
     /// What to do about a neighbour that is away.
@@ -77,12 +77,12 @@ pub struct AgentConfig {
     /// Where it keeps its state.
     pub folder: PathBuf,
     /// How it behaves.
-    pub conduct: Conduct,
+    pub settings: AgentSettings,
     /// Its neighbours.
     pub neighbours: BTreeMap<usize, NeighbourConfig>,
 }
 
-impl Conduct {
+impl AgentSettings {
     /// Reads the section `[agent]` of an experiment that a swarm runs: what all its agents have in common.
     pub fn of_swarm(table: &Table) -> Result<Self, LabError> {
         let agent = section(table)?.unwrap_or_default();
@@ -92,13 +92,13 @@ impl Conduct {
             let problem = "is different for every agent: leave it out, mile swarm fills it in";
             return Err(LabError::config(format!("agent.{key}"), problem));
         }
-        let reader = Reader::new("agent", &agent);
-        let conduct = Self::read(&reader)?;
+        let reader = Section::new("agent", &agent);
+        let settings = Self::read(&reader)?;
         reader.finish()?;
-        Ok(conduct)
+        Ok(settings)
     }
 
-    fn read(reader: &Reader) -> Result<Self, LabError> {
+    fn read(reader: &Section) -> Result<Self, LabError> {
         let seconds = |key: &'static str| -> Result<Option<Duration>, LabError> {
             let takes = "a number of seconds from 0";
             let Some(number) = reader.number(key, takes)? else { return Ok(None) };
@@ -195,14 +195,14 @@ impl AgentConfig {
                 agent.ok_or_else(|| LabError::config("agent", format!("is missing, takes {takes}")))?;
             let network = experiment.network.build()?;
             let config = Self::read(&agent, &network, &folder)?;
-            config.conduct.check(&experiment)?;
+            config.settings.check(&experiment)?;
             Ok((experiment, config))
         };
         read().map_err(|error: LabError| error.in_file(&name))
     }
 
     fn read(table: &Table, network: &Network, folder: &Path) -> Result<Self, LabError> {
-        let reader = Reader::new("agent", table);
+        let reader = Section::new("agent", table);
         let takes = format!("a whole number below network.agents = {}", network.agents());
         let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))?;
         if id >= network.agents() as u64 {
@@ -213,12 +213,12 @@ impl AgentConfig {
         let at = reader.text("folder", "a folder")?.unwrap_or(".");
         let anywhere = || SocketAddr::from(([0, 0, 0, 0], 7100));
         let listen = address(&reader, "listen")?.unwrap_or_else(anywhere);
-        let conduct = Conduct::read(&reader)?;
+        let settings = AgentSettings::read(&reader)?;
         let neighbours = neighbours(&reader, network, id)?;
         reader.finish()?;
         all_listed(&neighbours, network, id)?;
         let (key, folder) = (resolve(folder, key), resolve(folder, at));
-        Ok(Self { id, key, listen, folder, conduct, neighbours })
+        Ok(Self { id, key, listen, folder, settings, neighbours })
     }
 
     /// The agent's file: its experiment, and this.
@@ -228,7 +228,7 @@ impl AgentConfig {
         agent.insert("key".into(), self.key.display().to_string().into());
         agent.insert("listen".into(), self.listen.to_string().into());
         agent.insert("folder".into(), self.folder.display().to_string().into());
-        agent.extend(self.conduct.entries());
+        agent.extend(self.settings.entries());
         let neighbour = |(id, neighbour): (&usize, &NeighbourConfig)| {
             let addresses = neighbour.addresses.iter().map(|address| address.as_str().into()).collect();
             Value::Table(Table::from_iter([
@@ -253,17 +253,17 @@ fn section(table: &Table) -> Result<Option<Table>, LabError> {
     }
 }
 
-fn address(reader: &Reader, key: &'static str) -> Result<Option<SocketAddr>, LabError> {
+fn address(reader: &Section, key: &'static str) -> Result<Option<SocketAddr>, LabError> {
     let takes = "an address of this machine with a port, such as \"0.0.0.0:7100\"";
     let Some(text) = reader.text(key, takes)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| reader.refuse(key, &Value::from(text), takes))
 }
 
-fn stop(reader: &Reader) -> Result<Option<Stop>, LabError> {
+fn stop(reader: &Section) -> Result<Option<Stop>, LabError> {
     let takes = "a table such as { grad_norm_sq = 1e-8, consensus_error = 1e-8 }";
     let Some(value) = reader.value("stop") else { return Ok(None) };
     let table = value.as_table().filter(|table| !table.is_empty());
-    let inner = Reader::new(reader.path("stop"), table.ok_or_else(|| reader.refuse("stop", value, takes))?);
+    let inner = Section::new(reader.path("stop"), table.ok_or_else(|| reader.refuse("stop", value, takes))?);
     let limit = |key: &'static str| -> Result<Option<f64>, LabError> {
         let limit = inner.number(key, "a positive number")?;
         match limit.filter(|limit| !(*limit > 0.0 && limit.is_finite())) {
@@ -278,7 +278,7 @@ fn stop(reader: &Reader) -> Result<Option<Stop>, LabError> {
 
 /// The neighbours, who must be among those of the experiment's own graph, with the weights of its own matrix.
 fn neighbours(
-    reader: &Reader,
+    reader: &Section,
     network: &Network,
     me: usize,
 ) -> Result<BTreeMap<usize, NeighbourConfig>, LabError> {
@@ -293,7 +293,7 @@ fn neighbours(
     for (k, value) in list.iter().enumerate() {
         let path = format!("agent.neighbour[{k}]");
         let table = value.as_table().ok_or_else(|| reader.refuse("neighbour", value, takes))?;
-        let (id, neighbour) = neighbour(&Reader::new(path.clone(), table), network, me)?;
+        let (id, neighbour) = neighbour(&Section::new(path.clone(), table), network, me)?;
         if found.insert(id, neighbour).is_some() {
             return Err(LabError::config(format!("{path}.id"), format!("agent {id} is listed twice")));
         }
@@ -318,7 +318,7 @@ fn all_listed(
     }
 }
 
-fn neighbour(reader: &Reader, network: &Network, me: usize) -> Result<(usize, NeighbourConfig), LabError> {
+fn neighbour(reader: &Section, network: &Network, me: usize) -> Result<(usize, NeighbourConfig), LabError> {
     let ids = network.graph().neighbours(me);
     let takes = format!("a neighbour of agent {me} in the experiment's graph: one of {ids:?}");
     let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))? as usize;

@@ -1,23 +1,13 @@
 //! `[[algorithm]]`: a method, its step size and its parameters.
 
+use mile::methods::Variant;
 use mile::methods::catalogue::{self, Entry, Parameters};
-use mile::methods::{Mile, Variant};
 use mile::schedule::{Decay, Schedule};
+use mile::theory::weights::WeightChoice;
 use toml::{Table, Value};
 
-use super::reader::{Reader, as_number, as_whole, nearest};
 use crate::error::LabError;
-
-/// A weight given by number or by how to choose it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Weight {
-    /// This number.
-    Number(f64),
-    /// The paper's: 0.9 * 2/(tau + 3).
-    Paper,
-    /// Chosen from the spectrum, the step size and the curvature.
-    Auto,
-}
+use crate::section::{Section, as_number, as_whole, nearest};
 
 /// One algorithm of an experiment.
 #[derive(Clone, Debug)]
@@ -31,15 +21,15 @@ pub struct AlgorithmConfig {
     /// Its parameters, but for those to be chosen.
     pub parameters: Parameters,
     /// MILE's weight of the correction.
-    pub xi: Option<Weight>,
+    pub xi: Option<WeightChoice>,
     /// MILE's weight of the mixing.
-    pub gamma: Option<Weight>,
+    pub gamma: Option<WeightChoice>,
     /// The same as a section of a file.
     pub resolved: Table,
 }
 
 impl AlgorithmConfig {
-    pub(super) fn read_all(top: &Reader, rounds: u64) -> Result<Vec<Self>, LabError> {
+    pub(super) fn read_all(top: &Section, rounds: u64) -> Result<Vec<Self>, LabError> {
         let takes = "at least one section [[algorithm]]";
         let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", takes))?;
         let list = value.as_array().filter(|list| !list.is_empty());
@@ -47,7 +37,7 @@ impl AlgorithmConfig {
         let mut algorithms: Vec<Self> = Vec::new();
         for (k, value) in list.iter().enumerate() {
             let table = value.as_table().ok_or_else(|| top.refuse("algorithm", value, takes))?;
-            let algorithm = Self::read(Reader::new(format!("algorithm[{k}]"), table), rounds)?;
+            let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), rounds)?;
             let twin = |other: &Self| other.file_name() == algorithm.file_name();
             if let Some(other) = algorithms.iter().position(twin) {
                 let problem =
@@ -61,7 +51,7 @@ impl AlgorithmConfig {
         Ok(algorithms)
     }
 
-    fn read(reader: Reader, rounds: u64) -> Result<Self, LabError> {
+    fn read(reader: Section, rounds: u64) -> Result<Self, LabError> {
         let entry = entry(&reader)?;
         let label = reader.text("label", "a name")?.unwrap_or(entry.name).to_owned();
         reader.keep("label", label.as_str());
@@ -76,6 +66,11 @@ impl AlgorithmConfig {
         Ok(Self { entry, label, schedule, parameters, xi, gamma, resolved: reader.finish()? })
     }
 
+    /// Whether a weight is left to be chosen.
+    pub fn has_auto(&self) -> bool {
+        [self.xi, self.gamma].contains(&Some(WeightChoice::Auto))
+    }
+
     /// The label as part of a file's name.
     pub fn file_name(&self) -> String {
         let safe = |c: char| if c.is_alphanumeric() || "-_.,+= ".contains(c) { c } else { '_' };
@@ -83,7 +78,7 @@ impl AlgorithmConfig {
     }
 }
 
-fn entry(reader: &Reader) -> Result<&'static Entry, LabError> {
+fn entry(reader: &Section) -> Result<&'static Entry, LabError> {
     let takes = "the name of a method; mile algorithms lists them";
     let name = reader.text("name", takes)?.ok_or_else(|| reader.missing("name", takes))?;
     catalogue::find(name).ok_or_else(|| {
@@ -99,7 +94,7 @@ fn entry(reader: &Reader) -> Result<&'static Entry, LabError> {
     })
 }
 
-fn schedule(reader: &Reader, step_size: f64, rounds: u64) -> Result<Schedule, LabError> {
+fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, LabError> {
     let table = match reader.value("schedule") {
         None => Table::new(),
         Some(Value::Table(table)) => table.clone(),
@@ -112,7 +107,7 @@ fn schedule(reader: &Reader, step_size: f64, rounds: u64) -> Result<Schedule, La
             ));
         }
     };
-    let inner = Reader::new(reader.path("schedule"), &table);
+    let inner = Section::new(reader.path("schedule"), &table);
     let kind = inner.choice("kind", &[("constant", 0), ("step", 1), ("cosine", 2)], Some("constant"))?;
     let takes = "a whole number of rounds";
     let whole = |key: &'static str, default: u64| -> Result<u64, LabError> {
@@ -141,9 +136,9 @@ fn schedule(reader: &Reader, step_size: f64, rounds: u64) -> Result<Schedule, La
     Ok(schedule)
 }
 
-type Weights = (Parameters, Option<Weight>, Option<Weight>);
+type Weights = (Parameters, Option<WeightChoice>, Option<WeightChoice>);
 
-fn parameters(reader: &Reader, entry: &'static Entry) -> Result<Weights, LabError> {
+fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabError> {
     let takes = |key: &str| entry.parameters.iter().find(|p| p.name == key).map(|p| p.takes);
     let number = |key: &'static str| match takes(key) {
         Some(takes) => reader.number(key, takes),
@@ -176,35 +171,24 @@ fn parameters(reader: &Reader, entry: &'static Entry) -> Result<Weights, LabErro
         variant,
         ..Parameters::default()
     };
-    let weight = |key: &'static str, words: &[(&str, Weight)]| match takes(key) {
+    let weight = |key: &'static str, words: &[(&str, WeightChoice)]| match takes(key) {
         Some(takes) => weight(reader, key, words, takes),
         None => Ok(None),
     };
-    let xi = weight("xi", &[("paper", Weight::Paper), ("auto", Weight::Auto)])?;
-    let gamma = weight("gamma", &[("auto", Weight::Auto)])?;
+    let xi = weight("xi", &[("paper", WeightChoice::Paper), ("auto", WeightChoice::Auto)])?;
+    let gamma = weight("gamma", &[("auto", WeightChoice::Auto)])?;
     Ok((parameters, xi, gamma))
 }
 
 fn weight(
-    reader: &Reader,
+    reader: &Section,
     key: &'static str,
-    words: &[(&str, Weight)],
+    words: &[(&str, WeightChoice)],
     takes: &str,
-) -> Result<Option<Weight>, LabError> {
+) -> Result<Option<WeightChoice>, LabError> {
     let Some(value) = reader.value(key) else { return Ok(None) };
     let word = value.as_str().and_then(|word| words.iter().find(|(known, _)| *known == word));
-    let weight = word.map(|(_, weight)| *weight).or_else(|| as_number(value).map(Weight::Number));
+    let weight = word.map(|(_, weight)| *weight).or_else(|| as_number(value).map(WeightChoice::Number));
     reader.keep(key, value.clone());
     weight.map(Some).ok_or_else(|| reader.refuse(key, value, takes))
-}
-
-impl Weight {
-    /// The number it stands for, unless it has to be chosen.
-    pub fn number(self, local_steps: u64) -> Option<f64> {
-        match self {
-            Self::Number(number) => Some(number),
-            Self::Paper => Some(Mile::paper_xi(local_steps)),
-            Self::Auto => None,
-        }
-    }
 }

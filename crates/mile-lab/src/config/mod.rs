@@ -3,32 +3,22 @@
 mod agent;
 mod algorithm;
 mod network;
-mod problem;
-pub(crate) mod reader;
-pub(crate) mod set;
+pub mod set;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
+use mile::real::Precision;
 use toml::{Table, Value};
 
-pub use agent::{AgentConfig, Conduct, NeighbourConfig, OnMissing, Stop, is_host_and_port};
-pub use algorithm::{AlgorithmConfig, Weight};
+pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, is_host_and_port};
+pub use algorithm::AlgorithmConfig;
 pub use network::{GraphSource, MixingSource, NetworkConfig};
-pub use problem::{ImagesConfig, ProblemConfig, TableConfig};
-pub use reader::nearest;
 pub use set::apply;
 
 use crate::error::LabError;
-use reader::Reader;
-
-/// Precision of states and gradients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
-    /// Single.
-    F32,
-    /// Double.
-    F64,
-}
+use crate::objectives::{Kinds, Objectives, Setting};
+use crate::section::{Section, as_whole};
 
 /// Where the agents start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +34,7 @@ pub enum Start {
 }
 
 /// A whole experiment, every default filled in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Experiment {
     /// Name, used for its run directory.
     pub name: String,
@@ -59,7 +49,7 @@ pub struct Experiment {
     /// Who talks to whom.
     pub network: NetworkConfig,
     /// What is minimised.
-    pub problem: ProblemConfig,
+    pub objectives: Arc<dyn Objectives>,
     /// From where.
     pub start: Start,
     /// With which methods.
@@ -69,9 +59,14 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Reads an experiment; relative paths in it start from `folder`.
+    /// Reads an experiment with a problem of a kind that comes with the lab; relative paths in it start from `folder`.
     pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
-        let top = Reader::new("", table);
+        Self::read_with(table, folder, &Kinds::default())
+    }
+
+    /// Reads an experiment with a problem of one of these kinds; relative paths in it start from `folder`.
+    pub fn read_with(table: &Table, folder: &Path, kinds: &Kinds) -> Result<Self, LabError> {
+        let top = Section::new("", table);
         let name = top.text("name", "a name")?.unwrap_or("experiment").to_owned();
         if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
             return Err(LabError::config(
@@ -92,15 +87,27 @@ impl Experiment {
 
         let network = section(&top, "network")?;
         let network = NetworkConfig::read(&top, &network, folder)?;
-        let problem = ProblemConfig::read(&top, &section(&top, "problem")?, folder)?;
-        let default = if problem.prefers_single() { "f32" } else { "f64" };
-        let choices = [("f32", Precision::F32), ("f64", Precision::F64)];
-        let precision = top.choice("precision", &choices, Some(default))?;
+        let setting = Setting { agents: network.agents, folder };
+        let (objectives, problem) = kinds.read(&section(&top, "problem")?, setting)?;
+        top.keep("problem", problem);
+        let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
+        let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
         top.value("agent"); // what agents on a network need beside; no matter in one process
         let resolved = in_order(top.finish()?);
-        Ok(Self { name, seeds, rounds, eval_every, precision, network, problem, start, algorithms, resolved })
+        Ok(Self {
+            name,
+            seeds,
+            rounds,
+            eval_every,
+            precision,
+            network,
+            objectives,
+            start,
+            algorithms,
+            resolved,
+        })
     }
 
     /// Reads an experiment file, with `--set` overrides applied.
@@ -111,6 +118,11 @@ impl Experiment {
         })?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         Self::parse(&text, &folder, overrides).map_err(|error| error.in_file(&path.display().to_string()))
+    }
+
+    /// The value of a key of a section of the resolved experiment.
+    pub fn resolved_value(&self, section: &str, key: &str) -> Option<&Value> {
+        self.resolved.get(section)?.as_table()?.get(key)
     }
 
     /// Reads an experiment from text, with `--set` overrides applied.
@@ -131,12 +143,12 @@ pub fn parse_table(text: &str, overrides: &[String]) -> Result<Table, LabError> 
     Ok(table)
 }
 
-fn seeds(top: &Reader) -> Result<Vec<u64>, LabError> {
+fn seeds(top: &Section) -> Result<Vec<u64>, LabError> {
     let takes = "a list of whole numbers, each once";
     let default = Value::Array(vec![Value::Integer(0)]);
     let value = top.value("seeds").unwrap_or(&default);
     let list = value.as_array().ok_or_else(|| top.refuse("seeds", value, takes))?;
-    let seeds: Option<Vec<u64>> = list.iter().map(reader::as_whole).collect();
+    let seeds: Option<Vec<u64>> = list.iter().map(as_whole).collect();
     let seeds = seeds.filter(|seeds| {
         let mut sorted = seeds.clone();
         sorted.sort_unstable();
@@ -147,7 +159,7 @@ fn seeds(top: &Reader) -> Result<Vec<u64>, LabError> {
     seeds.ok_or_else(|| top.refuse("seeds", value, takes))
 }
 
-fn section(top: &Reader, key: &'static str) -> Result<Table, LabError> {
+fn section(top: &Section, key: &'static str) -> Result<Table, LabError> {
     match top.value(key) {
         None => Ok(Table::new()),
         Some(Value::Table(table)) => Ok(table.clone()),
@@ -155,9 +167,9 @@ fn section(top: &Reader, key: &'static str) -> Result<Table, LabError> {
     }
 }
 
-fn start(top: &Reader) -> Result<Start, LabError> {
+fn start(top: &Section) -> Result<Start, LabError> {
     let table = section(top, "start")?;
-    let reader = Reader::new("start", &table);
+    let reader = Section::new("start", &table);
     let choices = [
         ("model", Start::Model),
         ("zeros", Start::Zeros),
@@ -178,8 +190,8 @@ fn in_order(table: Table) -> Table {
     plain.into_iter().chain(sections).collect()
 }
 
-/// A path in an experiment file: as it is, or from the experiment's folder.
-pub(crate) fn resolve(folder: &Path, path: &str) -> PathBuf {
-    let path = folder.join(path);
-    std::path::absolute(&path).unwrap_or(path)
+impl std::fmt::Debug for Experiment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Experiment").field("name", &self.name).finish_non_exhaustive()
+    }
 }

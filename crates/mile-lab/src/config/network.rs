@@ -7,9 +7,8 @@ use mile::mixing::{MixingMatrix, Rule};
 use mile::network::{Network, NetworkError};
 use toml::Table;
 
-use super::reader::Reader;
-use super::resolve;
 use crate::error::{DataFileError, LabError};
+use crate::section::{Section, resolve};
 
 /// A network as an experiment file describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +61,7 @@ const TOPOLOGIES: [&str; 12] = [
 impl NetworkConfig {
     /// Reads a section `[network]` on its own; relative paths in it start from `folder`.
     pub fn from_table(table: &Table, folder: &Path) -> Result<Self, LabError> {
-        Self::read(&Reader::new("", &Table::new()), table, folder)
+        Self::read(&Section::new("", &Table::new()), table, folder)
     }
 
     /// The named family its graph belongs to, if any.
@@ -73,8 +72,8 @@ impl NetworkConfig {
         }
     }
 
-    pub(super) fn read(top: &Reader, table: &Table, folder: &Path) -> Result<Self, LabError> {
-        let reader = Reader::new("network", table);
+    pub(super) fn read(top: &Section, table: &Table, folder: &Path) -> Result<Self, LabError> {
+        let reader = Section::new("network", table);
         let agents = reader.whole("agents", "a whole number from 1")?.unwrap_or(10);
         if agents == 0 {
             return Err(LabError::config("network.agents", "got 0, takes a whole number from 1"));
@@ -124,7 +123,7 @@ fn in_text_file<T, E: std::fmt::Display>(
     Ok(parse(&text).map_err(|error| bad(error.to_string()))?)
 }
 
-fn graph(reader: &Reader, folder: &Path) -> Result<GraphSource, LabError> {
+fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
     let choices: Vec<(&'static str, &'static str)> = TOPOLOGIES.iter().map(|name| (*name, *name)).collect();
     let name = reader.choice("topology", &choices, Some("ring"))?;
     let degree = |default: u64| -> Result<usize, LabError> {
@@ -159,7 +158,7 @@ fn graph(reader: &Reader, folder: &Path) -> Result<GraphSource, LabError> {
     }))
 }
 
-fn mixing(reader: &Reader, folder: &Path) -> Result<MixingSource, LabError> {
+fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {
     let rules = Rule::ALL.map(|rule| (rule.name(), Some(rule)));
     let choices: Vec<_> = rules.into_iter().chain([("file", None)]).collect();
     match reader.choice("mixing", &choices, Some("metropolis"))? {

@@ -17,8 +17,8 @@ pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
     assign(table, &keys, parse(text.trim()), &bad)
 }
 
-/// Puts a value at the end of a path.
-pub(crate) fn assign(
+/// Puts a value at the end of a path; `bad` makes the error of a path that leads nowhere.
+pub fn assign(
     table: &mut Table,
     keys: &[&str],
     value: Value,

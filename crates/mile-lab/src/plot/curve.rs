@@ -2,7 +2,7 @@
 //!
 //! A seed that diverged is no part of the mean: it is drawn by itself, up to the round where it ended.
 
-use super::quantity::{Axis, Quantity};
+use crate::quantity::{Axis, Quantity};
 use crate::record::Record;
 use crate::store::{Outcome, Status};
 
@@ -159,31 +159,9 @@ fn points(runs: &[&Run], quantity: Quantity, axis: Axis) -> Vec<Point> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    pub(crate) fn record(label: &str, seed: u64, round: u64, loss: f64) -> Record {
-        Record {
-            algorithm: "mile".into(),
-            label: label.into(),
-            seed,
-            round,
-            step: 10 * round,
-            loss,
-            local_loss: loss * 1.1,
-            worst_loss: loss * 1.5,
-            grad_norm_sq: None,
-            consensus_error: loss * 1e-3,
-            consensus_error_before: None,
-            accuracy: None,
-            local_accuracy: None,
-            worst_accuracy: None,
-            vectors_sent: round,
-            bytes_sent: 100 * round,
-            gradient_evals: 100 * round,
-            wall_s: 0.5 * round as f64,
-        }
-    }
+    use crate::record::tests::record;
 
     #[test]
     fn the_mean_and_the_band_are_over_the_seeds_that_did_not_diverge() {

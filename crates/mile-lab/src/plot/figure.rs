@@ -1,8 +1,8 @@
 //! A figure: one or more panels that share a legend.
 
 use super::curve::{Curve, Runs, Series};
-use super::quantity::{Axis, Quantity};
 use super::scale::Scale;
+use crate::quantity::{Axis, Quantity};
 
 /// Above this ratio of the largest to the smallest value a positive quantity gets a logarithmic axis.
 const WIDE: f64 = 10.0;
@@ -182,8 +182,8 @@ fn most(curves: &[Curve], quantity: Quantity) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::curve::tests::record;
     use super::*;
+    use crate::record::tests::record;
 
     #[test]
     fn a_diverged_run_does_not_squash_the_others() {

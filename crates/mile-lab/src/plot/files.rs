@@ -6,9 +6,9 @@ use rayon::prelude::*;
 
 use super::curve::Runs;
 use super::figure::Figure;
-use super::quantity::{Axis, Quantity};
 use super::svg::Medium;
 use crate::error::LabError;
+use crate::quantity::{Axis, Quantity};
 use crate::store::write_file;
 
 /// The figures that every run gets: an overview, every quantity against rounds, and what the agents and

@@ -10,7 +10,6 @@ mod graph;
 mod labels;
 mod legend;
 mod png;
-mod quantity;
 mod relative;
 mod scale;
 mod sensitivity;
@@ -24,10 +23,6 @@ pub use files::{figures, write_figures, write_picture};
 pub use graph::graph_svg;
 pub use labels::labels_svg;
 pub use png::{PngError, png};
-pub use quantity::{Axis, Quantity};
 pub use relative::relative_to;
 pub use sensitivity::sensitivity;
 pub use stability::{Mode, modes_svg, stability_map_svg};
-
-#[cfg(test)]
-pub(crate) use curve::tests::record as tests_record;

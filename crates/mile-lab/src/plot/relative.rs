@@ -23,8 +23,8 @@ pub fn relative_to(records: &[Record], reference: &str) -> Vec<Record> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests_record as record;
     use super::*;
+    use crate::record::tests::record;
 
     #[test]
     fn losses_are_divided_seed_by_seed_and_round_by_round() {

@@ -4,8 +4,8 @@ use toml::Value;
 
 use super::curve::{Curve, Point, Series};
 use super::figure::{Figure, Panel};
-use super::quantity::Quantity;
 use super::scale::Scale;
+use crate::quantity::Quantity;
 use crate::sweep::{Trial, Worth};
 
 /// One figure for each numeric key with several values: for every algorithm, the best that was found at

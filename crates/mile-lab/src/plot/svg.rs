@@ -323,10 +323,11 @@ fn path(places: impl Iterator<Item = (f64, f64)>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::curve::tests::record;
     use super::super::style::width;
-    use super::super::{Axis, Figure, Quantity, Runs, png};
+    use super::super::{Figure, Runs, png};
     use super::ON_A_PHONE;
+    use crate::quantity::{Axis, Quantity};
+    use crate::record::tests::record;
 
     fn records() -> Vec<crate::record::Record> {
         let mut records = Vec::new();

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use mile::network::Network;
 
-use super::context::Context;
-use crate::config::Experiment;
+use crate::config::{Experiment, parse_table};
+use crate::context::Context;
 use crate::error::LabError;
+use crate::objectives::Kinds;
 use crate::plot::{self, Figure, Runs};
 use crate::record::Record;
 use crate::store::{Outcome, Status, read_outcomes, read_records};
@@ -35,8 +36,15 @@ impl RunFolder {
             let problem = "is no run directory: it has no config.toml; mile run makes one".into();
             return Err(LabError::Directory { path: path.to_owned(), problem });
         }
-        let experiment = Experiment::load(&config, &[])?;
-        let network = experiment.network.build().map_err(|e| e.in_file(&config.display().to_string()))?;
+        let read = || {
+            let text = std::fs::read_to_string(&config).map_err(LabError::io(&config, "read"))?;
+            let experiment =
+                Experiment::read_with(&parse_table(&text, &[])?, path, &Kinds::default().or_any())?;
+            let network = experiment.network.build()?;
+            Ok((experiment, network))
+        };
+        let name = config.display().to_string();
+        let (experiment, network) = read().map_err(|error: LabError| error.in_file(&name))?;
         Ok(Self {
             path: path.to_owned(),
             experiment,
@@ -47,9 +55,10 @@ impl RunFolder {
         })
     }
 
-    /// How many of its jobs are over, and how many there are. One that was stopped is not over.
+    /// How many of its jobs are over, and how many there are. One that was stopped or failed is not over.
     pub(crate) fn jobs_over(&self) -> (usize, usize) {
-        let over = self.outcomes.iter().filter(|outcome| outcome.status != Status::Stopped).count();
+        let is_over = |outcome: &&Outcome| matches!(outcome.status, Status::Done | Status::Diverged);
+        let over = self.outcomes.iter().filter(is_over).count();
         (over, self.experiment.algorithms.len() * self.experiment.seeds.len())
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::folder::RunFolder;
 use super::page::{section, sweep_section, table};
 use crate::error::LabError;
-use crate::plot::Axis;
 use crate::plot::style::{COLOURS, DARK_COLOURS, escape};
+use crate::quantity::Axis;
 use crate::sweep::SweepFolder;
 use crate::table::TextTable;
 

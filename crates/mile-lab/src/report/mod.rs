@@ -1,22 +1,22 @@
-//! What a run directory says, for people: pictures, and one page that holds everything.
+//! What a run directory says, for people: pictures, tables, and one page that holds everything.
 
-mod context;
 mod folder;
 mod html;
 mod page;
 mod words;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-pub use context::{Context, Machine, SeedLabels};
 pub use folder::RunFolder;
 pub use html::Page;
 pub(crate) use html::live_page;
 pub(crate) use page::section;
-pub(crate) use words::evaluated_on;
 
 use crate::error::LabError;
+use crate::plot::{self, Runs};
+use crate::store::{Outcome, write_file};
 use crate::sweep::SweepFolder;
+use crate::table::{TextTable, outcomes_table};
 
 /// Writes a page about some run directories and sweeps.
 pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabError> {
@@ -36,4 +36,33 @@ pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabE
         }
     }
     page.write(out)
+}
+
+/// Writes everything that is made from the records of a run directory: `figures/`, `report.html`, `table.txt` and
+/// `table.tex`. Returns the table.
+pub fn finish_run(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<TextTable, LabError> {
+    RunFolder::read(folder)?.draw("")?;
+    write_report(&[folder], &folder.join("report.html"))?;
+    let table = outcomes_table(outcomes, seeds);
+    write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
+    write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
+    Ok(table)
+}
+
+/// Writes the figures of a sweep: the best of each algorithm, and how the criterion depends on each number tried.
+pub fn draw_sweep(sweep: &SweepFolder) -> Result<Vec<PathBuf>, LabError> {
+    let (records, outcomes) = sweep.best_runs()?;
+    let runs = Runs::new(&records, &outcomes);
+    let mut figures = Vec::new();
+    if !records.is_empty() {
+        figures = plot::figures(&runs, &format!("{}: the best of each", sweep.name));
+    }
+    figures.extend(plot::sensitivity(&sweep.trials, sweep.criterion));
+    plot::write_figures(&sweep.path.join("figures"), &figures)
+}
+
+/// Writes everything that is made from what a sweep found: `figures/` and `report.html`.
+pub fn finish_sweep(sweep: &SweepFolder) -> Result<(), LabError> {
+    draw_sweep(sweep)?;
+    write_report(&[&sweep.path], &sweep.path.join("report.html"))
 }

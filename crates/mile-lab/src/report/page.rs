@@ -6,7 +6,8 @@ use super::folder::RunFolder;
 use super::words;
 use crate::error::LabError;
 use crate::plot::style::escape;
-use crate::plot::{Axis, Figure, Quantity, Runs};
+use crate::plot::{Figure, Runs};
+use crate::quantity::{Axis, Quantity};
 use crate::store::{Outcome, Status};
 use crate::sweep::{SweepFolder, best_table, trials_table};
 use crate::table::{TextTable, number, outcomes_table};
@@ -201,6 +202,7 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
             Status::Done => "done",
             Status::Diverged => "diverged",
             Status::Stopped => "stopped",
+            Status::Failed => "failed",
         };
         cells.extend([
             outcome.round.to_string(),

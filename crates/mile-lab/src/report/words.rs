@@ -2,12 +2,10 @@
 
 use std::fmt::Write;
 
-use mile_nn::problem::Evaluation;
-
 use super::folder::RunFolder;
-use crate::config::{GraphSource, MixingSource, ProblemConfig};
-use crate::plot::Quantity;
-use crate::store::{Outcome, Status};
+use crate::config::{GraphSource, MixingSource};
+use crate::quantity::Quantity;
+use crate::store::{Outcome, Status, labels};
 use crate::sweep::not_worse;
 use crate::table::number;
 
@@ -30,17 +28,6 @@ pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
     said
 }
 
-/// The labels of outcomes, each once, in order.
-pub(crate) fn labels(outcomes: &[Outcome]) -> Vec<&str> {
-    let mut labels: Vec<&str> = Vec::new();
-    for outcome in outcomes {
-        if !labels.contains(&outcome.label.as_str()) {
-            labels.push(&outcome.label);
-        }
-    }
-    labels
-}
-
 pub(super) fn network_name(folder: &RunFolder) -> String {
     let table = folder.experiment.resolved.get("network").and_then(|value| value.as_table());
     let word =
@@ -56,31 +43,10 @@ pub(super) fn network_name(folder: &RunFolder) -> String {
     format!("{graph} of {} agents, {mixing}", folder.network.agents())
 }
 
+/// What is minimised: as it was said when the run began, or as its file says it.
 pub(super) fn problem_name(folder: &RunFolder) -> String {
-    let table = folder.experiment.resolved.get("problem").and_then(|value| value.as_table());
-    let shown = |key: &str| match table.and_then(|t| t.get(key)) {
-        Some(toml::Value::String(word)) => word.clone(),
-        Some(value) => value.to_string(),
-        None => "?".into(),
-    };
-    match &folder.experiment.problem {
-        ProblemConfig::Quadratic { dim, condition, heterogeneity, .. } => {
-            format!("quadratics of dimension {dim}, condition {condition}, heterogeneity {heterogeneity}")
-        }
-        ProblemConfig::Table(config) => {
-            let file =
-                config.data.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-            format!("{} on {file}", shown("loss"))
-        }
-        ProblemConfig::Images(config) => {
-            let model = if table.and_then(|t| t.get("model")).is_some_and(toml::Value::is_str) {
-                shown("model")
-            } else {
-                "a custom model".into()
-            };
-            format!("{model} on {}, batch {}", config.dataset, shown("batch"))
-        }
-    }
+    let said = folder.context.as_ref().and_then(|context| context.problem.clone());
+    said.unwrap_or_else(|| folder.experiment.objectives.title())
 }
 
 fn what_was_run(folder: &RunFolder) -> String {
@@ -93,25 +59,13 @@ fn what_was_run(folder: &RunFolder) -> String {
         problem_name(folder),
         network_name(folder)
     );
-    if let Some(samples) = evaluated_on(&experiment.problem) {
+    if let Some(samples) = experiment.objectives.evaluated_on() {
         let _ = write!(text, " Measured: {samples}.");
     }
     if folder.network.drop_rate() > 0.0 {
         let _ = write!(text, " An edge is down in a round with probability {}.", folder.network.drop_rate());
     }
     text
-}
-
-/// Which samples losses and accuracies are measured on, where that is not all of them.
-pub(crate) fn evaluated_on(problem: &ProblemConfig) -> Option<String> {
-    let ProblemConfig::Images(config) = problem else { return None };
-    let losses = match config.evaluation {
-        Evaluation::All => None,
-        Evaluation::PerAgent(n) => Some(format!("losses over {n} training samples of each agent")),
-    };
-    let accuracies = config.test_samples.map(|n| format!("accuracies on {n} test images"));
-    let said: Vec<String> = losses.into_iter().chain(accuracies).collect();
-    (!said.is_empty()).then(|| said.join(", "))
 }
 
 pub(super) fn plural(count: usize, noun: &str) -> String {
@@ -210,9 +164,12 @@ fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
 
 fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
     let mut said = Vec::new();
-    for (status, verb) in
-        [(Status::Diverged, "diverged"), (Status::Stopped, "stopped before the end, and can be resumed")]
-    {
+    let verbs = [
+        (Status::Diverged, "diverged"),
+        (Status::Stopped, "stopped before the end, and can be resumed"),
+        (Status::Failed, "failed, and can be resumed"),
+    ];
+    for (status, verb) in verbs {
         let mut parts = Vec::new();
         for label in labels {
             let rounds: Vec<u64> = folder
@@ -239,6 +196,10 @@ fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
         if !parts.is_empty() {
             said.push(format!("{} {verb}.", parts.join(", ")));
         }
+    }
+    for outcome in folder.outcomes.iter().filter(|outcome| outcome.status == Status::Failed) {
+        let why = outcome.error.as_deref().unwrap_or("without a message");
+        said.push(format!("{}, seed {}: {why}.", outcome.label, outcome.seed));
     }
     let (over, all) = folder.jobs_over();
     if over < all {

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use super::points::described;
-use crate::plot::Quantity;
-use crate::store::{Outcome, Status};
+use crate::quantity::Quantity;
+use crate::store::{Outcome, Status, distinct};
 use crate::table::{TextTable, number};
 
 /// One algorithm at one point, over all seeds.
@@ -71,12 +71,7 @@ pub struct Best<'a> {
 
 /// The best trial of every algorithm. Among equals it is the one that comes first in the file.
 pub fn best_of(trials: &[Trial], criterion: Quantity) -> Vec<Best<'_>> {
-    let mut labels: Vec<&str> = Vec::new();
-    for trial in trials {
-        if !labels.contains(&trial.label.as_str()) {
-            labels.push(&trial.label);
-        }
-    }
+    let labels = distinct(trials.iter().map(|trial| trial.label.as_str()));
     labels.into_iter().map(|label| best_for(label, trials, criterion)).collect()
 }
 

@@ -23,9 +23,9 @@ pub(crate) use best::{Worth, not_worse};
 pub use points::Point;
 pub use run::{SweepFolder, SweepPlan, Watch};
 
-use crate::config::nearest;
 use crate::error::LabError;
-use crate::plot::Quantity;
+use crate::quantity::Quantity;
+use crate::section::nearest;
 
 /// How the lists of values are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

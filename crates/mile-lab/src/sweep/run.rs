@@ -1,4 +1,4 @@
-//! A sweep on disk: its points one after the other, what they found, and its pictures.
+//! A sweep on disk: its points one after the other, and what they found.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,11 +10,13 @@ use toml::Table;
 use super::best::{Trial, best_of, best_remarks, best_table, trials_table};
 use super::{Point, Sweep};
 use crate::config::Experiment;
+use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
-use crate::execute::{Observer, execute};
+use crate::execute::execute;
+use crate::objectives::Kinds;
+use crate::observer::Observer;
 use crate::plan::Plan;
-use crate::plot::{self, Quantity, Runs};
-use crate::problem::Library;
+use crate::quantity::Quantity;
 use crate::record::Record;
 use crate::store::{Outcome, read_records, write_file};
 
@@ -51,7 +53,8 @@ pub struct SweepPlan {
     pub points: Vec<Point>,
     file: Table,
     base: PathBuf,
-    library: Arc<Library>,
+    kinds: Kinds,
+    engines: Arc<dyn Engines>,
 }
 
 /// Who watches a point: told its number, the point and its plan before it is run.
@@ -60,10 +63,21 @@ pub type Watch<'w> = dyn for<'x> Fn(usize, &'x Point, &'x Plan) -> Box<dyn Obser
 impl SweepPlan {
     /// The sweep of an experiment's table, if it has one; relative paths in it start from `base`.
     pub fn read(table: &Table, base: &Path) -> Result<Option<Self>, LabError> {
+        Self::read_with(table, base, &Kinds::default(), Arc::new(InProcess))
+    }
+
+    /// The same with problems of these kinds, and with agents that live there.
+    pub fn read_with(
+        table: &Table,
+        base: &Path,
+        kinds: &Kinds,
+        engines: Arc<dyn Engines>,
+    ) -> Result<Option<Self>, LabError> {
         let mut rest = table.clone();
         let Some(sweep) = Sweep::take(&mut rest)? else { return Ok(None) };
         let points = sweep.points(&rest)?;
-        Ok(Some(Self { sweep, points, file: table.clone(), base: base.to_owned(), library: Arc::default() }))
+        let (file, base, kinds) = (table.clone(), base.to_owned(), kinds.clone());
+        Ok(Some(Self { sweep, points, file, base, kinds, engines }))
     }
 
     /// The name of the experiment.
@@ -73,7 +87,10 @@ impl SweepPlan {
 
     /// The plan of a point, with everything checked that can be before it is run.
     pub fn plan(&self, point: &Point) -> Result<Plan, LabError> {
-        Plan::sharing(Experiment::read(&point.table, &self.base)?, self.library.clone())
+        let experiment = Experiment::read_with(&point.table, &self.base, &self.kinds)?;
+        let plan = Plan::new(experiment)?.on(self.engines.clone());
+        self.check_criterion(&plan)?;
+        Ok(plan)
     }
 
     /// Runs every point in `folder/points`, finished ones excepted, until `stop` becomes true. A point that
@@ -85,7 +102,8 @@ impl SweepPlan {
         watch: &Watch,
         stop: &AtomicBool,
     ) -> Result<SweepFolder, LabError> {
-        self.check_criterion()?;
+        // What is wrong with the first point is most likely wrong with all: seen before anything is written.
+        self.points.first().map(|point| self.plan(point)).transpose()?;
         open(folder, resume)?;
         let mut found = SweepFolder {
             path: folder.to_owned(),
@@ -103,14 +121,16 @@ impl SweepPlan {
             let plan = self.plan(point)?;
             let out = folder.join("points").join(&point.name);
             let begun = out.join("config.toml").exists();
-            let outcomes = execute(&plan, &out, begun, &*watch(k, point, &plan), stop)?;
-            if !plan.is_complete(&outcomes) {
-                break;
+            match execute(&plan, &out, begun, &*watch(k, point, &plan), stop) {
+                Ok(outcomes) if plan.is_complete(&outcomes) => {
+                    found.add(point, &plan, &outcomes);
+                    found.write()?;
+                }
+                // Interrupted, or some job failed: the point is not among what was found.
+                Ok(_) | Err(LabError::Failed(_)) => {}
+                Err(error) => return Err(error),
             }
-            found.add(point, &plan, &outcomes);
-            found.write()?;
         }
-        found.draw()?;
         Ok(found)
     }
 
@@ -122,20 +142,16 @@ impl SweepPlan {
         found.map(|found| found.trials).unwrap_or_default()
     }
 
-    /// Refuses a criterion that the problem of some point does not have.
-    fn check_criterion(&self) -> Result<(), LabError> {
+    /// Refuses a criterion that the problem of a point does not have.
+    fn check_criterion(&self, plan: &Plan) -> Result<(), LabError> {
         let criterion = self.sweep.criterion;
-        for point in &self.points {
-            let experiment = Experiment::read(&point.table, &self.base)?;
-            if !criterion.is_recorded_for(&experiment.problem) {
-                let recorded = Quantity::ALL.into_iter().filter(|q| q.is_recorded_for(&experiment.problem));
-                let names: Vec<&str> = recorded.map(Quantity::name).collect();
-                let problem =
-                    format!("{} is not recorded here, takes {}", criterion.name(), names.join(", "));
-                return Err(LabError::config("sweep.criterion", problem));
-            }
+        if plan.records(criterion) {
+            return Ok(());
         }
-        Ok(())
+        let recorded = Quantity::ALL.into_iter().filter(|quantity| plan.records(*quantity));
+        let names: Vec<&str> = recorded.map(Quantity::name).collect();
+        let problem = format!("{} is not recorded here, takes {}", criterion.name(), names.join(", "));
+        Err(LabError::config("sweep.criterion", problem))
     }
 }
 
@@ -247,17 +263,5 @@ impl SweepFolder {
             outcomes.extend(trial.outcomes.iter().map(|o| Outcome { label: label.clone(), ..o.clone() }));
         }
         Ok((records, outcomes))
-    }
-
-    /// Writes `figures/`: the best of each algorithm, and how the criterion depends on each number tried.
-    pub fn draw(&self) -> Result<Vec<PathBuf>, LabError> {
-        let (records, outcomes) = self.best_runs()?;
-        let runs = Runs::new(&records, &outcomes);
-        let mut figures = Vec::new();
-        if !records.is_empty() {
-            figures = plot::figures(&runs, &format!("{}: the best of each", self.name));
-        }
-        figures.extend(plot::sensitivity(&self.trials, self.criterion));
-        plot::write_figures(&self.path.join("figures"), &figures)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use mile_lab::config::{Experiment, Precision, Weight};
+use mile::real::Precision;
+use mile::theory::weights::WeightChoice;
+use mile_lab::config::Experiment;
 use mile_lab::plan::Plan;
 
 const GOOD: &str = r#"
@@ -51,7 +53,7 @@ fn a_good_file_is_read_with_its_aliases_and_defaults() {
     let experiment = &plan.experiment;
     assert_eq!((experiment.rounds, experiment.eval_every, experiment.precision), (6, 1, Precision::F64));
     assert_eq!(experiment.algorithms[0].parameters.local_steps, Some(4));
-    assert_eq!(experiment.algorithms[0].xi, Some(Weight::Paper));
+    assert_eq!(experiment.algorithms[0].xi, Some(WeightChoice::Paper));
     assert_eq!(plan.methods[0].parameters.xi, Some(0.9 * 2.0 / 7.0));
     assert_eq!(experiment.algorithms[1].parameters.local_steps, Some(10));
     assert_eq!(plan.jobs().len(), 6);

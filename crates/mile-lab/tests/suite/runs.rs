@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mile_lab::config::Experiment;
 use mile_lab::error::LabError;
-use mile_lab::execute::{Observer, Silent, execute};
+use mile_lab::execute::execute;
+use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
@@ -242,6 +243,97 @@ fn what_is_not_this_run_is_refused_with_what_to_do() {
     let bytes = std::fs::read(&torn).unwrap();
     std::fs::write(&torn, &bytes[..bytes.len() - 9]).unwrap();
     assert!(message(go(&plan(&[]), folder.path(), true)).contains("not a whole state"));
+}
+
+/// Every file below a folder, with its bytes.
+fn contents(folder: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.clone(), std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_refused_resume_names_what_differs_and_changes_nothing_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    stop_at(&plan(&[]), folder.path(), 5, false);
+    let before = contents(folder.path());
+    for (change, named) in [
+        ("problem.dim=8", "problem.dim was 7 and is 8 now"),
+        ("algorithm.mile.step_size=0.2", "algorithm.step_size was 0.1 and is 0.2 now"),
+        ("algorithm.k-gt.eta_s=0.5", "algorithm.eta_s was absent and is 0.5 now"),
+        ("network.drop_rate=0.2", "network.drop_rate was 0.1 and is 0.2 now"),
+        ("start.value=zeros", "start.value was random and is zeros now"),
+        ("precision=f32", "precision was f64 and is f32 now"),
+    ] {
+        let error = go(&plan(&[change]), folder.path(), true).unwrap_err().to_string();
+        assert!(error.contains(named), "{change}: {error}");
+        assert_eq!(contents(folder.path()), before, "{change}");
+    }
+}
+
+const TABLE: &str = r#"
+rounds = 20
+[network]
+agents = 3
+topology = "file"
+edges = "edges.txt"
+[problem]
+kind = "table"
+data = "agent-{agent}.csv"
+target = "y"
+loss = "least-squares"
+[[algorithm]]
+name = "mile"
+step_size = 0.05
+"#;
+
+/// A folder with an experiment's data, and its plan.
+fn table(folder: &Path) -> Plan {
+    Plan::new(Experiment::parse(TABLE, folder, &[]).unwrap()).unwrap()
+}
+
+#[test]
+fn a_state_belongs_to_the_contents_of_files_and_not_to_their_names() {
+    let home = tempfile::tempdir().unwrap();
+    let (old, new) = (home.path().join("old"), home.path().join("new"));
+    std::fs::create_dir(&old).unwrap();
+    std::fs::write(old.join("edges.txt"), "0 1\n1 2\n").unwrap();
+    for agent in 0..3 {
+        std::fs::write(old.join(format!("agent-{agent}.csv")), format!("a,y\n{agent},1\n1,2\n")).unwrap();
+    }
+    let whole = tempfile::tempdir().unwrap();
+    go(&table(&old), whole.path(), false).unwrap();
+    stop_at(&table(&old), &old.join("run"), 5, false);
+    // Moved, with all that belongs to it: the same run.
+    std::fs::rename(&old, &new).unwrap();
+    stop_at(&table(&new), &new.join("run"), 10, true);
+    // Edited in place: another one, until it is as it was.
+    let edit = |name: &str, text: &str| {
+        std::fs::write(new.join(name), text).unwrap();
+        // Another time, as after any edit that a person makes.
+        let file = std::fs::File::options().write(true).open(new.join(name)).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    };
+    edit("agent-1.csv", "a,y\n1,1\n1,3\n");
+    let refusal = || go(&table(&new), &new.join("run"), true).unwrap_err().to_string();
+    let expected = "the contents of problem.data[1] are not those it was made with";
+    assert!(refusal().contains(expected), "{}", refusal());
+    std::fs::write(new.join("agent-1.csv"), "a,y\n1,1\n1,2\n").unwrap();
+    edit("edges.txt", "0 1\n1 2\n0 2\n");
+    assert!(refusal().contains("network.weights was"), "{}", refusal());
+    std::fs::write(new.join("edges.txt"), "# as before\n0 1\n1 2\n").unwrap();
+    go(&table(&new), &new.join("run"), true).unwrap();
+    assert_eq!(finals(&new.join("run")), finals(whole.path()));
 }
 
 #[test]

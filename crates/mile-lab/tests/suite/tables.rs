@@ -55,17 +55,17 @@ fn refuses(text: &str, set: &[&str], expected: &[&str]) {
 #[test]
 fn one_file_is_divided_and_an_intercept_added() {
     let folder = Folder::new(&[("all.csv", GOOD)]);
-    assert_eq!(folder.plan(&[]).unwrap().dim, 2);
-    assert_eq!(folder.plan(&["problem.intercept=true"]).unwrap().dim, 3);
-    assert_eq!(folder.plan(&["problem.by=b", "network.agents=4"]).unwrap().dim, 1);
-    assert_eq!(folder.plan(&["network.agents=1", "problem.batch=2"]).unwrap().dim, 2);
-    assert_eq!(folder.plan(&["problem.batch={ epoch = 2 }"]).unwrap().dim, 2);
+    assert_eq!(folder.plan(&[]).unwrap().size.dim, 2);
+    assert_eq!(folder.plan(&["problem.intercept=true"]).unwrap().size.dim, 3);
+    assert_eq!(folder.plan(&["problem.by=b", "network.agents=4"]).unwrap().size.dim, 1);
+    assert_eq!(folder.plan(&["network.agents=1", "problem.batch=2"]).unwrap().size.dim, 2);
+    assert_eq!(folder.plan(&["problem.batch={ epoch = 2 }"]).unwrap().size.dim, 2);
 }
 
 #[test]
 fn a_file_for_each_agent_is_read() {
     let folder = Folder::new(&[("agent-0.csv", GOOD), ("agent-1.csv", "a,b,y\n1,1,1\n")]);
-    assert_eq!(folder.plan(&["problem.data=agent-{agent}.csv"]).unwrap().dim, 2);
+    assert_eq!(folder.plan(&["problem.data=agent-{agent}.csv"]).unwrap().size.dim, 2);
     folder
         .refuses(&["problem.data=agent-{agent}.csv", "network.agents=3"], &["agent-2.csv", "cannot be read"]);
     folder.refuses(
@@ -119,7 +119,7 @@ fn classes_are_two_and_may_be_words() {
 #[test]
 fn missing_keys_of_a_table_are_named() {
     let text = EXPERIMENT.replace("target = \"y\"\n", "");
-    let error = Experiment::parse(&text, Path::new(""), &[]).unwrap_err().to_string();
+    let error = Experiment::parse(&text, Path::new(""), &[]).err().unwrap().to_string();
     assert!(error.contains("problem.target: is missing"), "{error}");
 }
 
@@ -138,7 +138,7 @@ fn one_agent_needs_its_own_file_only_and_tells_what_it_has_in_common_with_others
     };
     let gradient = |plan: &Plan, agent: usize| {
         let (problem, mut gradient) = (plan.problem::<f64>(0).unwrap(), [0.0; 2]);
-        problem.as_dyn().gradient(agent, &[0.1, -0.2], &mut gradient);
+        problem.gradient(agent, &[0.1, -0.2], &mut gradient).unwrap();
         gradient
     };
     let alone = plan(1, &[]).map(drop).unwrap_err();
@@ -153,8 +153,8 @@ fn one_agent_needs_its_own_file_only_and_tells_what_it_has_in_common_with_others
     for agent in 0..2 {
         let own = plan(agent, classes).unwrap();
         assert_eq!(gradient(&own, agent), gradient(&all, agent));
-        assert_eq!(own.facts(agent).unwrap()["problem.columns"], "a,b");
-        assert_eq!(own.facts(agent).unwrap()["problem.classes"], "no,yes");
+        assert_eq!(own.facts_for_agents(agent).unwrap()["problem.columns"], "a,b");
+        assert_eq!(own.facts_for_agents(agent).unwrap()["problem.classes"], "no,yes");
     }
     std::fs::remove_file(folder.0.path().join("1.csv")).unwrap();
     plan(0, classes).unwrap();

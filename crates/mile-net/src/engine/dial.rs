@@ -1,4 +1,4 @@
-//! Seeing to it that there is a link to a neighbour: everybody dials at the start, later the smaller id does.
+//! Connecting to a neighbour, and reconnecting: both ends dial at the start, later the one with the smaller id does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,23 +8,24 @@ use mile::real::Real;
 use tokio::time::timeout;
 
 use super::Peer;
-use super::link::{self, End};
+use super::close::LinkEnd;
+use super::link;
 use super::shared::Shared;
 use super::transport::ALPN;
 
-/// The first wait after a failure, and the longest.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// The same, after a refusal.
-const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How long the larger id leaves the dialling to the smaller.
+/// The pause before a retry after a failure: the first, which is doubled each time, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// The same after a refusal.
+const RETRY_REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How long the end with the larger id waits for the other to dial.
 const DEFER: Duration = Duration::from_secs(3);
 /// How long an attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
-/// How often things are looked at without being told.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the state of a link is checked without a notification.
+const CHECK: Duration = Duration::from_secs(1);
 
-/// Keeps a link to a neighbour for as long as the agent is there.
-pub(super) async fn keep<T: Real>(
+/// Keeps a connection to a neighbour until the agent leaves.
+pub(super) async fn keep_connected<T: Real>(
     shared: Arc<Shared<T>>,
     endpoint: Endpoint,
     id: usize,
@@ -45,7 +46,7 @@ pub(super) async fn keep<T: Real>(
                     let pause = pause(edge.failures, edge.refused, shared.me < id);
                     pause.saturating_sub(ended.elapsed())
                 }),
-                _ => LOOK,
+                _ => CHECK,
             }
         };
         if !wait.is_zero() {
@@ -53,7 +54,7 @@ pub(super) async fn keep<T: Real>(
             continue;
         }
         if let Err(why) = attempt(&shared, &endpoint, id, &peer, relay.as_ref()).await {
-            tracing::debug!(neighbour = id, "no link: {}", why_not(&why));
+            tracing::debug!(neighbour = id, "cannot connect: {why}");
             if let Some(edge) = shared.lock().edges.get_mut(&id) {
                 edge.ended = Some(Instant::now());
                 edge.note(&why, false);
@@ -62,9 +63,9 @@ pub(super) async fn keep<T: Real>(
     }
 }
 
-/// How long to wait after the end of a link, or of an attempt.
+/// The pause between the end of a connection, or of an attempt, and the next attempt.
 fn pause(failures: u32, refused: bool, smaller: bool) -> Duration {
-    let (first, longest) = if refused { REFUSED } else { AGAIN };
+    let (first, longest) = if refused { RETRY_REFUSED } else { RETRY };
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(longest);
     match failures {
         0 if smaller => Duration::ZERO,
@@ -73,15 +74,15 @@ fn pause(failures: u32, refused: bool, smaller: bool) -> Duration {
     }
 }
 
-/// Dials, and serves the link for as long as it lasts.
+/// Dials, and serves the link until it ends.
 async fn attempt<T: Real>(
     shared: &Shared<T>,
     endpoint: &Endpoint,
     id: usize,
     peer: &Peer,
     relay: Option<&RelayUrl>,
-) -> Result<(), End> {
-    let failed = |error: &dyn std::fmt::Display| End::Lost(error.to_string());
+) -> Result<(), LinkEnd> {
+    let failed = |error: &dyn std::fmt::Display| LinkEnd::Lost(error.to_string());
     let mut addresses: Vec<TransportAddr> = relay.cloned().map(TransportAddr::Relay).into_iter().collect();
     for name in &peer.addresses {
         match timeout(ATTEMPT, tokio::net::lookup_host(name)).await {
@@ -91,12 +92,12 @@ async fn attempt<T: Real>(
         }
     }
     if addresses.is_empty() {
-        return Err(End::Lost("no address to dial".into()));
+        return Err(LinkEnd::Lost("no address to dial".into()));
     }
     let connecting = async {
         let address = EndpointAddr::from_parts(peer.key, addresses);
         let connection = endpoint.connect(address, ALPN).await.map_err(|error| failed(&error))?;
-        let streams = connection.open_bi().await.map_err(link::lost)?;
+        let streams = connection.open_bi().await.map_err(LinkEnd::of)?;
         Ok((connection, streams))
     };
     let (connection, streams) = timeout(ATTEMPT, connecting).await.map_err(|error| failed(&error))??;
@@ -104,20 +105,12 @@ async fn attempt<T: Real>(
     Ok(())
 }
 
-fn why_not(end: &End) -> String {
-    match end {
-        End::Fault(fault) => fault.to_string(),
-        End::Lost(why) => why.clone(),
-        End::Left | End::Said => "it has left".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_smaller_id_dials_at_once_then_ever_more_rarely_and_the_larger_defers() {
+    fn the_smaller_id_dials_at_once_and_then_ever_more_rarely_and_the_larger_waits() {
         let seconds = |failures, refused, smaller| pause(failures, refused, smaller).as_secs_f64();
         assert_eq!([0, 1, 2, 3, 6, 60].map(|k| seconds(k, false, true)), [0.0, 0.1, 0.2, 0.4, 2.0, 2.0]);
         assert_eq!([0, 1, 60].map(|k| seconds(k, false, false)), [3.0; 3]);

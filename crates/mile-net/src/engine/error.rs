@@ -1,4 +1,4 @@
-//! What can go wrong with an agent's engine.
+//! Errors of an engine, and how an agent left.
 
 use std::net::SocketAddr;
 
@@ -8,39 +8,39 @@ use crate::checkpoint::CheckpointError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Settings that cannot be meant.
+    /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {listen}: {source}; choose another address or end whatever uses it")]
+    /// The address to listen on cannot be bound.
+    #[error("cannot listen on {listen}: {source}; choose another address or end the process that uses it")]
     Bind {
         /// The address.
         listen: SocketAddr,
-        /// What the system says.
+        /// What the system said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The status socket or the metrics cannot be served.
-    #[error("cannot serve {what} on {at}: {source}")]
+    #[error("cannot serve {what} on {at}: {source}; choose another place or end the process that uses it")]
     Serve {
         /// Status or metrics.
         what: &'static str,
         /// Where.
         at: String,
-        /// What the system says.
+        /// What the system said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Threads cannot be started.
     #[error("cannot start the network threads: {0}")]
     Threads(std::io::Error),
-    /// The disk will not have a checkpoint.
+    /// A checkpoint could not be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// Neighbours were waited for as long as the settings allow.
-    #[error("gave up waiting in round {round}: {}", .who.join("; "))]
+    /// Nothing arrived from some neighbours for as long as the timeout.
+    #[error("gave up waiting in round {round}: {}; start the agent again when they are back", .who.join("; "))]
     TimedOut {
         /// In which round.
         round: u64,
-        /// For whom, for how long, and what is known about it.
+        /// For whom, for what and for how long.
         who: Vec<String>,
     },
 }
@@ -58,7 +58,7 @@ impl EngineError {
 /// How an agent left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// Neighbours that have not said that the last message is on their disk. Should one of them have to restart from
-    /// before it, this agent must be started again, too; its checkpoint has what they need.
+    /// Neighbours that have not confirmed that the last message is part of a checkpoint. If one of them has to restart from
+    /// an earlier one, this agent must be started again, too: its own checkpoint has the messages that are needed.
     pub unconfirmed: Vec<usize>,
 }

@@ -1,11 +1,13 @@
-//! One agent on a network of iroh endpoints.
+//! The network engine: QUIC connections to neighbours (with iroh), and checkpoints.
 //!
-//! An [`Engine`] is the [`Host`] of an agent: it moves the frames of a [`Session`] over QUIC streams to neighbours that
-//! are known by their public keys, and keeps the agent's state on disk. Exchanges block the computing thread; the
+//! An [`Engine`] is the [`Host`] of an agent: it sends and receives the frames of a [`Session`] on connections to neighbours
+//! that are known by their public keys, and writes the agent's checkpoints. Exchanges block the computing thread; the
 //! network has threads of its own.
 
+mod accept;
+mod admission;
+mod close;
 mod dial;
-mod door;
 mod error;
 mod link;
 mod observe;
@@ -26,27 +28,27 @@ use tokio::runtime::Runtime;
 pub use self::error::{Departure, EngineError};
 pub use self::transport::{ALPN, transport};
 
-use self::door::{AllowList, Door, Listed};
+use self::admission::{Admission, AllowList, Listed};
 use self::shared::Shared;
-use crate::agent::{Halt, Host, Moment};
-use crate::checkpoint::{Folder, Held};
-use crate::hello::Terms;
+use crate::agent::{Failure, Host, RoundEnd};
+use crate::checkpoint::Folder;
+use crate::handshake::Terms;
 use crate::outbox::Message;
-use crate::session::{Finished, Memory, Missing, Session, Setup};
+use crate::session::{Finished, Memory, MissingPolicy, Session, Setup};
 use crate::status::{Activity, Status};
 
-/// A neighbour as its agent's config lists it.
+/// A neighbour, as listed in the agent's configuration.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Its public key.
     pub key: PublicKey,
     /// Weight of the edge.
     pub weight: f64,
-    /// Where to dial it: `host:port`, resolved at each attempt. May be empty if it dials us.
+    /// Where to connect to: `host:port`, resolved at each attempt. May be empty if it connects to us.
     pub addresses: Vec<String>,
 }
 
-/// What an engine needs to know.
+/// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Id of this agent.
@@ -57,34 +59,31 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Neighbours by id.
     pub neighbours: BTreeMap<usize, Peer>,
-    /// URL of an own relay, for neighbours that cannot reach each other directly; without it nothing but the neighbours'
-    /// addresses is ever contacted.
+    /// URL of your own relay, for neighbours that cannot reach each other directly. Without it only the neighbours'
+    /// addresses are ever contacted.
     pub relay: Option<String>,
     /// What to do about a neighbour that is away.
-    pub missing: Missing,
-    /// After how long without a word an exchange stops waiting for a neighbour, with an error; for ever if `None`.
+    pub on_missing: MissingPolicy,
+    /// How long to wait for a neighbour from which nothing arrives before giving up with an error; for ever if `None`.
     pub timeout: Option<Duration>,
-    /// After the last round, for how long to stay for a neighbour that has no link.
+    /// How long to stay, after the last round, for a neighbour that is not connected.
     pub linger: Duration,
-    /// Where the agent's state is kept.
-    pub folder: PathBuf,
     /// Rounds from one checkpoint to the next.
     pub checkpoint_every: u64,
-    /// Socket on which the status is told.
+    /// Unix socket on which the status is served.
     pub status: Option<PathBuf>,
     /// Address on which metrics are served as Prometheus text over HTTP.
     pub metrics: Option<SocketAddr>,
 }
 
-/// An agent's neighbours and its disk. Dropping it is like pulling the plug: use [`leave`](Self::leave).
+/// The connections and the folder of one agent. Dropping it is like killing the agent: use [`leave`](Self::leave).
 pub struct Engine<T: Real> {
     shared: Arc<Shared<T>>,
     endpoint: Endpoint,
     address: SocketAddr,
     folder: Folder,
-    _held: Held,
     terms: Terms,
-    missing: Missing,
+    on_missing: MissingPolicy,
     timeout: Option<Duration>,
     linger: Duration,
     checkpoint_every: u64,
@@ -94,13 +93,16 @@ pub struct Engine<T: Real> {
 }
 
 impl<T: Real> Engine<T> {
-    /// Binds the address, starts the network's threads, and dials the neighbours. `memory` is what
-    /// [`Folder::load`] found. Not to be called from within an asynchronous runtime: it has its own.
-    pub fn start(settings: Settings, terms: Terms, memory: Memory<T>) -> Result<Self, EngineError> {
+    /// Binds the address, starts the network's threads, and connects to the neighbours. `memory` is what
+    /// [`Folder::load`] found in the folder. Not to be called from within an asynchronous runtime: it has its own.
+    pub fn start(
+        settings: Settings,
+        folder: Folder,
+        terms: Terms,
+        memory: Memory<T>,
+    ) -> Result<Self, EngineError> {
         let (listed, relay) = check(&settings)?;
-        let Settings { me, neighbours, missing, .. } = &settings;
-        let folder = Folder::open(&settings.folder)?;
-        let held = folder.hold()?;
+        let Settings { me, neighbours, on_missing, .. } = &settings;
         let incarnation = folder.incarnation()?;
         let mark = memory.mark;
         let weights = neighbours.iter().map(|(id, peer)| (*id, peer.weight)).collect();
@@ -109,35 +111,27 @@ impl<T: Real> Engine<T> {
             incarnation,
             terms: terms.clone(),
             neighbours: weights,
-            missing: *missing,
+            on_missing: *on_missing,
             memory,
         };
-        let door = Arc::new(Door::new());
+        let admission = Arc::new(Admission::new());
         let names = (*me, terms.run.clone(), incarnation);
         let session = Session::new(setup, 0);
-        let shared = Arc::new(Shared::new(names, session, neighbours.keys().copied(), mark, door.clone()));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("network")
-            .enable_all()
-            .build()
-            .map_err(EngineError::Threads)?;
-        let hooks = AllowList { listed: listed.clone(), door };
-        let endpoint = runtime.block_on(transport::bind(
-            settings.key.clone(),
-            settings.listen,
-            relay.as_ref(),
-            hooks,
-        ))?;
+        let shared =
+            Arc::new(Shared::new(names, session, neighbours.keys().copied(), mark, admission.clone()));
+        let runtime = network_threads()?;
+        let hooks = AllowList { listed: listed.clone(), admission };
+        let bind = transport::bind(settings.key.clone(), settings.listen, relay.as_ref(), hooks);
+        let endpoint = runtime.block_on(bind)?;
         let address = endpoint.bound_sockets().first().copied().unwrap_or(settings.listen);
         let guard = runtime.enter();
         let status =
-            settings.status.as_deref().map(|path| observe::answer(shared.clone(), path)).transpose()?;
-        let metrics = settings.metrics.map(|at| observe::metrics(shared.clone(), at)).transpose()?;
-        runtime.spawn(door::watch(shared.clone(), endpoint.clone(), listed));
+            settings.status.as_deref().map(|path| observe::serve_status(shared.clone(), path)).transpose()?;
+        let metrics = settings.metrics.map(|at| observe::serve_metrics(shared.clone(), at)).transpose()?;
+        runtime.spawn(accept::run(shared.clone(), endpoint.clone(), listed));
         for (id, peer) in &settings.neighbours {
             let peer = peer.clone();
-            runtime.spawn(dial::keep(shared.clone(), endpoint.clone(), *id, peer, relay.clone()));
+            runtime.spawn(dial::keep_connected(shared.clone(), endpoint.clone(), *id, peer, relay.clone()));
         }
         drop(guard);
         tracing::info!(agent = me, %address, incarnation, "listening");
@@ -146,9 +140,8 @@ impl<T: Real> Engine<T> {
             endpoint,
             address,
             folder,
-            _held: held,
             terms,
-            missing: settings.missing,
+            on_missing: settings.on_missing,
             timeout: settings.timeout,
             linger: settings.linger,
             checkpoint_every: settings.checkpoint_every.max(1),
@@ -168,18 +161,18 @@ impl<T: Real> Engine<T> {
         self.metrics.as_ref().map(|(_, address)| *address)
     }
 
-    /// Tells those who ask how many rounds are to be done, over all jobs.
+    /// Sets how many rounds are to be done, over all jobs, for status reports.
     pub fn expect_rounds(&self, rounds: u64) {
         self.shared.lock().view.rounds = Some(rounds);
     }
 
-    /// How it stands.
+    /// The status of this agent.
     pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    /// Stays until every neighbour has on its disk all that this agent has said, or has been away for the linger time;
-    /// then closes all links in good order.
+    /// Stays until every neighbour has confirmed that the last message is part of a checkpoint, or has been away for the
+    /// linger time; then closes all connections in good order.
     pub fn leave(mut self) -> Result<Departure, EngineError> {
         let unconfirmed = wait::leave(&self.shared, self.linger, self.timeout);
         if let Some(runtime) = &self.runtime {
@@ -215,7 +208,7 @@ impl<T: Real> Host<T> for Engine<T> {
         message: Message<T>,
         up: &[usize],
         sums: Vec<Vec<T>>,
-    ) -> Result<Finished<T>, Halt> {
+    ) -> Result<Finished<T>, Failure> {
         let mark = message.mark;
         self.shared.with(|core, now| {
             core.view.gossips = !message.gossip.is_empty();
@@ -223,7 +216,7 @@ impl<T: Real> Host<T> for Engine<T> {
             core.view.begin(Activity::Waiting, now);
             core.session.begin(message, up, sums, now);
         });
-        let finished = wait::exchange(&self.shared, &self.folder, self.missing, self.timeout)?;
+        let finished = wait::exchange(&self.shared, &self.folder, self.on_missing, self.timeout)?;
         self.shared.with(|core, now| {
             core.view.mark.exchange = mark.exchange + 1;
             core.view.begin(Activity::Computing, now);
@@ -231,22 +224,28 @@ impl<T: Real> Host<T> for Engine<T> {
         Ok(finished)
     }
 
-    fn round_over(&mut self, moment: &Moment<'_, T>) -> Result<(), Halt> {
+    fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {
         let memory = {
             let mut core = self.shared.lock();
-            core.view.job = moment.job;
-            core.view.mark = moment.mark;
-            core.view.estimate = Some(moment.gossip.estimate());
-            let due = moment.last || moment.mark.round.is_multiple_of(self.checkpoint_every);
-            due.then(|| core.session.memory(moment.mark))
+            core.view.job = end.job;
+            core.view.mark = end.mark;
+            core.view.estimate = Some(end.gossip.estimate());
+            let due = end.last || end.mark.round.is_multiple_of(self.checkpoint_every);
+            due.then(|| core.session.memory(end.mark))
         };
         if let Some(memory) = memory {
-            self.folder.save(self.shared.me, &self.terms, moment, &memory)?;
+            self.folder.save(self.shared.me, &self.terms, end, &memory)?;
             drop(memory);
-            self.shared.with(|core, _| core.session.durable(moment.mark));
+            self.shared.with(|core, _| core.session.durable(end.mark));
         }
         Ok(())
     }
+}
+
+fn network_threads() -> Result<Runtime, EngineError> {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    threads.worker_threads(2).thread_name("network").enable_all();
+    threads.build().map_err(EngineError::Threads)
 }
 
 /// Neighbours by key, and the relay, if the settings make sense.

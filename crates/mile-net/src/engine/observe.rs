@@ -1,4 +1,4 @@
-//! What people get to see: the status, its socket, the metrics, and whom an agent waits for.
+//! Status reports: on a socket, as metrics over HTTP, and in words.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -13,10 +13,10 @@ use tokio::time::{sleep, timeout};
 
 use super::EngineError;
 use super::shared::{Core, Shared};
-use crate::session::{Millis, Standing, Waiting};
-use crate::status::{Activity, Missing, Neighbour, Status};
+use crate::session::{Millis, NeighbourStatus};
+use crate::status::{Activity, Awaited, Neighbour, Status};
 
-/// How long somebody who asked may take to read the answer.
+/// How long a client may take to read the answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
 impl<T: Real> Shared<T> {
@@ -24,6 +24,8 @@ impl<T: Real> Shared<T> {
         let core = self.lock();
         let (now, view) = (self.now(), &core.view);
         let seconds = |since: Millis| now.saturating_sub(since) as f64 / 1e3;
+        let statuses = core.session.neighbour_statuses();
+        let neighbours = statuses.iter().map(|status| core.neighbour(status, now)).collect();
         Status {
             agent: self.me,
             run: self.run.clone(),
@@ -35,62 +37,61 @@ impl<T: Real> Shared<T> {
             since_start_s: seconds(0),
             activity: view.activity,
             activity_s: seconds(view.since),
-            neighbours: core.session.standings().iter().map(|edge| core.neighbour(edge, now)).collect(),
+            neighbours,
             estimate: view.estimate.filter(|_| view.gossips),
-            refused: self.door.refused(),
+            refused: self.admission.refused(),
         }
     }
 }
 
 impl<T: Real> Core<T> {
-    fn neighbour(&self, standing: &Standing, now: Millis) -> Neighbour {
+    fn neighbour(&self, status: &NeighbourStatus, now: Millis) -> Neighbour {
         let seconds = |since: Millis| now.saturating_sub(since) as f64 / 1e3;
-        let unconfirmed = self.view.activity == Activity::Leaving && !self.confirmed(standing);
-        let waiting = match standing.waiting {
-            Some(Waiting::Message) => Some(Missing::Message),
-            Some(Waiting::Decision) => Some(Missing::Decision),
-            None => unconfirmed.then_some(Missing::Confirmation),
-        };
-        let refused = || self.edges.get(&standing.id)?.refusal.clone();
-        let unlinked = || if standing.linked { None } else { refused() };
+        let unconfirmed = self.view.activity == Activity::Leaving && !self.confirmed(status);
+        let waiting = status.waiting.or(unconfirmed.then_some(Awaited::Confirmation));
+        // A neighbour can claim any exchange.
+        let count = |exchange: u64| i64::try_from(exchange).unwrap_or(i64::MAX);
+        let refused = || self.edges.get(&status.id)?.refusal.clone();
+        let unlinked = || if status.linked { None } else { refused() };
         Neighbour {
-            id: standing.id,
-            linked: standing.linked,
-            since_s: seconds(standing.since),
-            last_heard_s: standing.heard.map(seconds),
-            exchange: standing.exchange,
-            lag: self.view.mark.exchange as i64 - standing.exchange as i64,
-            durable_round: standing.durable.round,
-            bytes_sent: standing.sent,
-            bytes_received: standing.received,
+            id: status.id,
+            linked: status.linked,
+            since_s: seconds(status.since),
+            last_heard_s: status.heard.map(seconds),
+            exchange: status.exchange,
+            lag: count(self.view.mark.exchange) - count(status.exchange),
+            durable_round: status.durable.round,
+            bytes_sent: status.sent,
+            bytes_received: status.received,
             waiting,
             waiting_s: waiting.map(|_| seconds(self.view.since)),
-            refusal: standing.refusal.clone().or_else(unlinked),
-            skipped: standing.skipped,
+            refusal: status.refusal.clone().or_else(unlinked),
+            skipped: status.skipped,
         }
     }
 
-    /// Whether a neighbour has on disk all that this agent has said.
-    pub(super) fn confirmed(&self, standing: &Standing) -> bool {
-        standing.durable.exchange >= self.view.mark.exchange
+    /// Whether a neighbour has confirmed a checkpoint after the last message of this agent.
+    pub(super) fn confirmed(&self, status: &NeighbourStatus) -> bool {
+        status.durable.exchange >= self.view.mark.exchange
     }
 }
 
-/// Why nothing comes from a neighbour, in words.
+/// What is awaited from a neighbour, and what is known about it, in words.
 pub(super) fn describe(edge: &Neighbour) -> String {
     let what = match edge.waiting {
-        Some(Missing::Decision) => "whether its edge is used",
-        Some(Missing::Confirmation) => "word that it has the last message",
+        Some(Awaited::Decision) => "its decision whether the edge is used",
+        Some(Awaited::Confirmation) => "its confirmation of the last message",
         _ => "its message",
     };
-    let link = if edge.linked { "linked" } else { "no link" };
-    let heard = edge.last_heard_s.map_or("never heard".into(), |s| format!("last heard {s:.0} s ago"));
+    let link = if edge.linked { "connected" } else { "not connected" };
+    let heard =
+        edge.last_heard_s.map_or("nothing received yet".into(), |s| format!("last frame {s:.0} s ago"));
     let refusal = edge.refusal.as_ref().map_or(String::new(), |text| format!("; {text}"));
     let (id, waited, since) = (edge.id, edge.waiting_s.unwrap_or(0.0), edge.since_s);
     format!("agent {id}: {what}, for {waited:.0} s ({link} for {since:.0} s, {heard}{refusal})")
 }
 
-/// The status socket; its file goes when this does.
+/// The status socket; its file is removed when this is dropped.
 pub(super) struct Socket(PathBuf);
 
 impl Drop for Socket {
@@ -99,8 +100,8 @@ impl Drop for Socket {
     }
 }
 
-/// Answers on a socket that only its owner may use. Call within the runtime.
-pub(super) fn answer<T: Real>(shared: Arc<Shared<T>>, path: &Path) -> Result<Socket, EngineError> {
+/// Serves the status on a socket that only its owner may use. Call within the runtime.
+pub(super) fn serve_status<T: Real>(shared: Arc<Shared<T>>, path: &Path) -> Result<Socket, EngineError> {
     let failed = |source: std::io::Error| EngineError::serve("status", path.display(), source);
     let left_over = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
     if left_over {
@@ -113,7 +114,7 @@ pub(super) fn answer<T: Real>(shared: Arc<Shared<T>>, path: &Path) -> Result<Soc
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     tokio::spawn(async move {
         loop {
-            // One after the other: whoever does not read its answer delays the next, and nothing else.
+            // One after the other: a client that does not read delays the next, and nothing else.
             let Ok((mut stream, _)) = listener.accept().await else {
                 sleep(ANSWER).await;
                 continue;
@@ -125,7 +126,7 @@ pub(super) fn answer<T: Real>(shared: Arc<Shared<T>>, path: &Path) -> Result<Soc
     Ok(Socket(path.to_owned()))
 }
 
-/// Metrics over HTTP; they stop when this is dropped.
+/// The server of metrics; it stops when this is dropped.
 pub(super) struct Metrics(Arc<tiny_http::Server>);
 
 impl Drop for Metrics {
@@ -134,8 +135,8 @@ impl Drop for Metrics {
     }
 }
 
-/// Serves metrics as Prometheus text at an address.
-pub(super) fn metrics<T: Real>(
+/// Serves metrics as Prometheus text over HTTP.
+pub(super) fn serve_metrics<T: Real>(
     shared: Arc<Shared<T>>,
     address: SocketAddr,
 ) -> Result<(Metrics, SocketAddr), EngineError> {

@@ -1,4 +1,4 @@
-//! What the computing thread and the network tasks share: the session behind a lock, and who waits for what.
+//! What the computing thread and the network tasks share: the session behind a lock, and the means to wake each other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,42 +7,44 @@ use std::time::{Duration, Instant};
 use mile::real::Real;
 use tokio::sync::{Notify, oneshot};
 
-use super::door::Door;
-use super::link::End;
+use super::admission::Admission;
+use super::close::LinkEnd;
 use crate::gossip::Estimate;
-use crate::hello::Mark;
+use crate::handshake::Mark;
 use crate::session::{Fault, Finished, Link, Millis, Session};
 use crate::status::Activity;
 
-/// Most links to one neighbour, those included that have not said HELLO or are being closed.
+/// Most links to one neighbour, including those before their handshake and those being closed.
 const LINKS: usize = 4;
-/// A link that lived for this long did not fail.
-const LIVED: Duration = Duration::from_secs(1);
+/// A link that lasted this long counts as a success: the next retry is not delayed.
+const LASTED: Duration = Duration::from_secs(1);
 
+/// The state of an engine.
 pub(super) struct Shared<T> {
     pub(super) me: usize,
     pub(super) run: String,
     pub(super) incarnation: u64,
     pub(super) begun: Instant,
-    pub(super) door: Arc<Door>,
+    pub(super) admission: Arc<Admission>,
     core: Mutex<Core<T>>,
     /// Wakes the computing thread.
-    over: Condvar,
+    ready: Condvar,
 }
 
+/// The part of it that is behind the lock.
 pub(super) struct Core<T> {
     pub(super) session: Session<T>,
     pub(super) finished: Option<Finished<T>>,
-    pub(super) lines: BTreeMap<Link, Line>,
+    pub(super) tasks: BTreeMap<Link, LinkTask>,
     pub(super) edges: BTreeMap<usize, Edge>,
     pub(super) view: View,
-    /// All is said: links end when nothing is left to be written.
+    /// The agent leaves: links are closed when nothing is left to be sent.
     pub(super) leaving: bool,
     next: Link,
 }
 
-/// A link's tasks.
-pub(super) struct Line {
+/// How to reach the task of a link.
+pub(super) struct LinkTask {
     neighbour: usize,
     opened: Instant,
     write: Arc<Notify>,
@@ -50,7 +52,7 @@ pub(super) struct Line {
     close: Option<oneshot::Sender<Fault>>,
 }
 
-/// What a link's tasks listen to.
+/// What the task of a link listens to.
 pub(super) struct Signals {
     pub(super) link: Link,
     pub(super) write: Arc<Notify>,
@@ -58,11 +60,11 @@ pub(super) struct Signals {
     pub(super) close: oneshot::Receiver<Fault>,
 }
 
-/// What whoever dials a neighbour must know.
+/// What is needed to decide when to dial a neighbour.
 #[derive(Default)]
 pub(super) struct Edge {
     pub(super) changed: Arc<Notify>,
-    /// Attempts that failed since a link last lived.
+    /// Attempts that failed since the last link that lasted.
     pub(super) failures: u32,
     /// Whether the last one was refused, by either end.
     pub(super) refused: bool,
@@ -70,7 +72,7 @@ pub(super) struct Edge {
     pub(super) ended: Option<Instant>,
 }
 
-/// What people see.
+/// What a status report shows of the work.
 pub(super) struct View {
     pub(super) job: usize,
     pub(super) mark: Mark,
@@ -87,7 +89,7 @@ impl<T: Real> Shared<T> {
         session: Session<T>,
         neighbours: impl Iterator<Item = usize>,
         mark: Mark,
-        door: Arc<Door>,
+        admission: Arc<Admission>,
     ) -> Self {
         let view = View {
             job: 0,
@@ -101,44 +103,44 @@ impl<T: Real> Shared<T> {
         let core = Core {
             session,
             finished: None,
-            lines: BTreeMap::new(),
+            tasks: BTreeMap::new(),
             edges: neighbours.map(|id| (id, Edge::default())).collect(),
             view,
             leaving: false,
             next: 0,
         };
         let begun = Instant::now();
-        Self { me, run, incarnation, begun, door, core: Mutex::new(core), over: Condvar::new() }
+        Self { me, run, incarnation, begun, admission, core: Mutex::new(core), ready: Condvar::new() }
     }
 
     pub(super) fn now(&self) -> Millis {
         self.begun.elapsed().as_millis() as Millis
     }
 
-    /// To look, without changing anything that others wait for.
+    /// For reading, and for changes that nobody waits for.
     pub(super) fn lock(&self) -> MutexGuard<'_, Core<T>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To change something; whoever waits for it is woken.
+    /// For changes: those who may wait for them are woken.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Core<T>, Millis) -> R) -> R {
         let mut core = self.lock();
         let result = act(&mut core, self.now());
-        if core.settle() {
-            self.over.notify_all();
+        if core.propagate() {
+            self.ready.notify_all();
         }
         result
     }
 
-    /// The computing thread sleeps until there is something for it, or for so long.
+    /// Waits until the computing thread has something to do, or until the limit.
     pub(super) fn wait<'a>(&self, core: MutexGuard<'a, Core<T>>, limit: Duration) -> MutexGuard<'a, Core<T>> {
-        self.over.wait_timeout(core, limit).unwrap_or_else(PoisonError::into_inner).0
+        self.ready.wait_timeout(core, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// A connection to a neighbour can carry frames, unless there are too many already.
+    /// Opens a link over a connection to a neighbour, unless there are too many already.
     pub(super) fn open(&self, neighbour: usize, dialled: bool) -> Option<Signals> {
         self.with(|core, _| {
-            let links = core.lines.values().filter(|line| line.neighbour == neighbour).count();
+            let links = core.tasks.values().filter(|task| task.neighbour == neighbour).count();
             if core.leaving || links >= LINKS {
                 return None;
             }
@@ -148,28 +150,30 @@ impl<T: Real> Shared<T> {
             let (write, read) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
             let (close, closed) = oneshot::channel();
             let (opened, close) = (Instant::now(), Some(close));
-            core.lines
-                .insert(link, Line { neighbour, opened, write: write.clone(), read: read.clone(), close });
+            core.tasks.insert(
+                link,
+                LinkTask { neighbour, opened, write: write.clone(), read: read.clone(), close },
+            );
             Some(Signals { link, write, read, close: closed })
         })
     }
 
-    /// A link is of no use any more; its connection is still being closed.
-    pub(super) fn ended(&self, link: Link, end: &End) {
+    /// A link has ended; its connection is still being closed.
+    pub(super) fn ended(&self, link: Link, end: &LinkEnd) {
         self.with(|core, now| {
             core.session.closed(link, now);
-            let Some(line) = core.lines.get(&link) else { return };
-            let Some(edge) = core.edges.get_mut(&line.neighbour) else { return };
+            let Some(task) = core.tasks.get(&link) else { return };
+            let Some(edge) = core.edges.get_mut(&task.neighbour) else { return };
             edge.ended = Some(Instant::now());
-            edge.note(end, line.opened.elapsed() >= LIVED);
+            edge.note(end, task.opened.elapsed() >= LASTED);
         });
     }
 
-    /// Its connection is closed.
+    /// The connection of a link is closed.
     pub(super) fn closed(&self, link: Link) {
         self.with(|core, _| {
-            let line = core.lines.remove(&link);
-            if let Some(edge) = line.and_then(|line| core.edges.get(&line.neighbour)) {
+            let task = core.tasks.remove(&link);
+            if let Some(edge) = task.and_then(|task| core.edges.get(&task.neighbour)) {
                 edge.changed.notify_one();
             }
         });
@@ -177,41 +181,42 @@ impl<T: Real> Shared<T> {
 }
 
 impl<T: Real> Core<T> {
-    /// Passes on what a change has brought about. Returns whether the computing thread has something to do.
-    fn settle(&mut self) -> bool {
+    /// Passes on the effects of a change. Returns whether the computing thread has something to do.
+    fn propagate(&mut self) -> bool {
         for (link, fault) in self.session.closing() {
-            if let Some(close) = self.lines.get_mut(&link).and_then(|line| line.close.take()) {
+            if let Some(close) = self.tasks.get_mut(&link).and_then(|task| task.close.take()) {
                 let _ = close.send(fault);
             }
         }
         if self.finished.is_none() {
             self.finished = self.session.finish();
         }
-        for line in self.lines.values() {
-            line.write.notify_one();
-            line.read.notify_one();
+        for task in self.tasks.values() {
+            task.write.notify_one();
+            task.read.notify_one();
         }
         let departing = self.view.activity == Activity::Leaving;
         self.finished.is_some() || departing || self.session.unsaved_decisions().is_some()
     }
 
-    /// Whether there is, or may soon be, a link to a neighbour.
+    /// Whether there is a link to a neighbour, in use, opening or closing.
     pub(super) fn busy(&self, neighbour: usize) -> bool {
-        self.session.linked(neighbour) || self.lines.values().any(|line| line.neighbour == neighbour)
+        self.session.linked(neighbour) || self.tasks.values().any(|task| task.neighbour == neighbour)
     }
 }
 
 impl Edge {
-    pub(super) fn note(&mut self, end: &End, lived: bool) {
-        self.refused = matches!(end, End::Fault(Fault::Refuse(_) | Fault::Refused(_)));
+    /// Notes how a link, or an attempt to open one, ended.
+    pub(super) fn note(&mut self, end: &LinkEnd, lasted: bool) {
+        self.refused = matches!(end, LinkEnd::Fault(Fault::RefusedByUs(_) | Fault::RefusedByNeighbour(_)));
         match end {
-            End::Fault(Fault::Superseded(_)) => {
+            LinkEnd::Fault(Fault::Superseded(_)) => {
                 self.failures = self.failures.max(1);
                 return;
             }
-            End::Fault(fault) => self.refusal = Some(fault.to_string()),
-            End::Left | End::Lost(_) | End::Said => self.refusal = None,
+            LinkEnd::Fault(fault) => self.refusal = Some(fault.to_string()),
+            LinkEnd::ClosedByNeighbour | LinkEnd::ClosedByUs | LinkEnd::Lost(_) => self.refusal = None,
         }
-        self.failures = if lived && !self.refused { 0 } else { self.failures.saturating_add(1) };
+        self.failures = if lasted && !self.refused { 0 } else { self.failures.saturating_add(1) };
     }
 }

@@ -1,4 +1,4 @@
-//! How iroh is set up: direct addresses, no relay unless one is given, nobody else is asked for anything.
+//! How iroh is set up: direct connections, no relay unless one is given, no other service is contacted.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::EngineError;
 /// Name of the protocol in the handshake.
 pub const ALPN: &[u8] = b"mile/1";
 
-/// What may be under way on a stream. 3 MiB or more break connections in iroh 1.4.1 ("too many gaps in stream buffer").
+/// Most bytes on a stream that are not acknowledged. 3 MiB or more break connections in iroh 1.4.1 ("too many gaps in stream buffer").
 const WINDOW: u32 = 1 << 20;
-/// A neighbour that is not heard of for this long is gone.
+/// A connection on which nothing arrives for this long is lost.
 const IDLE: Duration = Duration::from_millis(2500);
 const KEEP_ALIVE: Duration = Duration::from_millis(500);
 /// How long an acknowledgement may be delayed. With QUIC's 25 ms an exchange of 4 MB on loopback stalled for 25 or 50 ms every
 /// other time, and 100 MB took 0.7 to 1.0 s instead of 0.4: the end of a message waited for the other end's timer.
 const ACKNOWLEDGE: Duration = Duration::from_millis(2);
 
-/// The settings of a connection: one stream in each direction, lost neighbours noticed in seconds.
+/// The settings of a connection: one bidirectional stream, and a loss is noticed within seconds.
 pub fn transport() -> QuicTransportConfig {
     let mut acknowledge = AckFrequencyConfig::default();
     acknowledge.max_ack_delay(Some(ACKNOWLEDGE));

@@ -1,22 +1,22 @@
-//! Skipping an edge by agreement: one end decides, on disk first, then tells the other.
+//! Skipping an edge by agreement: one end decides, writes its decision to disk, then tells the other.
 
 use std::collections::BTreeMap;
 
 use mile::real::Real;
 
-use super::{Fault, Millis, Missing, Session, control};
-use crate::edge::{Decisions, Range};
-use crate::frame::Kind;
+use super::{Fault, Millis, MissingPolicy, Session};
+use crate::edge::{Decisions, RoundRange};
+use crate::frame::{Kind, control};
 
 impl<T: Real> Session<T> {
-    /// Time has passed.
+    /// Tells the session the time: edges of neighbours that have been away for too long are skipped.
     pub fn tick(&mut self, now: Millis) {
         self.now = now;
-        let (Missing::Skip { after }, Some(current)) = (self.missing, &self.current) else { return };
+        let (MissingPolicy::Skip { after }, Some(current)) = (self.on_missing, &self.current) else { return };
         let (round, total) = (current.own.mark.round, current.total());
         let away = |(id, folded): &&(usize, usize)| {
             let neighbour = &self.neighbours[id];
-            let alone = neighbour.line.is_none() && now.saturating_sub(neighbour.since) >= after;
+            let alone = neighbour.link.is_none() && now.saturating_sub(neighbour.since) >= after;
             self.me < *id && *folded < total && alone && neighbour.decisions.get(round).is_none()
         };
         let gone: Vec<usize> = current.row.iter().filter(away).map(|(id, _)| *id).collect();
@@ -31,7 +31,7 @@ impl<T: Real> Session<T> {
     }
 
     pub(super) fn decide_use(&mut self) {
-        let (Missing::Skip { .. }, Some(current)) = (self.missing, &self.current) else { return };
+        let (MissingPolicy::Skip { .. }, Some(current)) = (self.on_missing, &self.current) else { return };
         let (round, total) = (current.own.mark.round, current.total());
         let done = |(id, folded): &&(usize, usize)| {
             self.me < *id && *folded == total && self.neighbours[id].decisions.get(round).is_none()
@@ -44,7 +44,7 @@ impl<T: Real> Session<T> {
 
     fn decide(&mut self, id: usize, round: u64, used: bool) {
         if let Some(neighbour) = self.neighbours.get_mut(&id) {
-            self.unsaved |= neighbour.decisions.add(Range { from: round, to: round, used });
+            self.unsaved |= neighbour.decisions.add(RoundRange { from: round, to: round, used });
         }
     }
 
@@ -67,11 +67,11 @@ impl<T: Real> Session<T> {
         if !again {
             return;
         }
-        // Part of a skipped message is in the sums: all messages are folded anew, and asked for again.
+        // Part of a skipped message is in the sums: all messages are asked for and added up again.
         for (id, folded) in &mut current.row {
             *folded = 0;
             let Some(neighbour) = neighbours.get_mut(id) else { continue };
-            if let Some(link) = neighbour.line.take() {
+            if let Some(link) = neighbour.link.take() {
                 neighbour.since = self.now;
                 self.links.remove(&link);
                 self.closing.push((link, Fault::Superseded("its message is needed again from the start")));
@@ -84,7 +84,7 @@ impl<T: Real> Session<T> {
         self.unsaved.then(|| self.decisions())
     }
 
-    /// The decisions are on disk: the other ends may know.
+    /// The decisions are on disk: neighbours may be told.
     pub fn decisions_saved(&mut self) {
         self.unsaved = false;
         let others: Vec<usize> = self.neighbours.range(self.me + 1..).map(|(id, _)| *id).collect();
@@ -97,7 +97,7 @@ impl<T: Real> Session<T> {
 
     pub(super) fn tell_decisions(&mut self, id: usize) {
         let Some(neighbour) = self.neighbours.get(&id) else { return };
-        let Some(state) = neighbour.line.and_then(|line| self.links.get_mut(&line)) else { return };
+        let Some(state) = neighbour.link.and_then(|link| self.links.get_mut(&link)) else { return };
         for range in neighbour.decisions.ranges().iter().filter(|range| range.to >= state.told) {
             let from = range.from.max(state.told);
             state.control.push_back(control(Kind::Decide, from, range.to, &[u8::from(range.used)]));

@@ -1,19 +1,19 @@
-//! An exchange: neighbours' messages are folded, element by element, in increasing id.
+//! An exchange: neighbours' messages are added up, element by element, in increasing id.
 
 use std::sync::Arc;
 
 use mile::block;
 use mile::real::Real;
 
-use super::{Cursor, Fault, Millis, Missing, Piece, Session};
-use crate::outbox::{Kept, Message};
+use super::{Cursor, Fault, Millis, MissingPolicy, Piece, Session};
+use crate::outbox::{KeptMessage, Message};
 
 /// The exchange under way.
 pub(super) struct Current<T> {
     pub(super) own: Arc<Message<T>>,
     sums: Vec<Vec<T>>,
     dim: usize,
-    /// Neighbours whose edge is used, in increasing id, each with the number of elements folded.
+    /// Neighbours whose edge is used, in increasing id, each with the number of its elements in the sums.
     pub(super) row: Vec<(usize, usize)>,
 }
 
@@ -22,19 +22,19 @@ impl<T: Real> Current<T> {
         self.own.vectors.len()
     }
 
-    /// Folds a piece from the k-th neighbour up to an element; says whether the piece is used up.
+    /// Adds a piece from the k-th neighbour to the sums, up to element `limit`; says whether the piece is used up.
     fn fold(&mut self, k: usize, weight: f64, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
         let (folded, total) = (self.row[k].1, self.total());
         if piece.at.exchange > self.own.mark.exchange {
-            return if folded < total { Err("a message was left out") } else { Ok(false) };
+            return if folded < total { Err("a message is missing") } else { Ok(false) };
         }
         let start = piece.at.offset as usize;
         let end = start + piece.elements.len();
         if end > total {
-            return Err("a message longer than was agreed on");
+            return Err("a message is longer than the agreed dimension");
         }
         if start > folded {
-            return Err("a message with a gap");
+            return Err("a message has a gap");
         }
         let to = end.min(limit);
         for (own, sum, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
@@ -50,21 +50,21 @@ impl<T: Real> Current<T> {
 pub struct Finished<T> {
     /// `sum_j w_ij (v_j - v_i)` for each vector.
     pub sums: Vec<Vec<T>>,
-    /// The neighbours whose edge was used.
+    /// The neighbours whose edge was used, in increasing id.
     pub used: Vec<usize>,
     /// The gossip of the neighbours whose edge was used, with their weights, in increasing id.
     pub gossip: Vec<(f64, Vec<f64>)>,
 }
 
 impl<T: Real> Session<T> {
-    /// An exchange begins: the message is offered to the neighbours in `up`, and theirs are folded into `sums`, one for
-    /// each vector of the message.
+    /// Begins an exchange: the message is sent to the neighbours in `up`, and theirs are added up in `sums`, one for each
+    /// vector of the message.
     pub fn begin(&mut self, message: Message<T>, up: &[usize], mut sums: Vec<Vec<T>>, now: Millis) {
         self.now = now;
         let (exchange, round) = (message.mark.exchange, message.mark.round);
         let mut row: Vec<(usize, usize)> = Vec::with_capacity(up.len());
         for (id, neighbour) in self.neighbours.iter_mut().filter(|(id, _)| up.contains(id)) {
-            if self.missing != Missing::Wait && neighbour.decisions.get(round) == Some(false) {
+            if self.on_missing != MissingPolicy::Wait && neighbour.decisions.get(round) == Some(false) {
                 neighbour.skipped += 1;
             } else {
                 row.push((*id, 0));
@@ -74,7 +74,7 @@ impl<T: Real> Session<T> {
         let own = Arc::new(message);
         if !row.is_empty() {
             let recipients = row.iter().map(|(id, _)| *id).collect();
-            self.outbox.push(Kept { message: own.clone(), recipients });
+            self.outbox.push(KeptMessage { message: own.clone(), recipients });
         }
         let dim = own.vectors.len() / sums.len().max(1);
         self.current = Some(Current { own, sums, dim, row });
@@ -90,14 +90,14 @@ impl<T: Real> Session<T> {
         buffer
     }
 
-    /// The exchange, if it is over.
+    /// The result of the exchange, if it is over.
     pub fn finish(&mut self) -> Option<Finished<T>> {
         let current = self.current.as_ref()?;
         let (mark, total) = (current.own.mark, current.total());
         let talks = !current.own.gossip.is_empty();
         let complete = |(id, folded): &(usize, usize)| {
-            let agreed =
-                self.missing == Missing::Wait || self.neighbours[id].decisions.get(mark.round) == Some(true);
+            let agreed = self.on_missing == MissingPolicy::Wait
+                || self.neighbours[id].decisions.get(mark.round) == Some(true);
             *folded == total && agreed && (!talks || self.has_gossip(*id, mark.exchange))
         };
         if self.unsaved || !current.row.iter().all(complete) {
@@ -119,15 +119,15 @@ impl<T: Real> Session<T> {
         Some(Finished { sums: current.sums, used, gossip })
     }
 
-    /// Folds what has come as far as the order of agents allows.
+    /// Adds up what has arrived, as far as the order of agents allows.
     pub(super) fn advance(&mut self) {
-        self.pass_over_what_is_not_needed();
+        self.drop_unneeded_pieces();
         let Some(current) = &mut self.current else { return };
         let mut limit = current.total();
         for k in 0..current.row.len() {
             let id = current.row[k].0;
             let Some(neighbour) = self.neighbours.get_mut(&id) else { continue };
-            if let Some(link) = neighbour.line
+            if let Some(link) = neighbour.link
                 && let Some(state) = self.links.get_mut(&link)
                 && let Some(piece) = &state.held
             {
@@ -135,11 +135,11 @@ impl<T: Real> Session<T> {
                     Ok(true) => self.spare.extend(state.held.take().map(|piece| piece.elements)),
                     Ok(false) => {}
                     Err(text) => {
-                        neighbour.line = None;
+                        neighbour.link = None;
                         neighbour.since = self.now;
                         neighbour.refusal = Some(text.into());
                         self.links.remove(&link);
-                        self.closing.push((link, Fault::Refuse(text.into())));
+                        self.closing.push((link, Fault::RefusedByUs(text.into())));
                     }
                 }
             }
@@ -149,7 +149,7 @@ impl<T: Real> Session<T> {
     }
 
     /// Drops pieces of exchanges that are over, and of edges that are not used in this one.
-    fn pass_over_what_is_not_needed(&mut self) {
+    fn drop_unneeded_pieces(&mut self) {
         let needed = |neighbour: usize, exchange: u64| match &self.current {
             Some(current) if exchange == current.own.mark.exchange => {
                 current.row.iter().any(|(id, _)| *id == neighbour)
@@ -162,12 +162,12 @@ impl<T: Real> Session<T> {
         }
     }
 
-    /// What the neighbour is to send first: the rest of its message of this exchange, or its next one.
+    /// What a neighbour is asked to send first: the rest of its message of this exchange, or its next one.
     pub(super) fn need(&self, neighbour: usize) -> Cursor {
         let Some(current) = &self.current else { return Cursor { exchange: self.next, offset: 0 } };
         let exchange = current.own.mark.exchange;
         match current.row.iter().find(|(id, _)| *id == neighbour) {
-            // Gossip comes only with the first piece.
+            // Gossip is sent only with the first piece.
             Some(_) if !current.own.gossip.is_empty() && !self.has_gossip(neighbour, exchange) => {
                 Cursor { exchange, offset: 0 }
             }

@@ -1,16 +1,16 @@
-//! Links: which one is in use, what arrives on them, what goes out.
+//! Links to neighbours: which one is in use, what arrives, what is sent.
 
 use std::collections::VecDeque;
 
 use mile::real::Real;
 
-use super::{Arrival, Cursor, Fault, Link, LinkState, Millis, Missing, Outgoing, Piece, Session};
-use crate::edge::Range;
-use crate::frame::{Head, Kind, TEXT};
-use crate::hello::{Hello, Mark, VERSION};
+use super::{Arrival, Cursor, Fault, Link, LinkState, Millis, MissingPolicy, Outgoing, Piece, Session};
+use crate::edge::RoundRange;
+use crate::frame::{Head, Kind, control};
+use crate::handshake::{Hello, Mark, VERSION};
 
 impl<T: Real> Session<T> {
-    /// A link to a listed neighbour is open; `dialled` says whether by this end.
+    /// A link to a listed neighbour is open; `dialled` says whether this end opened it.
     pub fn opened(&mut self, link: Link, neighbour: usize, dialled: bool) {
         let need = self.need(neighbour);
         let hello = self.hello(neighbour, need);
@@ -29,32 +29,32 @@ impl<T: Real> Session<T> {
         self.links.insert(link, state);
     }
 
-    /// A link is gone.
+    /// A link is closed, for whatever reason.
     pub fn closed(&mut self, link: Link, now: Millis) {
         self.links.remove(&link);
         self.closing.retain(|(other, _)| *other != link);
-        for neighbour in self.neighbours.values_mut().filter(|neighbour| neighbour.line == Some(link)) {
-            neighbour.line = None;
+        for neighbour in self.neighbours.values_mut().filter(|neighbour| neighbour.link == Some(link)) {
+            neighbour.link = None;
             neighbour.since = now;
         }
     }
 
-    /// Links that are to be closed, each with the reason.
+    /// Links that the owner must close, each with the reason.
     pub fn closing(&mut self) -> Vec<(Link, Fault)> {
         std::mem::take(&mut self.closing)
     }
 
-    /// Whether the owner should read from a link now: not while a piece waits for its turn.
+    /// Whether the owner may read from a link now: not while a piece waits for its turn.
     pub fn may_read(&self, link: Link) -> bool {
         self.links.get(&link).is_some_and(|state| state.held.is_none())
     }
 
-    /// Whether there is a link to a neighbour that has said HELLO.
+    /// Whether there is a link to a neighbour whose handshake is over.
     pub fn linked(&self, neighbour: usize) -> bool {
-        self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.line.is_some())
+        self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.link.is_some())
     }
 
-    /// A buffer for the next piece, of any length and content.
+    /// A buffer for the next piece that arrives, of any length and content.
     pub fn buffer(&mut self) -> Vec<T> {
         self.spare.pop().unwrap_or_default()
     }
@@ -69,7 +69,7 @@ impl<T: Real> Session<T> {
                 self.piece_arrived(link, id, Cursor { exchange, offset }, piece, now)
             }
         };
-        if let (Err(fault @ (Fault::Refused(_) | Fault::Refuse(_))), Some(neighbour)) =
+        if let (Err(fault @ (Fault::RefusedByNeighbour(_) | Fault::RefusedByUs(_))), Some(neighbour)) =
             (&result, self.neighbours.get_mut(&id))
         {
             neighbour.refusal = Some(fault.to_string());
@@ -85,15 +85,15 @@ impl<T: Real> Session<T> {
         payload: &[u8],
         now: Millis,
     ) -> Result<(), Fault> {
-        let refuse = |text: &str| Err(Fault::Refuse(text.to_owned()));
+        let refuse = |text: &str| Err(Fault::RefusedByUs(text.to_owned()));
         let greeted = self.links.get(&link).is_some_and(|state| state.greeted.is_some());
         match head.kind {
             Kind::Hello if !greeted => return self.greet(link, id, payload, now),
             Kind::Refuse => {
                 let text: String = String::from_utf8_lossy(payload).chars().take(1000).collect();
-                return Err(Fault::Refused(text.escape_debug().to_string()));
+                return Err(Fault::RefusedByNeighbour(text.escape_debug().to_string()));
             }
-            _ if !greeted => return refuse("the first frame of a link must be a HELLO"),
+            _ if !greeted => return refuse("the first frame of a connection must be a HELLO"),
             _ => {}
         }
         let (me, next) = (self.me, self.next);
@@ -103,7 +103,7 @@ impl<T: Real> Session<T> {
             Kind::Have => {
                 let mark = Mark { exchange: head.a, round: head.b };
                 if mark < neighbour.durable {
-                    return refuse("HAVE went backwards");
+                    return refuse("a HAVE is earlier than the one before");
                 }
                 self.has(id, mark);
             }
@@ -113,19 +113,19 @@ impl<T: Real> Session<T> {
                     .map(|bytes| f64::from_le_bytes(std::array::from_fn(|k| bytes[k])));
                 neighbour.gossip.retain(|exchange, _| exchange.saturating_add(1) >= next);
                 neighbour.gossip.insert(head.a, numbers.collect());
-                // At most this exchange's and the next one's are of use; whatever is farther off makes no sense.
+                // Only this exchange's and the next one's are of use.
                 while neighbour.gossip.len() > 4 {
                     neighbour.gossip.pop_last();
                 }
                 self.advance();
             }
             Kind::Decide => {
-                if self.missing == Missing::Wait || me < id {
-                    return refuse("a decision from an end that does not decide");
+                if self.on_missing == MissingPolicy::Wait || me < id {
+                    return refuse("a decision about the edge from the end that does not decide");
                 }
-                let range = Range { from: head.a, to: head.b, used: payload == [1] };
+                let range = RoundRange { from: head.a, to: head.b, used: payload == [1] };
                 if !neighbour.decisions.add(range) {
-                    return refuse("a decision that contradicts an earlier one");
+                    return refuse("a decision about the edge contradicts an earlier one");
                 }
                 self.apply_decisions();
                 self.advance();
@@ -136,33 +136,33 @@ impl<T: Real> Session<T> {
         Ok(())
     }
 
-    /// The other end's HELLO: the link is in use from here on, or is refused.
+    /// The other end's HELLO has arrived: the link is in use from now on, or is refused.
     fn greet(&mut self, link: Link, id: usize, payload: &[u8], now: Millis) -> Result<(), Fault> {
         let theirs: Hello = serde_json::from_slice(payload)
-            .map_err(|error| Fault::Refuse(format!("a HELLO that cannot be read: {error}")))?;
+            .map_err(|error| Fault::RefusedByUs(format!("a HELLO that cannot be read: {error}")))?;
         let me = self.me;
-        self.hello(id, self.need(id)).check(&theirs).map_err(|mismatch| Fault::Refuse(mismatch.0))?;
+        self.hello(id, self.need(id)).check(&theirs).map_err(|mismatch| Fault::RefusedByUs(mismatch.0))?;
         let (Some(neighbour), Some(state)) = (self.neighbours.get_mut(&id), self.links.get(&link)) else {
             return Ok(());
         };
         if theirs.exchange < neighbour.durable.exchange || theirs.exchange < theirs.durable.exchange {
-            return Err(Fault::Refuse(format!(
-                "agent {id} asks for the message of exchange {}, but had said that everything before exchange {} was on \
-                 its disk, so agent {me} no longer has it: restore agent {id}'s checkpoint, or start all agents anew",
+            return Err(Fault::RefusedByUs(format!(
+                "agent {id} asks for the message of exchange {}, but had confirmed a checkpoint of exchange {}, so agent {me} no \
+                 longer has it: restore agent {id}'s latest checkpoint, or start all agents anew with empty folders",
                 theirs.exchange, neighbour.durable.exchange
             )));
         }
-        let in_use = neighbour.line.and_then(|line| Some((line, self.links.get(&line)?)));
-        if let Some((old, incarnation)) = in_use.and_then(|(line, state)| Some((line, state.greeted?))) {
+        let in_use = neighbour.link.and_then(|used| Some((used, self.links.get(&used)?)));
+        if let Some((old, incarnation)) = in_use.and_then(|(used, state)| Some((used, state.greeted?))) {
             let better = theirs.incarnation > incarnation
                 || theirs.incarnation == incarnation && state.dialled_by_smaller;
             if !better {
-                return Err(Fault::Superseded("there is a link already"));
+                return Err(Fault::Superseded("there is a connection already"));
             }
-            self.closing.push((old, Fault::Superseded("a newer link took its place")));
+            self.closing.push((old, Fault::Superseded("a newer connection takes its place")));
             self.links.remove(&old);
         }
-        neighbour.line = Some(link);
+        neighbour.link = Some(link);
         neighbour.since = now;
         neighbour.heard = Some(now);
         neighbour.refusal = None;
@@ -191,14 +191,14 @@ impl<T: Real> Session<T> {
         let (Some(state), Some(neighbour)) = (self.links.get_mut(&link), self.neighbours.get_mut(&id)) else {
             return Ok(());
         };
-        let refuse = |text: String| Err(Fault::Refuse(text));
+        let refuse = |text: String| Err(Fault::RefusedByUs(text));
         if state.greeted.is_none() {
-            return refuse("the first frame of a link must be a HELLO".into());
+            return refuse("the first frame of a connection must be a HELLO".into());
         }
         let next_message = at.exchange > state.receive.exchange && at.offset == 0;
         if !(at == state.receive || next_message) || state.held.is_some() {
             return refuse(format!(
-                "a piece of exchange {} from element {}, when exchange {} from element {} was to come",
+                "a piece of exchange {} from element {} arrived, exchange {} from element {} was expected",
                 at.exchange, at.offset, state.receive.exchange, state.receive.offset
             ));
         }
@@ -211,15 +211,15 @@ impl<T: Real> Session<T> {
         Ok(())
     }
 
-    /// The next frame to be written to a link, if there is one.
+    /// The next frame to be sent on a link, if there is one.
     pub fn next_frame(&mut self, link: Link) -> Option<Outgoing<T>> {
         let state = self.links.get_mut(&link)?;
         if let Some(bytes) = state.control.pop_front() {
             return Some(Outgoing::Control(bytes));
         }
         let neighbour = self.neighbours.get_mut(&state.neighbour)?;
-        // A message must not overtake the decisions before it, which wait for the disk.
-        if neighbour.line != Some(link) || self.unsaved {
+        // A message must not overtake the decisions before it, which are not on disk yet.
+        if neighbour.link != Some(link) || self.unsaved {
             return None;
         }
         loop {
@@ -256,18 +256,10 @@ impl<T: Real> Session<T> {
             incarnation: self.incarnation,
             terms: self.terms.clone(),
             weight: self.neighbours.get(&to).map_or(0.0, |neighbour| neighbour.weight),
-            skips: self.missing != Missing::Wait,
+            skips: self.on_missing != MissingPolicy::Wait,
             durable: self.durable,
             exchange: need.exchange,
             offset: need.offset,
         }
     }
-}
-
-/// A whole frame that is not a piece of a message.
-pub fn control(kind: Kind, a: u64, b: u64, payload: &[u8]) -> Vec<u8> {
-    let payload = &payload[..payload.len().min(TEXT)];
-    let mut bytes = Head { kind, length: payload.len(), a, b }.encode().to_vec();
-    bytes.extend_from_slice(payload);
-    bytes
 }

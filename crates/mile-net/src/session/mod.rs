@@ -1,24 +1,24 @@
-//! The protocol of one agent, without sockets and without a clock.
+//! The protocol between neighbours, seen from one agent, without sockets and without a clock.
 //!
-//! Whoever owns a session tells it what happened (a link opened or closed, a frame arrived, time passed, an
-//! exchange begins, a state is on disk) and asks it what to do (the next frame of a link, links to close, whether
-//! the exchange is over). The rules that make restarts exact:
+//! A *link* is a connection to a neighbour. The owner of a session tells it what happened (a link opened or closed, a frame
+//! arrived, time passed, an exchange begins, a checkpoint is on disk) and asks it what to do (the next frame to send on a link,
+//! links to close, whether the exchange is over). The rules that make restarts exact:
 //!
-//! 1. An agent keeps each of its messages until every neighbour it went to has said that a later state of its own
-//!    is on disk ([`Kind::Have`]). What it keeps is part of its own state on disk.
-//! 2. The first frame of a link says which exchange its sender needs next, and the other end starts there. What
-//!    arrives twice is passed over; it is equal to the bit, because a message is a function of the run and the exchange.
-//! 3. Arrivals are folded in increasing agent, element by element, into the sums the method asked for. A piece that
-//!    comes before its turn is held, one for each link, and its link is not read until it is used.
-//! 4. A new link replaces an old one if the other end has been started anew, or if the end with the smaller id
-//!    dialled it: both ends come to the same choice.
+//! 1. An agent keeps each of its messages until every neighbour it was sent to has a later checkpoint of its own on disk
+//!    ([`Kind::Have`]). The messages it keeps are part of its own checkpoint.
+//! 2. The handshake of a link says which exchange each end needs next, and the other end starts there. What arrives a
+//!    second time is ignored: it has the same bits, because a message is a function of the run and the exchange.
+//! 3. Messages are added up in increasing agent id, element by element. A piece that arrives before its turn is held, one for
+//!    each link, and its link is not read until the piece is used.
+//! 4. A new link replaces an old one if the neighbour has been restarted, or if the end with the smaller id opened it: both
+//!    ends make the same choice.
 //!
-//! With [`Missing::Skip`], an edge may be skipped in a round; see [`edge`](crate::edge).
+//! With [`MissingPolicy::Skip`], an edge may be skipped in a round; see [`edge`](crate::edge).
 
 mod agreement;
 mod exchange;
 mod links;
-mod standing;
+mod neighbour_status;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,59 +26,58 @@ use std::sync::Arc;
 use mile::real::Real;
 
 pub use self::exchange::Finished;
-pub use self::links::control;
-pub use self::standing::{Standing, Waiting};
+pub use self::neighbour_status::NeighbourStatus;
 
 use self::exchange::Current;
 use crate::edge::Decisions;
-use crate::frame::{CHUNK, Head, Kind};
-use crate::hello::{Mark, Terms};
-use crate::outbox::{Kept, Message, Outbox};
+use crate::frame::{CHUNK, Head, Kind, control};
+use crate::handshake::{Mark, Terms};
+use crate::outbox::{KeptMessage, Message, Outbox};
 
-/// Names a link for as long as the process runs.
+/// The number of a link, never used again by this process.
 pub type Link = u64;
 
-/// Milliseconds since the owner's own beginning of time.
+/// Milliseconds since the process started, or since any other moment that the owner chooses.
 pub type Millis = u64;
 
-/// What to do about a neighbour that is away.
+/// What to do about a neighbour that is away, that is, without a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingPolicy {
     /// Wait for it.
     Wait,
-    /// Skip its edge for the round once it has been without a link for this long, if this end decides.
+    /// Skip its edge for the round, if this end decides; see [`edge`](crate::edge).
     Skip {
-        /// How long.
+        /// Once it has been away for this long.
         after: Millis,
     },
 }
 
-/// What a session begins with.
+/// What a session is made from.
 #[derive(Clone, Debug)]
 pub struct Setup<T> {
     /// Id of this agent.
     pub me: usize,
     /// How often it has been started.
     pub incarnation: u64,
-    /// What the run is.
+    /// What all agents of the run must agree on.
     pub terms: Terms,
     /// Neighbours by id, each with the weight of its edge.
     pub neighbours: BTreeMap<usize, f64>,
     /// What to do about those that are away.
-    pub missing: Missing,
-    /// What was on disk.
+    pub on_missing: MissingPolicy,
+    /// The session's part of the checkpoint; empty at the first start.
     pub memory: Memory<T>,
 }
 
-/// What a session must not forget: part of every checkpoint.
+/// The session's part of a checkpoint.
 #[derive(Clone, Debug)]
 pub struct Memory<T> {
     /// The next exchange and round.
     pub mark: Mark,
-    /// What each neighbour was known to have on disk.
+    /// The latest checkpoint that each neighbour has confirmed.
     pub known: BTreeMap<usize, Mark>,
-    /// Own messages that may still be asked for.
-    pub outbox: Vec<Kept<T>>,
+    /// Own messages that neighbours may still ask for.
+    pub outbox: Vec<KeptMessage<T>>,
     /// Decisions about edges.
     pub decisions: BTreeMap<usize, Decisions>,
 }
@@ -92,7 +91,7 @@ impl<T> Default for Memory<T> {
 /// A frame that has arrived.
 #[derive(Clone, Debug)]
 pub enum Arrival<T> {
-    /// Any but a piece of a message.
+    /// Any frame but a piece of a message.
     Control(Head, Vec<u8>),
     /// A piece of the message of an exchange, from an element on.
     Data {
@@ -108,11 +107,11 @@ pub enum Arrival<T> {
 /// A frame to be sent.
 #[derive(Clone, Debug)]
 pub enum Outgoing<T> {
-    /// Head and payload.
+    /// A whole frame: head and payload.
     Control(Vec<u8>),
     /// A head, to be followed by elements of a message.
     Data {
-        /// The head as it travels.
+        /// The head.
         head: Head,
         /// The message.
         message: Arc<Message<T>>,
@@ -126,20 +125,20 @@ pub enum Outgoing<T> {
 /// Why a link must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The other end refused us.
-    #[error("refused by the other end: {0}")]
-    Refused(String),
-    /// We refuse the other end; the text is for it to read, too.
+    /// The neighbour refused us.
+    #[error("refused by the neighbour: {0}")]
+    RefusedByNeighbour(String),
+    /// We refuse the neighbour, which is told the reason.
     #[error("{0}")]
-    Refuse(String),
-    /// Nothing wrong: another link took its place, or a message is needed again from its start.
+    RefusedByUs(String),
+    /// Nothing is wrong: another link takes its place, or a message is needed again from its start.
     #[error("{0}")]
     Superseded(&'static str),
 }
 
 struct Neighbour {
     weight: f64,
-    line: Option<Link>,
+    link: Option<Link>,
     since: Millis,
     heard: Option<Millis>,
     exchange: u64,
@@ -156,15 +155,15 @@ struct LinkState<T> {
     neighbour: usize,
     dialled_by_smaller: bool,
     control: VecDeque<Vec<u8>>,
-    /// Incarnation of the other end, once it has said HELLO and the link is in use.
+    /// Incarnation of the other end, once its HELLO has arrived and the link is in use.
     greeted: Option<u64>,
     /// What the other end is to be sent next.
     send: Cursor,
-    /// The exchange whose gossip it has been sent.
+    /// The exchange whose gossip has been sent.
     gossiped: Option<u64>,
-    /// Decisions for rounds before this one have been told.
+    /// Decisions for rounds before this one have been sent.
     told: u64,
-    /// What is to come next.
+    /// What is expected next.
     receive: Cursor,
     held: Option<Piece<T>>,
 }
@@ -186,7 +185,7 @@ pub struct Session<T> {
     me: usize,
     incarnation: u64,
     terms: Terms,
-    missing: Missing,
+    on_missing: MissingPolicy,
     neighbours: BTreeMap<usize, Neighbour>,
     links: BTreeMap<Link, LinkState<T>>,
     closing: Vec<(Link, Fault)>,
@@ -203,13 +202,13 @@ pub struct Session<T> {
 }
 
 impl<T: Real> Session<T> {
-    /// A session without links, at the exchange its memory says.
+    /// A session without links, at the exchange of its checkpoint.
     pub fn new(setup: Setup<T>, now: Millis) -> Self {
-        let Setup { me, incarnation, terms, neighbours, missing, mut memory } = setup;
+        let Setup { me, incarnation, terms, neighbours, on_missing, mut memory } = setup;
         let neighbour = |(id, weight)| {
             let neighbour = Neighbour {
                 weight,
-                line: None,
+                link: None,
                 since: now,
                 heard: None,
                 exchange: 0,
@@ -227,7 +226,7 @@ impl<T: Real> Session<T> {
             me,
             incarnation,
             terms,
-            missing,
+            on_missing,
             neighbours: neighbours.into_iter().map(neighbour).collect(),
             links: BTreeMap::new(),
             closing: Vec::new(),
@@ -242,13 +241,13 @@ impl<T: Real> Session<T> {
         }
     }
 
-    /// The same with at most so many elements in a frame.
+    /// The same with at most so many elements in a frame, for tests.
     pub fn with_pieces_of(mut self, elements: usize) -> Self {
         self.piece = elements.clamp(1, CHUNK / size_of::<T>());
         self
     }
 
-    /// What must be on disk for this agent to be able to go on from `mark`, between two exchanges.
+    /// The session's part of a checkpoint at `mark`, between two exchanges.
     pub fn memory(&self, mark: Mark) -> Memory<T> {
         Memory {
             mark,
@@ -258,7 +257,7 @@ impl<T: Real> Session<T> {
         }
     }
 
-    /// The state at `mark`, with its [`memory`](Self::memory), is on disk.
+    /// A checkpoint at `mark`, with the session's [`memory`](Self::memory), is on disk: neighbours are told.
     pub fn durable(&mut self, mark: Mark) {
         self.durable = mark;
         for state in self.links.values_mut().filter(|state| state.greeted.is_some()) {
@@ -274,7 +273,7 @@ impl<T: Real> Session<T> {
         self.forget_decisions();
     }
 
-    /// Whether every neighbour has on disk all that this agent has said.
+    /// Whether every neighbour has confirmed a checkpoint after the last message of this agent.
     pub fn may_leave(&self) -> bool {
         self.neighbours.values().all(|neighbour| neighbour.durable.exchange >= self.next)
     }

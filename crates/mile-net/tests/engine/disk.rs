@@ -4,9 +4,7 @@ use std::process::Command;
 
 use mile::graph::Topology;
 use mile::methods::Mile;
-use mile_net::agent::work;
-use mile_net::engine::Engine;
-use mile_net::session::Memory;
+use mile_net::agent::{StartFrom, work};
 
 use crate::lab::Lab;
 
@@ -14,8 +12,7 @@ use crate::lab::Lab;
 fn a_folder_that_cannot_be_is_an_error_at_the_start() {
     let lab = Lab::new(Topology::Path, 2, 10);
     std::fs::write(lab.folder(0), "a file where the folder should be").unwrap();
-    let started = Engine::start(lab.settings(0), lab.terms.clone(), Memory::<f32>::default());
-    let text = started.err().expect("no folder").to_string();
+    let text = lab.open(0).unwrap_err().to_string();
     assert!(text.contains("cannot create"), "{text}");
 }
 
@@ -23,13 +20,11 @@ fn a_folder_that_cannot_be_is_an_error_at_the_start() {
 fn two_agents_cannot_share_a_folder_and_leftovers_of_a_crash_are_removed() {
     let lab = Lab::new(Topology::Path, 2, 10);
     std::fs::create_dir_all(lab.folder(0)).unwrap();
-    std::fs::write(lab.folder(0).join(".tmpA1b2C3"), "half a checkpoint").unwrap();
+    let leftover = lab.folder(0).join(".checkpoint.safetensors.A1b2C3");
+    std::fs::write(&leftover, "half a checkpoint").unwrap();
     let (engine, _) = lab.start(0, lab.settings(0));
-    assert!(!lab.folder(0).join(".tmpA1b2C3").exists());
-    let mut settings = lab.settings(0);
-    settings.listen.set_port(0);
-    let second = Engine::start(settings, lab.terms.clone(), Memory::<f32>::default());
-    let text = second.err().expect("the folder is held").to_string();
+    assert!(!leftover.exists());
+    let text = lab.open(0).unwrap_err().to_string();
     assert!(text.contains("in use by another agent"), "{text}");
     drop(engine);
     lab.start(0, lab.settings(0));
@@ -44,15 +39,15 @@ fn a_disk_that_fails_stops_the_agent_and_leaves_the_last_checkpoint() {
         let (mut engine, from) = lab.start(0, lab.settings(0));
         let state = work(&lab.job(0, &method, 4), from, &mut engine).unwrap();
         assert_eq!(state.progress.round, 4);
-        // Not a file that is made read-only: nothing is, to root.
-        let obstacle = lab.folder(0).join("checkpoint.safetensors.tmp");
-        std::fs::create_dir_all(obstacle.join("full")).unwrap();
-        let again = mile_net::agent::From::State(state);
+        // Not a folder that is made read-only: nothing is, to root.
+        let unplugged = lab.folder(0).with_extension("unplugged");
+        std::fs::rename(lab.folder(0), &unplugged).unwrap();
+        let again = StartFrom::State(state);
         let error = work(&lab.job(0, &method, 9), again, &mut engine).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("cannot write") && text.contains("the last checkpoint is whole"), "{text}");
         drop(engine);
-        std::fs::remove_dir_all(&obstacle).unwrap();
+        std::fs::rename(&unplugged, lab.folder(0)).unwrap();
         let (state, _) = lab.agent(0, &method, 9);
         [state, other.join().unwrap()]
     });

@@ -14,13 +14,13 @@ use mile::problems::Quadratic;
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
-use mile_net::agent::{From, Halt, Host, Job, Moment, State, work};
-use mile_net::checkpoint::Folder;
+use mile_net::agent::{Failure, Host, Job, RoundEnd, StartFrom, State, work};
+use mile_net::checkpoint::{CheckpointError, Folder};
 use mile_net::engine::{Departure, Engine, Peer, Settings};
-use mile_net::hello::{Mark, Terms};
+use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Missing};
+use mile_net::session::{Finished, MissingPolicy};
 
 pub(crate) const SEED: u64 = 3;
 
@@ -63,6 +63,10 @@ impl Lab {
         self.folder.path().join(agent.to_string())
     }
 
+    pub(crate) fn open(&self, agent: usize) -> Result<Folder, CheckpointError> {
+        Folder::open(&self.folder(agent), Duration::ZERO)
+    }
+
     pub(crate) fn settings(&self, agent: usize) -> Settings {
         let row = self.network.mixing().rows().row(agent).iter();
         let peer = |j: usize, weight: f64| Peer {
@@ -76,10 +80,9 @@ impl Lab {
             listen: self.addresses[agent],
             neighbours: row.filter(|(j, _)| *j != agent).map(|(j, w)| (*j, peer(*j, *w))).collect(),
             relay: None,
-            missing: Missing::Wait,
+            on_missing: MissingPolicy::Wait,
             timeout: Some(Duration::from_secs(120)),
             linger: Duration::from_secs(30),
-            folder: self.folder(agent),
             checkpoint_every: self.checkpoint_every,
             status: None,
             metrics: None,
@@ -87,12 +90,13 @@ impl Lab {
     }
 
     /// Starts an agent's engine from whatever is in its folder.
-    pub(crate) fn start(&self, agent: usize, settings: Settings) -> (Engine<f32>, From<f32>) {
-        let restored = Folder::open(&settings.folder).unwrap().load(agent, &self.terms).unwrap();
+    pub(crate) fn start(&self, agent: usize, settings: Settings) -> (Engine<f32>, StartFrom<f32>) {
+        let folder = self.open(agent).unwrap();
+        let restored = folder.load(agent, &self.terms).unwrap();
         let from = restored
             .state
-            .map_or_else(|| From::Start(vec![0.5; self.terms.dim], Mark::default()), From::State);
-        (Engine::start(settings, self.terms.clone(), restored.memory).unwrap(), from)
+            .map_or_else(|| StartFrom::Point(vec![0.5; self.terms.dim], Mark::default()), StartFrom::State);
+        (Engine::start(settings, folder, self.terms.clone(), restored.memory).unwrap(), from)
     }
 
     pub(crate) fn job<'a>(&'a self, agent: usize, method: &'a dyn Method, rounds: u64) -> Job<'a, f32> {
@@ -146,7 +150,8 @@ impl Lab {
     /// Compares with the simulator, to the bit.
     pub(crate) fn check(&self, method: &dyn Method, rounds: u64, states: &[State<f32>]) {
         let dim = self.terms.dim;
-        let mut simulator = Simulator::new(&self.problem, &self.network, method, &vec![0.5; dim], SEED);
+        let mut simulator =
+            Simulator::new(&self.problem, &self.network, method, &vec![0.5; dim], SEED).unwrap();
         let mut run = Run::start(method, self.schedule.clone(), &mut simulator).unwrap();
         (0..rounds).for_each(|_| run.round(&mut simulator).unwrap());
         for (agent, state) in states.iter().enumerate() {
@@ -184,7 +189,7 @@ impl Host<f32> for Mortal {
         message: Message<f32>,
         up: &[usize],
         sums: Vec<Vec<f32>>,
-    ) -> Result<Finished<f32>, Halt> {
+    ) -> Result<Finished<f32>, Failure> {
         let exchange = message.mark.exchange;
         let finished = self.engine.exchange(message, up, sums)?;
         match self.dies {
@@ -193,10 +198,10 @@ impl Host<f32> for Mortal {
         }
     }
 
-    fn round_over(&mut self, moment: &Moment<'_, f32>) -> Result<(), Halt> {
+    fn round_over(&mut self, end: &RoundEnd<'_, f32>) -> Result<(), Failure> {
         match self.dies {
-            Dies::Round(last) if moment.mark.round >= last => Err("the plug is pulled".into()),
-            _ => self.engine.round_over(moment),
+            Dies::Round(last) if end.mark.round >= last => Err("the plug is pulled".into()),
+            _ => self.engine.round_over(end),
         }
     }
 }

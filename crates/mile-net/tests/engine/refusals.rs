@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use mile::graph::Topology;
 use mile_net::engine::{Engine, Settings};
-use mile_net::hello::Terms;
-use mile_net::session::{Memory, Missing};
+use mile_net::handshake::Terms;
+use mile_net::session::{Memory, MissingPolicy};
 
 use crate::lab::Lab;
 
@@ -15,8 +15,9 @@ fn refusals(change: impl FnOnce(&mut Settings, &mut Terms)) -> [String; 2] {
     let (mut settings, mut terms) = (lab.settings(1), lab.terms.clone());
     change(&mut settings, &mut terms);
     let engines = [
-        Engine::start(lab.settings(0), lab.terms.clone(), Memory::<f32>::default()).unwrap(),
-        Engine::start(settings, terms, Memory::<f32>::default()).unwrap(),
+        Engine::start(lab.settings(0), lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default())
+            .unwrap(),
+        Engine::start(settings, lab.open(1).unwrap(), terms, Memory::<f32>::default()).unwrap(),
     ];
     let begun = Instant::now();
     loop {
@@ -53,7 +54,8 @@ fn another_run_another_dimension_and_asymmetric_weights_are_refused() {
         settings.neighbours.values_mut().for_each(|peer| peer.weight /= 2.0);
     };
     both_say(&refusals(halve), &["the weight of the edge", "0.5", "0.25"]);
-    let skip = |settings: &mut Settings, _: &mut Terms| settings.missing = Missing::Skip { after: 1000 };
+    let skip =
+        |settings: &mut Settings, _: &mut Terms| settings.on_missing = MissingPolicy::Skip { after: 1000 };
     both_say(&refusals(skip), &["on_missing", "skip-edge"]);
 }
 
@@ -68,7 +70,8 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
     let start = |change: &dyn Fn(&mut Settings)| {
         let mut settings = lab.settings(0);
         change(&mut settings);
-        let started = Engine::start(settings, lab.terms.clone(), Memory::<f32>::default());
+        let started =
+            Engine::start(settings, lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default());
         started.err().expect("settings that are refused").to_string()
     };
     let own = lab.keys[0].public();

@@ -1,8 +1,12 @@
 //! Runs to the end, disturbed and undisturbed, give the simulator's bits.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::{GradientTracking, MgSkip, Mile};
+use mile::problems::{Draw, Failure, Problem, Quadratic};
+use mile_net::agent::{Job, work};
 
 use crate::lab::{Dies, Lab};
 
@@ -74,4 +78,67 @@ fn rare_checkpoints_need_a_deeper_outbox_and_get_it() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     lab.check(&method, 14, &states);
+}
+
+/// A problem that can be evaluated only so many times.
+struct Failing<'a> {
+    problem: &'a Quadratic<f32>,
+    samples: AtomicU64,
+    losses: AtomicU64,
+}
+
+impl Problem<f32> for Failing<'_> {
+    fn agents(&self) -> usize {
+        self.problem.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.problem.dim()
+    }
+
+    fn loss(&self, agent: usize, x: &[f32]) -> Result<f64, Failure> {
+        if self.losses.fetch_sub(1, Relaxed) == 0 {
+            return Err("the data are gone".into());
+        }
+        self.problem.loss(agent, x)
+    }
+
+    fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
+        self.problem.gradient(agent, x, gradient)
+    }
+
+    fn sample_gradient(
+        &self,
+        agent: usize,
+        x: &[f32],
+        draw: Draw,
+        gradient: &mut [f32],
+    ) -> Result<(), Failure> {
+        if self.samples.fetch_sub(1, Relaxed) == 0 {
+            return Err("the data are gone".into());
+        }
+        self.problem.sample_gradient(agent, x, draw, gradient)
+    }
+}
+
+#[test]
+fn an_objective_that_fails_ends_the_agent_with_its_number_and_keeps_the_checkpoint() {
+    for (samples, losses) in [(9, 1000), (1000, 5)] {
+        let lab = Lab::new(Topology::Path, 2, 50);
+        let method = Mile::new(2, 0.2).unwrap();
+        let states = std::thread::scope(|scope| {
+            let other = scope.spawn(|| lab.agent(0, &method, 9).0);
+            let (mut engine, from) = lab.start(1, lab.settings(1));
+            let failing = Failing { problem: &lab.problem, samples: samples.into(), losses: losses.into() };
+            let job = Job { problem: &failing, ..lab.job(1, &method, 9) };
+            let text = work(&job, from, &mut engine).unwrap_err().to_string();
+            assert!(text.contains("objective of agent 1") && text.contains("the data are gone"), "{text}");
+            drop(engine);
+            let kept = lab.open(1).unwrap().load::<f32>(1, &lab.terms).unwrap().state.unwrap();
+            assert_eq!(kept.progress.round, 4, "of the last round that was whole");
+            let (state, _) = lab.agent(1, &method, 9);
+            [other.join().unwrap(), state]
+        });
+        lab.check(&method, 9, &states);
+    }
 }

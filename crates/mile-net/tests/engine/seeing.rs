@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::work;
-use mile_net::session::Missing;
+use mile_net::session::MissingPolicy;
 use mile_net::status::{self, Activity};
 
 use crate::lab::Lab;
@@ -44,7 +44,7 @@ fn the_socket_says_who_is_waited_for_and_the_metrics_too() {
         };
         let edge = &waiting.neighbours[0];
         assert_eq!((waiting.agent, waiting.run.as_str(), waiting.round), (0, "lab", 0));
-        assert_eq!((edge.id, edge.linked, edge.waiting), (1, false, Some(status::Missing::Message)));
+        assert_eq!((edge.id, edge.linked, edge.waiting), (1, false, Some(status::Awaited::Message)));
         let mut stream = TcpStream::connect(metrics).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
@@ -100,7 +100,7 @@ fn an_edge_is_skipped_by_both_ends_or_by_neither() {
     let run = |agent: usize, rounds: u64, pause: Duration| {
         std::thread::sleep(pause);
         let mut settings = lab.settings(agent);
-        settings.missing = Missing::Skip { after: 200 };
+        settings.on_missing = MissingPolicy::Skip { after: 200 };
         let (mut engine, from) = lab.start(agent, settings);
         let state = work(&lab.job(agent, &method, rounds), from, &mut engine).unwrap();
         let skipped: Vec<_> = engine.status().neighbours.iter().map(|edge| (edge.id, edge.skipped)).collect();

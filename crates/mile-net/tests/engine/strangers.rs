@@ -9,9 +9,9 @@ use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::work;
 use mile_net::engine::{ALPN, transport};
-use mile_net::frame::{HEAD, Head, Kind};
-use mile_net::hello::{Hello, Mark, VERSION};
-use mile_net::session::control;
+use mile_net::frame::{HEAD, Head, Kind, control};
+use mile_net::handshake::{Hello, Mark, VERSION};
+
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -71,6 +71,23 @@ async fn say(from: &Endpoint, key: PublicKey, at: SocketAddr, words: &[Vec<u8>])
     timeout(LONG, heard).await.expect("an answer")
 }
 
+/// The first frame of a neighbour that keeps to the protocol.
+fn greeting(lab: &Lab, from: usize, to: usize) -> Vec<u8> {
+    let hello = Hello {
+        version: VERSION,
+        from,
+        to,
+        incarnation: 0,
+        terms: lab.terms.clone(),
+        weight: lab.network.mixing().weight(from, to),
+        skips: false,
+        durable: Mark::default(),
+        exchange: 0,
+        offset: 0,
+    };
+    control(Kind::Hello, 0, 0, &serde_json::to_vec(&hello).unwrap())
+}
+
 #[test]
 fn a_stranger_is_told_so_and_has_no_effect() {
     let lab = Lab::new(Topology::Path, 2, 100);
@@ -99,19 +116,7 @@ fn a_listed_neighbour_that_talks_nonsense_is_told_why_and_the_run_goes_on() {
     let lab = Lab::new(Topology::Path, 3, 100);
     let method = Mile::new(2, 0.2).unwrap();
     let (mut engine, from) = lab.start(1, lab.settings(1));
-    let hello = Hello {
-        version: VERSION,
-        from: 2,
-        to: 1,
-        incarnation: 0,
-        terms: lab.terms.clone(),
-        weight: lab.network.mixing().weight(1, 2),
-        skips: false,
-        durable: Mark::default(),
-        exchange: 0,
-        offset: 0,
-    };
-    let greeting = control(Kind::Hello, 0, 0, &serde_json::to_vec(&hello).unwrap());
+    let greeting = greeting(&lab, 2, 1);
     let head = |kind, length, a, b| Head { kind, length, a, b }.encode().to_vec();
     let cases: Vec<(Vec<Vec<u8>>, &str)> = vec![
         (vec![vec![99; 24]], "unknown kind 99"),
@@ -146,6 +151,28 @@ fn a_listed_neighbour_that_talks_nonsense_is_told_why_and_the_run_goes_on() {
         [zero.join().unwrap(), state, two.join().unwrap()]
     });
     lab.check(&method, 8, &states);
+}
+
+#[test]
+fn a_neighbour_that_claims_an_absurd_exchange_is_shown_as_far_ahead() {
+    let lab = Lab::new(Topology::Path, 2, 100);
+    let (engine, _) = lab.start(0, lab.settings(0));
+    let claimed = 1 << 63;
+    runtime().block_on(async {
+        let neighbour = endpoint(lab.keys[1].clone()).await;
+        let connection = connect(&neighbour, lab.keys[0].public(), lab.addresses[0]).await.unwrap();
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        send.write_all(&greeting(&lab, 1, 0)).await.unwrap();
+        let head = Head { kind: Kind::Data, length: 400, a: claimed, b: 0 };
+        send.write_all(&[&head.encode()[..], &[0; 400]].concat()).await.unwrap();
+        let shown = async {
+            while engine.status().neighbours[0].exchange != claimed {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LONG, shown).await.expect("its exchange is shown");
+        assert_eq!(engine.status().neighbours[0].lag, -i64::MAX);
+    });
 }
 
 #[test]

@@ -8,11 +8,11 @@ use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
 use mile::schedule::Schedule;
-use mile_net::agent::{self, From, Halt, Host, Job, Moment, State};
+use mile_net::agent::{self, Failure, Host, Job, RoundEnd, StartFrom, State};
 use mile_net::edge::Decisions;
-use mile_net::hello::{Mark, Terms};
+use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Memory, Missing, Session, Setup};
+use mile_net::session::{Finished, Memory, MissingPolicy, Session, Setup};
 
 /// What all agents of a world do.
 pub(crate) struct Scene<'a> {
@@ -23,7 +23,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) checkpoint_every: u64,
-    pub(crate) missing: Missing,
+    pub(crate) on_missing: MissingPolicy,
     pub(crate) piece: usize,
     pub(crate) gossip_every: u64,
 }
@@ -71,7 +71,7 @@ impl Host<f32> for Line {
         message: Message<f32>,
         up: &[usize],
         sums: Vec<Vec<f32>>,
-    ) -> Result<Finished<f32>, Halt> {
+    ) -> Result<Finished<f32>, Failure> {
         self.ask.send(Request::Exchange(message, up.to_vec(), sums))?;
         match self.hear.recv()? {
             Reply::Finished(finished) => Ok(finished),
@@ -79,8 +79,8 @@ impl Host<f32> for Line {
         }
     }
 
-    fn round_over(&mut self, moment: &Moment<f32>) -> Result<(), Halt> {
-        self.ask.send(Request::RoundOver(Box::new(moment.state()), moment.last))?;
+    fn round_over(&mut self, end: &RoundEnd<f32>) -> Result<(), Failure> {
+        self.ask.send(Request::RoundOver(Box::new(end.state()), end.last))?;
         self.hear.recv()?;
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Node {
             incarnation: disk.incarnation,
             terms: scene.terms(),
             neighbours: row.copied().filter(|(j, _)| *j != agent).collect(),
-            missing: scene.missing,
+            on_missing: scene.on_missing,
             memory,
         };
         let session = Session::new(setup, now).with_pieces_of(scene.piece);
@@ -141,8 +141,8 @@ impl Node {
         let (reply, hear) = channel();
         let dim = scene.problem.dim();
         let from = match disk.state.clone() {
-            Some(state) => From::State(state),
-            None => From::Start(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default()),
+            Some(state) => StartFrom::State(state),
+            None => StartFrom::Point(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default()),
         };
         scope.spawn(move || {
             let schedule = schedule();

@@ -9,7 +9,7 @@ use mile::problems::{Batch, Loss, Shard, Table};
 use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::simulator::Simulator;
-use mile_net::session::Missing;
+use mile_net::session::MissingPolicy;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -57,7 +57,7 @@ fn check(seed: u64, spoil: bool) {
     let (problem, start) = (problem(agents, dim), scattered(agents, dim));
     let rounds = random.random_range(1..8);
 
-    let mut expected = Simulator::new(&problem, &network, &*method, &start, seed);
+    let mut expected = Simulator::new(&problem, &network, &*method, &start, seed).unwrap();
     let mut run = Run::start(&*method, schedule(), &mut expected).unwrap();
     while run.progress().round < rounds {
         run.round(&mut expected).unwrap();
@@ -71,7 +71,7 @@ fn check(seed: u64, spoil: bool) {
         seed,
         rounds,
         checkpoint_every: random.random_range(1..4),
-        missing: Missing::Wait,
+        on_missing: MissingPolicy::Wait,
         piece: random.random_range(1..2 * dim + 2),
         gossip_every: random.random_range(0..3),
     };

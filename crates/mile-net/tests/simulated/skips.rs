@@ -9,7 +9,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Draw, Loss, Problem, Shard, Table};
 use mile::random::{Purpose, stream};
-use mile_net::session::Missing;
+use mile_net::session::MissingPolicy;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -37,7 +37,7 @@ fn literal(
     let (mut t, mut round, mut before) = (0, 0, schedule().at(0));
     for (i, x) in x.iter_mut().enumerate() {
         let mut gradient = vec![0.0; dim];
-        problem.sample_gradient(i, x, Draw { seed, step: 0 }, &mut gradient);
+        problem.sample_gradient(i, x, Draw { seed, step: 0 }, &mut gradient).unwrap();
         block::combine(x, 1.0, &[(-before, &gradient)]);
     }
     while round < rounds {
@@ -47,7 +47,7 @@ fn literal(
             if alpha != before {
                 block::combine(&mut c[i], alpha / before, &[]);
             }
-            problem.sample_gradient(i, &x[i], Draw { seed, step: t + 1 }, &mut gradient);
+            problem.sample_gradient(i, &x[i], Draw { seed, step: t + 1 }, &mut gradient).unwrap();
             block::combine(&mut x[i], 1.0, &[(-alpha, &gradient), (1.0, &c[i])]);
         }
         before = alpha;
@@ -101,7 +101,7 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
             seed,
             rounds: 12,
             checkpoint_every: random.random_range(1..4),
-            missing: Missing::Skip { after: random.random_range(0..150) },
+            on_missing: MissingPolicy::Skip { after: random.random_range(0..150) },
             piece: random.random_range(1..dim + 2),
             gossip_every: random.random_range(0..3),
         };
@@ -145,7 +145,7 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
         seed: 0,
         rounds,
         checkpoint_every: 2,
-        missing: Missing::Skip { after: 50 },
+        on_missing: MissingPolicy::Skip { after: 50 },
         piece: 2,
         gossip_every: 0,
     };
@@ -170,7 +170,7 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
         let mut gradient = vec![0.0; dim];
         for i in 0..agents {
             let mut own = vec![0.0; dim];
-            problem.gradient(i, &mean, &mut own);
+            problem.gradient(i, &mean, &mut own).unwrap();
             gradient.iter_mut().zip(own).for_each(|(sum, own)| *sum += own / agents as f32);
         }
         assert!(block::consensus_error(models, dim) < 1e-8, "{}", block::consensus_error(models, dim));

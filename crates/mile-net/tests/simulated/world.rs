@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::thread::Scope;
 
 use mile_net::agent::State;
-use mile_net::frame::{HEAD, Head, Kind};
-use mile_net::session::{Arrival, Fault, Outgoing, control};
+use mile_net::frame::{HEAD, Head, Kind, control};
+use mile_net::session::{Arrival, Fault, Outgoing};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
@@ -103,7 +103,7 @@ impl<'scope, 'env> World<'scope, 'env> {
         if !wire.open[end] {
             return;
         }
-        if let Fault::Refuse(text) = fault {
+        if let Fault::RefusedByUs(text) = fault {
             wire.queues[1 - end].push_back(control(Kind::Refuse, 0, 0, text.as_bytes()));
         }
         wire.open[end] = false;
@@ -179,7 +179,7 @@ impl<'scope, 'env> World<'scope, 'env> {
         let Some(bytes) = wire.queues[end].pop_front() else { return false };
         let outcome = match arrival(&bytes) {
             Ok(arrival) => alive.session.received(name, arrival, self.now),
-            Err(text) => Err(Fault::Refuse(text)),
+            Err(text) => Err(Fault::RefusedByUs(text)),
         };
         if let Err(fault) = outcome {
             self.close(name, agent, &fault);
@@ -312,7 +312,12 @@ impl<'scope, 'env> World<'scope, 'env> {
         }
         for (agent, node) in self.nodes.iter().enumerate() {
             let session = node.alive.as_ref().map(|alive| {
-                (alive.exchanging, alive.pending.is_some(), alive.done.is_some(), alive.session.standings())
+                (
+                    alive.exchanging,
+                    alive.pending.is_some(),
+                    alive.done.is_some(),
+                    alive.session.neighbour_statuses(),
+                )
             });
             eprintln!("agent {agent}: {session:?}");
         }

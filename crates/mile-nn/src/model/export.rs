@@ -1,20 +1,12 @@
 //! Parameters under PyTorch's names, shapes and order.
 
+use mile::problems::Tensor;
+
 use super::{Block, Kind, Model};
 
-/// A named array, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
-    /// `conv1.weight`, `conv1.bias`, ..., `fc1.weight`, `fc1.bias`, ...
-    pub name: String,
-    /// Its shape.
-    pub shape: Vec<usize>,
-    /// Its numbers.
-    pub values: Vec<f32>,
-}
-
 impl Model {
-    /// The parameters as PyTorch's `state_dict` holds them: `convK.weight` is `[out, in, rows, columns]`,
+    /// The parameters as PyTorch's `state_dict` holds them, by the names `conv1.weight`, `conv1.bias`, ..., `fc1.weight`,
+    /// `fc1.bias`, ...: `convK.weight` is `[out, in, rows, columns]`,
     /// `fcK.weight` is `[out, in]` with images flattened channel first, biases are `[out]`.
     ///
     /// # Panics

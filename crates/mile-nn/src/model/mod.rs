@@ -26,7 +26,6 @@ use mile::random::{Purpose, stream};
 use rand::RngExt;
 
 use crate::data::Shape;
-pub use export::Tensor;
 pub use layers::ModelError;
 pub(crate) use layers::{Block, Kind};
 pub use spec::{Layer, ModelSpec, Preset};

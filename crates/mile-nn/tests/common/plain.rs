@@ -1,7 +1,8 @@
 //! A network as one would write it first: channel-first images, four nested loops, PyTorch's tensors.
 
+use mile::problems::Tensor;
 use mile_nn::data::Shape;
-use mile_nn::model::{Layer, Tensor};
+use mile_nn::model::Layer;
 
 /// An image `[channel][row][column]`.
 struct Planes {

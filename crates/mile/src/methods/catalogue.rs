@@ -36,6 +36,28 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// Those that are given, by their names in experiment files, as text that tells any two values apart. One that is
+    /// added in a later version and not given is not among them: what was made without it stays as it was.
+    pub fn given(&self) -> Vec<(&'static str, String)> {
+        let Self { local_steps, xi, gamma, beta, eta_s, communications, probability, chi, gossip, variant } =
+            self;
+        let whole = |value: &Option<u64>| value.map(|value| value.to_string());
+        let number = |value: &Option<f64>| value.map(|value| value.to_string());
+        let all = [
+            ("local_steps", whole(local_steps)),
+            ("xi", number(xi)),
+            ("gamma", number(gamma)),
+            ("beta", number(beta)),
+            ("eta_s", number(eta_s)),
+            ("communications", whole(communications)),
+            ("probability", number(probability)),
+            ("chi", number(chi)),
+            ("gossip", whole(gossip)),
+            ("variant", variant.map(|variant| variant.name().to_owned())),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
     fn tau(&self) -> u64 {
         self.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS)
     }

@@ -43,12 +43,12 @@ impl Method for Diging {
         s.gradient(X, G)?;
         if s.t.is_multiple_of(self.local_steps) {
             let (y, pull_x, pull_y) = (C, M, N);
-            s.combine(y, 1.0, &[(1.0, G)]);
+            s.combine(y, 1.0, &[(1.0, G)])?;
             s.pull(&[(X, pull_x), (y, pull_y)])?;
-            s.combine(X, 1.0, &[(1.0, pull_x), (-alpha, y)]);
-            s.combine(C, 1.0, &[(1.0, pull_y), (-1.0, G)]); // c = W y - g
+            s.combine(X, 1.0, &[(1.0, pull_x), (-alpha, y)])?;
+            s.combine(C, 1.0, &[(1.0, pull_y), (-1.0, G)])?; // c = W y - g
         } else {
-            s.combine(X, 1.0, &[(-alpha, G), (-alpha, C)]);
+            s.combine(X, 1.0, &[(-alpha, G), (-alpha, C)])?;
         }
         Ok(())
     }

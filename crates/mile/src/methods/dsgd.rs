@@ -25,6 +25,16 @@ pub enum Variant {
     Cta,
 }
 
+impl Variant {
+    /// Its name in experiment files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Atc => "atc",
+            Self::Cta => "cta",
+        }
+    }
+}
+
 /// Decentralized gradient descent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dsgd {
@@ -42,13 +52,13 @@ impl Method for Dsgd {
         s.gradient(X, G)?;
         match self.variant {
             Variant::Atc => {
-                s.combine(X, 1.0, &[(-alpha, G)]);
+                s.combine(X, 1.0, &[(-alpha, G)])?;
                 s.pull(&[(X, D)])?;
-                s.combine(X, 1.0, &[(1.0, D)]); // W x = x + d
+                s.combine(X, 1.0, &[(1.0, D)])?; // W x = x + d
             }
             Variant::Cta => {
                 s.pull(&[(X, D)])?;
-                s.combine(X, 1.0, &[(1.0, D), (-alpha, G)]);
+                s.combine(X, 1.0, &[(1.0, D), (-alpha, G)])?;
             }
         }
         Ok(())

@@ -31,8 +31,8 @@ impl Method for Extra {
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         s.gradient(X, G)?;
         s.pull(&[(X, D)])?;
-        s.combine(X, 1.0, &[(1.0, D), (-s.step_size, G), (1.0, C)]); // W x = x + d
-        s.combine(C, 1.0, &[(0.5, D)]);
+        s.combine(X, 1.0, &[(1.0, D), (-s.step_size, G), (1.0, C)])?; // W x = x + d
+        s.combine(C, 1.0, &[(0.5, D)])?;
         Ok(())
     }
 }

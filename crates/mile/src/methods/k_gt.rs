@@ -49,17 +49,17 @@ impl Method for KGt {
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let (alpha, k) = (s.step_size, self.local_steps as f64);
         if s.t.is_multiple_of(self.local_steps) {
-            s.combine(U, 0.0, &[(1.0, X)]);
+            s.combine(U, 0.0, &[(1.0, X)])?;
         }
         s.gradient(U, G)?;
-        s.combine(U, 1.0, &[(-alpha, G), (-alpha, C)]);
+        s.combine(U, 1.0, &[(-alpha, G), (-alpha, C)])?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             let (z, d, moved) = (G, M, U);
-            s.combine(z, 0.0, &[(1.0 / (k * alpha), X), (-1.0 / (k * alpha), U)]);
-            s.combine(moved, 0.0, &[(1.0, X), (-self.eta_s * k * alpha, z)]);
+            s.combine(z, 0.0, &[(1.0 / (k * alpha), X), (-1.0 / (k * alpha), U)])?;
+            s.combine(moved, 0.0, &[(1.0, X), (-self.eta_s * k * alpha, z)])?;
             s.pull(&[(moved, X), (z, d)])?;
-            s.combine(X, 1.0, &[(1.0, moved)]);
-            s.combine(C, 1.0, &[(1.0, d)]); // d = W z - z
+            s.combine(X, 1.0, &[(1.0, moved)])?;
+            s.combine(C, 1.0, &[(1.0, d)])?; // d = W z - z
         }
         Ok(())
     }

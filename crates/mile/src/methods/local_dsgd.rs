@@ -35,11 +35,11 @@ impl Method for LocalDsgd {
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         s.gradient(X, G)?;
-        s.combine(X, 1.0, &[(-s.step_size, G)]);
+        s.combine(X, 1.0, &[(-s.step_size, G)])?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             let d = G;
             s.pull(&[(X, d)])?;
-            s.combine(X, 1.0, &[(1.0, d)]); // W x = x + d
+            s.combine(X, 1.0, &[(1.0, d)])?; // W x = x + d
         }
         Ok(())
     }

@@ -63,15 +63,15 @@ impl Method for MgSkip {
         }
         let (eta, beta) = (self.eta, self.coin.probability);
         let (mut before, mut now, mut next) = (A, G, B);
-        s.combine(before, 0.0, &[(1.0, X)]);
-        s.combine(now, 0.0, &[(1.0, X)]);
+        s.combine(before, 0.0, &[(1.0, X)])?;
+        s.combine(now, 0.0, &[(1.0, X)])?;
         for _ in 0..self.gossip {
             s.mix(&[(now, next)])?;
-            s.combine(next, 1.0 + eta, &[(-eta, before)]);
+            s.combine(next, 1.0 + eta, &[(-eta, before)])?;
             (before, now, next) = (now, next, before);
         }
-        s.combine(C, 1.0, &[(-0.5 * beta, X), (0.5 * beta, now)]);
-        s.combine(X, 0.5, &[(0.5, now)]);
+        s.combine(C, 1.0, &[(-0.5 * beta, X), (0.5 * beta, now)])?;
+        s.combine(X, 0.5, &[(0.5, now)])?;
         Ok(())
     }
 }

@@ -41,12 +41,12 @@ impl Method for PeriodicalGt {
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let (d, pull_x, pull_d) = (G, M, N);
         s.gradient(X, d)?;
-        s.combine(d, 1.0, &[(1.0, C)]);
-        s.combine(X, 1.0, &[(-s.step_size, d)]);
+        s.combine(d, 1.0, &[(1.0, C)])?;
+        s.combine(X, 1.0, &[(-s.step_size, d)])?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             s.pull(&[(X, pull_x), (d, pull_d)])?;
-            s.combine(C, 1.0, &[(1.0, pull_d)]);
-            s.combine(X, 1.0, &[(1.0, pull_x)]);
+            s.combine(C, 1.0, &[(1.0, pull_d)])?;
+            s.combine(X, 1.0, &[(1.0, pull_x)])?;
         }
         Ok(())
     }

@@ -32,14 +32,14 @@ pub(super) const LAYOUT: Layout =
 /// `x = x - alpha grad f(x)`, the unmixed first step of MILE and NIDS.
 pub(super) fn descend(s: &mut Step) -> Result<(), AgentsError> {
     s.gradient(X, G)?;
-    s.combine(X, 1.0, &[(-s.step_size, G)]);
+    s.combine(X, 1.0, &[(-s.step_size, G)])?;
     Ok(())
 }
 
 /// `x = v = x - alpha grad f(x) + c`.
 pub(super) fn local(s: &mut Step) -> Result<(), AgentsError> {
     s.gradient(X, G)?;
-    s.combine(X, 1.0, &[(-s.step_size, G), (1.0, C)]);
+    s.combine(X, 1.0, &[(-s.step_size, G), (1.0, C)])?;
     Ok(())
 }
 
@@ -47,7 +47,7 @@ pub(super) fn local(s: &mut Step) -> Result<(), AgentsError> {
 pub(super) fn exchange(s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
     let (v, d) = (X, G);
     s.pull(&[(v, d)])?;
-    s.combine(C, 1.0, &[(xi, d)]);
-    s.combine(X, 1.0, &[(gamma, d)]);
+    s.combine(C, 1.0, &[(xi, d)])?;
+    s.combine(X, 1.0, &[(gamma, d)])?;
     Ok(())
 }

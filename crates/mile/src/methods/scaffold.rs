@@ -50,17 +50,17 @@ impl Method for Scaffold {
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let (alpha, k) = (s.step_size, self.local_steps as f64);
         if s.t.is_multiple_of(self.local_steps) {
-            s.combine(Y, 0.0, &[(1.0, X)]);
+            s.combine(Y, 0.0, &[(1.0, X)])?;
         }
         s.gradient(Y, G)?;
-        s.combine(Y, 1.0, &[(-alpha, G), (alpha, CI), (-alpha, C)]);
+        s.combine(Y, 1.0, &[(-alpha, G), (alpha, CI), (-alpha, C)])?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             let (change, mean_y, mean_change) = (G, M, N);
-            s.combine(change, 0.0, &[(-1.0, C), (1.0 / (k * alpha), X), (-1.0 / (k * alpha), Y)]);
+            s.combine(change, 0.0, &[(-1.0, C), (1.0 / (k * alpha), X), (-1.0 / (k * alpha), Y)])?;
             s.mix(&[(Y, mean_y), (change, mean_change)])?;
-            s.combine(CI, 1.0, &[(1.0, change)]);
-            s.combine(C, 1.0, &[(1.0, mean_change)]);
-            s.combine(X, 1.0 - self.eta_s, &[(self.eta_s, mean_y)]);
+            s.combine(CI, 1.0, &[(1.0, change)])?;
+            s.combine(C, 1.0, &[(1.0, mean_change)])?;
+            s.combine(X, 1.0 - self.eta_s, &[(self.eta_s, mean_y)])?;
         }
         Ok(())
     }

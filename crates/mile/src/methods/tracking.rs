@@ -41,7 +41,7 @@ pub(super) enum Mixed {
 /// `y = g = grad f(x)`.
 pub(super) fn begin(s: &mut Step) -> Result<(), AgentsError> {
     s.gradient(X, OLD)?;
-    s.combine(Y, 0.0, &[(1.0, OLD)]);
+    s.combine(Y, 0.0, &[(1.0, OLD)])?;
     Ok(())
 }
 
@@ -49,27 +49,27 @@ pub(super) fn begin(s: &mut Step) -> Result<(), AgentsError> {
 pub(super) fn track(s: &mut Step, mixed: Mixed, communications: u64) -> Result<(), AgentsError> {
     let alpha = s.step_size;
     match mixed {
-        Mixed::Nothing => s.combine(X, 1.0, &[(-alpha, Y)]),
+        Mixed::Nothing => s.combine(X, 1.0, &[(-alpha, Y)])?,
         Mixed::X => {
-            s.combine(G, 0.0, &[(1.0, Y)]); // this y moves x; the mixed one is the new tracker's base
+            s.combine(G, 0.0, &[(1.0, Y)])?; // this y moves x; the mixed one is the new tracker's base
             power(s, &[(X, P), (Y, Q)], communications)?;
-            s.combine(X, 1.0, &[(-alpha, G)]);
+            s.combine(X, 1.0, &[(-alpha, G)])?;
         }
         Mixed::Descent => {
-            s.combine(X, 1.0, &[(-alpha, Y)]);
+            s.combine(X, 1.0, &[(-alpha, Y)])?;
             power(s, &[(X, P), (Y, Q)], communications)?;
         }
         Mixed::Everything => {
-            s.combine(X, 1.0, &[(-alpha, Y)]);
+            s.combine(X, 1.0, &[(-alpha, Y)])?;
             power(s, &[(X, P)], communications)?;
         }
     }
     s.gradient(X, G)?;
-    s.combine(Y, 1.0, &[(1.0, G), (-1.0, OLD)]);
+    s.combine(Y, 1.0, &[(1.0, G), (-1.0, OLD)])?;
     if mixed == Mixed::Everything {
         power(s, &[(Y, Q)], communications)?;
     }
-    s.combine(OLD, 0.0, &[(1.0, G)]);
+    s.combine(OLD, 0.0, &[(1.0, G)])?;
     Ok(())
 }
 
@@ -78,7 +78,7 @@ fn power(s: &mut Step, pairs: &[(Vector, Vector)], communications: u64) -> Resul
     for _ in 0..communications {
         s.pull(pairs)?;
         for &(v, d) in pairs {
-            s.combine(v, 1.0, &[(1.0, d)]);
+            s.combine(v, 1.0, &[(1.0, d)])?;
         }
     }
     Ok(())

@@ -11,6 +11,8 @@ pub use batch::{Batch, Samples};
 pub use quadratic::{InvalidQuadratic, Quadratic};
 pub use table::{InvalidTable, Loss, Shard, Table};
 
+pub use crate::agents::Failure;
+
 use crate::real::Real;
 
 /// Names one draw of a stochastic gradient: the same draw always sees the same samples.
@@ -22,12 +24,45 @@ pub struct Draw {
     pub step: u64,
 }
 
+/// A named array of numbers, row after row: a part of a variable that has parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Its name, such as `conv1.weight`.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its numbers.
+    pub values: Vec<f32>,
+}
+
 /// N private objectives over `dim`-dimensional vectors.
 ///
 /// Only [`agents`](Self::agents), [`dim`](Self::dim), [`loss`](Self::loss) and
 /// [`gradient`](Self::gradient) are needed. Methods take `&self` and are called from several threads
-/// at once, each for another agent.
-pub trait Problem<T: Real>: Sync {
+/// at once, each for another agent. What is evaluated may fail with an error of any type; it ends the run, with
+/// what was recorded until then kept.
+///
+/// ```
+/// use mile::problems::{Failure, Problem};
+///
+/// /// f_i(x) = log cosh(x - i): agent i wants x to be i.
+/// struct Opinions;
+///
+/// impl Problem<f64> for Opinions {
+///     fn agents(&self) -> usize { 5 }
+///     fn dim(&self) -> usize { 1 }
+///     fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
+///         Ok((x[0] - agent as f64).cosh().ln())
+///     }
+///     fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+///         gradient[0] = (x[0] - agent as f64).tanh();
+///         Ok(())
+///     }
+/// }
+/// # assert_eq!(Opinions.objective(&[0.0])?, (0..5).map(|i| (i as f64).cosh().ln()).sum::<f64>() / 5.0);
+/// # Ok::<(), Failure>(())
+/// ```
+pub trait Problem<T: Real>: Send + Sync {
     /// Number of agents N.
     fn agents(&self) -> usize;
 
@@ -35,22 +70,25 @@ pub trait Problem<T: Real>: Sync {
     fn dim(&self) -> usize;
 
     /// `f_agent(x)`.
-    fn loss(&self, agent: usize, x: &[T]) -> f64;
+    fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure>;
 
     /// Writes the exact gradient of `f_agent` at `x` into `gradient`.
-    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]);
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure>;
 
     /// Writes a stochastic gradient, a pure function of `(agent, x, draw)`; unless overridden, the
     /// exact one.
-    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) {
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
         let _ = draw;
-        self.gradient(agent, x, gradient);
+        self.gradient(agent, x, gradient)
     }
 
     /// `f(x)`, the objective of the whole network.
-    fn objective(&self, x: &[T]) -> f64 {
-        let n = self.agents();
-        (0..n).map(|i| self.loss(i, x)).sum::<f64>() / n as f64
+    fn objective(&self, x: &[T]) -> Result<f64, Failure> {
+        let mut sum = 0.0;
+        for agent in 0..self.agents() {
+            sum += self.loss(agent, x)?;
+        }
+        Ok(sum / self.agents() as f64)
     }
 
     /// Whether the gradient of the whole objective is cheap enough to be recorded during a run.
@@ -58,15 +96,32 @@ pub trait Problem<T: Real>: Sync {
         true
     }
 
+    /// Whether there are held-out data on which [`accuracy`](Self::accuracy) is measured.
+    fn records_accuracy(&self) -> bool {
+        false
+    }
+
     /// Accuracy on held-out data, for problems that have such a thing.
-    fn accuracy(&self, x: &[T]) -> Option<f64> {
+    fn accuracy(&self, x: &[T]) -> Result<Option<f64>, Failure> {
         let _ = x;
-        None
+        Ok(None)
     }
 
     /// The starting point this problem prefers (a network's initialisation), if it has one.
-    fn initial(&self, seed: u64) -> Option<Vec<T>> {
+    fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
         let _ = seed;
-        None
+        Ok(None)
+    }
+
+    /// The named parts of a variable, such as the layers of a network, for those who use a result elsewhere;
+    /// none if the variable is one vector.
+    fn tensors(&self, x: &[T]) -> Vec<Tensor> {
+        let _ = x;
+        Vec::new()
+    }
+
+    /// Training samples of each class at each agent, `counts[agent][class]`; empty if there are no classes.
+    fn class_counts(&self) -> Vec<Vec<usize>> {
+        Vec::new()
     }
 }

@@ -3,7 +3,7 @@
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
-use super::Problem;
+use super::{Failure, Problem};
 use crate::block;
 use crate::random::{Purpose, stream};
 use crate::real::Real;
@@ -83,20 +83,21 @@ impl<T: Real> Problem<T> for Quadratic<T> {
         self.dim
     }
 
-    fn loss(&self, agent: usize, x: &[T]) -> f64 {
+    fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
         let along: f64 = (0..self.dim).map(|k| u[k].wide() * (x[k].wide() - b[k].wide())).sum();
         let turned = |k: usize| x[k].wide() - b[k].wide() - 2.0 * along * u[k].wide();
-        (0..self.dim).map(|k| 0.5 * self.curvature[k].wide() * turned(k).powi(2)).sum()
+        Ok((0..self.dim).map(|k| 0.5 * self.curvature[k].wide() * turned(k).powi(2)).sum())
     }
 
     /// `R D R (x - b)`, R being its own inverse.
-    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
         let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
         block::combine(gradient, 0.0, &[(1.0, x), (-1.0, b)]);
         reflect(u, gradient);
         gradient.iter_mut().zip(&self.curvature).for_each(|(g, d)| *g *= *d);
         reflect(u, gradient);
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 //! nonconvex-logistic   f_i(x) = 1/m_i sum_j log(1 + exp(-b_j a_j'x)) + l2 sum_k x_k^2/(1 + x_k^2)
 //! ```
 
-use super::{Batch, Draw, Problem};
+use super::{Batch, Draw, Failure, Problem};
 use crate::block;
 use crate::real::Real;
 
@@ -100,7 +100,7 @@ impl<T: Real> Table<T> {
             if rows == 0 {
                 return Err(InvalidTable::Empty { agent });
             }
-            if features != rows * dim {
+            if Some(features) != rows.checked_mul(dim) {
                 return Err(InvalidTable::Ragged { agent, features, rows, dim });
             }
             let class = |b: &T| b.wide().abs() == 1.0;
@@ -164,7 +164,7 @@ impl<T: Real> Problem<T> for Table<T> {
         self.dim
     }
 
-    fn loss(&self, agent: usize, x: &[T]) -> f64 {
+    fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         let rows = self.shards[agent].targets.len();
         let one = |row: usize| {
             let (a, b) = self.row(agent, row);
@@ -179,16 +179,18 @@ impl<T: Real> Problem<T> for Table<T> {
             Loss::LeastSquares | Loss::Logistic => 0.5 * x.wide().powi(2),
         };
         let data = (0..rows).map(one).sum::<f64>() / rows as f64;
-        data + self.l2 * x.iter().map(penalty).sum::<f64>()
+        Ok(data + self.l2 * x.iter().map(penalty).sum::<f64>())
     }
 
-    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) {
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
         self.mean_over(agent, 0..self.shards[agent].targets.len(), x, gradient);
+        Ok(())
     }
 
-    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) {
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
         let rows = self.shards[agent].targets.len();
         self.mean_over(agent, self.batch.samples(rows, agent, draw), x, gradient);
+        Ok(())
     }
 }
 
@@ -213,10 +215,10 @@ mod tests {
     fn mini_batch_gradients_are_unbiased() {
         let (table, x) = (table(Batch::Size(2)), [0.3, -0.2]);
         let (mut exact, mut sum, mut g) = ([0.0; 2], [0.0; 2], [0.0; 2]);
-        table.gradient(0, &x, &mut exact);
+        table.gradient(0, &x, &mut exact).unwrap();
         let draws = 40_000;
         for step in 0..draws {
-            table.sample_gradient(0, &x, Draw { seed: 1, step }, &mut g);
+            table.sample_gradient(0, &x, Draw { seed: 1, step }, &mut g).unwrap();
             sum = [sum[0] + g[0], sum[1] + g[1]];
         }
         for k in 0..2 {

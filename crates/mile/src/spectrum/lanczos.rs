@@ -3,8 +3,8 @@
 use rand::RngExt;
 
 use super::{Solver, Spectrum};
-use crate::block::SparseRows;
 use crate::random::{Purpose, stream};
+use crate::sparse::SparseRows;
 
 /// Lanczos steps: with full orthogonalisation, steps^2 * agents multiplications.
 const LANCZOS_STEPS: usize = 500;

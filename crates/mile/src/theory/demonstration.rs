@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use super::TheoryError;
 use super::theorems::{Noisy, Row, Setting, exact, stochastic};
+use crate::agents::AgentsError;
 use crate::graph::Topology;
 use crate::mixing::Rule;
 use crate::network::Network;
-use crate::problems::{Problem, Quadratic};
+use crate::problems::{Failure, Problem, Quadratic};
 use crate::random::{Purpose, stream};
 
 const AGENTS: usize = 8;
@@ -43,7 +44,7 @@ pub fn demonstration(k: u64, seeds: u64) -> Result<Vec<Case>, TheoryError> {
         unreachable!("Metropolis weights are admissible on every connected graph");
     };
     let noisy = Noisy { problem: &problem, variance: VARIANCE };
-    let lowest = lowest(&problem);
+    let lowest = lowest(&problem).map_err(AgentsError::Evaluation)?;
     let seeds: Vec<u64> = (0..seeds).collect();
     let mut cases = Vec::new();
     for (start, x) in starts() {
@@ -83,12 +84,12 @@ fn starts() -> [(&'static str, Vec<f64>); 4] {
 }
 
 /// The lowest value of f, by gradient descent with step 1/L, L = 1.
-fn lowest(problem: &Quadratic<f64>) -> f64 {
+fn lowest(problem: &Quadratic<f64>) -> Result<f64, Failure> {
     let (mut x, mut g) = (vec![0.0; DIM], vec![0.0; DIM]);
     for _ in 0..2000 {
         let mut sum = vec![0.0; DIM];
         for agent in 0..AGENTS {
-            problem.gradient(agent, &x, &mut g);
+            problem.gradient(agent, &x, &mut g)?;
             sum.iter_mut().zip(&g).for_each(|(s, g)| *s += g / AGENTS as f64);
         }
         x.iter_mut().zip(&sum).for_each(|(x, s)| *x -= s);

@@ -13,7 +13,7 @@ use crate::block;
 use crate::method::Method;
 use crate::methods::Mile;
 use crate::network::Network;
-use crate::problems::Problem;
+use crate::problems::{Failure, Problem};
 use crate::random::{Purpose, stream};
 use crate::run::Run;
 use crate::schedule::Schedule;
@@ -62,12 +62,13 @@ impl Problem<f64> for Flat {
         COLUMNS
     }
 
-    fn loss(&self, _agent: usize, _x: &[f64]) -> f64 {
-        0.0
+    fn loss(&self, _agent: usize, _x: &[f64]) -> Result<f64, Failure> {
+        Ok(0.0)
     }
 
-    fn gradient(&self, _agent: usize, _x: &[f64], gradient: &mut [f64]) {
+    fn gradient(&self, _agent: usize, _x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
         gradient.fill(0.0);
+        Ok(())
     }
 }
 
@@ -84,7 +85,7 @@ pub fn growth_under_drops(
     Ok(DropGrowth { per_round: mean.exp(), standard_error: (variance / SEEDS as f64).sqrt() })
 }
 
-fn log_growth(method: &dyn Method, network: &Network, seed: u64) -> Result<f64, AgentsError> {
+fn log_growth(method: &dyn Method, network: &Network, seed: u64) -> Result<f64, TheoryError> {
     let agents = network.agents();
     if agents == 1 {
         return Ok(f64::NEG_INFINITY);
@@ -93,18 +94,18 @@ fn log_growth(method: &dyn Method, network: &Network, seed: u64) -> Result<f64, 
     let states = method.layout().state.len();
     let mut random = stream(seed, Purpose::Probe, 1, 0);
     let mut noise = || -> Vec<f64> { (0..agents * COLUMNS).map(|_| random.random::<f64>() - 0.5).collect() };
-    let mut simulator = Simulator::new(&problem, network, method, &noise(), seed);
+    let mut simulator = Simulator::new(&problem, network, method, &noise(), seed)?;
     let mut run = Run::start(method, Schedule::constant(1.0), &mut simulator)?;
     for k in 0..states {
         let start = noise();
         simulator.vector_mut(Vector(k)).copy_from_slice(&start);
     }
-    normalise(&mut simulator, states);
+    normalise(&mut simulator, states)?;
     let mut log = 0.0;
     let mut logs = Vec::new();
     for round in 0..SETTLING + ROUNDS {
         run.round(&mut simulator)?;
-        let norm = normalise(&mut simulator, states);
+        let norm = normalise(&mut simulator, states)?;
         if norm == 0.0 || !norm.is_finite() {
             return Ok(if norm == 0.0 { f64::NEG_INFINITY } else { f64::INFINITY });
         }
@@ -128,7 +129,7 @@ pub(super) fn slope(logs: &[f64]) -> f64 {
 
 /// Takes the mean out of every state vector and scales all of them to length one together; the length
 /// they had.
-fn normalise(simulator: &mut Simulator<f64>, states: usize) -> f64 {
+fn normalise(simulator: &mut Simulator<f64>, states: usize) -> Result<f64, AgentsError> {
     let mut square = 0.0;
     for k in 0..states {
         let vector = simulator.vector_mut(Vector(k));
@@ -140,9 +141,10 @@ fn normalise(simulator: &mut Simulator<f64>, states: usize) -> f64 {
     }
     let norm = square.sqrt();
     for k in 0..states {
-        simulator.combine(Vector(k), 1.0 / norm.max(f64::MIN_POSITIVE), &[]);
+        simulator.combine(Vector(k), 1.0 / norm.max(f64::MIN_POSITIVE), &[])?;
     }
-    norm
+    simulator.settle()?;
+    Ok(norm)
 }
 
 /// The largest xi, to one part in a hundred, at which the disagreement of MILE does not grow on this network

@@ -10,10 +10,10 @@ use rand::RngExt;
 
 use super::TheoryError;
 use super::drops::slope;
-use crate::agents::{AgentsError, Vector};
+use crate::agents::Vector;
 use crate::method::Method;
 use crate::network::Network;
-use crate::problems::Problem;
+use crate::problems::{Failure, Problem};
 use crate::random::{Purpose, stream};
 use crate::run::Run;
 use crate::schedule::Schedule;
@@ -69,17 +69,18 @@ impl Problem<f64> for Mixed {
         COLUMNS
     }
 
-    fn loss(&self, agent: usize, x: &[f64]) -> f64 {
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
         let mut gradient = [0.0; COLUMNS];
-        self.gradient(agent, x, &mut gradient);
-        gradient.iter().zip(x).map(|(g, x)| 0.5 * g * x).sum()
+        self.gradient(agent, x, &mut gradient)?;
+        Ok(gradient.iter().zip(x).map(|(g, x)| 0.5 * g * x).sum())
     }
 
-    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) {
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
         let planes = x.chunks_exact(2).zip(gradient.chunks_exact_mut(2));
         for ((x, g), (xx, xy, yy)) in planes.zip(self.hessians[agent]) {
             (g[0], g[1]) = (xx * x[0] + xy * x[1], xy * x[0] + yy * x[1]);
         }
+        Ok(())
     }
 }
 
@@ -119,11 +120,11 @@ fn growth(
     problem: &Mixed,
     step_size: f64,
     seed: u64,
-) -> Result<f64, AgentsError> {
+) -> Result<f64, TheoryError> {
     let states = method.layout().state.len();
     let mut random = stream(seed, Purpose::Probe, 5, 0);
     let start: Vec<f64> = (0..network.agents() * COLUMNS).map(|_| random.random::<f64>() - 0.5).collect();
-    let mut agents = Simulator::new(problem, network, method, &start, seed);
+    let mut agents = Simulator::new(problem, network, method, &start, seed)?;
     let mut run = Run::start(method, Schedule::constant(step_size), &mut agents)?;
     let mut logs = vec![vec![0.0]; PLANES];
     for _ in 0..SETTLING + ROUNDS {

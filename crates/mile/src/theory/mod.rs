@@ -33,6 +33,7 @@ pub mod weights;
 
 use crate::agents::AgentsError;
 use crate::method::InvalidParameter;
+use crate::simulator::SimulatorError;
 
 /// A question the theory cannot answer.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +72,9 @@ pub enum TheoryError {
         /// What is covered on this graph.
         xi_max: f64,
     },
+    /// A problem and a network that do not go together.
+    #[error(transparent)]
+    Simulator(#[from] SimulatorError),
     /// The agents failed.
     #[error(transparent)]
     Agents(#[from] AgentsError),

@@ -8,6 +8,8 @@
 //! Only the product `a = alpha h` matters: rescaling gradients by s and the step size by 1/s changes
 //! nothing but the units of trackers. So alpha = 1 and h = a throughout, which keeps numbers of one size.
 
+use std::ops::Range;
+
 use faer::Mat;
 
 use super::TheoryError;
@@ -47,8 +49,8 @@ impl Host {
 }
 
 impl Agents for Host {
-    fn hosted(&self) -> usize {
-        self.forcing.len()
+    fn hosted(&self) -> Range<usize> {
+        0..self.forcing.len()
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, _draw: u64) -> Result<(), AgentsError> {
@@ -58,11 +60,12 @@ impl Agents for Host {
         Ok(())
     }
 
-    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) {
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
         for row in 0..self.forcing.len() {
             let old = if keep == 0.0 { 0.0 } else { keep * self.vectors[y.0][row] };
             self.vectors[y.0][row] = terms.iter().fold(old, |sum, (a, v)| sum + a * self.vectors[v.0][row]);
         }
+        Ok(())
     }
 
     fn pull(&mut self, _round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
@@ -74,8 +77,9 @@ impl Agents for Host {
         Ok(0)
     }
 
-    fn forget(&mut self, scratch: Vector) {
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         self.vectors[scratch.0].fill(f64::NAN);
+        Ok(())
     }
 }
 

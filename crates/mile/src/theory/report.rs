@@ -9,22 +9,11 @@ use super::mixed::mixed_step_limit;
 use super::modes::Modes;
 use super::smoothness::{Scatter, Smoothness};
 use super::stability::{contraction, step_limit};
-use super::weights::{best_xi, paper_xi, slowest_modulus, xi_ranges};
+use super::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges};
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
 use crate::methods::catalogue::{self, Parameters};
 use crate::network::Network;
 use crate::spectrum::Spectrum;
-
-/// A weight as a user asks for it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Weight {
-    /// This number.
-    Number(f64),
-    /// 0.9 * 2/(tau + 3).
-    Paper,
-    /// Chosen by [`auto`].
-    Auto,
-}
 
 /// What a report is about.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +22,10 @@ pub struct Inquiry<'a> {
     pub network: &'a Network,
     /// Local steps tau.
     pub local_steps: u64,
-    /// Weight of the correction.
-    pub xi: Weight,
-    /// Weight of the mixing; xi if none is given, which is the paper's method.
-    pub gamma: Option<Weight>,
+    /// WeightChoice of the correction.
+    pub xi: WeightChoice,
+    /// WeightChoice of the mixing; xi if none is given, which is the paper's method.
+    pub gamma: Option<WeightChoice>,
     /// Smoothness L of every f_i.
     pub smoothness: f64,
     /// How L was estimated, if it was.
@@ -231,16 +220,16 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
     };
     let (coupled, both) = (auto::xi(question)?, auto::decoupled(question)?);
     let xi = match inquiry.xi {
-        Weight::Number(xi) => valid_xi(xi)?,
-        Weight::Paper => paper_xi(inquiry.local_steps)?,
-        Weight::Auto => coupled.xi,
+        WeightChoice::Number(xi) => valid_xi(xi)?,
+        WeightChoice::Paper => paper_xi(inquiry.local_steps)?,
+        WeightChoice::Auto => coupled.xi,
     };
     let chosen = match inquiry.gamma {
-        Some(Weight::Auto) => both,
-        None if inquiry.xi == Weight::Auto => coupled,
+        Some(WeightChoice::Auto) => both,
+        None if inquiry.xi == WeightChoice::Auto => coupled,
         given => {
             let gamma = match given {
-                Some(Weight::Number(gamma)) => {
+                Some(WeightChoice::Number(gamma)) => {
                     super::require("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]")?
                 }
                 _ => xi,

@@ -10,7 +10,8 @@ use rand_distr::StandardNormal;
 use serde::Serialize;
 
 use super::TheoryError;
-use crate::problems::{Draw, Problem};
+use crate::agents::AgentsError;
+use crate::problems::{Draw, Failure, Problem};
 use crate::random::{Purpose, stream};
 use crate::real::Real;
 
@@ -81,7 +82,8 @@ pub fn estimate<T: Real>(
         for k in 0..agents {
             let agent = k * problem.agents() / agents;
             let draw = effort.stochastic.then_some(Draw { seed, step: point as u64 });
-            let here = curvature(problem, agent, &x, draw, effort.iterations.max(2), seed);
+            let here = curvature(problem, agent, &x, draw, effort.iterations.max(2), seed)
+                .map_err(AgentsError::objective(agent))?;
             found.gradients += 2 * effort.iterations.max(2) as u64;
             super::require("gradient", here.value, true, "finite numbers: the problem gives others here")?;
             largest = largest.max(here.value.abs());
@@ -104,7 +106,7 @@ fn curvature<T: Real>(
     draw: Option<Draw>,
     iterations: usize,
     seed: u64,
-) -> Curvature {
+) -> Result<Curvature, Failure> {
     let n = x.len();
     let epsilon = T::epsilon().wide().cbrt() * norm(x).max(1.0);
     let mut random = stream(seed, Purpose::Probe, 3, agent as u64);
@@ -120,8 +122,8 @@ fn curvature<T: Real>(
     };
     let mut found = Curvature { value: 0.0, unsettled: 1.0 };
     for _ in 0..iterations {
-        gradient(&v, 1.0, &mut plus);
-        gradient(&v, -1.0, &mut minus);
+        gradient(&v, 1.0, &mut plus)?;
+        gradient(&v, -1.0, &mut minus)?;
         let image: Vec<f64> =
             plus.iter().zip(&minus).map(|(p, m)| (p.wide() - m.wide()) / (2.0 * epsilon)).collect();
         let along: f64 = image.iter().zip(&v).map(|(i, v)| i * v).sum();
@@ -134,7 +136,7 @@ fn curvature<T: Real>(
             break;
         }
     }
-    found
+    Ok(found)
 }
 
 fn norm<T: Real>(x: &[T]) -> f64 {
@@ -162,14 +164,21 @@ pub struct Scatter {
 
 /// Measures noise and heterogeneity of gradients at a point from `draws` (at least two) stochastic
 /// gradients an agent; exact ones are not needed. Both estimates are unbiased, the second cut at zero.
-pub fn scatter<T: Real>(problem: &dyn Problem<T>, x: &[T], draws: u64, seed: u64) -> Scatter {
+pub fn scatter<T: Real>(
+    problem: &dyn Problem<T>,
+    x: &[T],
+    draws: u64,
+    seed: u64,
+) -> Result<Scatter, AgentsError> {
     let (agents, n, draws) = (problem.agents(), x.len(), draws.max(2));
     let mut sample = vec![T::zero(); n];
     let (mut means, mut noise) = (Vec::with_capacity(agents), 0.0);
     for agent in 0..agents {
         let (mut mean, mut squares) = (vec![0.0; n], 0.0);
         for step in 0..draws {
-            problem.sample_gradient(agent, x, Draw { seed, step }, &mut sample);
+            problem
+                .sample_gradient(agent, x, Draw { seed, step }, &mut sample)
+                .map_err(AgentsError::objective(agent))?;
             mean.iter_mut().zip(&sample).for_each(|(m, s)| *m += s.wide() / draws as f64);
             squares += sample.iter().map(|s| s.wide().powi(2)).sum::<f64>();
         }
@@ -184,5 +193,5 @@ pub fn scatter<T: Real>(problem: &dyn Problem<T>, x: &[T], draws: u64, seed: u64
     let excess = noise / draws as f64 * (1.0 - 1.0 / agents as f64);
     let rounding = 1e-9 * spread;
     let noise = if noise < rounding { 0.0 } else { noise };
-    Scatter { noise, heterogeneity: (spread - excess).max(0.0) }
+    Ok(Scatter { noise, heterogeneity: (spread - excess).max(0.0) })
 }

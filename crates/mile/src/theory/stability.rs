@@ -145,7 +145,7 @@ pub struct StabilityMap {
 /// use mile::{graph::Topology, methods::Mile, mixing::Rule, spectrum, theory::stability};
 /// let ring = Rule::Metropolis.matrix(&Topology::Ring.build(10, 0)?)?;
 /// let build = |xi: f64| Ok(Box::new(Mile::new(10, xi)?) as Box<dyn mile::method::Method>);
-/// let map = stability::map("xi", &[0.1, 0.3], &[0.01], 1.0, &spectrum::spectrum(&ring), build)?;
+/// let map = stability::map("xi", &[0.1, 0.3], &[0.01], 1.0, &spectrum::spectrum(ring.rows()), build)?;
 /// assert!(map.growth[0][0] < 1.0 && map.growth[1][0] > 1.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

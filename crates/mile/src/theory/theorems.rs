@@ -17,10 +17,11 @@ use serde::Serialize;
 
 use super::constants::{Constants, Start};
 use super::{TheoryError, require, valid_smoothness};
+use crate::agents::AgentsError;
 use crate::block;
 use crate::methods::Mile;
 use crate::network::Network;
-use crate::problems::{Draw, Problem};
+use crate::problems::{Draw, Failure, Problem};
 use crate::random::{Purpose, stream};
 use crate::run::Run;
 use crate::schedule::Schedule;
@@ -177,12 +178,12 @@ fn measure(
 ) -> Result<Measured, TheoryError> {
     let method = Mile::new(setting.local_steps, setting.xi)?;
     let (agents, dim) = (problem.agents(), problem.dim());
-    let mut simulator = Simulator::new(problem, setting.network, &method, setting.start, seed);
+    let mut simulator = Simulator::new(problem, setting.network, &method, setting.start, seed)?;
     let mut run = Run::start(&method, Schedule::constant(step_size), &mut simulator)?;
     let mut found = Measured::default();
     found.start.s = block::norm_sq(simulator.models());
     found.start.a2 = disagreement(simulator.models(), dim);
-    found.start.gradient = mean_gradient(problem, |i| simulator.model(i));
+    found.start.gradient = mean_gradient(problem, |i| simulator.model(i))?;
     let iterations = setting.local_steps * (setting.k + 1);
     for t in 1..=iterations {
         run.step(&mut simulator)?;
@@ -190,9 +191,9 @@ fn measure(
         if t == 1 {
             found.start.s += block::norm_sq(simulator.models());
             found.start.a2 += disagreement(simulator.models(), dim);
-            found.start.excess = problem.objective(&mean) - setting.lowest;
+            found.start.excess = problem.objective(&mean).map_err(AgentsError::Evaluation)? - setting.lowest;
         }
-        found.gradient += mean_gradient(problem, |_| &mean) / iterations as f64;
+        found.gradient += mean_gradient(problem, |_| &mean)? / iterations as f64;
         found.consensus += block::consensus_error(simulator.models(), dim) / iterations as f64;
     }
     debug_assert_eq!(agents, setting.network.agents());
@@ -205,14 +206,14 @@ fn disagreement(models: &[f64], dim: usize) -> f64 {
 }
 
 /// `|1/N sum_i grad f_i(x_i)|^2`.
-fn mean_gradient<'x>(problem: &dyn Problem<f64>, x: impl Fn(usize) -> &'x [f64]) -> f64 {
+fn mean_gradient<'x>(problem: &dyn Problem<f64>, x: impl Fn(usize) -> &'x [f64]) -> Result<f64, AgentsError> {
     let (n, dim) = (problem.agents(), problem.dim());
     let (mut sum, mut g) = (vec![0.0; dim], vec![0.0; dim]);
     for agent in 0..n {
-        problem.gradient(agent, x(agent), &mut g);
+        problem.gradient(agent, x(agent), &mut g).map_err(AgentsError::objective(agent))?;
         sum.iter_mut().zip(&g).for_each(|(s, g)| *s += g / n as f64);
     }
-    block::norm_sq(&sum)
+    Ok(block::norm_sq(&sum))
 }
 
 /// What the right sides are made of.
@@ -311,12 +312,12 @@ impl Problem<f64> for Exact<'_> {
         self.0.dim()
     }
 
-    fn loss(&self, agent: usize, x: &[f64]) -> f64 {
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
         self.0.loss(agent, x)
     }
 
-    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) {
-        self.0.gradient(agent, x, gradient);
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+        self.0.gradient(agent, x, gradient)
     }
 }
 
@@ -337,18 +338,25 @@ impl Problem<f64> for Noisy<'_> {
         self.problem.dim()
     }
 
-    fn loss(&self, agent: usize, x: &[f64]) -> f64 {
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
         self.problem.loss(agent, x)
     }
 
-    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) {
-        self.problem.gradient(agent, x, gradient);
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+        self.problem.gradient(agent, x, gradient)
     }
 
-    fn sample_gradient(&self, agent: usize, x: &[f64], draw: Draw, gradient: &mut [f64]) {
-        self.problem.gradient(agent, x, gradient);
+    fn sample_gradient(
+        &self,
+        agent: usize,
+        x: &[f64],
+        draw: Draw,
+        gradient: &mut [f64],
+    ) -> Result<(), Failure> {
+        self.problem.gradient(agent, x, gradient)?;
         let scale = (self.variance / self.dim() as f64).sqrt();
         let mut random = stream(draw.seed, Purpose::Batch, agent as u64, draw.step);
         gradient.iter_mut().for_each(|g| *g += scale * random.sample::<f64, _>(StandardNormal));
+        Ok(())
     }
 }

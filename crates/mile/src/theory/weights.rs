@@ -16,6 +16,28 @@ use super::{TheoryError, valid_local_steps, valid_xi};
 use crate::methods::Mile;
 use crate::spectrum::Extremes;
 
+/// A weight as a user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WeightChoice {
+    /// This number.
+    Number(f64),
+    /// The paper's: 0.9 * 2/(tau + 3).
+    Paper,
+    /// Chosen by [`auto`](super::auto) from the spectrum, the step size and the curvature.
+    Auto,
+}
+
+impl WeightChoice {
+    /// The number it stands for, unless it has to be chosen.
+    pub fn number(self, local_steps: u64) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Paper => Some(Mile::paper_xi(local_steps)),
+            Self::Auto => None,
+        }
+    }
+}
+
 /// The ends of the admissible ranges (0, end) of xi, for the paper's MILE.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct XiRanges {

@@ -1,117 +1,237 @@
-//! A second home for agents: each in a thread of its own, with a block of one row, exchanging
-//! messages over channels. The methods are the same text, and the bits are the same.
+//! A second place for agents: ranks, each a thread that hosts some of them, exchanging messages over channels. The
+//! methods are the same text, and the bits are the same: of the states, and of what is measured over all agents.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mile::agents::{Agents, AgentsError, Vector};
 use mile::block;
+use mile::engine::{Contribution, Engine};
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Draw, Problem, Table};
+use mile::problems::{Batch, Draw, Failure, Problem, Table};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
+use mile::verbs::{Rows, Verbs};
 
 use crate::common::*;
 
 const SEED: u64 = 3;
+const X: Vector = Vector(0);
 
-/// One agent with its line to each neighbour.
-struct Solo<'a> {
-    agent: usize,
+/// Lines between two ends: agents that are neighbours, or ranks that follow each other.
+type Lines<M> = (HashMap<usize, Sender<M>>, HashMap<usize, Receiver<M>>);
+
+/// Some agents, with a line to each neighbour of each, and to the ranks before and after this one.
+struct Rank<'a> {
+    hosted: Range<usize>,
     problem: &'a dyn Problem<f32>,
     network: &'a Network,
-    vectors: Vec<Vec<f32>>,
-    to: HashMap<usize, Sender<Vec<f32>>>,
-    from: HashMap<usize, Receiver<Vec<f32>>>,
+    /// For each hosted agent its vectors.
+    vectors: Vec<Vec<Vec<f32>>>,
+    noted: Verbs,
+    lines: HashMap<usize, Lines<Vec<f32>>>,
+    ranks: Lines<Vec<f64>>,
+    place: (usize, usize),
+    watching: bool,
+    drift: Option<f64>,
 }
 
-impl Agents for Solo<'_> {
-    fn hosted(&self) -> usize {
-        1
+impl Agents for Rank<'_> {
+    fn hosted(&self) -> Range<usize> {
+        self.hosted.clone()
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
-        let mut out = std::mem::take(&mut self.vectors[g.0]);
-        let draw = Draw { seed: SEED, step: draw };
-        self.problem.sample_gradient(self.agent, &self.vectors[x.0], draw, &mut out);
-        self.vectors[g.0] = out;
-        Ok(())
+        self.noted.gradient(x, g, draw)
     }
 
-    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) {
-        let mut out = std::mem::take(&mut self.vectors[y.0]);
-        let terms: Vec<(f64, &[f32])> = terms.iter().map(|(a, v)| (*a, &self.vectors[v.0][..])).collect();
-        block::combine(&mut out, keep, &terms);
-        self.vectors[y.0] = out;
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.noted.combine(y, keep, terms)
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
-        let mut row = self.network.mixing().rows().row(self.agent).to_vec();
-        let up = self.network.row_in_round(SEED, self.agent, round, &mut row);
-        row.retain(|(_, weight)| *weight != 0.0);
-        for &(from, _) in pairs {
-            for (j, _) in row.iter().filter(|(j, _)| *j != self.agent) {
-                self.to[j].send(self.vectors[from.0].clone()).unwrap();
+        self.noted.check_pull(pairs)?;
+        self.settle()?;
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(pairs[0].0)?);
+        }
+        let row = |agent: usize| {
+            let mut row = self.network.mixing().rows().row(agent).to_vec();
+            let up = self.network.row_in_round(SEED, agent, round, &mut row);
+            row.retain(|(j, weight)| *weight != 0.0 && *j != agent);
+            (row, up)
+        };
+        for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
+            for (j, _) in row(agent).0 {
+                pairs
+                    .iter()
+                    .for_each(|(from, _)| self.lines[&agent].0[&j].send(vectors[from.0].clone()).unwrap());
             }
         }
-        for &(from, to) in pairs {
-            let mut sum = std::mem::take(&mut self.vectors[to.0]);
-            sum.fill(0.0);
-            for (k, &(j, weight)) in row.iter().filter(|(j, _)| *j != self.agent).enumerate() {
-                let message = self.from[&j].recv().unwrap();
-                block::fold((weight, &message[..]), &self.vectors[from.0], &mut sum, k == 0);
+        let mut sent = 0;
+        for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
+            let (row, up) = row(agent);
+            for &(from, to) in pairs {
+                let mut sum = std::mem::take(&mut vectors[to.0]);
+                sum.fill(0.0);
+                for (k, &(j, weight)) in row.iter().enumerate() {
+                    let message = self.lines[&agent].1[&j].recv().unwrap();
+                    block::fold((weight, &message[..]), &vectors[from.0], &mut sum, k == 0);
+                }
+                vectors[to.0] = sum;
             }
-            self.vectors[to.0] = sum;
+            sent += up * (pairs.len() * vectors[0].len() * 4) as u64;
         }
-        Ok(up * (pairs.len() * self.vectors[0].len() * 4) as u64)
+        Ok(sent)
     }
 
-    fn forget(&mut self, scratch: Vector) {
-        self.vectors[scratch.0].fill(f32::NAN);
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
+        self.noted.forget(scratch)
+    }
+
+    fn settle(&mut self) -> Result<(), AgentsError> {
+        for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
+            let mut rows = Rows::alone(agent, vectors);
+            let verbs = self.noted.stage(0).iter();
+            verbs.into_iter().try_for_each(|verb| rows.carry_out(verb, self.problem, SEED))?;
+        }
+        self.noted.clear();
+        Ok(())
     }
 }
 
-/// Final states of all agents, row after row for each vector, and the bytes they sent.
+impl Engine<f32> for Rank<'_> {
+    fn agents(&self) -> usize {
+        self.network.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.problem.dim()
+    }
+
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [f32]>, AgentsError> {
+        self.settle()?;
+        Ok(Cow::Owned(self.vectors.iter().flat_map(|vectors| vectors[v.0].iter().copied()).collect()))
+    }
+
+    fn set_vector(&mut self, v: Vector, rows: &[f32]) -> Result<(), AgentsError> {
+        let (dim, each) = (self.dim(), self.vectors.iter_mut());
+        each.zip(rows.chunks_exact(dim)).for_each(|(vectors, row)| vectors[v.0].copy_from_slice(row));
+        Ok(())
+    }
+
+    fn watch(&mut self) {
+        self.watching = true;
+    }
+
+    fn drift(&self) -> Option<f64> {
+        self.drift
+    }
+
+    /// From the first rank to the last, and back to all.
+    fn fold(&mut self, v: Vector, sums: &mut [f64], add: &mut Contribution<f32>) -> Result<(), AgentsError> {
+        let (rank, ranks) = self.place;
+        if rank > 0 {
+            sums.copy_from_slice(&self.ranks.1[&(rank - 1)].recv().unwrap());
+        }
+        add(sums, self.hosted.start, &self.vector(v)?)?;
+        if rank + 1 < ranks {
+            self.ranks.0[&(rank + 1)].send(sums.to_vec()).unwrap();
+            sums.copy_from_slice(&self.ranks.1[&(rank + 1)].recv().unwrap());
+        }
+        if rank > 0 {
+            self.ranks.0[&(rank - 1)].send(sums.to_vec()).unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// Both ends of a line for each pair.
+fn connect<M>(ends: &mut [Lines<M>], pairs: impl Iterator<Item = (usize, usize)>) {
+    for (i, j) in pairs.flat_map(|(i, j)| [(i, j), (j, i)]) {
+        let (sender, receiver) = channel();
+        ends[i].0.insert(j, sender);
+        ends[j].1.insert(i, receiver);
+    }
+}
+
+/// What is measured over all agents: norm, mean, consensus error, and the latter just before an exchange.
+type Measured = (f64, Vec<f64>, f64, Option<f64>);
+
+fn measured(engine: &mut dyn Engine<f32>) -> Measured {
+    let mean = engine.mean(X).unwrap();
+    (engine.norm_sq(X).unwrap(), mean, engine.consensus_error(X).unwrap(), engine.drift())
+}
+
+/// All rounds, the last of them watched.
+fn drive(method: &dyn Method, engine: &mut dyn Engine<f32>, rounds: u64) -> (Measured, u64) {
+    let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
+    let mut run = Run::start(method, schedule, engine).unwrap();
+    while run.progress().round < rounds {
+        if run.progress().round + 1 == rounds {
+            engine.watch();
+        }
+        run.round(engine).unwrap();
+    }
+    (measured(engine), run.progress().costs.bytes_sent)
+}
+
+/// Final states of all agents, row after row for each vector, what every rank measured, and the bytes sent.
 fn over_channels(
     problem: &dyn Problem<f32>,
     network: &Network,
     method: &dyn Method,
     start: &[f32],
     rounds: u64,
-) -> (Vec<Vec<f32>>, u64) {
-    let (n, dim) = (network.agents(), problem.dim());
-    let mut solos: Vec<Solo> = (0..n)
-        .map(|agent| {
-            let mut vectors = vec![vec![0.0; dim]; method.layout().vectors()];
+    ranks: usize,
+) -> (Vec<Vec<f32>>, Vec<Measured>, u64) {
+    let (n, dim, layout) = (network.agents(), problem.dim(), method.layout());
+    let mut lines: Vec<Lines<Vec<f32>>> = (0..n).map(|_| Default::default()).collect();
+    connect(&mut lines, network.graph().edges());
+    let mut between: Vec<Lines<Vec<f64>>> = (0..ranks).map(|_| Default::default()).collect();
+    connect(&mut between, (1..ranks).map(|rank| (rank - 1, rank)));
+    let mut lines = lines.into_iter().enumerate();
+    let rank = |(rank, ranks_lines): (usize, Lines<Vec<f64>>)| {
+        let hosted = rank * n / ranks..(rank + 1) * n / ranks;
+        let row = |agent: usize| {
+            let mut vectors = vec![vec![0.0; dim]; layout.vectors()];
             vectors[0].copy_from_slice(&start[agent * dim..(agent + 1) * dim]);
-            Solo { agent, problem, network, vectors, to: HashMap::new(), from: HashMap::new() }
-        })
-        .collect();
-    for (i, j) in network.graph().edges().flat_map(|(i, j)| [(i, j), (j, i)]) {
-        let (sender, receiver) = channel();
-        solos[i].to.insert(j, sender);
-        solos[j].from.insert(i, receiver);
-    }
-    let work = |mut solo: Solo| {
-        let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
-        let mut run = Run::start(method, schedule, &mut solo).unwrap();
-        while run.progress().round < rounds {
-            run.step(&mut solo).unwrap();
+            vectors
+        };
+        Rank {
+            vectors: hosted.clone().map(row).collect(),
+            lines: lines.by_ref().take(hosted.len()).collect(),
+            hosted,
+            problem,
+            network,
+            noted: Verbs::new(layout.vectors()),
+            ranks: ranks_lines,
+            place: (rank, ranks),
+            watching: false,
+            drift: None,
         }
-        (solo.vectors, run.progress().costs.bytes_sent)
+    };
+    let hosts: Vec<Rank> = between.into_iter().enumerate().map(rank).collect();
+    let work = |mut rank: Rank| {
+        let (measured, bytes) = drive(method, &mut rank, rounds);
+        (rank.vectors, measured, bytes)
     };
     let done: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = solos.into_iter().map(|solo| scope.spawn(move || work(solo))).collect();
+        let threads: Vec<_> = hosts.into_iter().map(|rank| scope.spawn(move || work(rank))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let state = 0..method.layout().state.len();
-    let vectors = state.map(|k| done.iter().flat_map(|(vectors, _)| vectors[k].clone()).collect()).collect();
-    (vectors, done.iter().map(|(_, bytes)| bytes).sum())
+    let of =
+        |k: usize| done.iter().flat_map(|(agents, ..)| agents.iter().flat_map(|v| v[k].clone())).collect();
+    let vectors = (0..layout.state.len()).map(of).collect();
+    let bytes = done.iter().map(|(_, _, bytes)| bytes).sum();
+    (vectors, done.into_iter().map(|(_, measured, _)| measured).collect(), bytes)
 }
 
 /// The same objectives, with gradients that take their time: the simulator finds threads worth while, puts
@@ -127,22 +247,32 @@ impl<P: Problem<f32>> Problem<f32> for Slow<P> {
         self.0.dim()
     }
 
-    fn loss(&self, agent: usize, x: &[f32]) -> f64 {
+    fn loss(&self, agent: usize, x: &[f32]) -> Result<f64, Failure> {
         self.0.loss(agent, x)
     }
 
-    fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) {
-        self.0.gradient(agent, x, gradient);
+    fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
+        self.0.gradient(agent, x, gradient)
     }
 
-    fn sample_gradient(&self, agent: usize, x: &[f32], draw: Draw, gradient: &mut [f32]) {
+    fn sample_gradient(
+        &self,
+        agent: usize,
+        x: &[f32],
+        draw: Draw,
+        gradient: &mut [f32],
+    ) -> Result<(), Failure> {
         std::thread::sleep(std::time::Duration::from_micros(20));
-        self.0.sample_gradient(agent, x, draw, gradient);
+        self.0.sample_gradient(agent, x, draw, gradient)
     }
 }
 
 /// Every method on a graph and without some of its edges; SCAFFOLD where all know all.
-fn simulator_and_channels_agree(graph: &Network, wrap: impl Fn(Table<f32>) -> Box<dyn Problem<f32>>) {
+fn simulator_and_channels_agree(
+    graph: &Network,
+    ranks: usize,
+    wrap: impl Fn(Table<f32>) -> Box<dyn Problem<f32>>,
+) {
     for entry in catalogue::ALL {
         for drop_rate in [0.0, 0.3] {
             let complete = entry.name == "scaffold";
@@ -153,22 +283,24 @@ fn simulator_and_channels_agree(graph: &Network, wrap: impl Fn(Table<f32>) -> Bo
                 if complete { network(Topology::Complete, 5, Rule::Metropolis) } else { graph.clone() };
             let network = network.with_drop_rate(drop_rate).unwrap();
             let local_steps = entry.has_local_steps().then_some(3);
-            let parameters = Parameters { local_steps, ..Parameters::default() };
+            // More exchanges a round than are put off together.
+            let gossip = (entry.name == "mg-skip").then_some(37);
+            let parameters = Parameters { local_steps, gossip, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let problem = wrap(nonconvex::<f32>(network.agents(), DIM, Batch::Size(4)));
             let start = scattered::<f32>(network.agents(), DIM);
 
-            let mut agents = Simulator::new(&*problem, &network, &*method, &start, SEED);
-            let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
-            let mut run = Run::start(&*method, schedule, &mut agents).unwrap();
-            while run.progress().round < 9 {
-                run.step(&mut agents).unwrap();
-            }
-            let (vectors, bytes) = over_channels(&*problem, &network, &*method, &start, 9);
+            let mut agents = Simulator::new(&*problem, &network, &*method, &start, SEED).unwrap();
+            let (expected, expected_bytes) = drive(&*method, &mut agents, 9);
+            let (vectors, measured, bytes) =
+                over_channels(&*problem, &network, &*method, &start, 9, ranks.min(network.agents()));
             for (k, vector) in vectors.iter().enumerate() {
                 assert!(vector == agents.vector(Vector(k)), "{}, drop rate {drop_rate}", entry.name);
             }
-            assert_eq!(bytes, run.progress().costs.bytes_sent, "{}", entry.name);
+            for found in measured {
+                assert_eq!(found, expected, "{}, drop rate {drop_rate}", entry.name);
+            }
+            assert_eq!(bytes, expected_bytes, "{}", entry.name);
         }
     }
 }
@@ -176,14 +308,31 @@ fn simulator_and_channels_agree(graph: &Network, wrap: impl Fn(Table<f32>) -> Bo
 #[test]
 fn threads_that_exchange_messages_reach_the_bits_of_the_simulator() {
     let small_world = network(Topology::SmallWorld { degree: 4, rewire: 0.4 }, 7, Rule::LazyMetropolis);
-    simulator_and_channels_agree(&small_world, |problem| Box::new(problem));
+    for ranks in [1, 3, 7] {
+        simulator_and_channels_agree(&small_world, ranks, |problem| Box::new(problem));
+    }
 }
 
 #[test]
 fn so_they_do_when_exchanges_are_put_off() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
-    for topology in [Topology::Ring, Topology::Path] {
+    for (topology, ranks) in [(Topology::Ring, 13), (Topology::Path, 5)] {
         let graph = network(topology, 13, Rule::LazyMetropolis);
-        pool.install(|| simulator_and_channels_agree(&graph, |problem| Box::new(Slow(problem))));
+        pool.install(|| simulator_and_channels_agree(&graph, ranks, |problem| Box::new(Slow(problem))));
     }
+}
+
+/// In several ranges of columns too, in which sums are formed apart.
+#[test]
+fn long_vectors_are_measured_to_the_same_bits() {
+    let (agents, dim) = (6, 40_000);
+    let graph = network(Topology::Ring, agents, Rule::LazyMetropolis);
+    let problem = mile::problems::Quadratic::<f32>::new(agents, dim, 10.0, 1.0, 0).unwrap();
+    let method = build("mile", &tau(2), &graph);
+    let start = scattered::<f32>(agents, dim);
+    let mut all = Simulator::new(&problem, &graph, &*method, &start, SEED).unwrap();
+    let (expected, _) = drive(&*method, &mut all, 2);
+    assert_eq!(expected.2, block::consensus_error(all.models(), dim));
+    let (_, measured, _) = over_channels(&problem, &graph, &*method, &start, 2, 4);
+    assert!(measured.iter().all(|found| *found == expected));
 }

@@ -82,7 +82,7 @@ pub fn trajectory(
     step_size: f64,
     rounds: usize,
 ) -> Vec<Vec<f64>> {
-    let mut agents = Simulator::new(problem, network, method, start, 3);
+    let mut agents = Simulator::new(problem, network, method, start, 3).unwrap();
     let mut run = Run::start(method, Schedule::constant(step_size), &mut agents).unwrap();
     let mut round = || {
         run.round(&mut agents).unwrap();
@@ -102,7 +102,7 @@ pub fn gradient_norm<T: Real>(problem: &dyn Problem<T>, x: &[T]) -> f64 {
     let (n, mut g) = (problem.agents(), vec![T::zero(); problem.dim()]);
     let mut sum = vec![0.0; problem.dim()];
     for agent in 0..n {
-        problem.gradient(agent, x, &mut g);
+        problem.gradient(agent, x, &mut g).unwrap();
         sum.iter_mut().zip(&g).for_each(|(s, g)| *s += g.wide() / n as f64);
     }
     block::norm_sq(&sum).sqrt()

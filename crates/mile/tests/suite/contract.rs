@@ -144,7 +144,7 @@ fn exact_methods_bring_every_agent_to_a_common_stationary_point() {
         }
         let (network, start) = (row.network(), row.start(AGENTS, DIM));
         let method = build(row.name, &row.parameters, &network);
-        let mut agents = Simulator::new(&problem, &network, &*method, &start, 3);
+        let mut agents = Simulator::new(&problem, &network, &*method, &start, 3).unwrap();
         let mut run = run(&*method, row.step_size, &mut agents);
         for _ in 0..row.rounds {
             run.round(&mut agents).unwrap();
@@ -197,7 +197,7 @@ fn corrections_sum_to_zero_and_trackers_have_the_mean_gradient_at_every_step() {
     every_row(|row| {
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);
-        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3);
+        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3).unwrap();
         let mut run = run(&*method, row.step_size, &mut agents);
         for t in 0..120 {
             run.step(&mut agents).unwrap();
@@ -217,7 +217,7 @@ fn corrections_sum_to_zero_and_trackers_have_the_mean_gradient_at_every_step() {
 fn mean_gradient(problem: &dyn Problem<f64>, models: &[f64]) -> Vec<f64> {
     let mut rows = vec![0.0; models.len()];
     for (agent, (x, g)) in models.chunks_exact(DIM).zip(rows.chunks_exact_mut(DIM)).enumerate() {
-        problem.gradient(agent, x, g);
+        problem.gradient(agent, x, g).unwrap();
     }
     column_means(&rows)
 }
@@ -230,7 +230,7 @@ fn the_average_descends_along_the_mean_gradient_at_every_step() {
         let (moving, holds) = row.moves;
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);
-        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3);
+        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3).unwrap();
         let mut run = run(&*method, row.step_size, &mut agents);
         let (mut mixed, mut broken) = (true, false);
         for _ in 0..120 {
@@ -252,7 +252,7 @@ fn costs_are_what_the_method_spends() {
     every_row(|row| {
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);
-        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3);
+        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3).unwrap();
         let mut run = run(&*method, row.step_size, &mut agents);
         let begun = run.progress().costs.gradient_evals;
         assert!(begun == 0 || begun == AGENTS as u64, "{}: start-up", row.what());
@@ -280,7 +280,7 @@ fn resumed_equals_uninterrupted<T: Real>() {
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);
         let schedule = Schedule { warmup: 4, ..Schedule::constant(row.step_size) };
-        let new = || Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3);
+        let new = || Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3).unwrap();
         let mut whole = new();
         let mut run = Run::start(&*method, schedule.clone(), &mut whole).unwrap();
         let state = |agents: &Simulator<T>| -> Vec<Vec<T>> {
@@ -320,7 +320,7 @@ fn single_precision_comes_as_close_as_it_can() {
     every_row(|row| {
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);
-        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3);
+        let mut agents = Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3).unwrap();
         let mut run = run(&*method, row.step_size, &mut agents);
         for _ in 0..row.rounds {
             run.round(&mut agents).unwrap();
@@ -341,7 +341,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 let start = row.start(AGENTS, dim);
-                let mut agents = Simulator::new(&problem, &network, &*method, &start, 3);
+                let mut agents = Simulator::new(&problem, &network, &*method, &start, 3).unwrap();
                 let mut run = run(&*method, 1e-3, &mut agents);
                 run.round(&mut agents).unwrap();
                 run.round(&mut agents).unwrap();
@@ -360,7 +360,7 @@ fn one_agent_alone_reaches_its_own_minimum() {
     every_row(|row| {
         let network = row.network_of(1);
         let method = build(row.name, &row.parameters, &network);
-        let mut agents = Simulator::new(&problem, &network, &*method, &scattered(1, DIM), 3);
+        let mut agents = Simulator::new(&problem, &network, &*method, &scattered(1, DIM), 3).unwrap();
         let mut run = run(&*method, row.step_size, &mut agents);
         for _ in 0..row.rounds {
             run.round(&mut agents).unwrap();

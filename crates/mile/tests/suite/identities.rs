@@ -5,7 +5,7 @@ use mile::graph::Topology;
 use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Problem};
+use mile::problems::{Batch, Failure, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -59,7 +59,7 @@ fn ed_is_not_mile_because_its_first_step_is_mixed() {
     let problem = nonconvex(AGENTS, DIM, Batch::Full);
     let mile = build("mile", &xi(1, 0.5), &network);
     let ed = go(&network, "ed", none(), &start);
-    let mut agents = Simulator::new(&problem, &network, &*mile, &start, 3);
+    let mut agents = Simulator::new(&problem, &network, &*mile, &start, 3).unwrap();
     let mut run = Run::start(&*mile, Schedule::constant(ALPHA), &mut agents).unwrap();
     let unmixed = agents.models().to_vec();
     agents.vector_mut(Vector(0)).copy_from_slice(&ed[0]);
@@ -88,13 +88,13 @@ fn mile_with_any_steps_is_led_started_after_the_first_exchange() {
         let (network, start) = (lazy(), starts());
         let problem = nonconvex(AGENTS, DIM, Batch::Full);
         let mile = build("mile", &xi(steps, weight), &network);
-        let mut agents = Simulator::new(&problem, &network, &*mile, &start, 3);
+        let mut agents = Simulator::new(&problem, &network, &*mile, &start, 3).unwrap();
         let mut run = Run::start(&*mile, Schedule::constant(ALPHA), &mut agents).unwrap();
         run.round(&mut agents).unwrap();
 
         let damped = damped(&network, weight);
         let led = build("led", &Parameters { beta: Some(1.0), ..tau(steps) }, &damped);
-        let mut others = Simulator::new(&problem, &damped, &*led, agents.models(), 3);
+        let mut others = Simulator::new(&problem, &damped, &*led, agents.models(), 3).unwrap();
         let mut other = Run::start(&*led, Schedule::constant(ALPHA), &mut others).unwrap();
         others.vector_mut(Vector(1)).copy_from_slice(agents.vector(Vector(1)));
         for _ in 0..ROUNDS {
@@ -163,7 +163,7 @@ fn gta_2_and_3_on_the_complete_graph_are_gradient_descent() {
     for _ in 0..ROUNDS {
         let (mut g, mut sum) = (vec![0.0; DIM], vec![0.0; DIM]);
         for agent in 0..AGENTS {
-            problem.gradient(agent, &x, &mut g);
+            problem.gradient(agent, &x, &mut g).unwrap();
             sum.iter_mut().zip(&g).for_each(|(s, g)| *s += g / AGENTS as f64);
         }
         x.iter_mut().zip(&sum).for_each(|(x, g)| *x -= ALPHA * g);
@@ -193,11 +193,12 @@ fn extra_is_not_ed_but_obeys_its_recursion_without_gradients() {
         fn dim(&self) -> usize {
             DIM
         }
-        fn loss(&self, _: usize, _: &[f64]) -> f64 {
-            0.0
+        fn loss(&self, _: usize, _: &[f64]) -> Result<f64, Failure> {
+            Ok(0.0)
         }
-        fn gradient(&self, _: usize, _: &[f64], gradient: &mut [f64]) {
+        fn gradient(&self, _: usize, _: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
             gradient.fill(0.0);
+            Ok(())
         }
     }
     let x = trajectory(&Flat, &network, &*build("extra", &none(), &network), &start, ALPHA, ROUNDS);

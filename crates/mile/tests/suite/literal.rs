@@ -36,7 +36,7 @@ impl<'a> Dense<'a> {
         for i in 0..x.nrows() {
             let row: Vec<f64> = x.row(i).iter().copied().collect();
             let mut g = vec![0.0; row.len()];
-            self.problem.gradient(i, &row, &mut g);
+            self.problem.gradient(i, &row, &mut g).unwrap();
             (0..g.len()).for_each(|k| out[(i, k)] = g[k]);
         }
         out

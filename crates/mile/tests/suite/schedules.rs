@@ -35,7 +35,8 @@ fn exact_methods_stay_exact_under_every_schedule() {
             }
             // Settle at the base step size, then let the schedule run from its first round on.
             let base = schedule.step_size;
-            let mut agents = Simulator::new(&problem, &network, &*method, &scattered(AGENTS, DIM), 3);
+            let mut agents =
+                Simulator::new(&problem, &network, &*method, &scattered(AGENTS, DIM), 3).unwrap();
             let mut settle = Run::start(&*method, Schedule::constant(base), &mut agents).unwrap();
             while gradient_norm(&problem, agents.model(0)) > 1e-12 || settle.progress().round < 3_000 {
                 settle.round(&mut agents).unwrap();
@@ -62,7 +63,8 @@ fn corrections_sum_to_zero_while_the_step_size_changes() {
     for name in ["mile", "led", "proxskip", "ed", "extra", "nids", "mg-skip"] {
         let method = build(name, &Parameters::default(), &network);
         for schedule in schedules() {
-            let mut agents = Simulator::new(&problem, &network, &*method, &scattered(AGENTS, DIM), 3);
+            let mut agents =
+                Simulator::new(&problem, &network, &*method, &scattered(AGENTS, DIM), 3).unwrap();
             let mut run = Run::start(&*method, schedule, &mut agents).unwrap();
             for _ in 0..300 {
                 run.step(&mut agents).unwrap();
@@ -79,7 +81,7 @@ fn a_correction_that_is_not_rescaled_is_wrong() {
     let problem = nonconvex::<f64>(AGENTS, DIM, Batch::Full);
     let network = ring(Rule::LazyMetropolis);
     let method = build("mile", &tau(4), &network);
-    let mut agents = Simulator::new(&problem, &network, &*method, &scattered(AGENTS, DIM), 3);
+    let mut agents = Simulator::new(&problem, &network, &*method, &scattered(AGENTS, DIM), 3).unwrap();
     let mut run = Run::start(&*method, Schedule::constant(0.1), &mut agents).unwrap();
     for _ in 0..4_000 {
         run.round(&mut agents).unwrap();

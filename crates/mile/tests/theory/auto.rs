@@ -59,7 +59,7 @@ fn minimiser(problem: &dyn Problem<f64>) -> Vec<f64> {
     for _ in 0..4000 {
         let mut sum = vec![0.0; dim];
         for i in 0..n {
-            problem.gradient(i, &x, &mut g);
+            problem.gradient(i, &x, &mut g).unwrap();
             sum.iter_mut().zip(&g).for_each(|(s, g)| *s += g / n as f64);
         }
         x.iter_mut().zip(&sum).for_each(|(x, s)| *x -= s);

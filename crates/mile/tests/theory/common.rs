@@ -5,7 +5,7 @@ use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::Problem;
+use mile::problems::{Failure, Problem};
 use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::schedule::Schedule;
@@ -53,15 +53,16 @@ impl Problem<f64> for Diagonal {
         self.curvature.len()
     }
 
-    fn loss(&self, agent: usize, x: &[f64]) -> f64 {
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
         let b = &self.minimisers[agent];
-        (0..x.len()).map(|k| 0.5 * self.curvature[k] * (x[k] - b[k]).powi(2)).sum()
+        Ok((0..x.len()).map(|k| 0.5 * self.curvature[k] * (x[k] - b[k]).powi(2)).sum())
     }
 
-    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) {
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
         for k in 0..x.len() {
             gradient[k] = self.curvature[k] * (x[k] - self.minimisers[agent][k]);
         }
+        Ok(())
     }
 }
 
@@ -83,7 +84,7 @@ pub fn errors(
     target: &[f64],
 ) -> Vec<f64> {
     let start = gaussian(9, network.agents() * problem.dim());
-    let mut agents = Simulator::new(problem, network, method, &start, 3);
+    let mut agents = Simulator::new(problem, network, method, &start, 3).unwrap();
     let mut run = Run::start(method, Schedule::constant(step_size), &mut agents).unwrap();
     let mut found = Vec::new();
     for _ in 0..rounds {

@@ -46,7 +46,7 @@ fn modes_of_a_run(tau: u64, xi: f64, step_size: f64, t: usize) -> (Vec<f64>, Vec
     let network = ring(n, Rule::LazyMetropolis);
     let problem = mile::problems::Quadratic::<f64>::new(n, 3, 10.0, 1.0, 4).unwrap();
     let method = Mile::new(tau, xi).unwrap();
-    let mut agents = Simulator::new(&problem, &network, &method, &gaussian(2, n * 3), 0);
+    let mut agents = Simulator::new(&problem, &network, &method, &gaussian(2, n * 3), 0).unwrap();
     let mut run = Run::start(&method, Schedule::constant(step_size), &mut agents).unwrap();
     let wave = |k: usize, i: usize| (std::f64::consts::TAU * (k * i) as f64 / n as f64).cos();
     let project = |block: &[f64]| -> Vec<f64> {
@@ -57,7 +57,7 @@ fn modes_of_a_run(tau: u64, xi: f64, step_size: f64, t: usize) -> (Vec<f64>, Vec
         let x = agents.vector(Vector(0)).to_vec();
         let mut g = vec![0.0; x.len()];
         for i in 0..n {
-            problem.gradient(i, &x[3 * i..3 * i + 3], &mut g[3 * i..3 * i + 3]);
+            problem.gradient(i, &x[3 * i..3 * i + 3], &mut g[3 * i..3 * i + 3]).unwrap();
         }
         y.push(project(&x));
         h.push(project(&g));

@@ -6,7 +6,8 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::theory::TheoryError;
 use mile::theory::advice::{Advice, Plan, Severity, advise};
-use mile::theory::report::{Inquiry, TheoryReport, Weight};
+use mile::theory::report::{Inquiry, TheoryReport};
+use mile::theory::weights::WeightChoice;
 
 use crate::common::*;
 
@@ -14,7 +15,7 @@ fn inquiry(network: &Network) -> Inquiry<'_> {
     Inquiry {
         network,
         local_steps: 10,
-        xi: Weight::Paper,
+        xi: WeightChoice::Paper,
         gamma: None,
         smoothness: 1.0,
         estimate: None,
@@ -73,12 +74,12 @@ fn one_agent_and_weights_outside_the_theorems_are_reported_not_refused() {
     let report = TheoryReport::new(&inquiry(&alone)).unwrap();
     assert_eq!((report.lambda_2, report.contraction_per_round, report.b2), (None, 0.0, None));
     let ring = ring(10, Rule::Metropolis);
-    let report = TheoryReport::new(&Inquiry { xi: Weight::Number(0.24), ..inquiry(&ring) }).unwrap();
+    let report = TheoryReport::new(&Inquiry { xi: WeightChoice::Number(0.24), ..inquiry(&ring) }).unwrap();
     assert!(report.b2.is_some() || report.outside_theorems.is_some());
-    let report = TheoryReport::new(&Inquiry { xi: Weight::Number(0.9), ..inquiry(&ring) }).unwrap();
+    let report = TheoryReport::new(&Inquiry { xi: WeightChoice::Number(0.9), ..inquiry(&ring) }).unwrap();
     assert!(report.b2.is_none() && report.outside_theorems.is_some() && report.contraction_per_round > 1.0);
     assert_eq!(report.advice[0].severity, Severity::Warning);
-    let both = TheoryReport::new(&Inquiry { gamma: Some(Weight::Auto), ..inquiry(&ring) }).unwrap();
+    let both = TheoryReport::new(&Inquiry { gamma: Some(WeightChoice::Auto), ..inquiry(&ring) }).unwrap();
     assert_eq!((both.xi, both.gamma), (both.decoupled_auto.xi, both.decoupled_auto.gamma));
 }
 
@@ -92,8 +93,8 @@ fn bad_numbers_are_refused_by_name() {
     let good = inquiry(&network);
     assert_eq!(refused(Inquiry { local_steps: 0, ..good }), "local_steps");
     for bad in [0.0, -0.1, 1.01, f64::NAN] {
-        assert_eq!(refused(Inquiry { xi: Weight::Number(bad), ..good }), "xi");
-        assert_eq!(refused(Inquiry { gamma: Some(Weight::Number(bad)), ..good }), "gamma");
+        assert_eq!(refused(Inquiry { xi: WeightChoice::Number(bad), ..good }), "xi");
+        assert_eq!(refused(Inquiry { gamma: Some(WeightChoice::Number(bad)), ..good }), "gamma");
     }
     for bad in [0.0, -2.0, f64::NAN, f64::INFINITY] {
         assert_eq!(refused(Inquiry { smoothness: bad, ..good }), "smoothness");

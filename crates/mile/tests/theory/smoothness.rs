@@ -1,6 +1,6 @@
 //! L and noise against known ones.
 
-use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table};
+use mile::problems::{Batch, Failure, Loss, Problem, Quadratic, Shard, Table};
 use mile::theory::smoothness::{Effort, estimate, scatter};
 use mile::theory::theorems::Noisy;
 
@@ -52,11 +52,12 @@ fn a_saddle_is_reported_as_negative_curvature() {
         fn dim(&self) -> usize {
             2
         }
-        fn loss(&self, _: usize, x: &[f64]) -> f64 {
-            0.5 * x[0] * x[0] - 1.5 * x[1] * x[1]
+        fn loss(&self, _: usize, x: &[f64]) -> Result<f64, Failure> {
+            Ok(0.5 * x[0] * x[0] - 1.5 * x[1] * x[1])
         }
-        fn gradient(&self, _: usize, x: &[f64], g: &mut [f64]) {
+        fn gradient(&self, _: usize, x: &[f64], g: &mut [f64]) -> Result<(), Failure> {
             g.copy_from_slice(&[x[0], -3.0 * x[1]]);
+            Ok(())
         }
     }
     let found = estimate(&Saddle, &[0.0, 0.0], Effort::default(), 1).unwrap();
@@ -67,13 +68,13 @@ fn a_saddle_is_reported_as_negative_curvature() {
 fn noise_and_heterogeneity_are_measured() {
     let problem = Diagonal::new(6, &[1.0, 0.5]);
     let noisy = Noisy { problem: &problem, variance: 0.3 };
-    let found = scatter(&noisy, &[0.0, 0.0], 2000, 4);
+    let found = scatter(&noisy, &[0.0, 0.0], 2000, 4).unwrap();
     assert!((found.noise / 0.3 - 1.0).abs() < 0.05, "{found:?}");
     let mean = problem.minimiser();
     let apart = |b: &Vec<f64>| (b[0] - mean[0]).powi(2) + (0.5 * (b[1] - mean[1])).powi(2);
     let exact = problem.minimisers.iter().map(apart).sum::<f64>() / 6.0;
     assert!((found.heterogeneity / exact - 1.0).abs() < 0.02, "{found:?} {exact}");
     // Exact gradients have no noise at all.
-    let found = scatter(&problem, &[0.0, 0.0], 3, 4);
+    let found = scatter(&problem, &[0.0, 0.0], 3, 4).unwrap();
     assert!(found.noise == 0.0 && (found.heterogeneity / exact - 1.0).abs() < 1e-9, "{found:?} {exact}");
 }

@@ -51,7 +51,7 @@ fn the_average_of_every_method_is_gradient_descent() {
 fn limits_of_xi_come_out_as_the_step_size_goes_to_zero() {
     for (agents, rule) in [(10, Rule::Metropolis), (8, Rule::LazyMetropolis)] {
         let network = ring(agents, rule);
-        let spectrum = spectrum::spectrum(network.mixing());
+        let spectrum = spectrum::spectrum(network.mixing().rows());
         for tau in [2u64, 5, 10, 20] {
             let limit = 4.0 / ((tau as f64 + 2.0) * (1.0 - network.extremes().lambda_n));
             for (factor, stable) in [(0.98, true), (1.02, false)] {
@@ -77,7 +77,7 @@ const CURVATURES: [f64; 2] = [1.0, 0.96];
 fn outcome(network: &Network, name: &str, parameters: &Parameters, factor: f64) -> (f64, Option<bool>) {
     let method = build(name, parameters, network);
     let modes = Modes::of(&*method).unwrap();
-    let spectrum = spectrum::spectrum(network.mixing());
+    let spectrum = spectrum::spectrum(network.mixing().rows());
     let limit = stability::step_limit(&modes, &spectrum).unwrap().step_times_smoothness;
     let step_size = factor * limit;
     // Enough rounds for the slowest mode to change a millionfold.
@@ -157,14 +157,14 @@ fn led_on_an_even_plain_ring_is_on_the_edge_and_d2_beyond_it_is_refused() {
     let network = ring(10, Rule::Metropolis);
     let method = build("led", &tau(5), &network);
     let modes = Modes::of(&*method).unwrap();
-    let rate = stability::contraction(&modes, &spectrum::spectrum(network.mixing())).unwrap();
+    let rate = stability::contraction(&modes, &spectrum::spectrum(network.mixing().rows())).unwrap();
     assert!((rate - 1.0).abs() < 1e-7, "{rate}");
 }
 
 #[test]
 fn a_map_has_a_boundary_that_falls_with_tau() {
     let network = ring(10, Rule::Metropolis);
-    let spectrum = spectrum::spectrum(network.mixing());
+    let spectrum = spectrum::spectrum(network.mixing().rows());
     let taus = [1.0, 2.0, 5.0, 10.0, 20.0];
     let steps = [1e-3, 0.1, 0.5, 1.0, 1.9];
     let build = |tau: f64| {
@@ -181,7 +181,7 @@ fn a_map_has_a_boundary_that_falls_with_tau() {
 #[test]
 fn along_a_saddle_disagreement_does_not_outgrow_the_average() {
     let network = ring(10, Rule::Metropolis);
-    let spectrum = spectrum::spectrum(network.mixing());
+    let spectrum = spectrum::spectrum(network.mixing().rows());
     let method = Mile::new(10, 0.138).unwrap();
     let modes = Modes::of(&method).unwrap();
     for h in [0.001, 0.01, 0.05] {

@@ -75,7 +75,7 @@ fn a_theorem_without_rounds_or_with_drops_or_one_seed_is_refused() {
 fn constants_are_those_of_the_formulas_by_hand() {
     // Two agents with W = [[.5, .5], [.5, .5]]: lambda_2 = 0, so rho = 1 - xi.
     let network = network(mile::graph::Topology::Complete, 2, Rule::Metropolis);
-    let found = Constants::new(1, 0.5, &spectrum::spectrum(network.mixing())).unwrap();
+    let found = Constants::new(1, 0.5, &spectrum::spectrum(network.mixing().rows())).unwrap();
     // tau = 1, rho = .5: D = sqrt(2 - 1) = 1, A_1 = 2, A_3 = 2 sqrt(.5) + 2.
     let a3 = 2.0 * 0.5f64.sqrt() + 2.0;
     assert!((found.a1 - 2.0).abs() < 1e-12 && (found.a3 - a3).abs() < 1e-12, "{found:?}");
@@ -88,7 +88,7 @@ fn constants_are_those_of_the_formulas_by_hand() {
 #[test]
 fn admissible_steps_shrink_with_tau_as_found_before() {
     // ALGORITHMS: alpha L of about 6e-5 (tau = 2), 1e-6 (tau = 5), 4e-8 (tau = 10) on such a ring.
-    let spectrum = spectrum::spectrum(lazy().mixing());
+    let spectrum = spectrum::spectrum(lazy().mixing().rows());
     for ((local_steps, xi), expected) in CASES.into_iter().zip([6e-5, 1e-6, 4e-8]) {
         let found = Constants::new(local_steps, xi, &spectrum).unwrap().step_size_max(1.0).unwrap();
         println!("tau {local_steps} xi {xi}: alpha L <= {found:.3e}");
@@ -98,7 +98,7 @@ fn admissible_steps_shrink_with_tau_as_found_before() {
 
 #[test]
 fn parameters_the_theorems_do_not_cover_are_refused() {
-    let spectrum = spectrum::spectrum(ring(8, Rule::Metropolis).mixing());
+    let spectrum = spectrum::spectrum(ring(8, Rule::Metropolis).mixing().rows());
     let range = weights::xi_ranges(5, spectrum.extremes()).unwrap();
     assert!(Constants::new(5, 0.99 * range.spectrum, &spectrum).is_ok());
     let refusal = Constants::new(5, 0.9, &spectrum).unwrap_err();

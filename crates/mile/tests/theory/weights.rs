@@ -2,7 +2,7 @@
 
 use mile::methods::Mile;
 use mile::mixing::Rule;
-use mile::spectrum::{self, Extremes};
+use mile::spectrum::Extremes;
 use mile::theory::modes::Modes;
 use mile::theory::{TheoryError, weights};
 
@@ -88,7 +88,7 @@ fn ranges_are_those_of_the_formulas_and_nest() {
 #[test]
 fn the_best_xi_is_not_beaten_on_a_grid() {
     for (tau, rule) in [(1, Rule::Metropolis), (5, Rule::LazyMetropolis), (10, Rule::Metropolis)] {
-        let extremes = spectrum::extremes(ring(12, rule).mixing());
+        let extremes = ring(12, rule).extremes();
         let (xi, modulus) = weights::best_xi(tau, extremes).unwrap();
         for k in 1..=2000 {
             let other = k as f64 / 2000.0;

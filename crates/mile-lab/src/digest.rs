@@ -1,0 +1,85 @@
+//! Short names of contents: other bytes, another name.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::LabError;
+
+/// A file as it was when it was read.
+type Seen = (u64, Option<SystemTime>, String);
+
+/// Digests of files that were read before; one is used again while size and time of the file stay the same.
+static SEEN: LazyLock<Mutex<HashMap<PathBuf, Seen>>> = LazyLock::new(Mutex::default);
+
+/// The digest of some bytes.
+pub(crate) fn of_bytes(bytes: &[u8]) -> String {
+    named(Sha256::digest(bytes).as_slice())
+}
+
+/// The digest of several pieces, one after the other.
+pub(crate) fn of_pieces<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> String {
+    let mut hash = Sha256::new();
+    pieces.into_iter().for_each(|piece| hash.update(piece));
+    named(hash.finalize().as_slice())
+}
+
+/// The digest of a file's contents, wherever the file is and whatever it is called.
+pub(crate) fn of_file(path: &Path) -> Result<String, LabError> {
+    let failed = || LabError::io(path, "read");
+    let about = std::fs::metadata(path).map_err(failed())?;
+    let state = (about.len(), about.modified().ok());
+    let seen = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((size, time, digest)) = seen().get(path)
+        && (*size, *time) == state
+        && time.is_some()
+    {
+        return Ok(digest.clone());
+    }
+    let mut file = File::open(path).map_err(failed())?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer).map_err(failed())? {
+            0 => break,
+            read => hash.update(&buffer[..read]),
+        }
+    }
+    let digest = named(hash.finalize().as_slice());
+    seen().insert(path.to_owned(), (state.0, state.1, digest.clone()));
+    Ok(digest)
+}
+
+fn named(hash: &[u8]) -> String {
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_contents_and_read_again_when_it_changes() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("data.csv");
+        let put = |text: &str, seconds: u64| {
+            std::fs::write(&path, text).unwrap();
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            of_file(&path).unwrap()
+        };
+        let first = put("a,b\n1,2\n", 100);
+        assert_eq!(first, of_bytes(b"a,b\n1,2\n"));
+        assert_eq!(first, of_pieces([&b"a,b\n"[..], b"1,2\n"]));
+        assert_eq!(put("a,b\n9,9\n", 100), first, "taken for the same while size and time are");
+        assert_ne!(put("a,b\n9,9\n", 101), first);
+        let moved = home.path().join("moved.csv");
+        std::fs::write(&moved, "a,b\n1,2\n").unwrap();
+        assert_eq!(of_file(&moved).unwrap(), first);
+        assert!(of_file(&home.path().join("absent")).is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! What a run depends on, by the names the user gave it: facts that are kept with every state, and that two agents
+//! compare before they talk.
+//!
+//! A state is of use only where all its facts are the same. They are about contents: the digest of a file, not its
+//! name; the weights, not how they were described. An optional key that was not given has no fact, so that a
+//! later version can add one without refusing the states of an earlier one.
+
+use mile::network::Network;
+use toml::{Table, Value};
+
+use crate::config::Experiment;
+use crate::digest;
+use crate::error::LabError;
+use crate::objectives::Facts;
+
+/// Keys that may differ from machine to machine: names of files and folders, and the run's own name.
+const PRIVATE: [&str; 5] = ["name", "problem.data", "problem.data_dir", "network.edges", "network.matrix"];
+
+/// Longest value that is told as it is.
+const LONGEST: usize = 400;
+/// Bytes of all values together that are told one by one: they travel in the first frame of a connection.
+const MOST: usize = 48 << 10;
+
+/// What all jobs of an experiment depend on, but for algorithm and seed.
+pub(crate) fn of_experiment(experiment: &Experiment, network: &Network) -> Result<Facts, LabError> {
+    let mut facts = leaves(&experiment.resolved);
+    facts.retain(|key, _| key.starts_with("problem.") || key.starts_with("start."));
+    PRIVATE.iter().for_each(|key| drop(facts.remove(*key)));
+    facts.insert("precision".into(), experiment.precision.name().into());
+    facts.insert("network.weights".into(), weights(network));
+    if network.drop_rate() > 0.0 {
+        facts.insert("network.drop_rate".into(), network.drop_rate().to_string());
+    }
+    facts.extend(experiment.objectives.digests()?);
+    Ok(facts)
+}
+
+/// What one algorithm depends on: its name, step sizes and parameters, as they were resolved.
+pub(crate) fn of_algorithm(resolved: &Table, parameters: &[(&'static str, String)]) -> Facts {
+    let mut facts = Facts::new();
+    let step_sizes = |key: &str| key == "name" || key == "step_size" || key.starts_with("schedule");
+    for (key, value) in leaves(resolved).into_iter().filter(|(key, _)| step_sizes(key)) {
+        facts.insert(format!("algorithm.{key}"), value);
+    }
+    facts.extend(parameters.iter().map(|(name, value)| (format!("algorithm.{name}"), value.clone())));
+    facts
+}
+
+/// What agents on a network must agree on: all of the experiment, and what `agent`'s own data have in common with
+/// its neighbours'.
+pub(crate) fn for_agents(
+    experiment: &Experiment,
+    network: &Network,
+    agent: usize,
+) -> Result<Facts, LabError> {
+    let mut facts = leaves(&experiment.resolved);
+    PRIVATE.iter().for_each(|key| drop(facts.remove(*key)));
+    facts.insert("network.weights".into(), weights(network));
+    facts.extend(experiment.objectives.shared_facts(agent)?);
+    facts.values_mut().filter(|value| value.len() > LONGEST).for_each(|value| {
+        *value = digest::of_bytes(value.as_bytes());
+    });
+    if facts.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>() > MOST {
+        let all = digest::of_bytes(format!("{facts:?}").as_bytes());
+        facts = Facts::from([("the experiment".into(), all)]);
+    }
+    Ok(facts)
+}
+
+/// A digest of graph and mixing matrix.
+fn weights(network: &Network) -> String {
+    let rows = network.mixing().rows();
+    let row = |i: usize| rows.row(i).iter().map(move |(j, w)| (i, *j, w.to_bits()));
+    digest::of_bytes(format!("{:?}", (0..rows.rows()).flat_map(row).collect::<Vec<_>>()).as_bytes())
+}
+
+/// The first fact in which two differ: its name, the old and the new value.
+pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
+    let key = old.keys().chain(new.keys()).find(|key| old.get(*key) != new.get(*key))?;
+    let value = |facts: &Facts| facts.get(key).cloned().unwrap_or("absent".into());
+    Some((key.clone(), value(old), value(new)))
+}
+
+/// The same, where the old facts are those of one agent, which knows no data but its own.
+pub(crate) fn difference_of_one(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
+    let known = |key: &String| old.contains_key(key) || !key.starts_with("problem.data[");
+    let new = new.iter().filter(|(key, _)| known(key)).map(|(key, value)| (key.clone(), value.clone()));
+    difference(old, &new.collect())
+}
+
+/// The first key in which two resolved experiments differ: its name, the old and the new value.
+pub(crate) fn changed_key(old: &Table, new: &Table) -> Option<(String, String, String)> {
+    difference(&leaves(old), &leaves(new))
+}
+
+/// All leaves of a table: `algorithm[0].step_size` is `0.12`.
+fn leaves(table: &Table) -> Facts {
+    fn walk(path: &str, value: &Value, leaves: &mut Facts) {
+        match value {
+            Value::Table(table) => {
+                let dot = if path.is_empty() { "" } else { "." };
+                table.iter().for_each(|(key, value)| walk(&format!("{path}{dot}{key}"), value, leaves));
+            }
+            Value::Array(list) if list.iter().any(Value::is_table) => {
+                let each = list.iter().enumerate();
+                each.for_each(|(k, value)| walk(&format!("{path}[{k}]"), value, leaves));
+            }
+            Value::String(text) => drop(leaves.insert(path.to_owned(), text.clone())),
+            other => drop(leaves.insert(path.to_owned(), other.to_string())),
+        }
+    }
+    let mut found = Facts::new();
+    walk("", &Value::Table(table.clone()), &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_have_the_names_a_user_gave_them() {
+        let table: Table =
+            "rounds = 3\nseeds = [0, 1]\n[network]\ntopology = 'ring'\n[[algorithm]]\nstep_size = 0.5"
+                .parse()
+                .unwrap();
+        let found = leaves(&table);
+        assert_eq!(found["seeds"], "[0, 1]");
+        assert_eq!(found["network.topology"], "ring");
+        assert_eq!(found["algorithm[0].step_size"], "0.5");
+        let mut other = table.clone();
+        assert_eq!(changed_key(&table, &other), None);
+        other.insert("rounds".into(), Value::Integer(4));
+        assert_eq!(changed_key(&table, &other), Some(("rounds".into(), "3".into(), "4".into())));
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_given_has_no_fact() {
+        use mile::methods::catalogue::Parameters;
+        let table: Table = "name = 'mile'\nlabel = 'm'\nstep_size = 0.5\nxi = 'paper'".parse().unwrap();
+        let parameters = Parameters { local_steps: Some(5), xi: Some(0.1), ..Parameters::default() };
+        let facts = of_algorithm(&table, &parameters.given());
+        let keys: Vec<&str> = facts.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["algorithm.local_steps", "algorithm.name", "algorithm.step_size", "algorithm.xi"]);
+        let more = Parameters { gamma: Some(0.9), ..parameters };
+        let found = difference(&facts, &of_algorithm(&table, &more.given()));
+        assert_eq!(found, Some(("algorithm.gamma".into(), "absent".into(), "0.9".into())));
+    }
+
+    #[test]
+    fn one_agent_does_not_answer_for_the_data_of_others() {
+        let facts = |entries: &[(&str, &str)]| -> Facts {
+            entries.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+        };
+        let own = facts(&[("precision", "f64"), ("problem.data[1]", "b")]);
+        let all = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "b")]);
+        assert_eq!(difference_of_one(&own, &all), None);
+        let changed = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "x")]);
+        assert_eq!(difference_of_one(&own, &changed).unwrap().0, "problem.data[1]");
+        assert_eq!(difference_of_one(&own, &facts(&[("problem.data[1]", "b")])).unwrap().0, "precision");
+    }
+}

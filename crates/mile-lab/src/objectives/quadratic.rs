@@ -1,0 +1,61 @@
+//! `kind = "quadratic"`: generated quadratics.
+
+use std::sync::Arc;
+
+use mile::problems::{Problem, Quadratic};
+use mile::real::Real;
+
+use super::{Curvature, Objectives, Setting};
+use crate::error::LabError;
+use crate::section::Section;
+
+struct Quadratics {
+    agents: usize,
+    dim: usize,
+    condition: f64,
+    heterogeneity: f64,
+    /// Seed of the data; the run's own unless given.
+    seed: Option<u64>,
+}
+
+pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
+    Ok(Arc::new(Quadratics {
+        agents: setting.agents,
+        dim: section.whole_or("dim", "a whole number from 1", 20)? as usize,
+        condition: section.number_or("condition", "a number", 10.0)?,
+        heterogeneity: section.number_or("heterogeneity", "a number", 1.0)?,
+        seed: section.whole("seed", "a whole number")?,
+    }))
+}
+
+impl Quadratics {
+    fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+        let Self { agents, dim, condition, heterogeneity, seed: own } = *self;
+        match Quadratic::<T>::new(agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
+            Ok(problem) => Ok(Arc::new(problem)),
+            Err(error) => {
+                let problem = format!("got {}, takes {}", error.got, error.takes);
+                Err(LabError::config(format!("problem.{}", error.key), problem))
+            }
+        }
+    }
+}
+
+impl Objectives for Quadratics {
+    fn title(&self) -> String {
+        let Self { dim, condition, heterogeneity, .. } = self;
+        format!("quadratics of dimension {dim}, condition {condition}, heterogeneity {heterogeneity}")
+    }
+
+    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
+        self.build(seed)
+    }
+
+    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
+        self.build(seed)
+    }
+
+    fn curvature(&self) -> Curvature {
+        Curvature::Known(1.0)
+    }
+}

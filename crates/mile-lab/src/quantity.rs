@@ -1,0 +1,206 @@
+//! What can be drawn against what.
+
+use crate::record::Record;
+
+/// A quantity of a record that is drawn upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Quantity {
+    /// f at the average model, which no agent has.
+    Loss,
+    /// Mean over agents of f at their own models.
+    LocalLoss,
+    /// The largest of these.
+    WorstLoss,
+    /// `|grad f|^2` at the average model.
+    GradNormSq,
+    /// Mean squared distance of the agents' models from their average.
+    ConsensusError,
+    /// The same just before mixing.
+    ConsensusErrorBefore,
+    /// Accuracy of the average model.
+    Accuracy,
+    /// Mean over agents of the accuracy of their own models.
+    LocalAccuracy,
+    /// The smallest of these.
+    WorstAccuracy,
+}
+
+impl Quantity {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 9] = [
+        Self::Loss,
+        Self::LocalLoss,
+        Self::WorstLoss,
+        Self::GradNormSq,
+        Self::ConsensusError,
+        Self::ConsensusErrorBefore,
+        Self::Accuracy,
+        Self::LocalAccuracy,
+        Self::WorstAccuracy,
+    ];
+
+    /// Its name in records and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::LocalLoss => "local_loss",
+            Self::WorstLoss => "worst_loss",
+            Self::GradNormSq => "grad_norm_sq",
+            Self::ConsensusError => "consensus_error",
+            Self::ConsensusErrorBefore => "consensus_error_before",
+            Self::Accuracy => "accuracy",
+            Self::LocalAccuracy => "local_accuracy",
+            Self::WorstAccuracy => "worst_accuracy",
+        }
+    }
+
+    /// What it is, for a reader of a figure.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Loss => "Loss of the average model",
+            Self::LocalLoss => "Loss of the agents' own models, mean",
+            Self::WorstLoss => "Loss of the worst agent's own model",
+            Self::GradNormSq => "Squared gradient norm at the average model",
+            Self::ConsensusError => "Consensus error after mixing",
+            Self::ConsensusErrorBefore => "Consensus error before mixing",
+            Self::Accuracy => "Test accuracy of the average model",
+            Self::LocalAccuracy => "Test accuracy of the agents' own models, mean",
+            Self::WorstAccuracy => "Test accuracy of the worst agent's own model",
+        }
+    }
+
+    /// Its value in a record, if the problem has it.
+    pub fn of(self, record: &Record) -> Option<f64> {
+        match self {
+            Self::Loss => Some(record.loss),
+            Self::LocalLoss => Some(record.local_loss),
+            Self::WorstLoss => Some(record.worst_loss),
+            Self::GradNormSq => record.grad_norm_sq,
+            Self::ConsensusError => Some(record.consensus_error),
+            Self::ConsensusErrorBefore => record.consensus_error_before,
+            Self::Accuracy => record.accuracy,
+            Self::LocalAccuracy => record.local_accuracy,
+            Self::WorstAccuracy => record.worst_accuracy,
+        }
+    }
+
+    /// Whether a larger value is a better one.
+    pub fn larger_is_better(self) -> bool {
+        matches!(self, Self::Accuracy | Self::LocalAccuracy | Self::WorstAccuracy)
+    }
+
+    /// Whether it goes to zero by orders of magnitude, so that only a logarithmic axis shows it.
+    pub(crate) fn vanishes(self) -> bool {
+        matches!(self, Self::GradNormSq | Self::ConsensusError | Self::ConsensusErrorBefore)
+    }
+
+    /// The quantity of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|quantity| quantity.name() == name)
+    }
+}
+
+/// What is spent to get there, drawn to the right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Axis {
+    /// Communication rounds.
+    Round,
+    /// Bytes sent by all agents.
+    BytesSent,
+    /// Gradients evaluated by all agents.
+    GradientEvals,
+    /// Seconds of computing.
+    WallS,
+}
+
+impl Axis {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::Round, Self::BytesSent, Self::GradientEvals, Self::WallS];
+
+    /// Its name in records and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Round => "round",
+            Self::BytesSent => "bytes_sent",
+            Self::GradientEvals => "gradient_evals",
+            Self::WallS => "wall_s",
+        }
+    }
+
+    /// A word or two for a button.
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Round => "rounds",
+            Self::BytesSent => "bytes sent",
+            Self::GradientEvals => "gradients",
+            Self::WallS => "time",
+        }
+    }
+
+    /// Its value in a record.
+    pub fn of(self, record: &Record) -> f64 {
+        match self {
+            Self::Round => record.round as f64,
+            Self::BytesSent => record.bytes_sent as f64,
+            Self::GradientEvals => record.gradient_evals as f64,
+            Self::WallS => record.wall_s,
+        }
+    }
+
+    /// The axis of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|axis| axis.name() == name)
+    }
+
+    /// The factor by which values are divided on the axis, and the axis' title.
+    pub(crate) fn unit(self, largest: f64) -> (f64, String) {
+        let pick = |units: &[(f64, &str)]| {
+            let fits = |(factor, _): &&(f64, &str)| largest >= *factor;
+            units.iter().rev().find(fits).map_or((1.0, units[0].1.to_owned()), |(f, u)| (*f, (*u).to_owned()))
+        };
+        match self {
+            Self::Round => (1.0, "communication rounds".into()),
+            Self::BytesSent => {
+                let (factor, unit) =
+                    pick(&[(1.0, "bytes"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")]);
+                (factor, format!("sent by all agents ({unit})"))
+            }
+            Self::GradientEvals => {
+                let (factor, unit) = pick(&[(1.0, ""), (1e4, " (thousands)"), (1e7, " (millions)")]);
+                let factor = if factor > 1.0 { factor / 10.0 } else { factor };
+                (factor, format!("gradient evaluations of all agents{unit}"))
+            }
+            Self::WallS => {
+                let (factor, unit) = pick(&[(1.0, "s"), (180.0, "min"), (10800.0, "h")]);
+                let factor = match unit.as_str() {
+                    "min" => 60.0,
+                    "h" => 3600.0,
+                    _ => factor,
+                };
+                (factor, format!("computing time ({unit})"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_again() {
+        assert!(Quantity::ALL.iter().all(|q| Quantity::named(q.name()) == Some(*q)));
+        assert!(Axis::ALL.iter().all(|axis| Axis::named(axis.name()) == Some(*axis)));
+    }
+
+    #[test]
+    fn axes_have_units_a_person_can_read() {
+        assert_eq!(Axis::BytesSent.unit(4.2e7), (1e6, "sent by all agents (MB)".into()));
+        assert_eq!(Axis::GradientEvals.unit(900.0), (1.0, "gradient evaluations of all agents".into()));
+        assert_eq!(Axis::GradientEvals.unit(3e4).0, 1e3);
+        assert_eq!(Axis::GradientEvals.unit(2e7).0, 1e6);
+        assert_eq!(Axis::WallS.unit(60.0), (1.0, "computing time (s)".into()));
+        assert_eq!(Axis::WallS.unit(600.0), (60.0, "computing time (min)".into()));
+        assert_eq!(Axis::WallS.unit(0.0).0, 1.0);
+    }
+}

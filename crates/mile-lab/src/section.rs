@@ -1,0 +1,196 @@
+//! Reading a section of an experiment file key by key.
+//!
+//! Every key that is asked for is known, every value that is used is kept: so unknown keys are
+//! refused with the nearest known one, and what was read, defaults included, is the resolved
+//! experiment.
+//!
+//! Not serde's derive: it stops at the first problem with its own words, knows neither the names a key had in other
+//! tools nor what a value may be, and cannot write down which defaults were taken.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::error::LabError;
+
+/// One section of an experiment file.
+pub struct Section<'a> {
+    path: String,
+    table: &'a Table,
+    known: RefCell<Vec<&'static str>>,
+    resolved: RefCell<Table>,
+}
+
+impl<'a> Section<'a> {
+    /// A section by its name, as in `[network]`; the empty name is the file itself.
+    pub fn new(path: impl Into<String>, table: &'a Table) -> Self {
+        Self { path: path.into(), table, known: RefCell::default(), resolved: RefCell::default() }
+    }
+
+    /// The full name of a key.
+    pub fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// What a key holds, if anything; from now on the key is known.
+    pub fn value(&self, key: &'static str) -> Option<&'a Value> {
+        self.known.borrow_mut().push(key);
+        self.table.get(key)
+    }
+
+    /// The same under any of several names; giving two of them is refused.
+    pub fn value_or(
+        &self,
+        key: &'static str,
+        aliases: &[&'static str],
+    ) -> Result<Option<&'a Value>, LabError> {
+        let mut found = self.value(key).map(|value| (key, value));
+        for alias in aliases {
+            if let Some(value) = self.value(alias) {
+                if let Some((first, _)) = found {
+                    return Err(LabError::config(
+                        self.path(alias),
+                        format!("is another name of {first}; give one of them"),
+                    ));
+                }
+                found = Some((alias, value));
+            }
+        }
+        Ok(found.map(|(_, value)| value))
+    }
+
+    /// Notes a value as used: it will be in the resolved experiment.
+    pub fn keep(&self, key: &str, value: impl Into<Value>) {
+        self.resolved.borrow_mut().insert(key.to_owned(), value.into());
+    }
+
+    /// The error for a value that a key does not take.
+    pub fn refuse(&self, key: &str, got: &Value, takes: impl std::fmt::Display) -> LabError {
+        LabError::config(self.path(key), format!("got {}, takes {takes}", shown(got)))
+    }
+
+    /// The error for a key that is needed and not there.
+    pub fn missing(&self, key: &str, takes: impl std::fmt::Display) -> LabError {
+        LabError::config(self.path(key), format!("is missing, takes {takes}"))
+    }
+
+    /// A number, if the key is there.
+    pub fn number(&self, key: &'static str, takes: &str) -> Result<Option<f64>, LabError> {
+        let read = |value| as_number(value).ok_or_else(|| self.refuse(key, value, takes));
+        let number = self.value(key).map(read).transpose()?;
+        number.into_iter().for_each(|n| self.keep(key, n));
+        Ok(number)
+    }
+
+    /// A number, or what it is unless given.
+    pub fn number_or(&self, key: &'static str, takes: &str, default: f64) -> Result<f64, LabError> {
+        let number = self.number(key, takes)?.unwrap_or(default);
+        self.keep(key, number);
+        Ok(number)
+    }
+
+    /// A whole number, if the key is there.
+    pub fn whole(&self, key: &'static str, takes: &str) -> Result<Option<u64>, LabError> {
+        let read = |value| as_whole(value).ok_or_else(|| self.refuse(key, value, takes));
+        let number = self.value(key).map(read).transpose()?;
+        number.into_iter().for_each(|n| self.keep(key, n as i64));
+        Ok(number)
+    }
+
+    /// A whole number, or what it is unless given.
+    pub fn whole_or(&self, key: &'static str, takes: &str, default: u64) -> Result<u64, LabError> {
+        let number = self.whole(key, takes)?.unwrap_or(default);
+        self.keep(key, number as i64);
+        Ok(number)
+    }
+
+    /// A text, if the key is there.
+    pub fn text(&self, key: &'static str, takes: &str) -> Result<Option<&'a str>, LabError> {
+        let read = |value: &'a Value| value.as_str().ok_or_else(|| self.refuse(key, value, takes));
+        let text = self.value(key).map(read).transpose()?;
+        text.into_iter().for_each(|t| self.keep(key, t));
+        Ok(text)
+    }
+
+    /// True or false, if the key is there.
+    pub fn flag(&self, key: &'static str) -> Result<Option<bool>, LabError> {
+        let read = |value: &Value| value.as_bool().ok_or_else(|| self.refuse(key, value, "true or false"));
+        let flag = self.value(key).map(read).transpose()?;
+        flag.into_iter().for_each(|f| self.keep(key, f));
+        Ok(flag)
+    }
+
+    /// One of several words.
+    pub fn choice<T: Clone>(
+        &self,
+        key: &'static str,
+        choices: &[(&str, T)],
+        default: Option<&str>,
+    ) -> Result<T, LabError> {
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        let takes = format!("one of {}", words.join(", "));
+        let Some(word) = self.text(key, &takes)?.or(default) else {
+            return Err(self.missing(key, takes));
+        };
+        self.keep(key, word);
+        match choices.iter().find(|(known, _)| *known == word) {
+            Some((_, choice)) => Ok(choice.clone()),
+            None => {
+                let hint = nearest(word, &words).map(|near| format!("; did you mean {near}?"));
+                let got = Value::from(word);
+                Err(self.refuse(key, &got, takes + &hint.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Everything in it, of which nothing is checked.
+    pub(crate) fn keep_all(&self) {
+        self.resolved.borrow_mut().extend(self.table.clone());
+    }
+
+    /// What was read, or the first key that nobody asked for.
+    pub(crate) fn finish(self) -> Result<Table, LabError> {
+        let mut known = self.known.borrow().clone();
+        let resolved = self.resolved.into_inner();
+        let asked = |key: &String| known.contains(&key.as_str()) || resolved.contains_key(key);
+        if let Some(key) = self.table.keys().find(|key| !asked(key)) {
+            let hint = nearest(key, &known).map(|near| format!("; did you mean {near}?"));
+            known.sort_unstable();
+            known.dedup();
+            let hint = hint.unwrap_or_else(|| format!("; known here: {}", known.join(", ")));
+            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
+            return Err(LabError::config(path, format!("unknown key{hint}")));
+        }
+        Ok(resolved)
+    }
+}
+
+/// A value as a person would write it.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::Table(_) => "a table".into(),
+        other => other.to_string(),
+    }
+}
+
+pub(crate) fn as_number(value: &Value) -> Option<f64> {
+    value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
+}
+
+pub(crate) fn as_whole(value: &Value) -> Option<u64> {
+    value.as_integer().and_then(|n| u64::try_from(n).ok())
+}
+
+/// The known word that a misspelt one most likely means.
+pub fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+    let score = |candidate: &&str| strsim::jaro_winkler(word, candidate);
+    let best = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
+    (score(&best) > 0.75).then_some(best)
+}
+
+/// A path in an experiment file: as it is, or from the experiment's folder.
+pub(crate) fn resolve(folder: &Path, path: &str) -> PathBuf {
+    let path = folder.join(path);
+    std::path::absolute(&path).unwrap_or(path)
+}

@@ -1,0 +1,26 @@
+//! Where agents start.
+
+use mile::problems::Problem;
+use mile::random::{Purpose, stream};
+use mile::real::Real;
+use rand::RngExt;
+use rand_distr::StandardNormal;
+
+use crate::config::Start;
+use crate::error::LabError;
+use crate::objectives::failed;
+
+/// The agents' starting points: one row for all, or one for each.
+pub(crate) fn points<T: Real>(start: Start, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
+    let zeros = || vec![T::zero(); problem.dim()];
+    let random = |index: u64| {
+        let mut random = stream(seed, Purpose::Start, index, 0);
+        (0..problem.dim()).map(move |_| T::of(random.sample::<f64, _>(StandardNormal)))
+    };
+    Ok(match start {
+        Start::Zeros => zeros(),
+        Start::Model => problem.initial(seed).map_err(failed)?.unwrap_or_else(zeros),
+        Start::Common => random(u64::MAX).collect(),
+        Start::Random => (0..problem.agents() as u64).flat_map(random).collect(),
+    })
+}

@@ -1,0 +1,283 @@
+//! Problems and engines of one's own: what they get from the lab, and what happens when they fail.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use mile::agents::{Agents, AgentsError, Vector};
+use mile::engine::Engine;
+use mile::problems::{Failure, Problem};
+use mile::simulator::Simulator;
+use mile_lab::engines::{self, Engines};
+use mile_lab::objectives::Given;
+use mile_lab::report::RunFolder;
+use mile_lab::store::{Status, read_outcomes, read_records};
+use mile_lab::{Lab, LabError, Results};
+
+/// f_i(x) = log cosh(x - c i), which fails after so many gradients and, if told to, panics instead.
+#[derive(Default)]
+struct Opinions {
+    agents: usize,
+    spread: f64,
+    gradients: AtomicUsize,
+    lasts: Option<usize>,
+    panics: bool,
+}
+
+impl Opinions {
+    fn new(agents: usize) -> Self {
+        Self { agents, spread: 1.0, ..Self::default() }
+    }
+}
+
+impl Problem<f64> for Opinions {
+    fn agents(&self) -> usize {
+        self.agents
+    }
+
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
+        Ok((x[0] - self.spread * agent as f64).cosh().ln())
+    }
+
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+        if self.lasts.is_some_and(|lasts| self.gradients.fetch_add(1, Ordering::Relaxed) >= lasts) {
+            assert!(!self.panics, "nobody expected this");
+            return Err("the instrument was unplugged".into());
+        }
+        gradient[0] = (x[0] - self.spread * agent as f64).tanh();
+        Ok(())
+    }
+}
+
+const EXPERIMENT: &str = r#"
+seeds = [0, 1]
+rounds = 30
+eval_every = 5
+[network]
+agents = 5
+[[algorithm]]
+name = "mile"
+step_size = 0.2
+local_steps = 4
+[[algorithm]]
+name = "k-gt"
+step_size = 0.2
+local_steps = 4
+"#;
+
+fn lab(problem: Opinions) -> Lab {
+    Lab::of("opinions", problem).quiet()
+}
+
+fn run(lab: &Lab, text: &str, folder: &Path) -> Results {
+    lab.run(text, folder).unwrap()
+}
+
+#[test]
+fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("run");
+    let results = run(&lab(Opinions::new(5)), EXPERIMENT, &folder);
+    assert!(results.is_complete && results.outcomes.len() == 4);
+    assert!(results.outcomes.iter().all(|outcome| outcome.status == Status::Done));
+    assert!(results.to_string().contains("mile") && results.to_string().contains("k-gt"));
+    for file in ["config.toml", "metrics.jsonl", "summary.json", "report.html", "table.txt", "table.tex"] {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+    for file in ["figures/overview.png", "figures/loss-round.svg", "final/k-gt-seed1.safetensors"] {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+    // Who does not know the problem can still read what was recorded.
+    let read = RunFolder::read(&folder).unwrap();
+    assert_eq!(read.experiment.objectives.title(), "opinions");
+    assert!(
+        std::fs::read_to_string(folder.join("report.html"))
+            .unwrap()
+            .contains("opinions, on a ring of 5 agents")
+    );
+    // More rounds and one more seed: what is finished is kept.
+    let records = read_records(&folder).unwrap().len();
+    let more = EXPERIMENT.replace("rounds = 30", "rounds = 40").replace("[0, 1]", "[0, 1, 2]");
+    let results = run(&lab(Opinions::new(5)), &more, &folder);
+    assert!(results.is_complete && results.outcomes.len() == 6);
+    assert_eq!(read_records(&folder).unwrap().len(), 3 * records / 2 + 6 * 2);
+}
+
+#[test]
+fn a_kind_of_ones_own_has_parameters_that_can_be_swept() {
+    let home = tempfile::tempdir().unwrap();
+    let lab = || {
+        Lab::default().quiet().with_kind("opinions", |section, setting| {
+            let spread = section.number_or("spread", "a number", 1.0)?;
+            let problem: Arc<dyn Problem<f64>> =
+                Arc::new(Opinions { spread, ..Opinions::new(setting.agents) });
+            Ok(Arc::new(Given { name: format!("opinions {spread} apart"), problem }))
+        })
+    };
+    let sweep =
+        format!("{EXPERIMENT}[problem]\nkind = \"opinions\"\n[sweep]\n\"problem.spread\" = [0.5, 2.0]\n");
+    let results = run(&lab(), &sweep, &home.path().join("sweep"));
+    assert!(results.is_complete && results.table.contains("problem.spread=0.5"), "{}", results.table);
+    for file in [
+        "report.html",
+        "table.txt",
+        "trials.txt",
+        "figures/overview.png",
+        "points/problem.spread=2.0/metrics.jsonl",
+    ] {
+        assert!(home.path().join("sweep").join(file).exists(), "{file}");
+    }
+    let refusal = |text: &str| lab().run(text, home.path().join("refused")).unwrap_err().to_string();
+    let unknown = format!("{EXPERIMENT}[problem]\nkind = \"opinions\"\nspred = 2.0\n");
+    assert!(refusal(&unknown).contains("problem.spred: unknown key; did you mean spread?"));
+    let unknown = format!("{EXPERIMENT}[problem]\nkind = \"opinion\"\n");
+    assert!(refusal(&unknown).contains("did you mean opinions?"), "{}", refusal(&unknown));
+    let text = format!("{EXPERIMENT}[problem]\nkind = \"opinions\"\n");
+    assert!(refusal(&text.replace("agents = 5", "agents = 5\np = 0.5")).contains("network.p"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_its_key() {
+    let home = tempfile::tempdir().unwrap();
+    let refusal = |lab: Lab, text: &str| lab.run(text, home.path()).unwrap_err();
+    let error = refusal(lab(Opinions::new(7)), EXPERIMENT);
+    assert!(error.is_usage() && error.to_string().contains("network.agents: got 5, takes 7"), "{error}");
+    let error = refusal(lab(Opinions::new(5)), &format!("precision = \"f32\"\n{EXPERIMENT}"));
+    assert!(error.to_string().contains("precision: got f32, takes f64"), "{error}");
+    let error = refusal(lab(Opinions::new(5)), &EXPERIMENT.replace("step_size = 0.2", "step_size = -1.0"));
+    assert!(error.to_string().contains("algorithm[0].step_size"), "{error}");
+    assert!(!home.path().join("config.toml").exists(), "nothing is begun");
+}
+
+#[test]
+fn an_objective_that_fails_ends_its_job_with_its_records_kept_and_can_be_tried_again() {
+    for panics in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        // Enough for the advice-free start of all jobs and some rounds of each.
+        let failing = Opinions { lasts: Some(900), panics, ..Opinions::new(5) };
+        let error = lab(failing).run(EXPERIMENT, home.path()).unwrap_err();
+        assert!(!error.is_usage(), "{error}");
+        let words = if panics { "nobody expected this" } else { "the instrument was unplugged" };
+        assert!(error.to_string().contains(words), "{error}");
+        let outcomes = read_outcomes(home.path()).unwrap();
+        let failed: Vec<_> = outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
+        assert!(!failed.is_empty());
+        assert!(failed.iter().all(|outcome| outcome.error.as_ref().unwrap().contains(words)));
+        let page = std::fs::read_to_string(home.path().join("report.html")).unwrap();
+        assert!(page.contains("failed, and can be resumed") && page.contains(words), "the report says so");
+        assert!(!read_records(home.path()).unwrap().is_empty());
+        // Mended, the same folder goes on, and ends with the bits of a run that never failed.
+        let results = run(&lab(Opinions::new(5)), EXPERIMENT, home.path());
+        assert!(results.is_complete);
+        let whole = tempfile::tempdir().unwrap();
+        run(&lab(Opinions::new(5)), EXPERIMENT, whole.path());
+        for name in ["mile-seed0", "mile-seed1", "k-gt-seed0", "k-gt-seed1"] {
+            let state =
+                |folder: &Path| std::fs::read(folder.join(format!("final/{name}.safetensors"))).unwrap();
+            assert_eq!(state(home.path()), state(whole.path()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_flag_stops_a_run_and_running_it_again_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    let results = run(&lab(Opinions::new(5)).stop_with(stop), EXPERIMENT, home.path());
+    assert!(!results.is_complete && results.outcomes.is_empty());
+    assert!(run(&lab(Opinions::new(5)), EXPERIMENT, home.path()).is_complete);
+}
+
+/// An engine that keeps its vectors elsewhere: what is read is a copy, and one that is settled may be lost.
+struct Remote<'a, T> {
+    agents: Simulator<'a, T>,
+    settled: &'a AtomicUsize,
+    lost_after: usize,
+}
+
+impl Agents for Remote<'_, f64> {
+    fn hosted(&self) -> Range<usize> {
+        self.agents.hosted()
+    }
+    fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.agents.gradient(x, g, draw)
+    }
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.agents.combine(y, keep, terms)
+    }
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.agents.pull(round, pairs)
+    }
+    fn settle(&mut self) -> Result<(), AgentsError> {
+        if self.settled.fetch_add(1, Ordering::Relaxed) >= self.lost_after {
+            return Err(AgentsError::Engine("the device is lost".into()));
+        }
+        self.agents.settle()
+    }
+}
+
+impl Engine<f64> for Remote<'_, f64> {
+    fn agents(&self) -> usize {
+        Engine::agents(&self.agents)
+    }
+    fn dim(&self) -> usize {
+        Engine::dim(&self.agents)
+    }
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [f64]>, AgentsError> {
+        Ok(Cow::Owned(Engine::vector(&mut self.agents, v)?.into_owned()))
+    }
+    fn set_vector(&mut self, v: Vector, rows: &[f64]) -> Result<(), AgentsError> {
+        self.agents.set_vector(v, rows)
+    }
+    fn watch(&mut self) {
+        self.agents.watch();
+    }
+    fn drift(&self) -> Option<f64> {
+        self.agents.drift()
+    }
+}
+
+struct Device {
+    settled: &'static AtomicUsize,
+    lost_after: usize,
+}
+
+impl Engines for Device {
+    fn single<'a>(&self, _: engines::Agents<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+        Err(LabError::config("precision", "got f32, takes f64 on this device"))
+    }
+
+    fn double<'a>(&self, agents: engines::Agents<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+        let engines::Agents { problem, network, method, start, seed } = agents;
+        let agents = Simulator::new(problem, network, method, start, seed)?;
+        Ok(Box::new(Remote { agents, settled: self.settled, lost_after: self.lost_after }))
+    }
+}
+
+#[test]
+fn another_engine_gives_the_same_run_and_may_be_lost_in_mid_run() {
+    let on_device = |lost_after| {
+        let settled = Box::leak(Box::new(AtomicUsize::new(0)));
+        lab(Opinions::new(5)).on(Arc::new(Device { settled, lost_after }))
+    };
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    run(&lab(Opinions::new(5)), EXPERIMENT, here.path());
+    let error = on_device(60).run(EXPERIMENT, there.path()).unwrap_err();
+    assert!(error.to_string().contains("the device is lost"), "{error}");
+    run(&on_device(usize::MAX), EXPERIMENT, there.path());
+    let timeless = |folder: &Path| {
+        let mut records = read_records(folder).unwrap();
+        records.iter_mut().for_each(|record| record.wall_s = 0.0);
+        records
+    };
+    assert_eq!(timeless(here.path()), timeless(there.path()));
+    let error =
+        on_device(usize::MAX).run(&format!("precision = \"f32\"\n{EXPERIMENT}"), there.path()).unwrap_err();
+    assert!(error.is_usage(), "{error}");
+}

@@ -1,0 +1,149 @@
+//! One agent of a run: local steps here, exchanges with neighbours through a [`Host`].
+//!
+//! [`work`] drives a method for one agent from its start, or from a checkpoint, to its last round.
+
+mod network_agent;
+
+use mile::method::{Layout, Method};
+use mile::network::Network;
+use mile::problems::Problem;
+use mile::real::Real;
+use mile::run::{Progress, Run};
+use mile::schedule::Schedule;
+
+pub use mile::agents::Failure;
+
+use self::network_agent::NetworkAgent;
+use crate::gossip::{Gossip, Tolerance};
+use crate::handshake::Mark;
+use crate::outbox::Message;
+use crate::session::Finished;
+
+/// What an agent needs from its surroundings: a network and a disk.
+///
+/// An error from a host ends the agent's work.
+pub trait Host<T> {
+    /// An empty buffer for the next message.
+    fn buffer(&mut self) -> Vec<T>;
+
+    /// One exchange with the neighbours in `up`: sends the message to them, waits for theirs, and adds these up in `sums`.
+    /// The first vector of a message is the model.
+    fn exchange(
+        &mut self,
+        message: Message<T>,
+        up: &[usize],
+        sums: Vec<Vec<T>>,
+    ) -> Result<Finished<T>, Failure>;
+
+    /// Called at the end of every round, and of the start-up as round 0: the place to write checkpoints and records.
+    fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure>;
+}
+
+/// One method on one problem from one starting point, as seen by one agent.
+#[derive(Clone, Copy)]
+pub struct Job<'a, T> {
+    /// Which of the run's jobs.
+    pub index: usize,
+    /// Which agent.
+    pub agent: usize,
+    /// The problem; only this agent's objective is ever asked for.
+    pub problem: &'a dyn Problem<T>,
+    /// The whole network.
+    pub network: &'a Network,
+    /// The method.
+    pub method: &'a dyn Method,
+    /// Its step sizes.
+    pub schedule: &'a Schedule,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Rounds to be done.
+    pub rounds: u64,
+    /// Rounds between two evaluations of the agent's own loss for the [gossip](crate::gossip); 0 for never.
+    pub gossip_every: u64,
+    /// When all agents stop before the last round.
+    pub tolerance: Option<Tolerance>,
+}
+
+/// A state of a job. With the session's [`Memory`](crate::session::Memory) it is all that is needed to resume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State<T> {
+    /// Which of the run's jobs.
+    pub job: usize,
+    /// Exchanges and rounds of the run that are done.
+    pub mark: Mark,
+    /// How far the job has come.
+    pub progress: Progress,
+    /// Its state vectors.
+    pub vectors: Vec<Vec<T>>,
+    /// The agent's estimates of the whole network.
+    pub gossip: Gossip,
+}
+
+/// An agent at the end of a round.
+pub struct RoundEnd<'a, T> {
+    /// Which of the run's jobs.
+    pub job: usize,
+    /// Exchanges and rounds of the run that are done.
+    pub mark: Mark,
+    /// How far the job has come.
+    pub progress: &'a Progress,
+    /// The method's layout.
+    pub layout: Layout,
+    /// Its state vectors.
+    pub vectors: &'a [Vec<T>],
+    /// The agent's estimates of the whole network.
+    pub gossip: &'a Gossip,
+    /// Whether the job ends here.
+    pub last: bool,
+}
+
+impl<T: Clone> RoundEnd<'_, T> {
+    /// A copy of the state.
+    pub fn state(&self) -> State<T> {
+        State {
+            job: self.job,
+            mark: self.mark,
+            progress: *self.progress,
+            vectors: self.vectors.to_vec(),
+            gossip: self.gossip.clone(),
+        }
+    }
+}
+
+/// Where an agent starts a job.
+pub enum StartFrom<T> {
+    /// From a starting point, after so many exchanges and rounds of earlier jobs.
+    Point(Vec<T>, Mark),
+    /// From a state of the same job, as a checkpoint holds it.
+    State(State<T>),
+}
+
+/// Does a job to its end. Returns its last state; the next job starts at its mark.
+///
+/// # Errors
+/// If the objective cannot be evaluated, naming the agent, or if the host fails. Checkpoints that were written remain.
+pub fn work<T: Real>(job: &Job<T>, from: StartFrom<T>, host: &mut dyn Host<T>) -> Result<State<T>, Failure> {
+    let (mut agent, progress) = NetworkAgent::new(job, from, host)?;
+    let mut run = match progress {
+        Some(progress) => Run::resume(job.method, job.schedule.clone(), progress),
+        None => {
+            let run = Run::start(job.method, job.schedule.clone(), &mut agent)?;
+            agent.evaluate()?;
+            agent.end_round(run.progress(), job.rounds == 0)?;
+            run
+        }
+    };
+    loop {
+        let round = run.progress().round;
+        if agent.is_last(round) {
+            break;
+        }
+        run.round(&mut agent)?;
+        agent.count_round();
+        if (round + 1).is_multiple_of(job.gossip_every.max(1)) {
+            agent.evaluate()?;
+        }
+        agent.end_round(run.progress(), agent.is_last(round + 1))?;
+    }
+    Ok(agent.into_state(*run.progress()))
+}

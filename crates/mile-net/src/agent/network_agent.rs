@@ -1,0 +1,299 @@
+//! The engine of one agent: its vectors here, its neighbours behind a [`Host`].
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use mile::agents::{Agents, AgentsError, Vector};
+use mile::engine::{Contribution, Engine};
+use mile::real::Real;
+use mile::run::Progress;
+use mile::verbs::{MOST_VECTORS, Rows, Verbs};
+
+use super::{Failure, Host, Job, RoundEnd, StartFrom, State};
+use crate::gossip::Gossip;
+use crate::handshake::Mark;
+use crate::outbox::Message;
+
+/// Hosts one agent of a network.
+pub(super) struct NetworkAgent<'a, T> {
+    job: &'a Job<'a, T>,
+    vectors: Vec<Vec<T>>,
+    verbs: Verbs,
+    mark: Mark,
+    gossip: Gossip,
+    host: &'a mut dyn Host<T>,
+}
+
+impl<'a, T: Real> NetworkAgent<'a, T> {
+    /// An agent at its starting point, or in a state, in which case its progress comes with it.
+    pub(super) fn new(
+        job: &'a Job<'a, T>,
+        from: StartFrom<T>,
+        host: &'a mut dyn Host<T>,
+    ) -> Result<(Self, Option<Progress>), AgentsError> {
+        let (layout, dim) = (job.method.layout(), job.problem.dim());
+        if layout.vectors() > MOST_VECTORS {
+            let problem = format!("it has {} of them, at most {MOST_VECTORS} are possible", layout.vectors());
+            return Err(AgentsError::Method(problem));
+        }
+        let (expected, mut vectors, mark, gossip, progress) = match from {
+            StartFrom::Point(point, mark) => (1, vec![point], mark, Gossip::default(), None),
+            StartFrom::State(State { mark, progress, vectors, gossip, .. }) => {
+                (layout.state.len(), vectors, mark, gossip, Some(progress))
+            }
+        };
+        let lengths: Vec<usize> = vectors.iter().map(Vec::len).collect();
+        if lengths != vec![dim; expected] {
+            let problem = format!(
+                "agent {} would start from vectors of the lengths {lengths:?}, takes {expected} of length {dim}: \
+                 start from a point or a checkpoint of this problem and method",
+                job.agent
+            );
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        vectors.resize_with(layout.vectors(), || vec![T::zero(); dim]);
+        let verbs = Verbs::new(vectors.len());
+        Ok((Self { job, vectors, verbs, mark, gossip, host }, progress))
+    }
+
+    /// Whether the job ends with this round.
+    pub(super) fn is_last(&self, round: u64) -> bool {
+        round >= self.job.rounds.min(self.gossip.stop().unwrap_or(u64::MAX))
+    }
+
+    /// A round is done.
+    pub(super) fn count_round(&mut self) {
+        self.mark.round += 1;
+    }
+
+    /// Evaluates the agent's own loss and, where affordable, gradient for the gossip, in memory that is free between
+    /// steps.
+    pub(super) fn evaluate(&mut self) -> Result<(), AgentsError> {
+        if self.job.gossip_every == 0 {
+            return Ok(());
+        }
+        let Job { problem, agent, .. } = *self.job;
+        let (state, scratch) = self.vectors.split_at_mut(self.job.method.layout().state.len());
+        let model = &state[0];
+        let loss = problem.loss(agent, model).map_err(AgentsError::objective(agent))?;
+        let free = scratch.first_mut().filter(|_| problem.records_gradient_norm());
+        let mut gradient = None;
+        if let Some(free) = free {
+            problem.gradient(agent, model, free).map_err(AgentsError::objective(agent))?;
+            gradient = Some(&free[..]);
+        }
+        self.gossip.refresh(loss, model, gradient);
+        Ok(())
+    }
+
+    /// Tells the host that a round is over.
+    pub(super) fn end_round(&mut self, progress: &Progress, last: bool) -> Result<(), Failure> {
+        let layout = self.job.method.layout();
+        self.host.round_over(&RoundEnd {
+            job: self.job.index,
+            mark: self.mark,
+            progress,
+            layout,
+            vectors: &self.vectors[..layout.state.len()],
+            gossip: &self.gossip,
+            last,
+        })
+    }
+
+    /// The agent's state after its last round.
+    pub(super) fn into_state(self, progress: Progress) -> State<T> {
+        let Self { job, mut vectors, mark, gossip, .. } = self;
+        vectors.truncate(job.method.layout().state.len());
+        State { job: job.index, mark, progress, vectors, gossip }
+    }
+
+    /// Carries out the verb that was just noted. Nothing is gained by waiting: there is one agent.
+    fn carry_out(&mut self) -> Result<(), AgentsError> {
+        let Job { problem, agent, seed, .. } = *self.job;
+        let mut rows = Rows::alone(agent, &mut self.vectors);
+        let done = self.verbs.stage(0).iter().try_for_each(|verb| rows.carry_out(verb, problem, seed));
+        self.verbs.clear();
+        done
+    }
+}
+
+impl<T: Real> Agents for NetworkAgent<'_, T> {
+    fn hosted(&self) -> Range<usize> {
+        self.job.agent..self.job.agent + 1
+    }
+
+    fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.verbs.gradient(x, g, draw)?;
+        self.carry_out()
+    }
+
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.verbs.combine(y, keep, terms)?;
+        self.carry_out()
+    }
+
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.verbs.check_pull(pairs)?;
+        let Job { agent, network, seed, gossip_every, .. } = *self.job;
+        let edges = network.mixing().rows().row(agent).iter().map(|(j, _)| *j).filter(|j| *j != agent);
+        let up: Vec<usize> = edges.filter(|j| network.edge_is_up(seed, agent, *j, round)).collect();
+        let mut flat = self.host.buffer();
+        pairs.iter().for_each(|(from, _)| flat.extend_from_slice(&self.vectors[from.0]));
+        let sums = pairs.iter().map(|(_, to)| std::mem::take(&mut self.vectors[to.0])).collect();
+        let gossip = if gossip_every > 0 { self.gossip.numbers() } else { Vec::new() };
+        let message = Message { mark: self.mark, vectors: flat, gossip };
+        let finished = self.host.exchange(message, &up, sums).map_err(AgentsError::Engine)?;
+        for ((_, to), sum) in pairs.iter().zip(finished.sums) {
+            self.vectors[to.0] = sum;
+        }
+        if gossip_every > 0 {
+            self.gossip.receive(round, &finished.gossip, self.job.tolerance.as_ref());
+        }
+        self.mark.exchange += 1;
+        Ok((finished.used.len() * pairs.len() * self.dim() * size_of::<T>()) as u64)
+    }
+
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
+        if cfg!(debug_assertions) {
+            self.verbs.forget(scratch)?;
+            self.carry_out()?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> Engine<T> for NetworkAgent<'_, T> {
+    fn agents(&self) -> usize {
+        self.job.network.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.job.problem.dim()
+    }
+
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
+        self.vectors.get(v.0).map(|vector| Cow::Borrowed(&vector[..])).ok_or_else(|| unknown(v))
+    }
+
+    fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
+        let vector = self.vectors.get_mut(v.0).ok_or_else(|| unknown(v))?;
+        if vector.len() != rows.len() {
+            let problem = format!("a vector of {} numbers is set to {}", vector.len(), rows.len());
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        vector.copy_from_slice(rows);
+        Ok(())
+    }
+
+    /// Does nothing: the consensus error is a sum over all agents; see [`drift`](Self::drift).
+    fn watch(&mut self) {}
+
+    fn drift(&self) -> Option<f64> {
+        None
+    }
+
+    fn fold(&mut self, _: Vector, _: &mut [f64], _: &mut Contribution<T>) -> Result<(), AgentsError> {
+        let problem = "sums over all agents are not available from one agent on a network: use the estimates of its gossip";
+        Err(AgentsError::Engine(problem.into()))
+    }
+}
+
+fn unknown(v: Vector) -> AgentsError {
+    AgentsError::Method(format!("vector {} is not in its layout", v.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Finished;
+    use mile::graph::Topology;
+    use mile::methods::Mile;
+    use mile::mixing::Rule;
+    use mile::network::Network;
+    use mile::problems::Quadratic;
+    use mile::schedule::Schedule;
+
+    /// A host without neighbours.
+    struct Alone;
+
+    impl Host<f64> for Alone {
+        fn buffer(&mut self) -> Vec<f64> {
+            Vec::new()
+        }
+
+        fn exchange(
+            &mut self,
+            _: Message<f64>,
+            _: &[usize],
+            sums: Vec<Vec<f64>>,
+        ) -> Result<Finished<f64>, Failure> {
+            Ok(Finished { sums, used: Vec::new(), gossip: Vec::new() })
+        }
+
+        fn round_over(&mut self, _: &RoundEnd<'_, f64>) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    fn with_job(test: impl FnOnce(&Job<f64>)) {
+        let problem = Quadratic::<f64>::new(3, 4, 10.0, 1.0, 0).unwrap();
+        let network = Network::new(Topology::Path.build(3, 0).unwrap(), Rule::Metropolis).unwrap();
+        let (method, schedule) = (Mile::new(2, 0.2).unwrap(), Schedule::constant(0.1));
+        test(&Job {
+            index: 0,
+            agent: 2,
+            problem: &problem,
+            network: &network,
+            method: &method,
+            schedule: &schedule,
+            seed: 0,
+            rounds: 3,
+            gossip_every: 0,
+            tolerance: None,
+        });
+    }
+
+    #[test]
+    fn one_agent_shows_its_own_vectors_and_refuses_sums_over_all() {
+        with_job(|job| {
+            let mut host = Alone;
+            let from = StartFrom::Point(vec![1.0; 4], Mark::default());
+            let (mut agent, progress) = NetworkAgent::new(job, from, &mut host).unwrap();
+            assert!(progress.is_none());
+            assert_eq!((agent.hosted(), agent.agents(), agent.dim()), (2..3, 3, 4));
+            agent.set_vector(Vector(1), &[2.0; 4]).unwrap();
+            agent.combine(Vector(0), 1.0, &[(3.0, Vector(1))]).unwrap();
+            assert_eq!(*agent.vector(Vector(0)).unwrap(), [7.0; 4]);
+            assert!(agent.set_vector(Vector(1), &[2.0; 5]).unwrap_err().to_string().contains("set to 5"));
+            assert!(agent.vector(Vector(9)).unwrap_err().to_string().contains("vector 9"));
+            agent.watch();
+            assert_eq!(agent.drift(), None);
+            let refused = agent.consensus_error(Vector(0)).unwrap_err();
+            assert!(matches!(refused, AgentsError::Engine(_)), "{refused}");
+            assert!(refused.to_string().contains("not available from one agent"), "{refused}");
+        });
+    }
+
+    #[test]
+    fn a_start_or_a_state_of_another_shape_is_refused() {
+        with_job(|job| {
+            let mut host = Alone;
+            let refused = |from, host: &mut Alone| {
+                let refused = NetworkAgent::new(job, from, host).err().expect("another shape");
+                let text = refused.to_string();
+                assert!(text.contains("agent 2") && text.contains("of length 4"), "{text}");
+            };
+            refused(StartFrom::Point(vec![1.0; 5], Mark::default()), &mut host);
+            let state = |vectors| State {
+                job: 0,
+                mark: Mark::default(),
+                progress: Progress::default(),
+                vectors,
+                gossip: Gossip::default(),
+            };
+            refused(StartFrom::State(state(vec![vec![0.0; 4]])), &mut host);
+            refused(StartFrom::State(state(vec![vec![0.0; 4], vec![0.0; 3]])), &mut host);
+            refused(StartFrom::State(state(Vec::new())), &mut host);
+        });
+    }
+}

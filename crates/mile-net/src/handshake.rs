@@ -1,0 +1,172 @@
+//! The handshake of a link: two neighbours check that they are in the same run, and say what they need.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the protocol; another one is refused.
+pub const VERSION: u32 = 1;
+
+/// A position in a run: how many exchanges and rounds are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Mark {
+    /// Exchanges since the run began, over all its jobs.
+    pub exchange: u64,
+    /// Rounds since the run began, over all its jobs.
+    pub round: u64,
+}
+
+/// What all agents of a run must agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Name of the run.
+    pub run: String,
+    /// Dimension of the variable.
+    pub dim: usize,
+    /// Precision of the vectors.
+    pub precision: String,
+    /// All else that the results depend on, by the name it has for the user: `algorithm.mile.xi`, `seeds`, ...
+    pub facts: BTreeMap<String, String>,
+}
+
+impl Terms {
+    /// The first difference between two runs: its name, its value here, its value there.
+    pub fn differs(&self, other: &Self) -> Option<(String, String, String)> {
+        let whole = |terms: &Self| {
+            let Self { run, dim, precision, .. } = terms;
+            [
+                ("the run", run.clone()),
+                ("the dimension", dim.to_string()),
+                ("the precision", precision.clone()),
+            ]
+        };
+        for ((name, here), (_, there)) in whole(self).into_iter().zip(whole(other)) {
+            if here != there {
+                return Some((name.into(), here, there));
+            }
+        }
+        let value = |terms: &Self, key: &str| terms.facts.get(key).cloned().unwrap_or("absent".into());
+        let mut keys = self.facts.keys().chain(other.facts.keys());
+        let key = keys.find(|key| self.facts.get(*key) != other.facts.get(*key))?;
+        Some((key.clone(), value(self, key), value(other, key)))
+    }
+}
+
+/// The first frame on a link, sent by both ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// Version of the protocol.
+    pub version: u32,
+    /// Id of the sender.
+    pub from: usize,
+    /// Id of the agent it is meant for.
+    pub to: usize,
+    /// How often the sender has been started.
+    pub incarnation: u64,
+    /// The run it takes part in.
+    pub terms: Terms,
+    /// The weight it gives to this edge.
+    pub weight: f64,
+    /// Whether it may skip this edge by agreement.
+    pub skips: bool,
+    /// Its latest checkpoint: it will not ask for earlier messages.
+    pub durable: Mark,
+    /// The exchange whose message it needs first.
+    pub exchange: u64,
+    /// From which element of that message on.
+    pub offset: u64,
+}
+
+/// Why two agents cannot work together; both are told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Mismatch(pub String);
+
+impl Hello {
+    /// Compares the HELLO of the other end with that of this end (`self`). A difference is named with both values.
+    pub fn check(&self, theirs: &Self) -> Result<(), Mismatch> {
+        let (me, them) = (self.from, theirs.from);
+        let differ = |what: &str, mine: &dyn std::fmt::Display, yours: &dyn std::fmt::Display| {
+            Err(Mismatch(format!("{what} differs: {mine} at agent {me}, {yours} at agent {them}")))
+        };
+        if self.version != theirs.version {
+            return differ("the version of the protocol", &self.version, &theirs.version);
+        }
+        if theirs.to != me || self.to != them {
+            return Err(Mismatch(format!(
+                "a key in the wrong role: agent {me} lists this key as agent {}, but its owner says it is agent {them} and wants agent {}: check the ids and keys of both",
+                self.to, theirs.to
+            )));
+        }
+        if let Some((what, here, there)) = self.terms.differs(&theirs.terms) {
+            return differ(&what, &here, &there);
+        }
+        if self.weight.to_bits() != theirs.weight.to_bits() {
+            return differ(&format!("the weight of the edge {me}-{them}"), &self.weight, &theirs.weight);
+        }
+        if self.skips != theirs.skips {
+            return differ("on_missing", &on_missing(self.skips), &on_missing(theirs.skips));
+        }
+        Ok(())
+    }
+}
+
+fn on_missing(skips: bool) -> &'static str {
+    if skips { "skip-edge" } else { "wait" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(from: usize, to: usize) -> Hello {
+        Hello {
+            version: VERSION,
+            from,
+            to,
+            incarnation: 1,
+            terms: Terms {
+                run: "ring".into(),
+                dim: 10,
+                precision: "f32".into(),
+                facts: BTreeMap::from([("algorithm.mile.step_size".into(), "0.1".into())]),
+            },
+            weight: 1.0 / 3.0,
+            skips: false,
+            durable: Mark::default(),
+            exchange: 0,
+            offset: 0,
+        }
+    }
+
+    #[test]
+    fn whatever_differs_is_named_with_both_values() {
+        let mine = hello(0, 1);
+        mine.check(&hello(1, 0)).unwrap();
+        let refused = |change: &dyn Fn(&mut Hello)| {
+            let mut theirs = hello(1, 0);
+            change(&mut theirs);
+            mine.check(&theirs).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(&|hello| hello.terms.run = "torus".into()),
+            "the run differs: ring at agent 0, torus at agent 1"
+        );
+        let step = |hello: &mut Hello| {
+            hello.terms.facts.insert("algorithm.mile.step_size".into(), "0.2".into());
+        };
+        assert_eq!(refused(&step), "algorithm.mile.step_size differs: 0.1 at agent 0, 0.2 at agent 1");
+        let more = |hello: &mut Hello| {
+            hello.terms.facts.insert("algorithm.led.beta".into(), "0.5".into());
+        };
+        assert_eq!(refused(&more), "algorithm.led.beta differs: absent at agent 0, 0.5 at agent 1");
+        assert!(refused(&|hello| hello.terms.dim = 11).contains("dimension"));
+        assert!(refused(&|hello| hello.terms.precision = "f64".into()).contains("precision"));
+        assert!(refused(&|hello| hello.weight = 0.3).contains("weight of the edge 0-1"));
+        assert!(refused(&|hello| hello.from = 2).contains("wrong role"));
+        assert!(refused(&|hello| hello.to = 2).contains("wrong role"));
+        assert!(refused(&|hello| hello.version = 2).contains("version"));
+        assert!(refused(&|hello| hello.skips = true).contains("skip-edge at agent 1"));
+    }
+}

@@ -1,0 +1,67 @@
+//! The state of every neighbour, for status reports and for deciding how long to wait.
+
+use mile::real::Real;
+
+use super::{Millis, MissingPolicy, Neighbour, Session};
+use crate::handshake::Mark;
+use crate::status::Awaited;
+
+/// What a session knows about a neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeighbourStatus {
+    /// Its id.
+    pub id: usize,
+    /// Whether there is a link whose handshake is over.
+    pub linked: bool,
+    /// Since when there is one, or none.
+    pub since: Millis,
+    /// When a frame last arrived from it.
+    pub heard: Option<Millis>,
+    /// The latest exchange of which it sent something.
+    pub exchange: u64,
+    /// The latest checkpoint that it has confirmed.
+    pub durable: Mark,
+    /// Bytes of messages received from it.
+    pub received: u64,
+    /// Bytes of messages sent to it.
+    pub sent: u64,
+    /// What the current exchange waits for from it.
+    pub waiting: Option<Awaited>,
+    /// Why its last link was refused, by either end.
+    pub refusal: Option<String>,
+    /// Rounds in which its edge was skipped.
+    pub skipped: u64,
+}
+
+impl<T: Real> Session<T> {
+    /// What the session knows about each neighbour, in increasing id.
+    pub fn neighbour_statuses(&self) -> Vec<NeighbourStatus> {
+        let status = |(id, neighbour): (&usize, &Neighbour)| NeighbourStatus {
+            id: *id,
+            linked: neighbour.link.is_some(),
+            since: neighbour.since,
+            heard: neighbour.heard,
+            exchange: neighbour.exchange,
+            durable: neighbour.durable,
+            received: neighbour.received,
+            sent: neighbour.sent,
+            waiting: self.awaited(*id, neighbour),
+            refusal: neighbour.refusal.clone(),
+            skipped: neighbour.skipped,
+        };
+        self.neighbours.iter().map(status).collect()
+    }
+
+    fn awaited(&self, id: usize, neighbour: &Neighbour) -> Option<Awaited> {
+        let current = self.current.as_ref()?;
+        let (_, folded) = current.row.iter().find(|(other, _)| *other == id)?;
+        let decided = neighbour.decisions.get(current.own.mark.round).is_some();
+        if *folded < current.total() {
+            Some(Awaited::Message)
+        } else if self.on_missing != MissingPolicy::Wait && !decided {
+            Some(Awaited::Decision)
+        } else {
+            None
+        }
+    }
+}

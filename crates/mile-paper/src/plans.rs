@@ -1,0 +1,137 @@
+//! The committed plans, and what a scale changes in them.
+
+use toml::{Table, Value};
+
+use super::Scale;
+use mile_lab::config::{apply, parse_table};
+use mile_lab::error::LabError;
+
+/// A plan of a figure: one experiment for each data set.
+pub(super) struct Plans {
+    pub(super) sets: &'static [(&'static str, &'static str)],
+    pub(super) quick: &'static str,
+}
+
+pub(super) const FIG1: Plans = Plans {
+    sets: &[
+        ("mnist", include_str!("../plans/fig1/mnist.toml")),
+        ("cifar10", include_str!("../plans/fig1/cifar10.toml")),
+    ],
+    quick: include_str!("../plans/fig1/quick.toml"),
+};
+
+pub(super) const FIG2: Plans = Plans {
+    sets: &[
+        ("mnist", include_str!("../plans/fig2/mnist.toml")),
+        ("cifar10", include_str!("../plans/fig2/cifar10.toml")),
+    ],
+    quick: include_str!("../plans/fig2/quick.toml"),
+};
+
+pub(super) const FIG2_SEARCH: &str = include_str!("../plans/fig2/search.toml");
+
+pub(super) const TABLE1: &str = include_str!("../plans/table1/nonconvex.toml");
+
+impl Plans {
+    /// The experiments of a scale, by name: at quick scale those that it speaks of, or one of them.
+    pub(super) fn at(
+        &self,
+        scale: Scale,
+        only: Option<&str>,
+    ) -> Result<Vec<(&'static str, Table)>, LabError> {
+        let changes = parse_table(self.quick, &[])?;
+        let mut plans = Vec::new();
+        for (name, text) in self.sets {
+            let mut table = parse_table(text, &[])?;
+            if scale == Scale::Quick {
+                let Some(Value::Table(changes)) = changes.get(*name) else { continue };
+                merge(&mut table, changes);
+            }
+            plans.push((*name, table));
+        }
+        if let Some(only) = only {
+            let names: Vec<_> = plans.iter().map(|(name, _)| *name).collect();
+            if !names.contains(&only) {
+                let problem = format!("got {only}, takes {} at this scale", names.join(" or "));
+                return Err(LabError::config("dataset", problem));
+            }
+            plans.retain(|(name, _)| *name == only);
+        }
+        Ok(plans)
+    }
+}
+
+/// Puts the values of one table over those of another, section by section.
+pub(super) fn merge(table: &mut Table, changes: &Table) {
+    for (key, value) in changes {
+        match (table.get_mut(key), value) {
+            (Some(Value::Table(inner)), Value::Table(changes)) => merge(inner, changes),
+            _ => {
+                table.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// Applies what the user changes.
+pub(super) fn set(table: &mut Table, assignments: &[String]) -> Result<(), LabError> {
+    assignments.iter().try_for_each(|assignment| apply(table, assignment))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use mile_lab::config::Experiment;
+    use mile_lab::sweep::SweepPlan;
+
+    #[test]
+    fn every_plan_is_a_valid_experiment_at_every_scale() {
+        for scale in [Scale::Quick, Scale::Paper] {
+            for (name, table) in FIG1.at(scale, None).unwrap() {
+                let experiment = Experiment::read(&table, Path::new("")).unwrap();
+                assert_eq!(experiment.algorithms.len(), 6, "{name}");
+                assert_eq!(experiment.seeds.len(), if scale == Scale::Quick { 1 } else { 3 });
+            }
+        }
+        Experiment::read(&parse_table(TABLE1, &[]).unwrap(), Path::new("")).unwrap();
+    }
+
+    #[test]
+    fn the_search_has_the_same_budget_for_every_method() {
+        for (scale, each) in [(Scale::Quick, 3), (Scale::Paper, 6)] {
+            for (name, mut table) in FIG2.at(scale, None).unwrap() {
+                table.remove("search");
+                let sweep = SweepPlan::read(&table, Path::new("")).unwrap().unwrap();
+                let mut budget = std::collections::BTreeMap::new();
+                for point in &sweep.points {
+                    for algorithm in Experiment::read(&point.table, Path::new("")).unwrap().algorithms {
+                        *budget.entry(algorithm.label).or_insert(0) += 1;
+                    }
+                }
+                assert_eq!(budget.len(), 6, "{name}");
+                assert!(budget.values().all(|trials| *trials == each), "{name}: {budget:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_data_set_can_be_asked_for_if_the_scale_has_it() {
+        let names = |plans: &Plans, scale, only| -> Vec<_> {
+            plans.at(scale, only).unwrap().into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(&FIG1, Scale::Quick, None), ["mnist", "cifar10"]);
+        assert_eq!(names(&FIG1, Scale::Paper, Some("cifar10")), ["cifar10"]);
+        assert_eq!(names(&FIG2, Scale::Quick, None), ["mnist"]);
+        let message = FIG2.at(Scale::Quick, Some("cifar10")).unwrap_err().to_string();
+        assert!(message.contains("dataset: got cifar10, takes mnist at this scale"), "{message}");
+    }
+
+    #[test]
+    fn merging_goes_into_sections_and_replaces_values() {
+        let mut table: Table = "a = 1\n[b]\nc = 2\nd = [1, 2]".parse().unwrap();
+        merge(&mut table, &"a = 3\n[b]\nd = [4]\n[e]\nf = 5".parse().unwrap());
+        assert_eq!(table, "a = 3\n[b]\nc = 2\nd = [4]\n[e]\nf = 5".parse::<Table>().unwrap());
+    }
+}

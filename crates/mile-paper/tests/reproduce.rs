@@ -1,0 +1,170 @@
+//! The paper's items, each at a scale that ends in a moment: that they run, are kept, go on, and say what
+//! they found.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use mile_lab::observer::{Observer, Silent};
+use mile_lab::plan::{Job, Plan};
+use mile_lab::store::{Outcome, read_outcomes, read_records};
+use mile_lab::sweep::{Point, Watch};
+use mile_lab::table::number;
+use mile_paper::{Finding, Request, Scale, check_dataset, fig1, fig2, table1, theorems};
+
+fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
+    Box::new(Silent)
+}
+
+fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Request<'a> {
+    Request { scale: Scale::Quick, dataset: None, out, set, watch: &silent, stop }
+}
+
+fn small() -> Vec<String> {
+    ["problem.dataset=glyphs", "problem.model=linear", "problem.eval_samples=5", "problem.test_samples=20"]
+        .into_iter()
+        .chain(["rounds=4", "eval_every=2"])
+        .map(str::to_owned)
+        .collect()
+}
+
+fn outcomes(folder: &Path) -> Vec<Outcome> {
+    read_outcomes(folder).unwrap()
+}
+
+#[test]
+fn table_1_is_measured_and_finds_what_led_and_diging_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = ["rounds=1200".to_owned(), "eval_every=1200".to_owned()];
+    let finding = table1(&request(folder.path(), &set, &AtomicBool::new(false))).unwrap();
+    for sentence in [
+        "LED: the paper says 3 vectors stored; by its own convention 2 suffice (x, c)",
+        "DIGing: the paper says 3 vectors stored; by its own convention 2 suffice (x, c)",
+        "K-GT                  2 / 2   3 / 3",
+        "MILE                  1 / 1   2 / 2",
+        "gradients not counted",
+    ] {
+        assert!(finding.text.contains(sentence), "{sentence}\n{}", finding.text);
+    }
+    for outcome in outcomes(&folder.path().join("nonconvex")) {
+        let reached = outcome.last.consensus_error < 1e-20;
+        assert_eq!(reached, outcome.label != "local DSGD*", "{}", outcome.label);
+    }
+    for file in ["finding.txt", "report.html", "table.txt", "table.tex", "nonconvex/figures/overview.png"] {
+        assert!(folder.path().join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn figure_1_is_drawn_with_its_scale_on_it_and_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (set, go) = (small(), AtomicBool::new(false));
+    let finding = fig1(&request(folder.path(), &set, &go)).unwrap();
+    assert!(finding.text.contains("loss of the agents' own models at the end: MILE ("), "{}", finding.text);
+    let svg = std::fs::read_to_string(folder.path().join("figures/fig1-mnist.svg")).unwrap();
+    assert!(
+        svg.contains("quick scale")
+            && svg.contains("problem.dataset=glyphs")
+            && svg.contains("Figure 1, glyphs")
+            && svg.contains("accuracies on 20 test images")
+    );
+    let small = std::fs::read_to_string(folder.path().join("figures/fig1-mnist-rounds.svg")).unwrap();
+    assert!(small.contains("Loss of the average model, relative to MILE"));
+    assert!(folder.path().join("cifar10/metrics.jsonl").exists());
+    let before = std::fs::read(folder.path().join("mnist/metrics.jsonl")).unwrap();
+    fig1(&request(folder.path(), &set, &go)).unwrap();
+    assert_eq!(
+        std::fs::read(folder.path().join("mnist/metrics.jsonl")).unwrap(),
+        before,
+        "nothing is run again"
+    );
+}
+
+#[test]
+fn methods_are_compared_where_they_have_sent_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut set = small();
+    set.push("rounds=5".into());
+    let finding = fig1(&request(folder.path(), &set, &AtomicBool::new(false))).unwrap();
+    let records = read_records(&folder.path().join("mnist")).unwrap();
+    let at = |label: &str, round: u64| records.iter().find(|r| r.label == label && r.round == round).unwrap();
+    // After five rounds MILE has sent less than K-GT after four, so it is K-GT's second round that counts.
+    let (mile, rival) = (at("MILE", 4), at("K-GT", 2));
+    assert_eq!(mile.bytes_sent, rival.bytes_sent);
+    let expected = format!(
+        "when each has sent {} MB: MILE ({}) is",
+        number(mile.bytes_sent as f64 / 1e6),
+        number(mile.loss)
+    );
+    assert!(finding.text.contains(&expected), "{expected}\n{}", finding.text);
+    assert!(finding.text.contains(&format!("K-GT ({})", number(rival.loss))), "{}", finding.text);
+}
+
+#[test]
+fn what_the_user_sets_holds_for_the_search_but_not_its_seeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut set = small();
+    set.push("seeds=[7]".into());
+    fig2(&request(folder.path(), &set, &AtomicBool::new(false))).unwrap();
+    let config = |path: &str| -> toml::Table {
+        std::fs::read_to_string(folder.path().join("mnist").join(path)).unwrap().parse().unwrap()
+    };
+    let point =
+        std::fs::read_dir(folder.path().join("mnist/search/points")).unwrap().next().unwrap().unwrap();
+    let search = config(&format!("search/points/{}/config.toml", point.file_name().to_string_lossy()));
+    assert_eq!(search["rounds"].as_integer(), Some(4));
+    assert_ne!(search["seeds"], toml::Value::from(vec![7]));
+    assert_eq!(config("best/config.toml")["seeds"], toml::Value::from(vec![7]));
+}
+
+#[test]
+fn the_theorems_are_whole_whatever_is_asked_for_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let finding = theorems(&request(folder.path(), &[], &AtomicBool::new(true))).unwrap();
+    assert!(!finding.stopped && !finding.text.contains("Interrupted"), "{}", finding.text);
+}
+
+#[test]
+fn a_data_set_is_asked_for_where_there_is_one() {
+    assert!(check_dataset(Scale::Paper, Some("cifar10")).is_ok());
+    let message = check_dataset(Scale::Quick, Some("cifar10")).unwrap_err().to_string();
+    assert!(message.contains("takes mnist at this scale"), "{message}");
+}
+
+#[test]
+fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
+    struct StopAt(&'static AtomicBool);
+    impl Observer for StopAt {
+        fn ended(&self, _: Job, _: &Outcome) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (set, go) = (small(), AtomicBool::new(false));
+    let expected: Finding = fig2(&request(whole.path(), &set, &go)).unwrap();
+    assert!(expected.text.contains("the search, with as many trials for each"), "{}", expected.text);
+    let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let watch: Box<Watch> =
+        Box::new(move |k, _, _| if k == 3 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
+    let half = fig2(&Request {
+        scale: Scale::Quick,
+        dataset: None,
+        out: parts.path(),
+        set: &set,
+        watch: &watch,
+        stop,
+    })
+    .unwrap();
+    assert!(
+        half.text.starts_with("Interrupted") && half.text.contains("not finished: 4 of 18"),
+        "{}",
+        half.text
+    );
+    assert!(half.stopped && !parts.path().join("mnist/best").exists());
+    let finding = fig2(&request(parts.path(), &set, &go)).unwrap();
+    assert!(!finding.stopped);
+    let last = |folder: &Path| -> Vec<(String, f64)> {
+        outcomes(&folder.join("mnist/best")).into_iter().map(|o| (o.label, o.last.local_loss)).collect()
+    };
+    assert_eq!(last(parts.path()), last(whole.path()));
+    assert_eq!(last(whole.path()).len(), 6);
+}

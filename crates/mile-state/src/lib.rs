@@ -1,0 +1,13 @@
+//! States of runs on disk, for everyone who keeps some: the lab, and agents on a network.
+//!
+//! - [`file`]: files that are the old one or the whole new one, also after a power failure;
+//! - [`lock`]: folders that one process works in at a time;
+//! - [`state`]: named vectors and a header in one safetensors file, with checksums.
+
+pub mod file;
+pub mod lock;
+pub mod state;
+
+pub use file::{write_file, write_with};
+pub use lock::{FolderLock, LockError};
+pub use state::{Array, StateError, StateFile};

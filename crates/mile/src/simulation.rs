@@ -1,0 +1,390 @@
+//! The front door: a problem, a graph, a method and a step size, checked together and run in this process.
+
+use crate::agents::{AgentsError, Costs, Vector};
+use crate::block;
+use crate::graph::{Graph, Topology};
+use crate::method::{InvalidParameter, Method};
+use crate::methods::Mile;
+use crate::mixing::{MixingMatrix, Rule};
+use crate::network::{Network, NetworkError};
+use crate::problems::{Failure, Problem};
+use crate::real::Real;
+use crate::run::{Progress, Run};
+use crate::schedule::{InvalidSchedule, Schedule};
+use crate::simulator::{Simulator, SimulatorError};
+
+/// Local steps of MILE, the method of a simulation that is not given another.
+const LOCAL_STEPS: u64 = 10;
+
+/// What keeps a simulation from being built or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulationError {
+    /// The graph or its weights cannot be used.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The method does not fit the network, or a parameter is out of range.
+    #[error(transparent)]
+    Method(#[from] InvalidParameter),
+    /// The step sizes cannot be used.
+    #[error(transparent)]
+    Schedule(#[from] InvalidSchedule),
+    /// No step size was given.
+    #[error("a simulation needs a step size: give one with step_size(0.1), or a schedule")]
+    NoStepSize,
+    /// Problem, network and starting point do not go together.
+    #[error(transparent)]
+    Simulator(#[from] SimulatorError),
+    /// The problem has no starting point.
+    #[error("the problem could not give its starting point: {0}")]
+    Start(Failure),
+    /// A step failed.
+    #[error(transparent)]
+    Agents(#[from] AgentsError),
+}
+
+/// A method at work on all agents of a network, in this process.
+///
+/// ```
+/// use mile::{Quadratic, Simulation, Topology};
+///
+/// let problem = Quadratic::<f64>::new(10, 20, 10.0, 1.0, 0)?;     // 10 agents, dimension 20
+/// let mut simulation = Simulation::builder(&problem).topology(Topology::Ring).step_size(0.2).build()?;
+/// simulation.run(2500)?;
+/// assert!(simulation.consensus_error() < 1e-18);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// For several methods and seeds, records, figures and reports, hand the problem to the crate `mile-lab`.
+pub struct Simulation<'a, T> {
+    method: Box<dyn Method + 'a>,
+    schedule: Schedule,
+    progress: Progress,
+    agents: Simulator<'a, T>,
+}
+
+/// What a [`Simulation`] is made of: agents on a ring with Metropolis weights that run MILE with ten local steps
+/// from the problem's own starting point (or zero), unless something else is said.
+pub struct SimulationBuilder<'a, T> {
+    problem: &'a dyn Problem<T>,
+    graph: GraphChoice,
+    mixing: MixingChoice,
+    drop_rate: f64,
+    method: Option<Box<dyn Method + 'a>>,
+    schedule: Option<Schedule>,
+    start: Option<Vec<T>>,
+    seed: u64,
+}
+
+enum GraphChoice {
+    Topology(Topology),
+    Graph(Graph),
+    Network(Network),
+}
+
+enum MixingChoice {
+    Rule(Rule),
+    Matrix(MixingMatrix),
+}
+
+impl<'a, T: Real> SimulationBuilder<'a, T> {
+    /// Agents on a graph of this kind.
+    pub fn topology(mut self, topology: Topology) -> Self {
+        self.graph = GraphChoice::Topology(topology);
+        self
+    }
+
+    /// Agents on a graph of your own.
+    pub fn graph(mut self, graph: Graph) -> Self {
+        self.graph = GraphChoice::Graph(graph);
+        self
+    }
+
+    /// The rule that makes the weights from the graph.
+    pub fn mixing(mut self, rule: Rule) -> Self {
+        self.mixing = MixingChoice::Rule(rule);
+        self
+    }
+
+    /// Weights of your own, made for the graph.
+    pub fn matrix(mut self, matrix: MixingMatrix) -> Self {
+        self.mixing = MixingChoice::Matrix(matrix);
+        self
+    }
+
+    /// Graph, weights and drop rate together, instead of each.
+    pub fn network(mut self, network: &Network) -> Self {
+        self.graph = GraphChoice::Network(network.clone());
+        self
+    }
+
+    /// Probability that an edge is down in a round.
+    pub fn drop_rate(mut self, drop_rate: f64) -> Self {
+        self.drop_rate = drop_rate;
+        self
+    }
+
+    /// The method.
+    pub fn method(mut self, method: impl Method + 'a) -> Self {
+        self.method = Some(Box::new(method));
+        self
+    }
+
+    /// A constant step size.
+    pub fn step_size(self, step_size: f64) -> Self {
+        self.schedule(Schedule::constant(step_size))
+    }
+
+    /// Step sizes that change from round to round.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// Where the agents start: one point for all, or one for each, row after row.
+    pub fn start(mut self, start: impl Into<Vec<T>>) -> Self {
+        self.start = Some(start.into());
+        self
+    }
+
+    /// Seed of random graphs, mini-batches and dropped edges.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Checks everything and brings the agents to x(0).
+    pub fn build(self) -> Result<Simulation<'a, T>, SimulationError> {
+        let Self { problem, graph, mixing, drop_rate, method, schedule, start, seed } = self;
+        let network = network(graph, mixing, problem.agents(), seed, drop_rate)?;
+        let schedule = schedule.ok_or(SimulationError::NoStepSize)?;
+        schedule.validate()?;
+        let method = match method {
+            Some(method) => method,
+            None => Box::new(Mile::new(LOCAL_STEPS, Mile::paper_xi(LOCAL_STEPS))?),
+        };
+        method.check(&network)?;
+        let start = match start {
+            Some(start) => start,
+            None => match problem.initial(seed).map_err(SimulationError::Start)? {
+                Some(start) => start,
+                None => block::try_zeros(1, problem.dim()).map(|mut one| one.swap_remove(0)).ok_or(
+                    SimulatorError::TooLarge { agents: problem.agents(), dim: problem.dim(), vectors: 1 },
+                )?,
+            },
+        };
+        let mut agents = Simulator::new(problem, &network, &*method, &start, seed)?;
+        let progress = *Run::start(&*method, schedule.clone(), &mut agents)?.progress();
+        Ok(Simulation { method, schedule, progress, agents })
+    }
+}
+
+fn network(
+    graph: GraphChoice,
+    mixing: MixingChoice,
+    agents: usize,
+    seed: u64,
+    drop_rate: f64,
+) -> Result<Network, NetworkError> {
+    let graph = match graph {
+        GraphChoice::Network(network) => return Ok(network),
+        GraphChoice::Graph(graph) => graph,
+        GraphChoice::Topology(topology) => topology.build(agents, seed)?,
+    };
+    let network = match mixing {
+        MixingChoice::Rule(rule) => Network::new(graph, rule)?,
+        MixingChoice::Matrix(matrix) => Network::with_matrix(graph, matrix)?,
+    };
+    network.with_drop_rate(drop_rate)
+}
+
+impl<'a, T: Real> Simulation<'a, T> {
+    /// A simulation of this problem, of which everything else can be chosen.
+    pub fn builder(problem: &'a dyn Problem<T>) -> SimulationBuilder<'a, T> {
+        SimulationBuilder {
+            problem,
+            graph: GraphChoice::Topology(Topology::Ring),
+            mixing: MixingChoice::Rule(Rule::Metropolis),
+            drop_rate: 0.0,
+            method: None,
+            schedule: None,
+            start: None,
+            seed: 0,
+        }
+    }
+
+    /// So many rounds: updates up to and including that many exchanges.
+    pub fn run(&mut self, rounds: u64) -> Result<(), AgentsError> {
+        let mut run = Run::resume(&*self.method, self.schedule.clone(), self.progress);
+        for _ in 0..rounds {
+            run.round(&mut self.agents)?;
+            self.progress = *run.progress();
+        }
+        Ok(())
+    }
+
+    /// One update; true if the agents communicated in it.
+    pub fn step(&mut self) -> Result<bool, AgentsError> {
+        let mut run = Run::resume(&*self.method, self.schedule.clone(), self.progress);
+        let exchanged = run.step(&mut self.agents)?;
+        self.progress = *run.progress();
+        Ok(exchanged)
+    }
+
+    /// How far it has come, and what it has cost.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// What it has cost.
+    pub fn costs(&self) -> &Costs {
+        &self.progress.costs
+    }
+
+    /// Who talks to whom.
+    pub fn network(&self) -> &Network {
+        self.agents.network()
+    }
+
+    /// The model of one agent.
+    pub fn model(&self, agent: usize) -> &[T] {
+        self.agents.model(agent)
+    }
+
+    /// The models of all agents, row after row.
+    pub fn models(&self) -> &[T] {
+        self.agents.models()
+    }
+
+    /// A state vector of the method by its name, row after row, if it has one of this name.
+    pub fn vector(&self, name: &str) -> Option<&[T]> {
+        let place = self.method.layout().state.iter().position(|(known, _)| *known == name)?;
+        Some(self.agents.vector(Vector(place)))
+    }
+
+    /// The average model, which no agent has.
+    pub fn average(&self) -> Vec<T> {
+        block::mean_row(self.models(), self.models().len() / self.network().agents().max(1))
+    }
+
+    /// `(1/N) sum_i |average - x_i|^2`.
+    pub fn consensus_error(&self) -> f64 {
+        block::consensus_error(self.models(), self.models().len() / self.network().agents().max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::methods::{D2, Scaffold};
+    use crate::problems::Quadratic;
+
+    fn quadratic(agents: usize) -> Quadratic<f64> {
+        Quadratic::new(agents, 3, 10.0, 1.0, 0).unwrap()
+    }
+
+    fn refusal(builder: SimulationBuilder<f64>) -> String {
+        builder.build().err().expect("a refusal").to_string()
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_the_remedy() {
+        let problem = quadratic(4);
+        let new = || Simulation::builder(&problem).step_size(0.1);
+        assert!(refusal(Simulation::builder(&problem)).contains("needs a step size"));
+        assert!(refusal(new().step_size(-1.0)).contains("a positive finite number"));
+        let ring = |agents| Topology::Ring.build(agents, 0).unwrap();
+        let matrix = |agents| Rule::Metropolis.matrix(&ring(agents)).unwrap();
+        assert!(refusal(new().matrix(matrix(5))).contains("has 5 rows, the graph has 4 agents"));
+        assert!(refusal(new().topology(Topology::Path).matrix(matrix(4))).contains("not neighbours"));
+        assert!(refusal(new().graph(ring(6))).contains("objectives for 4 agents and the network has 6"));
+        assert!(refusal(new().start([0.0; 5])).contains("has 5 numbers, takes 3"));
+        assert!(refusal(new().drop_rate(1.0)).contains("a probability in [0, 1)"));
+        assert!(refusal(new().method(Scaffold::new(5, 1.0).unwrap())).contains("complete"));
+        assert!(refusal(new().topology(Topology::Hypercube).method(D2)).contains("lazy-metropolis"));
+    }
+
+    /// Says that it is as large as can be.
+    struct Huge {
+        agents: usize,
+        dim: usize,
+    }
+
+    impl Problem<f64> for Huge {
+        fn agents(&self) -> usize {
+            self.agents
+        }
+        fn dim(&self) -> usize {
+            self.dim
+        }
+        fn loss(&self, _: usize, _: &[f64]) -> Result<f64, Failure> {
+            Ok(0.0)
+        }
+        fn gradient(&self, _: usize, _: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+            gradient.fill(0.0);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn sizes_whose_product_overflows_are_a_clean_error() {
+        for (agents, dim) in [(2, 1usize << 63), (1 << 10, 1 << 54), (3, usize::MAX / 2), (2, 1 << 60)] {
+            let huge = Huge { agents, dim };
+            assert!(refusal(Simulation::builder(&huge).step_size(0.1)).contains("do not fit into memory"));
+            let network = Network::new(Topology::Path.build(agents, 0).unwrap(), Rule::Metropolis).unwrap();
+            let method = Mile::new(2, 0.3).unwrap();
+            // Two agents with 2^63 numbers each: the product is 0 where it wraps.
+            let error = Simulator::new(&huge, &network, &method, &[], 0).err().expect("a refusal");
+            assert!(
+                matches!(error, SimulatorError::TooLarge { .. } | SimulatorError::Start { .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_objective_that_fails_ends_the_run_with_its_own_words() {
+        struct Fails(std::sync::atomic::AtomicUsize);
+        impl Problem<f64> for Fails {
+            fn agents(&self) -> usize {
+                3
+            }
+            fn dim(&self) -> usize {
+                1
+            }
+            fn loss(&self, _: usize, _: &[f64]) -> Result<f64, Failure> {
+                Ok(0.0)
+            }
+            fn gradient(&self, agent: usize, _: &[f64], g: &mut [f64]) -> Result<(), Failure> {
+                let calls = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                if calls > 100 && agent == 1 {
+                    return Err("the device is lost".into());
+                }
+                g.fill(1.0);
+                Ok(())
+            }
+        }
+        let problem = Fails(Default::default());
+        let mut simulation = Simulation::builder(&problem).step_size(0.1).build().unwrap();
+        let error = simulation.run(100).unwrap_err().to_string();
+        assert_eq!(error, "the objective of agent 1 could not be evaluated: the device is lost");
+        assert!(simulation.progress().round > 0);
+    }
+
+    #[test]
+    fn a_simulation_is_a_run_on_a_simulator() {
+        let problem = quadratic(5);
+        let mut simulation = Simulation::builder(&problem).step_size(0.2).seed(3).build().unwrap();
+        simulation.run(7).unwrap();
+        assert!(!simulation.step().unwrap());
+        let network = Network::new(Topology::Ring.build(5, 3).unwrap(), Rule::Metropolis).unwrap();
+        let method = Mile::new(10, Mile::paper_xi(10)).unwrap();
+        let mut agents = Simulator::new(&problem, &network, &method, &[0.0; 3], 3).unwrap();
+        let mut run = Run::start(&method, Schedule::constant(0.2), &mut agents).unwrap();
+        (0..7).for_each(|_| run.round(&mut agents).unwrap());
+        run.step(&mut agents).unwrap();
+        assert_eq!(simulation.models(), agents.models());
+        assert_eq!(simulation.vector("c").unwrap(), agents.vector(Vector(1)));
+        assert_eq!((simulation.progress(), simulation.vector("u")), (run.progress(), None));
+    }
+}

@@ -1,0 +1,348 @@
+//! Verbs that are noted down and carried out later.
+//!
+//! Between two exchanges agents do not depend on each other, so an engine may note verbs down and let each
+//! agent do several at once, while its rows are in the cache, or hand all of them to a device together.
+//! [`Verbs`] is what was noted, in stages; [`Rows`] are the rows of one agent, and [`Rows::carry_out`] is
+//! what a verb other than an exchange does to them, wherever the agent is.
+
+use std::ops::Range;
+
+use crate::agents::{AgentsError, Vector};
+use crate::block;
+use crate::problems::{Draw, Problem};
+use crate::real::Real;
+use crate::shared::Shared;
+use crate::sparse::SparseRows;
+
+/// Most terms of one combination.
+pub const MOST_TERMS: usize = 8;
+/// Most vectors a method works with.
+pub const MOST_VECTORS: usize = 12;
+/// Exchanges up to which verbs are noted before they are carried out: what agents do between two waits is
+/// bounded, however many exchanges a step has. Measured with MG-Skip on rings of 200 and 1,000 (`bench/core`): from 8 to 32
+/// there is little difference, below 8 the waits are felt.
+pub const MOST_EXCHANGES: usize = 16;
+
+/// A verb that was noted down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Verb {
+    /// `g <- grad f(x)`.
+    Gradient {
+        /// Where.
+        x: Vector,
+        /// Into which vector.
+        g: Vector,
+        /// Which samples.
+        draw: u64,
+    },
+    /// `y <- keep*y + sum_k a_k v_k` over the first `used` terms.
+    Combine {
+        /// What is replaced.
+        y: Vector,
+        /// How much of it stays.
+        keep: f64,
+        /// Coefficients and vectors; those beyond `used` mean nothing.
+        terms: [(f64, Vector); MOST_TERMS],
+        /// How many terms there are.
+        used: usize,
+    },
+    /// `to <- (W - I) from`, one pair of an exchange.
+    Pull {
+        /// What is sent.
+        from: Vector,
+        /// Into which vector.
+        to: Vector,
+    },
+    /// Whatever the vector holds must not be used.
+    Forget {
+        /// Which vector.
+        scratch: Vector,
+    },
+}
+
+/// Verbs in the order in which they were noted, in stages: an exchange is a stage of its own, and what
+/// lies between two exchanges is one.
+#[derive(Clone, Debug, Default)]
+pub struct Verbs {
+    vectors: usize,
+    verbs: Vec<Verb>,
+    /// Where each stage but the last ends.
+    ends: Vec<usize>,
+}
+
+impl Verbs {
+    /// None yet, for a method that works with so many vectors.
+    pub fn new(vectors: usize) -> Self {
+        Self { vectors, ..Self::default() }
+    }
+
+    fn known(&self, v: Vector) -> Result<(), AgentsError> {
+        if v.0 < self.vectors {
+            return Ok(());
+        }
+        let problem = format!("vector {} is not in its layout, which has {}", v.0, self.vectors);
+        Err(AgentsError::Method(problem))
+    }
+
+    /// Notes a gradient.
+    pub fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.known(x)?;
+        self.known(g)?;
+        if x == g {
+            return Err(AgentsError::Method(format!("vector {} is its own gradient", x.0)));
+        }
+        self.verbs.push(Verb::Gradient { x, g, draw });
+        Ok(())
+    }
+
+    /// Notes a combination.
+    pub fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.known(y)?;
+        terms.iter().try_for_each(|(_, v)| self.known(*v))?;
+        if terms.len() > MOST_TERMS {
+            let problem =
+                format!("a combination has {} terms, at most {MOST_TERMS} are possible", terms.len());
+            return Err(AgentsError::Method(problem));
+        }
+        if terms.iter().any(|(_, v)| *v == y) {
+            return Err(AgentsError::Method(format!("vector {} is a term of its own combination", y.0)));
+        }
+        let mut room = [(0.0, Vector(0)); MOST_TERMS];
+        room[..terms.len()].copy_from_slice(terms);
+        self.verbs.push(Verb::Combine { y, keep, terms: room, used: terms.len() });
+        Ok(())
+    }
+
+    /// Checks the pairs of an exchange.
+    pub fn check_pull(&self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
+        for (k, (from, to)) in pairs.iter().enumerate() {
+            self.known(*from)?;
+            self.known(*to)?;
+            if pairs.iter().any(|(_, to)| to == from) {
+                return Err(AgentsError::Method(format!(
+                    "vector {} is sent and replaced in one exchange",
+                    from.0
+                )));
+            }
+            if pairs[..k].iter().any(|(_, other)| other == to) {
+                return Err(AgentsError::Method(format!(
+                    "vector {} is replaced twice in one exchange",
+                    to.0
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes an exchange whose pairs were checked, as a stage of its own.
+    pub fn pull(&mut self, pairs: &[(Vector, Vector)]) {
+        self.ends.push(self.verbs.len());
+        self.verbs.extend(pairs.iter().map(|&(from, to)| Verb::Pull { from, to }));
+        self.ends.push(self.verbs.len());
+    }
+
+    /// Notes that a vector must not be used.
+    pub fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
+        self.known(scratch)?;
+        self.verbs.push(Verb::Forget { scratch });
+        Ok(())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.verbs.is_empty()
+    }
+
+    /// Whether they should be carried out before another exchange is noted.
+    pub fn is_full(&self) -> bool {
+        self.exchanges() >= MOST_EXCHANGES
+    }
+
+    /// Exchanges among them.
+    pub fn exchanges(&self) -> usize {
+        self.ends.len() / 2
+    }
+
+    /// Number of stages.
+    pub fn stages(&self) -> usize {
+        self.ends.len() + 1
+    }
+
+    /// One stage: exchanges are those with odd numbers.
+    pub fn stage(&self, k: usize) -> &[Verb] {
+        let begin = if k == 0 { 0 } else { self.ends[k - 1] };
+        &self.verbs[begin..self.ends.get(k).copied().unwrap_or(self.verbs.len())]
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.verbs.clear();
+        self.ends.clear();
+    }
+}
+
+/// The rows of one agent in all vectors.
+pub struct Rows<'b, T> {
+    /// Whose rows they are.
+    pub agent: usize,
+    blocks: Blocks<'b, T>,
+    /// Elements before this agent's row in each block.
+    offset: usize,
+    dim: usize,
+}
+
+/// Pointers to all blocks, of one agent or of many.
+enum Blocks<'b, T> {
+    Lent(&'b [Shared<T>]),
+    Own([Shared<T>; MOST_VECTORS], usize, std::marker::PhantomData<&'b mut T>),
+}
+
+impl<T> Blocks<'_, T> {
+    fn get(&self, v: Vector) -> &Shared<T> {
+        match self {
+            Self::Lent(blocks) => &blocks[v.0],
+            Self::Own(blocks, used, _) => &blocks[..*used][v.0],
+        }
+    }
+}
+
+/// Pointers to the blocks, without allocating.
+pub(crate) fn share<T>(blocks: &mut [Vec<T>]) -> [Shared<T>; MOST_VECTORS] {
+    assert!(blocks.len() <= MOST_VECTORS, "a method works with at most {MOST_VECTORS} vectors");
+    let mut shared = [const { Shared(std::ptr::null_mut()) }; MOST_VECTORS];
+    for (slot, block) in shared.iter_mut().zip(blocks) {
+        *slot = Shared(block.as_mut_ptr());
+    }
+    shared
+}
+
+impl<'b, T: Real> Rows<'b, T> {
+    /// The rows of an agent that is hosted alone: its vectors.
+    ///
+    /// # Panics
+    /// If there are more than [`MOST_VECTORS`], or if they have different lengths.
+    pub fn alone(agent: usize, vectors: &'b mut [Vec<T>]) -> Self {
+        let dim = vectors.first().map_or(0, Vec::len);
+        assert!(vectors.iter().all(|vector| vector.len() == dim), "vectors of one length");
+        let used = vectors.len();
+        Self { agent, blocks: Blocks::Own(share(vectors), used, std::marker::PhantomData), offset: 0, dim }
+    }
+
+    /// The rows of one of several agents.
+    ///
+    /// # Safety
+    /// Every block has a row of `dim` elements for this agent, and until these rows are dropped nobody else
+    /// writes to them, or reads what they are used to write.
+    pub(crate) unsafe fn among(agent: usize, blocks: &'b [Shared<T>], dim: usize) -> Self {
+        Self { agent, blocks: Blocks::Lent(blocks), offset: agent * dim, dim }
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.dim
+    }
+
+    /// One row to be written and others to be read; the former must not be among the latter.
+    pub fn borrow<const K: usize>(&mut self, write: Vector, read: [Vector; K]) -> (&mut [T], [&[T]; K]) {
+        assert!(read.iter().all(|v| *v != write), "a row is not read and written at once");
+        let range = self.range();
+        // SAFETY: the range is this agent's row and inside every block (`alone`, `among`), `self` is borrowed
+        // mutably, and the row to be written is in another block than those to be read.
+        unsafe {
+            let y = self.blocks.get(write).slice_mut(range.clone());
+            (y, read.map(|v| self.blocks.get(v).slice(range.clone())))
+        }
+    }
+
+    /// Does what a verb says to this agent's rows. An exchange is not among what it can do: it needs the
+    /// rows of others.
+    pub fn carry_out(&mut self, verb: &Verb, problem: &dyn Problem<T>, seed: u64) -> Result<(), AgentsError> {
+        match *verb {
+            Verb::Gradient { x, g, draw } => {
+                let agent = self.agent;
+                let (g, [x]) = self.borrow(g, [x]);
+                let draw = Draw { seed, step: draw };
+                problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))?;
+            }
+            Verb::Combine { y, keep, terms, used } => {
+                let (y, lent) = self.borrow_terms(y, &terms[..used]);
+                block::combine(y, keep, &lent[..used]);
+            }
+            Verb::Forget { scratch } => self.borrow(scratch, []).0.fill(T::nan()),
+            Verb::Pull { .. } => return Err(AgentsError::Method("an exchange is not a local verb".into())),
+        }
+        Ok(())
+    }
+
+    fn borrow_terms(&mut self, y: Vector, terms: &[(f64, Vector)]) -> (&mut [T], [(f64, &[T]); MOST_TERMS]) {
+        assert!(terms.iter().all(|(_, v)| *v != y), "a row is not read and written at once");
+        let range = self.range();
+        let mut lent: [(f64, &[T]); MOST_TERMS] = [(0.0, &[]); MOST_TERMS];
+        // SAFETY: as in `borrow`.
+        unsafe {
+            for (slot, (a, v)) in lent.iter_mut().zip(terms) {
+                *slot = (*a, self.blocks.get(*v).slice(range.clone()));
+            }
+            (self.blocks.get(y).slice_mut(range), lent)
+        }
+    }
+
+    /// This agent's row of `to <- (W - I) from`, see [`block::pull`].
+    ///
+    /// # Safety
+    /// These are rows among others ([`among`](Self::among)) of blocks with a row for every agent named in
+    /// this agent's row of the weights, and nobody writes to any row of `from` meanwhile.
+    pub(crate) unsafe fn pull(&mut self, weights: &SparseRows, from: Vector, to: Vector) {
+        assert!(from != to, "a row is not read and written at once");
+        let (source, dim) = (self.blocks.get(from), self.dim);
+        // SAFETY: promised by the caller.
+        let row = |j: usize| unsafe { source.slice(j * dim..(j + 1) * dim) };
+        // SAFETY: this agent's own row, inside the block, and of another block than `from`.
+        let y = unsafe { self.blocks.get(to).slice_mut(self.range()) };
+        let entries = weights.row(self.agent).iter().map(|&(j, w)| (w, row(j), j == self.agent));
+        block::pull_row(y, row(self.agent), entries);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X: Vector = Vector(0);
+    const G: Vector = Vector(1);
+    const D: Vector = Vector(2);
+
+    #[test]
+    fn exchanges_are_stages_of_their_own() {
+        let mut verbs = Verbs::new(3);
+        assert!(verbs.is_empty() && verbs.stages() == 1 && verbs.stage(0).is_empty());
+        verbs.gradient(X, G, 1).unwrap();
+        verbs.combine(X, 1.0, &[(-0.5, G)]).unwrap();
+        verbs.pull(&[(X, D)]);
+        verbs.pull(&[(D, G), (X, Vector(1))][..1]);
+        verbs.forget(D).unwrap();
+        let lengths: Vec<usize> = (0..verbs.stages()).map(|k| verbs.stage(k).len()).collect();
+        assert_eq!((lengths, verbs.exchanges()), (vec![2, 1, 0, 1, 1], 2));
+        assert!((2..MOST_EXCHANGES).all(|_| !verbs.is_full() && {
+            verbs.pull(&[(X, D)]);
+            true
+        }));
+        assert!(verbs.is_full());
+        verbs.clear();
+        assert!(verbs.is_empty() && !verbs.is_full());
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused_by_name() {
+        let mut verbs = Verbs::new(3);
+        let said = |result: Result<(), AgentsError>| result.unwrap_err().to_string();
+        assert!(said(verbs.gradient(X, Vector(3), 0)).contains("vector 3 is not in its layout, which has 3"));
+        assert!(said(verbs.gradient(X, X, 0)).contains("its own gradient"));
+        assert!(said(verbs.combine(X, 1.0, &[(1.0, G), (1.0, X)])).contains("its own combination"));
+        assert!(said(verbs.combine(X, 1.0, &[(1.0, G); 9])).contains("9 terms, at most 8"));
+        assert!(said(verbs.check_pull(&[(X, D), (D, G)])).contains("vector 2 is sent and replaced"));
+        assert!(said(verbs.check_pull(&[(X, D), (G, D)])).contains("vector 2 is replaced twice"));
+        assert!(said(verbs.check_pull(&[(X, X)])).contains("sent and replaced"));
+        assert!(verbs.is_empty());
+    }
+}
