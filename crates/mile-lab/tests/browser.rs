@@ -1,4 +1,4 @@
-//! The report and the live view in a real browser. Skipped, with a word about it, where there is none.
+//! The report and the live view in a real browser. Skipped, with a message, where there is none.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -38,16 +38,14 @@ name = "led"
 step_size = 1e12
 "#;
 
-fn browser() -> Option<PathBuf> {
+/// The browser to test with. Tests that need one are ignored unless they are asked for, so that a run without a browser says so.
+fn browser() -> PathBuf {
     let named = std::env::var_os("MILE_BROWSER").map(PathBuf::from);
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = || std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name)));
     let found = named.or_else(|| on_path().find(|file| file.is_file()));
-    if found.is_none() {
-        eprintln!("skipped: no browser; install chromium or set MILE_BROWSER");
-    }
-    found
+    found.expect("a browser: install chromium, or name one in MILE_BROWSER")
 }
 
 fn open(browser: &Path, profile: &Path, url: &str, more: &[&str]) -> Child {
@@ -115,7 +113,7 @@ async function look(width) {
   found.light = ground();
   page.getElementById("theme").click();
   found.dark = ground();
-  found.labels = page.body.textContent.includes("Labels of each agent");
+  found.labels = page.body.textContent.includes("Label distribution by agent");
   found.words = page.querySelector(".summary").textContent;
   return found;
 }
@@ -150,8 +148,9 @@ fn serve_until_found(server: &tiny_http::Server, report: &str) -> Value {
 }
 
 #[test]
+#[ignore = "needs a browser: install chromium or set MILE_BROWSER, and add --include-ignored"]
 fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
-    let Some(browser) = browser() else { return };
+    let browser = browser();
     let folder = tempfile::tempdir().unwrap();
     let (run, profile) = (folder.path().join("run"), folder.path().join("profile"));
     let plan = plan();
@@ -182,7 +181,7 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
     }
 }
 
-/// Holds the run back until somebody looks, and then lets it be seen.
+/// Delays the first record until a page polls the live view.
 struct Patient<'v>(&'v LiveView);
 
 impl Observer for Patient<'_> {
@@ -202,8 +201,9 @@ impl Observer for Patient<'_> {
 }
 
 #[test]
+#[ignore = "needs a browser: install chromium or set MILE_BROWSER, and add --include-ignored"]
 fn the_live_view_fills_as_records_arrive_and_says_when_it_is_over() {
-    let Some(browser) = browser() else { return };
+    let browser = browser();
     let folder = tempfile::tempdir().unwrap();
     let plan = plan();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -216,8 +216,11 @@ fn the_live_view_fills_as_records_arrive_and_says_when_it_is_over() {
     let output = child.wait_with_output().unwrap();
     let (dom, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(console(&stderr).is_empty(), "{:?}", console(&stderr));
-    assert!(dom.contains("over: 4 of 4 runs"), "the end is said");
-    assert!(dom.contains("class=\"panel\"") && dom.contains("Every seed"), "figures and tables are there");
+    assert!(dom.contains("finished: 4 of 4 runs"), "the end is said");
+    assert!(
+        dom.contains("class=\"panel\"") && dom.contains("Results of every seed"),
+        "figures and tables are there"
+    );
 }
 
 fn ask(view: &LiveView, request: &str) -> String {
@@ -252,8 +255,8 @@ fn what_was_stopped_and_runs_again_is_not_said_to_have_stopped() {
     execute(&plan, folder.path(), true, &view, &AtomicBool::new(true)).unwrap();
     let state = ask(&view, &get("/state?version=", "localhost"));
     let over = outcomes.iter().filter(|outcome| outcome.status != Status::Stopped).count();
-    assert!(state.contains(&format!("live: {over} of 4 runs over")));
-    assert!(!state.contains("stopped before the end"));
+    assert!(state.contains(&format!("live: {over} of 4 runs finished")));
+    assert!(!state.contains("stopped early"));
     view.finish();
 }
 
