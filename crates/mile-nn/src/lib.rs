@@ -1,10 +1,11 @@
-//! Image data sets, partitions, and CNN gradients: what turns MNIST and CIFAR-10 into N local objectives.
+//! Image classification as a decentralized problem: data sets, partitions among agents, neural-network gradients.
 //!
-//! - [`data`]: data sets, found, fetched, read and checked; `glyphs` is generated and needs no files
-//! - [`partition`]: how samples are divided among agents
-//! - [`model`]: networks as lists of layers, parameters in one vector, export to PyTorch's names
-//! - [`network`]: gradients and scores of a model, on kernels chosen for the machine
-//! - [`problem`]: all of it as a [`Problem`](mile::problems::Problem)
+//! - [`data`]: data sets (MNIST, Fashion-MNIST, CIFAR-10): download, reading, checking; `glyphs` is generated and
+//!   needs no files
+//! - [`partition`]: partitions of the samples among agents, IID and heterogeneous
+//! - [`model`]: neural networks as lists of layers, with all parameters in one vector; export to PyTorch
+//! - [`network`]: loss, gradient and accuracy of a model, with SIMD kernels chosen for the machine
+//! - [`problem`]: a data set, a partition and a model as a [`Problem`](mile::problems::Problem)
 
 pub mod data;
 mod kernel;

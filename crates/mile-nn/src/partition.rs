@@ -1,9 +1,9 @@
-//! How labelled samples are divided among agents.
+//! Partitions of labelled samples among agents, IID and heterogeneous (non-IID).
 //!
 //! Every partition gives each sample to exactly one agent and is a function of the labels, the
 //! number of agents and the seed. References: Dirichlet split, Hsu, Qi & Brown 2019
 //! (arXiv:1909.06335); shards, McMahan et al. 2017 (arXiv:1602.05629); label quantity, Li et al. 2022
-//! (arXiv:2102.02079), here with every class owned by as equal a number of agents as can be.
+//! (arXiv:2102.02079), here with the classes spread as evenly over the agents as possible.
 
 use mile::random::{Purpose, stream};
 use rand::seq::SliceRandom;
@@ -11,106 +11,106 @@ use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Gamma};
 use serde::{Deserialize, Serialize};
 
-/// How often a split that leaves an agent without samples is drawn again before it is refused.
+/// Most attempts at a partition in which every agent has samples.
 pub const MAX_DRAWS: u64 = 100;
 
-/// A rule that divides samples among agents; in an experiment file, `partition = { kind = ... }`.
+/// A rule that partitions samples among agents; in an experiment file, `partition = { kind = ... }`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Partition {
-    /// Shuffled and dealt out evenly: every agent sees the same distribution.
+    /// Shuffled and divided evenly: every agent has the same distribution.
     Iid {},
     /// Each class is split by proportions drawn from Dirichlet(alpha, ..., alpha).
     Dirichlet {
-        /// Concentration: small means heterogeneous, large means alike; the paper uses 1.
+        /// Concentration: the smaller, the more heterogeneous; the paper uses 1.
         alpha: f64,
     },
-    /// Sorted by label, cut into equal shards, and each agent is given some at random.
+    /// Sorted by label and cut into equal shards, of which each agent gets `per_agent` at random.
     Shards {
-        /// Shards of one agent.
+        /// Number of shards per agent.
         per_agent: usize,
     },
-    /// Each agent owns a fixed number of classes; a class is split evenly among its owners.
+    /// Each agent has samples of a fixed number of classes; a class is divided evenly among its agents.
     LabelQuantity {
-        /// Classes of one agent.
+        /// Number of classes per agent.
         classes: usize,
     },
 }
 
-/// Why samples could not be divided.
+/// Why samples could not be partitioned.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartitionError {
-    /// There is nobody to give samples to.
-    #[error("a partition needs at least one agent")]
+    /// The number of agents is 0.
+    #[error("a partition needs at least one agent, got 0")]
     NoAgents,
     /// Fewer samples than agents.
     #[error("{samples} samples cannot be divided among {agents} agents; take at most {samples} agents")]
     TooFewSamples {
-        /// Samples there are.
+        /// Number of samples.
         samples: usize,
-        /// Agents asked for.
+        /// Number of agents.
         agents: usize,
     },
-    /// A label is not a class.
+    /// A label is not below the number of classes.
     #[error("sample {index} has label {label}, but there are {classes} classes (0 to {})", .classes.saturating_sub(1))]
     LabelOutOfRange {
-        /// Which sample.
+        /// Index of the sample.
         index: usize,
         /// Its label.
         label: u8,
         /// Number of classes.
         classes: usize,
     },
-    /// Alpha is no concentration.
-    #[error("partition alpha = {alpha} must be a finite number above 0")]
+    /// The concentration alpha is not positive and finite.
+    #[error("partition alpha = {alpha} is out of range: it must be a finite number above 0")]
     InvalidAlpha {
-        /// What was given.
+        /// The value given.
         alpha: f64,
     },
-    /// Shards cannot be cut so.
+    /// The number of shards per agent is 0, or there are more shards than samples.
     #[error(
-        "partition per_agent = {per_agent} must be at least 1 and give {agents} agents no more than \
-         {samples} shards in all, one sample each"
+        "partition per_agent = {per_agent} is out of range: it must be at least 1, and {agents} agents may have at \
+         most {samples} shards in all, one per sample"
     )]
     InvalidShards {
-        /// What was given.
+        /// The value given.
         per_agent: usize,
         /// Number of agents.
         agents: usize,
         /// Number of samples.
         samples: usize,
     },
-    /// So many classes per agent cannot be.
+    /// The number of classes per agent is too small to cover all classes, or too large.
     #[error(
-        "partition classes = {given} must be at least {least}, so that {agents} agents own all {classes} \
-         classes, and at most {classes}"
+        "partition classes = {given} is out of range: it must be at least {least}, so that {agents} agents cover \
+         all {classes} classes, and at most {classes}"
     )]
     InvalidClasses {
-        /// What was given.
+        /// The value given.
         given: usize,
-        /// The least that covers all classes.
+        /// The smallest number that covers all classes.
         least: usize,
         /// Number of agents.
         agents: usize,
         /// Number of classes.
         classes: usize,
     },
-    /// An agent has no samples in any of the draws.
+    /// In every draw some agent has no samples.
     #[error(
-        "agent {agent} is left without samples in each of {draws} draws; take fewer agents, a larger alpha \
-         or more classes per agent"
+        "in each of {draws} draws some agent has no samples (in the last one agent {agent}); take fewer agents, a \
+         larger alpha or more classes per agent"
     )]
     EmptyAgent {
-        /// The first agent left empty in the last draw.
+        /// The first agent without samples in the last draw.
         agent: usize,
-        /// Draws made.
+        /// Number of draws.
         draws: u64,
     },
 }
 
 impl Partition {
-    /// Refuses parameters that are wrong whatever the data.
+    /// An error if a parameter is out of range for any data.
     pub fn validate(&self) -> Result<(), PartitionError> {
         match *self {
             Partition::Dirichlet { alpha } if !(alpha.is_finite() && alpha > 0.0) => {
@@ -120,7 +120,7 @@ impl Partition {
         }
     }
 
-    /// The samples of each agent, by increasing index.
+    /// The sample indices of each agent, in increasing order.
     ///
     /// ```
     /// use mile_nn::partition::Partition;
@@ -160,7 +160,7 @@ impl Partition {
         Err(PartitionError::EmptyAgent { agent, draws: MAX_DRAWS })
     }
 
-    /// One draw; it may leave an agent empty.
+    /// One random partition; it may leave an agent without samples.
     fn draw(
         &self,
         labels: &[u8],
@@ -189,7 +189,7 @@ impl Partition {
     }
 }
 
-/// Number of samples of each class each agent has: `counts[agent][class]`.
+/// Number of samples of each class at each agent: `counts[agent][class]`.
 pub fn label_counts(parts: &[Vec<u32>], labels: &[u8], classes: usize) -> Vec<Vec<usize>> {
     let count = |part: &Vec<u32>| {
         let mut counts = vec![0; classes];
@@ -230,8 +230,8 @@ fn dirichlet(members: &[Vec<u32>], agents: usize, alpha: f64, rng: &mut impl Rng
     parts
 }
 
-/// A draw of Dirichlet(alpha, ..., alpha), in logarithms: for small alpha every Gamma(alpha) variate
-/// would underflow to zero, but Gamma(alpha) = Gamma(alpha + 1) U^(1/alpha).
+/// A sample of Dirichlet(alpha, ..., alpha), computed in logarithms: for small alpha the Gamma(alpha) variates would
+/// underflow to zero. It uses Gamma(alpha) = Gamma(alpha + 1) U^(1/alpha).
 fn dirichlet_proportions(n: usize, alpha: f64, rng: &mut impl Rng) -> Vec<f64> {
     let gamma = Gamma::new(alpha + 1.0, 1.0).expect("alpha was validated to be finite and positive");
     let log: Vec<f64> = (0..n)

@@ -1,10 +1,10 @@
-//! A data set divided among agents, and a network to fit to it, as N local objectives.
+//! Image classification with a neural network as N local objectives: a data set partitioned among agents.
 //!
 //! ```text
-//! f = (1/N) sum_i f_i,    f_i(x) = mean over agent i's samples of the cross-entropy of the network x
+//! f = (1/N) sum_i f_i,    f_i(x) = mean cross-entropy over agent i's samples of the network with parameters x
 //! ```
 //!
-//! An agent with few samples counts as much as one with many: f is not the mean over all samples.
+//! All agents have the same weight, whatever their number of samples: f is not the mean over all samples.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,68 +19,68 @@ use crate::model::{Model, ModelError, ModelSpec};
 use crate::network::{CHUNK, Dropout, Network, Score, Workspace};
 use crate::partition::{Partition, PartitionError, label_counts};
 
-/// Operations up to which the exact gradient of all agents is recorded during a run: about a tenth of a
-/// second of one core.
-const CHEAP: u64 = 2_000_000_000;
+/// The norm of the exact gradient is recorded during a run if it takes at most this many operations: about a tenth
+/// of a second on one core.
+const MAX_RECORDED_FLOPS: u64 = 2_000_000_000;
 
-/// The test set, where a stream of random numbers otherwise has the number of an agent.
+/// Index of the random stream for the test set; agents have theirs by number.
 const TEST: u64 = u64::MAX;
 
-/// On which samples the loss is evaluated.
+/// The training samples on which the loss is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluation {
-    /// All of them.
+    /// All samples.
     All,
-    /// At most so many of each agent: a uniformly drawn subset of its shard, the same at every evaluation.
+    /// At most this many samples per agent: a random subset of its part, the same at every evaluation.
     PerAgent(usize),
 }
 
-/// What makes a problem of a data set.
+/// The configuration of an [`ImageProblem`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageConfig {
-    /// The network.
+    /// The neural network.
     pub model: ModelSpec,
-    /// How the training set is divided.
+    /// The partition of the training set.
     pub partition: Partition,
-    /// Among how many agents.
+    /// Number of agents.
     pub agents: usize,
-    /// Seed of the division and of the evaluation subsets.
+    /// Seed of the partition and of the evaluation subsets.
     pub seed: u64,
-    /// Samples of a stochastic gradient.
+    /// Mini-batch of a stochastic gradient.
     pub batch: Batch,
-    /// Training samples that losses are taken over.
+    /// The training samples on which the loss is evaluated.
     pub evaluation: Evaluation,
-    /// Test samples that accuracy is measured on, drawn uniformly and the same at every evaluation; none: all.
+    /// Number of test samples for the accuracy, a random subset that is the same at every evaluation; none for all.
     pub test_samples: Option<usize>,
 }
 
-/// Why a data set and a configuration make no problem.
+/// Why a configuration is not valid for a data set.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProblemError {
     /// The network does not fit the data.
     #[error("the model does not fit the data: {0}")]
     Model(#[from] ModelError),
-    /// The data cannot be divided so.
-    #[error("the data cannot be divided: {0}")]
+    /// The data cannot be partitioned in this way.
+    #[error("the data cannot be partitioned: {0}")]
     Partition(#[from] PartitionError),
-    /// A batch of nothing.
-    #[error("batch must be at least 1")]
+    /// The mini-batch size is 0.
+    #[error("batch: got 0, takes a whole number from 1")]
     EmptyBatch,
-    /// An evaluation of nothing.
-    #[error("evaluation must take at least 1 sample of each agent")]
+    /// The number of evaluated samples per agent is 0.
+    #[error("evaluation: got 0 samples per agent, takes a whole number from 1")]
     EmptyEvaluation,
-    /// Fewer test samples than one, or more than there are.
+    /// The number of test samples is 0, or larger than the test set.
     #[error("test_samples: got {got}, takes a whole number from 1 to {most}, the size of the test set")]
     TestSamples {
-        /// What was asked for.
+        /// The number given.
         got: usize,
-        /// What there is.
+        /// Size of the test set.
         most: usize,
     },
 }
 
-/// Image classification divided among agents; see the [module](self).
+/// Image classification with the training set partitioned among agents; see the [module](self).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -111,15 +111,15 @@ pub struct ImageProblem<T> {
     network: Network<T>,
     parts: Vec<Vec<u32>>,
     batch: Batch,
-    /// Samples of each agent that losses are taken over.
+    /// Samples of each agent on which the loss is evaluated.
     evaluated: Vec<Vec<u32>>,
-    /// Test samples that accuracy is measured on.
+    /// Test samples on which the accuracy is evaluated.
     test: Vec<u32>,
     idle: Mutex<Vec<Scratch<T>>>,
 }
 
-/// What one thread needs for a gradient; taken from a stack and put back, so that nothing is allocated
-/// once there are as many as threads.
+/// The memory one thread needs for a gradient. It is taken from `idle` and put back, so that nothing is allocated
+/// once there is one per thread.
 #[derive(Debug)]
 struct Scratch<T> {
     workspace: Workspace<T>,
@@ -127,12 +127,12 @@ struct Scratch<T> {
 }
 
 impl<T: Scalar> ImageProblem<T> {
-    /// Divides the training set and builds the network, or says why not.
+    /// Partitions the training set and builds the neural network.
     pub fn try_new(data: Arc<Dataset>, config: &ImageConfig) -> Result<Self, ProblemError> {
         Self::with_isa(data, config, Isa::best())
     }
 
-    /// As [`try_new`](Self::try_new), on the kernels of `isa` where the machine can run them.
+    /// As [`try_new`](Self::try_new), with the kernels of `isa`, or the portable ones if the machine cannot run those.
     pub fn with_isa(data: Arc<Dataset>, config: &ImageConfig, isa: Isa) -> Result<Self, ProblemError> {
         if !config.batch.is_valid() {
             return Err(ProblemError::EmptyBatch);
@@ -159,7 +159,7 @@ impl<T: Scalar> ImageProblem<T> {
         Ok(Self { data, network, parts, batch: config.batch, evaluated, test, idle })
     }
 
-    /// The network's model: its sizes, its start, its export to PyTorch.
+    /// The neural network: its size, initialisation and export to PyTorch.
     pub fn model(&self) -> &Model {
         self.network.model()
     }
@@ -169,7 +169,7 @@ impl<T: Scalar> ImageProblem<T> {
         &self.data
     }
 
-    /// The training samples of each agent.
+    /// The indices of the training samples of each agent.
     pub fn parts(&self) -> &[Vec<u32>] {
         &self.parts
     }
@@ -184,8 +184,8 @@ impl<T: Scalar> ImageProblem<T> {
         result
     }
 
-    /// The score on each of `sets` of samples, with all threads, the same whatever their number: the
-    /// sets are cut into chunks of fixed size, whose scores are added in order.
+    /// The score on each of `sets` of samples, with all threads. The result does not depend on the number of threads:
+    /// the sets are cut into chunks of fixed size, whose scores are added in order.
     fn scores(&self, x: &[T], images: &Images, sets: &[Vec<u32>]) -> Vec<Score> {
         let chunks: Vec<(usize, &[u32])> = sets
             .iter()
@@ -205,7 +205,7 @@ impl<T: Scalar> ImageProblem<T> {
     }
 }
 
-/// At most so many of the samples of an agent, or of the test set, drawn uniformly; in order.
+/// A random subset of at most `most` samples, in order; `of` is the agent, or [`TEST`].
 fn subset(mut samples: Vec<u32>, most: Option<usize>, seed: u64, of: u64) -> Vec<u32> {
     if let Some(most) = most {
         samples.shuffle(&mut stream(seed, Purpose::Probe, of, 0));
@@ -224,13 +224,13 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
         self.model().dim()
     }
 
-    /// Over the samples of the agent that are evaluated.
+    /// The mean over the agent's evaluated samples.
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         let set = std::slice::from_ref(&self.evaluated[agent]);
         Ok(self.scores(x, &self.data.train, set)[0].loss / set[0].len() as f64)
     }
 
-    /// Over all samples of the agent, without dropout.
+    /// The gradient over all samples of the agent, without dropout.
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
         self.with_scratch(|scratch| {
             let workspace = &mut scratch.workspace;
@@ -259,14 +259,14 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     fn records_gradient_norm(&self) -> bool {
-        self.model().flops().saturating_mul(self.data.train.len() as u64) <= CHEAP
+        self.model().flops().saturating_mul(self.data.train.len() as u64) <= MAX_RECORDED_FLOPS
     }
 
     fn records_accuracy(&self) -> bool {
         true
     }
 
-    /// On the test samples that are evaluated.
+    /// The accuracy on the evaluated test samples.
     fn accuracy(&self, x: &[T]) -> Result<Option<f64>, Failure> {
         let scores = self.scores(x, &self.data.test, std::slice::from_ref(&self.test));
         Ok(Some(scores[0].correct as f64 / self.test.len() as f64))
@@ -276,7 +276,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
         Ok(Some(self.model().initial(seed).into_iter().map(|x| T::of(f64::from(x))).collect()))
     }
 
-    /// As PyTorch's `state_dict` has them.
+    /// The parameters as in PyTorch's `state_dict`.
     fn tensors(&self, x: &[T]) -> Vec<Tensor> {
         let single: Vec<f32> = x.iter().map(|value| value.wide() as f32).collect();
         self.model().state_dict(&single)

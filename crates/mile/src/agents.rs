@@ -1,34 +1,34 @@
-//! Agents: the three verbs every method is made of.
+//! Agents and the three verbs (operations on vectors) every method is written in: gradient, combine, pull.
 //!
 //! [`Agents`] is implemented by whatever hosts agents: all of them in one process, one process on a
-//! network, a rank of a cluster, a GPU. A method never sees where its vectors are; it names them and combines
-//! them. [`Engine`](crate::engine::Engine) adds what those who run and record a method need.
+//! network, a rank of a cluster, a GPU. A method does not see where its vectors are stored; it refers to them by
+//! number. [`Engine`](crate::engine::Engine) adds what is needed to run a method and record its results.
 
 use std::ops::Range;
 
-/// Names one n-vector of each hosted agent: a block with one row for each of them.
+/// The number of a vector that every agent has, such as its model x: a block with one row per hosted agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Vector(pub usize);
 
-/// An error of any type, such as an objective or an engine may have.
+/// An error of any type, returned by an objective or an engine.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What went wrong while agents computed or communicated.
+/// An error while agents computed or communicated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentsError {
     /// An agent's objective could not be evaluated.
     #[error("the objective of agent {agent} could not be evaluated: {source}")]
     Objective {
-        /// Whose objective.
+        /// The agent with this objective.
         agent: usize,
-        /// What it said.
+        /// The error of the objective.
         source: Failure,
     },
     /// The objective of the whole network could not be evaluated.
     #[error("the objective could not be evaluated: {0}")]
     Evaluation(Failure),
-    /// A method used a verb in a way that has no meaning.
+    /// A method called a verb with vectors it does not allow.
     #[error("the method uses its vectors wrongly: {0}")]
     Method(String),
     /// The engine that hosts the agents failed.
@@ -37,7 +37,7 @@ pub enum AgentsError {
 }
 
 impl AgentsError {
-    /// The objective of an agent failed.
+    /// Wraps the error of an agent's objective, for `map_err`.
     pub fn objective(agent: usize) -> impl FnOnce(Failure) -> Self {
         move |source| Self::Objective { agent, source }
     }
@@ -45,45 +45,45 @@ impl AgentsError {
 
 /// The agents hosted in one place, each with its own row of every [`Vector`].
 ///
-/// An engine may put work off: an error may then come later than the verb that caused it, at the latest
-/// from [`settle`](Self::settle). After an error the vectors hold nothing of use.
+/// An engine may defer work: an error may then be returned later than by the verb that caused it, at the
+/// latest by [`settle`](Self::settle). After an error the contents of the vectors are unspecified.
 pub trait Agents {
-    /// Which agents are hosted here, by number.
+    /// The numbers of the agents hosted here.
     fn hosted(&self) -> Range<usize>;
 
-    /// `g_i <- grad f_i(x_i)`, stochastic or exact; the same `draw` sees the same samples.
+    /// `g_i <- grad f_i(x_i)`, stochastic or exact; the same `draw` uses the same mini-batch.
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError>;
 
     /// `y <- keep*y + sum_k a_k v_k`. `y` must not be among the terms; with `keep = 0` it is not read.
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError>;
 
-    /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair, as one exchange; returns the bytes sent
-    /// from here.
+    /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair, as one exchange with all neighbours; returns the
+    /// bytes sent from here.
     ///
-    /// The only way in which rows may meet: how much an agent is pulled towards its neighbours,
-    /// `(W - I) from`. The sum runs in increasing j, over the neighbours whose edge is up in this
-    /// round. The first pair carries the model. `from` and `to` differ, and no `to` is another pair's
-    /// `from`.
+    /// This is the only communication between agents: `(W - I) from`, by how much mixing with the neighbours
+    /// changes an agent's vector. The sum runs in increasing j, over the neighbours whose edge is up in this
+    /// communication round. The first pair sends the model. `from` and `to` differ, and no `to` is another
+    /// pair's `from`.
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError>;
 
-    /// Called for every scratch vector before a step: whatever it holds must not be used.
+    /// Called for every scratch vector before a step: its contents are no longer needed and must not be read.
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         let _ = scratch;
         Ok(())
     }
 
-    /// Called when somebody is about to look at the vectors: what was put off must be done now.
+    /// Called before the vectors are read from outside: deferred work must be done now.
     fn settle(&mut self) -> Result<(), AgentsError> {
         Ok(())
     }
 }
 
-/// What a run has cost so far, counted where it is spent.
+/// What a run has cost so far: communication and gradient evaluations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// n-vectors sent by an agent to each of its neighbours.
+    /// Vectors sent by an agent to each of its neighbours.
     pub vectors_sent: u64,
-    /// Exchanges: times an agent had to wait for its neighbours.
+    /// Exchanges: how often an agent communicated with its neighbours and had to wait for them.
     pub exchanges: u64,
     /// Bytes sent by all hosted agents together.
     pub bytes_sent: u64,
@@ -91,9 +91,9 @@ pub struct Costs {
     pub gradient_evals: u64,
 }
 
-/// One step of a method: the verbs, and what time it is.
+/// One step of a method: the verbs it is written in, the time t and the step size.
 pub struct Step<'a> {
-    /// Updates done since x(0): the paper's t. Zero during start-up too.
+    /// Updates done since x(0): the paper's t. It is 0 during start-up as well.
     pub t: u64,
     /// Step size alpha of this step.
     pub step_size: f64,
@@ -105,7 +105,7 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// `g_i <- grad f_i(x_i)`. Two calls in one step see the same samples.
+    /// `g_i <- grad f_i(x_i)`. Two calls in one step use the same mini-batch.
     pub fn gradient(&mut self, x: Vector, g: Vector) -> Result<(), AgentsError> {
         self.agents.gradient(x, g, self.draw)?;
         self.costs.gradient_evals += self.agents.hosted().len() as u64;

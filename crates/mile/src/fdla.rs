@@ -9,8 +9,8 @@
 //!
 //! is solved by Newton's method on its logarithmic barrier. With `U = (sI - W + J)^-1` and
 //! `V = (sI + W - J)^-1` the Hessian is `(a_l' U a_k)^2 + (a_l' V a_k)^2`, which costs a few
-//! additions an entry. General conic solvers in Rust need LAPACK for semidefinite cones, and so would
-//! not install with a Rust toolchain alone.
+//! additions per entry. It is written here because general conic solvers in Rust need LAPACK for semidefinite
+//! cones, which a Rust toolchain alone does not install.
 
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 use faer::{Mat, Side};
@@ -18,9 +18,9 @@ use faer::{Mat, Side};
 use crate::graph::Graph;
 use crate::spectrum::symmetric_eigenvalues;
 
-/// Largest network the program is solved for.
+/// Most agents for which the program is solved.
 pub(crate) const MAX_AGENTS: usize = 1000;
-/// Largest number of edges the program is solved for.
+/// Most edges for which the program is solved.
 pub(crate) const MAX_EDGES: usize = 2000;
 
 /// The barrier's weight grows until the duality gap, 2N over it, is below this.
@@ -33,7 +33,7 @@ struct Program<'g> {
     edges: &'g [(usize, usize)],
 }
 
-/// A strictly feasible point and what the barrier needs there.
+/// A strictly feasible point (w, s), with U, V and the log-determinant of the barrier.
 struct Point {
     w: Vec<f64>,
     s: f64,
@@ -42,8 +42,8 @@ struct Point {
     log_det: f64,
 }
 
-/// The best weights, in the order of [`Graph::edges`], never worse than the best constant, which is given; none
-/// for a graph that is too large.
+/// The optimal weights, in the order of [`Graph::edges`]; none for a graph that is too large. The search starts
+/// from one weight for all edges, `best_constant`, and the result is never worse.
 pub(crate) fn weights(graph: &Graph, best_constant: f64) -> Option<Vec<f64>> {
     let edges: Vec<_> = graph.edges().collect();
     let agents = graph.agents();
@@ -56,7 +56,11 @@ pub(crate) fn weights(graph: &Graph, best_constant: f64) -> Option<Vec<f64>> {
         return Some(constant);
     }
     let best = program.minimise(&constant);
-    Some(if program.factor(&best) <= program.factor(&constant) { best } else { constant })
+    Some(if program.convergence_factor(&best) <= program.convergence_factor(&constant) {
+        best
+    } else {
+        constant
+    })
 }
 
 impl Program<'_> {
@@ -74,7 +78,7 @@ impl Program<'_> {
     }
 
     /// The convergence factor `max(l_2, -l_N)`.
-    fn factor(&self, w: &[f64]) -> f64 {
+    fn convergence_factor(&self, w: &[f64]) -> f64 {
         let lambda = symmetric_eigenvalues(&self.deviation(w));
         lambda[0].max(-lambda[lambda.len() - 1])
     }
@@ -96,7 +100,7 @@ impl Program<'_> {
     }
 
     fn minimise(&self, start: &[f64]) -> Vec<f64> {
-        let Some(mut point) = self.point(start.to_vec(), self.factor(start) + 0.1) else {
+        let Some(mut point) = self.point(start.to_vec(), self.convergence_factor(start) + 0.1) else {
             return start.to_vec();
         };
         let mut weight = 10.0;
@@ -114,7 +118,7 @@ impl Program<'_> {
         }
     }
 
-    /// One damped Newton step on `weight*s - log det`; none when the step no longer pays.
+    /// One damped Newton step on `weight*s - log det`; none when it has converged.
     fn newton_step(&self, at: &Point, weight: f64) -> Option<Point> {
         let (gradient, hessian) = self.derivatives(at, weight);
         let m = self.edges.len();

@@ -15,13 +15,14 @@
 //! ```
 //!
 //! - a [`Problem`] is N objectives: implement it for your own;
-//! - a [`Simulation`] runs a method on all agents in this process, and refuses what does not go together;
+//! - a [`Simulation`] runs a method on all agents in this process, after checking that problem, network and method fit;
 //! - a [`Network`] is a graph with a mixing matrix;
-//! - a [`Method`] is straight-line code in three verbs, `gradient`, `combine`, `pull`; the built-in ones
-//!   are in [`methods`], with a [catalogue](methods::catalogue) by name;
-//! - a [`Run`] drives a method over [`Agents`](agents::Agents), wherever they live; an [`Engine`](engine::Engine) is
-//!   such a place, of which the [`Simulator`] is one;
-//! - [`theory`] tells which parameters are admissible, from the graph and from the methods' own code.
+//! - a [`Method`] is written in three verbs, `gradient`, `combine` and `pull`; the built-in ones are in
+//!   [`methods`], with a [catalogue](methods::catalogue) by name;
+//! - a [`Run`] executes a method on [`Agents`](agents::Agents): in one process, on a network or on a GPU; an
+//!   [`Engine`](engine::Engine) hosts agents, and the [`Simulator`] is the engine for one process;
+//! - [`theory`] computes stable step sizes, admissible weights and convergence rates, from the graph and from the
+//!   methods' own code.
 
 pub mod agents;
 pub mod block;

@@ -1,4 +1,4 @@
-//! What a method is: hyperparameters, a layout of vectors, a start and a step.
+//! The trait of a decentralized method: hyperparameters, a layout of vectors, a start-up and a step.
 
 use crate::agents::{AgentsError, Step, Vector};
 use crate::network::Network;
@@ -6,18 +6,18 @@ use crate::network::Network;
 /// How a state vector scales with the step size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A model, or something in units of gradients: a new step size leaves it as it is.
+    /// Independent of the step size: a model, or a vector in units of gradients.
     Fixed,
-    /// A correction in units of x, proportional to the step size: rescaled when that changes.
+    /// Proportional to the step size: a correction in units of x. It is rescaled when the step size changes.
     StepSize,
 }
 
 /// The vectors a method works with, in the order of their [`Vector`] numbers: state, then scratch.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// What survives a step. The first is always `x`, the agents' models.
+    /// State vectors, which are kept from step to step. The first is always `x`, the agents' models.
     pub state: &'static [(&'static str, Unit)],
-    /// What does not: gradients and messages.
+    /// Scratch vectors, for gradients and messages: not kept.
     pub scratch: &'static [&'static str],
 }
 
@@ -37,45 +37,45 @@ impl Layout {
     }
 }
 
-/// A hyperparameter that cannot be used.
+/// A hyperparameter that is out of range, or a network on which a method cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{method}: {parameter} = {got} is not admissible: {takes}")]
+#[error("{method}: {parameter}: got {got}, takes {takes}")]
 pub struct InvalidParameter {
-    /// Method it was meant for.
+    /// Name of the method.
     pub method: &'static str,
-    /// Its name, as in experiment files.
+    /// Name of the parameter in experiment files.
     pub parameter: &'static str,
-    /// What it was.
+    /// The value given.
     pub got: String,
-    /// What it may be, and why.
+    /// The values allowed.
     pub takes: String,
 }
 
-/// A decentralized method, in the three verbs of [`Step`].
+/// A decentralized method, written in the verbs of [`Step`].
 ///
-/// `&self` holds hyperparameters only; all that survives a step is in the state vectors of its
-/// [`Layout`]. Implement it for a method of your own and hand it to [`Run`](crate::run::Run).
+/// `&self` holds hyperparameters only; everything that is kept from step to step is in the state vectors of the
+/// [`Layout`]. To add a method of your own, implement this trait and pass it to a [`Run`](crate::run::Run).
 pub trait Method: std::fmt::Debug + Send + Sync {
     /// The vectors it works with.
     fn layout(&self) -> Layout;
 
-    /// From the starting point to x(0). The state is zero but for `x`.
+    /// Start-up: from the starting point to x(0). All state vectors but `x` are zero before it.
     fn start(&self, step: &mut Step) -> Result<(), AgentsError> {
         let _ = step;
         Ok(())
     }
 
-    /// From x(t) to x(t+1).
+    /// One update, from x(t) to x(t+1).
     fn step(&self, step: &mut Step) -> Result<(), AgentsError>;
 
-    /// Refuses a network on which the method cannot work.
+    /// An error if the method cannot run on this network.
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
         let _ = network;
         Ok(())
     }
 }
 
-/// Checks hyperparameters of one method.
+/// Checks the hyperparameters of the method with this name.
 #[derive(Clone, Copy)]
 pub(crate) struct Checker(pub(crate) &'static str);
 

@@ -1,4 +1,4 @@
-//! Mixing matrices: how much of each neighbour's message goes into the sum.
+//! Mixing matrices W: the weight w_ij that agent i gives to the vector of its neighbour j.
 //!
 //! Every matrix is checked against the paper's Assumption 3 before it is used:
 //! 1) zero where there is no edge, 2) symmetric, 3) Null(I - W) = span(1), 4) 2I >= W + I > 0.
@@ -9,20 +9,20 @@ use crate::graph::{Graph, GraphError};
 use crate::sparse::SparseRows;
 use crate::spectrum;
 
-/// Rows must sum to one, and the matrix be symmetric, within this.
+/// Tolerance of the checks that rows sum to one and that W is symmetric.
 const TOLERANCE: f64 = 1e-9;
 
-/// A rule that makes a mixing matrix from a graph.
+/// A rule that computes a mixing matrix from a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rule {
     /// `w_ij = 1/(1 + max(d_i, d_j))`: needs only the neighbours' degrees.
     Metropolis,
-    /// `(I + W)/2` of the former: all eigenvalues positive.
+    /// `(I + W)/2` with W of Metropolis: all eigenvalues are positive.
     LazyMetropolis,
     /// `w_ij = 1/(1 + d_max)`.
     MaxDegree,
-    /// `W = I - 2/(l_1 + l_{n-1}) L`, the best multiple of the Laplacian L.
+    /// `W = I - 2/(l_1 + l_{n-1}) L`, the fastest W with one weight for all edges; L is the graph's Laplacian.
     BestConstant,
     /// Fastest distributed linear averaging: the symmetric W with the smallest `max(l_2, -l_N)`.
     Fdla,
@@ -34,23 +34,23 @@ pub struct MixingMatrix {
     rows: SparseRows,
 }
 
-/// The clause of Assumption 3 that a matrix breaks, and where.
+/// Which clause of Assumption 3 a matrix violates, and where.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MixingError {
-    /// A matrix of another size than the graph.
+    /// The matrix and the graph have different sizes.
     #[error(
         "the matrix has {got} {what}, the graph has {agents} agents: give a row and a column for each agent"
     )]
     Size {
-        /// Rows or columns.
+        /// `rows` or `columns`.
         what: &'static str,
-        /// How many.
+        /// Their number.
         got: usize,
         /// Agents of the graph.
         agents: usize,
     },
-    /// Clause 1.
+    /// Clause 1: a weight between agents that are not neighbours.
     #[error(
         "w[{i}][{j}] = {weight}, but {i} and {j} are not neighbours (Assumption 3, clause 1): set it to 0 or add the edge"
     )]
@@ -62,8 +62,10 @@ pub enum MixingError {
         /// The weight there.
         weight: f64,
     },
-    /// Clause 2.
-    #[error("w[{i}][{j}] = {ij} but w[{j}][{i}] = {ji} (Assumption 3, clause 2: W is symmetric)")]
+    /// Clause 2: the matrix is not symmetric.
+    #[error(
+        "w[{i}][{j}] = {ij} but w[{j}][{i}] = {ji} (Assumption 3, clause 2: W is symmetric): make them equal"
+    )]
     Asymmetric {
         /// Row.
         i: usize,
@@ -74,7 +76,7 @@ pub enum MixingError {
         /// Weight in row j.
         ji: f64,
     },
-    /// Clause 3: the vector of ones is not kept.
+    /// Clause 3: a row does not sum to one.
     #[error(
         "row {i} sums to {sum}, not 1 within 1e-9 (Assumption 3, clause 3: W 1 = 1); correct w[{i}][{i}]"
     )]
@@ -84,17 +86,17 @@ pub enum MixingError {
         /// Its sum.
         sum: f64,
     },
-    /// Clause 3: something else is kept too.
+    /// Clause 3: the eigenvalue 1 is not simple.
     #[error(
-        "the second eigenvalue is {lambda_2}, not below 1 (Assumption 3, clause 3: Null(I - W) = span(1)): some agents never mix"
+        "the second eigenvalue is {lambda_2}, not below 1 (Assumption 3, clause 3: Null(I - W) = span(1)): give positive weights to edges that connect all agents"
     )]
     NullSpace {
         /// Second largest eigenvalue.
         lambda_2: f64,
     },
-    /// Clause 4.
+    /// Clause 4: an eigenvalue outside (-1, 1].
     #[error(
-        "the {which} eigenvalue is {lambda}, outside (-1, 1] (Assumption 3, clause 4: 2I >= W + I > 0); averaging with the identity, (I + W)/2, may mend it"
+        "the {which} eigenvalue is {lambda}, outside (-1, 1] (Assumption 3, clause 4: 2I >= W + I > 0): try (I + W)/2, or smaller weights"
     )]
     Eigenvalue {
         /// `largest` or `smallest`.
@@ -102,7 +104,7 @@ pub enum MixingError {
         /// The eigenvalue.
         lambda: f64,
     },
-    /// Too large for the rule.
+    /// The graph is too large for [`Rule::Fdla`].
     #[error(
         "fdla solves a semidefinite program and takes at most {} agents and {} edges, got {agents} and {edges}: use best-constant",
         fdla::MAX_AGENTS,
@@ -114,13 +116,13 @@ pub enum MixingError {
         /// Number of edges.
         edges: usize,
     },
-    /// A matrix file that cannot be read.
+    /// The text of a matrix could not be read.
     #[error(transparent)]
     Text(#[from] GraphError),
 }
 
 impl Rule {
-    /// Every rule, in the order of their names in experiment files.
+    /// Every rule.
     pub const ALL: [Self; 5] =
         [Self::Metropolis, Self::LazyMetropolis, Self::MaxDegree, Self::BestConstant, Self::Fdla];
 
@@ -161,7 +163,7 @@ impl Rule {
 }
 
 impl MixingMatrix {
-    /// The matrix with these weights on the edges, and on the diagonal what is missing to one.
+    /// The matrix with these weights on the edges, and a diagonal that makes each row sum to one.
     pub fn from_edges(graph: &Graph, weight: impl Fn(usize, usize) -> f64) -> Result<Self, MixingError> {
         let mut rows = SparseRows { starts: vec![0], entries: Vec::new() };
         for i in 0..graph.agents() {
@@ -175,7 +177,7 @@ impl MixingMatrix {
         Self { rows }.checked(graph)
     }
 
-    /// A matrix given in full.
+    /// A dense matrix, row by row.
     pub fn from_dense(graph: &Graph, matrix: &[Vec<f64>]) -> Result<Self, MixingError> {
         let agents = graph.agents();
         if matrix.len() != agents {
@@ -198,12 +200,12 @@ impl MixingMatrix {
         Self { rows }.checked(graph)
     }
 
-    /// A matrix written as text, one row a line.
+    /// Reads a dense matrix from text, one row per line.
     pub fn parse(graph: &Graph, text: &str) -> Result<Self, MixingError> {
         Self::from_dense(graph, &parse_matrix(text, graph.agents())?)
     }
 
-    /// Refuses a graph that the matrix was not made for: of another size, or without some edge that has weight.
+    /// An error if the matrix does not match the graph: a different size, or a weight where there is no edge.
     pub fn check_graph(&self, graph: &Graph) -> Result<(), MixingError> {
         let (got, agents) = (self.agents(), graph.agents());
         if got != agents {
@@ -219,7 +221,7 @@ impl MixingMatrix {
         Ok(())
     }
 
-    /// The rows: for each agent the (agent, weight) it sums over, itself included.
+    /// The rows of W: for each agent its (neighbour, weight) pairs, itself included.
     pub fn rows(&self) -> &SparseRows {
         &self.rows
     }
@@ -229,7 +231,7 @@ impl MixingMatrix {
         self.rows.rows()
     }
 
-    /// One weight.
+    /// The weight w_ij.
     pub fn weight(&self, i: usize, j: usize) -> f64 {
         let row = self.rows.row(i);
         row.binary_search_by_key(&j, |(j, _)| *j).map_or(0.0, |k| row[k].1)
@@ -248,7 +250,7 @@ impl MixingMatrix {
                 return Err(MixingError::RowSum { i, sum });
             }
         }
-        if self.is_plainly_admissible(graph) {
+        if self.is_primitive(graph) {
             return Ok(self);
         }
         let extremes = spectrum::spectrum(&self.rows).extremes();
@@ -264,15 +266,15 @@ impl MixingMatrix {
         Ok(self)
     }
 
-    /// Clauses 3 and 4 without eigenvalues: positive weights on the edges of a connected graph
-    /// (Perron and Frobenius) and on the diagonal (Gershgorin).
-    fn is_plainly_admissible(&self, graph: &Graph) -> bool {
+    /// A sufficient condition for clauses 3 and 4 that needs no eigenvalues: positive weights on the edges of a
+    /// connected graph (Perron-Frobenius) and on the diagonal (Gershgorin).
+    fn is_primitive(&self, graph: &Graph) -> bool {
         let positive = (0..self.agents()).all(|i| self.rows.row(i).iter().all(|(_, w)| *w > 0.0));
         positive && graph.components().len() == 1
     }
 }
 
-/// The weight `2/(l_1 + l_{n-1})` that makes `I - weight L` mix fastest, L the graph's Laplacian.
+/// The weight `2/(l_1 + l_{n-1})` for which `I - weight L` mixes fastest; L is the graph's Laplacian.
 pub fn best_constant(graph: &Graph) -> f64 {
     let n = graph.agents();
     if n == 1 {

@@ -1,4 +1,4 @@
-//! A graph with its mixing matrix, and edges that may be down.
+//! A graph with its mixing matrix and the drop rate of its edges.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use crate::random::{Purpose, stream};
 use crate::sparse::SparseRows;
 use crate::spectrum::{self, Extremes, Spectrum};
 
-/// Who talks to whom, with which weights, and how reliably.
+/// A communication network: a connected graph, a mixing matrix on it, and the probability that an edge drops.
 #[derive(Clone, Debug)]
 pub struct Network {
     graph: Graph,
@@ -19,23 +19,23 @@ pub struct Network {
     spectrum: OnceLock<Spectrum>,
 }
 
-/// A network that cannot be used.
+/// Why a network is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// Its graph cannot.
+    /// The graph is invalid or disconnected.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// Its weights cannot.
+    /// The mixing matrix violates Assumption 3 or does not match the graph.
     #[error(transparent)]
     Mixing(#[from] MixingError),
-    /// Its edges are never up.
-    #[error("drop_rate = {0} is not admissible: it takes a probability in [0, 1)")]
+    /// The drop rate is not in [0, 1).
+    #[error("drop_rate = {0} is out of range: it must be a probability in [0, 1)")]
     DropRate(f64),
 }
 
 impl Network {
-    /// A connected graph with the weights of a rule.
+    /// A connected graph with the mixing matrix of a rule.
     ///
     /// ```
     /// use mile::{graph::Topology, mixing::Rule, network::Network};
@@ -49,14 +49,14 @@ impl Network {
         Self::with_matrix(graph, mixing)
     }
 
-    /// A connected graph with weights of your own, made for this graph.
+    /// A connected graph with a mixing matrix of your own, made for this graph.
     pub fn with_matrix(graph: Graph, mixing: MixingMatrix) -> Result<Self, NetworkError> {
         let graph = graph.connected()?;
         mixing.check_graph(&graph)?;
         Ok(Self { graph, mixing, drop_rate: 0.0, spectrum: OnceLock::new() })
     }
 
-    /// The same network with edges that are down in a round with this probability.
+    /// The same network, in which each edge is down in a communication round with this probability.
     pub fn with_drop_rate(mut self, drop_rate: f64) -> Result<Self, NetworkError> {
         if !(0.0..1.0).contains(&drop_rate) {
             return Err(NetworkError::DropRate(drop_rate));
@@ -70,12 +70,12 @@ impl Network {
         self.graph.agents()
     }
 
-    /// Who talks to whom.
+    /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// With which weights.
+    /// The mixing matrix.
     pub fn mixing(&self) -> &MixingMatrix {
         &self.mixing
     }
@@ -85,17 +85,17 @@ impl Network {
         self.drop_rate
     }
 
-    /// The spectrum of the mixing matrix, computed when first asked for.
+    /// The eigenvalues of the mixing matrix, computed at the first call.
     pub fn spectrum(&self) -> &Spectrum {
         self.spectrum.get_or_init(|| spectrum::spectrum(self.mixing.rows()))
     }
 
-    /// The deciding eigenvalues of the mixing matrix.
+    /// The largest, second largest and smallest eigenvalue of the mixing matrix.
     pub fn extremes(&self) -> Extremes {
         self.spectrum().extremes()
     }
 
-    /// Whether one exchange gives everyone the average: W = 11'/N.
+    /// Whether one exchange gives every agent the average over all agents: W = 11'/N.
     pub fn averages_at_once(&self) -> bool {
         let n = self.agents();
         let share = 1.0 / n as f64;
@@ -103,8 +103,8 @@ impl Network {
         rows.entries.len() == n * n && rows.entries.iter().all(|(_, w)| (w - share).abs() < 1e-12)
     }
 
-    /// Whether the edge between two agents is up in a round: a function of (seed, edge, round) that
-    /// both ends compute alike.
+    /// Whether the edge between two agents is up in a communication round: a function of (seed, edge, round), so
+    /// that both agents get the same answer without communicating.
     pub fn edge_is_up(&self, seed: u64, i: usize, j: usize, round: u64) -> bool {
         if self.drop_rate == 0.0 {
             return true;
@@ -118,8 +118,8 @@ impl Network {
         self.mixing.rows().clone()
     }
 
-    /// The weights of one agent's row in a round: zero for an edge that is down, at both its ends, so
-    /// that each keeps what it would have given. Returns the number of edges that are up.
+    /// One agent's row of W in a communication round, with weight 0 for every edge that is down. Since an edge is
+    /// down at both ends, the average over agents is preserved. Returns the number of edges that are up.
     pub fn row_in_round(&self, seed: u64, agent: usize, round: u64, row: &mut [(usize, f64)]) -> u64 {
         row.copy_from_slice(self.mixing.rows().row(agent));
         let mut up = 0;
@@ -133,7 +133,7 @@ impl Network {
         up
     }
 
-    /// The rows of all agents in a round, in place; returns the number of messages sent.
+    /// The rows of all agents in a communication round, in place; returns the number of messages sent.
     pub(crate) fn rows_in_round(&self, seed: u64, round: u64, rows: &mut SparseRows) -> u64 {
         let n = self.agents();
         if self.drop_rate == 0.0 {

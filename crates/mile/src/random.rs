@@ -1,13 +1,13 @@
-//! Randomness as a pure function of (seed, purpose, index, step).
+//! Random numbers as a pure function of (seed, purpose, index, step).
 //!
-//! There is no generator that advances with history: whoever knows the four numbers draws the same
-//! stream, so a run can be resumed, replayed, and spread over processes without changing a bit.
+//! There is no generator whose state advances during a run: the same four numbers always give the same stream, so
+//! a run can be resumed, repeated or distributed over processes with identical results.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// What a stream of random numbers is for. Two purposes never share a stream.
+/// What a stream of random numbers is used for. Different purposes have different streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum Purpose {
     Drop = 2,
     /// Generated data of a problem.
     Data = 3,
-    /// How samples are divided among agents.
+    /// The partition of samples among agents.
     Partition = 4,
     /// Starting points.
     Start = 5,
@@ -26,13 +26,13 @@ pub enum Purpose {
     Batch = 6,
     /// Dropout masks.
     Dropout = 7,
-    /// The coin all agents share (ProxSkip).
+    /// The coin that all agents share, which decides when they communicate (ProxSkip).
     Coin = 8,
-    /// Directions of probing: smoothness estimates, stability tests.
+    /// Points and directions of smoothness estimates and stability tests, and evaluation subsets.
     Probe = 9,
 }
 
-/// The random stream for one purpose: `index` is usually an agent, `step` a draw, round or class.
+/// The random stream of one purpose; `index` is usually an agent, `step` a draw, round or class.
 ///
 /// ```
 /// use mile::random::{Purpose, stream};
@@ -51,9 +51,10 @@ pub fn stream(seed: u64, purpose: Purpose, index: u64, step: u64) -> ChaCha8Rng 
     ChaCha8Rng::from_seed(key)
 }
 
-/// A random order of `0..len` that is asked for one place at a time, without storing it.
+/// A random permutation of `0..len`, computed one element at a time without storing it.
 ///
-/// Six rounds of a Feistel network over an even power of two, walked until the value is in range: an epoch's order of samples is a function of its key, and costs no memory.
+/// Six rounds of a Feistel network on an even number of bits, repeated until the value is below `len` (cycle
+/// walking). It gives the order of the samples in an epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Permutation {
     len: u64,
@@ -62,7 +63,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The order drawn from a stream.
+    /// A permutation whose keys are drawn from a stream.
     pub fn new(len: usize, mut random: ChaCha8Rng) -> Self {
         let bits = (len.max(2) as u64 - 1).ilog2() + 1;
         Self {
@@ -72,20 +73,20 @@ impl Permutation {
         }
     }
 
-    /// What stands at a place of the order.
+    /// The element at position `place`.
     ///
     /// # Panics
     /// If `place` is not below the length.
     pub fn at(&self, place: usize) -> usize {
-        assert!((place as u64) < self.len, "place {place} of {}", self.len);
-        let mut value = self.scramble(place as u64);
+        assert!((place as u64) < self.len, "position {place} in a permutation of {}", self.len);
+        let mut value = self.feistel(place as u64);
         while value >= self.len {
-            value = self.scramble(value);
+            value = self.feistel(value);
         }
         value as usize
     }
 
-    fn scramble(&self, value: u64) -> u64 {
+    fn feistel(&self, value: u64) -> u64 {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = (value >> self.half_bits, value & mask);
         for key in self.keys {

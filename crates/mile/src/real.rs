@@ -1,13 +1,13 @@
-//! The two precisions a run can have.
+//! Single and double precision.
 
 use std::fmt;
 
-/// The precision of states and gradients.
+/// The precision of state vectors and gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// Single, `f32`.
+    /// Single precision, `f32`.
     F32,
-    /// Double, `f64`.
+    /// Double precision, `f64`.
     F64,
 }
 
@@ -20,7 +20,7 @@ impl Precision {
         }
     }
 
-    /// Bytes of a number.
+    /// Bytes per number.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -29,8 +29,8 @@ impl Precision {
     }
 }
 
-/// Evaluates an expression with a type name standing for the numbers of a [`Precision`]: the one place where a
-/// precision that is known when a program runs becomes a type.
+/// Evaluates an expression in which a type name stands for `f32` or `f64`: turns a [`Precision`] that is known at
+/// run time into a type.
 ///
 /// ```
 /// use mile::real::{Precision, Real};
@@ -54,9 +54,9 @@ macro_rules! with_precision {
     };
 }
 
-/// A floating-point number that states and gradients are made of: `f32` or `f64`.
+/// The number type of state vectors and gradients: `f32` or `f64`.
 ///
-/// Hyperparameters, weights and metrics are always `f64`; a block of agents' vectors is of this type.
+/// Hyperparameters, weights and metrics are always `f64`.
 pub trait Real:
     num_traits::Float
     + num_traits::NumAssign
@@ -69,7 +69,7 @@ pub trait Real:
     + Sync
     + 'static
 {
-    /// Which of the two it is.
+    /// The precision of this type.
     const PRECISION: Precision;
 
     /// The nearest number of this precision.

@@ -1,23 +1,23 @@
-//! A method at work: steps, rounds, costs, and what is needed to go on later.
+//! Running a method: steps, communication rounds, costs, and resuming.
 
 use crate::agents::{Agents, AgentsError, Costs, Step};
 use crate::method::Method;
 use crate::schedule::Schedule;
 
-/// How far a run has come: together with the state vectors, all that is needed to resume it.
+/// Progress of a run. Together with the state vectors it is all that is needed to resume.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Updates done since x(0).
     pub step: u64,
-    /// Exchanges of the method done: a round is a step in which agents talk.
+    /// Communication rounds done: steps in which the agents exchanged vectors.
     pub round: u64,
-    /// The step size in force, to which corrections in units of x belong.
+    /// The current step size, to which the corrections ([`Unit::StepSize`](crate::method::Unit)) are scaled.
     pub step_size: f64,
-    /// What it has cost.
+    /// What the run has cost so far.
     pub costs: Costs,
 }
 
-/// Drives a [`Method`] over [`Agents`], wherever they live.
+/// A run of a [`Method`] on [`Agents`].
 #[derive(Debug)]
 pub struct Run<'m> {
     method: &'m dyn Method,
@@ -26,7 +26,7 @@ pub struct Run<'m> {
 }
 
 impl<'m> Run<'m> {
-    /// Brings the agents from their starting point to x(0), by the method's own start-up.
+    /// Starts a run: the method's start-up takes the agents from their starting point to x(0).
     pub fn start(
         method: &'m dyn Method,
         schedule: Schedule,
@@ -40,24 +40,24 @@ impl<'m> Run<'m> {
         Ok(run)
     }
 
-    /// Goes on from where an earlier run stopped; the agents hold the state it had then.
+    /// Continues an earlier run; the agents must hold the state vectors it stopped with.
     pub fn resume(method: &'m dyn Method, schedule: Schedule, progress: Progress) -> Self {
         Self { method, schedule, progress }
     }
 
-    /// How far it has come.
+    /// Steps, rounds and costs so far.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// One update; true if the agents talked, that is, if a round is complete.
+    /// One update; true if the agents communicated in it, which completes a round.
     pub fn step(&mut self, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
         let mixed = self.advance(agents)?;
         agents.settle()?;
         Ok(mixed)
     }
 
-    /// Updates up to and including the next exchange.
+    /// One communication round: updates up to and including the next exchange.
     pub fn round(&mut self, agents: &mut dyn Agents) -> Result<(), AgentsError> {
         while !self.advance(agents)? {}
         agents.settle()

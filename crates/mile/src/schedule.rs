@@ -1,51 +1,51 @@
-//! Step sizes that change from round to round.
+//! Step-size schedules: warm-up and decay.
 //!
-//! A schedule is a function of the rounds already done, so the step size is constant between two
+//! A schedule is a function of the communication rounds done, so the step size is constant between two
 //! exchanges. When it changes, corrections in units of x are rescaled with it
 //! ([`Unit::StepSize`](crate::method::Unit)): their sum stays zero, and at a stationary point
 //! `c_i = alpha grad f_i` holds for the new step size too, so exact methods stay exact.
 
-/// A step size as a function of the rounds done.
+/// The step size as a function of the communication rounds done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     /// The base step size.
     pub step_size: f64,
     /// Rounds of linear growth: in round r < warmup the factor is (r + 1)/(warmup + 1).
     pub warmup: u64,
-    /// What happens after the warm-up.
+    /// The decay after the warm-up.
     pub decay: Decay,
 }
 
-/// How a step size falls after the warm-up.
+/// How the step size decays after the warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decay {
-    /// It does not.
+    /// No decay.
     None,
     /// Multiplied by `factor` after every `every` rounds.
     Step {
-        /// Rounds between two drops.
+        /// Rounds between two reductions.
         every: u64,
-        /// Factor of each drop, in (0, 1].
+        /// Factor of each reduction, in (0, 1].
         factor: f64,
     },
-    /// Half a cosine from 1 down to `floor` at round `rounds`, constant after.
+    /// Cosine decay from factor 1 to `floor` at round `rounds`, constant afterwards.
     Cosine {
         /// Round at which the floor is reached.
         rounds: u64,
-        /// Last factor, in (0, 1].
+        /// The final factor, in (0, 1].
         floor: f64,
     },
 }
 
-/// A schedule that cannot be used.
+/// A number of a schedule that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key} = {got} is not admissible: it takes {takes}")]
+#[error("{key} = {got} is out of range: it must be {takes}")]
 pub struct InvalidSchedule {
-    /// Which of its numbers.
+    /// Name of the number.
     pub key: &'static str,
-    /// What it was.
+    /// The value given.
     pub got: f64,
-    /// What it may be.
+    /// The values allowed.
     pub takes: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl Schedule {
         Self { step_size, warmup: 0, decay: Decay::None }
     }
 
-    /// Refuses step sizes and factors that are not positive and finite.
+    /// An error if a step size, factor or number of rounds is out of range.
     pub fn validate(&self) -> Result<(), InvalidSchedule> {
         let check = |key, got: f64, ok: bool, takes| {
             if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, takes }) }
@@ -74,7 +74,7 @@ impl Schedule {
         }
     }
 
-    /// The step size after `round` exchanges.
+    /// The step size after `round` communication rounds.
     pub fn at(&self, round: u64) -> f64 {
         if round < self.warmup {
             return self.step_size * (round + 1) as f64 / (self.warmup + 1) as f64;

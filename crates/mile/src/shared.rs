@@ -1,12 +1,12 @@
-//! A block of which several tasks take disjoint parts.
+//! A pointer through which several threads write to disjoint parts of a block.
 
 use std::ops::Range;
 
-/// A pointer to a block of which tasks take disjoint parts.
+/// A pointer to a block of which threads access disjoint parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(pub(crate) *mut T);
-// SAFETY: whoever shares one gives each task a part of its own, so no two tasks touch one element
-// unless both only read it.
+// SAFETY: users give each thread a part of its own, so no two threads access one element unless both only
+// read it.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
@@ -21,7 +21,7 @@ impl<T> Shared<T> {
     }
 
     /// # Safety
-    /// The range must lie within the block, and nobody may write to it meanwhile.
+    /// The range must lie within the block, and it must not be written to while the slice is alive.
     pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &[T] {
         // SAFETY: promised by the caller.
         unsafe { std::slice::from_raw_parts(self.0.add(range.start), range.len()) }

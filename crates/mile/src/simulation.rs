@@ -1,4 +1,4 @@
-//! The front door: a problem, a graph, a method and a step size, checked together and run in this process.
+//! The simplest way to run a method: a problem, a graph, a method and a step size, checked and run in this process.
 
 use crate::agents::{AgentsError, Costs, Vector};
 use crate::block;
@@ -13,37 +13,37 @@ use crate::run::{Progress, Run};
 use crate::schedule::{InvalidSchedule, Schedule};
 use crate::simulator::{Simulator, SimulatorError};
 
-/// Local steps of MILE, the method of a simulation that is not given another.
+/// Local steps of MILE, the default method of a simulation.
 const LOCAL_STEPS: u64 = 10;
 
-/// What keeps a simulation from being built or run.
+/// Why a simulation could not be built or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
-    /// The graph or its weights cannot be used.
+    /// The graph or the mixing matrix is invalid.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The method does not fit the network, or a parameter is out of range.
+    /// The method cannot run on this network, or a parameter is out of range.
     #[error(transparent)]
     Method(#[from] InvalidParameter),
-    /// The step sizes cannot be used.
+    /// A number of the step-size schedule is out of range.
     #[error(transparent)]
     Schedule(#[from] InvalidSchedule),
     /// No step size was given.
     #[error("a simulation needs a step size: give one with step_size(0.1), or a schedule")]
     NoStepSize,
-    /// Problem, network and starting point do not go together.
+    /// The sizes of problem, network and starting point differ, or do not fit into memory.
     #[error(transparent)]
     Simulator(#[from] SimulatorError),
-    /// The problem has no starting point.
-    #[error("the problem could not give its starting point: {0}")]
+    /// The problem failed to compute its starting point.
+    #[error("the problem could not compute its starting point: {0}")]
     Start(Failure),
     /// A step failed.
     #[error(transparent)]
     Agents(#[from] AgentsError),
 }
 
-/// A method at work on all agents of a network, in this process.
+/// A run of a method on all agents of a network, in this process.
 ///
 /// ```
 /// use mile::{Quadratic, Simulation, Topology};
@@ -55,7 +55,7 @@ pub enum SimulationError {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// For several methods and seeds, records, figures and reports, hand the problem to the crate `mile-lab`.
+/// To compare several methods and seeds, with records, figures and reports, use the crate `mile-lab`.
 pub struct Simulation<'a, T> {
     method: Box<dyn Method + 'a>,
     schedule: Schedule,
@@ -63,8 +63,8 @@ pub struct Simulation<'a, T> {
     agents: Simulator<'a, T>,
 }
 
-/// What a [`Simulation`] is made of: agents on a ring with Metropolis weights that run MILE with ten local steps
-/// from the problem's own starting point (or zero), unless something else is said.
+/// Builds a [`Simulation`]. Defaults: a ring with Metropolis weights, no dropped edges, MILE with ten local steps, the
+/// problem's own starting point or else zero, seed 0. Only the step size has to be given.
 pub struct SimulationBuilder<'a, T> {
     problem: &'a dyn Problem<T>,
     graph: GraphChoice,
@@ -88,37 +88,38 @@ enum MixingChoice {
 }
 
 impl<'a, T: Real> SimulationBuilder<'a, T> {
-    /// Agents on a graph of this kind.
+    /// The kind of graph.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.graph = GraphChoice::Topology(topology);
         self
     }
 
-    /// Agents on a graph of your own.
+    /// A graph of your own.
     pub fn graph(mut self, graph: Graph) -> Self {
         self.graph = GraphChoice::Graph(graph);
         self
     }
 
-    /// The rule that makes the weights from the graph.
+    /// The rule that computes the mixing matrix from the graph.
     pub fn mixing(mut self, rule: Rule) -> Self {
         self.mixing = MixingChoice::Rule(rule);
         self
     }
 
-    /// Weights of your own, made for the graph.
+    /// A mixing matrix of your own, made for the graph.
     pub fn matrix(mut self, matrix: MixingMatrix) -> Self {
         self.mixing = MixingChoice::Matrix(matrix);
         self
     }
 
-    /// Graph, weights and drop rate together, instead of each.
+    /// Graph, mixing matrix and drop rate in one; it replaces [`topology`](Self::topology), [`graph`](Self::graph),
+    /// [`mixing`](Self::mixing), [`matrix`](Self::matrix) and [`drop_rate`](Self::drop_rate).
     pub fn network(mut self, network: &Network) -> Self {
         self.graph = GraphChoice::Network(network.clone());
         self
     }
 
-    /// Probability that an edge is down in a round.
+    /// Probability that an edge is down in a communication round.
     pub fn drop_rate(mut self, drop_rate: f64) -> Self {
         self.drop_rate = drop_rate;
         self
@@ -141,7 +142,7 @@ impl<'a, T: Real> SimulationBuilder<'a, T> {
         self
     }
 
-    /// Where the agents start: one point for all, or one for each, row after row.
+    /// The starting point: one for all agents, or one per agent, row after row.
     pub fn start(mut self, start: impl Into<Vec<T>>) -> Self {
         self.start = Some(start.into());
         self
@@ -153,10 +154,10 @@ impl<'a, T: Real> SimulationBuilder<'a, T> {
         self
     }
 
-    /// Checks everything and brings the agents to x(0).
+    /// Checks everything and runs the method's start-up, which ends at x(0).
     pub fn build(self) -> Result<Simulation<'a, T>, SimulationError> {
         let Self { problem, graph, mixing, drop_rate, method, schedule, start, seed } = self;
-        let network = network(graph, mixing, problem.agents(), seed, drop_rate)?;
+        let network = build_network(graph, mixing, problem.agents(), seed, drop_rate)?;
         let schedule = schedule.ok_or(SimulationError::NoStepSize)?;
         schedule.validate()?;
         let method = match method {
@@ -179,7 +180,7 @@ impl<'a, T: Real> SimulationBuilder<'a, T> {
     }
 }
 
-fn network(
+fn build_network(
     graph: GraphChoice,
     mixing: MixingChoice,
     agents: usize,
@@ -199,7 +200,7 @@ fn network(
 }
 
 impl<'a, T: Real> Simulation<'a, T> {
-    /// A simulation of this problem, of which everything else can be chosen.
+    /// Starts building a simulation of this problem.
     pub fn builder(problem: &'a dyn Problem<T>) -> SimulationBuilder<'a, T> {
         SimulationBuilder {
             problem,
@@ -213,7 +214,7 @@ impl<'a, T: Real> Simulation<'a, T> {
         }
     }
 
-    /// So many rounds: updates up to and including that many exchanges.
+    /// Runs this many communication rounds, each ending with an exchange.
     pub fn run(&mut self, rounds: u64) -> Result<(), AgentsError> {
         let mut run = Run::resume(&*self.method, self.schedule.clone(), self.progress);
         for _ in 0..rounds {
@@ -231,17 +232,17 @@ impl<'a, T: Real> Simulation<'a, T> {
         Ok(exchanged)
     }
 
-    /// How far it has come, and what it has cost.
+    /// Steps and rounds done, and what they cost.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// What it has cost.
+    /// What the run has cost so far.
     pub fn costs(&self) -> &Costs {
         &self.progress.costs
     }
 
-    /// Who talks to whom.
+    /// The network.
     pub fn network(&self) -> &Network {
         self.agents.network()
     }
@@ -256,13 +257,13 @@ impl<'a, T: Real> Simulation<'a, T> {
         self.agents.models()
     }
 
-    /// A state vector of the method by its name, row after row, if it has one of this name.
+    /// The state vector of the method called `name`, one row per agent; none if the method has no such vector.
     pub fn vector(&self, name: &str) -> Option<&[T]> {
         let place = self.method.layout().state.iter().position(|(known, _)| *known == name)?;
         Some(self.agents.vector(Vector(place)))
     }
 
-    /// The average model, which no agent has.
+    /// The average of the agents' models. No single agent has it.
     pub fn average(&self) -> Vec<T> {
         block::mean_row(self.models(), self.models().len() / self.network().agents().max(1))
     }
@@ -304,7 +305,7 @@ mod tests {
         assert!(refusal(new().topology(Topology::Hypercube).method(D2)).contains("lazy-metropolis"));
     }
 
-    /// Says that it is as large as can be.
+    /// A problem of any size, without data.
     struct Huge {
         agents: usize,
         dim: usize,

@@ -1,11 +1,11 @@
-//! Sparse matrices by rows: a mixing matrix, as far as it is hosted in one place.
+//! Sparse matrices in compressed row format, for mixing matrices.
 
-/// The rows of a matrix: for each row its (column, weight), by column.
+/// A sparse matrix: for each row its (column, weight) pairs, by increasing column.
 #[derive(Clone, Debug, Default)]
 pub struct SparseRows {
     /// Row `i` is `entries[starts[i]..starts[i + 1]]`.
     pub starts: Vec<usize>,
-    /// (column, weight), columns increasing within a row; a weight of exactly 0 is passed over.
+    /// (column, weight), columns increasing within a row; a weight of exactly 0 is skipped.
     pub entries: Vec<(usize, f64)>,
 }
 
@@ -20,8 +20,8 @@ impl SparseRows {
         self.starts.len().saturating_sub(1)
     }
 
-    /// Rows that are in use at a time when all are gone through in order, on average: those from an
-    /// agent's neighbours before it to those after it, the last being next to the first.
+    /// How many rows are needed at a time, on average, when the agents are processed in order: those between an
+    /// agent's neighbours before and after it. The last agent counts as next to the first.
     pub(crate) fn in_use(&self) -> usize {
         let rows = self.rows();
         let around = |i: usize, j: usize| i.abs_diff(j).min(rows - i.abs_diff(j));

@@ -13,9 +13,8 @@ use rayon::prelude::*;
 
 use crate::agents::AgentsError;
 use crate::real::Real;
-use crate::shared::Shared;
 use crate::sparse::SparseRows;
-use crate::verbs::{Rows, share};
+use crate::verbs::{Blocks, Rows, share};
 
 /// For each agent, how many it still waits for, itself included, before it may begin a stage; one
 /// number for even stages and one for odd, because neighbours are at most one stage apart.
@@ -53,9 +52,9 @@ impl Stages {
         for (agent, missing) in self.missing.iter_mut().enumerate() {
             *missing = [(); 2].map(|()| AtomicUsize::new(weights.row(agent).len()));
         }
-        let shared = share(blocks);
         let round = Round {
-            blocks: &shared[..blocks.len()],
+            blocks: share(blocks),
+            used: blocks.len(),
             dim,
             weights,
             missing: &self.missing,
@@ -78,7 +77,8 @@ impl Stages {
 }
 
 struct Round<'a, T, F> {
-    blocks: &'a [Shared<T>],
+    blocks: Blocks<T>,
+    used: usize,
     dim: usize,
     weights: &'a SparseRows,
     missing: &'a [[AtomicUsize; 2]],
@@ -98,7 +98,7 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Roun
         // SAFETY: every block has a row for each agent (`Stages::run`); this one is written by its own agent
         // only, whose stages follow each other, and is read by neighbours only in an exchange, which they and
         // this agent begin and end between the same two stages: that is the rule.
-        let mut rows = unsafe { Rows::among(agent, self.blocks, self.dim) };
+        let mut rows = unsafe { Rows::among(agent, &self.blocks, self.used, self.dim) };
         if let Err(error) = (self.work)(stage, &mut rows) {
             self.failed.store(true, Ordering::Relaxed);
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);

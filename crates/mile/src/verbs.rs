@@ -5,6 +5,7 @@
 //! [`Verbs`] is what was noted, in stages; [`Rows`] are the rows of one agent, and [`Rows::carry_out`] is
 //! what a verb other than an exchange does to them, wherever the agent is.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::agents::{AgentsError, Vector};
@@ -186,29 +187,20 @@ impl Verbs {
 pub struct Rows<'b, T> {
     /// Whose rows they are.
     pub agent: usize,
-    blocks: Blocks<'b, T>,
+    /// The blocks, of which the first `used` are there.
+    blocks: Blocks<T>,
+    used: usize,
     /// Elements before this agent's row in each block.
     offset: usize,
     dim: usize,
+    lent: PhantomData<&'b mut T>,
 }
 
-/// Pointers to all blocks, of one agent or of many.
-enum Blocks<'b, T> {
-    Lent(&'b [Shared<T>]),
-    Own([Shared<T>; MOST_VECTORS], usize, std::marker::PhantomData<&'b mut T>),
-}
-
-impl<T> Blocks<'_, T> {
-    fn get(&self, v: Vector) -> &Shared<T> {
-        match self {
-            Self::Lent(blocks) => &blocks[v.0],
-            Self::Own(blocks, used, _) => &blocks[..*used][v.0],
-        }
-    }
-}
+/// Pointers to all blocks.
+pub(crate) type Blocks<T> = [Shared<T>; MOST_VECTORS];
 
 /// Pointers to the blocks, without allocating.
-pub(crate) fn share<T>(blocks: &mut [Vec<T>]) -> [Shared<T>; MOST_VECTORS] {
+pub(crate) fn share<T>(blocks: &mut [Vec<T>]) -> Blocks<T> {
     assert!(blocks.len() <= MOST_VECTORS, "a method works with at most {MOST_VECTORS} vectors");
     let mut shared = [const { Shared(std::ptr::null_mut()) }; MOST_VECTORS];
     for (slot, block) in shared.iter_mut().zip(blocks) {
@@ -225,17 +217,21 @@ impl<'b, T: Real> Rows<'b, T> {
     pub fn alone(agent: usize, vectors: &'b mut [Vec<T>]) -> Self {
         let dim = vectors.first().map_or(0, Vec::len);
         assert!(vectors.iter().all(|vector| vector.len() == dim), "vectors of one length");
-        let used = vectors.len();
-        Self { agent, blocks: Blocks::Own(share(vectors), used, std::marker::PhantomData), offset: 0, dim }
+        let (blocks, used) = (share(vectors), vectors.len());
+        Self { agent, blocks, used, offset: 0, dim, lent: PhantomData }
     }
 
     /// The rows of one of several agents.
     ///
     /// # Safety
-    /// Every block has a row of `dim` elements for this agent, and until these rows are dropped nobody else
-    /// writes to them, or reads what they are used to write.
-    pub(crate) unsafe fn among(agent: usize, blocks: &'b [Shared<T>], dim: usize) -> Self {
-        Self { agent, blocks: Blocks::Lent(blocks), offset: agent * dim, dim }
+    /// Each of the first `used` blocks has a row of `dim` elements for this agent, and until these rows are dropped nobody
+    /// else writes to them, or reads what they are used to write.
+    pub(crate) unsafe fn among(agent: usize, blocks: &'b Blocks<T>, used: usize, dim: usize) -> Self {
+        Self { agent, blocks: *blocks, used, offset: agent * dim, dim, lent: PhantomData }
+    }
+
+    fn block(&self, v: Vector) -> &Shared<T> {
+        &self.blocks[..self.used][v.0]
     }
 
     fn range(&self) -> Range<usize> {
@@ -249,8 +245,8 @@ impl<'b, T: Real> Rows<'b, T> {
         // SAFETY: the range is this agent's row and inside every block (`alone`, `among`), `self` is borrowed
         // mutably, and the row to be written is in another block than those to be read.
         unsafe {
-            let y = self.blocks.get(write).slice_mut(range.clone());
-            (y, read.map(|v| self.blocks.get(v).slice(range.clone())))
+            let y = self.block(write).slice_mut(range.clone());
+            (y, read.map(|v| self.block(v).slice(range.clone())))
         }
     }
 
@@ -281,9 +277,9 @@ impl<'b, T: Real> Rows<'b, T> {
         // SAFETY: as in `borrow`.
         unsafe {
             for (slot, (a, v)) in lent.iter_mut().zip(terms) {
-                *slot = (*a, self.blocks.get(*v).slice(range.clone()));
+                *slot = (*a, self.block(*v).slice(range.clone()));
             }
-            (self.blocks.get(y).slice_mut(range), lent)
+            (self.block(y).slice_mut(range), lent)
         }
     }
 
@@ -294,11 +290,11 @@ impl<'b, T: Real> Rows<'b, T> {
     /// this agent's row of the weights, and nobody writes to any row of `from` meanwhile.
     pub(crate) unsafe fn pull(&mut self, weights: &SparseRows, from: Vector, to: Vector) {
         assert!(from != to, "a row is not read and written at once");
-        let (source, dim) = (self.blocks.get(from), self.dim);
+        let (source, dim) = (*self.block(from), self.dim);
         // SAFETY: promised by the caller.
         let row = |j: usize| unsafe { source.slice(j * dim..(j + 1) * dim) };
         // SAFETY: this agent's own row, inside the block, and of another block than `from`.
-        let y = unsafe { self.blocks.get(to).slice_mut(self.range()) };
+        let y = unsafe { self.block(to).slice_mut(self.range()) };
         let entries = weights.row(self.agent).iter().map(|&(j, w)| (w, row(j), j == self.agent));
         block::pull_row(y, row(self.agent), entries);
     }

@@ -13,7 +13,7 @@ use toml::{Table, Value};
 const DIRECTIONS: [(&str, &[&str]); 7] = [
     ("mile", &[]),
     ("mile-state", &["mile"]),
-    ("mile-nn", &["mile"]),
+    ("mile-nn", &["mile", "mile-state"]),
     ("mile-lab", &["mile", "mile-nn", "mile-state"]),
     ("mile-net", &["mile", "mile-state"]),
     ("mile-paper", &["mile", "mile-lab", "mile-nn", "mile-state"]),

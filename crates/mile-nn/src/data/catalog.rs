@@ -1,35 +1,35 @@
-//! The data sets that are known by name, and where they may lie.
+//! The data sets by name, and the directories in which they are searched.
 //!
-//! Order of search: the directory given, `MILE_DATA`, the user's cache (`MILE_HOME`, else the XDG cache),
-//! then system-wide places. In each, the data set's own folder and torchvision's layouts are tried.
+//! Search order: the directory given, `MILE_DATA`, the user's cache (`MILE_HOME`, else the XDG cache), then
+//! system-wide directories. In each, the data set's own folder and torchvision's layouts are tried.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use super::{DataError, Dataset, Images, Shape, cifar, idx};
 
-/// How the files of a data set are laid out.
+/// File format of a data set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layout {
     /// Four idx files of 28 x 28 images.
     Idx,
     /// Six batches of CIFAR-10's binary version.
     Cifar,
-    /// Made by our own code.
+    /// Generated, without files.
     Generated,
 }
 
-/// A data set that is known by name.
+/// A data set of the catalogue.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Entry {
     /// Its name in experiment files.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub summary: &'static str,
-    /// Training samples.
+    /// Number of training samples.
     pub train: usize,
-    /// Test samples.
+    /// Number of test samples.
     pub test: usize,
     /// Number of classes.
     pub classes: usize,
@@ -45,7 +45,7 @@ const GREY: Shape = Shape { height: 28, width: 28, channels: 1 };
 const CATALOG: [Entry; 4] = [
     Entry {
         name: "glyphs",
-        summary: "digits drawn from distorted strokes by mile itself; needs no files",
+        summary: "generated digits drawn with distorted strokes; needs no files",
         train: super::glyphs::TRAIN,
         test: super::glyphs::TEST,
         classes: 10,
@@ -105,13 +105,13 @@ pub(crate) const CIFAR_FILES: [&str; 6] = [
 /// Where a data set is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Located {
-    /// Nowhere: it is generated when it is needed.
+    /// It has no files: it is generated when it is loaded.
     Generated,
     /// Its files are in this directory.
     Directory(PathBuf),
 }
 
-/// All data sets that are known by name.
+/// All data sets of the catalogue.
 pub fn list() -> &'static [Entry] {
     &CATALOG
 }
@@ -124,7 +124,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Entry, DataError> {
     })
 }
 
-/// Finds data set `name` on this machine; [`DataError::NotFound`] says where it was looked for.
+/// Finds data set `name` on this machine; [`DataError::NotFound`] lists the directories that were searched.
 pub fn locate(name: &str, data_dir: Option<&Path>) -> Result<Located, DataError> {
     let entry = find(name)?;
     if let Layout::Generated = entry.layout {
@@ -142,14 +142,14 @@ pub fn locate(name: &str, data_dir: Option<&Path>) -> Result<Located, DataError>
     }
 }
 
-/// Directories of data sets, in order of search.
+/// The directories in which data sets are searched, in order.
 pub fn search_path(data_dir: Option<&Path>) -> Vec<PathBuf> {
     let given = data_dir.map(Path::to_owned);
     let system = ["/usr/share/datasets", "/usr/local/share/datasets"].map(PathBuf::from);
     given.into_iter().chain(variable("MILE_DATA")).chain(cache()).chain(system).collect()
 }
 
-/// The directory new data sets are stored in: the first of the search order that names a place of the user's.
+/// The directory in which new data sets are stored: the first of the search order that belongs to the user.
 pub(crate) fn store(data_dir: Option<&Path>) -> Result<PathBuf, DataError> {
     data_dir.map(Path::to_owned).or_else(|| variable("MILE_DATA")).or_else(cache).ok_or(DataError::NoCache)
 }
@@ -161,7 +161,7 @@ fn cache() -> Option<PathBuf> {
         .or_else(|| variable("HOME").map(|home| home.join(".cache").join("mile").join("data")))
 }
 
-/// An environment variable that holds a path; an empty one is as good as none.
+/// The path in an environment variable; none if it is unset or empty.
 fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

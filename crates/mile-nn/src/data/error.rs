@@ -1,4 +1,4 @@
-//! What can go wrong with data sets.
+//! Errors of data sets.
 
 use std::path::PathBuf;
 
@@ -8,33 +8,33 @@ use super::Shape;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// No such data set.
+    /// There is no data set of this name.
     #[error("unknown data set \"{name}\"; known: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// What there is.
+        /// The names of all data sets.
         known: String,
     },
-    /// The data set is nowhere on this machine.
+    /// The data set is not on this machine.
     #[error(
         "data set {name} is not on this machine (looked in {searched}); fetch it with `mile data get {name}`, or put \
          {files} into a folder {folder} in one of these directories or in one given by --data-dir or MILE_DATA"
     )]
     NotFound {
-        /// Its name.
+        /// Name of the data set.
         name: &'static str,
         /// Its folder in a directory of data sets.
         folder: &'static str,
-        /// Directories that were tried.
+        /// Directories that were searched.
         searched: String,
         /// Files that are needed.
         files: String,
     },
-    /// There is no directory to put it into.
+    /// There is no directory to store data sets in.
     #[error("no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME")]
     NoCache,
-    /// No source of the data set could be used.
+    /// Every source of the data set failed.
     #[error(
         "could not fetch {name}: {}; with a connection to any of these sources run `mile data get {name}` again, or put \
          {files} into {}",
@@ -42,44 +42,45 @@ pub enum DataError {
         directory.display()
     )]
     Unavailable {
-        /// Its name.
+        /// Name of the data set.
         name: &'static str,
-        /// What was tried, and why it failed.
+        /// The sources tried, each with its error.
         attempts: Vec<String>,
         /// Files that are needed.
         files: String,
-        /// Where they belong.
+        /// The directory they belong in.
         directory: PathBuf,
     },
     /// Reading or writing failed.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is damaged or has the wrong format.
     #[error(
         "{} is damaged at byte {offset}: {what}; delete it and fetch it again with `mile data get`",
         path.display()
     )]
     Format {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where in its (decompressed) content.
+        /// Position in its (decompressed) content.
         offset: u64,
-        /// What was found, and what belongs there.
+        /// What was found, and what was expected.
         what: String,
     },
-    /// Numbers of pixels and labels contradict the shape.
+    /// The numbers of pixels and labels do not match the shape.
     #[error(
-        "{name} {part}: {pixels} pixels and {labels} labels do not make images of {shape}, one label each"
+        "{name} {part}: {pixels} bytes of pixels and {labels} labels do not match images of {shape}; give one label per \
+         image and at least one image"
     )]
     Shape {
-        /// Its name.
+        /// Name of the data set.
         name: String,
         /// `train` or `test`.
         part: &'static str,
@@ -90,14 +91,16 @@ pub enum DataError {
         /// Shape of one image.
         shape: Shape,
     },
-    /// A label is not a class.
-    #[error("{name} {part}: image {index} has label {label}, but there are {classes} classes, from 0")]
+    /// A label is not below the number of classes.
+    #[error(
+        "{name} {part}: image {index} has label {label}, but there are {classes} classes: labels must be below {classes}"
+    )]
     Label {
-        /// Its name.
+        /// Name of the data set.
         name: String,
         /// `train` or `test`.
         part: &'static str,
-        /// Which image.
+        /// Index of the image.
         index: usize,
         /// Its label.
         label: u8,

@@ -1,8 +1,8 @@
-//! `glyphs`: 28 x 28 digits drawn from strokes, generated from a seed.
+//! `glyphs`: a generated data set of 28 x 28 digits.
 //!
-//! Each sample takes the strokes of its digit, moves every joint a little, distorts the whole by a random
-//! rotation, shear, scale and shift, draws it with a pen of random width and darkness, crosses it with
-//! a faint stray line, and adds noise. Shifts and stray lines are what a linear model cannot follow.
+//! Each sample takes the strokes of its digit, moves every point a little, applies a random rotation, shear, scale
+//! and shift, draws the strokes with a pen of random width and darkness, and adds a faint stray line and noise. The
+//! shifts and stray lines make it hard for a linear model.
 
 use mile::random::{Purpose, stream};
 use rand::{Rng, RngExt};
@@ -10,9 +10,9 @@ use rayon::prelude::*;
 
 use super::{Dataset, Images, Shape};
 
-/// Training samples of the data set called `glyphs`.
+/// Number of training samples of the data set called `glyphs`.
 pub const TRAIN: usize = 10_000;
-/// Test samples of the data set called `glyphs`.
+/// Number of test samples of the data set called `glyphs`.
 pub const TEST: usize = 2_000;
 
 const SIDE: usize = 28;
@@ -87,7 +87,7 @@ const STROKES: [&[&[Point]]; 10] = [
     ]],
 ];
 
-/// A data set of `train` + `test` samples, a function of the three numbers alone.
+/// Generates `train` training samples and `test` test samples: a function of the three arguments only.
 pub fn generate(seed: u64, train: usize, test: usize) -> Dataset {
     let shape = Shape { height: SIDE, width: SIDE, channels: 1 };
     let part = |first: usize, count: usize| {
@@ -122,7 +122,7 @@ fn jitter((x, y): Point, rng: &mut impl Rng) -> Point {
     (x + rng.random_range(-0.06..0.06), y + rng.random_range(-0.06..0.06))
 }
 
-/// A thin faint line across the picture, which belongs to no digit.
+/// A thin faint line across the image that is not part of the digit.
 fn stray_line(rng: &mut impl Rng, canvas: &mut [f32]) {
     let mut end = || (rng.random_range(0.0..SIDE as f32), rng.random_range(0.0..SIDE as f32));
     let (from, to) = (end(), end());

@@ -13,7 +13,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::DataError;
 
-/// Largest content a file may decompress to: no data set here comes near it.
+/// Most bytes read from a file, after decompression; all data sets here are far smaller.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// `stem` in `directory`, plain or with `.gz`, if it is there.
@@ -38,7 +38,7 @@ pub(crate) fn content_as(path: &Path, gzipped: bool) -> Result<Vec<u8>, DataErro
             DataError::Format {
                 path: path.to_owned(),
                 offset: bytes.len() as u64,
-                what: format!("not a whole gzip stream ({source})"),
+                what: format!("the gzip stream is incomplete or damaged ({source})"),
             }
         })?;
     } else {

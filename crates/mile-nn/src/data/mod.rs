@@ -1,6 +1,6 @@
-//! Image data sets: what they are, where they are found, how they are fetched.
+//! Image data sets: catalogue, download and reading.
 //!
-//! [`load`] is what an experiment needs; [`list`], [`locate`] and [`get`] are what `mile data` shows.
+//! [`load`] reads a data set into memory; [`list`], [`locate`] and [`get`] are used by `mile data`.
 //! [`glyphs`](glyphs::generate) is generated and needs neither files nor network.
 
 mod catalog;
@@ -23,17 +23,17 @@ pub struct Shape {
     pub height: usize,
     /// Columns.
     pub width: usize,
-    /// Colour planes.
+    /// Colour channels.
     pub channels: usize,
 }
 
 impl Shape {
-    /// Numbers in one image.
+    /// Number of values in one image.
     pub fn len(&self) -> usize {
         self.height * self.width * self.channels
     }
 
-    /// Whether there are none.
+    /// Whether an image has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -45,12 +45,12 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// Labelled images, one byte a pixel and channel, rows of interleaved channels (HWC).
+/// Labelled images, one byte per pixel and channel, in the order height, width, channel (HWC).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images {
     /// All pixels, image after image.
     pub pixels: Vec<u8>,
-    /// One label an image.
+    /// One label per image.
     pub labels: Vec<u8>,
 }
 
@@ -60,7 +60,7 @@ impl Images {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -77,9 +77,9 @@ impl Images {
 pub struct Dataset {
     /// Its name in experiment files.
     pub name: String,
-    /// What the agents learn from.
+    /// The training set.
     pub train: Images,
-    /// What accuracy is measured on.
+    /// The test set.
     pub test: Images,
     /// Number of classes.
     pub classes: usize,
@@ -88,7 +88,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// A data set of the caller's own, refused if pixels, labels and shape do not fit each other.
+    /// A data set of your own; an error if pixels, labels and shape do not match.
     pub fn try_new(
         name: impl Into<String>,
         shape: Shape,
@@ -110,7 +110,7 @@ impl Dataset {
     }
 }
 
-/// Reads data set `name` from where [`locate`] finds it, or generates it.
+/// Loads data set `name`: reads it from the directory that [`locate`] finds, or generates it.
 pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, DataError> {
     match locate(name, data_dir)? {
         Located::Generated => Ok(glyphs::generate(0, glyphs::TRAIN, glyphs::TEST)),

@@ -1,4 +1,4 @@
-//! Outputs from inputs and weights: convolutions, dense layers, and both backward to their inputs.
+//! The product of inputs and weights: convolutions and dense layers, forward and backward to their inputs.
 
 use mile::real::Real;
 use num_traits::Zero;
@@ -11,8 +11,8 @@ use super::simd::{MAX_TILE, Simd, cut, dispatch, load, load_second, rows_of, unr
 /// output[y, x, c] = bias[c] + sum_{r, t} input[y, x, r, t] weights[r, t, c]
 /// ```
 ///
-/// where (r, t) are the taps: kernel rows, and the contiguous numbers of a kernel row. A dense layer has
-/// one row of pixels, its samples, and one row of taps, its inputs.
+/// where (r, t) are the taps: r is the kernel row, t the position in that row, over columns and channels. For a
+/// dense layer the samples are one row of pixels, and the inputs are one row of taps.
 pub(crate) struct Contract<'a, T> {
     pub(crate) input: &'a [T],
     /// Steps in `input` from one output row to the next, and from one output pixel to the next.

@@ -1,11 +1,12 @@
-//! The arithmetic of a network's layers, for each instruction set the machine may have.
+//! The kernels of the layers, for several SIMD instruction sets.
 //!
-//! Two products carry all the work, of convolutions and dense layers alike, forward and backward:
-//! [`Contract`] sums inputs times weights over the taps of each output pixel, [`Outer`] sums inputs times
-//! signals over pixels into weight gradients. Images lie row, column, channel with zeros around, so that
-//! the taps of a kernel row are contiguous and no im2col is formed. Both hold a tile of results
-//! in registers; their text is generic over [`Simd`](simd::Simd) and compiled once an instruction set.
-//! One call is one thread: threads are the caller's, over agents or chunks of samples.
+//! Two products do almost all the work of convolutions and dense layers, forward and backward: [`Contract`] sums
+//! inputs times weights over the taps of each output pixel; [`Outer`] sums inputs times deltas over pixels into
+//! weight gradients. A delta is the gradient of the loss with respect to a layer's output. Images are stored in the
+//! order row, column, channel with a border of zeros, so that the taps of a kernel row are contiguous and no im2col
+//! is needed. Both products keep a tile of results in registers; they are generic over [`Simd`](simd::Simd) and
+//! compiled once per instruction set. A call uses one thread; the caller runs several, over agents or chunks of
+//! samples.
 
 mod contract;
 mod outer;
@@ -28,7 +29,7 @@ pub enum Isa {
     Avx512,
     /// x86-64 with AVX2 and FMA.
     Avx2,
-    /// Any machine.
+    /// Portable code for any machine.
     Portable,
 }
 
@@ -60,7 +61,7 @@ impl Isa {
     }
 }
 
-/// A precision that has kernels: `f32` or `f64`.
+/// A number type that has kernels: `f32` or `f64`.
 pub trait Scalar: Real + sealed::Sealed {}
 impl Scalar for f32 {}
 impl Scalar for f64 {}
@@ -68,7 +69,7 @@ impl Scalar for f64 {}
 pub(crate) mod sealed {
     use super::{Isa, Kernels};
 
-    /// Keeps [`Scalar`](super::Scalar) to the precisions that have kernels.
+    /// Restricts [`Scalar`](super::Scalar) to the types that have kernels.
     pub trait Sealed: Sized {
         /// The kernels of an instruction set that is available.
         #[allow(private_interfaces)]
@@ -87,7 +88,7 @@ pub(crate) struct Kernels<T> {
 }
 
 impl<T: Scalar> Kernels<T> {
-    /// The kernels of `isa`, or of the portable path where the machine cannot run them.
+    /// The kernels of `isa`, or the portable ones if the machine cannot run those.
     pub(crate) fn new(isa: Isa) -> Self {
         <T as sealed::Sealed>::kernels(if isa.is_available() { isa } else { Isa::Portable })
     }

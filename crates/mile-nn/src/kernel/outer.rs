@@ -1,4 +1,4 @@
-//! Gradients of weights, from inputs and the signals that come back.
+//! Gradients of the weights, from inputs and deltas.
 
 use mile::real::Real;
 use num_traits::Zero;
@@ -8,7 +8,7 @@ use super::simd::{MAX_TILE, Simd, cut, dispatch, load, load_second, rows_of, unr
 /// For each tap (r, t) and channel c,
 ///
 /// ```text
-/// output[r, t, c] += sum_{y, x} input[y, x, r, t] signal[y, x, c]
+/// output[r, t, c] += sum_{y, x} input[y, x, r, t] delta[y, x, c]
 /// ```
 ///
 /// with the pixels (y, x), taps and steps of [`Contract`](super::Contract).
@@ -20,9 +20,9 @@ pub(crate) struct Outer<'a, T> {
     pub(crate) tap_step: usize,
     /// Rows of taps, and taps in a row.
     pub(crate) taps: (usize, usize),
-    pub(crate) signal: &'a [T],
-    /// Steps in `signal` from row to row and from pixel to pixel.
-    pub(crate) signal_step: (usize, usize),
+    pub(crate) delta: &'a [T],
+    /// Steps in `delta` from row to row and from pixel to pixel.
+    pub(crate) delta_step: (usize, usize),
     /// `[row of taps][tap][channel]`.
     pub(crate) output: &'a mut [T],
     /// Rows and columns of pixels.
@@ -38,8 +38,8 @@ impl<T: Real> Outer<'_, T> {
         assert!(height > 0 && width > 0 && rows > 0 && taps > 0 && self.channels > 0);
         let corner = (height - 1) * self.input_step.0 + (width - 1) * self.input_step.1;
         assert!(corner + (rows - 1) * self.tap_step + taps <= self.input.len());
-        let corner = (height - 1) * self.signal_step.0 + (width - 1) * self.signal_step.1;
-        assert!(corner + self.channels <= self.signal.len());
+        let corner = (height - 1) * self.delta_step.0 + (width - 1) * self.delta_step.1;
+        assert!(corner + self.channels <= self.delta.len());
         assert!(rows * taps * self.channels <= self.output.len());
     }
 }
@@ -52,7 +52,7 @@ pub(super) unsafe fn run<S: Simd>(call: &mut Outer<'_, S::T>) {
     let mut channel = 0;
     while channel < call.channels {
         let left = call.channels - channel;
-        // SAFETY: `left` lanes of each row of signals and outputs remain; the caller vouches for the rest.
+        // SAFETY: `left` lanes of each row of deltas and outputs remain; the caller vouches for the rest.
         unsafe {
             if left >= 2 * S::LANES {
                 columns::<S, true>(call, channel, S::LANES);
@@ -65,7 +65,7 @@ pub(super) unsafe fn run<S: Simd>(call: &mut Outer<'_, S::T>) {
     }
 }
 
-/// All taps of one or two vectors of channels, so that these signals stay in cache.
+/// All taps of one or two vectors of channels, so that these deltas stay in cache.
 #[inline(always)]
 unsafe fn columns<S: Simd, const TWO: bool>(call: &mut Outer<'_, S::T>, channel: usize, lanes: usize) {
     let (rows, taps) = call.taps;
@@ -77,7 +77,7 @@ unsafe fn columns<S: Simd, const TWO: bool>(call: &mut Outer<'_, S::T>, channel:
             unsafe {
                 let place = Place {
                     input: call.input.as_ptr().add(r * call.tap_step + t),
-                    signal: call.signal.as_ptr().add(channel),
+                    delta: call.delta.as_ptr().add(channel),
                     output: call.output.as_mut_ptr().add((r * taps + t) * call.channels + channel),
                     lanes,
                 };
@@ -94,7 +94,7 @@ unsafe fn columns<S: Simd, const TWO: bool>(call: &mut Outer<'_, S::T>, channel:
 /// Where a tile begins.
 struct Place<T> {
     input: *const T,
-    signal: *const T,
+    delta: *const T,
     output: *mut T,
     lanes: usize,
 }
@@ -112,11 +112,11 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Outer<'_, S::T>,
             let from = place.output.add(I * call.channels).cast_const();
             (sum0[I], sum1[I]) = (load::<S, TWO>(from, mask), load_second::<S, TWO>(from));
         });
-        let (mut input_row, mut signal_row) = (place.input, place.signal);
+        let (mut input_row, mut delta_row) = (place.input, place.delta);
         for _ in 0..call.size.0 {
-            let (mut input, mut signal) = (input_row, signal_row);
+            let (mut input, mut delta) = (input_row, delta_row);
             for _ in 0..call.size.1 {
-                let (s0, s1) = (load::<S, TWO>(signal, mask), load_second::<S, TWO>(signal));
+                let (s0, s1) = (load::<S, TWO>(delta, mask), load_second::<S, TWO>(delta));
                 unroll!(I < P, {
                     let x = S::splat(*input.add(I));
                     sum0[I] = S::fma(x, s0, sum0[I]);
@@ -125,10 +125,10 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Outer<'_, S::T>,
                     }
                 });
                 input = input.wrapping_add(call.input_step.1);
-                signal = signal.wrapping_add(call.signal_step.1);
+                delta = delta.wrapping_add(call.delta_step.1);
             }
             input_row = input_row.wrapping_add(call.input_step.0);
-            signal_row = signal_row.wrapping_add(call.signal_step.0);
+            delta_row = delta_row.wrapping_add(call.delta_step.0);
         }
         unroll!(I < P, {
             let to = place.output.add(I * call.channels);

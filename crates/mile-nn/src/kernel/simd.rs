@@ -1,4 +1,4 @@
-//! The few vector operations the kernels are written in, and their portable form.
+//! The SIMD operations the kernels are written in, and their portable implementation.
 
 use std::marker::PhantomData;
 
@@ -19,7 +19,7 @@ pub(crate) trait Simd {
     type V: Copy;
     type Mask: Copy;
     const LANES: usize;
-    /// Rows of a tile two vectors wide; twice as many fit in one vector's width, up to [`MAX_TILE`].
+    /// Rows of a tile that is two vectors wide; a tile of one vector has twice as many, up to [`MAX_TILE`].
     const TILE: usize;
 
     unsafe fn mask(n: usize) -> Self::Mask;
@@ -31,10 +31,10 @@ pub(crate) trait Simd {
     /// `a * b + c`.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The lanes of `v` whose byte, of the `LANES` at `bytes`, is `k`; zeros elsewhere.
-    unsafe fn only(v: Self::V, bytes: *const u8, k: u8) -> Self::V;
+    unsafe fn select(v: Self::V, bytes: *const u8, k: u8) -> Self::V;
 }
 
-/// Arrays of four that the compiler turns into what vectors the machine has.
+/// Arrays of four numbers, which the compiler turns into the machine's vectors.
 pub(crate) struct Portable<T>(PhantomData<T>);
 
 impl<T: Real> Simd for Portable<T> {
@@ -86,20 +86,20 @@ impl<T: Real> Simd for Portable<T> {
 
     #[inline(always)]
     unsafe fn fma(a: [T; 4], b: [T; 4], c: [T; 4]) -> [T; 4] {
-        // Not `mul_add`: without the machine's own instruction it is a call of a library.
+        // Not `mul_add`: without an FMA instruction it is a library call.
         [a[0] * b[0] + c[0], a[1] * b[1] + c[1], a[2] * b[2] + c[2], a[3] * b[3] + c[3]]
     }
 
     #[inline(always)]
-    unsafe fn only(v: [T; 4], bytes: *const u8, k: u8) -> [T; 4] {
+    unsafe fn select(v: [T; 4], bytes: *const u8, k: u8) -> [T; 4] {
         // SAFETY: the caller vouches for four bytes.
         let bytes = unsafe { bytes.cast::<[u8; 4]>().read() };
         std::array::from_fn(|i| if bytes[i] == k { v[i] } else { T::zero() })
     }
 }
 
-/// Repeats a block for I = 0, 1, ... below `$n`, unrolled whatever the optimiser thinks of it: the tile's
-/// accumulators stay in registers only if every index is a constant.
+/// Repeats a block for I = 0, 1, ... below `$n`, always unrolled: the accumulators of a tile stay in registers only
+/// if every index is a constant.
 macro_rules! unroll {
     ($i:ident < $n:expr, $body:block) => {
         unroll!(@ $i $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
@@ -138,7 +138,7 @@ pub(crate) const fn rows_of<S: Simd>(two: bool) -> usize {
 /// As for [`Simd::load`] and [`Simd::load_masked`].
 #[inline(always)]
 pub(crate) unsafe fn load<S: Simd, const TWO: bool>(from: *const S::T, mask: S::Mask) -> S::V {
-    // SAFETY: the caller's.
+    // SAFETY: promised by the caller.
     unsafe { if TWO { S::load(from) } else { S::load_masked(from, mask) } }
 }
 
@@ -149,11 +149,11 @@ pub(crate) unsafe fn load<S: Simd, const TWO: bool>(from: *const S::T, mask: S::
 /// As for [`Simd::load`].
 #[inline(always)]
 pub(crate) unsafe fn load_second<S: Simd, const TWO: bool>(from: *const S::T) -> S::V {
-    // SAFETY: the caller's.
+    // SAFETY: promised by the caller.
     unsafe { if TWO { S::load(from.add(S::LANES)) } else { S::splat(S::T::zero()) } }
 }
 
-/// Where the `i`-th of `parts` pieces of `n` begins, the pieces differing by at most one.
+/// Where the `i`-th of `parts` pieces of `0..n` begins; the sizes of the pieces differ by at most one.
 #[inline(always)]
 pub(crate) fn cut(n: usize, parts: usize, i: usize) -> usize {
     n * i / parts

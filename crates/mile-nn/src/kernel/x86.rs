@@ -19,7 +19,7 @@ macro_rules! simd {
         $name:ident, $t:ty, $vector:ty, $mask:ty, lanes $lanes:literal, tile $tile:literal, |$n:ident| $mask_of:expr,
         $splat:ident, $load:ident, |$from:ident, $m:ident| $load_masked:expr, $store:ident,
         |$to:ident, $x:ident, $k:ident| $store_masked:expr, $fma:ident,
-        |$v:ident, $bytes:ident, $byte:ident| $only:expr
+        |$v:ident, $bytes:ident, $byte:ident| $select:expr
     ) => {
         // SAFETY (of every block below): the trait's contract, that the machine has the instructions and
         // that the pointer is good for the lanes named; masked-off lanes are not touched.
@@ -66,8 +66,8 @@ macro_rules! simd {
             }
 
             #[inline(always)]
-            unsafe fn only($v: $vector, $bytes: *const u8, $byte: u8) -> $vector {
-                unsafe { $only }
+            unsafe fn select($v: $vector, $bytes: *const u8, $byte: u8) -> $vector {
+                unsafe { $select }
             }
         }
     };

@@ -1,4 +1,4 @@
-//! Parameters under PyTorch's names, shapes and order.
+//! Export of the parameters to PyTorch's names, shapes and order.
 
 use mile::problems::Tensor;
 
@@ -11,9 +11,9 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// If `parameters` has not [`dim`](Self::dim) numbers.
+    /// If the length of `parameters` is not [`dim`](Self::dim).
     pub fn state_dict(&self, parameters: &[f32]) -> Vec<Tensor> {
-        assert_eq!(parameters.len(), self.dim(), "a parameter vector of this model");
+        assert_eq!(parameters.len(), self.dim(), "the parameter vector has the wrong length");
         let (mut convolutions, mut dense) = (0, 0);
         let mut tensors = Vec::with_capacity(2 * self.blocks().len());
         for block in self.blocks() {
@@ -27,11 +27,11 @@ impl Model {
                 }
                 Kind::Dense => {
                     dense += 1;
-                    let places = block.input.height * block.input.width;
+                    let pixels = block.input.height * block.input.width;
                     (
                         format!("fc{dense}"),
                         vec![block.out, block.input.len()],
-                        outputs_first(block, weights, places),
+                        outputs_first(block, weights, pixels),
                     )
                 }
             };
@@ -46,7 +46,7 @@ impl Model {
     }
 }
 
-/// `[place][channel][output]` to `[output][channel][place]`.
+/// `[position][channel][output]` to `[output][channel][position]`.
 fn outputs_first(block: &Block, weights: &[f32], places: usize) -> Vec<f32> {
     let channels = block.input.channels;
     let mut values = Vec::with_capacity(weights.len());

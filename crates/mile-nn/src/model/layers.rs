@@ -1,24 +1,26 @@
-//! From a list of layers to blocks that the kernels run: inference of shapes, refusal of what does not fit.
+//! From a list of layers to the blocks that the kernels run: infers and checks the shapes.
 
 use super::Layer;
 use crate::data::Shape;
 
-/// Most parameters of a network: beyond it lies a typing error.
+/// Most parameters of a network; more is assumed to be a typing error.
 const MAX_PARAMETERS: usize = 1 << 30;
-/// Most values of one sample between two layers: beyond it, memory for a chunk of samples.
+/// Most values of one sample between two layers, which limits the memory of a chunk of samples.
 const MAX_VALUES: usize = 1 << 22;
 
-/// Why a list of layers is not a network for the data. Layers are numbered from 1.
+/// Why a list of layers is not a valid network for the data. Layers are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// There are no layers with parameters.
-    #[error("the network has no dense layer; end it with {{ kind = \"dense\", out = {classes} }}")]
+    /// The last layer with parameters is not a dense layer.
+    #[error(
+        "the network does not end with a dense layer; end it with {{ kind = \"dense\", out = {classes} }}"
+    )]
     NoDense {
         /// Number of classes.
         classes: usize,
     },
-    /// The last layer has not one output a class.
+    /// The last layer does not have one output per class.
     #[error(
         "the last dense layer has {out} outputs, but the data has {classes} classes; set out = {classes}"
     )]
@@ -34,37 +36,37 @@ pub enum ModelError {
          the kernel must be from 1 to the padded side, and the padding less than the kernel"
     )]
     Kernel {
-        /// Which layer.
+        /// Number of the layer.
         layer: usize,
-        /// Side of its kernel.
+        /// Side of the kernel.
         kernel: usize,
-        /// Its padding.
+        /// The padding.
         padding: usize,
-        /// Shape it is given.
+        /// Shape of its input.
         input: Shape,
     },
-    /// An image is too small to be pooled.
-    #[error("layer {layer}: an input of {input} is too small for 2 x 2 max-pooling")]
+    /// An image is too small for max-pooling.
+    #[error("layer {layer}: an input of {input} is too small for 2 x 2 max-pooling; remove the layer")]
     Pool {
-        /// Which layer.
+        /// Number of the layer.
         layer: usize,
-        /// Shape it is given.
+        /// Shape of its input.
         input: Shape,
     },
-    /// A layer cannot stand where it does.
-    #[error("layer {layer}: {what}, its input being {input}")]
+    /// A layer is in a place where it is not allowed.
+    #[error("layer {layer}, with input {input}: {what}")]
     Order {
-        /// Which layer.
+        /// Number of the layer.
         layer: usize,
         /// What is wrong.
         what: &'static str,
-        /// Shape it is given.
+        /// Shape of its input.
         input: Shape,
     },
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("layer {layer}: {what}")]
     Range {
-        /// Which layer.
+        /// Number of the layer.
         layer: usize,
         /// What is wrong.
         what: &'static str,
@@ -80,11 +82,11 @@ pub(crate) enum Kind {
     Dense,
 }
 
-/// A convolution or dense layer with what acts on its output.
+/// A convolution or dense layer with the relu, pooling and dropout on its output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Block {
     pub(crate) kind: Kind,
-    /// What it is given. A dense layer's input is an image if it is the first after images.
+    /// Shape of the input. It is an image for the first dense layer after a convolution.
     pub(crate) input: Shape,
     /// Output channels.
     pub(crate) out: usize,
@@ -97,7 +99,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Inputs that one output unit sees.
+    /// Number of inputs of one output unit.
     pub(crate) fn fan_in(&self) -> usize {
         match self.kind {
             Kind::Conv { kernel, .. } => kernel.saturating_mul(kernel).saturating_mul(self.input.channels),
@@ -135,7 +137,7 @@ impl Block {
     }
 }
 
-/// The blocks of a network and its number of parameters.
+/// Builds the blocks of a network; returns them with the number of parameters.
 pub(super) fn assemble(
     layers: &[Layer],
     input: Shape,
@@ -149,7 +151,7 @@ pub(super) fn assemble(
         match layer {
             Layer::Conv { .. } | Layer::Dense { .. } => {
                 let after_dense = blocks.last().is_some_and(|b| b.kind == Kind::Dense);
-                let block = start(layer, number, shape, after_dense, offset)?;
+                let block = new_block(layer, number, shape, after_dense, offset)?;
                 offset += block.parameters();
                 blocks.push(block);
             }
@@ -158,30 +160,32 @@ pub(super) fn assemble(
                 let what = "relu, max-pool and dropout must follow a convolution or a dense layer";
                 let block =
                     blocks.last_mut().ok_or(ModelError::Order { layer: number, what, input: shape })?;
-                follow(layer, number, block)?;
+                add_to_block(layer, number, block)?;
             }
         }
     }
     match blocks.last() {
-        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => finish(blocks, layers.len(), offset),
+        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => {
+            check_last(blocks, layers.len(), offset)
+        }
         Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
         _ => Err(ModelError::NoDense { classes }),
     }
 }
 
-fn finish(blocks: Vec<Block>, layer: usize, dim: usize) -> Result<(Vec<Block>, usize), ModelError> {
+fn check_last(blocks: Vec<Block>, layer: usize, dim: usize) -> Result<(Vec<Block>, usize), ModelError> {
     match blocks.last() {
         Some(block) if block.relu || block.dropout > 0.0 => Err(ModelError::Order {
             layer,
-            what: "the last dense layer gives the scores of the classes and takes no relu or dropout",
+            what: "the last dense layer gives the logits of the classes and must not be followed by relu or dropout",
             input: block.output(),
         }),
         _ => Ok((blocks, dim)),
     }
 }
 
-/// The block that a convolution or dense layer begins.
-fn start(
+/// The block of a convolution or dense layer.
+fn new_block(
     layer: Layer,
     number: usize,
     input: Shape,
@@ -219,25 +223,25 @@ fn check_size(block: &Block) -> Result<(), &'static str> {
     if parameters > MAX_PARAMETERS {
         return Err("the network would have more than 2^30 parameters");
     }
-    // So many parameters bound the kernel's side, and with it all sizes below.
+    // The limit on parameters bounds the side of the kernel, so the products below cannot overflow.
     let padding = if let Kind::Conv { padding, .. } = block.kind { padding } else { 0 };
     let input = block.input;
     let padded = (input.height + 2 * padding) * (input.width + 2 * padding) * input.channels;
     if padded.max(block.convolved().len()) > MAX_VALUES {
-        return Err("its padded input or its output would have more than 2^22 values a sample");
+        return Err("its padded input or its output would have more than 2^22 values per sample");
     }
     Ok(())
 }
 
-/// Lets a layer without parameters act on the block before it.
-fn follow(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
+/// Adds a relu, pooling or dropout layer to the block before it.
+fn add_to_block(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
     let input = block.output();
     let refuse = |what| Err(ModelError::Order { layer: number, what, input });
     match layer {
         _ if block.dropout > 0.0 => {
             return refuse("dropout must come last before the next layer with weights");
         }
-        Layer::Relu {} if block.relu => return refuse("a second relu does nothing"),
+        Layer::Relu {} if block.relu => return refuse("a second relu has no effect; remove it"),
         Layer::Relu {} => block.relu = true,
         Layer::MaxPool { size } if size != 2 => {
             return Err(ModelError::Range { layer: number, what: "max-pool takes size = 2 only" });

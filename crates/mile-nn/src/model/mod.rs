@@ -1,4 +1,4 @@
-//! Networks: a list of layers, checked against the shape of the data, with all parameters in one vector.
+//! Neural networks: a list of layers, checked against the shape of the data, with all parameters in one vector.
 //!
 //! # Layout of the parameter vector
 //!
@@ -9,14 +9,14 @@
 //! dense   weights [input][output],                                            biases [output]
 //! ```
 //!
-//! The inputs of a dense layer after a convolution are in the order row, column, channel. This is the
-//! order in which the kernels read; [`Model::state_dict`] gives PyTorch's.
+//! The inputs of a dense layer after a convolution are in the order row, column, channel, as the kernels read
+//! them; [`Model::state_dict`] converts to PyTorch's order.
 //!
-//! # What fits together
+//! # Order of the layers
 //!
-//! A network is any number of convolutions, then one or more dense layers, the last with one output a
-//! class. `relu`, `max-pool` and `dropout` follow the layer they act on, each at most once; `dropout` comes
-//! last of them. Everything else is refused with the shapes.
+//! Any number of convolutions, then one or more dense layers, the last with one output per class. `relu`,
+//! `max-pool` and `dropout` follow the layer they act on, each at most once, `dropout` last. Any other order is an
+//! error that names the layer and its input shape.
 
 mod export;
 mod layers;
@@ -30,7 +30,7 @@ pub use layers::ModelError;
 pub(crate) use layers::{Block, Kind};
 pub use spec::{Layer, ModelSpec, Preset};
 
-/// A network that fits its data.
+/// A neural network for images of one shape and a number of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     input: Shape,
@@ -60,12 +60,12 @@ impl Model {
         self.dim
     }
 
-    /// Shape of the images it takes.
+    /// Shape of the input images.
     pub fn input(&self) -> Shape {
         self.input
     }
 
-    /// Number of classes it tells apart.
+    /// Number of classes.
     pub fn classes(&self) -> usize {
         self.classes
     }
@@ -79,7 +79,7 @@ impl Model {
         self.blocks.iter().any(|block| block.dropout > 0.0)
     }
 
-    /// PyTorch's default initialisation: weights and biases uniform in +-1/sqrt(inputs of a unit).
+    /// PyTorch's default initialisation: weights and biases uniform in +-1/sqrt(fan-in).
     pub fn initial(&self, seed: u64) -> Vec<f32> {
         let mut parameters = Vec::with_capacity(self.dim);
         for (i, block) in self.blocks.iter().enumerate() {
@@ -90,8 +90,8 @@ impl Model {
         parameters
     }
 
-    /// Floating-point operations of the gradient of one sample: multiplications and additions of the
-    /// convolutions and dense layers, forward, weights and inputs (but not the images') backward.
+    /// Floating-point operations of the gradient of one sample: the multiplications and additions of the
+    /// convolutions and dense layers, forward and backward (without the gradient of the images).
     pub fn flops(&self) -> u64 {
         let forward = |block: &Block| 2 * block.fan_in() as u64 * block.convolved().len() as u64;
         self.blocks.iter().enumerate().map(|(i, block)| forward(block) * if i == 0 { 2 } else { 3 }).sum()

@@ -1,4 +1,4 @@
-//! What an experiment file says about a network: a preset's name or a list of layers.
+//! A neural network in an experiment file: the name of a preset or a list of layers.
 
 use std::fmt;
 
@@ -17,23 +17,23 @@ pub enum Layer {
         out: usize,
         /// Side of the square kernel.
         kernel: usize,
-        /// Zeros around the image.
+        /// Width of the border of zeros.
         #[serde(default)]
         padding: usize,
     },
     /// max(0, x).
     Relu {},
-    /// The largest of each 2 x 2 square; an odd last row or column is left out.
+    /// Max-pooling over 2 x 2 squares; an odd last row or column is left out.
     MaxPool {
         /// Side of the squares: 2.
         #[serde(default = "two")]
         size: usize,
     },
-    /// Images to vectors; implied before the first dense layer.
+    /// Flattens an image to a vector; implied before the first dense layer.
     Flatten {},
     /// A fully connected layer.
     Dense {
-        /// Outputs.
+        /// Number of outputs.
         out: usize,
     },
     /// In training, sets each number to 0 with probability `p` and scales the others by 1/(1 - p).
@@ -47,7 +47,7 @@ fn two() -> usize {
     2
 }
 
-/// Networks known by name.
+/// Neural networks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -63,7 +63,7 @@ pub enum Preset {
     Mlp,
 }
 
-/// A network as an experiment file gives it.
+/// A neural network as given in an experiment file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ModelSpec {
@@ -74,7 +74,7 @@ pub enum ModelSpec {
 }
 
 impl ModelSpec {
-    /// The layers, for data of so many classes.
+    /// The layers, for data with this number of classes.
     pub fn layers(&self, classes: usize) -> Vec<Layer> {
         let conv = |out, kernel| {
             [Layer::Conv { out, kernel, padding: kernel / 2 }, Layer::Relu {}, Layer::MaxPool { size: 2 }]

@@ -1,9 +1,9 @@
-//! From images to scores and losses.
+//! Forward pass: from images to logits and losses.
 
 use mile::real::Real;
 use rand::Rng;
 
-use super::workspace::{Memory, Samples, signal_stride};
+use super::workspace::{Activations, Samples, delta_stride};
 use super::{Network, Workspace};
 use crate::data::Images;
 use crate::kernel::{Activate, Contract, Kernels, Scalar};
@@ -16,7 +16,11 @@ impl<T: Scalar> Network<T> {
         let input = &mut workspace.blocks[0].input;
         for (place, &sample) in input.values.chunks_exact_mut(input.stride).zip(samples) {
             let image = images.image(sample as usize);
-            assert_eq!(image.len(), self.model.input().len(), "images of the model's shape");
+            assert_eq!(
+                image.len(),
+                self.model.input().len(),
+                "the images do not have the model's input shape"
+            );
             for (y, pixels) in image.chunks_exact(row).enumerate() {
                 let to = &mut place[input.origin + y * input.row..][..row];
                 to.iter_mut().zip(pixels).for_each(|(to, &byte)| *to = self.pixels[usize::from(byte)]);
@@ -32,27 +36,27 @@ impl<T: Scalar> Network<T> {
         mut masks: Option<&mut dyn Rng>,
         workspace: &mut Workspace<T>,
     ) {
-        let Workspace { blocks: memories, logits, convolved, .. } = workspace;
+        let Workspace { blocks: saved, logits, convolved, .. } = workspace;
         for (i, block) in self.model.blocks().iter().enumerate() {
-            let (before, after) = memories.split_at_mut(i + 1);
-            let memory = &mut before[i];
+            let (before, after) = saved.split_at_mut(i + 1);
+            let saved = &mut before[i];
             let target = after.first_mut().map_or(&mut *logits, |next| &mut next.input);
             let range = block.offset..block.offset + block.parameters();
             let (weights, bias) = parameters[range].split_at(block.weights());
             let pass = Pass { kernels: &self.kernels, block, weights, bias, n };
             match block.kind {
-                Kind::Conv { kernel, .. } => pass.conv(kernel, memory, convolved, target),
-                Kind::Dense => pass.dense(memory, target),
+                Kind::Conv { kernel, .. } => pass.conv(kernel, saved, convolved, target),
+                Kind::Dense => pass.dense(saved, target),
             }
             if let Some(rng) = masks.as_deref_mut().filter(|_| block.dropout > 0.0) {
-                drop_out(block, rng, n, &mut memory.mask, target);
+                dropout_forward(block, rng, n, &mut saved.mask, target);
             }
         }
     }
 
-    /// Turns the scores into the signals that come back: the gradient of `scale` times the sum of the
-    /// cross-entropies with respect to them. Returns that sum, without the scale.
-    pub(super) fn signals(
+    /// Computes the deltas at the logits: the gradient of `scale` times the sum of the cross-entropies with respect to
+    /// the logits. Returns that sum, without the scale.
+    pub(super) fn output_deltas(
         &self,
         images: &Images,
         samples: &[u32],
@@ -60,16 +64,16 @@ impl<T: Scalar> Network<T> {
         workspace: &mut Workspace<T>,
     ) -> f64 {
         let classes = self.model.classes();
-        let signals = workspace.signals[0].chunks_exact_mut(signal_stride(classes));
+        let deltas = workspace.deltas[0].chunks_exact_mut(delta_stride(classes));
         let mut loss = 0.0;
-        for ((scores, signal), &sample) in workspace.logits.rows(samples.len()).zip(signals).zip(samples) {
+        for ((scores, delta), &sample) in workspace.logits.rows(samples.len()).zip(deltas).zip(samples) {
             let label = usize::from(images.labels[sample as usize]);
             loss += cross_entropy(scores, label);
             let largest = largest(scores);
             let total: T = scores.iter().map(|&s| (s - largest).exp()).sum();
-            for (c, (signal, &s)) in signal.iter_mut().zip(scores).enumerate() {
+            for (c, (delta, &s)) in delta.iter_mut().zip(scores).enumerate() {
                 let target = if c == label { T::one() } else { T::zero() };
-                *signal = ((s - largest).exp() / total - target) * scale;
+                *delta = ((s - largest).exp() / total - target) * scale;
             }
         }
         loss
@@ -83,7 +87,7 @@ pub(super) fn cross_entropy<T: Real>(scores: &[T], label: usize) -> f64 {
     total.ln() + largest - scores[label].wide()
 }
 
-/// The class of the largest score, the first of equals; none if a score is not a number.
+/// The class with the largest logit, the first one if there are several; none if a logit is NaN.
 pub(super) fn predicted<T: Real>(scores: &[T]) -> Option<usize> {
     let largest = largest(scores);
     if scores.iter().any(|s| s.is_nan()) { None } else { scores.iter().position(|&s| s == largest) }
@@ -104,11 +108,11 @@ struct Pass<'a, T> {
 
 impl<T: Scalar> Pass<'_, T> {
     /// One convolution of each sample, activated into the next block's input.
-    fn conv(&self, kernel: usize, memory: &mut Memory<T>, convolved: &mut [T], target: &mut Samples<T>) {
+    fn conv(&self, kernel: usize, saved: &mut Activations<T>, convolved: &mut [T], target: &mut Samples<T>) {
         let block = self.block;
         let (full, output) = (block.convolved(), block.output());
-        let input = &memory.input;
-        let choices = if block.pool { output.len() } else { 0 };
+        let input = &saved.input;
+        let argmax = if block.pool { output.len() } else { 0 };
         for s in 0..self.n {
             self.kernels.contract(Contract {
                 input: &input.values[s * input.stride..][..input.stride],
@@ -127,7 +131,7 @@ impl<T: Scalar> Pass<'_, T> {
                 input_row: full.width * full.channels,
                 output: &mut target.values[s * target.stride + target.origin..],
                 output_row: target.row,
-                choice: &mut memory.choice[s * choices..][..choices],
+                argmax: &mut saved.argmax[s * argmax..][..argmax],
                 size: (output.height, output.width),
                 channels: output.channels,
                 relu: block.relu,
@@ -137,10 +141,10 @@ impl<T: Scalar> Pass<'_, T> {
     }
 
     /// One dense layer on all samples.
-    fn dense(&self, memory: &Memory<T>, target: &mut Samples<T>) {
+    fn dense(&self, saved: &Activations<T>, target: &mut Samples<T>) {
         self.kernels.contract(Contract {
-            input: &memory.input.values,
-            input_step: (0, memory.input.stride),
+            input: &saved.input.values,
+            input_step: (0, saved.input.stride),
             tap_step: 0,
             taps: (1, self.block.fan_in()),
             weights: self.weights,
@@ -158,8 +162,14 @@ impl<T: Scalar> Pass<'_, T> {
     }
 }
 
-/// Draws masks for the outputs of `block` and applies them where the next block reads.
-fn drop_out<T: Real>(block: &Block, rng: &mut dyn Rng, n: usize, mask: &mut [T], target: &mut Samples<T>) {
+/// Draws dropout masks for the outputs of `block` and applies them in the next block's input.
+fn dropout_forward<T: Real>(
+    block: &Block,
+    rng: &mut dyn Rng,
+    n: usize,
+    mask: &mut [T],
+    target: &mut Samples<T>,
+) {
     let output = block.output();
     let keep = T::one() / (T::one() - T::of(f64::from(block.dropout)));
     let threshold = (f64::from(block.dropout) * 2f64.powi(32)).round() as u64;

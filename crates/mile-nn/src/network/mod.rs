@@ -1,7 +1,7 @@
-//! Loss, gradient and accuracy of a [`Model`] on some samples, in memory that is allocated once.
+//! Loss, gradient and accuracy of a [`Model`] on given samples, without allocation during a run.
 //!
 //! A [`Network`] is the model with the kernels chosen for the machine; a [`Workspace`] holds all
-//! intermediate values of up to [`CHUNK`] samples. Larger sets of samples go chunk by chunk, in order, so
+//! intermediate values of up to [`CHUNK`] samples. Larger sets are processed chunk by chunk, in order, so
 //! results do not depend on the number of threads.
 
 mod backward;
@@ -16,26 +16,26 @@ use crate::kernel::{Isa, Kernels, Scalar};
 use crate::model::Model;
 pub use workspace::Workspace;
 
-/// Most samples that pass through the network at a time.
+/// Most samples that are processed at a time.
 pub const CHUNK: usize = 64;
 
-/// Names the dropout masks of one gradient: the same numbers always give the same masks.
+/// Identifies the dropout masks of one gradient: the same numbers always give the same masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropout {
     /// Seed of the run.
     pub seed: u64,
-    /// Whose gradient.
+    /// The agent.
     pub agent: u64,
-    /// At which draw.
+    /// Number of the draw.
     pub step: u64,
 }
 
-/// What a network does on some samples.
+/// Loss and number of correct predictions on a set of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
     /// Sum of the cross-entropies.
     pub loss: f64,
-    /// How many samples have their own class's score largest.
+    /// Number of samples that are classified correctly.
     pub correct: usize,
 }
 
@@ -44,17 +44,17 @@ pub struct Score {
 pub struct Network<T> {
     model: Model,
     kernels: Kernels<T>,
-    /// The number a pixel is: its byte over 255.
+    /// The value of each byte of a pixel: byte/255.
     pixels: Vec<T>,
 }
 
 impl<T: Scalar> Network<T> {
-    /// The model on the fastest kernels this machine can run.
+    /// The model with the fastest kernels this machine can run.
     pub fn new(model: Model) -> Self {
         Self::with_isa(model, Isa::best())
     }
 
-    /// The model on the kernels of `isa`; the portable ones if the machine cannot run those.
+    /// The model with the kernels of `isa`, or the portable ones if the machine cannot run those.
     pub fn with_isa(model: Model, isa: Isa) -> Self {
         let pixels = (0..256).map(|byte| T::of(f64::from(byte) / 255.0)).collect();
         Self { model, kernels: Kernels::new(isa), pixels }
@@ -71,7 +71,7 @@ impl<T: Scalar> Network<T> {
     }
 
     /// Writes the gradient of the mean cross-entropy over `samples` of `images` into `gradient` and
-    /// returns that mean. With `dropout`, of the network with these masks.
+    /// returns that mean. With `dropout`, these dropout masks are applied.
     ///
     /// # Panics
     ///
@@ -86,8 +86,8 @@ impl<T: Scalar> Network<T> {
         gradient: &mut [T],
     ) -> f64 {
         assert!(!samples.is_empty(), "a gradient needs at least one sample");
-        assert_eq!(parameters.len(), self.model.dim(), "a parameter vector of this model");
-        assert_eq!(gradient.len(), self.model.dim(), "a gradient vector of this model");
+        assert_eq!(parameters.len(), self.model.dim(), "the parameter vector has the wrong length");
+        assert_eq!(gradient.len(), self.model.dim(), "the gradient vector has the wrong length");
         gradient.fill(T::zero());
         let mut masks = dropout.map(|d| stream(d.seed, Purpose::Dropout, d.agent, d.step));
         let scale = T::one() / T::of(samples.len() as f64);
@@ -95,7 +95,7 @@ impl<T: Scalar> Network<T> {
         for chunk in samples.chunks(CHUNK) {
             self.load(images, chunk, workspace);
             self.forward(parameters, chunk.len(), masks.as_mut().map(|rng| rng as &mut dyn Rng), workspace);
-            loss += self.signals(images, chunk, scale, workspace);
+            loss += self.output_deltas(images, chunk, scale, workspace);
             self.backward(parameters, chunk.len(), masks.is_some(), workspace, gradient);
         }
         loss / samples.len() as f64
@@ -109,7 +109,7 @@ impl<T: Scalar> Network<T> {
         samples: &[u32],
         workspace: &mut Workspace<T>,
     ) -> Score {
-        assert_eq!(parameters.len(), self.model.dim(), "a parameter vector of this model");
+        assert_eq!(parameters.len(), self.model.dim(), "the parameter vector has the wrong length");
         let mut total = Score::default();
         for chunk in samples.chunks(CHUNK) {
             self.load(images, chunk, workspace);
@@ -123,7 +123,7 @@ impl<T: Scalar> Network<T> {
         total
     }
 
-    /// The scores of the classes for each of `samples`, one row a sample, without dropout.
+    /// The logits of the classes, one row per sample, without dropout.
     pub fn logits(
         &self,
         parameters: &[T],
@@ -131,7 +131,7 @@ impl<T: Scalar> Network<T> {
         samples: &[u32],
         workspace: &mut Workspace<T>,
     ) -> Vec<T> {
-        assert_eq!(parameters.len(), self.model.dim(), "a parameter vector of this model");
+        assert_eq!(parameters.len(), self.model.dim(), "the parameter vector has the wrong length");
         let mut logits = Vec::with_capacity(samples.len() * self.model.classes());
         for chunk in samples.chunks(CHUNK) {
             self.load(images, chunk, workspace);

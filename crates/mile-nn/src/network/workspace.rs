@@ -1,4 +1,4 @@
-//! Memory of a network's intermediate values, allocated once.
+//! Memory for the intermediate values of a network, allocated once.
 
 use bytemuck::Zeroable;
 use mile::real::Real;
@@ -11,7 +11,7 @@ use crate::model::{Block, Kind, Model};
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Zeroed numbers, aligned to cache lines.
+/// A buffer of numbers, zero at first and aligned to cache lines.
 #[derive(Clone)]
 pub(crate) struct Buffer<T> {
     lines: Vec<Line>,
@@ -40,29 +40,29 @@ impl<T: Real> std::ops::DerefMut for Buffer<T> {
     }
 }
 
-/// Numbers of each sample: rows of images with zeros around them, or vectors.
+/// The values of each sample: padded images, or vectors.
 #[derive(Clone)]
 pub(crate) struct Samples<T> {
     pub(crate) values: Buffer<T>,
-    /// From one sample to the next.
+    /// Step from one sample to the next.
     pub(crate) stride: usize,
-    /// From one image row to the next.
+    /// Step from one image row to the next.
     pub(crate) row: usize,
-    /// From the sample's beginning to the first number that is not padding.
+    /// Offset of the first number of a sample that is not padding.
     pub(crate) origin: usize,
-    /// Numbers of a vector.
+    /// Length of a vector.
     len: usize,
 }
 
 impl<T: Real> Samples<T> {
-    /// Vectors of `len`, an image row having `row` of them. Their distance is never a multiple of a page:
-    /// such vectors would all compete for the same few lines of the cache.
+    /// Vectors of length `len`, with `row` numbers per image row. Their stride is never a multiple of a page, since
+    /// such vectors would compete for the same few cache lines.
     fn vectors(len: usize, row: usize) -> Self {
         let stride = len.next_multiple_of(16) + 16;
         Self { values: Buffer::new(CHUNK * stride), stride, row, origin: 0, len }
     }
 
-    /// What `block` reads.
+    /// The input of `block`.
     fn input_of(block: &Block) -> Self {
         let shape = block.input;
         match block.kind {
@@ -88,19 +88,19 @@ impl<T: Real> Samples<T> {
     }
 }
 
-/// What one block remembers from the forward to the backward pass.
+/// The values of one block that the forward pass keeps for the backward pass.
 #[derive(Clone)]
-pub(crate) struct Memory<T> {
+pub(crate) struct Activations<T> {
     pub(crate) input: Samples<T>,
-    /// Which number of each pooled square was the largest.
-    pub(crate) choice: Vec<u8>,
-    /// Dropout's factors: 0 or 1/(1 - p).
+    /// The position of the largest number in each pooled square.
+    pub(crate) argmax: Vec<u8>,
+    /// Dropout factors: 0 or 1/(1 - p).
     pub(crate) mask: Vec<T>,
-    /// Signals at the convolved image, with zeros around it.
+    /// Deltas at the convolved image, with a border of zeros.
     pub(crate) back: Buffer<T>,
 }
 
-impl<T: Real> Memory<T> {
+impl<T: Real> Activations<T> {
     fn new(block: &Block) -> Self {
         let output = block.output().len();
         let convolved = block.convolved();
@@ -113,7 +113,7 @@ impl<T: Real> Memory<T> {
         };
         Self {
             input: Samples::input_of(block),
-            choice: vec![0; if block.pool { CHUNK * output } else { 0 }],
+            argmax: vec![0; if block.pool { CHUNK * output } else { 0 }],
             mask: vec![T::zero(); if block.dropout > 0.0 { CHUNK * output } else { 0 }],
             back: Buffer::new(back),
         }
@@ -123,36 +123,36 @@ impl<T: Real> Memory<T> {
 /// All intermediate values of up to [`CHUNK`] samples.
 #[derive(Clone)]
 pub struct Workspace<T> {
-    pub(crate) blocks: Vec<Memory<T>>,
-    /// Scores of the classes.
+    pub(crate) blocks: Vec<Activations<T>>,
+    /// Logits of the classes.
     pub(crate) logits: Samples<T>,
     /// One image before pooling.
     pub(crate) convolved: Buffer<T>,
-    /// Weights turned around for the way back.
-    pub(crate) turned: Buffer<T>,
-    /// Signals at the output of the block being differentiated, and at its input.
-    pub(crate) signals: [Buffer<T>; 2],
+    /// Transposed weights for the backward pass.
+    pub(crate) transposed: Buffer<T>,
+    /// Deltas at the output of the block being differentiated, and at its input.
+    pub(crate) deltas: [Buffer<T>; 2],
 }
 
 impl<T: Real> Workspace<T> {
     pub(super) fn new(model: &Model) -> Self {
         let blocks = model.blocks();
         let largest = |size: &dyn Fn(&Block) -> usize| blocks.iter().map(size).max().unwrap_or(0);
-        let signals = CHUNK * largest(&|block| signal_stride(block.output().len()));
+        let deltas = CHUNK * largest(&|block| delta_stride(block.output().len()));
         Self {
-            blocks: blocks.iter().map(Memory::new).collect(),
+            blocks: blocks.iter().map(Activations::new).collect(),
             logits: Samples::vectors(model.classes(), model.classes()),
             convolved: Buffer::new(largest(&|block| {
                 if block.kind == Kind::Dense { 0 } else { block.convolved().len() }
             })),
-            turned: Buffer::new(blocks.iter().skip(1).map(Block::weights).max().unwrap_or(0)),
-            signals: [Buffer::new(signals), Buffer::new(signals)],
+            transposed: Buffer::new(blocks.iter().skip(1).map(Block::weights).max().unwrap_or(0)),
+            deltas: [Buffer::new(deltas), Buffer::new(deltas)],
         }
     }
 }
 
-/// Step from one sample's signals to the next.
-pub(crate) fn signal_stride(len: usize) -> usize {
+/// Step from one sample's deltas to the next.
+pub(crate) fn delta_stride(len: usize) -> usize {
     len.next_multiple_of(16) + 16
 }
 

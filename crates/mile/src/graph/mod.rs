@@ -1,11 +1,11 @@
-//! Who talks to whom: undirected graphs of agents.
+//! Communication graphs: which agents are neighbours.
 
 pub(crate) mod parse;
 mod topology;
 
 pub use topology::Topology;
 
-/// An undirected graph without loops; agents are numbered from 0.
+/// An undirected graph without self-loops; agents are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     neighbours: Vec<Vec<usize>>,
@@ -15,10 +15,10 @@ pub struct Graph {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
-    /// There is nobody.
+    /// The number of agents is 0.
     #[error("a network needs at least one agent, got 0")]
     NoAgents,
-    /// An edge names an agent that is not there.
+    /// An edge refers to an agent number that is too large.
     #[error("edge {from}-{to} names an agent that does not exist: agents are numbered 0 to {}", agents - 1)]
     NoSuchAgent {
         /// One end.
@@ -28,7 +28,7 @@ pub enum GraphError {
         /// Number of agents.
         agents: usize,
     },
-    /// Some agents can never hear of each other.
+    /// The graph is not connected.
     #[error(
         "the graph is disconnected: {} components, {}; add an edge between them (for a random graph: another network.seed, or more edges)",
         components.len(),
@@ -39,15 +39,15 @@ pub enum GraphError {
         components: Vec<Vec<usize>>,
     },
     /// A parameter of a topology is out of range.
-    #[error("topology {topology}: {parameter} = {got} is not admissible: it takes {takes}")]
+    #[error("topology {topology}: {parameter} = {got} is out of range: it must be {takes}")]
     Parameter {
-        /// Which topology.
+        /// Name of the topology.
         topology: &'static str,
-        /// Which of its parameters.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// What it was.
+        /// The value given.
         got: String,
-        /// What it may be.
+        /// The values allowed.
         takes: String,
     },
     /// A line of an edge list or a matrix cannot be read.
@@ -72,7 +72,7 @@ fn describe(components: &[Vec<usize>]) -> String {
 }
 
 impl Graph {
-    /// The graph with these edges; doubles and loops are passed over.
+    /// The graph with these edges; duplicate edges and self-loops are ignored.
     pub fn from_edges(
         agents: usize,
         edges: impl IntoIterator<Item = (usize, usize)>,
@@ -153,7 +153,7 @@ impl Graph {
         components
     }
 
-    /// The graph itself, or its components if it is not connected.
+    /// The graph itself if it is connected; otherwise an error with its components.
     pub fn connected(self) -> Result<Self, GraphError> {
         let components = self.components();
         if components.len() == 1 { Ok(self) } else { Err(GraphError::Disconnected { components }) }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_and_loops_do_not_count() {
+    fn duplicate_edges_and_self_loops_are_ignored() {
         let graph = Graph::from_edges(3, [(0, 1), (1, 0), (2, 2), (1, 2)]).unwrap();
         assert_eq!(graph.edges().collect::<Vec<_>>(), [(0, 1), (1, 2)]);
         assert_eq!(Graph::from_edges(0, []), Err(GraphError::NoAgents));

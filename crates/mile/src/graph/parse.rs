@@ -1,8 +1,8 @@
-//! Graphs and matrices as text: edge lists, and matrices of weights.
+//! Reading graphs from edge lists, and mixing matrices from text.
 
 use super::{Graph, GraphError};
 
-/// The lines that say something, with their numbers, cut into fields.
+/// The fields of every line that is not blank or a comment, with the line's number.
 fn fields(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     text.lines().enumerate().filter_map(|(k, line)| {
         let content = line.split(['#', '%']).next().unwrap_or_default();
@@ -13,7 +13,7 @@ fn fields(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
 }
 
 impl Graph {
-    /// Reads an edge list: two agent numbers a line, separated by blanks or a comma, `#` for comments.
+    /// Reads an edge list: two agent numbers per line, separated by blanks or a comma, `#` for comments.
     ///
     /// ```
     /// use mile::graph::Graph;
@@ -26,11 +26,11 @@ impl Graph {
         for (line, fields) in fields(text) {
             let bad = |problem: String| GraphError::Text { line, problem };
             let number = |field: &str| {
-                field.parse::<usize>().map_err(|_| bad(format!("'{field}' is not an agent's number")))
+                field.parse::<usize>().map_err(|_| bad(format!("'{field}' is not an agent number")))
             };
             let [from, to] = fields[..] else {
                 let found = fields.len();
-                return Err(bad(format!("an edge is two agent numbers, found {found} fields")));
+                return Err(bad(format!("an edge has two agent numbers, found {found} fields")));
             };
             let (from, to) = (number(from)?, number(to)?);
             if from >= agents || to >= agents {
@@ -42,7 +42,7 @@ impl Graph {
     }
 }
 
-/// Reads a square matrix: one row a line, numbers separated by blanks or commas, `#` for comments.
+/// Reads a square matrix: one row per line, numbers separated by blanks or commas, `#` for comments.
 pub(crate) fn parse_matrix(text: &str, size: usize) -> Result<Vec<Vec<f64>>, GraphError> {
     let mut rows = Vec::new();
     let mut last = 0;
@@ -60,7 +60,7 @@ pub(crate) fn parse_matrix(text: &str, size: usize) -> Result<Vec<Vec<f64>>, Gra
     }
     if rows.len() != size {
         let problem =
-            format!("the matrix has {} rows, one for each of the {size} agents is needed", rows.len());
+            format!("the matrix has {} rows, it needs one for each of the {size} agents", rows.len());
         return Err(GraphError::Text { line: last, problem });
     }
     Ok(rows)

@@ -6,10 +6,10 @@ use rand::seq::SliceRandom;
 use super::{Graph, GraphError};
 use crate::random::{Purpose, stream};
 
-/// How often a random graph is drawn anew before giving up (random regular graphs only).
+/// Most attempts at drawing a connected random regular graph.
 const DRAWS: u64 = 200;
 
-/// A family of graphs; together with a number of agents, and a seed where it is random, a graph.
+/// A family of graphs. [`build`](Self::build) makes the graph for a number of agents and, if it is random, a seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Topology {
@@ -17,24 +17,24 @@ pub enum Topology {
     Ring,
     /// A line.
     Path,
-    /// Agent 0 in the middle.
+    /// Agent 0 is the neighbour of all others.
     Star,
-    /// Everyone with everyone.
+    /// Every pair of agents is connected.
     Complete,
-    /// As square a rectangle as the number of agents allows.
+    /// A rectangular grid, as close to a square as the number of agents allows.
     Grid,
-    /// A grid closed at its borders.
+    /// A grid with periodic borders.
     Torus,
-    /// Numbers that differ in one bit; the number of agents is a power of two.
+    /// Agents whose numbers differ in one bit; the number of agents must be a power of two.
     Hypercube,
     /// Agents at distances 1, 2, 4, ... on a cycle.
     Exponential,
-    /// Each edge is there with probability `p`.
+    /// Each edge exists with probability `p`, independently.
     ErdosRenyi {
         /// Probability of an edge, in (0, 1].
         p: f64,
     },
-    /// Uniformly drawn among graphs in which everyone has `degree` neighbours, or nearly so.
+    /// A random graph in which every agent has `degree` neighbours, close to uniformly distributed.
     RandomRegular {
         /// Neighbours of each agent.
         degree: usize,
@@ -67,7 +67,7 @@ impl Topology {
         }
     }
 
-    /// The graph on `agents` agents; one agent alone is a valid network. Refused if disconnected.
+    /// The graph on `agents` agents, one or more; an error if it is disconnected.
     pub fn build(&self, agents: usize, seed: u64) -> Result<Graph, GraphError> {
         let n = agents;
         if n <= 1 {
@@ -139,7 +139,7 @@ fn erdos_renyi(n: usize, p: f64, seed: u64) -> Result<Vec<(usize, usize)>, Graph
     Ok(edges)
 }
 
-/// Steger and Wormald's pairing: edges are drawn among the free ends, loops and doubles avoided.
+/// The pairing of Steger and Wormald: free ends are joined at random, without self-loops and duplicate edges.
 fn random_regular(n: usize, degree: usize, seed: u64) -> Result<Graph, GraphError> {
     let topology = Topology::RandomRegular { degree };
     if degree == 0 || degree >= n || !(degree * n).is_multiple_of(2) {

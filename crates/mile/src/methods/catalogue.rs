@@ -1,4 +1,4 @@
-//! The built-in methods by name: what they take, where they come from, and how to build one.
+//! The built-in methods by name: their parameters, their references, and how to build one.
 
 use super::{
     D2, DecFedTrack, Diging, Dsgd, Ed, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd, MgSkip, Mile, Nids,
@@ -7,13 +7,13 @@ use super::{
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
 
-/// Local steps of methods that take them, when none are given.
+/// Default number of local steps.
 pub const DEFAULT_LOCAL_STEPS: u64 = 10;
 
-/// Hyperparameters as a user gives them; each method takes some of them.
+/// Hyperparameters as a user gives them; each method uses some of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
-    /// Updates per exchange, tau.
+    /// Local steps tau: updates per communication round.
     pub local_steps: Option<u64>,
     /// Weight of the correction (mile).
     pub xi: Option<f64>,
@@ -21,23 +21,24 @@ pub struct Parameters {
     pub gamma: Option<f64>,
     /// Weight of the correction (led, proxskip).
     pub beta: Option<f64>,
-    /// Step between rounds (k-gt, dec-fedtrack, scaffold).
+    /// Global step size, applied between communication rounds (k-gt, dec-fedtrack, scaffold).
     pub eta_s: Option<f64>,
-    /// Exchanges a round (gta).
+    /// Exchanges per communication round (gta).
     pub communications: Option<u64>,
-    /// Probability of an exchange (proxskip, mg-skip).
+    /// Probability that a step communicates (proxskip, mg-skip).
     pub probability: Option<f64>,
     /// Damping of the mixing (proxskip).
     pub chi: Option<f64>,
-    /// Gossip rounds an exchange (mg-skip).
+    /// Gossip exchanges per communication round (mg-skip).
     pub gossip: Option<u64>,
-    /// Order of mixing and descent (dsgd).
+    /// Order of mixing and gradient step (dsgd).
     pub variant: Option<Variant>,
 }
 
 impl Parameters {
-    /// Those that are given, by their names in experiment files, as text that tells any two values apart. One that is
-    /// added in a later version and not given is not among them: what was made without it stays as it was.
+    /// The parameters that are given, as (name in experiment files, value); different values have different texts.
+    /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
+    /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
         let Self { local_steps, xi, gamma, beta, eta_s, communications, probability, chi, gossip, variant } =
             self;
@@ -62,19 +63,19 @@ impl Parameters {
         self.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS)
     }
 
-    fn coin(&self) -> f64 {
+    fn probability(&self) -> f64 {
         self.probability.unwrap_or(1.0 / self.tau().max(1) as f64)
     }
 }
 
-/// One parameter of a method, for people.
+/// The documentation of one parameter of a method.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// Its name in experiment files.
     pub name: &'static str,
-    /// What it may be.
+    /// The values allowed.
     pub takes: &'static str,
-    /// What it is when not given.
+    /// The default value.
     pub default: &'static str,
 }
 
@@ -87,13 +88,13 @@ pub struct Entry {
     pub name: &'static str,
     /// Its name in tables and figures.
     pub title: &'static str,
-    /// Where it comes from.
+    /// The paper it comes from.
     pub reference: &'static str,
     /// Whether every agent reaches a stationary point of f with a constant step size.
     pub exact: bool,
-    /// What it takes beside the step size.
+    /// Its parameters besides the step size.
     pub parameters: &'static [Parameter],
-    /// What a reader should know about this implementation.
+    /// A remark on this implementation; empty if there is none.
     pub note: &'static str,
     build: Build,
 }
@@ -105,7 +106,7 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// Whether it does several updates per exchange.
+    /// Whether it has local steps: several updates per communication round.
     pub fn has_local_steps(&self) -> bool {
         self.takes("local_steps")
     }
@@ -117,7 +118,7 @@ impl Entry {
 
     /// The method with these parameters, checked against their ranges and the network.
     ///
-    /// `seed` is the run's, for methods that toss a coin.
+    /// `seed` is that of the run, for methods that communicate at random steps.
     pub fn build(
         &self,
         parameters: &Parameters,
@@ -128,7 +129,7 @@ impl Entry {
             && steps != 1
             && !self.has_local_steps()
         {
-            let takes = "1 only: the method talks after every update";
+            let takes = "1 only: the method communicates after every update";
             return Err(Checker(self.name).refuse("local_steps", steps, takes));
         }
         let method = (self.build)(parameters, network, seed)?;
@@ -137,22 +138,22 @@ impl Entry {
     }
 }
 
-/// A method named in the paper's Table 1 that cannot be built, and why.
+/// A method of the paper's Table 1 that is not implemented, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Unavailable {
     /// Its name.
     pub name: &'static str,
-    /// Why it is not here.
+    /// Why it is not implemented.
     pub reason: &'static str,
 }
 
-/// What is named in the paper and not here.
+/// The methods of the paper's Table 1 that are not implemented.
 pub const UNAVAILABLE: [Unavailable; 1] = [Unavailable {
     name: "mind",
-    reason: "cited as submitted; there is no public text or code of it, so its rule is unknown",
+    reason: "cited as submitted; there is no public text or code of it, so its recursion is unknown",
 }];
 
-/// The entry of a method.
+/// The entry of the method called `name`.
 pub fn find(name: &str) -> Option<&'static Entry> {
     ALL.iter().find(|entry| entry.name == name)
 }
@@ -166,7 +167,7 @@ const ETA_S: Parameter = parameter("eta_s", "a positive number", "1");
 const COMMUNICATIONS: Parameter = parameter("communications", "a whole number from 1", "1");
 const PROBABILITY: Parameter = parameter("probability", "a number in (0, 1]", "1/local_steps");
 
-/// Every built-in method, in the order in which they are listed.
+/// Every built-in method.
 pub const ALL: &[Entry] = &[
     Entry {
         name: "mile",
@@ -182,7 +183,7 @@ pub const ALL: &[Entry] = &[
             ),
             parameter("gamma", "a number in (0, 1], or \"auto\"", "xi, the paper's method"),
         ],
-        note: "another gamma than xi decouples mixing from correction: our extension",
+        note: "a gamma different from xi decouples mixing from correction: our extension of the paper",
         build: |p, _, _| {
             let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()));
             Ok(Box::new(Mile::decoupled(p.tau(), xi, p.gamma.unwrap_or(xi))?))
@@ -194,7 +195,7 @@ pub const ALL: &[Entry] = &[
         reference: "Alghunaim 2024",
         exact: true,
         parameters: &[LOCAL_STEPS, parameter("beta", "a number in (0, 1]", "1/local_steps")],
-        note: "needs smallest eigenvalue above -1/3: use lazy weights",
+        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"",
         build: |p, _, _| Ok(Box::new(Led::new(p.tau(), p.beta)?)),
     },
     Entry {
@@ -212,7 +213,7 @@ pub const ALL: &[Entry] = &[
         reference: "Liu, Lin, Koloskova, Stich 2023",
         exact: true,
         parameters: &[LOCAL_STEPS],
-        note: "our reading: no public code",
+        note: "our interpretation: no public code",
         build: |p, _, _| Ok(Box::new(PeriodicalGt::new(p.tau())?)),
     },
     Entry {
@@ -221,7 +222,7 @@ pub const ALL: &[Entry] = &[
         reference: "Ghiasvand et al. 2024",
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
-        note: "its minimisation form, which is K-GT",
+        note: "for minimisation, where it is K-GT",
         build: |p, _, _| Ok(Box::new(DecFedTrack::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
     },
     Entry {
@@ -248,7 +249,7 @@ pub const ALL: &[Entry] = &[
         reference: "Berahas, Bollapragada, Gupta 2024",
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
-        note: "two exchanges a round, one after the other",
+        note: "two exchanges per communication round, one after the other",
         build: |p, _, _| Ok(Box::new(Gta::three(p.tau(), p.communications.unwrap_or(1))?)),
     },
     Entry {
@@ -266,7 +267,7 @@ pub const ALL: &[Entry] = &[
         reference: "Nedic, Nguyen, Nguyen 2022",
         exact: true,
         parameters: &[LOCAL_STEPS],
-        note: "our reading of what the paper calls PPADCO; A = B = W",
+        note: "our interpretation of what the paper calls PPADCO; A = B = W",
         build: |p, _, _| Ok(Box::new(PushPull::new(p.tau())?)),
     },
     Entry {
@@ -302,7 +303,7 @@ pub const ALL: &[Entry] = &[
         reference: "Tang, Lian, Yan, Zhang, Liu 2018",
         exact: true,
         parameters: &[],
-        note: "needs smallest eigenvalue above -1/3: use lazy weights",
+        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"",
         build: |_, _, _| Ok(Box::new(D2)),
     },
     Entry {
@@ -316,10 +317,10 @@ pub const ALL: &[Entry] = &[
             parameter("beta", "a number in (0, 1]", "probability"),
             parameter("chi", "a number from 1", "1"),
         ],
-        note: "agents share the coin",
+        note: "communicates at random steps, the same for all agents",
         build: |p, _, seed| {
             Checker("proxskip").at_least_one("local_steps", p.tau())?;
-            Ok(Box::new(ProxSkip::new(seed, p.coin(), p.beta, p.chi.unwrap_or(1.0))?))
+            Ok(Box::new(ProxSkip::new(seed, p.probability(), p.beta, p.chi.unwrap_or(1.0))?))
         },
     },
     Entry {
@@ -332,10 +333,10 @@ pub const ALL: &[Entry] = &[
             PROBABILITY,
             parameter("gossip", "a whole number from 1", "1/sqrt(1 - l), rounded up"),
         ],
-        note: "a reconstruction: only the abstract was at hand",
+        note: "a reconstruction: only the abstract was available",
         build: |p, network, seed| {
             Checker("mg-skip").at_least_one("local_steps", p.tau())?;
-            Ok(Box::new(MgSkip::new(seed, p.coin(), p.gossip, network)?))
+            Ok(Box::new(MgSkip::new(seed, p.probability(), p.gossip, network)?))
         },
     },
     Entry {
@@ -344,7 +345,7 @@ pub const ALL: &[Entry] = &[
         reference: "DFedAvg: Sun, Li, Wang 2022",
         exact: false,
         parameters: &[LOCAL_STEPS],
-        note: "biased when the f_i differ",
+        note: "does not reach a stationary point when the f_i differ",
         build: |p, _, _| Ok(Box::new(LocalDsgd::new(p.tau())?)),
     },
     Entry {
@@ -353,7 +354,7 @@ pub const ALL: &[Entry] = &[
         reference: "Lian et al. 2017",
         exact: false,
         parameters: &[parameter("variant", "\"atc\" or \"cta\"", "\"atc\"")],
-        note: "biased when the f_i differ",
+        note: "does not reach a stationary point when the f_i differ",
         build: |p, _, _| Ok(Box::new(Dsgd { variant: p.variant.unwrap_or_default() })),
     },
     Entry {
@@ -371,7 +372,7 @@ pub const ALL: &[Entry] = &[
         reference: "Karimireddy et al. 2020, option II",
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
-        note: "on the complete graph, where one exchange is the server's average",
+        note: "on the complete graph, where one exchange gives the server's average",
         build: |p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
     },
 ];

@@ -5,9 +5,9 @@
 //! x(k+1) = W (2x(k) - x(k-1) - alpha grad f(x(k)) + alpha grad f(x(k-1)))
 //! ```
 //!
-//! in correction form. It needs l_N > -1/3. Sent: one vector. Stored: x, c.
+//! in the correction form of `primal_dual.rs`. It needs l_N > -1/3. Sent: v, one vector. Stored: x, c.
 
-use super::primal_dual::{LAYOUT, exchange, local};
+use super::primal_dual::{LAYOUT, exchange, local_step};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
@@ -22,7 +22,7 @@ impl Method for D2 {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local(s)?;
+        local_step(s)?;
         exchange(s, 1.0, 1.0)
     }
 
@@ -31,9 +31,9 @@ impl Method for D2 {
         if lambda_n > -1.0 / 3.0 + 1e-12 {
             return Ok(());
         }
-        let takes = format!(
-            "its smallest eigenvalue is {lambda_n:.4} and D2 needs one above -1/3: use mixing = \"lazy-metropolis\", or ed"
-        );
-        Err(Checker("d2").refuse("mixing", "W", takes))
+        let got = format!("a mixing matrix with smallest eigenvalue {lambda_n:.4}");
+        let takes =
+            "one with smallest eigenvalue above -1/3: use mixing = \"lazy-metropolis\", or the method ed";
+        Err(Checker("d2").refuse("mixing", got, takes))
     }
 }

@@ -1,6 +1,13 @@
 //! Dec-FedTrack (Ghiasvand et al., "Robust Decentralized Learning with Local Updates and Gradient
-//! Tracking", 2024) is K-GT for minimax problems, with a second block for the maximising variable.
-//! Where there is nothing to maximise that block is empty and the method is K-GT; this is that form.
+//! Tracking", 2024) extends K-GT to minimax problems, by a second block for the maximising variable. Without that
+//! variable it is K-GT, which is what is implemented here:
+//!
+//! ```text
+//! u = x ;  repeat K times:  u = u - alpha (grad f(u) + c)
+//! z = (x - u)/(K alpha)
+//! send z and x - eta_s K alpha z
+//! c = c - z + W z ;  x = W (x - eta_s K alpha z)
+//! ```
 //!
 //! Sent: two vectors in one exchange. Stored: x, u, c.
 
@@ -13,7 +20,7 @@ use crate::method::{InvalidParameter, Layout, Method};
 pub struct DecFedTrack(KGt);
 
 impl DecFedTrack {
-    /// `eta_s` scales the step between rounds; 1 is usual.
+    /// `eta_s` is the global step size, applied once per communication round; 1 is usual.
     pub fn new(local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
         KGt::named("dec-fedtrack", local_steps, eta_s).map(Self)
     }

@@ -6,7 +6,9 @@
 //! combine then adapt:   x = W x - alpha grad f(x)
 //! ```
 //!
-//! Biased for a constant step size when the f_i differ. Sent: x. Stored: x.
+//! With a constant step size it does not reach a stationary point of f when the f_i differ.
+//!
+//! Sent: one vector. Stored: x.
 
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Method, Unit};
@@ -15,13 +17,13 @@ const X: Vector = Vector(0);
 const G: Vector = Vector(1);
 const D: Vector = Vector(2);
 
-/// Which comes first.
+/// Order of the gradient step (adapt) and the mixing (combine).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
-    /// Adapt then combine.
+    /// Adapt then combine: first the gradient step, then the mixing.
     #[default]
     Atc,
-    /// Combine then adapt.
+    /// Combine then adapt: first the mixing, then the gradient step.
     Cta,
 }
 
@@ -38,7 +40,7 @@ impl Variant {
 /// Decentralized gradient descent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dsgd {
-    /// Which comes first.
+    /// Order of gradient step and mixing.
     pub variant: Variant,
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Sent: phi (= v). Stored: x, c.
 
-use super::primal_dual::{LAYOUT, exchange, local};
+use super::primal_dual::{LAYOUT, exchange, local_step};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Layout, Method};
 
@@ -23,7 +23,7 @@ impl Method for Ed {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local(s)?;
+        local_step(s)?;
         exchange(s, 0.5, 0.5)
     }
 }

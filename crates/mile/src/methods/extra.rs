@@ -6,8 +6,8 @@
 //! x(k+2) = (I + W) x(k+1) - Wb x(k) - alpha (grad f(x(k+1)) - grad f(x(k)))
 //! ```
 //!
-//! Summed up: `x(k+1) = W x(k) - alpha grad f(x(k)) + c(k)`, `c(k+1) = c(k) - (x(k) - W x(k))/2`, c(0) = 0,
-//! which stores neither the former W x nor the former gradient.
+//! Summed over k: `x(k+1) = W x(k) - alpha grad f(x(k)) + c(k)`, `c(k+1) = c(k) - (x(k) - W x(k))/2`, c(0) = 0,
+//! which stores neither the previous W x nor the previous gradient.
 //!
 //! Sent: x. Stored: x, c.
 

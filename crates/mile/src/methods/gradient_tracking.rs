@@ -8,7 +8,7 @@
 //!
 //! Sent: x - alpha y, y. Stored: x, y, the last gradient.
 
-use super::tracking::{LAYOUT, Mixed, begin, track};
+use super::tracking::{LAYOUT, Mixed, initialise, update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Layout, Method};
 
@@ -22,10 +22,10 @@ impl Method for GradientTracking {
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        begin(s)
+        initialise(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        track(s, Mixed::Descent, 1)
+        update(s, Mixed::Descent, 1)
     }
 }

@@ -1,6 +1,6 @@
 //! GTA-1, GTA-2, GTA-3: the gradient tracking framework of Berahas, Bollapragada, Gupta ("Balancing
 //! Communication and Computation in Gradient Tracking Algorithms for Decentralized Optimization",
-//! 2024), with n_g = tau computations and n_c communications an iteration, Z = W^n_c:
+//! 2024), with n_g = tau computations and n_c communications per iteration, Z = W^n_c:
 //!
 //! ```text
 //! y = grad f(x)
@@ -10,14 +10,14 @@
 //! (W1, W2, W3, W4):   GTA-1 (Z, I, Z, I)    GTA-2 (Z, Z, Z, I)    GTA-3 (Z, Z, Z, Z)
 //! ```
 //!
-//! Sent: 2 n_c vectors; GTA-3 needs the new gradient before its second message. Stored: x, y, the last
+//! Sent: 2 n_c vectors; GTA-3 sends y after the new gradient, in a second exchange. Stored: x, y, the last
 //! gradient.
 
-use super::tracking::{LAYOUT, Mixed, begin, track};
+use super::tracking::{LAYOUT, Mixed, initialise, update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
-/// One of the three.
+/// GTA-1, GTA-2 or GTA-3.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gta {
     mixed: Mixed,
@@ -26,17 +26,17 @@ pub struct Gta {
 }
 
 impl Gta {
-    /// GTA-1: the tracker moves x unmixed.
+    /// GTA-1: x and y are mixed, and x moves by the y before mixing.
     pub fn one(local_steps: u64, communications: u64) -> Result<Self, InvalidParameter> {
         Self::new("gta-1", Mixed::X, local_steps, communications)
     }
 
-    /// GTA-2: x and the step are mixed together.
+    /// GTA-2: x - alpha y and y are mixed.
     pub fn two(local_steps: u64, communications: u64) -> Result<Self, InvalidParameter> {
         Self::new("gta-2", Mixed::Descent, local_steps, communications)
     }
 
-    /// GTA-3: the new gradient is mixed too.
+    /// GTA-3: the difference of gradients is mixed too.
     pub fn three(local_steps: u64, communications: u64) -> Result<Self, InvalidParameter> {
         Self::new("gta-3", Mixed::Everything, local_steps, communications)
     }
@@ -62,11 +62,11 @@ impl Method for Gta {
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        begin(s)
+        initialise(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let exchange = s.t.is_multiple_of(self.local_steps);
-        track(s, if exchange { self.mixed } else { Mixed::Nothing }, self.communications)
+        update(s, if exchange { self.mixed } else { Mixed::Nothing }, self.communications)
     }
 }

@@ -26,7 +26,7 @@ pub struct KGt {
 }
 
 impl KGt {
-    /// `eta_s` scales the step between rounds; 1 is usual.
+    /// `eta_s` is the global step size, applied once per communication round; 1 is usual.
     pub fn new(local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
         Self::named("k-gt", local_steps, eta_s)
     }

@@ -6,12 +6,13 @@
 //! send phi ;  x = W phi ;  y = y + (phi - x)
 //! ```
 //!
-//! with y = 0 at the start and beta = 1/tau. Here phi lives where x does, and c = -beta y.
-//! For small steps a mode l of W is stable iff beta tau (1 - l) < 2 (1 + l): with beta = 1/tau, l_N > -1/3.
+//! with y = 0 at the start and beta = 1/tau. Here x stores phi, and c = -beta y.
+//! For small step sizes the mode of an eigenvalue l of W is stable iff
+//! beta tau (1 - l) < 2 (1 + l): with beta = 1/tau, l_N > -1/3.
 //!
 //! Sent: phi. Stored: x, c.
 
-use super::primal_dual::{LAYOUT, exchange, local};
+use super::primal_dual::{LAYOUT, exchange, local_step};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
@@ -40,7 +41,7 @@ impl Method for Led {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local(s)?;
+        local_step(s)?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             exchange(s, 1.0, self.beta)?;
         }

@@ -1,11 +1,12 @@
-//! Local DSGD, also called DFedAvg: local steps, then an average with the neighbours.
+//! Local DSGD (DFedAvg: Sun, Li, Wang, "Decentralized Federated Averaging", 2022): local gradient steps, then
+//! mixing with the neighbours.
 //!
 //! ```text
 //! repeat tau times:  x = x - alpha grad f(x)
 //! send x ;  x = W x
 //! ```
 //!
-//! Robust and simple, and biased: with different f_i it does not converge to a stationary point of f.
+//! With a constant step size it does not reach a stationary point of f when the f_i differ.
 //!
 //! Sent: x. Stored: x.
 

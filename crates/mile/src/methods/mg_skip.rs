@@ -1,5 +1,5 @@
-//! MG-Skip (Guo, Wang, Shi, Cao, 2023), a reconstruction: only its abstract was at hand. ProxSkip with
-//! one mixing replaced by K rounds of accelerated gossip:
+//! MG-Skip (Guo, Wang, Shi, Cao, 2023), a reconstruction: only its abstract was available. It is ProxSkip with
+//! the mixing step replaced by K exchanges of accelerated gossip:
 //!
 //! ```text
 //! z = x - alpha grad f(x) - y ;  shared coin theta ~ Bernoulli(p)
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! eta = (1 - sqrt(1 - l^2))/(1 + sqrt(1 - l^2)), l = max(|l_2|, |l_N|); K = 1 is plain W (eta = 0).
-//! Here c = -y. Sent: K vectors when the coin says so, one after the other. Stored: x, c.
+//! Here c = -y. Sent: K vectors when theta = 1, one after the other. Stored: x, c.
 
-use super::primal_dual::local;
+use super::primal_dual::local_step;
 use super::proxskip::Coin;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
@@ -47,7 +47,7 @@ impl MgSkip {
         let gossip = check.at_least_one("gossip", gossip)?;
         let root = (1.0 - l * l).sqrt();
         let eta = if gossip == 1 { 0.0 } else { (1.0 - root) / (1.0 + root) };
-        Ok(Self { coin: Coin::checked(check, seed, probability)?, gossip, eta })
+        Ok(Self { coin: Coin::new(check, seed, probability)?, gossip, eta })
     }
 }
 
@@ -57,8 +57,8 @@ impl Method for MgSkip {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local(s)?;
-        if !self.coin.says_exchange(s.t) {
+        local_step(s)?;
+        if !self.coin.is_heads(s.t) {
             return Ok(());
         }
         let (eta, beta) = (self.eta, self.coin.probability);

@@ -11,14 +11,14 @@
 //! ```
 //!
 //! With gamma = xi this is the paper's recursion
-//! `x(t+1) = W~(t) (2x(t) - x(t-1) - alpha grad f(x(t)) + alpha grad f(x(t-1)))`, and c is what that
-//! recursion carries in its differences; unlike it, one gradient a step suffices, also a stochastic
-//! one. Another gamma decouples how fast disagreement dies (gamma) from how strongly drift is
-//! corrected (xi): our extension, exact for every stable pair.
+//! `x(t+1) = W~(t) (2x(t) - x(t-1) - alpha grad f(x(t)) + alpha grad f(x(t-1)))`, and c replaces its
+//! differences; this form needs one gradient per step, which may be stochastic. A gamma different from xi is our
+//! extension (decoupled MILE): gamma sets how fast the agents reach consensus, xi how strongly the drift of local
+//! steps is corrected. It reaches a stationary point for every stable pair.
 //!
 //! Sent: v. Stored: x, c.
 
-use super::primal_dual::{LAYOUT, descend, exchange, local};
+use super::primal_dual::{LAYOUT, exchange, gradient_step, local_step};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
@@ -31,16 +31,18 @@ pub struct Mile {
 }
 
 impl Mile {
-    /// The paper's method. It is proven for `xi < 2/(tau + 3)`; see the theory module for what else is stable.
+    /// The paper's method, gamma = xi. Convergence is proven for `xi < 2/(tau + 3)`; [`theory`](crate::theory) tells
+    /// which larger values are stable.
     pub fn new(local_steps: u64, xi: f64) -> Result<Self, InvalidParameter> {
         Self::decoupled(local_steps, xi, xi)
     }
 
-    /// Decoupled mixing.
+    /// Decoupled MILE: `gamma` is the weight of the mixing, `xi` that of the correction.
     pub fn decoupled(local_steps: u64, xi: f64, gamma: f64) -> Result<Self, InvalidParameter> {
         let check = Checker("mile");
         let bound = 2.0 / (local_steps as f64 + 3.0);
-        let takes = format!("a number in (0, 1]; proven for (0, 2/(tau + 3)) = (0, {bound:.4})");
+        let takes =
+            format!("a number in (0, 1]; convergence is proven in (0, 2/(tau + 3)) = (0, {bound:.4})");
         Ok(Self {
             local_steps: check.at_least_one("local_steps", local_steps)?,
             xi: check.number("xi", xi, xi > 0.0 && xi <= 1.0, &takes)?,
@@ -48,7 +50,7 @@ impl Mile {
         })
     }
 
-    /// The xi suggested for the paper's method: nine tenths of its bound 2/(tau + 3).
+    /// The default xi: 0.9 times the paper's bound 2/(tau + 3).
     pub fn paper_xi(local_steps: u64) -> f64 {
         0.9 * 2.0 / (local_steps as f64 + 3.0)
     }
@@ -60,11 +62,11 @@ impl Method for Mile {
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        descend(s)
+        gradient_step(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local(s)?;
+        local_step(s)?;
         if s.t.is_multiple_of(self.local_steps) {
             exchange(s, self.gamma, self.xi)?;
         }

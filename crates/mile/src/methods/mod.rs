@@ -1,4 +1,4 @@
-//! Every built-in method, one file each, and the catalogue that builds them by name.
+//! The built-in methods, one file each, and the catalogue that builds them by name.
 
 mod d2;
 mod dec_fedtrack;

@@ -6,9 +6,9 @@
 //! x(k+1) = (I + W)/2 (2x(k) - x(k-1) - alpha grad f(x(k)) + alpha grad f(x(k-1)))
 //! ```
 //!
-//! in correction form. Sent: one vector. Stored: x, c.
+//! in the correction form of `primal_dual.rs`. Sent: v, one vector. Stored: x, c.
 
-use super::primal_dual::{LAYOUT, descend, exchange, local};
+use super::primal_dual::{LAYOUT, exchange, gradient_step, local_step};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Layout, Method};
 
@@ -22,11 +22,11 @@ impl Method for Nids {
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        descend(s)
+        gradient_step(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local(s)?;
+        local_step(s)?;
         exchange(s, 0.5, 0.5)
     }
 }

@@ -6,8 +6,8 @@
 //! c = c - d + W d ;  x = W x
 //! ```
 //!
-//! from c = 0. No public code was found: that x is mixed after the step, and which gradient d holds,
-//! are our reading of "gradient tracking with W = I on local steps".
+//! from c = 0. No public code was found: that x is mixed after the step, and at which point the gradient in d is
+//! taken, are our interpretation of "gradient tracking with W = I on local steps".
 //!
 //! Sent: two vectors in one exchange. Stored: x, c.
 

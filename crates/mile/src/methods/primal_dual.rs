@@ -1,4 +1,4 @@
-//! The step that the one-correction methods share.
+//! The common step of the methods with one correction vector c (primal-dual methods).
 //!
 //! ```text
 //! v = x - alpha grad f(x) + c
@@ -6,7 +6,7 @@
 //! exchange:     m = W v ;  x = (1 - gamma) v + gamma m ;  c = c - xi (v - m)
 //! ```
 //!
-//! A fixed point has v = W v, so all rows agree, and sum c = 0, so the mean gradient vanishes.
+//! At a fixed point v = W v, so all agents agree, and the c_i sum to zero, so the mean gradient is zero.
 //!
 //! | method | gamma | xi | exchanges |
 //! |---|---|---|---|
@@ -25,25 +25,25 @@ const X: Vector = Vector(0);
 const C: Vector = Vector(1);
 const G: Vector = Vector(2);
 
-/// Two vectors kept; the gradient's memory serves the message once the gradient is spent.
+/// State x and c. The scratch vector g holds the gradient, and after it W v - v.
 pub(super) const LAYOUT: Layout =
     Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g"] };
 
 /// `x = x - alpha grad f(x)`, the unmixed first step of MILE and NIDS.
-pub(super) fn descend(s: &mut Step) -> Result<(), AgentsError> {
+pub(super) fn gradient_step(s: &mut Step) -> Result<(), AgentsError> {
     s.gradient(X, G)?;
     s.combine(X, 1.0, &[(-s.step_size, G)])?;
     Ok(())
 }
 
 /// `x = v = x - alpha grad f(x) + c`.
-pub(super) fn local(s: &mut Step) -> Result<(), AgentsError> {
+pub(super) fn local_step(s: &mut Step) -> Result<(), AgentsError> {
     s.gradient(X, G)?;
     s.combine(X, 1.0, &[(-s.step_size, G), (1.0, C)])?;
     Ok(())
 }
 
-/// `d = W v - v ; c = c + xi d ; x = v + gamma d`: the same with d = m - v, which is what is exchanged.
+/// The exchange above with d = m - v: `d = W v - v ; c = c + xi d ; x = v + gamma d`.
 pub(super) fn exchange(s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
     let (v, d) = (X, G);
     s.pull(&[(v, d)])?;

@@ -8,16 +8,16 @@
 //! theta = 0:  x = z
 //! ```
 //!
-//! Here c = -y. Sent: z, when the coin says so. Stored: x, c.
+//! Here c = -y. Sent: z when theta = 1. Stored: x, c.
 
 use rand::RngExt;
 
-use super::primal_dual::{LAYOUT, exchange, local};
+use super::primal_dual::{LAYOUT, exchange, local_step};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::random::{Purpose, stream};
 
-/// The coin that all agents share: a function of (seed, step).
+/// The random coin theta(t) that all agents share: a function of (seed, t).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Coin {
     pub(super) seed: u64,
@@ -25,13 +25,13 @@ pub(super) struct Coin {
 }
 
 impl Coin {
-    pub(super) fn checked(check: Checker, seed: u64, probability: f64) -> Result<Self, InvalidParameter> {
+    pub(super) fn new(check: Checker, seed: u64, probability: f64) -> Result<Self, InvalidParameter> {
         let admissible = probability > 0.0 && probability <= 1.0;
         let takes = "a probability in (0, 1]; 1/local_steps is the default";
         Ok(Self { seed, probability: check.number("probability", probability, admissible, takes)? })
     }
 
-    pub(super) fn says_exchange(&self, t: u64) -> bool {
+    pub(super) fn is_heads(&self, t: u64) -> bool {
         stream(self.seed, Purpose::Coin, 0, t).random_bool(self.probability)
     }
 }
@@ -45,14 +45,19 @@ pub struct ProxSkip {
 }
 
 impl ProxSkip {
-    /// `beta` is the probability of an exchange unless given.
+    /// `probability` is that of communicating in a step; `beta` is equal to it unless given.
     pub fn new(seed: u64, probability: f64, beta: Option<f64>, chi: f64) -> Result<Self, InvalidParameter> {
         let check = Checker("proxskip");
-        let coin = Coin::checked(check, seed, probability)?;
+        let coin = Coin::new(check, seed, probability)?;
         let beta = beta.unwrap_or(probability);
         Ok(Self {
             coin,
-            beta: check.number("beta", beta, beta > 0.0 && beta <= 1.0, "a number in (0, 1]; p is usual")?,
+            beta: check.number(
+                "beta",
+                beta,
+                beta > 0.0 && beta <= 1.0,
+                "a number in (0, 1]; the default is probability",
+            )?,
             chi: check.number("chi", chi, chi >= 1.0, "a number from 1")?,
         })
     }
@@ -64,8 +69,8 @@ impl Method for ProxSkip {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local(s)?;
-        if self.coin.says_exchange(s.t) {
+        local_step(s)?;
+        if self.coin.is_heads(s.t) {
             let gamma = 1.0 / (2.0 * self.chi);
             exchange(s, gamma, self.beta * gamma)?;
         }

@@ -1,5 +1,5 @@
-//! AB / push-pull over time-varying graphs (Nedic, Nguyen, Nguyen, 2022), our reading of what MILE's
-//! paper calls PPADCO:
+//! AB / push-pull over time-varying graphs (Nedic, Nguyen, Nguyen, 2022), our interpretation of what
+//! MILE's paper calls PPADCO:
 //!
 //! ```text
 //! y = grad f(x)
@@ -11,7 +11,7 @@
 //!
 //! Sent: x, y. Stored: x, y, the last gradient.
 
-use super::tracking::{LAYOUT, Mixed, begin, track};
+use super::tracking::{LAYOUT, Mixed, initialise, update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
@@ -34,11 +34,11 @@ impl Method for PushPull {
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        begin(s)
+        initialise(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let exchange = s.t.is_multiple_of(self.local_steps);
-        track(s, if exchange { Mixed::X } else { Mixed::Nothing }, 1)
+        update(s, if exchange { Mixed::X } else { Mixed::Nothing }, 1)
     }
 }

@@ -1,6 +1,6 @@
 //! SCAFFOLD, option II (Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated
-//! Learning", 2020), with the server's averages formed by the agents themselves: on a complete graph
-//! one exchange with W = 11'/N gives everyone the mean.
+//! Learning", 2020), without a server: on a complete graph one exchange with W = 11'/N gives every
+//! agent the average that the server would compute.
 //!
 //! ```text
 //! y = x ;  repeat K times:  y = y - alpha (grad f(y) - c_i + c)
@@ -31,7 +31,7 @@ pub struct Scaffold {
 }
 
 impl Scaffold {
-    /// `eta_s` is the server's step size; 1 is usual.
+    /// `eta_s` is the global (server) step size; 1 is usual.
     pub fn new(local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
         let check = Checker("scaffold");
         Ok(Self {
@@ -69,7 +69,8 @@ impl Method for Scaffold {
         if network.averages_at_once() && network.drop_rate() == 0.0 {
             return Ok(());
         }
-        let takes = "it averages over everyone in one exchange: topology = \"complete\", mixing = \"metropolis\", drop_rate = 0";
-        Err(Checker("scaffold").refuse("network", "another", takes))
+        let got = "a network on which one exchange is not the average of all agents";
+        let takes = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0";
+        Err(Checker("scaffold").refuse("network", got, takes))
     }
 }

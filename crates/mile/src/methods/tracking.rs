@@ -1,4 +1,4 @@
-//! The step that the gradient-tracking methods with a stored gradient share.
+//! The common step of the gradient-tracking methods that store the last gradient.
 //!
 //! ```text
 //! x' = W1 x - alpha W2 y ;  y = W3 y + W4 (grad f(x') - grad f(x))
@@ -11,7 +11,7 @@
 //! | descent | Z | Z | Z | I | (x - alpha y, y) |
 //! | everything | Z | Z | Z | Z | x - alpha y, then y + grad f(x') - grad f(x) |
 //!
-//! Z is W, or a power of it: that many exchanges one after the other.
+//! Z is W or, with k communications, W^k: k exchanges one after the other.
 
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Unit};
@@ -23,13 +23,13 @@ const G: Vector = Vector(3);
 const P: Vector = Vector(4);
 const Q: Vector = Vector(5);
 
-/// Model, tracker, and the gradient to be subtracted next.
+/// State: the model x, the tracker y and the last gradient g.
 pub(super) const LAYOUT: Layout = Layout {
     state: &[("x", Unit::Fixed), ("y", Unit::Fixed), ("g", Unit::Fixed)],
     scratch: &["g_new", "p", "q"],
 };
 
-/// What an exchange mixes.
+/// What is mixed in a step: a row of the table above.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mixed {
     Nothing,
@@ -39,42 +39,42 @@ pub(super) enum Mixed {
 }
 
 /// `y = g = grad f(x)`.
-pub(super) fn begin(s: &mut Step) -> Result<(), AgentsError> {
+pub(super) fn initialise(s: &mut Step) -> Result<(), AgentsError> {
     s.gradient(X, OLD)?;
     s.combine(Y, 0.0, &[(1.0, OLD)])?;
     Ok(())
 }
 
-/// One update.
-pub(super) fn track(s: &mut Step, mixed: Mixed, communications: u64) -> Result<(), AgentsError> {
+/// One update of x and y.
+pub(super) fn update(s: &mut Step, mixed: Mixed, communications: u64) -> Result<(), AgentsError> {
     let alpha = s.step_size;
     match mixed {
         Mixed::Nothing => s.combine(X, 1.0, &[(-alpha, Y)])?,
         Mixed::X => {
-            s.combine(G, 0.0, &[(1.0, Y)])?; // this y moves x; the mixed one is the new tracker's base
-            power(s, &[(X, P), (Y, Q)], communications)?;
+            s.combine(G, 0.0, &[(1.0, Y)])?; // x moves by y before mixing
+            mix_repeatedly(s, &[(X, P), (Y, Q)], communications)?;
             s.combine(X, 1.0, &[(-alpha, G)])?;
         }
         Mixed::Descent => {
             s.combine(X, 1.0, &[(-alpha, Y)])?;
-            power(s, &[(X, P), (Y, Q)], communications)?;
+            mix_repeatedly(s, &[(X, P), (Y, Q)], communications)?;
         }
         Mixed::Everything => {
             s.combine(X, 1.0, &[(-alpha, Y)])?;
-            power(s, &[(X, P)], communications)?;
+            mix_repeatedly(s, &[(X, P)], communications)?;
         }
     }
     s.gradient(X, G)?;
     s.combine(Y, 1.0, &[(1.0, G), (-1.0, OLD)])?;
     if mixed == Mixed::Everything {
-        power(s, &[(Y, Q)], communications)?;
+        mix_repeatedly(s, &[(Y, Q)], communications)?;
     }
     s.combine(OLD, 0.0, &[(1.0, G)])?;
     Ok(())
 }
 
 /// `v <- W^k v` for each (v, scratch).
-fn power(s: &mut Step, pairs: &[(Vector, Vector)], communications: u64) -> Result<(), AgentsError> {
+fn mix_repeatedly(s: &mut Step, pairs: &[(Vector, Vector)], communications: u64) -> Result<(), AgentsError> {
     for _ in 0..communications {
         s.pull(pairs)?;
         for &(v, d) in pairs {

@@ -1,4 +1,4 @@
-//! Which of its samples an agent sees at a step.
+//! Mini-batches: which of its samples an agent uses for a stochastic gradient.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -6,15 +6,15 @@ use rand_chacha::ChaCha8Rng;
 use super::Draw;
 use crate::random::{Permutation, Purpose, stream};
 
-/// How many samples a stochastic gradient takes, and in which order.
+/// Size and sampling of the mini-batch of a stochastic gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// All: the gradient is exact.
+    /// All samples: the gradient is exact.
     Full,
-    /// So many, drawn uniformly with replacement: independent and unbiased, as the theory assumes.
+    /// This many samples, drawn uniformly with replacement: independent and unbiased, as the theory assumes.
     Size(usize),
-    /// So many, in passes over the samples in a new random order each, as practice has them. A batch
-    /// that reaches the end of a pass goes on with the next.
+    /// This many samples, in epochs: each epoch goes through all samples in a new random order, as is usual in
+    /// practice. A batch that reaches the end of an epoch continues with the next one.
     Epoch(usize),
 }
 
@@ -24,10 +24,10 @@ impl Batch {
         !matches!(self, Self::Size(0) | Self::Epoch(0))
     }
 
-    /// The samples, of `all` of them, that an agent sees at a draw: a function of the three.
+    /// The mini-batch of an agent with `all` samples, as indices below `all`: a function of (all, agent, draw).
     ///
     /// # Panics
-    /// If there are no samples to choose from.
+    /// If `all` is 0.
     pub fn samples(self, all: usize, agent: usize, draw: Draw) -> Samples {
         assert!(all > 0, "a batch is chosen from at least one sample");
         let (left, first) = match self {
@@ -48,14 +48,14 @@ impl Batch {
             draw,
             left,
             place: (first % all as u128) as usize,
-            pass: key,
+            epoch: key,
             random,
             order,
         }
     }
 }
 
-/// The samples of one batch, one after the other.
+/// An iterator over the samples of one mini-batch.
 #[derive(Clone, Debug)]
 pub struct Samples {
     batch: Batch,
@@ -64,7 +64,7 @@ pub struct Samples {
     draw: Draw,
     left: usize,
     place: usize,
-    pass: u64,
+    epoch: u64,
     random: ChaCha8Rng,
     order: Permutation,
 }
@@ -79,8 +79,8 @@ impl Iterator for Samples {
         }
         if self.place == self.all {
             self.place = 0;
-            self.pass += 1;
-            let random = stream(self.draw.seed, Purpose::Batch, self.agent as u64, self.pass);
+            self.epoch += 1;
+            let random = stream(self.draw.seed, Purpose::Batch, self.agent as u64, self.epoch);
             self.order = Permutation::new(self.all, random);
         }
         self.place += 1;

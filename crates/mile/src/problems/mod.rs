@@ -1,7 +1,7 @@
-//! Objectives: what the agents minimise together.
+//! Objectives of the agents.
 //!
-//! A [`Problem`] is N private objectives `f_i` over the same space; the network minimises
-//! `f = (1/N) sum_i f_i`. Implement the trait for your own.
+//! A [`Problem`] has N local objectives `f_i` of the same variable; the network minimises
+//! `f = (1/N) sum_i f_i`. Implement the trait for objectives of your own.
 
 mod batch;
 mod quadratic;
@@ -15,16 +15,16 @@ pub use crate::agents::Failure;
 
 use crate::real::Real;
 
-/// Names one draw of a stochastic gradient: the same draw always sees the same samples.
+/// Identifies a mini-batch: the same draw always gives an agent the same samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// Seed of the run.
     pub seed: u64,
-    /// Which draw: 0 for the start-up, t + 1 for step t.
+    /// Number of the draw: 0 for the start-up, t + 1 for step t.
     pub step: u64,
 }
 
-/// A named array of numbers, row after row: a part of a variable that has parts.
+/// A named part of the variable in row-major order, such as a layer's weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// Its name, such as `conv1.weight`.
@@ -35,17 +35,16 @@ pub struct Tensor {
     pub values: Vec<f32>,
 }
 
-/// N private objectives over `dim`-dimensional vectors.
+/// N local objectives of a `dim`-dimensional variable.
 ///
 /// Only [`agents`](Self::agents), [`dim`](Self::dim), [`loss`](Self::loss) and
-/// [`gradient`](Self::gradient) are needed. Methods take `&self` and are called from several threads
-/// at once, each for another agent. What is evaluated may fail with an error of any type; it ends the run, with
-/// what was recorded until then kept.
+/// [`gradient`](Self::gradient) are required. They are called from several threads at once, each for a different
+/// agent. An evaluation may fail with an error of any type; it ends the run, and the records made so far are kept.
 ///
 /// ```
 /// use mile::problems::{Failure, Problem};
 ///
-/// /// f_i(x) = log cosh(x - i): agent i wants x to be i.
+/// /// f_i(x) = log cosh(x - i), with its minimum at x = i.
 /// struct Opinions;
 ///
 /// impl Problem<f64> for Opinions {
@@ -75,8 +74,7 @@ pub trait Problem<T: Real>: Send + Sync {
     /// Writes the exact gradient of `f_agent` at `x` into `gradient`.
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure>;
 
-    /// Writes a stochastic gradient, a pure function of `(agent, x, draw)`; unless overridden, the
-    /// exact one.
+    /// Writes a stochastic gradient, a pure function of `(agent, x, draw)`. By default the exact gradient.
     fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
         let _ = draw;
         self.gradient(agent, x, gradient)
@@ -91,30 +89,30 @@ pub trait Problem<T: Real>: Send + Sync {
         Ok(sum / self.agents() as f64)
     }
 
-    /// Whether the gradient of the whole objective is cheap enough to be recorded during a run.
+    /// Whether the gradient of f is cheap enough to record its norm during a run.
     fn records_gradient_norm(&self) -> bool {
         true
     }
 
-    /// Whether there are held-out data on which [`accuracy`](Self::accuracy) is measured.
+    /// Whether there are test data, so that [`accuracy`](Self::accuracy) returns a value.
     fn records_accuracy(&self) -> bool {
         false
     }
 
-    /// Accuracy on held-out data, for problems that have such a thing.
+    /// Accuracy on test data; none for problems without.
     fn accuracy(&self, x: &[T]) -> Result<Option<f64>, Failure> {
         let _ = x;
         Ok(None)
     }
 
-    /// The starting point this problem prefers (a network's initialisation), if it has one.
+    /// The problem's own starting point, such as a neural network's initialisation; none to start at zero.
     fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
         let _ = seed;
         Ok(None)
     }
 
-    /// The named parts of a variable, such as the layers of a network, for those who use a result elsewhere;
-    /// none if the variable is one vector.
+    /// The named parts of the variable `x`, such as the layers of a neural network, for export; empty if the
+    /// variable is one vector.
     fn tensors(&self, x: &[T]) -> Vec<Tensor> {
         let _ = x;
         Vec::new()

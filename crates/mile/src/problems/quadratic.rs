@@ -1,4 +1,4 @@
-//! Generated quadratics: `f_i(x) = 1/2 (x - b_i)' H_i (x - b_i)`.
+//! Generated quadratic objectives: `f_i(x) = 1/2 (x - b_i)' H_i (x - b_i)`.
 
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -10,28 +10,28 @@ use crate::real::Real;
 
 /// Quadratic objectives with curvatures between 1/condition and 1, so L = 1.
 ///
-/// `H_i = R_i' D R_i` with D spaced evenly on a logarithmic scale and R_i a reflection of each
-/// agent's own, so that one gradient costs O(n). The minimisers `b_i` are a common point plus
-/// `heterogeneity` times an agent's own deviation.
+/// `H_i = R_i' D R_i`, where the diagonal D is evenly spaced on a logarithmic scale and R_i is a random reflection
+/// per agent, so that one gradient costs O(n). The minimiser `b_i` is a common random point plus `heterogeneity`
+/// times a random vector per agent.
 #[derive(Clone, Debug)]
 pub struct Quadratic<T> {
     dim: usize,
     curvature: Vec<T>,
-    /// For each agent the unit normal of its reflection `R = I - 2 u u'`.
+    /// The unit normal of each agent's reflection `R = I - 2 u u'`.
     normals: Vec<Vec<T>>,
-    /// For each agent its minimiser.
+    /// The minimiser of each agent.
     minimisers: Vec<Vec<T>>,
 }
 
-/// A quadratic problem that cannot be generated.
+/// A parameter of a quadratic problem that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key} = {got} is not admissible: it takes {takes}")]
+#[error("{key} = {got} is out of range: it must be {takes}")]
 pub struct InvalidQuadratic {
-    /// Which of its numbers.
+    /// Name of the parameter.
     pub key: &'static str,
-    /// What it was.
+    /// The value given.
     pub got: f64,
-    /// What it may be.
+    /// The values allowed.
     pub takes: &'static str,
 }
 
@@ -86,8 +86,8 @@ impl<T: Real> Problem<T> for Quadratic<T> {
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
         let along: f64 = (0..self.dim).map(|k| u[k].wide() * (x[k].wide() - b[k].wide())).sum();
-        let turned = |k: usize| x[k].wide() - b[k].wide() - 2.0 * along * u[k].wide();
-        Ok((0..self.dim).map(|k| 0.5 * self.curvature[k].wide() * turned(k).powi(2)).sum())
+        let reflected = |k: usize| x[k].wide() - b[k].wide() - 2.0 * along * u[k].wide();
+        Ok((0..self.dim).map(|k| 0.5 * self.curvature[k].wide() * reflected(k).powi(2)).sum())
     }
 
     /// `R D R (x - b)`, R being its own inverse.

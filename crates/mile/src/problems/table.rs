@@ -1,4 +1,4 @@
-//! Objectives on tables of numbers: linear and logistic regression, and a nonconvex variant.
+//! Linear and logistic regression on tabular data, and logistic regression with a nonconvex penalty.
 //!
 //! ```text
 //! least-squares        f_i(x) = 1/(2 m_i) |A_i x - b_i|^2 + l2/2 |x|^2
@@ -10,27 +10,27 @@ use super::{Batch, Draw, Failure, Problem};
 use crate::block;
 use crate::real::Real;
 
-/// Which objective.
+/// The loss function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Squared residuals.
+    /// Least squares.
     LeastSquares,
-    /// Logistic loss of a two-class problem.
+    /// Logistic loss for two classes.
     Logistic,
-    /// The same with a bounded, nonconvex penalty.
+    /// Logistic loss with a bounded, nonconvex penalty.
     NonconvexLogistic,
 }
 
-/// One agent's rows.
+/// The samples of one agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shard<T> {
-    /// Features, row after row.
+    /// Features, one row per sample.
     pub features: Vec<T>,
-    /// What they should give: a number, or -1 and 1.
+    /// One target per sample: a number, or a class -1 or 1.
     pub targets: Vec<T>,
 }
 
-/// Regression or classification on the agents' own rows.
+/// Regression or classification in which each agent has its own samples.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
     dim: usize,
@@ -40,48 +40,50 @@ pub struct Table<T> {
     batch: Batch,
 }
 
-/// Data or parameters that make no objective.
+/// Why data and parameters are not a valid problem.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTable {
-    /// An agent has nothing to learn from.
-    #[error("agent {agent} has no rows: give it some, or use fewer agents or another partition")]
+    /// An agent has no samples.
+    #[error("agent {agent} has no samples: use fewer agents, more data or another partition")]
     Empty {
-        /// Which agent.
+        /// The agent.
         agent: usize,
     },
-    /// A shard has an incomplete row.
-    #[error("agent {agent} has {features} features in {rows} rows of {dim}")]
+    /// The number of features is not rows times columns.
+    #[error(
+        "agent {agent} has {rows} targets and {features} feature values: give {dim} feature values per target"
+    )]
     Ragged {
-        /// Which agent.
+        /// The agent.
         agent: usize,
-        /// Numbers in all.
+        /// Number of feature values.
         features: usize,
-        /// Rows.
+        /// Number of targets, one per row.
         rows: usize,
-        /// Columns.
+        /// Number of features per row.
         dim: usize,
     },
-    /// A logistic target that is not a class.
-    #[error("agent {agent}, row {row}: the target is {got}, a logistic loss takes -1 or 1")]
+    /// A target of a logistic loss that is neither -1 nor 1.
+    #[error("agent {agent}, row {row}: the target is {got}, but a logistic loss needs -1 or 1")]
     Target {
-        /// Which agent.
+        /// The agent.
         agent: usize,
-        /// Which of its rows, from 0.
+        /// The agent's row, from 0.
         row: usize,
-        /// What it was.
+        /// The target given.
         got: f64,
     },
-    /// A penalty that is none.
-    #[error("l2 = {0} is not admissible: it takes a finite number from 0")]
+    /// The weight of the penalty is negative or not finite.
+    #[error("l2 = {0} is out of range: it must be a finite number from 0")]
     Penalty(f64),
-    /// A batch of nothing.
-    #[error("batch = 0 is not admissible: it takes a whole number from 1, or \"full\"")]
+    /// The mini-batch size is 0.
+    #[error("batch = 0 is out of range: it must be a whole number from 1, or \"full\"")]
     Batch,
 }
 
 impl<T: Real> Table<T> {
-    /// The objectives of all agents; every shard has rows of `dim` features.
+    /// The objectives of all agents, one shard each; every sample has `dim` features.
     pub fn new(
         dim: usize,
         shards: Vec<Shard<T>>,
@@ -113,7 +115,7 @@ impl<T: Real> Table<T> {
         Ok(Self { dim, shards, loss, l2, batch })
     }
 
-    /// Rows of each agent.
+    /// Number of samples of each agent.
     pub fn rows(&self) -> Vec<usize> {
         self.shards.iter().map(|shard| shard.targets.len()).collect()
     }
@@ -146,7 +148,7 @@ impl<T: Real> Table<T> {
         }
     }
 
-    fn mean_over(&self, agent: usize, rows: impl ExactSizeIterator<Item = usize>, x: &[T], g: &mut [T]) {
+    fn mean_gradient(&self, agent: usize, rows: impl ExactSizeIterator<Item = usize>, x: &[T], g: &mut [T]) {
         self.penalty(x, g);
         let scale = T::of(1.0 / rows.len() as f64);
         for row in rows {
@@ -183,13 +185,13 @@ impl<T: Real> Problem<T> for Table<T> {
     }
 
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
-        self.mean_over(agent, 0..self.shards[agent].targets.len(), x, gradient);
+        self.mean_gradient(agent, 0..self.shards[agent].targets.len(), x, gradient);
         Ok(())
     }
 
     fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
         let rows = self.shards[agent].targets.len();
-        self.mean_over(agent, self.batch.samples(rows, agent, draw), x, gradient);
+        self.mean_gradient(agent, self.batch.samples(rows, agent, draw), x, gradient);
         Ok(())
     }
 }

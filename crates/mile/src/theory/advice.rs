@@ -1,4 +1,4 @@
-//! What to tell a user before step 0.
+//! Warnings about the parameters of a run, before it starts.
 
 use serde::Serialize;
 
@@ -12,16 +12,16 @@ use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
 use crate::network::Network;
 use crate::spectrum::Spectrum;
 
-/// Networks with more agents are not simulated for advice about drops.
-const SIMULATED_MAX: usize = 512;
+/// Most agents for which stability under dropped edges is simulated.
+const MAX_SIMULATED_AGENTS: usize = 512;
 
-/// How serious it is.
+/// How serious a piece of advice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information.
     Note,
-    /// Outside what is proven, though it may well work.
+    /// Outside the proven range, but it may work.
     Caution,
     /// Known to be unstable: expect divergence.
     Warning,
@@ -32,15 +32,15 @@ pub enum Severity {
 pub struct Advice {
     /// How serious it is.
     pub severity: Severity,
-    /// Name of the parameter it is about, as in experiment files.
+    /// Name of the parameter in experiment files.
     pub parameter: &'static str,
-    /// A plain sentence.
+    /// The advice, in a sentence.
     pub message: String,
-    /// A value that would be inside, if one is known.
+    /// A value inside the stable range, if one is known.
     pub suggestion: Option<f64>,
 }
 
-/// What a user is about to run.
+/// The run that advice is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
     /// The method.
@@ -57,7 +57,7 @@ pub struct Plan<'a> {
     pub seed: u64,
 }
 
-/// Advice on a plan, the most serious first; empty if there is nothing to say.
+/// Advice on a planned run, the most serious first; empty if there is none.
 pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
     valid_step_size(plan.step_size)?;
     let spectrum = plan.network.spectrum();
@@ -66,7 +66,7 @@ pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
         weights(plan, spectrum, &mut advice)?;
         drops(plan, &mut advice)?;
     }
-    step(plan, spectrum, &mut advice)?;
+    step_size(plan, spectrum, &mut advice)?;
     advice.sort_by_key(|a| std::cmp::Reverse(a.severity));
     Ok(advice)
 }
@@ -87,14 +87,14 @@ fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
     }
 }
 
-/// Does disagreement die out for vanishing step size? Is it proven to?
+/// Whether the agents reach consensus as the step size goes to zero, and whether that is proven.
 fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
     let growth = contraction(&Modes::of(&*method)?, spectrum)?;
     let title = plan.entry.title;
     if growth > 1.0 + 1e-9 {
         let message = format!(
-            "{title} is unstable on this network for every step size: disagreement grows by a factor {growth:.3} per round"
+            "{title} is unstable on this network for every step size: the disagreement between agents grows by a factor {growth:.3} per round"
         );
         if is_mile(plan) {
             let xi = auto::xi(question(plan))?.xi;
@@ -107,7 +107,7 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
             });
         } else {
             let message = format!(
-                "{message}; mixing = \"lazy-metropolis\" lifts the smallest eigenvalue {:.4}",
+                "{message}; use mixing = \"lazy-metropolis\", which raises the smallest eigenvalue from {:.4}",
                 spectrum.extremes().lambda_n
             );
             advice.push(Advice {
@@ -119,35 +119,40 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
         }
     } else if growth > 1.0 - 1e-9 {
         let message = format!(
-            "{title} is on the edge of stability on this network (smallest eigenvalue {:.4}): mixing = \"lazy-metropolis\" would move it inside",
+            "{title} is at the limit of stability on this network (smallest eigenvalue {:.4}): use mixing = \"lazy-metropolis\"",
             spectrum.extremes().lambda_n
         );
         advice.push(Advice { severity: Severity::Caution, parameter: "mixing", message, suggestion: None });
     } else if is_mile(plan) {
-        beyond_the_proof(plan, spectrum, advice)?;
+        xi_beyond_proven_range(plan, spectrum, advice)?;
     }
     Ok(())
 }
 
-/// xi inside the linear limit but outside what is proven, or what withstands changing curvature.
-fn beyond_the_proof(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+/// Advice on an xi that is stable for constant curvature but not for changing curvature, or not proven.
+fn xi_beyond_proven_range(
+    plan: &Plan,
+    spectrum: &Spectrum,
+    advice: &mut Vec<Advice>,
+) -> Result<(), TheoryError> {
     let tau = plan.parameters.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS);
     let ranges = xi_ranges(tau, spectrum.extremes())?;
     let Some(xi) = plan.parameters.xi else { return Ok(()) };
     let coupled = plan.parameters.gamma.is_none_or(|gamma| gamma == xi);
-    let top =
-        plan.smoothness.map_or(auto::MOST_CURVATURE, |l| (l * plan.step_size).min(auto::MOST_CURVATURE));
+    let top = plan.smoothness.map_or(auto::MAX_STEP_TIMES_SMOOTHNESS, |l| {
+        (l * plan.step_size).min(auto::MAX_STEP_TIMES_SMOOTHNESS)
+    });
     let gamma = if coupled { None } else { plan.parameters.gamma };
     let limit = auto::switching_limit(tau, gamma, &spectrum.disagreement(7), top);
     if xi > limit {
         let message = format!(
-            "xi = {xi} is below its limit for constant curvature but above {limit:.4}, where curvature that changes during the run can make disagreement grow (it did on neural networks)"
+            "xi = {xi} is stable for constant curvature but above {limit:.4}, where curvature that changes during the run can make the agents diverge (seen on neural networks)"
         );
         let suggestion = Some(0.9 * limit);
         advice.push(Advice { severity: Severity::Caution, parameter: "xi", message, suggestion });
     } else if coupled && xi >= ranges.paper {
         let message = format!(
-            "xi = {xi} is outside the paper's range (0, {:.4}) and stable on this graph, whose own range is (0, {:.4})",
+            "xi = {xi} is outside the paper's range (0, {:.4}) but stable on this graph, where the range is (0, {:.4})",
             ranges.paper, ranges.exact
         );
         advice.push(Advice { severity: Severity::Note, parameter: "xi", message, suggestion: None });
@@ -155,10 +160,10 @@ fn beyond_the_proof(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) 
     Ok(())
 }
 
-/// Does disagreement die out when edges drop?
+/// Whether the agents reach consensus when edges drop.
 fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     let rate = plan.network.drop_rate();
-    if rate == 0.0 || plan.network.agents() > SIMULATED_MAX {
+    if rate == 0.0 || plan.network.agents() > MAX_SIMULATED_AGENTS {
         return Ok(());
     }
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
@@ -168,7 +173,7 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     }
     let title = plan.entry.title;
     let measured = format!(
-        "with drop_rate = {rate} the disagreement of {title} changes by a factor {:.3} per round in simulation",
+        "with drop_rate = {rate} the disagreement of {title} grows by a factor {:.3} per round in simulation",
         growth.per_round
     );
     if is_mile(plan) {
@@ -177,14 +182,16 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
             ("xi", smaller, format!("take a smaller xi, {smaller:.4}"))
         } else {
             let both = auto::decoupled(question(plan))?;
-            let remedy =
-                format!("take gamma = {:.2} and xi = {:.4}: strong mixing stands drops", both.gamma, both.xi);
+            let remedy = format!(
+                "take gamma = {:.2} and xi = {:.4}: strong mixing tolerates dropped edges",
+                both.gamma, both.xi
+            );
             ("gamma", both.gamma, remedy)
         };
         let message = format!("{measured}: {remedy}");
         advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
     } else {
-        let message = format!("{measured}: fewer local steps, or a lower drop rate, are needed");
+        let message = format!("{measured}: use fewer local steps or a lower drop rate");
         advice.push(Advice {
             severity: Severity::Warning,
             parameter: "local_steps",
@@ -195,15 +202,15 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     Ok(())
 }
 
-/// Is the step size stable for this L?
-fn step(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+/// Whether the step size is stable for this L.
+fn step_size(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     let Some(smoothness) = plan.smoothness else { return Ok(()) };
     valid_smoothness(smoothness)?;
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
     let limit = step_limit(&Modes::of(&*method)?, spectrum)?.step_size(smoothness);
     if limit > 0.0 && plan.step_size > limit {
         let message = format!(
-            "step_size = {} is above {limit:.4}, the largest that {} survives on a quadratic with curvature up to {smoothness:.4}",
+            "step_size = {} is above {limit:.4}, the largest stable one of {} on a quadratic with curvature up to {smoothness:.4}",
             plan.step_size, plan.entry.title
         );
         let suggestion = Some(0.9 * limit);

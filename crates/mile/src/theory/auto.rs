@@ -1,19 +1,18 @@
-//! `xi = "auto"` and `gamma = "auto"`: weights that are safe in practice.
+//! `xi = "auto"` and `gamma = "auto"`: the automatic choice of the weights.
 //!
-//! The linear limits of [`weights`](super::weights) hold when the curvature never changes. On a real
-//! objective it changes from round to round, and a product of stable matrices need not be stable: with
-//! alpha h anywhere in [0, 1], a ring of 10 with weights 1/3 and tau = 10 tolerates xi = 0.15 and not 0.175,
-//! although the limit for constant curvature is 0.25. So `auto` demands that no sequence of curvatures in
-//! [0, L] makes a disagreement mode grow ([`switching_growth`]), keeps a tenth of distance from that
-//! limit, and among what is left takes the weights
+//! The limits of [`weights`](super::weights) hold for constant curvature. On a real objective the curvature changes
+//! from round to round, and a product of stable matrices need not be stable: with alpha h anywhere in [0, 1], a
+//! ring of 10 with weights 1/3 and tau = 10 is stable for xi = 0.15 and unstable for 0.175, although the limit for
+//! constant curvature is 0.25. So `auto` requires that no disagreement mode grows under any sequence of curvatures
+//! in [0, L] ([`switching_growth`]), stays at least a tenth below that limit, and of the remaining weights takes
 //!
-//! * that shrink disagreement faster than the paper's xi by the largest factor that holds for every
-//!   curvature in [0, L], when gradients are exact;
-//! * with the least mean squared disagreement over the run, from the differences between the agents'
-//!   gradients (which call for a large xi) and their noise (which calls for a small one), when they are
-//!   not: decoupled weights only, and xi at most 0.3 of its limit for constant curvature.
+//! * with exact gradients: those whose convergence rate of the consensus error, relative to the paper's xi, is best
+//!   in the worst case over curvatures in [0, L];
+//! * with stochastic gradients (decoupled weights only): those with the smallest mean squared consensus error over
+//!   the run. Heterogeneity of the gradients favours a large xi, their noise a small one; xi is at most 0.3 of its
+//!   limit for constant curvature.
 //!
-//! On a network that drops edges xi also stays below 0.7 of the limit measured there.
+//! On a network whose edges drop, xi also stays below 0.7 of the limit measured there.
 
 use serde::Serialize;
 
@@ -24,30 +23,31 @@ use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size};
 use crate::network::Network;
 use crate::spectrum::Spectrum;
 
-/// alpha L assumed when L is not known, and the most that is ever demanded: beyond one, no weights
-/// withstand every sequence of curvatures.
-pub const MOST_CURVATURE: f64 = 1.0;
-/// Distance kept from the limits.
+/// The alpha L assumed when L is not known, and the largest one considered: above 1, no weights are stable for
+/// every sequence of curvatures.
+pub const MAX_STEP_TIMES_SMOOTHNESS: f64 = 1.0;
+/// Largest xi as a share of its limit for changing curvature, and of its limit under dropped edges.
 const MARGIN: f64 = 0.9;
 const DROP_MARGIN: f64 = 0.7;
-/// Share of the linear limit that xi may have when gradients are stochastic and gamma is free: measured on
-/// networks, where the heterogeneity at the start says little about the rest of the run.
+/// Largest xi as a share of its limit for constant curvature, with stochastic gradients and decoupled weights. Chosen
+/// by experiments on neural networks, whose heterogeneity at the start says little about the rest of the run.
 const NOISY_SHARE: f64 = 0.3;
-/// Growth per round of a sequence that counts as growth.
+/// A sequence of curvatures is unstable if its growth per round is above this.
 const GROWS: f64 = 1.0 + 1e-4;
-/// Curvatures of the sequences, in units of their largest.
+/// Curvatures of the sequences, in units of the largest.
 const LEVELS: [f64; 5] = [0.0, 0.1, 0.3, 0.6, 1.0];
-/// Rounds of a sequence, and sequences kept from each length to the next.
+/// Rounds of the longest sequence.
 const DEPTH: usize = 6;
+/// Sequences kept from each length to the next (beam width).
 const BEAM: usize = 32;
 /// Values of gamma that are tried.
 const GAMMAS: [f64; 10] = [1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.32, 0.25, 0.18, 0.1];
-/// Eigenvalues of W looked at.
+/// Number of eigenvalues of W considered.
 const MODES: usize = 7;
-/// Most rounds over which disagreement is averaged.
+/// Most rounds over which the consensus error is averaged.
 const HORIZON: u64 = 300;
 
-/// What is known when weights are to be chosen.
+/// What the choice of the weights depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The network, with its drop rate.
@@ -56,29 +56,29 @@ pub struct Question<'a> {
     pub local_steps: u64,
     /// Step size alpha.
     pub step_size: f64,
-    /// A bound of the curvature over the whole run, if known: alpha L = 1 is assumed otherwise. An
-    /// estimate at the start of training is not such a bound for a neural network: its curvature grows.
+    /// An upper bound of the curvature during the whole run, if known; otherwise alpha L = 1 is assumed. For a
+    /// neural network an estimate at the start of training is not such a bound, since the curvature grows.
     pub smoothness: Option<f64>,
-    /// Noise and heterogeneity of gradients, if they are stochastic.
+    /// Noise and heterogeneity of the gradients, if they are stochastic.
     pub scatter: Option<Scatter>,
-    /// Rounds of the run.
+    /// Communication rounds of the run.
     pub rounds: u64,
-    /// Seed of the run, for the edges that drop.
+    /// Seed of the run, which decides which edges drop.
     pub seed: u64,
 }
 
-/// The weights chosen and why.
+/// Weights, with their limits and convergence rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Choice {
     /// Weight of the correction.
     pub xi: f64,
     /// Weight of the mixing.
     pub gamma: f64,
-    /// Largest xi, at this gamma, that withstands every sequence of curvatures.
+    /// Largest xi, at this gamma, that is stable for every sequence of curvatures.
     pub switching_limit: f64,
-    /// Largest xi, at this gamma, on the dropping network; none if nothing drops.
+    /// Largest stable xi, at this gamma, with the network's drop rate; none if no edges drop.
     pub drop_limit: Option<f64>,
-    /// Growth per round of the slowest mode for constant curvature in [0, L].
+    /// Factor of the disagreement per round, for the slowest mode and the worst constant curvature in [0, L].
     pub contraction: f64,
 }
 
@@ -88,26 +88,26 @@ fn product(a: &Matrix, b: &Matrix) -> Matrix {
     std::array::from_fn(|i| std::array::from_fn(|j| a[i][0] * b[0][j] + a[i][1] * b[1][j]))
 }
 
-fn radius(m: &Matrix) -> f64 {
+fn spectral_radius(m: &Matrix) -> f64 {
     let half = 0.5 * (m[0][0] + m[1][1]);
     let under = 0.25 * (m[0][0] - m[1][1]).powi(2) + m[0][1] * m[1][0];
     if under < 0.0 { (half * half - under).sqrt() } else { half.abs() + under.sqrt() }
 }
 
-fn size(m: &Matrix) -> f64 {
+fn norm_sq(m: &Matrix) -> f64 {
     m.iter().flatten().map(|v| v * v).sum()
 }
 
-/// One mode of MILE on (x, c): `x <- (1 - a) x + c` tau times, then an exchange.
+/// One mode of MILE on (x, c), with d = 1 - lambda: `x <- (1 - a) x + c` tau times, then an exchange.
 #[derive(Clone, Copy, Debug)]
-struct Kernel {
+struct MileMode {
     tau: u64,
     xi: f64,
     gamma: f64,
     d: f64,
 }
 
-impl Kernel {
+impl MileMode {
     fn local(a: f64, steps: u64) -> Matrix {
         (0..steps).fold([[1.0, 0.0], [0.0, 1.0]], |m, _| product(&[[1.0 - a, 1.0], [0.0, 1.0]], &m))
     }
@@ -116,7 +116,7 @@ impl Kernel {
         product(&[[1.0 - self.gamma * self.d, 0.0], [-self.xi * self.d, 1.0]], v)
     }
 
-    /// One round at curvature a, or changing from a to b half-way.
+    /// One round in which the curvature changes from a to b half-way.
     fn round(&self, a: f64, b: f64) -> Matrix {
         let half = self.tau / 2;
         self.exchange(&product(&Self::local(b, half), &Self::local(a, self.tau - half)))
@@ -126,14 +126,14 @@ impl Kernel {
 /// Largest growth per round of one disagreement mode over sequences of up to six rounds in which
 /// `a = alpha h` takes any of five values in [0, top], changing between rounds or half-way through one.
 ///
-/// A lower bound of the joint spectral radius, by beam search.
+/// A lower bound of the joint spectral radius, found by beam search.
 pub fn switching_growth(local_steps: u64, xi: f64, gamma: f64, lambda: f64, top: f64) -> f64 {
-    let kernel = Kernel { tau: local_steps, xi, gamma, d: 1.0 - lambda };
+    let mode = MileMode { tau: local_steps, xi, gamma, d: 1.0 - lambda };
     let levels = LEVELS.map(|level| level * top);
-    let rounds: Vec<Matrix> = levels.iter().flat_map(|a| levels.map(|b| kernel.round(*a, b))).collect();
+    let rounds: Vec<Matrix> = levels.iter().flat_map(|a| levels.map(|b| mode.round(*a, b))).collect();
     let (mut worst, mut kept) = (0.0f64, rounds.clone());
     for length in 1..=DEPTH {
-        let here = kept.iter().map(radius).fold(0.0, f64::max);
+        let here = kept.iter().map(spectral_radius).fold(0.0, f64::max);
         worst = worst.max(here.powf(1.0 / length as f64));
         if length == DEPTH {
             break;
@@ -141,7 +141,7 @@ pub fn switching_growth(local_steps: u64, xi: f64, gamma: f64, lambda: f64, top:
         let mut longer: Vec<Matrix> =
             kept.iter().flat_map(|m| rounds.iter().map(move |r| product(r, m))).collect();
         if longer.len() > BEAM {
-            longer.select_nth_unstable_by(BEAM, |a, b| size(b).total_cmp(&size(a)));
+            longer.select_nth_unstable_by(BEAM, |a, b| norm_sq(b).total_cmp(&norm_sq(a)));
             longer.truncate(BEAM);
         }
         kept = longer;
@@ -150,7 +150,7 @@ pub fn switching_growth(local_steps: u64, xi: f64, gamma: f64, lambda: f64, top:
 }
 
 /// The largest xi at which no disagreement mode grows under any sequence of curvatures with
-/// `alpha h` in [0, top]; `gamma` stays as given, or follows xi if it is not.
+/// `alpha h` in [0, top]. Without `gamma`, gamma = xi.
 pub fn switching_limit(local_steps: u64, gamma: Option<f64>, lambda: &[f64], top: f64) -> f64 {
     let Some(lambda_n) = lambda.last() else { return 1.0 };
     let end = match gamma {
@@ -171,14 +171,14 @@ pub fn switching_limit(local_steps: u64, gamma: Option<f64>, lambda: &[f64], top
     stable
 }
 
-/// A choice in the making.
+/// The search for the best weights.
 struct Search<'a> {
     question: Question<'a>,
     spectrum: &'a Spectrum,
     lambda: Vec<f64>,
-    /// Largest alpha h that is reckoned with.
+    /// Largest alpha h considered.
     top: f64,
-    /// Rates of the paper's weights, to be beaten.
+    /// Convergence rates with the paper's weights.
     paper: [f64; 6],
 }
 
@@ -187,8 +187,8 @@ impl<'a> Search<'a> {
         valid_local_steps(question.local_steps)?;
         let step_size = valid_step_size(question.step_size)?;
         let top = match question.smoothness {
-            Some(smoothness) => (step_size * valid_smoothness(smoothness)?).min(MOST_CURVATURE),
-            None => MOST_CURVATURE,
+            Some(smoothness) => (step_size * valid_smoothness(smoothness)?).min(MAX_STEP_TIMES_SMOOTHNESS),
+            None => MAX_STEP_TIMES_SMOOTHNESS,
         };
         let spectrum = question.network.spectrum();
         let lambda = spectrum.disagreement(MODES);
@@ -203,7 +203,7 @@ impl<'a> Search<'a> {
         let tau = self.question.local_steps;
         [0.0, 0.03, 0.1, 0.25, 0.5, 1.0].map(|part| {
             let a = part * self.top;
-            let growth = |l: &f64| radius(&Kernel { tau, xi, gamma, d: 1.0 - l }.round(a, a));
+            let growth = |l: &f64| spectral_radius(&MileMode { tau, xi, gamma, d: 1.0 - l }.round(a, a));
             self.lambda.iter().map(growth).fold(0.0, f64::max)
         })
     }
@@ -212,8 +212,8 @@ impl<'a> Search<'a> {
         self.rates(xi, gamma).into_iter().fold(0.0, f64::max)
     }
 
-    /// How many times faster than the paper's weights, at the curvature where that is least, with a
-    /// tenth of the mean over curvatures to break ties. Nobody knows which curvature will matter.
+    /// By what factor the weights converge faster than the paper's, in the worst case over curvatures, plus a tenth
+    /// of the mean over curvatures to break ties.
     fn gain(&self, xi: f64, gamma: f64) -> f64 {
         let speed = |rate: f64| -rate.clamp(1e-6, 1.0 - 1e-12).ln();
         let gains: Vec<f64> =
@@ -222,15 +222,15 @@ impl<'a> Search<'a> {
         gains.into_iter().fold(f64::INFINITY, f64::min) + 0.1 * mean
     }
 
-    /// Mean squared disagreement over the run, right after exchanges, in units of alpha^2.
+    /// Mean squared disagreement over the run, after each exchange, in units of alpha^2.
     fn disagreement(&self, xi: f64, gamma: f64, scatter: Scatter) -> f64 {
         let tau = self.question.local_steps;
         let rounds = self.question.rounds.clamp(1, HORIZON);
         let mut sum = 0.0;
         for lambda in &self.lambda {
             for part in [0.003, 0.03, 0.3] {
-                let kernel = Kernel { tau, xi, gamma, d: 1.0 - lambda };
-                sum += mean_square(&kernel, part * self.top, rounds, scatter);
+                let mode = MileMode { tau, xi, gamma, d: 1.0 - lambda };
+                sum += mean_square(&mode, part * self.top, rounds, scatter);
             }
         }
         sum / (3 * self.lambda.len().max(1)) as f64
@@ -243,15 +243,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The largest xi on the dropping network; none if nothing drops.
+    /// The largest stable xi with the network's drop rate; none if no edges drop.
     fn drop_limit(&self, gamma: Option<f64>) -> Result<Option<f64>, TheoryError> {
         let Question { network, local_steps, seed, .. } = self.question;
         let drops = network.drop_rate() > 0.0 && network.agents() > 1;
         drops.then(|| xi_limit_under_drops(local_steps, gamma, network, seed)).transpose()
     }
 
-    /// The weights, below the limit of the network's drops too.
-    fn settle(&self, xi: f64, mut gamma: f64, coupled: bool) -> Result<Choice, TheoryError> {
+    /// The choice, with xi reduced below its limit under dropped edges.
+    fn choice(&self, xi: f64, mut gamma: f64, coupled: bool) -> Result<Choice, TheoryError> {
         let mut drop_limit = self.drop_limit((!coupled).then_some(gamma))?;
         while !coupled && drop_limit == Some(0.0) && gamma > 0.05 {
             gamma *= 0.5;
@@ -269,15 +269,15 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Mean over `rounds` of E x^2 after each exchange, from x = c = 0: a constant gradient of
-/// `heterogeneity` and white noise of `noise` at every step, both for alpha = 1.
-fn mean_square(kernel: &Kernel, a: f64, rounds: u64, scatter: Scatter) -> f64 {
-    let round = kernel.round(a, a);
+/// Mean over `rounds` of E x^2 after each exchange, starting from x = c = 0 with alpha = 1. Every step adds a constant
+/// gradient with square `heterogeneity` and white noise with variance `noise`.
+fn mean_square(mode: &MileMode, a: f64, rounds: u64, scatter: Scatter) -> f64 {
+    let round = mode.round(a, a);
     let mut forcing = [0.0; 2];
     let mut noise: Matrix = [[0.0; 2]; 2];
-    for j in 0..kernel.tau {
-        let push = kernel.exchange(&Kernel::local(a, j));
-        let column = [push[0][0], push[1][0]];
+    for j in 0..mode.tau {
+        let response = mode.exchange(&MileMode::local(a, j));
+        let column = [response[0][0], response[1][0]];
         for i in 0..2 {
             forcing[i] += column[i];
             for k in 0..2 {
@@ -300,10 +300,10 @@ fn mean_square(kernel: &Kernel, a: f64, rounds: u64, scatter: Scatter) -> f64 {
 pub fn xi(question: Question) -> Result<Choice, TheoryError> {
     let search = Search::new(question)?;
     let xi = coupled(&search)?;
-    search.settle(xi, xi, true)
+    search.choice(xi, xi, true)
 }
 
-/// The same figures for weights of your own, which stay as they are.
+/// Limits and convergence rate of given weights, which are not changed.
 pub fn judge(question: Question, xi: f64, gamma: f64) -> Result<Choice, TheoryError> {
     let search = Search::new(question)?;
     let apart = (xi != gamma).then_some(gamma);
@@ -323,16 +323,16 @@ fn coupled(search: &Search) -> Result<f64, TheoryError> {
     }
     let end = MARGIN * switching_limit(tau, None, &search.lambda, search.top);
     let candidates = (1..=30).map(|k| end * k as f64 / 30.0).chain([paper_xi(tau)?.min(end)]);
-    Ok(least(candidates, |xi| -search.gain(*xi, *xi)))
+    Ok(argmin(candidates, |xi| -search.gain(*xi, *xi)))
 }
 
-/// `gamma = "auto"`: both weights.
+/// `gamma = "auto"`: decoupled MILE, both weights.
 pub fn decoupled(question: Question) -> Result<Choice, TheoryError> {
     let search = Search::new(question)?;
     let tau = question.local_steps;
     let paper = paper_xi(tau)?;
     if search.lambda.is_empty() {
-        return search.settle(paper, paper, true);
+        return search.choice(paper, paper, true);
     }
     let same = coupled(&search)?;
     let mut candidates = vec![(same, same)];
@@ -350,11 +350,11 @@ pub fn decoupled(question: Question) -> Result<Choice, TheoryError> {
         let parts = [0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 0.9, 1.0];
         candidates.extend(parts.map(|part| (part * end, gamma)).into_iter().filter(|(xi, _)| *xi > 0.0));
     }
-    let (xi, gamma) = least(candidates.into_iter(), |(xi, gamma)| search.score(*xi, *gamma));
-    search.settle(xi, gamma, false)
+    let (xi, gamma) = argmin(candidates.into_iter(), |(xi, gamma)| search.score(*xi, *gamma));
+    search.choice(xi, gamma, false)
 }
 
-fn least<C: Clone>(mut candidates: impl Iterator<Item = C>, score: impl Fn(&C) -> f64) -> C {
+fn argmin<C: Clone>(mut candidates: impl Iterator<Item = C>, score: impl Fn(&C) -> f64) -> C {
     let first = candidates.next().expect("there is always a candidate");
     let start = (score(&first), first);
     let better = |best: (f64, C), next: C| {

@@ -19,7 +19,7 @@ use super::weights::xi_ranges;
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_xi};
 use crate::spectrum::{Extremes, Spectrum};
 
-/// Constants that depend on graph, tau and xi only.
+/// The constants that depend only on the graph, tau and xi.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Constants {
     /// Local steps.
@@ -36,12 +36,12 @@ pub struct Constants {
     pub b2: f64,
 }
 
-/// What Theorem 1 and Theorem 3 measure at the start of a run.
+/// The quantities at the start of a run that the bounds depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Start {
-    /// `|X(0)|_F^2 + |X(1)|_F^2`.
+    /// `S = |X(0)|_F^2 + |X(1)|_F^2`.
     pub s: f64,
-    /// `|mean gradient at X(0)|^2`.
+    /// `|g(0)|^2`, g(0) being the mean gradient at X(0).
     pub gradient: f64,
     /// A bound of `A_2 = max_i |y_i(1)| + |y_i(0)|`: the disagreement of X(1) plus that of X(0).
     pub a2: f64,
@@ -50,7 +50,7 @@ pub struct Start {
 }
 
 impl Constants {
-    /// The constants; refused where the modes of some rho_i are not a complex pair.
+    /// The constants; an error if the modes of some rho_i are not a complex pair.
     pub fn new(local_steps: u64, xi: f64, spectrum: &Spectrum) -> Result<Self, TheoryError> {
         let tau = valid_local_steps(local_steps)? as f64;
         valid_xi(xi)?;

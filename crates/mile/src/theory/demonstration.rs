@@ -1,4 +1,4 @@
-//! The cases of `mile reproduce theorems`: quadratics on a lazy ring, from four kinds of starts.
+//! The cases of `mile reproduce theorems`: quadratic objectives on a ring with lazy weights, from four starting points.
 
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -23,9 +23,9 @@ const VARIANCE: f64 = 1e-4;
 /// One inequality on one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
-    /// Where the agents started.
+    /// The starting point.
     pub start: &'static str,
-    /// What came out.
+    /// Both sides of the inequality.
     #[serde(flatten)]
     pub row: Row,
 }
@@ -38,7 +38,7 @@ pub fn demonstration(k: u64, seeds: u64) -> Result<Vec<Case>, TheoryError> {
     let (Ok(graph), Ok(problem)) =
         (Topology::Ring.build(AGENTS, 0), Quadratic::new(AGENTS, DIM, 10.0, 1.0, 5))
     else {
-        unreachable!("eight agents are a ring, and ten dimensions a quadratic");
+        unreachable!("a ring of eight agents and a quadratic of ten dimensions are valid");
     };
     let Ok(network) = Network::new(graph, Rule::LazyMetropolis) else {
         unreachable!("Metropolis weights are admissible on every connected graph");

@@ -1,11 +1,11 @@
-//! What edges that drop do to stability.
+//! Stability when edges drop at random (link failures).
 //!
-//! With edges up and down at random there is no period matrix: the disagreement after many rounds is a
-//! product of random matrices, and its mean logarithmic growth per round decides. It is measured by
-//! running the method's own code with zero gradients on the dropping network, scaling the state back to
-//! length one after every round. Weights that change at random drive the oscillation of a mode, and only
-//! gamma damps it: the paper's method, whose gamma is as small as its xi, stands few drops at many local
-//! steps, while gamma near one stands many. Curvature damps too; that is not reckoned with here.
+//! With dropped edges there is no period matrix: the disagreement after many rounds is a product of random
+//! matrices, and the method is stable if its mean logarithmic growth per round is negative. The growth is measured
+//! by running the method's own code with zero gradients on the network with its drop rate, normalising the state
+//! after every round. Randomly changing weights excite the oscillation of a mode, and gamma damps it: the paper's
+//! method, in which gamma is as small as xi, tolerates few dropped edges at many local steps, while a gamma near 1
+//! tolerates many. Curvature damps it as well, which is not considered here.
 
 use super::TheoryError;
 use crate::agents::{Agents, AgentsError, Vector};
@@ -21,39 +21,40 @@ use crate::simulator::Simulator;
 use rand::RngExt;
 use serde::Serialize;
 
-/// Rounds measured, and rounds before them that are not.
+/// Rounds measured.
 const ROUNDS: u64 = 400;
-const SETTLING: u64 = 60;
-/// Seeds of a measurement.
+/// Rounds before the measurement (burn-in).
+const BURN_IN: u64 = 60;
+/// Seeds per measurement.
 const SEEDS: u64 = 3;
-/// Independent columns that are run together.
+/// Dimension of the variable: independent copies that are run together.
 const COLUMNS: usize = 2;
-/// Growth that is let pass: a factor e in 300 rounds. Where nothing damps, small weights neither grow nor
-/// shrink visibly in a run, and that is as far as a measurement of 400 rounds can see.
-pub const TOLERATED: f64 = 1.0 / 300.0;
+/// Logarithmic growth per round up to which a method counts as stable: a factor e in 300 rounds. Without damping,
+/// small weights give a growth near zero, and 400 rounds cannot measure it more precisely.
+pub const TOLERATED_LOG_GROWTH: f64 = 1.0 / 300.0;
 
-/// How disagreement grows on a network whose edges drop.
+/// Growth of the disagreement between agents on a network whose edges drop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DropGrowth {
-    /// Factor per round, the geometric mean; below one it dies out.
+    /// Geometric mean of the factor per round; below 1 the agents reach consensus.
     pub per_round: f64,
     /// Standard error of the logarithm of that factor, over seeds.
     pub standard_error: f64,
 }
 
 impl DropGrowth {
-    /// Whether disagreement does not grow, within what is [`TOLERATED`].
+    /// Whether the disagreement does not grow, up to [`TOLERATED_LOG_GROWTH`].
     pub fn is_stable(&self) -> bool {
-        self.per_round.ln() < TOLERATED
+        self.per_round.ln() < TOLERATED_LOG_GROWTH
     }
 }
 
-/// Objectives without gradients.
-struct Flat {
+/// Objectives that are zero everywhere.
+struct ZeroObjectives {
     agents: usize,
 }
 
-impl Problem<f64> for Flat {
+impl Problem<f64> for ZeroObjectives {
     fn agents(&self) -> usize {
         self.agents
     }
@@ -90,7 +91,7 @@ fn log_growth(method: &dyn Method, network: &Network, seed: u64) -> Result<f64, 
     if agents == 1 {
         return Ok(f64::NEG_INFINITY);
     }
-    let problem = Flat { agents };
+    let problem = ZeroObjectives { agents };
     let states = method.layout().state.len();
     let mut random = stream(seed, Purpose::Probe, 1, 0);
     let mut noise = || -> Vec<f64> { (0..agents * COLUMNS).map(|_| random.random::<f64>() - 0.5).collect() };
@@ -103,21 +104,21 @@ fn log_growth(method: &dyn Method, network: &Network, seed: u64) -> Result<f64, 
     normalise(&mut simulator, states)?;
     let mut log = 0.0;
     let mut logs = Vec::new();
-    for round in 0..SETTLING + ROUNDS {
+    for round in 0..BURN_IN + ROUNDS {
         run.round(&mut simulator)?;
         let norm = normalise(&mut simulator, states)?;
         if norm == 0.0 || !norm.is_finite() {
             return Ok(if norm == 0.0 { f64::NEG_INFINITY } else { f64::INFINITY });
         }
         log += norm.ln();
-        if round >= SETTLING {
+        if round >= BURN_IN {
             logs.push(log);
         }
     }
     Ok(slope(&logs))
 }
 
-/// Growth per round of an oscillating logarithm: from the peak of its first third to that of its last.
+/// Slope per round of an oscillating sequence of logarithms, from the peak in its first third to that in its last.
 pub(super) fn slope(logs: &[f64]) -> f64 {
     let third = logs.len() / 3;
     let peak = |part: &[f64]| {
@@ -127,8 +128,8 @@ pub(super) fn slope(logs: &[f64]) -> f64 {
     (high - low) / (logs.len() - third + last - first) as f64
 }
 
-/// Takes the mean out of every state vector and scales all of them to length one together; the length
-/// they had.
+/// Subtracts the mean over agents from every state vector and scales all of them together to norm 1. Returns the norm
+/// before.
 fn normalise(simulator: &mut Simulator<f64>, states: usize) -> Result<f64, AgentsError> {
     let mut square = 0.0;
     for k in 0..states {
@@ -147,8 +148,8 @@ fn normalise(simulator: &mut Simulator<f64>, states: usize) -> Result<f64, Agent
     Ok(norm)
 }
 
-/// The largest xi, to one part in a hundred, at which the disagreement of MILE does not grow on this network
-/// with its drop rate; `gamma` stays as given, or follows xi if it is not.
+/// The largest xi, to one part in a hundred, at which the disagreement of MILE does not grow on this network with
+/// its drop rate. Without `gamma`, gamma = xi.
 pub fn xi_limit_under_drops(
     local_steps: u64,
     gamma: Option<f64>,

@@ -10,7 +10,7 @@
 
 use super::{TheoryError, require, valid_local_steps};
 
-/// The lemma for one (tau, rho).
+/// The closed form of Lemma 1 for one (tau, rho).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lemma1 {
     tau: usize,
@@ -25,7 +25,7 @@ pub fn is_complex_pair(local_steps: u64, rho: f64) -> bool {
 }
 
 impl Lemma1 {
-    /// Refuses tau = 0 and any rho whose modes are not a complex pair.
+    /// An error if tau is 0 or the modes of rho are not a complex pair.
     pub fn new(local_steps: u64, rho: f64) -> Result<Self, TheoryError> {
         let tau = valid_local_steps(local_steps)? as f64;
         let takes = "a number below 1 with 4 rho > (rho (tau + 1) + 1 - tau)^2";

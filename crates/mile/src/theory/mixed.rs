@@ -1,10 +1,10 @@
-//! The largest step size when agents differ in curvature.
+//! The largest stable step size when the agents' Hessians differ.
 //!
-//! Period matrices are exact when all agents have the same Hessian. Agents that differ couple the modes,
-//! which costs some methods much of their step size. There is no closed answer, so it is measured on eight
-//! families of quadratics in the plane, curvatures 0.02 L and L: sharp and flat agents in several patterns,
-//! and Hessians turned at random. The method's own code is run on them while the state is scaled back to
-//! length one after every round. The worst family counts; a worse one may exist.
+//! Period matrices are exact when all agents have the same Hessian. Different Hessians couple the modes, which
+//! reduces the stable step size of some methods considerably. There is no closed form, so it is measured by running
+//! the method's own code on eight families of two-dimensional quadratics with curvatures 0.02 L and L: agents with
+//! high and low curvature in several patterns, and randomly rotated Hessians. The state is normalised after every
+//! round. The result is the worst of the eight; worse families may exist.
 
 use rand::RngExt;
 
@@ -19,48 +19,51 @@ use crate::run::Run;
 use crate::schedule::Schedule;
 use crate::simulator::Simulator;
 
-/// Larger networks are not simulated.
-const AGENTS_MAX: usize = 64;
-/// Quadratics in the plane that are run together, two columns each.
+/// Most agents for which it is simulated.
+const MAX_AGENTS: usize = 64;
+/// Two-dimensional quadratics that are run together, two columns each.
 const PLANES: usize = 8;
 const COLUMNS: usize = 2 * PLANES;
-/// Curvature along the flat direction, in units of L.
-const FLAT: f64 = 0.02;
-const SETTLING: usize = 30;
+/// The low curvature, in units of L.
+const LOW_CURVATURE: f64 = 0.02;
+/// Rounds before the measurement (burn-in).
+const BURN_IN: usize = 30;
+/// Rounds measured.
 const ROUNDS: usize = 100;
-/// Smallest alpha L looked at.
+/// Smallest alpha L tried.
 const SMALLEST: f64 = 1e-3;
 
 /// A symmetric 2 x 2 Hessian: (xx, xy, yy).
 type Hessian = (f64, f64, f64);
 
-/// `f_i(x) = 1/2 sum_k x_k' H_ik x_k` over planes k.
-struct Mixed {
+/// `f_i(x) = 1/2 sum_k x_k' H_ik x_k` over planes k, with different Hessians per agent.
+struct DifferentHessians {
     hessians: Vec<[Hessian; PLANES]>,
 }
 
-impl Mixed {
-    /// Sharp and flat agents side by side in several patterns, then Hessians turned at random.
+impl DifferentHessians {
+    /// High and low curvatures in several patterns over the agents, then randomly rotated Hessians.
     fn new(agents: usize, seed: u64) -> Self {
         let mut random = stream(seed, Purpose::Probe, 4, agents as u64);
-        let mut one = |agent: usize| {
-            let level = |sharp: bool| if sharp { 1.0 } else { FLAT };
+        let mut hessians_of = |agent: usize| {
+            let level = |high: bool| if high { 1.0 } else { LOW_CURVATURE };
             let mut hessians = [(0.0, 0.0, 0.0); PLANES];
             hessians[0] = (level(agent.is_multiple_of(2)), 0.0, level(2 * agent < agents));
             hessians[1] = (level(agent == 0), 0.0, level(agent != 0));
             hessians[2] = (level(random.random()), 0.0, level(random.random()));
-            for turned in &mut hessians[3..] {
+            for rotated in &mut hessians[3..] {
                 let (sine, cosine) = (std::f64::consts::PI * random.random::<f64>()).sin_cos();
                 let (s, c) = (sine * sine, cosine * cosine);
-                *turned = (c + FLAT * s, (1.0 - FLAT) * sine * cosine, s + FLAT * c);
+                *rotated =
+                    (c + LOW_CURVATURE * s, (1.0 - LOW_CURVATURE) * sine * cosine, s + LOW_CURVATURE * c);
             }
             hessians
         };
-        Self { hessians: (0..agents).map(&mut one).collect() }
+        Self { hessians: (0..agents).map(&mut hessians_of).collect() }
     }
 }
 
-impl Problem<f64> for Mixed {
+impl Problem<f64> for DifferentHessians {
     fn agents(&self) -> usize {
         self.hessians.len()
     }
@@ -84,20 +87,21 @@ impl Problem<f64> for Mixed {
     }
 }
 
-/// The largest alpha L, to one part in ten, at which none of the families makes the method grow; 0 if all that were tried do, none for networks of more than 64 agents.
+/// The largest alpha L, to one part in ten, at which the method is stable on all families; 0 if it is unstable at
+/// every alpha L tried, none for networks of more than 64 agents.
 ///
-/// Edges do not drop here.
+/// The drop rate of the network is ignored.
 pub fn mixed_step_limit(
     method: &dyn Method,
     network: &Network,
     seed: u64,
 ) -> Result<Option<f64>, TheoryError> {
-    if network.agents() > AGENTS_MAX {
+    if network.agents() > MAX_AGENTS {
         return Ok(None);
     }
     let network = Network::with_matrix(network.graph().clone(), network.mixing().clone());
     let Ok(network) = network else { return Ok(None) };
-    let problem = Mixed::new(network.agents(), seed);
+    let problem = DifferentHessians::new(network.agents(), seed);
     let grows = |alpha: f64| growth(method, &network, &problem, alpha, seed).map(|log| log > 1e-4);
     let (mut stable, mut unstable) = (2.0, 2.0);
     while grows(stable)? {
@@ -117,7 +121,7 @@ pub fn mixed_step_limit(
 fn growth(
     method: &dyn Method,
     network: &Network,
-    problem: &Mixed,
+    problem: &DifferentHessians,
     step_size: f64,
     seed: u64,
 ) -> Result<f64, TheoryError> {
@@ -127,7 +131,7 @@ fn growth(
     let mut agents = Simulator::new(problem, network, method, &start, seed)?;
     let mut run = Run::start(method, Schedule::constant(step_size), &mut agents)?;
     let mut logs = vec![vec![0.0]; PLANES];
-    for _ in 0..SETTLING + ROUNDS {
+    for _ in 0..BURN_IN + ROUNDS {
         run.round(&mut agents)?;
         for (plane, log) in logs.iter_mut().enumerate() {
             let norm = normalise(&mut agents, states, plane);
@@ -137,10 +141,10 @@ fn growth(
             log.push(log[log.len() - 1] + norm.max(f64::MIN_POSITIVE).ln());
         }
     }
-    Ok(logs.iter().map(|log| slope(&log[SETTLING..])).fold(f64::NEG_INFINITY, f64::max))
+    Ok(logs.iter().map(|log| slope(&log[BURN_IN..])).fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// Scales one plane of all state vectors to length one together; the length it had.
+/// Scales one plane of all state vectors together to norm 1. Returns the norm before.
 fn normalise(agents: &mut Simulator<f64>, states: usize, plane: usize) -> f64 {
     let columns = 2 * plane..2 * plane + 2;
     let square = |v: &[f64]| -> f64 {

@@ -1,20 +1,20 @@
-//! Theory as a tool: from the graph to admissible weights, step sizes, rates and certificates.
+//! Stability and convergence analysis: admissible weights, stable step sizes, convergence rates and the paper's bounds.
 //!
-//! | module | answers |
+//! | module | computes |
 //! |---|---|
 //! | [`weights`] | which xi and gamma are admissible, and which mix fastest as the step size goes to zero |
-//! | [`auto`] | which xi and gamma to take: `xi = "auto"`, `gamma = "auto"` |
-//! | [`modes`] | a method's exact one-period matrix, extracted from its own code |
-//! | [`stability`] | the largest stable step size, contraction per round, stability maps |
-//! | [`mixed`] | the largest step size when agents differ in curvature |
-//! | [`drops`] | what edges that drop do to stability |
-//! | [`advice`] | what to say to a user before step 0 |
-//! | [`lemma1`] | the paper's closed form, per mode, corrected |
-//! | [`smoothness`] | L and the gradient noise of a problem that is only known by its gradients |
-//! | [`constants`] | A_1 to A_5, B_1 to B_4, C_1, C_2, rho and the two step-size bounds |
+//! | [`auto`] | the xi and gamma chosen by `xi = "auto"`, `gamma = "auto"` |
+//! | [`modes`] | a method's exact matrix of one period, extracted by running its own code |
+//! | [`stability`] | the largest stable step size, the convergence rate of the consensus error, stability maps |
+//! | [`mixed`] | the largest stable step size when the agents' Hessians differ |
+//! | [`drops`] | stability when edges drop at random (link failures) |
+//! | [`advice`] | warnings about the parameters of a run, before it starts |
+//! | [`lemma1`] | the closed form of the paper's Lemma 1, per mode, corrected |
+//! | [`smoothness`] | estimates of the smoothness constant L, gradient noise and heterogeneity, from gradients |
+//! | [`constants`] | the paper's constants rho, A_1, A_3, A_4, B_2 and the step-size bounds of its theorems |
 //! | [`theorems`] | both sides of Theorems 1 to 4 on an actual run |
 //! | [`demonstration`] | the runs of `mile reproduce theorems` |
-//! | [`report`] | all of it on one page |
+//! | [`report`] | the report of `mile theory` |
 
 pub mod advice;
 pub mod auto;
@@ -35,30 +35,32 @@ use crate::agents::AgentsError;
 use crate::method::InvalidParameter;
 use crate::simulator::SimulatorError;
 
-/// A question the theory cannot answer.
+/// Why an analysis failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TheoryError {
-    /// A number out of its range.
-    #[error("{parameter} = {got} is not admissible: it takes {takes}")]
+    /// A number is out of range.
+    #[error("{parameter} = {got} is out of range: it must be {takes}")]
     Parameter {
-        /// Its name in experiment files.
+        /// Name of the parameter in experiment files.
         parameter: &'static str,
-        /// What it was.
+        /// The value given.
         got: f64,
-        /// What it may be.
+        /// The values allowed.
         takes: &'static str,
     },
-    /// A method that cannot be built with these parameters on this network.
+    /// The method cannot be built with these parameters on this network.
     #[error(transparent)]
     Method(#[from] InvalidParameter),
-    /// A method whose agents do not talk.
-    #[error("the method did not exchange anything in {steps} steps, so it has no period to analyse")]
+    /// The method never communicates.
+    #[error(
+        "the agents did not communicate in {steps} steps, so there is no period to analyse: take a method that exchanges vectors"
+    )]
     NeverExchanges {
-        /// Steps waited for.
+        /// Steps that were run.
         steps: u64,
     },
-    /// A theorem asked for parameters it does not cover.
+    /// The parameters are outside the range of the theorems.
     #[error(
         "xi = {xi} is outside the theorems: some rho_i = {rho} has no complex pair of modes at tau = {tau}; take xi below {xi_max}"
     )]
@@ -67,15 +69,15 @@ pub enum TheoryError {
         xi: f64,
         /// Local steps.
         tau: u64,
-        /// The offending eigenvalue of W~.
+        /// The eigenvalue of W~ that violates the condition.
         rho: f64,
-        /// What is covered on this graph.
+        /// The theorems cover smaller xi on this graph.
         xi_max: f64,
     },
-    /// A problem and a network that do not go together.
+    /// The sizes of problem, network and starting point differ, or do not fit into memory.
     #[error(transparent)]
     Simulator(#[from] SimulatorError),
-    /// The agents failed.
+    /// A step failed.
     #[error(transparent)]
     Agents(#[from] AgentsError),
 }
@@ -93,23 +95,23 @@ pub(crate) fn require(
     }
 }
 
-/// Refuses tau = 0.
+/// An error unless tau is at least 1.
 pub fn valid_local_steps(local_steps: u64) -> Result<u64, TheoryError> {
     require("local_steps", local_steps as f64, local_steps >= 1, "a whole number from 1")?;
     Ok(local_steps)
 }
 
-/// Refuses xi outside (0, 1].
+/// An error unless xi is in (0, 1].
 pub fn valid_xi(xi: f64) -> Result<f64, TheoryError> {
     require("xi", xi, xi > 0.0 && xi <= 1.0, "a number in (0, 1]")
 }
 
-/// Refuses a smoothness constant that is not positive and finite.
+/// An error unless the smoothness constant is positive and finite.
 pub fn valid_smoothness(smoothness: f64) -> Result<f64, TheoryError> {
     require("smoothness", smoothness, smoothness > 0.0, "a positive finite number")
 }
 
-/// Refuses a step size that is not positive and finite.
+/// An error unless the step size is positive and finite.
 pub fn valid_step_size(step_size: f64) -> Result<f64, TheoryError> {
     require("step_size", step_size, step_size > 0.0, "a positive finite number")
 }

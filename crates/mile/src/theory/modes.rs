@@ -2,11 +2,11 @@
 //!
 //! When all agents have the same Hessian, the eigenvectors of W and of the Hessian split a method into
 //! scalar systems: on the mode with graph eigenvalue `lambda` and curvature `h`, a gradient multiplies by
-//! h and an exchange, `(W - I) v`, by lambda - 1. A tiny host does just that to rows of basis vectors, so one period of the
-//! method's own straight-line code writes down its matrix column by column.
+//! h and an exchange, `(W - I) v`, by lambda - 1. Running one period of the method's own code in this way on the basis
+//! vectors gives its matrix column by column.
 //!
 //! Only the product `a = alpha h` matters: rescaling gradients by s and the step size by 1/s changes
-//! nothing but the units of trackers. So alpha = 1 and h = a throughout, which keeps numbers of one size.
+//! only the units of trackers. So alpha = 1 and h = a throughout, which keeps the entries of similar size.
 
 use std::ops::Range;
 
@@ -18,17 +18,17 @@ use crate::method::Method;
 use crate::run::{Progress, Run};
 use crate::schedule::Schedule;
 
-/// A method that has not exchanged anything after this many steps never will.
-const PATIENCE: u64 = 100_000;
-/// Exchanges looked at to see whether they come at regular times.
-const ROUNDS_SEEN: usize = 24;
-/// Exchanges over which the growth of a method with a coin is averaged.
-const ROUNDS_OF_COIN: usize = 600;
-/// A direction that is this much shorter after orthogonalisation is not a new one.
-const NEW_DIRECTION: f64 = 1e-9;
+/// A method that has not communicated after this many steps is taken to never communicate.
+const MAX_LOCAL_STEPS: u64 = 100_000;
+/// Exchanges examined to see whether they are periodic.
+const ROUNDS_EXAMINED: usize = 24;
+/// Exchanges over which the growth of a method that communicates at random steps is averaged.
+const RANDOM_ROUNDS: usize = 600;
+/// A vector whose norm falls below this share in orthogonalisation is linearly dependent.
+const INDEPENDENT: f64 = 1e-9;
 
-/// Hosts scalar systems: row r of every vector is one copy of the mode.
-struct Host {
+/// Agents that simulate one mode: row r of every vector is one copy of the scalar system.
+struct ModeAgents {
     curvature: f64,
     lambda: f64,
     /// Added to the gradient of each row.
@@ -36,7 +36,7 @@ struct Host {
     vectors: Vec<Vec<f64>>,
 }
 
-impl Host {
+impl ModeAgents {
     fn new(method: &dyn Method, curvature: f64, lambda: f64, forcing: Vec<f64>) -> Self {
         let vectors = vec![vec![0.0; forcing.len()]; method.layout().vectors()];
         Self { curvature, lambda, forcing, vectors }
@@ -48,7 +48,7 @@ impl Host {
     }
 }
 
-impl Agents for Host {
+impl Agents for ModeAgents {
     fn hosted(&self) -> Range<usize> {
         0..self.forcing.len()
     }
@@ -83,24 +83,24 @@ impl Agents for Host {
     }
 }
 
-/// When a method exchanges.
+/// The steps in which a method communicates.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timing {
-    /// Every so many steps: its period is exact.
+    /// Every `period` steps.
     Periodic {
         /// Steps up to and including the first exchange.
         first: u64,
         /// Steps from one exchange to the next.
         period: u64,
     },
-    /// When a coin says so: for each step whether it exchanges, with the method's own seed.
+    /// At random steps, with the method's own seed.
     Coin {
-        /// One entry a step.
+        /// For each step, whether it communicates.
         exchanges: Vec<bool>,
     },
 }
 
-/// A method taken apart into modes.
+/// A method decomposed into modes.
 #[derive(Debug)]
 pub struct Modes<'m> {
     method: &'m dyn Method,
@@ -108,20 +108,20 @@ pub struct Modes<'m> {
 }
 
 impl<'m> Modes<'m> {
-    /// Looks at when the method exchanges.
+    /// Runs the method to find the steps in which it communicates.
     pub fn of(method: &'m dyn Method) -> Result<Self, TheoryError> {
-        let mut host = Host::new(method, 0.0, 0.0, vec![0.0]);
-        let mut run = Run::start(method, Schedule::constant(1.0), &mut host)?;
+        let mut agents = ModeAgents::new(method, 0.0, 0.0, vec![0.0]);
+        let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
         let (mut exchanges, mut times) = (Vec::new(), Vec::new());
         let mut regular = true;
-        while times.len() < if regular { ROUNDS_SEEN } else { ROUNDS_OF_COIN } {
-            let mixed = run.step(&mut host)?;
+        while times.len() < if regular { ROUNDS_EXAMINED } else { RANDOM_ROUNDS } {
+            let mixed = run.step(&mut agents)?;
             exchanges.push(mixed);
             if mixed {
                 times.push(run.progress().step);
                 regular &=
                     times.len() < 3 || times[1] - times[0] == times[times.len() - 1] - times[times.len() - 2];
-            } else if run.progress().step - times.last().unwrap_or(&0) > PATIENCE {
+            } else if run.progress().step - times.last().unwrap_or(&0) > MAX_LOCAL_STEPS {
                 return Err(TheoryError::NeverExchanges { steps: run.progress().step });
             }
         }
@@ -133,18 +133,18 @@ impl<'m> Modes<'m> {
         Ok(Self { method, timing })
     }
 
-    /// When it exchanges.
+    /// The steps in which it communicates.
     pub fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// Whether growth is that of an exact period matrix, and not an average over tosses of a coin.
+    /// Whether the growth is that of an exact period matrix, and not an average over random communication.
     pub fn is_exact(&self) -> bool {
         matches!(self.timing, Timing::Periodic { .. })
     }
 
     /// The matrix that takes the state right after one exchange to the state right after the next, on
-    /// the mode with `a = alpha h` and graph eigenvalue `lambda`; none for a method with a coin.
+    /// the mode with `a = alpha h` and graph eigenvalue `lambda`; none for a method that communicates at random steps.
     pub fn period_matrix(&self, a: f64, lambda: f64) -> Result<Option<Mat<f64>>, TheoryError> {
         match self.timing {
             Timing::Periodic { first, period } => Ok(Some(self.matrix(a, lambda, first, period)?)),
@@ -152,16 +152,17 @@ impl<'m> Modes<'m> {
         }
     }
 
-    /// The eigenvalues of one period that a run can excite, as (real, imaginary); empty for a coin.
+    /// The eigenvalues of the period matrix on the subspace that a run can reach, as (real, imaginary); empty for a
+    /// method that communicates at random steps.
     pub fn eigenvalues(&self, a: f64, lambda: f64) -> Result<Vec<(f64, f64)>, TheoryError> {
         let Some(matrix) = self.period_matrix(a, lambda)? else { return Ok(Vec::new()) };
-        Ok(eigenvalues(&restrict(&matrix, &self.excited(a, lambda)?)))
+        Ok(eigenvalues(&restrict(&matrix, &self.reachable_directions(a, lambda)?)))
     }
 
-    /// Growth per round of this mode: the spectral radius of one period on what a run can excite.
+    /// Growth per round of this mode: the spectral radius of the period matrix on the subspace that a run can reach.
     ///
-    /// Quantities that are conserved and start at zero (the mean of a correction) do not count. For a
-    /// method with a coin it is the mean growth along 600 exchanges of its own coin.
+    /// That leaves out conserved quantities that start at zero, such as the mean of a correction. For a method that
+    /// communicates at random steps it is the mean growth over 600 exchanges with its own seed.
     pub fn growth(&self, a: f64, lambda: f64) -> Result<f64, TheoryError> {
         match &self.timing {
             Timing::Periodic { .. } => {
@@ -172,32 +173,32 @@ impl<'m> Modes<'m> {
         }
     }
 
-    /// `steps` steps from step `from` on, column by column.
+    /// The matrix of `steps` steps from step `from` on, column by column.
     fn matrix(&self, a: f64, lambda: f64, from: u64, steps: u64) -> Result<Mat<f64>, TheoryError> {
         let n = self.method.layout().state.len();
-        let mut host = Host::new(self.method, a, lambda, vec![0.0; n]);
+        let mut agents = ModeAgents::new(self.method, a, lambda, vec![0.0; n]);
         for k in 0..n {
-            host.vectors[k][k] = 1.0;
+            agents.vectors[k][k] = 1.0;
         }
         let progress = Progress { step: from, round: 1, step_size: 1.0, ..Progress::default() };
         let mut run = Run::resume(self.method, Schedule::constant(1.0), progress);
         for _ in 0..steps {
-            run.step(&mut host)?;
+            run.step(&mut agents)?;
         }
-        Ok(Mat::from_fn(n, n, |i, j| host.vectors[i][j]))
+        Ok(Mat::from_fn(n, n, |i, j| agents.vectors[i][j]))
     }
 
-    /// Directions a run starts with: from a model of one without forcing, and what constant forcing adds
-    /// in the second round after the first.
-    fn excited(&self, a: f64, lambda: f64) -> Result<[Vec<f64>; 2], TheoryError> {
+    /// Vectors that span, with their images, the subspace a run can reach: the state after one round from x = 1
+    /// without forcing, and the change in the second round due to a constant gradient.
+    fn reachable_directions(&self, a: f64, lambda: f64) -> Result<[Vec<f64>; 2], TheoryError> {
         let n = self.method.layout().state.len();
-        let mut host = Host::new(self.method, a, lambda, vec![0.0, 1.0]);
-        host.vectors[0][0] = 1.0;
-        let mut run = Run::start(self.method, Schedule::constant(1.0), &mut host)?;
-        run.round(&mut host)?;
-        let (model, forced) = (host.state(0, n), host.state(1, n));
-        run.round(&mut host)?;
-        let change = host.state(1, n).iter().zip(&forced).map(|(new, old)| new - old).collect();
+        let mut agents = ModeAgents::new(self.method, a, lambda, vec![0.0, 1.0]);
+        agents.vectors[0][0] = 1.0;
+        let mut run = Run::start(self.method, Schedule::constant(1.0), &mut agents)?;
+        run.round(&mut agents)?;
+        let (model, forced) = (agents.state(0, n), agents.state(1, n));
+        run.round(&mut agents)?;
+        let change = agents.state(1, n).iter().zip(&forced).map(|(new, old)| new - old).collect();
         Ok([model, change])
     }
 
@@ -207,13 +208,13 @@ impl<'m> Modes<'m> {
         let (local, exchange) = (matrix(false)?, matrix(true)?);
         let rounds = exchanges.iter().filter(|e| **e).count() as f64;
         let mut worst = 0.0f64;
-        for start in self.excited(a, lambda)? {
+        for start in self.reachable_directions(a, lambda)? {
             let length = start.iter().map(|v| v * v).sum::<f64>().sqrt();
             let mut state: Vec<f64> = start.iter().map(|v| v / length.max(f64::MIN_POSITIVE)).collect();
             let mut log = 0.0;
             for &mixed in exchanges {
                 let Some(m) = (if mixed { &exchange } else { &local }) else { continue };
-                let next = times(m, &state);
+                let next = mat_vec(m, &state);
                 let norm = next.iter().map(|v| v * v).sum::<f64>().sqrt();
                 if !norm.is_finite() || norm == 0.0 {
                     log = if norm == 0.0 { f64::NEG_INFINITY } else { f64::INFINITY };
@@ -228,27 +229,27 @@ impl<'m> Modes<'m> {
     }
 }
 
-fn times(m: &Mat<f64>, v: &[f64]) -> Vec<f64> {
+fn mat_vec(m: &Mat<f64>, v: &[f64]) -> Vec<f64> {
     (0..m.nrows()).map(|i| (0..m.ncols()).map(|j| m[(i, j)] * v[j]).sum()).collect()
 }
 
-/// The matrix on the smallest invariant subspace that holds the given directions.
+/// The matrix restricted to the smallest invariant subspace that contains the given directions.
 fn restrict(m: &Mat<f64>, directions: &[Vec<f64>]) -> Mat<f64> {
     let mut basis: Vec<Vec<f64>> = Vec::new();
     for direction in directions {
         let mut v = direction.clone();
-        while basis.len() < m.nrows() && independent(&mut v, &basis) {
+        while basis.len() < m.nrows() && orthonormalise(&mut v, &basis) {
             basis.push(v.clone());
-            v = times(m, &v);
+            v = mat_vec(m, &v);
         }
     }
     let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
-    let images: Vec<Vec<f64>> = basis.iter().map(|q| times(m, q)).collect();
+    let images: Vec<Vec<f64>> = basis.iter().map(|q| mat_vec(m, q)).collect();
     Mat::from_fn(basis.len(), basis.len(), |i, j| dot(&basis[i], &images[j]))
 }
 
-/// Makes v a unit vector orthogonal to the basis; false if it lies in its span.
-fn independent(v: &mut [f64], basis: &[Vec<f64>]) -> bool {
+/// Makes v a unit vector orthogonal to the basis (Gram-Schmidt); false if it lies in the span of the basis.
+fn orthonormalise(v: &mut [f64], basis: &[Vec<f64>]) -> bool {
     let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
     let before = norm(v);
     if before == 0.0 || !before.is_finite() {
@@ -260,7 +261,7 @@ fn independent(v: &mut [f64], basis: &[Vec<f64>]) -> bool {
     }
     let after = norm(v);
     v.iter_mut().for_each(|v| *v /= after.max(f64::MIN_POSITIVE));
-    after > NEW_DIRECTION * before
+    after > INDEPENDENT * before
 }
 
 /// Eigenvalues as (real, imaginary).

@@ -1,4 +1,4 @@
-//! Everything `mile theory` shows, in one struct: `Serialize` for JSON, `Display` for people.
+//! The report of `mile theory`, in one struct: `Serialize` for JSON, `Display` for text.
 
 use serde::Serialize;
 
@@ -13,49 +13,49 @@ use super::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
 use crate::methods::catalogue::{self, Parameters};
 use crate::network::Network;
-use crate::spectrum::Spectrum;
+use crate::spectrum::{Extremes, Spectrum};
 
-/// What a report is about.
+/// The input of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Inquiry<'a> {
     /// The network.
     pub network: &'a Network,
     /// Local steps tau.
     pub local_steps: u64,
-    /// WeightChoice of the correction.
+    /// Weight xi of the correction.
     pub xi: WeightChoice,
-    /// WeightChoice of the mixing; xi if none is given, which is the paper's method.
+    /// Weight gamma of the mixing; without it gamma = xi, the paper's method.
     pub gamma: Option<WeightChoice>,
     /// Smoothness L of every f_i.
     pub smoothness: f64,
-    /// How L was estimated, if it was.
+    /// The estimate of L, if it was estimated.
     pub estimate: Option<&'a Smoothness>,
-    /// Step size, if one is planned.
+    /// Step size, if given.
     pub step_size: Option<f64>,
     /// Noise and heterogeneity of gradients, if known.
     pub scatter: Option<Scatter>,
-    /// Rounds, if planned.
+    /// Communication rounds, if given.
     pub rounds: Option<u64>,
     /// Seed.
     pub seed: u64,
 }
 
-/// One method on this graph.
+/// Stability of one method on this graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MethodLine {
     /// Its name in experiment files.
     pub name: &'static str,
-    /// Its name for people.
+    /// Its name in tables and figures.
     pub title: &'static str,
     /// Largest stable step size for curvatures in (0, L]; 0 if it is unstable for every one.
     pub step_size_limit: f64,
-    /// Graph eigenvalue of the mode that sets it.
+    /// Eigenvalue of W of the mode that sets this limit; 1 is the average of all agents.
     pub limiting_lambda: f64,
-    /// The same when the agents' curvatures differ, simulated; none on large networks.
+    /// The same when the agents' Hessians differ, simulated; none on large networks.
     pub step_size_limit_mixed: Option<f64>,
-    /// Growth of disagreement per round as the step size goes to zero.
+    /// Factor of the disagreement per round as the step size goes to zero.
     pub contraction_per_round: f64,
-    /// Whether both come from exact period matrices, and not from tosses of a coin.
+    /// Whether both come from exact period matrices, and not from averages over random communication.
     pub exact: bool,
 }
 
@@ -68,9 +68,9 @@ pub struct TheoryReport {
     pub agents: usize,
     /// Number of edges.
     pub edges: usize,
-    /// How the eigenvalues were found.
+    /// How the eigenvalues were computed.
     pub solver: &'static str,
-    /// Whether `lambda` has all of them, or the two largest and the smallest.
+    /// Whether `lambda` has all eigenvalues, and not only the two largest and the smallest.
     pub complete: bool,
     /// Eigenvalues of W, descending.
     pub lambda: Vec<f64>,
@@ -82,25 +82,25 @@ pub struct TheoryReport {
     pub spectral_gap: f64,
     /// tau.
     pub local_steps: u64,
-    /// The paper's end of the range of xi: 2/(tau + 3).
+    /// The paper's upper bound of xi: 2/(tau + 3).
     pub xi_paper_max: f64,
-    /// With this spectrum: 4/((tau + 3)(1 - lambda_n)).
+    /// The same condition with this graph's spectrum: 4/((tau + 3)(1 - lambda_n)).
     pub xi_spectrum_max: f64,
-    /// Exact for vanishing step size: 4/((tau + 2)(1 - lambda_n)).
+    /// The exact limit as the step size goes to zero: 4/((tau + 2)(1 - lambda_n)).
     pub xi_exact_max: f64,
-    /// Largest xi that withstands changing curvature, at this gamma.
+    /// Largest xi that is stable for changing curvature, at this gamma.
     pub xi_switching_max: f64,
-    /// Largest xi on the dropping network, at this gamma; none if nothing drops or nothing was simulated.
+    /// Largest stable xi with the network's drop rate, at this gamma; none if no edges drop.
     pub xi_drop_max: Option<f64>,
     /// The xi that minimises the modulus of the slowest disagreement mode.
     pub xi_best: f64,
     /// That modulus.
     pub xi_best_contraction: f64,
-    /// What `xi = "paper"` is.
+    /// The value of `xi = "paper"`.
     pub xi_paper: f64,
-    /// What `xi = "auto"` is.
+    /// The value of `xi = "auto"`.
     pub xi_auto: f64,
-    /// What `gamma = "auto"` is.
+    /// The weights of `gamma = "auto"`.
     pub decoupled_auto: Choice,
     /// The xi in use.
     pub xi: f64,
@@ -108,9 +108,9 @@ pub struct TheoryReport {
     pub gamma: f64,
     /// Eigenvalues of W~ = (1 - xi) I + xi W.
     pub rho: Vec<f64>,
-    /// Modulus of the slowest disagreement mode of one period, step size to zero.
+    /// Factor of the disagreement per round as the step size goes to zero: the modulus of the slowest mode.
     pub contraction_per_round: f64,
-    /// Rounds in which disagreement falls tenfold, at that rate.
+    /// Rounds in which the disagreement falls tenfold, at that rate.
     pub rounds_per_digit: Option<f64>,
     /// A_1; none where the theorems do not apply.
     pub a1: Option<f64>,
@@ -124,22 +124,22 @@ pub struct TheoryReport {
     pub outside_theorems: Option<String>,
     /// L.
     pub smoothness: f64,
-    /// How it was estimated.
+    /// How L was estimated, if it was.
     pub smoothness_estimate: Option<Smoothness>,
-    /// Theorems 1 and 2: 1/(sqrt(5 B_2) L).
+    /// Step-size bound of Theorems 1 and 2: 1/(sqrt(5 B_2) L).
     pub step_size_max: Option<f64>,
-    /// Theorems 3 and 4: 1/(sqrt(13 B_2) L).
+    /// Step-size bound of Theorems 3 and 4: 1/(sqrt(13 B_2) L).
     pub step_size_max_stochastic: Option<f64>,
     /// Drop rate of the network.
     pub drop_rate: f64,
     /// Every method with local steps on this graph.
     pub methods: Vec<MethodLine>,
-    /// What to do.
+    /// Advice for MILE with these weights and step size.
     pub advice: Vec<Advice>,
 }
 
 impl TheoryReport {
-    /// Answers an inquiry.
+    /// Computes the report.
     pub fn new(inquiry: &Inquiry) -> Result<Self, TheoryError> {
         let tau = valid_local_steps(inquiry.local_steps)?;
         let smoothness = valid_smoothness(inquiry.smoothness)?;
@@ -159,11 +159,7 @@ impl TheoryReport {
             complete: spectrum.complete,
             lambda_2: spectrum.lambda.get(1).copied(),
             lambda_n: extremes.lambda_n,
-            spectral_gap: if alone {
-                1.0
-            } else {
-                1.0 - extremes.lambda_2.abs().max(extremes.lambda_n.abs())
-            },
+            spectral_gap: spectral_gap(extremes),
             local_steps: tau,
             xi_paper_max: ranges.paper,
             xi_spectrum_max: ranges.spectrum,
@@ -184,7 +180,7 @@ impl TheoryReport {
             a3: found.map(|c| c.a3),
             a4: found.map(|c| c.a4),
             b2: found.map(|c| c.b2),
-            outside_theorems: outside(constants.as_ref().err(), &chosen),
+            outside_theorems: why_outside_theorems(constants.as_ref().err(), &chosen),
             smoothness,
             smoothness_estimate: inquiry.estimate.cloned(),
             step_size_max: found.map(|c| c.step_size_max(smoothness)).transpose()?,
@@ -197,17 +193,23 @@ impl TheoryReport {
     }
 }
 
-fn outside(refusal: Option<&TheoryError>, chosen: &Choice) -> Option<String> {
+/// `1 - max(|lambda_2|, |lambda_n|)`; 1 for one agent, which has no second eigenvalue.
+fn spectral_gap(extremes: Extremes) -> f64 {
+    let Extremes { lambda_2, lambda_n, .. } = extremes;
+    if lambda_2.is_finite() { 1.0 - lambda_2.abs().max(lambda_n.abs()) } else { 1.0 }
+}
+
+fn why_outside_theorems(refusal: Option<&TheoryError>, chosen: &Choice) -> Option<String> {
     if chosen.gamma != chosen.xi {
-        return Some("the theorems are about gamma = xi; the constants are those of that method".into());
+        return Some("the theorems assume gamma = xi, and so do the constants".into());
     }
     refusal.map(ToString::to_string)
 }
 
-/// The weights in use, and what both kinds of `auto` give.
+/// The weights in use, and those of `xi = "auto"` and `gamma = "auto"`.
 fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
-    // Without a planned step size, or with an L that was only measured at some points, auto reckons with
-    // the most curvature it ever does.
+    // Without a step size, or with an L that was only estimated at some points, auto assumes the largest alpha L it
+    // considers.
     let step_size = inquiry.step_size.map_or(Ok(1.0 / inquiry.smoothness), valid_step_size)?;
     let question = Question {
         network: inquiry.network,
@@ -249,7 +251,7 @@ fn parameters(inquiry: &Inquiry, chosen: &Choice) -> Parameters {
     }
 }
 
-/// Every method that does local steps and accepts this network.
+/// Every method that has local steps and can run on this network.
 fn methods(inquiry: &Inquiry, chosen: &Choice, spectrum: &Spectrum) -> Result<Vec<MethodLine>, TheoryError> {
     let given = parameters(inquiry, chosen);
     let mut lines = Vec::new();

@@ -1,9 +1,9 @@
-//! Smoothness and noise of a problem that is only known by its gradients.
+//! Estimates of the smoothness constant L, gradient noise and heterogeneity, from gradients only.
 //!
 //! `L` is estimated agent by agent: a power iteration on central differences of the gradient,
 //! `v <- (grad f_i(x + e v) - grad f_i(x - e v))/2e`, finds the largest |curvature| at a point x; the
 //! largest over points and agents is the estimate. It is a lower bound of the true constant, which is a
-//! supremum over all points: the spread over points says how much the curvature varies.
+//! supremum over all points; the spread over points shows how much the curvature varies.
 
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -15,16 +15,16 @@ use crate::problems::{Draw, Failure, Problem};
 use crate::random::{Purpose, stream};
 use crate::real::Real;
 
-/// How much work an estimate may be.
+/// How many gradients an estimate may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Points at which the curvature is measured.
     pub points: usize,
     /// Steps of the power iteration at each point, two gradients each.
     pub iterations: usize,
-    /// Agents looked at, spread evenly over all.
+    /// Number of agents used, spread evenly over all.
     pub agents: usize,
-    /// Use stochastic gradients of one fixed draw a point: for problems whose exact gradient is dear.
+    /// Use stochastic gradients, with one mini-batch per point, for problems whose exact gradient is expensive.
     pub stochastic: bool,
 }
 
@@ -39,9 +39,9 @@ impl Default for Effort {
 pub struct Smoothness {
     /// Largest |curvature| found over points and agents: the estimate of L.
     pub estimate: f64,
-    /// Smallest and largest over the points (each the maximum over agents): how much it varies.
+    /// Smallest and largest curvature over the points (each the maximum over agents).
     pub spread: (f64, f64),
-    /// Relative change in the last step of the power iteration that gave the estimate.
+    /// Relative change in the last step of the power iteration that gave the estimate: its convergence.
     pub unsettled: f64,
     /// Whether the direction that gave the estimate has negative curvature.
     pub negative: bool,
@@ -55,7 +55,7 @@ struct Curvature {
     unsettled: f64,
 }
 
-/// Estimates L around `centre`: at the centre itself and at points around it, further and further out.
+/// Estimates L at `centre` and at random points around it, at increasing distance.
 pub fn estimate<T: Real>(
     problem: &dyn Problem<T>,
     centre: &[T],
@@ -85,7 +85,12 @@ pub fn estimate<T: Real>(
             let here = curvature(problem, agent, &x, draw, effort.iterations.max(2), seed)
                 .map_err(AgentsError::objective(agent))?;
             found.gradients += 2 * effort.iterations.max(2) as u64;
-            super::require("gradient", here.value, true, "finite numbers: the problem gives others here")?;
+            super::require(
+                "gradient",
+                here.value,
+                true,
+                "finite: check the gradient of the problem near its starting point",
+            )?;
             largest = largest.max(here.value.abs());
             if here.value.abs() > found.estimate {
                 found.estimate = here.value.abs();
@@ -98,7 +103,7 @@ pub fn estimate<T: Real>(
     Ok(found)
 }
 
-/// Power iteration on differences of one agent's gradient at one point.
+/// Power iteration on central differences of one agent's gradient at one point.
 fn curvature<T: Real>(
     problem: &dyn Problem<T>,
     agent: usize,
@@ -111,7 +116,7 @@ fn curvature<T: Real>(
     let epsilon = T::epsilon().wide().cbrt() * norm(x).max(1.0);
     let mut random = stream(seed, Purpose::Probe, 3, agent as u64);
     let mut v: Vec<f64> = (0..n).map(|_| random.sample(StandardNormal)).collect();
-    scale_to_one(&mut v);
+    normalise(&mut v);
     let (mut plus, mut minus) = (vec![T::zero(); n], vec![T::zero(); n]);
     let gradient = |v: &[f64], sign: f64, out: &mut [T]| {
         let at: Vec<T> = x.iter().zip(v).map(|(x, v)| T::of(x.wide() + sign * epsilon * v)).collect();
@@ -132,7 +137,7 @@ fn curvature<T: Real>(
         found.unsettled = ((value.abs() - found.value.abs()) / value.abs().max(f64::MIN_POSITIVE)).abs();
         found.value = value;
         v = image;
-        if !scale_to_one(&mut v) {
+        if !normalise(&mut v) {
             break;
         }
     }
@@ -143,8 +148,8 @@ fn norm<T: Real>(x: &[T]) -> f64 {
     x.iter().map(|v| v.wide().powi(2)).sum::<f64>().sqrt()
 }
 
-/// False if there is no direction left.
-fn scale_to_one(v: &mut [f64]) -> bool {
+/// Scales to norm 1; false if the norm is zero or not finite.
+fn normalise(v: &mut [f64]) -> bool {
     let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
     if !(length > 0.0 && length.is_finite()) {
         return false;
@@ -153,7 +158,7 @@ fn scale_to_one(v: &mut [f64]) -> bool {
     true
 }
 
-/// How gradients scatter at a point, averaged over agents.
+/// Noise and heterogeneity of the gradients at a point, averaged over agents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Scatter {
     /// Mean squared distance of an agent's stochastic gradient from its exact one: the paper's sigma^2.
@@ -163,7 +168,8 @@ pub struct Scatter {
 }
 
 /// Measures noise and heterogeneity of gradients at a point from `draws` (at least two) stochastic
-/// gradients an agent; exact ones are not needed. Both estimates are unbiased, the second cut at zero.
+/// gradients per agent; exact gradients are not needed. Both estimates are unbiased, up to cutting off negative
+/// values.
 pub fn scatter<T: Real>(
     problem: &dyn Problem<T>,
     x: &[T],
@@ -189,7 +195,7 @@ pub fn scatter<T: Real>(
     let centre: Vec<f64> = (0..n).map(|k| means.iter().map(|m| m[k]).sum::<f64>() / agents as f64).collect();
     let apart = |m: &Vec<f64>| -> f64 { m.iter().zip(&centre).map(|(m, c)| (m - c).powi(2)).sum() };
     let spread = means.iter().map(apart).sum::<f64>() / agents as f64;
-    // Each mean is off by noise/draws, of which the centre follows a share of 1/N.
+    // The variance of each mean is noise/draws, of which a share of 1/N is also in the centre.
     let excess = noise / draws as f64 * (1.0 - 1.0 / agents as f64);
     let rounding = 1e-9 * spread;
     let noise = if noise < rounding { 0.0 } else { noise };

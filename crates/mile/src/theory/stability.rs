@@ -1,12 +1,12 @@
-//! Which step sizes a method survives, from its own code.
+//! The stable step sizes of a method, from its own code.
 //!
 //! A method is stable with step size alpha on a graph, for curvatures in (0, L], if every mode with
-//! `a = alpha h <= alpha L` and every eigenvalue lambda of W shrinks. That is exact for quadratics whose
-//! Hessians agree; agents whose Hessians differ couple the modes, and then it is a guide, not a proof.
+//! `a = alpha h <= alpha L` and every eigenvalue lambda of W shrinks. That is exact for quadratics in which all
+//! agents have the same Hessian. Different Hessians couple the modes, and then it is not a proof.
 //!
 //! Negative curvature: along a direction with h < 0 every method, gradient descent included, moves away
-//! from the saddle, as it should. [`saddle_excess`] tells whether disagreement grows faster there than
-//! the average does, which would be the method's own fault.
+//! from the saddle point, as it should. [`saddle_excess`] tells whether the disagreement between agents grows faster
+//! there than their average, which would be an instability of the method.
 
 use serde::Serialize;
 
@@ -15,23 +15,23 @@ use super::{TheoryError, valid_smoothness, valid_step_size};
 use crate::method::{InvalidParameter, Method};
 use crate::spectrum::Spectrum;
 
-/// Eigenvalues of W looked at; a graph with more is represented by this many, the ends among them.
+/// Most eigenvalues of W that are used; of a larger spectrum a selection of this size, with both ends.
 pub const MODES: usize = 25;
-/// A mode that grows less than this counts as not growing: rounding of an eigenvalue near one.
+/// A mode counts as growing if its growth per round is above this, which allows for rounding near 1.
 const GROWS: f64 = 1.0 + 1e-9;
-/// Smallest and largest a = alpha h of the scan; gradient descent itself ends at 2.
-const SCAN: (f64, f64) = (1e-5, 4.0);
-/// Places of the scan, on a logarithmic scale.
-const PLACES: usize = 56;
+/// Smallest and largest a = alpha h of the scan; the limit of gradient descent is 2.
+const SCAN_RANGE: (f64, f64) = (1e-5, 4.0);
+/// Number of points of the scan, on a logarithmic scale.
+const SCAN_POINTS: usize = 56;
 
 /// The largest stable step size of a method.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepLimit {
     /// Largest alpha L for which every mode shrinks; 0 if some mode grows for every step size.
     pub step_times_smoothness: f64,
-    /// Graph eigenvalue of the mode that grows first: 1 is the average of all agents.
+    /// Eigenvalue of W of the mode that grows first; 1 is the average of all agents.
     pub lambda: f64,
-    /// Whether it comes from exact period matrices, and not from tosses of a coin.
+    /// Whether it comes from exact period matrices, and not from averages over random communication.
     pub exact: bool,
 }
 
@@ -42,7 +42,8 @@ impl StepLimit {
     }
 }
 
-/// Largest growth per round over the disagreement modes, as the step size goes to zero.
+/// Factor of the disagreement per round as the step size goes to zero: the largest growth over the disagreement
+/// modes. Below 1 the agents reach consensus.
 pub fn contraction(modes: &Modes, spectrum: &Spectrum) -> Result<f64, TheoryError> {
     let mut worst = 0.0f64;
     for lambda in spectrum.disagreement(MODES) {
@@ -71,7 +72,7 @@ pub fn growth(
 
 /// The largest step size, in units of 1/L, for which no mode grows for any curvature in (0, L].
 pub fn step_limit(modes: &Modes, spectrum: &Spectrum) -> Result<StepLimit, TheoryError> {
-    let mut limit = StepLimit { step_times_smoothness: SCAN.1, lambda: 1.0, exact: modes.is_exact() };
+    let mut limit = StepLimit { step_times_smoothness: SCAN_RANGE.1, lambda: 1.0, exact: modes.is_exact() };
     let mut eigenvalues = vec![1.0];
     eigenvalues.extend(spectrum.disagreement(MODES));
     for lambda in eigenvalues {
@@ -89,8 +90,8 @@ fn first_growth(modes: &Modes, lambda: f64, top: f64) -> Result<f64, TheoryError
     if lambda < 1.0 && grows(0.0)? {
         return Ok(0.0);
     }
-    let ratio = (SCAN.1 / SCAN.0).powf(1.0 / PLACES as f64);
-    let (mut stable, mut a) = (0.0, SCAN.0);
+    let ratio = (SCAN_RANGE.1 / SCAN_RANGE.0).powf(1.0 / SCAN_POINTS as f64);
+    let (mut stable, mut a) = (0.0, SCAN_RANGE.0);
     while stable < top {
         let here = a.min(top);
         if grows(here)? {
@@ -115,8 +116,8 @@ pub(super) fn bisect<E>(
     Ok(stable)
 }
 
-/// By what factor per round disagreement outgrows the average along a direction of curvature -h, h > 0;
-/// at most one means that the method follows the objective there.
+/// The growth per round of the disagreement divided by that of the average, along a direction of curvature -h with
+/// h > 0; at most 1 means that the agents stay together while they leave the saddle point.
 pub fn saddle_excess(modes: &Modes, spectrum: &Spectrum, step_times_h: f64) -> Result<f64, TheoryError> {
     let mean = modes.growth(-step_times_h, 1.0)?;
     let mut worst = 0.0f64;
@@ -135,11 +136,11 @@ pub struct StabilityMap {
     pub values: Vec<f64>,
     /// Step sizes, one for each column.
     pub step_sizes: Vec<f64>,
-    /// Growth per round of the worst mode, row after row; above one is divergence.
+    /// Growth per round of the worst mode, row after row; above 1 the method diverges.
     pub growth: Vec<Vec<f64>>,
 }
 
-/// The map of a method over step sizes and one parameter, for which `build` makes the method.
+/// The stability map of a method over step sizes and one parameter; `build` makes the method for a value of it.
 ///
 /// ```
 /// use mile::{graph::Topology, methods::Mile, mixing::Rule, spectrum, theory::stability};

@@ -1,11 +1,11 @@
-//! The report for people: what each number means and what to do with it.
+//! The report as text, with the meaning of each number.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::advice::Severity;
 use super::report::TheoryReport;
 
-/// Width of names before numbers.
+/// Width of the column of names.
 const NAME: usize = 34;
 
 impl Display for TheoryReport {
@@ -22,7 +22,7 @@ fn line(f: &mut Formatter, name: &str, value: impl Display, meaning: &str) -> fm
     writeln!(f, "  {name:NAME$} {value:>11}  {meaning}")
 }
 
-/// Six significant digits, plain or scientific, whichever is shorter to read.
+/// Five decimals, or scientific notation for very small and very large numbers.
 fn number(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || (1e-3..1e5).contains(&size) { format!("{value:.5}") } else { format!("{value:.4e}") }
@@ -35,7 +35,7 @@ fn graph(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
         report.agents, report.edges, report.solver
     )?;
     if let Some(lambda_2) = report.lambda_2 {
-        line(f, "second eigenvalue lambda_2", number(lambda_2), "the closer to 1, the slower news travels")?;
+        line(f, "second eigenvalue lambda_2", number(lambda_2), "the closer to 1, the slower the consensus")?;
         line(
             f,
             "smallest eigenvalue lambda_n",
@@ -46,7 +46,7 @@ fn graph(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
             f,
             "spectral gap",
             number(report.spectral_gap),
-            "share of disagreement that one plain mixing surely removes",
+            "one mixing with W removes at least this share of disagreement",
         )?;
     }
     if report.drop_rate > 0.0 {
@@ -56,11 +56,7 @@ fn graph(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
 }
 
 fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
-    writeln!(
-        f,
-        "The weight xi of MILE at {} local steps (how much of an exchange is used)",
-        report.local_steps
-    )?;
+    writeln!(f, "The weight xi of MILE at {} local steps", report.local_steps)?;
     line(f, "proven for any graph, below", number(report.xi_paper_max), "the paper: 2/(tau + 3)")?;
     line(
         f,
@@ -72,36 +68,35 @@ fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
         f,
         "stable for tiny steps, below",
         number(report.xi_exact_max),
-        "exact; above it agents drift apart for sure",
+        "exact; above it the agents diverge",
     )?;
     line(
         f,
         "safe if curvature changes, below",
         number(report.xi_switching_max),
-        "for any changes within [0, L] at this step size",
+        "for any change within [0, L] at this step size",
     )?;
     if let Some(limit) = report.xi_drop_max {
-        line(f, "stable with these drops, below", number(limit), "simulated with this drop rate")?;
+        line(f, "stable with dropped edges, below", number(limit), "simulated with this drop rate")?;
     }
-    line(f, "xi = \"paper\"", number(report.xi_paper), "nine tenths of the paper's bound")?;
-    line(f, "xi = \"auto\"", number(report.xi_auto), "safe, and faster where the graph allows it")?;
+    line(f, "xi = \"paper\"", number(report.xi_paper), "0.9 times the paper's bound")?;
+    line(f, "xi = \"auto\"", number(report.xi_auto), "stable if curvature changes, and faster if possible")?;
     line(
         f,
         "fastest for tiny steps",
         number(report.xi_best),
-        &format!("disagreement x {} a round", number(report.xi_best_contraction)),
+        &format!("disagreement times {} per round", number(report.xi_best_contraction)),
     )?;
     let both = &report.decoupled_auto;
     line(
         f,
         "gamma = \"auto\"",
         number(both.gamma),
-        &format!("with xi = {}: mixing decoupled from correction", number(both.xi)),
+        &format!("with xi = {} (decoupled MILE)", number(both.xi)),
     )?;
     line(f, "in use: xi", number(report.xi), &format!("gamma = {}", number(report.gamma)))?;
-    let digit = report
-        .rounds_per_digit
-        .map_or("does not shrink".into(), |r| format!("tenfold less in {r:.1} rounds"));
+    let digit =
+        report.rounds_per_digit.map_or("does not shrink".into(), |r| format!("a tenth in {r:.1} rounds"));
     line(f, "disagreement per round", number(report.contraction_per_round), &digit)?;
     writeln!(f)
 }
@@ -135,9 +130,9 @@ fn certificate(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
             )?;
             writeln!(
                 f,
-                "  These bounds are far too small to be used: take them as a proof that some step size works,"
+                "  These bounds are far too small to be used in practice: they prove that some step size works."
             )?;
-            writeln!(f, "  and the table below for the step sizes that do.")?;
+            writeln!(f, "  Use the table below to choose one.")?;
         }
         _ => writeln!(f, "  none for this xi and graph")?,
     }
@@ -149,28 +144,29 @@ fn certificate(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
 
 fn methods(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
     writeln!(f, "Largest stable step size for curvatures up to L (from each method's own code)")?;
-    writeln!(f, "  {:16} {:>11} {:>11} {:>13}   limit set by", "method", "agents", "agents", "disagreement")?;
-    writeln!(f, "  {:16} {:>11} {:>11} {:>13}", "", "alike", "different", "per round")?;
+    writeln!(
+        f,
+        "  {:16} {:>11} {:>11} {:>13}   limit set by",
+        "method", "Hessians", "Hessians", "disagreement"
+    )?;
+    writeln!(f, "  {:16} {:>11} {:>11} {:>13}", "", "equal", "different", "per round")?;
     for m in &report.methods {
         let by = if m.step_size_limit == 0.0 {
             "unstable for every step size".to_string()
         } else if m.limiting_lambda == 1.0 {
-            "the average, as in gradient descent".to_string()
+            "the average of the agents, as in gradient descent".to_string()
         } else {
-            format!("disagreement along lambda = {:.4}", m.limiting_lambda)
+            format!("disagreement, mode lambda = {:.4}", m.limiting_lambda)
         };
-        let coin = if m.exact { "" } else { " (along its coin)" };
+        let coin = if m.exact { "" } else { " (random communication)" };
         let (limit, rate) = (number(m.step_size_limit), number(m.contraction_per_round));
         let mixed = m.step_size_limit_mixed.map_or("-".into(), number);
         writeln!(f, "  {:16} {limit:>11} {mixed:>11} {rate:>13}   {by}{coin}", m.title)?;
     }
+    writeln!(f, "  equal: all agents have the same Hessian, exact; different: each has its own, simulated.")?;
     writeln!(
         f,
-        "  alike: all objectives have one Hessian, exact; different: each agent its own, simulated."
-    )?;
-    writeln!(
-        f,
-        "  Start at half the smaller one; per round: for tiny steps, below 1 disagreement dies out."
+        "  Start with half of the smaller limit. Per round: factor for tiny steps; below 1 the agents reach consensus."
     )?;
     writeln!(f)
 }

@@ -1,8 +1,8 @@
 //! Theorems 1 to 4 on an actual run: left side, right side as printed, right side as corrected.
 //!
-//! Theorems 2 and 4, which bound the disagreement, are false as printed: their statements drop a factor
-//! 1/(alpha L)^2 from one term and have tau^3 for tau in two, against their own proofs. What follows from
-//! the proofs is, with S = |X(0)|_F^2 + |X(1)|_F^2 and T = tau (K + 1),
+//! Theorems 2 and 4, which bound the consensus error, are false as printed: unlike their proofs, their statements
+//! lack a factor 1/(alpha L)^2 in one term and have tau^3 instead of tau in two. What follows from the proofs is,
+//! with S = |X(0)|_F^2 + |X(1)|_F^2 and T = tau (K + 1),
 //!
 //! ```text
 //! 2: 4 alpha (f(xbar(1)) - f*)/(tau K) + 3 alpha^2 |g(0)|^2/(tau K) + 12 S/(tau K)
@@ -11,7 +11,7 @@
 //!      + 26 E S/(alpha^2 L^2 rho^2 tau^4 K) + (2028 B_2 + 6) alpha^2 sigma^2
 //! ```
 //!
-//! The derivation is in docs/theory.md. Theorems 1 and 3 are right as printed.
+//! The derivation is in docs/theory.md. Theorems 1 and 3 are correct as printed.
 
 use serde::Serialize;
 
@@ -29,12 +29,12 @@ use crate::simulator::Simulator;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
-/// A run on which theorems are checked.
+/// A run on which the theorems are checked.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// Exact objectives: Theorems 1 and 2 use their gradients, 3 and 4 their stochastic gradients.
+    /// The objectives. Theorems 1 and 2 use the exact gradients, 3 and 4 the stochastic ones.
     pub problem: &'a dyn Problem<f64>,
-    /// The network; its edges must not drop.
+    /// The network; its drop rate must be 0.
     pub network: &'a Network,
     /// Local steps tau.
     pub local_steps: u64,
@@ -42,26 +42,26 @@ pub struct Setting<'a> {
     pub xi: f64,
     /// Smoothness L of every f_i.
     pub smoothness: f64,
-    /// A lower bound of f; the lowest value gives the sharpest check.
+    /// A lower bound of f; its minimum gives the sharpest check.
     pub lowest: f64,
     /// Variance sigma^2 of a stochastic gradient.
     pub variance: f64,
-    /// x(-1): one row for each agent or a single one for all.
+    /// The starting point x(-1): one row per agent, or a single one for all.
     pub start: &'a [f64],
     /// K: the run has T = tau (K + 1) iterations.
     pub k: u64,
 }
 
-/// One inequality, evaluated.
+/// Both sides of one theorem's inequality.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Number of the theorem, 1 to 4.
     pub theorem: u8,
     /// Local steps.
     pub tau: u64,
-    /// Weight.
+    /// Weight xi.
     pub xi: f64,
-    /// The step size: the largest the theorem admits.
+    /// The step size: the largest that the theorem allows.
     pub step_size: f64,
     /// Left side: measured.
     pub left: f64,
@@ -71,20 +71,20 @@ pub struct Row {
     pub printed: f64,
     /// Right side that follows from the proof.
     pub corrected: f64,
-    /// Whether the printed inequality held; false only if it failed by more than `left_error`.
+    /// Whether the printed inequality holds; false only if it fails by more than `left_error`.
     pub printed_holds: bool,
-    /// Whether the corrected inequality held.
+    /// Whether the corrected inequality holds.
     pub corrected_holds: bool,
 }
 
 impl Row {
-    /// Left side over the right side as printed: above one the printed theorem is false.
+    /// Left side divided by the printed right side: above 1 the printed theorem is false.
     pub fn factor(&self) -> f64 {
         self.left / self.printed
     }
 }
 
-/// What one run measures.
+/// The measurements of one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     /// `1/T sum_t |grad f(xbar(t))|^2`.
@@ -94,7 +94,7 @@ struct Measured {
     start: Start,
 }
 
-/// Theorems 1 and 2, with exact gradients at the largest step size they admit.
+/// Theorems 1 and 2, with exact gradients and the largest step size they allow.
 pub fn exact(setting: &Setting) -> Result<[Row; 2], TheoryError> {
     let constants = constants(setting)?;
     let step_size = constants.step_size_max(setting.smoothness)?;
@@ -110,8 +110,8 @@ pub fn exact(setting: &Setting) -> Result<[Row; 2], TheoryError> {
     ])
 }
 
-/// Theorems 3 and 4, with stochastic gradients at the largest step size they admit: expectations are
-/// means over seeds.
+/// Theorems 3 and 4, with stochastic gradients and the largest step size they allow; expectations are means over
+/// seeds.
 pub fn stochastic(setting: &Setting, seeds: &[u64]) -> Result<[Row; 2], TheoryError> {
     require("seeds", seeds.len() as f64, seeds.len() >= 2, "at least two, for a confidence interval")?;
     let constants = constants(setting)?;
@@ -132,7 +132,7 @@ pub fn stochastic(setting: &Setting, seeds: &[u64]) -> Result<[Row; 2], TheoryEr
 fn constants(setting: &Setting) -> Result<Constants, TheoryError> {
     require("k", setting.k as f64, setting.k >= 1, "a whole number from 1")?;
     let drops = setting.network.drop_rate();
-    require("drop_rate", drops, drops == 0.0, "0: the theorems are about edges that are always up")?;
+    require("drop_rate", drops, drops == 0.0, "0: the theorems assume that no edges drop")?;
     valid_smoothness(setting.smoothness)?;
     Constants::new(setting.local_steps, setting.xi, setting.network.spectrum())
 }
@@ -148,7 +148,8 @@ fn evaluate(
     let n = samples.len() as f64;
     let left = samples.iter().sum::<f64>() / n;
     let spread = samples.iter().map(|s| (s - left).powi(2)).sum::<f64>();
-    let left_error = if n > 1.0 { student(samples.len() - 1) * (spread / (n - 1.0) / n).sqrt() } else { 0.0 };
+    let left_error =
+        if n > 1.0 { student_t(samples.len() - 1) * (spread / (n - 1.0) / n).sqrt() } else { 0.0 };
     let holds = |right: f64| left - left_error <= right;
     Row {
         theorem,
@@ -165,9 +166,9 @@ fn evaluate(
 }
 
 /// 97.5 % quantile of Student's t distribution.
-fn student(freedom: usize) -> f64 {
+fn student_t(degrees_of_freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    TABLE.get(freedom - 1).copied().unwrap_or(1.96 + 2.6 / freedom as f64)
+    TABLE.get(degrees_of_freedom - 1).copied().unwrap_or(1.96 + 2.6 / degrees_of_freedom as f64)
 }
 
 fn measure(
@@ -216,7 +217,7 @@ fn mean_gradient<'x>(problem: &dyn Problem<f64>, x: impl Fn(usize) -> &'x [f64])
     Ok(block::norm_sq(&sum))
 }
 
-/// What the right sides are made of.
+/// The quantities in the right sides of the theorems.
 struct Terms {
     tau: f64,
     k: f64,
@@ -267,7 +268,7 @@ impl Terms {
     }
 
     fn second(&self, corrected: bool) -> f64 {
-        let (power, curvature) = self.slip(corrected);
+        let (power, curvature) = self.differing_factors(corrected);
         4.0 * self.alpha * self.start.excess / (self.tau * self.k)
             + 3.0 * self.alpha.powi(2) * self.start.gradient / (power * self.k)
             + 12.0 * self.start.s / (power * self.k)
@@ -285,7 +286,7 @@ impl Terms {
     }
 
     fn fourth(&self, corrected: bool) -> f64 {
-        let (power, curvature) = self.slip(corrected);
+        let (power, curvature) = self.differing_factors(corrected);
         24.0 * self.alpha * self.start.excess / (self.tau * self.k)
             + 78.0 * self.alpha.powi(2) * self.start.gradient / (power * self.k)
             + 26.0 * self.start.s * self.last() / curvature
@@ -294,13 +295,13 @@ impl Terms {
             + 6.0 * self.alpha.powi(2) * self.variance
     }
 
-    /// Where statement and proof differ: tau^3 for tau, and 1 for alpha^2 L^2.
-    fn slip(&self, corrected: bool) -> (f64, f64) {
+    /// Where statement and proof differ: (tau^3, 1) as printed, (tau, alpha^2 L^2) as corrected.
+    fn differing_factors(&self, corrected: bool) -> (f64, f64) {
         if corrected { (self.tau, self.curvature) } else { (self.tau.powi(3), 1.0) }
     }
 }
 
-/// The same objectives, with exact gradients where stochastic ones are asked for.
+/// The same objectives, with exact gradients in place of stochastic ones.
 struct Exact<'a>(&'a dyn Problem<f64>);
 
 impl Problem<f64> for Exact<'_> {

@@ -16,19 +16,19 @@ use super::{TheoryError, valid_local_steps, valid_xi};
 use crate::methods::Mile;
 use crate::spectrum::Extremes;
 
-/// A weight as a user asks for it.
+/// A weight as given in an experiment file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WeightChoice {
-    /// This number.
+    /// A number.
     Number(f64),
-    /// The paper's: 0.9 * 2/(tau + 3).
+    /// `"paper"`: 0.9 * 2/(tau + 3).
     Paper,
-    /// Chosen by [`auto`](super::auto) from the spectrum, the step size and the curvature.
+    /// `"auto"`: chosen by [`auto`](super::auto) from the spectrum, the step size and the curvature.
     Auto,
 }
 
 impl WeightChoice {
-    /// The number it stands for, unless it has to be chosen.
+    /// Its value; none for [`Auto`](Self::Auto).
     pub fn number(self, local_steps: u64) -> Option<f64> {
         match self {
             Self::Number(number) => Some(number),
@@ -38,18 +38,18 @@ impl WeightChoice {
     }
 }
 
-/// The ends of the admissible ranges (0, end) of xi, for the paper's MILE.
+/// Upper bounds of xi for the paper's MILE.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct XiRanges {
-    /// The paper's, for any graph: 2/(tau + 3).
+    /// The paper's bound, for any graph: 2/(tau + 3).
     pub paper: f64,
     /// The paper's condition with this graph's spectrum: 4/((tau + 3)(1 - lambda_n)).
     pub spectrum: f64,
-    /// Exact for vanishing step size: 4/((tau + 2)(1 - lambda_n)).
+    /// The exact stability limit as the step size goes to zero: 4/((tau + 2)(1 - lambda_n)).
     pub exact: f64,
 }
 
-/// The ranges of xi on a graph.
+/// The upper bounds of xi on a graph.
 pub fn xi_ranges(local_steps: u64, extremes: Extremes) -> Result<XiRanges, TheoryError> {
     let tau = valid_local_steps(local_steps)? as f64;
     let d = 1.0 - extremes.lambda_n;
@@ -60,25 +60,25 @@ pub fn xi_ranges(local_steps: u64, extremes: Extremes) -> Result<XiRanges, Theor
     })
 }
 
-/// Nine tenths of the paper's bound: `xi = "paper"`.
+/// `xi = "paper"`: 0.9 times the paper's bound.
 pub fn paper_xi(local_steps: u64) -> Result<f64, TheoryError> {
     Ok(Mile::paper_xi(valid_local_steps(local_steps)?))
 }
 
-/// Whether decoupled MILE is stable for vanishing step size on a graph whose smallest eigenvalue is
-/// `lambda_n`: `(tau xi + 2 gamma)(1 - lambda_n) < 4` and `gamma (1 - lambda_n) < 2`.
+/// Whether decoupled MILE is stable as the step size goes to zero, if the smallest eigenvalue of W is `lambda_n`:
+/// `(tau xi + 2 gamma)(1 - lambda_n) < 4` and `gamma (1 - lambda_n) < 2`.
 pub fn is_stable(local_steps: u64, xi: f64, gamma: f64, lambda_n: f64) -> bool {
     let (tau, d) = (local_steps as f64, 1.0 - lambda_n);
     xi > 0.0 && gamma > 0.0 && (tau * xi + 2.0 * gamma) * d < 4.0 && gamma * d < 2.0
 }
 
-/// The end of the range of xi at a given gamma; not positive if gamma itself is too large.
+/// The upper bound of xi at a given gamma; 0 if gamma itself is too large.
 pub fn xi_limit(local_steps: u64, gamma: f64, lambda_n: f64) -> f64 {
     let d = 1.0 - lambda_n;
     if gamma * d >= 2.0 { 0.0 } else { (4.0 / d - 2.0 * gamma) / local_steps as f64 }
 }
 
-/// Modulus of the larger eigenvalue of one disagreement mode, for vanishing step size.
+/// Modulus of the larger eigenvalue of one disagreement mode, as the step size goes to zero.
 pub fn mode_modulus(local_steps: u64, xi: f64, gamma: f64, lambda: f64) -> f64 {
     let (tau, d) = (local_steps as f64, 1.0 - lambda);
     let (determinant, half) = (1.0 - gamma * d, 1.0 - 0.5 * (gamma + tau * xi) * d);
@@ -86,8 +86,8 @@ pub fn mode_modulus(local_steps: u64, xi: f64, gamma: f64, lambda: f64) -> f64 {
     if under < 0.0 { determinant.sqrt() } else { half.abs() + under.sqrt() }
 }
 
-/// Modulus of the slowest disagreement mode, for vanishing step size. The modulus of a mode first falls
-/// and then rises as lambda goes down, so the second and the last eigenvalue decide.
+/// Modulus of the slowest disagreement mode, as the step size goes to zero. As lambda decreases, the modulus first
+/// falls and then rises, so it is that of the second or the smallest eigenvalue.
 pub fn slowest_modulus(local_steps: u64, xi: f64, gamma: f64, extremes: Extremes) -> f64 {
     let modulus = |lambda| mode_modulus(local_steps, xi, gamma, lambda);
     modulus(extremes.lambda_2).max(modulus(extremes.lambda_n))
@@ -98,12 +98,12 @@ pub fn slowest_modulus(local_steps: u64, xi: f64, gamma: f64, extremes: Extremes
 pub fn best_xi(local_steps: u64, extremes: Extremes) -> Result<(f64, f64), TheoryError> {
     let end = xi_ranges(local_steps, extremes)?.exact.min(1.0);
     let modulus = |xi: f64| slowest_modulus(local_steps, xi, xi, extremes);
-    let xi = golden(0.0, end, modulus);
+    let xi = golden_section(0.0, end, modulus);
     Ok((valid_xi(xi)?, modulus(xi)))
 }
 
-/// Minimiser of a function that falls and then rises.
-fn golden(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
+/// Minimiser of a unimodal function, by golden-section search.
+fn golden_section(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     let ratio = 0.5 * (5f64.sqrt() - 1.0);
     for _ in 0..80 {
         let (a, b) = (high - ratio * (high - low), low + ratio * (high - low));

@@ -1,4 +1,4 @@
-//! Downloads that can be interrupted and taken up again.
+//! Resumable downloads.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -10,13 +10,13 @@ use ureq::{Agent, Body};
 
 use super::{Progress, Report, SourceError};
 
-/// Downloads `url` into `part`, going on from what is there already. A transfer that breaks off leaves
-/// `part` for the next attempt.
+/// Downloads `url` into `part`, and resumes from what is there already. An interrupted download leaves `part` for the
+/// next attempt.
 pub(super) fn download(url: &str, part: &Path, file: &str, report: Report<'_>) -> Result<(), SourceError> {
     let have = fs::metadata(part).map_or(0, |metadata| metadata.len());
     let mut response = request(url, have)?;
     if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
-        // What is there is no beginning of what the server has.
+        // `part` is not shorter than the file on the server: start again.
         fs::remove_file(part)?;
         response = request(url, 0)?;
     }
@@ -50,7 +50,7 @@ pub(super) fn download(url: &str, part: &Path, file: &str, report: Report<'_>) -
 }
 
 fn request(url: &str, have: u64) -> Result<Response<Body>, SourceError> {
-    // A whole body may take long; being answered may not.
+    // The whole body may take long, but the first answer must come soon.
     let config = Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(10)))
         .timeout_recv_response(Some(Duration::from_secs(30)))

