@@ -1,4 +1,4 @@
-//! `mile algorithms`.
+//! `mile algorithms`: the built-in methods.
 
 use std::fmt::Write;
 
@@ -7,30 +7,31 @@ use mile::graph::Topology;
 use mile::methods::catalogue::{self, Entry, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile_lab::plan::first_round;
+use mile_lab::plan::first_round_costs;
 use mile_lab::table::TextTable;
 use serde_json::{Value, json};
 
 use crate::{Format, output};
 
-/// What is built in, with its measured costs.
+/// The built-in methods, with their measured costs.
 #[derive(Args)]
 pub(crate) struct AlgorithmsArguments {
-    /// Show everything about these methods only
+    /// Methods to show in full, e.g. mile k-gt [default: a table of all methods]
+    #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
-/// Costs of one round, measured by running it.
-struct Measured {
+/// Costs of one round, measured by running one.
+struct MeasuredCosts {
     sent: u64,
     exchanges: u64,
     stored: usize,
 }
 
-fn measure(entry: &Entry) -> anyhow::Result<Measured> {
+fn measure(entry: &Entry) -> anyhow::Result<MeasuredCosts> {
     let complete = entry.name == "scaffold";
     let (topology, rule) = if complete {
         (Topology::Complete, Rule::Metropolis)
@@ -39,8 +40,12 @@ fn measure(entry: &Entry) -> anyhow::Result<Measured> {
     };
     let network = Network::new(topology.build(6, 0)?, rule)?;
     let method = entry.build(&Parameters::default(), &network, 0)?;
-    let costs = first_round(&*method, &network)?;
-    Ok(Measured { sent: costs.vectors_sent, exchanges: costs.exchanges, stored: method.layout().state.len() })
+    let costs = first_round_costs(&*method, &network)?;
+    Ok(MeasuredCosts {
+        sent: costs.vectors_sent,
+        exchanges: costs.exchanges,
+        stored: method.layout().state.len(),
+    })
 }
 
 pub(crate) fn run(arguments: &AlgorithmsArguments) -> anyhow::Result<u8> {
@@ -73,7 +78,8 @@ fn unknown(name: &str) -> String {
     }
     let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
     let hint = mile_lab::section::nearest(name, &names).map(|near| format!("; did you mean {near}?"));
-    format!("there is no method '{name}'{}", hint.unwrap_or_default())
+    let hint = hint.unwrap_or_else(|| "; mile algorithms lists all methods".into());
+    format!("unknown method '{name}'{hint}")
 }
 
 fn list(entries: &[&Entry]) -> anyhow::Result<String> {
@@ -92,13 +98,13 @@ fn list(entries: &[&Entry]) -> anyhow::Result<String> {
     }
     let header = ["method", "sent", "exchanges", "stored", "exact", "  parameters beside step_size"];
     let table = TextTable { header: header.map(str::to_owned).to_vec(), rows };
-    let mut text = left_last(&table);
+    let mut text = left_align_last(&table);
     let _ = writeln!(
         text,
-        "\nsent: vectors to each neighbour a round; exchanges: times a round an agent waits for them; stored:\n\
-         vectors kept between updates, gradients and messages not counted. All three are measured by\n\
-         running a round. exact: every agent reaches a stationary point of f with a constant step size.\n\
-         mile algorithms NAME shows one in full."
+        "\nsent: vectors sent to each neighbour per round; exchanges: message exchanges per round; stored: vectors\n\
+         kept between updates, not counting gradients and messages. All three are measured by running one\n\
+         round. exact: with a constant step size, every agent converges to a stationary point of f.\n\
+         mile algorithms NAME shows one method in full."
     );
     for absent in catalogue::UNAVAILABLE {
         let _ = writeln!(text, "\nnot available: {} ({})", absent.name, absent.reason);
@@ -106,8 +112,8 @@ fn list(entries: &[&Entry]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The table with its last column, which is text, aligned to the left.
-fn left_last(table: &TextTable) -> String {
+/// The table with its last column, which is text, left-aligned.
+fn left_align_last(table: &TextTable) -> String {
     let mut table = table.clone();
     let last = table.header.len() - 1;
     let width =
@@ -128,8 +134,8 @@ fn details(entries: &[&Entry]) -> anyhow::Result<String> {
         }
         let _ = writeln!(
             text,
-            "  exact       {}\n  sent        {} vectors to each neighbour a round, in {} exchange(s)\n  stored      {} vectors",
-            if entry.exact { "yes" } else { "no: settles at a biased point when the f_i differ" },
+            "  exact       {}\n  sent        {} vectors to each neighbour per round, in {} exchange(s)\n  stored      {} vectors",
+            if entry.exact { "yes" } else { "no: converges to a biased point when the f_i differ" },
             measured.sent,
             measured.exchanges,
             measured.stored

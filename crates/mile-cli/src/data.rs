@@ -1,4 +1,4 @@
-//! `mile data`.
+//! `mile data`: image data sets.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -12,8 +12,8 @@ use mile_nn::data::{self, Located, Progress};
 
 use crate::output;
 
-/// Time between two plain lines of a download.
-const LINE: Duration = Duration::from_secs(5);
+/// Time between two progress lines of a download, where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Image data sets.
 #[derive(Args)]
@@ -24,22 +24,22 @@ pub(crate) struct DataArguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Every known data set and whether it is here
-    List(Place),
-    /// Fetch a data set, unless it is here already
+    /// List the known data sets and whether each is on this machine
+    List(DataDirArguments),
+    /// Download a data set, unless it is already on this machine
     Get {
-        /// Its name
+        /// Name of the data set, e.g. mnist; mile data list shows all names
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: DataDirArguments,
     },
-    /// Where data sets are looked for, and where each was found
-    Where(Place),
+    /// Show the folders searched for data sets, and where each was found
+    Where(DataDirArguments),
 }
 
 #[derive(Args)]
-struct Place {
-    /// Folder to look in first, and to fetch to
+struct DataDirArguments {
+    /// Folder to search first and to download to [default: see mile data where]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
@@ -47,17 +47,17 @@ struct Place {
 pub(crate) fn run(arguments: &DataArguments) -> anyhow::Result<u8> {
     match &arguments.action {
         Action::List(place) => output::print(&list(place.data_dir.as_deref()))?,
-        Action::Where(place) => output::print(&places(place.data_dir.as_deref()))?,
+        Action::Where(place) => output::print(&search_path(place.data_dir.as_deref()))?,
         Action::Get { name, place } => get(name, place.data_dir.as_deref())?,
     }
     Ok(0)
 }
 
-fn found(name: &str, folder: Option<&Path>) -> String {
+fn location(name: &str, folder: Option<&Path>) -> String {
     match data::locate(name, folder) {
         Ok(Located::Generated) => "generated when needed".into(),
         Ok(Located::Directory(path)) => path.display().to_string(),
-        Err(_) => format!("not here: mile data get {name}"),
+        Err(_) => format!("not found; download it with: mile data get {name}"),
     }
 }
 
@@ -67,7 +67,7 @@ fn list(folder: Option<&Path>) -> String {
         let shape = entry.shape;
         let _ = writeln!(
             text,
-            "{:<14} {}\n{:14} {} + {} images of {} x {} x {}, {} classes; {}",
+            "{:<14} {}\n{:14} {} training and {} test images of {} x {} x {}, {} classes; {}",
             entry.name,
             entry.summary,
             "",
@@ -77,20 +77,20 @@ fn list(folder: Option<&Path>) -> String {
             shape.width,
             shape.channels,
             entry.classes,
-            found(entry.name, folder),
+            location(entry.name, folder),
         );
     }
     text
 }
 
-fn places(folder: Option<&Path>) -> String {
-    let mut text = String::from("looked for, in this order, in\n");
+fn search_path(folder: Option<&Path>) -> String {
+    let mut text = String::from("searched, in this order:\n");
     for path in data::search_path(folder) {
         let _ = writeln!(text, "  {}", path.display());
     }
-    text.push_str("found\n");
+    text.push_str("found:\n");
     for entry in data::list() {
-        let _ = writeln!(text, "  {:<14} {}", entry.name, found(entry.name, folder));
+        let _ = writeln!(text, "  {:<14} {}", entry.name, location(entry.name, folder));
     }
     text
 }
@@ -100,19 +100,19 @@ fn get(name: &str, folder: Option<&Path>) -> anyhow::Result<()> {
     let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
     let style = "{msg:30!} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} left";
     bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut said = Instant::now();
+    let mut printed = Instant::now();
     let say = |line: String| if terminal { bar.println(line) } else { eprintln!("{line}") };
     let mut show = |progress: Progress<'_>| match progress {
-        Progress::Waiting => say("another process is fetching it; waiting".into()),
-        Progress::Source(source) => say(format!("from {source}")),
+        Progress::Waiting => say("another process is downloading it; waiting".into()),
+        Progress::Source(source) => say(format!("downloading from {source}")),
         Progress::Stored(file) => say(format!("stored {file}")),
-        Progress::Failed(reason) => say(format!("that did not work: {reason}")),
+        Progress::Failed(reason) => say(format!("download failed: {reason}")),
         Progress::Bytes { file, done, total } => {
             total.into_iter().for_each(|total| bar.set_length(total));
             bar.set_message(file.to_owned());
             bar.set_position(done);
-            if !terminal && said.elapsed() > LINE {
-                said = Instant::now();
+            if !terminal && printed.elapsed() > LINE_INTERVAL {
+                printed = Instant::now();
                 eprintln!("{file}: {}", HumanBytes(done));
             }
         }
@@ -121,7 +121,9 @@ fn get(name: &str, folder: Option<&Path>) -> anyhow::Result<()> {
     let located = data::get(name, folder, &mut show).map_err(LabError::from);
     bar.finish_and_clear();
     match located? {
-        Located::Generated => output::print(&format!("{name} is generated when needed; nothing to fetch\n")),
+        Located::Generated => {
+            output::print(&format!("{name} is generated when needed; nothing to download\n"))
+        }
         Located::Directory(path) => output::print(&format!("{name} is in {}\n", path.display())),
     }
 }

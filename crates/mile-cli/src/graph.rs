@@ -1,4 +1,4 @@
-//! `mile graph`.
+//! `mile graph`: a graph, its mixing matrix and its spectrum.
 
 use std::fmt::Write;
 
@@ -13,28 +13,28 @@ use serde_json::json;
 use crate::network::NetworkArguments;
 use crate::output;
 
-/// Beyond this many agents the other rules are not worked out for comparison.
-const COMPARED: usize = 300;
-/// Up to this many agents the matrix is printed in full.
-const PRINTED: usize = 12;
+/// Above this number of agents, the mixing rules are not compared.
+const MAX_COMPARED: usize = 300;
+/// Up to this number of agents, the matrix is printed.
+const MAX_PRINTED: usize = 12;
 
 /// A graph and its mixing matrix.
 #[derive(Args)]
 pub(crate) struct GraphArguments {
     #[command(flatten)]
     network: NetworkArguments,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: GraphFormat,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum GraphFormat {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For programs: one JSON document, alone on standard output
+    /// One JSON document; nothing else is printed on standard output
     Json,
-    /// A picture
+    /// A drawing of the graph, as SVG
     Svg,
 }
 
@@ -60,13 +60,13 @@ fn json(network: &Network) -> anyhow::Result<String> {
     let document = json!({
         "agents": network.agents(), "edges": edges, "self_weights": own, "lambda": lambda,
         "lambda_2": if one { None } else { Some(extremes.lambda_2) }, "lambda_n": extremes.lambda_n,
-        "spectral_gap": if one { None } else { Some(1.0 - factor(network)) },
+        "spectral_gap": if one { None } else { Some(1.0 - contraction(network)) },
     });
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// `max(|l_2|, |l_N|)`: what one exchange leaves of a disagreement, at worst.
-fn factor(network: &Network) -> f64 {
+/// `max(|l_2|, |l_N|)`: the factor by which one exchange reduces disagreement, at worst.
+fn contraction(network: &Network) -> f64 {
     let extremes = network.extremes();
     if network.agents() == 1 { 0.0 } else { extremes.lambda_2.abs().max(extremes.lambda_n.abs()) }
 }
@@ -83,26 +83,26 @@ fn text(network: &Network, arguments: &GraphArguments) -> String {
         number(2.0 * edges as f64 / n as f64),
     );
     if n == 1 {
-        text.push_str("one agent alone: nothing to mix\n");
+        text.push_str("a single agent: nothing to mix\n");
         return text;
     }
     let extremes = network.extremes();
-    let halving = (0.5f64.ln() / factor(network).ln()).max(0.0);
+    let halving = (0.5f64.ln() / contraction(network).ln()).max(0.0);
     let _ = writeln!(
         text,
         "{}: second eigenvalue {}, smallest {}, spectral gap {}\n\
-         an exchange leaves at most {} of a disagreement: halved in {} exchanges",
+         one exchange reduces disagreement to at most {} of what it was; {} exchanges halve it",
         arguments.network.mixing,
         number(extremes.lambda_2),
         number(extremes.lambda_n),
-        number(1.0 - factor(network)),
-        number(factor(network)),
+        number(1.0 - contraction(network)),
+        number(contraction(network)),
         number(halving),
     );
-    if n <= COMPARED {
-        let _ = write!(text, "\nthe same graph under each rule:\n{}", compared(network));
+    if n <= MAX_COMPARED {
+        let _ = write!(text, "\nthe same graph with each mixing rule:\n{}", rule_comparison(network));
     }
-    if n <= PRINTED {
+    if n <= MAX_PRINTED {
         text.push_str("\nmixing matrix:\n");
         for i in 0..n {
             let cell = |j: usize| match network.mixing().weight(i, j) {
@@ -115,13 +115,13 @@ fn text(network: &Network, arguments: &GraphArguments) -> String {
     text
 }
 
-fn compared(network: &Network) -> TextTable {
+fn rule_comparison(network: &Network) -> TextTable {
     let header = ["rule", "lambda_2", "lambda_n", "left of a disagreement", "exchanges to halve it"];
     let row = |rule: Rule| {
         let name = rule.name().to_owned();
         match Network::new(network.graph().clone(), rule) {
             Ok(other) => {
-                let (extremes, left) = (other.extremes(), factor(&other));
+                let (extremes, left) = (other.extremes(), contraction(&other));
                 let halving = 0.5f64.ln() / left.ln();
                 vec![
                     name,

@@ -1,4 +1,4 @@
-//! `mile keygen`.
+//! `mile keygen`: an agent's key.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use mile_net::keys;
 
 use crate::output;
 
-/// Makes a secret key, in a file that only its owner can read, and prints the public key that neighbours list.
+/// Writes a secret key to a file that only its owner can read, and prints the public key that neighbours list.
 #[derive(Args)]
 pub(crate) struct KeygenArguments {
-    /// Key file to write; an existing one is never overwritten
+    /// Key file to write; an existing file is never overwritten
     #[arg(long, value_name = "FILE", default_value = "key")]
     out: PathBuf,
-    /// Print the public key of an existing key file instead
+    /// Print the public key of this existing key file, and generate nothing
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     public: Option<PathBuf>,
 }

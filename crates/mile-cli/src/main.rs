@@ -1,4 +1,4 @@
-//! The command `mile`: arguments, and glue to the libraries.
+//! The command `mile`: command-line arguments, and calls to the libraries.
 
 mod agent;
 mod algorithms;
@@ -6,6 +6,7 @@ mod data;
 mod graph;
 mod keygen;
 mod network;
+mod observers;
 mod output;
 mod plot;
 mod progress;
@@ -15,7 +16,6 @@ mod run;
 mod status;
 mod swarm;
 mod theory;
-mod watch;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use mile_lab::error::LabError;
@@ -25,8 +25,8 @@ use mile_net::keys::KeyError;
 
 /// Decentralized optimization and learning with multiple local updates.
 ///
-/// N agents on a graph minimise f = (1/N) sum f_i together, with no server, talking only to
-/// neighbours and only every tau steps. Start with `mile run`: it needs no data and no network.
+/// N agents on a graph minimise f = (1/N) sum f_i together, without a server: each agent communicates only
+/// with its neighbours, once every tau local steps. Start with `mile run`: it needs no data and no network.
 #[derive(Parser)]
 #[command(name = "mile", version, max_term_width = 100)]
 struct Arguments {
@@ -36,49 +36,49 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run an experiment in this process; without a file, an embedded one
+    /// Run an experiment or a sweep in this process; without a file, a built-in example
     Run(run::RunArguments),
-    /// Run an experiment as one process for each agent, over a real network, on this machine
+    /// Run an experiment on this machine with one process per agent, over the network
     ///
-    /// The run directory has the layout of mile run, and final/ the same bits; DIR/agents/I holds agent I's file, key,
-    /// checkpoint, log and pid. An agent that is killed is started again from its checkpoint. With --emit, only the
-    /// agents' folders are written, for machines of their own.
+    /// The run directory has the same layout as that of mile run, and final/ is bit-identical; DIR/agents/I holds agent
+    /// I's configuration, key, checkpoint, log and pid. An agent that is killed is restarted from its checkpoint. With
+    /// --emit, only the agents' folders are written, to be copied to other machines.
     Swarm(swarm::SwarmArguments),
-    /// Run one agent of an experiment, on a machine of its own
+    /// Run one agent of an experiment on this machine
     ///
-    /// Agents find each other by public key and address, wait for neighbours that are away, and go on from their last
-    /// checkpoint when they are started again, to the same bits. Ctrl-C or SIGTERM at any moment is safe.
+    /// Agents identify each other by public key and wait for neighbours that are unreachable. A restarted agent resumes
+    /// from its last checkpoint, with bit-identical results. It can be stopped at any time with Ctrl-C or SIGTERM.
     Agent(agent::AgentArguments),
-    /// Make a key: who an agent is
+    /// Generate an agent's secret key, or print its public key
     Keygen(keygen::KeygenArguments),
-    /// Show how agents get on, and who waits for whom
+    /// Show agents' progress and who waits for whom
     Status(status::StatusArguments),
-    /// Make results of the paper again
+    /// Reproduce the paper's results
     Reproduce(reproduce::ReproduceArguments),
-    /// Show which weights and step sizes are admissible, and how fast agents agree
+    /// Show admissible weights and step sizes, convergence rates and stability
     Theory(theory::TheoryArguments),
-    /// List the built-in methods: parameters, vectors sent and stored, reference
+    /// List the built-in methods: parameters, vectors sent and stored, references
     Algorithms(algorithms::AlgorithmsArguments),
-    /// Show a graph, its mixing matrix, and how fast it mixes
+    /// Show a graph, its mixing matrix and its spectral gap
     Graph(graph::GraphArguments),
-    /// List, fetch and find image data sets
+    /// List, download and locate image data sets
     Data(data::DataArguments),
-    /// Draw the figures of runs, as SVG and PNG
+    /// Plot runs and sweeps, as SVG and PNG
     Plot(plot::PlotArguments),
-    /// Write one self-contained HTML page about runs
+    /// Write an HTML report of runs and sweeps
     Report(report::ReportArguments),
 }
 
-/// How a command prints what it found.
+/// Output format of a command.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For programs: one JSON document, alone on standard output
+    /// One JSON document; nothing else is printed on standard output
     Json,
 }
 
-/// Exit codes: what the caller can tell from them.
+/// Exit codes besides 0 for success.
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const INTERRUPTED: u8 = 130;
@@ -101,15 +101,15 @@ fn main() -> std::process::ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("mile: {}", said(&error));
+            eprintln!("mile: {}", error_message(&error));
             if is_usage(&error) { USAGE.into() } else { FAILED.into() }
         }
     }
 }
 
-/// An error and its causes. Those of the libraries say their cause themselves, for who prints nothing else:
-/// it is not said again.
-fn said(error: &anyhow::Error) -> String {
+/// The message of an error with its causes. A cause that a library error already includes in its own message is not
+/// repeated.
+fn error_message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -121,7 +121,7 @@ fn said(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whether it is in what the user gave, rather than in what happened while running.
+/// Whether the error is in the user's input (exit code 2), rather than a failure while running (exit code 1).
 fn is_usage(error: &anyhow::Error) -> bool {
     let checkpoint = |error: &CheckpointError| {
         matches!(
@@ -144,11 +144,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         let lost = || std::io::Error::other("lost");
         let within = LabError::Io { path: "a".into(), action: "read", source: lost() };
-        assert_eq!(said(&within.into()), "a: cannot read: lost");
+        assert_eq!(error_message(&within.into()), "a: cannot read: lost");
         let beside = Err::<(), _>(lost()).context("cannot start").unwrap_err();
-        assert_eq!(said(&beside), "cannot start: lost");
+        assert_eq!(error_message(&beside), "cannot start: lost");
     }
 }

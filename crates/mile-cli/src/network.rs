@@ -1,4 +1,4 @@
-//! A network on the command line: what `[network]` is in an experiment file.
+//! Command-line options that describe a network, as the section `[network]` does in an experiment file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,41 +6,41 @@ use clap::Args;
 use mile_lab::config::NetworkConfig;
 use toml::{Table, Value};
 
-/// The graph and its weights.
+/// The graph and its mixing matrix.
 #[derive(Args)]
 pub(crate) struct NetworkArguments {
-    /// ring, path, star, complete, grid, torus, hypercube, exponential, erdos-renyi, random-regular,
-    /// small-world, or file
+    /// Graph: ring, path, star, complete, grid, torus, hypercube, exponential, erdos-renyi, random-regular,
+    /// small-world, or file (with --edges)
     #[arg(long, default_value = "ring")]
     pub(crate) topology: String,
     /// Number of agents
     #[arg(long, default_value = "10")]
     agents: u64,
-    /// metropolis, lazy-metropolis, max-degree, best-constant, fdla, or file
+    /// Mixing matrix: metropolis, lazy-metropolis, max-degree, best-constant, fdla, or file (with --matrix)
     #[arg(long, default_value = "metropolis")]
     pub(crate) mixing: String,
-    /// Probability of an edge (erdos-renyi)
+    /// Probability of an edge (erdos-renyi) [default: 0.3]
     #[arg(long)]
     p: Option<f64>,
-    /// Neighbours of each agent (random-regular, small-world)
+    /// Number of neighbours of each agent (random-regular, small-world) [default: 4]
     #[arg(long)]
     degree: Option<u64>,
-    /// Probability that an edge is moved (small-world)
+    /// Probability that an edge is rewired (small-world) [default: 0.1]
     #[arg(long)]
     rewire: Option<f64>,
-    /// Edge list: two agent numbers a line (topology = file)
-    #[arg(long)]
+    /// File with the edge list, two agent numbers per line, e.g. "0 1" (for --topology file)
+    #[arg(long, value_name = "FILE")]
     edges: Option<PathBuf>,
-    /// Matrix: one row a line (mixing = file)
-    #[arg(long)]
+    /// File with the mixing matrix, one row per line (for --mixing file)
+    #[arg(long, value_name = "FILE")]
     matrix: Option<PathBuf>,
-    /// Seed of a random graph
+    /// Seed of a random graph [default: 0]
     #[arg(long)]
     seed: Option<u64>,
 }
 
 impl NetworkArguments {
-    /// The network they describe, with edges that are down with this probability.
+    /// The network that the options describe, with edges that are down with this probability.
     pub(crate) fn config(&self, drop_rate: Option<f64>) -> anyhow::Result<NetworkConfig> {
         let whole = |number: u64| i64::try_from(number).map(Value::Integer);
         let path = |path: &PathBuf| Value::from(path.display().to_string());

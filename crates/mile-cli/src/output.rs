@@ -1,8 +1,8 @@
-//! Standard output that a closed pipe does not turn into a panic.
+//! Printing to standard output without a panic on a closed pipe.
 
 use std::io::{ErrorKind, Write};
 
-/// Prints text; a reader that has gone away is no error.
+/// Prints text; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

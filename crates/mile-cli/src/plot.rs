@@ -1,4 +1,4 @@
-//! `mile plot`.
+//! `mile plot`: figures of runs and sweeps.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ use mile_lab::sweep::SweepFolder;
 
 use crate::output;
 
-/// Pictures of finished or running runs, as SVG and PNG.
+/// Figures of finished, stopped or running runs, as SVG and PNG.
 #[derive(Args)]
 pub(crate) struct PlotArguments {
-    /// Run directories; each gets its own figures/
+    /// Run directories and sweeps; figures are written to DIR/figures
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Only these quantities
+    /// Quantities to plot, e.g. loss,accuracy [default: all that are recorded]
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(Quantity::ALL.map(Quantity::name)))]
     y: Vec<String>,
-    /// Only against these
+    /// Horizontal axes, e.g. round,bytes_sent [default: round if --y is given, else a standard set of figures]
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(Axis::ALL.map(Axis::name)))]
     x: Vec<String>,
-    /// Draw all runs in the same figures, and write them here
+    /// Plot all runs in the same figures, and write them to this folder
     #[arg(long, value_name = "DIR")]
     together: Option<PathBuf>,
 }
@@ -46,16 +46,16 @@ pub(crate) fn run(arguments: &PlotArguments) -> anyhow::Result<u8> {
             Some(chosen) => chosen,
             None => figures(&runs, "all runs"),
         };
-        say(&write_figures(out, &drawn)?, out)?;
+        print_count(&write_figures(out, &drawn)?, out)?;
         return Ok(0);
     }
-    // All that was asked for is checked before anything is drawn.
+    // All requested figures are checked before any is drawn.
     let drawn: Vec<Option<Vec<Figure>>> = folders
         .iter()
         .map(|folder| chosen(arguments, &folder.runs(), &folder.path.display().to_string()))
         .collect::<Result<_, _>>()?;
     for path in sweeps {
-        say(&draw_sweep(&SweepFolder::read(path)?)?, &path.join("figures"))?;
+        print_count(&draw_sweep(&SweepFolder::read(path)?)?, &path.join("figures"))?;
     }
     for (folder, drawn) in folders.iter().zip(drawn) {
         let out = folder.path.join("figures");
@@ -63,16 +63,16 @@ pub(crate) fn run(arguments: &PlotArguments) -> anyhow::Result<u8> {
             Some(chosen) => write_figures(&out, &chosen)?,
             None => folder.draw("")?,
         };
-        say(&written, &out)?;
+        print_count(&written, &out)?;
     }
     Ok(0)
 }
 
-fn say(written: &[PathBuf], out: &Path) -> anyhow::Result<()> {
+fn print_count(written: &[PathBuf], out: &Path) -> anyhow::Result<()> {
     output::print(&format!("{} files in {}\n", written.len(), out.display()))
 }
 
-/// The figures of a sweep are what they are.
+/// Refuses options that do not apply to sweeps.
 fn refuse_for_a_sweep(arguments: &PlotArguments, sweep: &Path) -> Result<(), LabError> {
     let given = [
         ("--x", !arguments.x.is_empty()),
@@ -83,7 +83,7 @@ fn refuse_for_a_sweep(arguments: &PlotArguments, sweep: &Path) -> Result<(), Lab
         Some((key, _)) => {
             let path = sweep.display();
             let problem = format!(
-                "is for runs, and {path} is a sweep; leave it out, or give runs, such as {path}/points/*"
+                "applies only to runs, and {path} is a sweep; leave it out, or plot its runs: {path}/points/*"
             );
             Err(LabError::config(key, problem))
         }
@@ -91,7 +91,7 @@ fn refuse_for_a_sweep(arguments: &PlotArguments, sweep: &Path) -> Result<(), Lab
     }
 }
 
-/// The figures asked for by name; none if none were. A name of what was not recorded is an error.
+/// The figures selected with --x and --y; `None` without these options. A quantity that was not recorded is an error.
 fn chosen(arguments: &PlotArguments, runs: &Runs, whose: &str) -> Result<Option<Vec<Figure>>, LabError> {
     if arguments.x.is_empty() && arguments.y.is_empty() {
         return Ok(None);
@@ -100,7 +100,7 @@ fn chosen(arguments: &PlotArguments, runs: &Runs, whose: &str) -> Result<Option<
     let names: Vec<&str> = recorded.iter().map(|quantity| quantity.name()).collect();
     if let Some(missing) = arguments.y.iter().find(|name| !names.contains(&name.as_str())) {
         let problem =
-            format!("got {missing}, which is not recorded in {whose}; there is {}", names.join(", "));
+            format!("got {missing}, which is not recorded in {whose}; recorded are {}", names.join(", "));
         return Err(LabError::config("--y", problem));
     }
     let wanted = |asked: &[String], name: &str| asked.is_empty() || asked.iter().any(|one| one == name);
@@ -113,7 +113,7 @@ fn chosen(arguments: &PlotArguments, runs: &Runs, whose: &str) -> Result<Option<
     Ok(Some(quantities.flat_map(of).collect()))
 }
 
-/// All records, told apart by their run's folder.
+/// The records and outcomes of all runs, with the name of the run's folder added to each label.
 fn joined(folders: &[RunFolder]) -> (Vec<Record>, Vec<Outcome>) {
     let (mut records, mut outcomes) = (Vec::new(), Vec::new());
     for folder in folders {

@@ -1,4 +1,4 @@
-//! How a run shows that it goes on: bars on a terminal, plain lines elsewhere.
+//! Progress of a run: bars on a terminal, plain lines elsewhere.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -6,28 +6,29 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use mile_lab::observer::{Observer, how_it_ended};
+use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::store::Outcome;
 use mile_lab::table::number;
 
-/// Time between two plain lines of one job.
-const LINE: Duration = Duration::from_secs(10);
+/// Time between two progress lines of a job, where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows the progress of a plan on standard error.
+/// Shows the progress of a plan on standard error; the bars are removed when it is dropped.
 pub(crate) struct Progress<'a> {
     plan: &'a Plan,
     terminal: bool,
     bars: MultiProgress,
     total: ProgressBar,
-    jobs: Mutex<HashMap<Job, Shown>>,
+    jobs: Mutex<HashMap<Job, JobBar>>,
 }
 
-struct Shown {
+/// The progress of one job.
+struct JobBar {
     bar: ProgressBar,
     round: u64,
-    said: Instant,
+    printed: Instant,
     loss: String,
 }
 
@@ -43,16 +44,18 @@ impl<'a> Progress<'a> {
         Self { plan, terminal, bars, total, jobs: Mutex::default() }
     }
 
-    /// Takes the bars away.
-    pub(crate) fn clear(&self) {
-        let _ = self.bars.clear();
-    }
-
-    fn with<R>(&self, job: Job, work: impl FnOnce(&mut Shown) -> R) -> Option<R> {
+    fn with<R>(&self, job: Job, work: impl FnOnce(&mut JobBar) -> R) -> Option<R> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&job).map(work)
     }
 }
 
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        let _ = self.bars.clear();
+    }
+}
+
+/// The style of a progress bar.
 pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -64,7 +67,7 @@ impl Observer for Progress<'_> {
         let bar = self.bars.insert_before(&self.total, ProgressBar::new(self.plan.experiment.rounds));
         bar.set_style(style("{prefix:20!} {bar:30} {pos}/{len} {msg}"));
         bar.set_prefix(self.plan.job_name(job));
-        let shown = Shown { bar, round: 0, said: Instant::now(), loss: String::new() };
+        let shown = JobBar { bar, round: 0, printed: Instant::now(), loss: String::new() };
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).insert(job, shown);
     }
 
@@ -74,9 +77,9 @@ impl Observer for Progress<'_> {
             self.total.inc(round.saturating_sub(shown.round));
             shown.round = round;
             shown.bar.set_position(round);
-            let due = !self.terminal && shown.said.elapsed() > LINE && round < rounds;
+            let due = !self.terminal && shown.printed.elapsed() > LINE_INTERVAL && round < rounds;
             due.then(|| {
-                shown.said = Instant::now();
+                shown.printed = Instant::now();
                 format!("{}: round {round} of {rounds}{}", self.plan.job_name(job), shown.loss)
             })
         });
@@ -97,7 +100,7 @@ impl Observer for Progress<'_> {
             shown.bar.finish_and_clear();
             self.total.inc(self.plan.experiment.rounds.saturating_sub(shown.round));
         });
-        let line = how_it_ended(&self.plan.job_name(job), outcome);
+        let line = outcome_line(&self.plan.job_name(job), outcome);
         if self.terminal {
             let _ = self.bars.println(line);
         } else {

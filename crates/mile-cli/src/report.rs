@@ -1,4 +1,4 @@
-//! `mile report`.
+//! `mile report`: an HTML page about runs and sweeps.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use mile_lab::report::write_report;
 
 use crate::output;
 
-/// One self-contained HTML page about finished or running runs.
+/// One self-contained HTML page about finished, stopped or running runs.
 #[derive(Args)]
 pub(crate) struct ReportArguments {
-    /// Run directories and sweeps, one section of the page each
+    /// Run directories and sweeps; each becomes a section of the page
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Where to write the page [default: DIR/report.html, or ./report.html for several]
+    /// HTML file to write [default: DIR/report.html, or ./report.html for several folders]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `mile reproduce`.
+//! `mile reproduce`: the paper's tables, figures and theorems.
 
 use std::path::PathBuf;
 
@@ -7,50 +7,50 @@ use mile_lab::error::LabError;
 use mile_paper::{Finding, Request};
 
 use crate::progress::Progress;
-use crate::run::{AFTER_THIS_ROUND, stop_on_interrupt};
-use crate::watch::Shown;
+use crate::run::{STOP_MESSAGE, stop_on_interrupt};
 use crate::{INTERRUPTED, output};
 
 /// The paper's results.
 #[derive(Args)]
 pub(crate) struct ReproduceArguments {
-    /// Which result
+    /// Result to reproduce
     #[arg(value_enum)]
     item: Item,
-    /// How much of it
+    /// Size of the experiments
     #[arg(long, value_enum, default_value = "quick")]
     scale: Scale,
-    /// Only this data set of a figure: mnist or cifar10
+    /// Data set of fig1 or fig2: mnist or cifar10 [default: all that the scale has]
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Where to; what is finished there is kept [default: runs/reproduce-SCALE]
+    /// Output folder; results that are already there are kept, and an interrupted run is resumed [default:
+    /// runs/reproduce-SCALE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace a value of the plan of table1, fig1 or fig2, e.g. problem.dataset=glyphs; said on the figures.
-    /// It holds for the search of fig2 too, but for its seeds
+    /// Replace a value of the experiment files of table1, fig1 or fig2, e.g. problem.dataset=glyphs; noted on the
+    /// figures. It also applies to the step size search of fig2, except for seeds; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Item {
-    /// Vectors sent and stored by every method, measured, and a check on a nonconvex problem
+    /// Vectors sent and stored by each method, measured, and a convergence check on a nonconvex problem
     Table1,
-    /// Every method with the paper's step size, on MNIST and CIFAR-10
+    /// All methods with the paper's step size, on MNIST and CIFAR-10
     Fig1,
-    /// Every method with the best step size found for it
+    /// All methods, each with the best step size of a search
     Fig2,
-    /// Both sides of Theorems 1 to 4 on actual runs, as printed and as corrected
+    /// Both sides of the inequalities of Theorems 1 to 4 on actual runs, as printed and as corrected
     Theorems,
-    /// All of these
+    /// All of the above
     All,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scale {
-    /// Within ten minutes on two cores for each item: fewer rounds, one seed
+    /// Fewer rounds and one seed: at most ten minutes for each item on two cores
     Quick,
-    /// The full thing; can be interrupted and called again
+    /// The full experiments: hours; can be interrupted and resumed with the same command
     Paper,
 }
 
@@ -70,15 +70,19 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     ];
     let figures = [Item::Fig1, Item::Fig2, Item::All].contains(&arguments.item);
     if arguments.dataset.is_some() && !figures {
-        return Err(LabError::config("--dataset", "only the figures have data sets to choose from").into());
+        return Err(LabError::config("--dataset", "applies only to fig1, fig2 and all: leave it out").into());
     }
     if !arguments.set.is_empty() && [Item::Theorems, Item::All].contains(&arguments.item) {
-        return Err(LabError::config("--set", "takes one item at a time: table1, fig1 or fig2").into());
+        return Err(LabError::config(
+            "--set",
+            "applies only to table1, fig1 and fig2: leave it out, or reproduce one of these",
+        )
+        .into());
     }
     if arguments.item == Item::All {
         mile_paper::check_dataset(scale, arguments.dataset.as_deref())?;
     }
-    let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
+    let stop = stop_on_interrupt(STOP_MESSAGE)?;
     for (item, name, reproduce) in items {
         if arguments.item != item && arguments.item != Item::All {
             continue;
@@ -89,15 +93,15 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
             dataset: arguments.dataset.as_deref(),
             out: &folder,
             set: &arguments.set,
-            watch: &|_, point, plan| {
+            observers: &|_, point, plan| {
                 eprintln!("{name}: {}", point.name);
-                Box::new(Shown(Progress::new(plan)))
+                Box::new(Progress::new(plan))
             },
             stop: &stop,
         })?;
         output::print(&format!("{}\n{}\n\n", finding.text, finding.folder.display()))?;
         if finding.stopped {
-            eprintln!("stopped; the same command goes on");
+            eprintln!("stopped; run the same command again to resume");
             return Ok(INTERRUPTED);
         }
     }

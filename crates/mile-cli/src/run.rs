@@ -1,4 +1,4 @@
-//! `mile run`.
+//! `mile run`: experiments and sweeps in this process.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,50 +12,51 @@ use mile::theory::advice::Severity;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
-use mile_lab::report::{finish_run, finish_sweep};
+use mile_lab::report::{write_run_outputs, write_sweep_outputs};
 use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
 
-use crate::{FAILED, INTERRUPTED, output, watch};
+use crate::{FAILED, INTERRUPTED, observers, output};
 
 const DEFAULT: &str = include_str!("default.toml");
 
-/// What is said at the first Ctrl-C.
-pub(crate) const AFTER_THIS_ROUND: &str = "stopping after this round";
+/// Message at the first Ctrl-C.
+pub(crate) const STOP_MESSAGE: &str = "stopping after this round";
 
 /// Runs an experiment in this process.
 #[derive(Args)]
 pub(crate) struct RunArguments {
-    /// Experiment file; without it, an embedded experiment that needs no data. A section [sweep] in it gives
-    /// keys lists of values, e.g. step_size = [0.05, 0.1] for all algorithms or "algorithm.mile.xi" = [0.05, 0.1]
-    /// for one: every combination is run, and the best of each algorithm is told
+    /// Experiment file [default: a built-in example that needs no data]. A section [sweep] in it gives lists of
+    /// values, e.g. step_size = [0.05, 0.1] for all algorithms or "algorithm.mile.xi" = [0.05, 0.1] for one: every
+    /// combination is run, and the best values for each algorithm are reported
+    #[arg(value_name = "EXPERIMENT.toml")]
     experiment: Option<PathBuf>,
-    /// Run directory [default: runs/NAME, or the next free runs/NAME-K]
+    /// Run directory [default: runs/NAME for the experiment's name, or the next free runs/NAME-K]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace a value of the experiment file, e.g. rounds=50, network.topology=torus,
     /// algorithm.mile.xi=0.05; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
-    /// Folder to look for image data sets first
+    /// Folder to search first for image data sets [default: see mile data where]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Go on with the run in --out (or the newest runs/NAME): finished work is kept, more rounds,
-    /// seeds and algorithms may be added
+    /// Resume the run in --out [default: the newest runs/NAME]. Finished work is kept; rounds, seeds and algorithms may
+    /// be added, e.g. --resume --set rounds=400
     #[arg(long)]
     resume: bool,
-    /// Check everything, print the resolved plan, its memory and the bytes to be sent, and stop
+    /// Check the experiment and print the resolved file, memory and bytes to be sent, without running it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    watch: watch::WatchArguments,
+    observers: observers::ObserverArguments,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let name = match &arguments.experiment {
         Some(path) => path.display().to_string(),
-        None => "the embedded experiment".into(),
+        None => "the built-in experiment".into(),
     };
     run_named(arguments).map_err(|error| match error.downcast::<LabError>() {
         Ok(error) => error.in_file(&name).into(),
@@ -79,11 +80,11 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         Some(folder) => folder.clone(),
         None => choose_folder(&plan.experiment.name, arguments.resume),
     };
-    let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
-    match watch::execute_watched(&plan, &folder, arguments.resume, &arguments.watch, &stop) {
+    let stop = stop_on_interrupt(STOP_MESSAGE)?;
+    match observers::execute_observed(&plan, &folder, arguments.resume, &arguments.observers, &stop) {
         Ok(outcomes) => finish(&folder, &plan, &outcomes, "run"),
         Err(error) if matches!(error.downcast_ref(), Some(LabError::Failed(_))) => {
-            // The other jobs went on: what they found is shown before what failed is said.
+            // The other jobs were finished: their results are shown before the failure.
             finish(&folder, &plan, &read_outcomes(&folder)?, "run")?;
             Err(error)
         }
@@ -91,14 +92,14 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     }
 }
 
-/// What the theory has to say before step 0, a line each.
+/// Advice from the theory before step 0, one line each.
 pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     let mut text = String::new();
     for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
         if algorithm.has_auto() {
             let xi = planned.parameters.xi.unwrap_or_default();
             let gamma = planned.parameters.gamma.unwrap_or(xi);
-            let _ = writeln!(text, "note: {}: auto is xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
+            let _ = writeln!(text, "note: {}: auto chose xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
         }
     }
     for (label, advice) in mile_lab::advice::advise(plan)? {
@@ -112,12 +113,12 @@ pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The experiment's table, and the folder from which relative paths in it start.
+/// The experiment's table, and the folder that relative paths in it refer to.
 fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
     read_experiment(arguments.experiment.as_deref(), &arguments.set, arguments.data_dir.as_deref())
 }
 
-/// The table of an experiment file, or of the embedded one, and the folder from which relative paths in it start.
+/// The table of an experiment file, or of the built-in example, and the folder that relative paths in it refer to.
 pub(crate) fn read_experiment(
     path: Option<&Path>,
     set: &[String],
@@ -138,7 +139,7 @@ pub(crate) fn read_experiment(
 }
 
 fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> {
-    arguments.watch.refuse_for_a_sweep()?;
+    arguments.observers.refuse_for_a_sweep()?;
     let mut jobs = 0;
     for point in &sweep.points {
         jobs += sweep.plan(point)?.jobs().len();
@@ -158,29 +159,29 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         Some(folder) => folder.clone(),
         None => choose_folder(sweep.name(), arguments.resume),
     };
-    let stop = stop_on_interrupt(AFTER_THIS_ROUND)?;
+    let stop = stop_on_interrupt(STOP_MESSAGE)?;
     let found =
-        sweep.execute(&folder, arguments.resume, &watch::point_by_point(sweep.points.len()), &stop)?;
-    finish_sweep(&found)?;
-    output::print(&format!("{}\n{}\n", found.found(), folder.display()))?;
+        sweep.execute(&folder, arguments.resume, &observers::sweep_observers(sweep.points.len()), &stop)?;
+    write_sweep_outputs(&found)?;
+    output::print(&format!("{}\n{}\n", found.summary(), folder.display()))?;
     if stop.load(Ordering::Relaxed) {
-        eprintln!("stopped; go on with: mile run ... --out {} --resume", folder.display());
+        eprintln!("stopped; resume with: mile run ... --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
     }
     if !found.is_complete() {
         let folder = folder.display();
         eprintln!(
-            "mile: some points failed (see their summary.json); try again with: mile run ... --out {folder} --resume"
+            "mile: some points failed (see their summary.json); retry with: mile run ... --out {folder} --resume"
         );
         return Ok(FAILED);
     }
     Ok(0)
 }
 
-/// Tables, pictures and the report of a run directory whose work is over or interrupted.
+/// Writes the tables, figures and report of a finished or interrupted run, and returns the exit code.
 pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], command: &str) -> anyhow::Result<u8> {
     if !outcomes.is_empty() {
-        let table = finish_run(folder, outcomes, plan.experiment.seeds.len())?;
+        let table = write_run_outputs(folder, outcomes, plan.experiment.seeds.len())?;
         output::print(&format!("{table}\n{}\n", folder.display()))?;
     }
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
@@ -194,32 +195,32 @@ pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], command: 
     if !failed.is_empty() {
         let folder = folder.display();
         eprintln!(
-            "what was recorded is kept; try again from the last checkpoint with: mile {command} ... --out {folder} --resume"
+            "all records are kept; retry from the last checkpoint with: mile {command} ... --out {folder} --resume"
         );
         return Ok(FAILED);
     }
     if !plan.is_complete(outcomes) {
-        eprintln!("stopped; go on with: mile {command} ... --out {} --resume", folder.display());
+        eprintln!("stopped; resume with: mile {command} ... --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
     }
     Ok(0)
 }
 
-/// The first Ctrl-C asks for an end and says so; a second one does not wait.
-pub(crate) fn stop_on_interrupt(words: &'static str) -> anyhow::Result<Arc<AtomicBool>> {
+/// The first Ctrl-C sets the stop flag and prints a message; the second one exits immediately.
+pub(crate) fn stop_on_interrupt(message: &'static str) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED.into());
         }
-        eprintln!("{words}; once more to stop at once");
+        eprintln!("{message}; press Ctrl-C again to exit immediately");
     })
-    .context("cannot listen for Ctrl-C")?;
+    .context("cannot handle Ctrl-C")?;
     Ok(stop)
 }
 
-/// `runs/NAME`, `runs/NAME-2`, ...: the first free one, or the last used one to resume.
+/// The first free folder of `runs/NAME`, `runs/NAME-2`, ..., or the last used one to resume.
 pub(crate) fn choose_folder(name: &str, resume: bool) -> PathBuf {
     let folder = |k: u32| match k {
         1 => Path::new("runs").join(name),
@@ -232,7 +233,7 @@ pub(crate) fn choose_folder(name: &str, resume: bool) -> PathBuf {
 fn describe(plan: &Plan) -> String {
     let experiment = &plan.experiment;
     let mut text = format!(
-        "{}: {} rounds, a record every {}, seeds {:?}, {}\n",
+        "{}: {} rounds, recorded every {} round(s), seeds {:?}, {}\n",
         experiment.name,
         experiment.rounds,
         experiment.eval_every,

@@ -1,4 +1,4 @@
-//! `mile status`.
+//! `mile status`: progress of agents, and who waits for whom.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -15,31 +15,31 @@ use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, ask};
 use crate::agent::socket;
 use crate::{FAILED, Format, output};
 
-/// Time between two looks with --watch.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two updates with --watch.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shows how agents get on: rounds, and for every edge its lag, its bytes, and what is waited for.
+/// Shows the round of each agent and, for every edge, its lag, its traffic, and what is awaited.
 #[derive(Args)]
 pub(crate) struct StatusArguments {
-    /// Agents' folders, or run directories of swarms
+    /// Folders of agents, or run directories of mile swarm
     #[arg(value_name = "DIR", default_value = ".")]
     folders: Vec<PathBuf>,
-    /// Show it anew every second
+    /// Update the output every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
-/// What an agent said, or why it did not.
+/// The status of the agent in a folder, or why there is none.
 type Answer = (PathBuf, Result<Status, StatusError>);
 
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
     let folders = agents(&arguments.folders)?;
     loop {
         let answers: Vec<Answer> =
-            folders.iter().map(|folder| (folder.clone(), ask(&socket::find(folder)))).collect();
+            folders.iter().map(|folder| (folder.clone(), ask(&socket::find_path(folder)))).collect();
         let text = match arguments.format {
             Format::Text => text(&answers),
             Format::Json => json(&answers) + "\n",
@@ -50,11 +50,11 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
             let any = answers.iter().any(|(_, answer)| answer.is_ok());
             return Ok(if any { 0 } else { FAILED });
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(WATCH_INTERVAL);
     }
 }
 
-/// The agents' folders that are meant.
+/// The agents' folders: those given, and those in the given run directories.
 fn agents(folders: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
     let mut found = Vec::new();
     for folder in folders {
@@ -66,7 +66,7 @@ fn agents(folders: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
             found.push(folder.clone());
         } else {
             let problem =
-                "is neither the folder of an agent that was ever started nor the run directory of a swarm";
+                "is neither the folder of an agent that has been started nor the run directory of a swarm";
             return Err(LabError::Directory { path: folder.clone(), problem: problem.into() });
         }
     }
@@ -116,7 +116,7 @@ fn agent(status: &Status) -> Vec<String> {
     let doing = match status.activity {
         Activity::Computing => "computing".into(),
         Activity::Waiting => format!("in an exchange for {}", seconds(status.activity_s)),
-        Activity::Leaving => format!("done; staying for others for {}", seconds(status.activity_s)),
+        Activity::Leaving => format!("done; waiting for confirmations for {}", seconds(status.activity_s)),
     };
     let rounds = status.rounds.map(|rounds| format!("/{rounds}")).unwrap_or_default();
     vec![
@@ -144,12 +144,12 @@ fn edge(status: &Status, edge: &Neighbour) -> Vec<String> {
     ]
 }
 
-/// What a neighbour is waited for, and for how long.
+/// What is awaited from a neighbour, and for how long.
 pub(crate) fn waited_for(edge: &Neighbour) -> Option<String> {
     let what = match edge.waiting? {
         Awaited::Message => "its message",
         Awaited::Decision => "its decision",
-        Awaited::Confirmation => "its last word",
+        Awaited::Confirmation => "its confirmation",
     };
     Some(format!("{what}, for {}", seconds(edge.waiting_s.unwrap_or(0.0))))
 }

@@ -1,4 +1,4 @@
-//! `mile theory`.
+//! `mile theory`: what the theory says about a network and a step size.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use mile::theory::report::{Inquiry, TheoryReport};
 use mile::theory::stability::{self, MODES};
 use mile::theory::weights::WeightChoice;
 use mile_lab::advice::inquiry;
-use mile_lab::auto::measure;
+use mile_lab::auto::estimate;
 use mile_lab::config::Experiment;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
@@ -19,45 +19,45 @@ use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
 use crate::network::NetworkArguments;
 use crate::{Format, USAGE, output};
 
-/// Squares of a stability map, either way.
-const SQUARES: usize = 40;
+/// Rows and columns of a stability map.
+const GRID: usize = 40;
 
-/// Spectrum, admissible weights and step sizes, rates and stability.
+/// Spectrum, admissible weights and step sizes, convergence rates and stability.
 #[derive(Args)]
 pub(crate) struct TheoryArguments {
-    /// Experiment file: its network instead of the one described below, its first MILE, and its problem,
-    /// whose smoothness is estimated
-    #[arg(conflicts_with_all = [
+    /// Experiment file: take the network, the parameters of the first MILE algorithm and the smoothness (estimated from
+    /// the problem) from it, instead of from the options below
+    #[arg(value_name = "EXPERIMENT.toml", conflicts_with_all = [
         "topology", "agents", "mixing", "p", "degree", "rewire", "edges", "matrix", "seed", "drop_rate",
     ])]
     experiment: Option<PathBuf>,
-    /// Replace a value of the experiment file
+    /// Replace a value of the experiment file, e.g. network.agents=20; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE", requires = "experiment")]
     set: Vec<String>,
     #[command(flatten)]
     network: NetworkArguments,
-    /// Probability that an edge is down in a round
+    /// Probability that an edge is down in a round [default: 0]
     #[arg(long)]
     drop_rate: Option<f64>,
-    /// Local steps tau [default: 10]
+    /// Local steps per round, tau [default: 10, or the experiment's]
     #[arg(long, alias = "tau")]
     local_steps: Option<u64>,
-    /// WeightChoice xi: a number in (0, 1], paper, or auto [default: paper]
+    /// Weight xi of MILE: a number in (0, 1], paper (0.9 * 2/(tau+3)), or auto [default: paper, or the experiment's]
     #[arg(long)]
     xi: Option<String>,
-    /// WeightChoice gamma of decoupled mixing: a number in (0, 1], or auto [default: xi]
+    /// Weight gamma of MILE's mixing, if decoupled from xi: a number in (0, 1], or auto [default: xi, or the experiment's]
     #[arg(long)]
     gamma: Option<String>,
-    /// Smoothness L of the objectives [default: 1, or estimated from the experiment's problem]
+    /// Smoothness constant L of the objectives [default: 1, or estimated from the experiment's problem]
     #[arg(long, allow_negative_numbers = true)]
     smoothness: Option<f64>,
-    /// Step size, to be judged [default: the experiment's]
+    /// Step size to check against the bounds [default: none, or the experiment's]
     #[arg(long, allow_negative_numbers = true)]
     step_size: Option<f64>,
-    /// Write pictures there: stability maps and the modes in the unit circle (SVG and PNG)
+    /// Write figures to this folder: stability maps, and the eigenvalues of one round (SVG and PNG)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -75,8 +75,8 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             let experiment = Experiment::load(path, &arguments.set)?;
             let name = path.display().to_string();
             let plan = Plan::new(experiment).map_err(|error| error.in_file(&name))?;
-            let measured = measure(&plan.experiment).map_err(|error| error.in_file(&name))?;
-            answer(arguments, adjust(inquiry(&plan, &measured), arguments, xi, gamma))
+            let estimate = estimate(&plan.experiment).map_err(|error| error.in_file(&name))?;
+            print_report(arguments, with_arguments(inquiry(&plan, &estimate), arguments, xi, gamma))
         }
         None => {
             let network = arguments.network.config(arguments.drop_rate)?.build()?;
@@ -92,13 +92,13 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
                 rounds: None,
                 seed: 0,
             };
-            answer(arguments, adjust(plain, arguments, xi, gamma))
+            print_report(arguments, with_arguments(plain, arguments, xi, gamma))
         }
     }
 }
 
-/// The inquiry with what was said on the command line.
-fn adjust<'a>(
+/// The inquiry with the values given on the command line.
+fn with_arguments<'a>(
     mut inquiry: Inquiry<'a>,
     arguments: &TheoryArguments,
     xi: Option<WeightChoice>,
@@ -116,7 +116,7 @@ fn adjust<'a>(
     inquiry
 }
 
-fn answer(arguments: &TheoryArguments, inquiry: Inquiry) -> anyhow::Result<u8> {
+fn print_report(arguments: &TheoryArguments, inquiry: Inquiry) -> anyhow::Result<u8> {
     let report = match TheoryReport::new(&inquiry) {
         Ok(report) => report,
         Err(error) => {
@@ -125,7 +125,7 @@ fn answer(arguments: &TheoryArguments, inquiry: Inquiry) -> anyhow::Result<u8> {
         }
     };
     if let Some(folder) = &arguments.out {
-        pictures(folder, &inquiry, &report)?;
+        write_figures(folder, &inquiry, &report)?;
     }
     output::print(&match arguments.format {
         Format::Json => serde_json::to_string_pretty(&report)? + "\n",
@@ -146,15 +146,15 @@ fn weight(name: &str, given: &Option<String>) -> Result<Option<WeightChoice>, St
     }
 }
 
-/// `steps` values from `low` to `high`, evenly in their logarithms.
+/// `steps` logarithmically spaced values from `low` to `high`.
 fn logarithmic(low: f64, high: f64, steps: usize) -> Vec<f64> {
     (0..steps).map(|k| low * (high / low).powf(k as f64 / (steps - 1) as f64)).collect()
 }
 
-fn pictures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::Result<()> {
+fn write_figures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let spectrum = inquiry.network.spectrum();
-    let steps = logarithmic(1e-3 / inquiry.smoothness, 3.0 / inquiry.smoothness, SQUARES);
+    let steps = logarithmic(1e-3 / inquiry.smoothness, 3.0 / inquiry.smoothness, GRID);
     let tau = inquiry.local_steps;
     let apart = (report.gamma != report.xi).then_some(report.gamma);
     let boxed = |tau: u64, xi: f64| {
@@ -162,7 +162,7 @@ fn pictures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::
         Ok(Box::new(method) as Box<dyn mile::method::Method>)
     };
     let top = (1.5 * report.xi_exact_max).min(1.0);
-    let weights: Vec<f64> = (1..=SQUARES).map(|k| top * k as f64 / SQUARES as f64).collect();
+    let weights: Vec<f64> = (1..=GRID).map(|k| top * k as f64 / GRID as f64).collect();
     let by_xi = stability::map("xi", &weights, &steps, inquiry.smoothness, spectrum, |xi| boxed(tau, xi))?;
     let taus: Vec<f64> = (1..=20).map(f64::from).collect();
     let by_tau = stability::map("local_steps", &taus, &steps, inquiry.smoothness, spectrum, |tau| {
@@ -172,11 +172,14 @@ fn pictures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::
     write("stability-xi", stability_map_svg(&by_xi, &format!("MILE, {tau} local steps")))?;
     write("stability-tau", stability_map_svg(&by_tau, &format!("MILE, xi = {:.4}", report.xi)))?;
     let method = Mile::decoupled(tau, report.xi, report.gamma)?;
-    write("modes", modes_svg(&modes(inquiry.network, &method, inquiry)?, "modes of one round of MILE"))?;
+    write(
+        "modes",
+        modes_svg(&modes(inquiry.network, &method, inquiry)?, "eigenvalues of one round of MILE"),
+    )?;
     Ok(())
 }
 
-/// The eigenvalues of one period, at no curvature and, with a step size, at the largest.
+/// The eigenvalues of one round, at zero curvature and, if a step size is given, at the largest curvature.
 fn modes(network: &Network, method: &Mile, inquiry: &Inquiry) -> anyhow::Result<Vec<Mode>> {
     let of = Modes::of(method)?;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The command as a user types it: exit codes, messages, output that programs can read.
+//! The command line: exit codes, messages, machine-readable output.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -100,11 +100,11 @@ fn a_plot_of_what_is_not_there_is_refused_with_what_there_is() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         std::fs::remove_dir_all(folder.path().join(out).join("figures")).unwrap();
     }
-    let of_sweep = "is for runs, and s is a sweep";
+    let of_sweep = "applies only to runs, and s is a sweep";
     let cases: [(&[&str], &str); 6] = [
         (
             &["r", "--y", "accuracy"],
-            "--y: got accuracy, which is not recorded in r; there is loss, local_loss,",
+            "--y: got accuracy, which is not recorded in r; recorded are loss, local_loss,",
         ),
         (&["r", "--y", "loss,accuracy", "--x", "wall_s"], "--y: got accuracy"),
         (

@@ -1,4 +1,4 @@
-//! `mile theory`, `mile reproduce theorems`, and advice before a run, as a user types them.
+//! `mile theory`, `mile reproduce theorems`, and advice before a run, on the command line.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -91,9 +91,9 @@ fn the_theorems_are_printed_with_what_holds_and_what_does_not() {
     );
     assert!(folder.path().join("theorems/report.html").exists());
     for (arguments, word) in [
-        (["theorems", "--set", "rounds=1"], "--set: takes one item at a time"),
-        (["all", "--set", "rounds=1"], "--set: takes one item at a time"),
-        (["table1", "--dataset", "mnist"], "--dataset: only the figures"),
+        (["theorems", "--set", "rounds=1"], "--set: applies only to table1, fig1 and fig2"),
+        (["all", "--set", "rounds=1"], "--set: applies only to table1, fig1 and fig2"),
+        (["table1", "--dataset", "mnist"], "--dataset: applies only to fig1, fig2 and all"),
         (["all", "--dataset", "cifar10"], "takes mnist at this scale"),
     ] {
         let output = mile(folder.path(), &[&["reproduce"], &arguments[..]].concat());

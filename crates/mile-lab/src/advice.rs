@@ -1,10 +1,10 @@
-//! What the theory says about a plan: advice before step 0, and the inquiry of a report.
+//! Theory applied to a plan: advice before step 0, and the input of `mile theory`.
 
 use mile::theory::advice::{self, Advice};
 use mile::theory::report::Inquiry;
 use mile::theory::weights::WeightChoice;
 
-use crate::auto::{Measured, bound, measure, refuse};
+use crate::auto::{ProblemEstimate, estimate, smoothness_bound, theory_error};
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::Plan;
@@ -13,7 +13,7 @@ use crate::plan::Plan;
 pub fn advise(plan: &Plan) -> Result<Vec<(String, Advice)>, LabError> {
     let smoothness = match plan.experiment.objectives.curvature() {
         Curvature::Known(largest) => Some(largest),
-        Curvature::Steady => bound(&plan.experiment, &measure(&plan.experiment)?),
+        Curvature::Steady => smoothness_bound(&plan.experiment, &estimate(&plan.experiment)?),
         Curvature::Changing => None,
     };
     let mut found = Vec::new();
@@ -26,27 +26,27 @@ pub fn advise(plan: &Plan) -> Result<Vec<(String, Advice)>, LabError> {
             smoothness,
             seed: plan.experiment.seeds[0],
         });
-        let advice = advice.map_err(|error| refuse(&format!("algorithm[{k}]"), error))?;
+        let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
     Ok(found)
 }
 
-/// The inquiry that an experiment stands for: its first MILE, or its first algorithm.
-pub fn inquiry<'a>(plan: &'a Plan, measured: &'a Measured) -> Inquiry<'a> {
+/// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm.
+pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a> {
     let algorithms = &plan.experiment.algorithms;
     let k = algorithms.iter().position(|a| a.entry.takes("xi")).unwrap_or(0);
     let parameters = &plan.methods[k].parameters;
-    let exact = bound(&plan.experiment, measured).is_some();
+    let exact = smoothness_bound(&plan.experiment, estimate).is_some();
     Inquiry {
         network: &plan.network,
         local_steps: parameters.local_steps.unwrap_or(1),
         xi: parameters.xi.map_or(WeightChoice::Paper, WeightChoice::Number),
         gamma: parameters.gamma.map(WeightChoice::Number),
-        smoothness: measured.smoothness.estimate,
-        estimate: (!exact).then_some(&measured.smoothness),
+        smoothness: estimate.smoothness.estimate,
+        estimate: (!exact).then_some(&estimate.smoothness),
         step_size: Some(algorithms[k].schedule.step_size),
-        scatter: plan.experiment.objectives.is_stochastic().then_some(measured.scatter),
+        scatter: plan.experiment.objectives.is_stochastic().then_some(estimate.scatter),
         rounds: Some(plan.experiment.rounds),
         seed: plan.experiment.seeds[0],
     }

@@ -1,7 +1,8 @@
-//! One agent's files for whoever gathers a run: its model at the rounds that are recorded, and its last state of every job.
+//! The files that one agent of a swarm writes, to be gathered into a run directory: its model at the recorded rounds, and
+//! its final state of every job.
 //!
 //! ```text
-//! snapshots/JOB-ROUND.safetensors    x, and the model as it was sent in that round; gone once gathered
+//! snapshots/JOB-ROUND.safetensors    x, and the model as it was sent in that round; deleted once gathered
 //! final/LABEL-seedK.safetensors      the state vectors, as in a run directory, with one row
 //! ```
 
@@ -16,19 +17,19 @@ use crate::error::LabError;
 use crate::plan::{Job, Plan};
 use crate::state::{self, Header};
 
-/// An agent's folder, as far as these files go.
+/// The snapshots and final states in an agent's folder.
 #[derive(Clone, Debug)]
 pub struct AgentFiles {
     folder: PathBuf,
 }
 
 impl AgentFiles {
-    /// The files in an agent's folder, which need not be there yet.
+    /// The files in an agent's folder, which need not exist yet.
     pub fn of(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// Makes place for them.
+    /// Creates the folders for them.
     pub fn create(&self) -> Result<(), LabError> {
         for part in ["snapshots", "final"] {
             let path = self.folder.join(part);
@@ -37,7 +38,7 @@ impl AgentFiles {
         Ok(())
     }
 
-    /// Writes the model after a round, and as it was sent in it.
+    /// Writes the model after a round, and the model that was sent in that round.
     pub fn write_snapshot<T: Real>(
         &self,
         plan: &Plan,
@@ -52,7 +53,7 @@ impl AgentFiles {
         state::save(&self.snapshot(index, progress.round), &header, &vectors, [1, model.len()])
     }
 
-    /// Writes the last state of a job.
+    /// Writes the final state of a job.
     pub fn write_final<T: Real>(
         &self,
         plan: &Plan,
@@ -68,15 +69,17 @@ impl AgentFiles {
         state::save(&self.last(plan, job), &header, &named, [1, plan.size.dim])
     }
 
+    /// The path of a snapshot.
     pub(crate) fn snapshot(&self, index: usize, round: u64) -> PathBuf {
         self.folder.join("snapshots").join(format!("{index}-{round}.safetensors"))
     }
 
+    /// The path of the final state of a job.
     pub(crate) fn last(&self, plan: &Plan, job: Job) -> PathBuf {
         self.folder.join("final").join(plan.state_file(job))
     }
 
-    /// Which snapshots are there, by job and round.
+    /// The existing snapshots, by job and round.
     pub(crate) fn snapshots(&self) -> Result<Vec<(usize, u64)>, LabError> {
         let path = self.folder.join("snapshots");
         let entries = match fs::read_dir(&path) {

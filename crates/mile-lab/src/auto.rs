@@ -1,4 +1,4 @@
-//! Weights that are left to be chosen: `xi = "auto"`, `gamma = "auto"`, from the problem and the network.
+//! Chooses the weights `xi = "auto"` and `gamma = "auto"` from estimates of the problem and from the network.
 
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
@@ -14,24 +14,24 @@ use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::start;
 
-/// Stochastic gradients an agent from which noise is estimated.
+/// Stochastic gradients per agent from which the gradient noise is estimated.
 const DRAWS: u64 = 8;
 
-/// What was found out about an experiment's problem, with its first seed, at its starting point.
+/// Estimates of an experiment's problem, with its first seed, at its starting point.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// An estimate of L.
+pub struct ProblemEstimate {
+    /// The smoothness constant L.
     pub smoothness: Smoothness,
-    /// Noise and heterogeneity of gradients.
+    /// Noise and heterogeneity of the gradients.
     pub scatter: Scatter,
 }
 
-/// Estimates smoothness and noise of an experiment's problem.
-pub fn measure(experiment: &Experiment) -> Result<Measured, LabError> {
-    with_precision!(experiment.precision, T => measure_as::<T>(experiment))
+/// Estimates the smoothness, gradient noise and heterogeneity of an experiment's problem.
+pub fn estimate(experiment: &Experiment) -> Result<ProblemEstimate, LabError> {
+    with_precision!(experiment.precision, T => estimate_as::<T>(experiment))
 }
 
-fn measure_as<T: Scalar>(experiment: &Experiment) -> Result<Measured, LabError> {
+fn estimate_as<T: Scalar>(experiment: &Experiment) -> Result<ProblemEstimate, LabError> {
     let seed = experiment.seeds[0];
     let problem = T::problem(&*experiment.objectives, seed)?;
     let start = start::points(experiment.start, &*problem, seed)?;
@@ -41,28 +41,28 @@ fn measure_as<T: Scalar>(experiment: &Experiment) -> Result<Measured, LabError> 
         _ => Effort::default(),
     };
     let smoothness =
-        smoothness::estimate(&*problem, x, effort, seed).map_err(|error| refuse("problem", error))?;
-    Ok(Measured { smoothness, scatter: smoothness::scatter(&*problem, x, DRAWS, seed)? })
+        smoothness::estimate(&*problem, x, effort, seed).map_err(|error| theory_error("problem", error))?;
+    Ok(ProblemEstimate { smoothness, scatter: smoothness::scatter(&*problem, x, DRAWS, seed)? })
 }
 
-/// A question that the theory cannot answer; a failing objective is no fault of the key.
-pub(crate) fn refuse(key: &str, error: TheoryError) -> LabError {
+/// Converts an error of the theory into one of a key, except for a failing objective.
+pub(crate) fn theory_error(key: &str, error: TheoryError) -> LabError {
     match error {
         TheoryError::Agents(error) => error.into(),
         error => LabError::config(key, error),
     }
 }
 
-/// A bound of the curvature over a whole run, where one can be had: a network's curvature grows as it
-/// learns.
-pub(crate) fn bound(experiment: &Experiment, measured: &Measured) -> Option<f64> {
+/// An upper bound of the smoothness constant over a whole run; `None` where the curvature changes during training, as that
+/// of neural networks does.
+pub(crate) fn smoothness_bound(experiment: &Experiment, estimate: &ProblemEstimate) -> Option<f64> {
     match experiment.objectives.curvature() {
         Curvature::Changing => None,
-        _ => Some(1.1 * measured.smoothness.estimate).filter(|l| *l > 0.0),
+        _ => Some(1.1 * estimate.smoothness.estimate).filter(|l| *l > 0.0),
     }
 }
 
-/// Fills in xi and gamma of an algorithm that asks for `"auto"`.
+/// Chooses xi and gamma of an algorithm with `"auto"`.
 pub(crate) fn choose(
     index: usize,
     algorithm: &AlgorithmConfig,
@@ -70,20 +70,20 @@ pub(crate) fn choose(
     network: &Network,
     parameters: &mut Parameters,
 ) -> Result<(), LabError> {
-    let measured = measure(experiment)?;
+    let estimate = estimate(experiment)?;
     let question = Question {
         network,
         local_steps: parameters.local_steps.unwrap_or(1),
         step_size: algorithm.schedule.step_size,
-        smoothness: bound(experiment, &measured),
-        scatter: experiment.objectives.is_stochastic().then_some(measured.scatter),
+        smoothness: smoothness_bound(experiment, &estimate),
+        scatter: experiment.objectives.is_stochastic().then_some(estimate.scatter),
         rounds: experiment.rounds,
         seed: experiment.seeds[0],
     };
     let chosen = match (algorithm.xi, algorithm.gamma) {
         (_, Some(WeightChoice::Auto)) => auto::decoupled(question),
         (_, None) => auto::xi(question),
-        // A gamma of the user's own: half of what withstands changing curvature there.
+        // With gamma given, xi is half of the limit of stability under changing curvature.
         (_, Some(_)) => {
             let gamma = parameters.gamma.unwrap_or(1.0);
             auto::judge(question, 1e-6, gamma).map(|at| {
@@ -93,7 +93,7 @@ pub(crate) fn choose(
         }
     };
     let key = if algorithm.gamma == Some(WeightChoice::Auto) { "gamma" } else { "xi" };
-    let chosen = chosen.map_err(|error| refuse(&format!("algorithm[{index}].{key}"), error))?;
+    let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].{key}"), error))?;
     parameters.xi = Some(chosen.xi);
     parameters.gamma = (chosen.gamma != chosen.xi).then_some(chosen.gamma);
     Ok(())

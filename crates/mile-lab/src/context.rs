@@ -1,5 +1,5 @@
-//! Where and with what a run was made: kept beside it, so that a report of it needs neither the data nor
-//! the machine.
+//! The environment of a run: version, machine, problem and label distribution, kept in `context.json` so that reports
+//! need neither the data nor the machine.
 
 use std::path::Path;
 
@@ -11,39 +11,39 @@ use crate::store::Store;
 
 const FILE: &str = "context.json";
 
-/// What `context.json` of a run directory says.
+/// The contents of `context.json` in a run directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Context {
-    /// Version of this program.
+    /// Version of this library.
     pub version: String,
-    /// When the run was begun, in seconds since 1970.
+    /// When the run was started, in seconds since 1970.
     pub started: u64,
     /// The machine.
     pub machine: Machine,
-    /// What was minimised, in a few words.
+    /// Title of the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Dimension of the variable.
+    /// Dimension of the problem.
     pub dim: usize,
-    /// Training samples of each class at each agent, for every seed of an image problem.
+    /// Number of training samples of each class at each agent, for every seed of an image problem.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<SeedLabels>,
 }
 
-/// A machine, as far as a reader of results cares.
+/// The machine on which a run was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Operating system and architecture.
     pub system: String,
-    /// The processor's own name, where the system tells it.
+    /// Model name of the processor, if known.
     pub processor: String,
-    /// Threads that were used.
+    /// Number of threads used.
     pub threads: usize,
-    /// Bytes of memory, where the system tells them.
+    /// Bytes of memory, if known.
     pub memory: Option<u64>,
 }
 
-/// How one seed divides the labels.
+/// The label distribution of one seed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedLabels {
     /// The seed.
@@ -72,7 +72,7 @@ impl Machine {
 }
 
 impl Context {
-    /// The context of a plan that is run here and now.
+    /// The context of a plan that is run on this machine now.
     pub fn of(plan: &Plan) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let counts = plan.size.class_counts.iter();
@@ -86,8 +86,8 @@ impl Context {
         }
     }
 
-    /// Writes it into the run directory of a run that begins. What is there already tells of the process that
-    /// began it, and is kept; only labels of seeds that were added since are put to it.
+    /// Writes it to a run directory. An existing file describes the process that started the run and is kept; only the
+    /// labels of added seeds are appended.
     pub(crate) fn write(&self, store: &Store) -> Result<(), LabError> {
         let mut kept = self.clone();
         if let Some(before) = Self::read(store.folder()) {
@@ -102,7 +102,7 @@ impl Context {
         store.write(FILE, serde_json::to_string_pretty(&kept).unwrap_or_default().as_bytes())
     }
 
-    /// Reads it from a run directory; a missing or foreign one is no context.
+    /// Reads it from a run directory; `None` if it is missing or unreadable.
     pub fn read(folder: &Path) -> Option<Self> {
         serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).ok()?).ok()
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_of_the_beginning_is_not_written_over() {
+    fn the_context_of_the_first_process_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), false).unwrap();
         let context = |started: u64, seeds: &[u64]| Context {

@@ -1,4 +1,4 @@
-//! Short names of contents: other bytes, another name.
+//! Digests of data: the first 64 bits of SHA-256, in hexadecimal.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,31 +11,31 @@ use sha2::{Digest, Sha256};
 
 use crate::error::LabError;
 
-/// A file as it was when it was read.
-type Seen = (u64, Option<SystemTime>, String);
+/// Size, modification time and digest of a file.
+type CachedDigest = (u64, Option<SystemTime>, String);
 
-/// Digests of files that were read before; one is used again while size and time of the file stay the same.
-static SEEN: LazyLock<Mutex<HashMap<PathBuf, Seen>>> = LazyLock::new(Mutex::default);
+/// Digests of files that were read before, valid while size and modification time are unchanged.
+static CACHE: LazyLock<Mutex<HashMap<PathBuf, CachedDigest>>> = LazyLock::new(Mutex::default);
 
 /// The digest of some bytes.
 pub(crate) fn of_bytes(bytes: &[u8]) -> String {
-    named(Sha256::digest(bytes).as_slice())
+    hex(Sha256::digest(bytes).as_slice())
 }
 
-/// The digest of several pieces, one after the other.
+/// The digest of the concatenation of several pieces.
 pub(crate) fn of_pieces<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> String {
     let mut hash = Sha256::new();
     pieces.into_iter().for_each(|piece| hash.update(piece));
-    named(hash.finalize().as_slice())
+    hex(hash.finalize().as_slice())
 }
 
-/// The digest of a file's contents, wherever the file is and whatever it is called.
+/// The digest of a file's contents.
 pub(crate) fn of_file(path: &Path) -> Result<String, LabError> {
     let failed = || LabError::io(path, "read");
     let about = std::fs::metadata(path).map_err(failed())?;
     let state = (about.len(), about.modified().ok());
-    let seen = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((size, time, digest)) = seen().get(path)
+    let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((size, time, digest)) = cache().get(path)
         && (*size, *time) == state
         && time.is_some()
     {
@@ -49,12 +49,12 @@ pub(crate) fn of_file(path: &Path) -> Result<String, LabError> {
             read => hash.update(&buffer[..read]),
         }
     }
-    let digest = named(hash.finalize().as_slice());
-    seen().insert(path.to_owned(), (state.0, state.1, digest.clone()));
+    let digest = hex(hash.finalize().as_slice());
+    cache().insert(path.to_owned(), (state.0, state.1, digest.clone()));
     Ok(digest)
 }
 
-fn named(hash: &[u8]) -> String {
+fn hex(hash: &[u8]) -> String {
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Where the agents of a job live, and the two precisions in which they do.
+//! Engines for the agents of a job, and the two precisions they compute in.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use mile::simulator::Simulator;
 use crate::error::LabError;
 use crate::objectives::Objectives;
 
-/// What an engine is opened for: agents at their starting points, with the vectors a method works with.
+/// What an engine is created from.
 #[derive(Clone, Copy)]
-pub struct Agents<'a, T> {
-    /// The objectives.
+pub struct EngineSetup<'a, T> {
+    /// The agents' objectives.
     pub problem: &'a dyn Problem<T>,
-    /// Who talks to whom.
+    /// The graph and its mixing matrix.
     pub network: &'a Network,
     /// The method.
     pub method: &'a dyn Method,
-    /// One starting point for all agents, or one for each.
+    /// Starting point: one row for all agents, or one row for each.
     pub start: &'a [T],
     /// Seed of the run.
     pub seed: u64,
 }
 
-/// Opens engines: in this process, on a device, on the ranks of a cluster.
+/// Creates engines: in this process, on a GPU, on a cluster.
 pub trait Engines: Send + Sync {
-    /// An engine in single precision.
-    fn single<'a>(&self, agents: Agents<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError>;
+    /// Creates an engine in single precision.
+    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError>;
 
-    /// An engine in double precision.
-    fn double<'a>(&self, agents: Agents<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError>;
+    /// Creates an engine in double precision.
+    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError>;
 }
 
 /// All agents in this process: the [`Simulator`].
@@ -41,31 +41,31 @@ pub trait Engines: Send + Sync {
 pub struct InProcess;
 
 impl InProcess {
-    fn open<'a, T: Real>(agents: Agents<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
-        let Agents { problem, network, method, start, seed } = agents;
+    fn open<'a, T: Real>(agents: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed } = agents;
         Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
     }
 }
 
 impl Engines for InProcess {
-    fn single<'a>(&self, agents: Agents<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
         Self::open(agents)
     }
 
-    fn double<'a>(&self, agents: Agents<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
         Self::open(agents)
     }
 }
 
-/// A precision as a type: `f32` or `f64`.
+/// The scalar type of a precision: `f32` or `f64`.
 pub trait Scalar: Real {
-    /// The problem of a seed in this precision.
+    /// Builds the problem of a seed in this precision.
     fn problem(objectives: &dyn Objectives, seed: u64) -> Result<Arc<dyn Problem<Self>>, LabError>;
 
-    /// An engine in this precision.
+    /// Creates an engine in this precision.
     fn open<'a>(
         engines: &dyn Engines,
-        agents: Agents<'a, Self>,
+        agents: EngineSetup<'a, Self>,
     ) -> Result<Box<dyn Engine<Self> + 'a>, LabError>;
 }
 
@@ -76,7 +76,7 @@ impl Scalar for f32 {
 
     fn open<'a>(
         engines: &dyn Engines,
-        agents: Agents<'a, Self>,
+        agents: EngineSetup<'a, Self>,
     ) -> Result<Box<dyn Engine<Self> + 'a>, LabError> {
         engines.single(agents)
     }
@@ -89,7 +89,7 @@ impl Scalar for f64 {
 
     fn open<'a>(
         engines: &dyn Engines,
-        agents: Agents<'a, Self>,
+        agents: EngineSetup<'a, Self>,
     ) -> Result<Box<dyn Engine<Self> + 'a>, LabError> {
         engines.double(agents)
     }

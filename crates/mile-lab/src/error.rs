@@ -1,47 +1,47 @@
-//! What can go wrong with an experiment, and whose fault it is.
+//! The errors of experiments.
 
 use std::path::{Path, PathBuf};
 
-/// A key of an experiment file that cannot be used.
+/// An invalid value of a key of an experiment file, or of a command-line option.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}{key}: {problem}", file.as_ref().map(|f| format!("{f}: ")).unwrap_or_default())]
 pub struct ConfigError {
-    /// The experiment file, where there is one.
+    /// The experiment file, if there is one.
     pub file: Option<String>,
-    /// The key, by its path.
+    /// The full path of the key, such as `network.agents`.
     pub key: String,
-    /// What it got and what it takes.
+    /// The value it got and the values it takes.
     pub problem: String,
 }
 
-/// A place in a data file that cannot be used.
+/// An error in a data file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}{}{}: {problem}", file.display(), line.map(|l| format!(", line {l}")).unwrap_or_default(), column.as_ref().map(|c| format!(", column '{c}'")).unwrap_or_default())]
 pub struct DataFileError {
-    /// Which file.
+    /// The file.
     pub file: PathBuf,
-    /// Which line, from 1.
+    /// The line, counted from 1.
     pub line: Option<u64>,
-    /// Which column, by its name.
+    /// The name of the column.
     pub column: Option<String>,
-    /// What is wrong there.
+    /// What is wrong.
     pub problem: String,
 }
 
-/// Why an experiment cannot be run, or stopped.
+/// Why an experiment cannot be run, or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The experiment file is wrong.
+    /// An invalid experiment file.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A data file is wrong.
+    /// An invalid data file.
     #[error(transparent)]
     Data(#[from] DataFileError),
-    /// An image data set is missing or wrong.
+    /// An image data set is missing or invalid.
     #[error(transparent)]
     Images(#[from] mile_nn::data::DataError),
-    /// A run directory holds something else than expected.
+    /// A file or folder does not hold what is expected there.
     #[error("{}: {problem}", path.display())]
     Directory {
         /// The file or folder.
@@ -49,32 +49,32 @@ pub enum LabError {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// A file cannot be read or written.
+    /// A file could not be read or written.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The failed operation, a verb such as `read`.
         action: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Agents failed while running.
+    /// An objective or an engine failed.
     #[error(transparent)]
     Agents(#[from] mile::agents::AgentsError),
-    /// Problem, network and starting point do not go together, or do not fit into memory.
+    /// Problem, network and starting point do not match, or do not fit into memory.
     #[error(transparent)]
     Simulator(#[from] mile::simulator::SimulatorError),
-    /// A job panicked: a defect of its objective or of this program.
-    #[error("a panic: {0}")]
+    /// A job panicked: a bug in its objective or in this library.
+    #[error("panicked: {0}")]
     Panicked(String),
-    /// Some jobs failed, the others went on; what they had recorded is kept.
-    #[error("{} failed: {}; what it had recorded is kept, and resuming tries it again from its last checkpoint", .0[0].0, .0[0].1)]
+    /// Some jobs failed (name and message of each); the others were finished.
+    #[error("{} failed: {}; its records are kept, and resuming the run retries it from its last checkpoint", .0[0].0, .0[0].1)]
     Failed(Vec<(String, String)>),
 }
 
 impl LabError {
-    /// Whether it is in what the user gave, rather than in what happened while running.
+    /// Whether the error is in the user's input, rather than a failure while running.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -82,23 +82,23 @@ impl LabError {
         )
     }
 
-    /// Whether it concerns the job it happened in only: another job may well do without it.
+    /// Whether the error concerns only the job in which it happened, so that other jobs can continue.
     pub(crate) fn is_of_one_job(&self) -> bool {
         matches!(self, Self::Agents(_) | Self::Panicked(_))
     }
 
-    /// A file could not be read or written.
+    /// Converts an I/O error on a file; `action` is a verb such as `read`.
     pub fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path, action, source }
     }
 
-    /// Something is wrong with the value of a key, or of an option.
+    /// The error of an invalid value of a key or option.
     pub fn config(key: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         Self::Config(ConfigError { file: None, key: key.into(), problem: problem.to_string() })
     }
 
-    /// The same error, known to come from this experiment file.
+    /// Adds the name of the experiment file to a config error.
     pub fn in_file(mut self, name: &str) -> Self {
         if let Self::Config(error) = &mut self {
             error.file.get_or_insert_with(|| name.to_owned());

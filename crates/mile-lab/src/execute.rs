@@ -1,4 +1,4 @@
-//! All jobs of a plan, several at a time, each recorded as it goes.
+//! Runs all jobs of a plan in a run directory, several at a time.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -16,17 +16,17 @@ use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::store::{Outcome, Status, Store};
 
-/// Jobs run side by side only while their vectors together stay below this many bytes.
-const SIDE_BY_SIDE: u64 = 4 << 30;
+/// Jobs run in parallel only as long as their vectors together need at most this many bytes.
+const MAX_MEMORY: u64 = 4 << 30;
 
-/// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the
-/// jobs at work stop after their current round, with their states kept, and no other is begun.
+/// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the running jobs stop
+/// after their current round and write checkpoints, and no other job is started.
 ///
-/// A job whose objective fails ends with what it had recorded; the others go on. A resumed run that does not fit what is in
-/// the directory is refused before anything there is changed.
+/// A job whose objective fails ends with status `failed` and its records so far; the others continue. A resumed run that
+/// does not match the contents of the directory is refused before anything there is changed.
 ///
 /// # Errors
-/// [`LabError::Failed`], after all other jobs are over, if a job failed before its first record.
+/// [`LabError::Failed`], after all other jobs have ended, if a job failed before its first record.
 pub fn execute(
     plan: &Plan,
     folder: &Path,
@@ -40,29 +40,29 @@ pub fn execute(
     let mut outcomes: HashMap<Job, Outcome> = HashMap::new();
     if resume {
         outcomes = finished(&context)?;
-        forget_what_will_be_repeated(&context, &jobs, &outcomes)?;
+        drop_repeated_records(&context, &jobs, &outcomes)?;
     }
     Context::of(plan).write(&store)?;
     store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
     let kept: Vec<Outcome> = jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect();
     observer.opened(&store.records()?, &kept);
     let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
-    // Seed by seed: what a run has finished when it is interrupted can be compared.
+    // Seed by seed, so that an interrupted run has all algorithms with the same seeds.
     todo.sort_by_key(|job| plan.experiment.seeds.iter().position(|seed| *seed == job.seed));
     let shared = Shared {
         queue: Mutex::new(VecDeque::from(todo)),
         outcomes: Mutex::new(outcomes),
         failed: Mutex::default(),
-        ended: Mutex::new(None),
+        fatal: Mutex::new(None),
     };
     let largest = jobs.iter().map(|job| plan.memory(*job)).max().unwrap_or(0).max(1);
-    let workers = (SIDE_BY_SIDE / largest).clamp(1, rayon::current_num_threads() as u64);
+    let workers = (MAX_MEMORY / largest).clamp(1, rayon::current_num_threads() as u64);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| work(&context, &shared, &jobs, resume));
         }
     });
-    if let Some(error) = shared.ended.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(error) = shared.fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     plan.sort_records(&store)?;
@@ -80,8 +80,8 @@ struct Shared {
     outcomes: Mutex<HashMap<Job, Outcome>>,
     /// Jobs that failed before their first record, and why.
     failed: Mutex<Vec<(String, String)>>,
-    /// What ended all jobs.
-    ended: Mutex<Option<LabError>>,
+    /// The error that ended all jobs.
+    fatal: Mutex<Option<LabError>>,
 }
 
 fn work(context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
@@ -91,30 +91,31 @@ fn work(context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
     {
         context.observer.began(job);
         let result = run(context, job, resume);
-        if let Err(error) = keep(context, shared, jobs, job, result) {
+        if let Err(error) = record_outcome(context, shared, jobs, job, result) {
             context.stop.store(true, Ordering::Relaxed);
-            shared.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     }
 }
 
-/// One job; a panic in it is an error of it.
+/// Runs one job; a panic in it becomes an error.
 fn run(context: &JobContext, job: Job, resume: bool) -> Result<Outcome, LabError> {
     let precision = context.plan.experiment.precision;
     let run = || with_precision!(precision, T => context.run::<T>(job, resume));
-    // What a panic leaves half done is the job's engine, which is gone with it; files are whole or not there.
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(LabError::Panicked(words_of(&*panic))))
+    // Unwind safe: the job's engine is dropped, and files are written atomically.
+    catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|panic| Err(LabError::Panicked(panic_message(&*panic))))
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a message")
         .to_owned()
 }
 
-/// Keeps how a job ended; an error that does not concern it alone is passed on.
-fn keep(
+/// Stores the outcome of a job; an error that does not concern this job alone is returned.
+fn record_outcome(
     context: &JobContext,
     shared: &Shared,
     jobs: &[Job],
@@ -140,7 +141,7 @@ fn keep(
     context.store.write_summary(jobs.iter().filter_map(|job| outcomes.get(job)))
 }
 
-/// The jobs that need not be run again: done or diverged, with as many rounds as are asked for now.
+/// The outcomes of jobs that need not be run again: diverged, or done with at least the planned number of rounds.
 fn finished(context: &JobContext) -> Result<HashMap<Job, Outcome>, LabError> {
     let rounds = context.plan.experiment.rounds;
     let enough = |outcome: &Outcome| match outcome.status {
@@ -158,9 +159,9 @@ fn finished(context: &JobContext) -> Result<HashMap<Job, Outcome>, LabError> {
     Ok(kept)
 }
 
-/// Drops records that lie after the state a job will go on from: they will be written again. All states are looked at
+/// Drops the records after the state from which a job resumes: they will be written again. All states are checked
 /// before any record is dropped.
-fn forget_what_will_be_repeated(
+fn drop_repeated_records(
     context: &JobContext,
     jobs: &[Job],
     finished: &HashMap<Job, Outcome>,

@@ -1,5 +1,5 @@
-//! Trained models for use elsewhere: one file a model, with the names and shapes that its problem gives its parts. Those
-//! of networks are PyTorch's `state_dict`.
+//! Exports trained models: one safetensors file per model, with the tensor names and shapes of its problem. For neural
+//! networks these are PyTorch's `state_dict`.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use safetensors::tensor::TensorView;
 use crate::error::LabError;
 use crate::store::write_file;
 
-/// Writes the average model and each agent's beside the final state: `NAME.average.safetensors`,
-/// `NAME.agent-0.safetensors`, ...; nothing for problems whose variable has no parts.
+/// Writes the average model and each agent's model next to the final state: `NAME.average.safetensors`,
+/// `NAME.agent-0.safetensors`, ...; nothing for problems that name no tensors.
 pub(crate) fn models<T: Real>(state: &Path, problem: &dyn Problem<T>, rows: &[T]) -> Result<(), LabError> {
     let dim = problem.dim();
     let average = problem.tensors(&block::mean_row(rows, dim));

@@ -1,7 +1,8 @@
-//! A run directory made from what the agents of a network leave in their folders.
+//! Gathers the files of a swarm's agents into one run directory.
 //!
-//! Agents write their models at the rounds that are recorded, and their last states ([`agent_files`](crate::agent_files)). When those of all
-//! agents are there they are measured, put together, and kept as if one process had done the run.
+//! Agents write snapshots of their models at the recorded rounds, and their final states
+//! ([`agent_files`](crate::agent_files)). When the files of all agents are there, records and states are made from them, as
+//! if the run had been done in one process.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -23,11 +24,11 @@ use crate::identity;
 use crate::job::DIVERGED;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::record::{Record, Subject, measure, rms};
+use crate::record::{Record, RunId, measure, rms};
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
-/// Gathers one run.
+/// Gathers the files of one run.
 pub struct Gatherer<'a, T> {
     plan: &'a Plan,
     observer: &'a dyn Observer,
@@ -36,15 +37,15 @@ pub struct Gatherer<'a, T> {
     files: Vec<AgentFiles>,
     /// The last record of each job.
     records: HashMap<Job, Record>,
-    /// What is known about the end of jobs.
+    /// The outcomes of jobs that have ended.
     outcomes: HashMap<Job, Outcome>,
-    /// Jobs whose final state is in the run directory.
+    /// Jobs whose final state is already in the run directory.
     assembled: HashSet<Job>,
     problem: Option<SeedProblem<T>>,
     clock: Instant,
 }
 
-/// The problem of one seed, and how large models may grow.
+/// The problem of one seed, and the norm beyond which its models have diverged.
 struct SeedProblem<T> {
     seed: u64,
     problem: Arc<dyn Problem<T>>,
@@ -57,7 +58,7 @@ pub fn agent_folder(folder: &Path, agent: usize) -> PathBuf {
 }
 
 impl<'a, T: Scalar> Gatherer<'a, T> {
-    /// Opens a run directory whose agents live in `agents/0`, `agents/1`, ...
+    /// Opens a run directory whose agents' folders are `agents/0`, `agents/1`, ...
     pub fn open(
         plan: &'a Plan,
         folder: &Path,
@@ -83,14 +84,14 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             clock: Instant::now(),
             store,
         };
-        gatherer.recall()?;
+        gatherer.load_previous()?;
         Ok(gatherer)
     }
 
-    /// What an earlier process had gathered.
-    fn recall(&mut self) -> Result<(), LabError> {
+    /// Loads what an earlier process has gathered.
+    fn load_previous(&mut self) -> Result<(), LabError> {
         let records = self.store.records()?;
-        // A line that was left unfinished is cut off.
+        // An incomplete last line is removed.
         self.store.rewrite(&records)?;
         for record in records {
             if let Some(job) = self.plan.job_of(&record) {
@@ -115,19 +116,19 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(())
     }
 
-    /// Whether the final states of all jobs are there.
+    /// Whether the final states of all jobs are gathered.
     pub fn is_complete(&self) -> bool {
         self.assembled.len() == self.jobs.len()
     }
 
-    /// The jobs that are not over.
+    /// The jobs whose final states are not gathered.
     pub fn open_jobs(&self) -> Vec<Job> {
         self.jobs.iter().copied().filter(|job| !self.assembled.contains(job)).collect()
     }
 
-    /// Gathers whatever all agents have left since the last time.
+    /// Gathers the files that all agents have written since the last call.
     pub fn gather(&mut self) -> Result<(), LabError> {
-        // Agents write a round's snapshot before a job's last state: who has the latter has no more of the former.
+        // Agents write the last snapshot of a job before its final state: once that exists, no snapshot will follow.
         let over: Vec<(usize, Job)> = (self.jobs.iter().copied().enumerate())
             .filter(|(_, job)| !self.assembled.contains(job))
             .filter(|(_, job)| self.files.iter().all(|files| files.last(self.plan, *job).exists()))
@@ -152,7 +153,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         over.into_iter().try_for_each(|(_, job)| self.assemble(job))
     }
 
-    /// Measures the models of all agents after a round.
+    /// Makes the record of a round from the snapshots of all agents.
     fn record(&mut self, index: usize, round: u64) -> Result<(), LabError> {
         let job = self.jobs[index];
         let path = |files: &AgentFiles| files.snapshot(index, round);
@@ -164,13 +165,13 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let wall_s = if round == 0 { 0.0 } else { before + self.clock.elapsed().as_secs_f64() };
         self.clock = Instant::now();
         let algorithm = &self.plan.experiment.algorithms[job.algorithm];
-        let subject = Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: job.seed };
+        let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: job.seed };
         let (plan, method) = (self.plan, self.plan.method(job)?);
-        let of_seed = self.of_seed(job.seed)?;
-        let mut engine = Simulator::new(&*of_seed.problem, &plan.network, &*method, &models, job.seed)?;
-        let record = measure(subject, &*of_seed.problem, &mut engine, drift, &progress, wall_s)?;
+        let seed_problem = self.seed_problem(job.seed)?;
+        let mut engine = Simulator::new(&*seed_problem.problem, &plan.network, &*method, &models, job.seed)?;
+        let record = measure(subject, &*seed_problem.problem, &mut engine, drift, &progress, wall_s)?;
         let size = rms(&mut engine)?;
-        let lost = !size.is_finite() || size > of_seed.limit || !record.loss.is_finite();
+        let lost = !size.is_finite() || size > seed_problem.limit || !record.loss.is_finite();
         self.store.append(&record)?;
         self.observer.recorded(job, &record);
         self.records.insert(job, record.clone());
@@ -183,7 +184,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(())
     }
 
-    /// Puts the last states of all agents together.
+    /// Makes the final state of a job from those of all agents.
     fn assemble(&mut self, job: Job) -> Result<(), LabError> {
         let layout = self.plan.method(job)?.layout();
         let names: Vec<&str> = layout.state.iter().map(|(name, _)| *name).collect();
@@ -191,14 +192,14 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let last = self.records.get(&job).cloned();
         let last = last.ok_or_else(|| LabError::Directory {
             path: self.store.path("metrics.jsonl"),
-            problem: "has no record of a job that is over: its agents were run without snapshots = true"
+            problem: "has no record of a finished job, because its agents ran without snapshots = true: set that in [agent]"
                 .into(),
         })?;
         let header = Header::new(self.plan.facts_of(job), &progress, None);
         let vectors: Vec<(&str, &[T])> = names.iter().copied().zip(blocks.iter().map(|b| &b[..])).collect();
         let path = self.store.path("final").join(self.plan.state_file(job));
         if !self.outcomes.contains_key(&job) {
-            export::models(&path, &*self.of_seed(job.seed)?.problem, &blocks[0])?;
+            export::models(&path, &*self.seed_problem(job.seed)?.problem, &blocks[0])?;
             let outcome = self.outcome(job, Status::Done, last)?;
             self.observer.ended(job, &outcome);
             self.outcomes.insert(job, outcome);
@@ -210,7 +211,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(())
     }
 
-    /// The named vectors of all agents, one block each, and how far they have come together.
+    /// The named vectors of all agents, one block each, and their joint progress.
     fn blocks(
         &self,
         job: Job,
@@ -222,9 +223,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let mut together: Option<Progress> = None;
         for (agent, files) in self.files.iter().enumerate() {
             let path = path(files);
-            let missing = || LabError::Directory { path: path.clone(), problem: "is gone".into() };
+            let missing = || LabError::Directory { path: path.clone(), problem: "is missing".into() };
             let mut found = state::open(&path)?.ok_or_else(missing)?;
-            state::refuse(&path, identity::difference_of_one(&found.header.facts, &facts))?;
+            state::refuse_difference(&path, identity::difference_for_agent(&found.header.facts, &facts))?;
             for (block, name) in blocks.iter_mut().zip(names) {
                 let row: Vec<T> = state::vector(&mut found, &path, name, [1, dim])?;
                 block[agent * dim..(agent + 1) * dim].copy_from_slice(&row);
@@ -242,8 +243,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok((blocks, together.unwrap_or_default()))
     }
 
-    /// The problem of a seed; the last one is kept.
-    fn of_seed(&mut self, seed: u64) -> Result<&SeedProblem<T>, LabError> {
+    /// The problem of a seed; the most recent one is cached.
+    fn seed_problem(&mut self, seed: u64) -> Result<&SeedProblem<T>, LabError> {
         let kept = self.problem.take().filter(|kept| kept.seed == seed);
         let kept = match kept {
             Some(kept) => kept,
@@ -278,7 +279,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         self.store.write_summary(self.jobs.iter().filter_map(|job| self.outcomes.get(job)))
     }
 
-    /// Closes the run directory; jobs that are not over count as stopped.
+    /// Writes the summary and returns the outcomes; jobs that have not ended count as stopped.
     pub fn finish(mut self) -> Result<Vec<Outcome>, LabError> {
         for job in self.open_jobs() {
             if let Some(record) = self.records.get(&job).cloned()
@@ -293,7 +294,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     }
 }
 
-/// Agents cannot change what they have agreed on.
+/// Refuses to resume a swarm with a changed experiment, since its agents have agreed on the old one.
 fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<(), LabError> {
     let path = store.path("config.toml");
     let text = std::fs::read_to_string(&path).map_err(LabError::io(&path, "read"))?;
@@ -306,7 +307,7 @@ fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<(), LabError>
         Some((key, old, new)) => Err(LabError::Directory {
             path,
             problem: format!(
-                "{key} was {old} and is {new} now, and agents go on only with what they began: give another --out"
+                "{key} was {old} and is {new} now, but a swarm can only be resumed unchanged: undo the change, or choose another --out"
             ),
         }),
     }

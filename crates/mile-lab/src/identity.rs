@@ -1,9 +1,9 @@
-//! What a run depends on, by the names the user gave it: facts that are kept with every state, and that two agents
-//! compare before they talk.
+//! The identity of a run: everything that its result depends on, as facts (key and value). Facts are stored with every
+//! state, and two agents compare theirs when they connect.
 //!
-//! A state is of use only where all its facts are the same. They are about contents: the digest of a file, not its
-//! name; the weights, not how they were described. An optional key that was not given has no fact, so that a
-//! later version can add one without refusing the states of an earlier one.
+//! A state can be loaded only if all its facts are the same. Facts are about contents: the digest of a file, not its name;
+//! the mixing matrix, not the rule that made it. An optional key that is not given has no fact, so that a later version can
+//! add keys and still load the states of an earlier one.
 
 use mile::network::Network;
 use toml::{Table, Value};
@@ -13,19 +13,19 @@ use crate::digest;
 use crate::error::LabError;
 use crate::objectives::Facts;
 
-/// Keys that may differ from machine to machine: names of files and folders, and the run's own name.
-const PRIVATE: [&str; 5] = ["name", "problem.data", "problem.data_dir", "network.edges", "network.matrix"];
+/// Keys that may differ between machines: paths, and the name of the run.
+const LOCAL_KEYS: [&str; 5] = ["name", "problem.data", "problem.data_dir", "network.edges", "network.matrix"];
 
-/// Longest value that is told as it is.
-const LONGEST: usize = 400;
-/// Bytes of all values together that are told one by one: they travel in the first frame of a connection.
-const MOST: usize = 48 << 10;
+/// Length above which a value is replaced by its digest.
+const MAX_VALUE: usize = 400;
+/// Total length above which all facts are replaced by one digest: they must fit into the first frame of a connection.
+const MAX_TOTAL: usize = 48 << 10;
 
-/// What all jobs of an experiment depend on, but for algorithm and seed.
+/// What all jobs of an experiment depend on, except for algorithm and seed.
 pub(crate) fn of_experiment(experiment: &Experiment, network: &Network) -> Result<Facts, LabError> {
     let mut facts = leaves(&experiment.resolved);
     facts.retain(|key, _| key.starts_with("problem.") || key.starts_with("start."));
-    PRIVATE.iter().for_each(|key| drop(facts.remove(*key)));
+    LOCAL_KEYS.iter().for_each(|key| drop(facts.remove(*key)));
     facts.insert("precision".into(), experiment.precision.name().into());
     facts.insert("network.weights".into(), weights(network));
     if network.drop_rate() > 0.0 {
@@ -35,7 +35,7 @@ pub(crate) fn of_experiment(experiment: &Experiment, network: &Network) -> Resul
     Ok(facts)
 }
 
-/// What one algorithm depends on: its name, step sizes and parameters, as they were resolved.
+/// What one algorithm's result depends on: its name, step sizes and resolved parameters.
 pub(crate) fn of_algorithm(resolved: &Table, parameters: &[(&'static str, String)]) -> Facts {
     let mut facts = Facts::new();
     let step_sizes = |key: &str| key == "name" || key == "step_size" || key.starts_with("schedule");
@@ -46,21 +46,21 @@ pub(crate) fn of_algorithm(resolved: &Table, parameters: &[(&'static str, String
     facts
 }
 
-/// What agents on a network must agree on: all of the experiment, and what `agent`'s own data have in common with
-/// its neighbours'.
+/// What the agents of a swarm must agree on: the whole experiment, and the facts that `agent`'s own data must share with
+/// those of its neighbours.
 pub(crate) fn for_agents(
     experiment: &Experiment,
     network: &Network,
     agent: usize,
 ) -> Result<Facts, LabError> {
     let mut facts = leaves(&experiment.resolved);
-    PRIVATE.iter().for_each(|key| drop(facts.remove(*key)));
+    LOCAL_KEYS.iter().for_each(|key| drop(facts.remove(*key)));
     facts.insert("network.weights".into(), weights(network));
     facts.extend(experiment.objectives.shared_facts(agent)?);
-    facts.values_mut().filter(|value| value.len() > LONGEST).for_each(|value| {
+    facts.values_mut().filter(|value| value.len() > MAX_VALUE).for_each(|value| {
         *value = digest::of_bytes(value.as_bytes());
     });
-    if facts.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>() > MOST {
+    if facts.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>() > MAX_TOTAL {
         let all = digest::of_bytes(format!("{facts:?}").as_bytes());
         facts = Facts::from([("the experiment".into(), all)]);
     }
@@ -74,26 +74,26 @@ fn weights(network: &Network) -> String {
     digest::of_bytes(format!("{:?}", (0..rows.rows()).flat_map(row).collect::<Vec<_>>()).as_bytes())
 }
 
-/// The first fact in which two differ: its name, the old and the new value.
+/// The first fact that differs: its key, the old and the new value.
 pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
     let key = old.keys().chain(new.keys()).find(|key| old.get(*key) != new.get(*key))?;
     let value = |facts: &Facts| facts.get(key).cloned().unwrap_or("absent".into());
     Some((key.clone(), value(old), value(new)))
 }
 
-/// The same, where the old facts are those of one agent, which knows no data but its own.
-pub(crate) fn difference_of_one(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
+/// The first fact that differs, where the old facts are those of one agent, which has only its own data.
+pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
     let known = |key: &String| old.contains_key(key) || !key.starts_with("problem.data[");
     let new = new.iter().filter(|(key, _)| known(key)).map(|(key, value)| (key.clone(), value.clone()));
     difference(old, &new.collect())
 }
 
-/// The first key in which two resolved experiments differ: its name, the old and the new value.
+/// The first key in which two resolved experiments differ: its path, the old and the new value.
 pub(crate) fn changed_key(old: &Table, new: &Table) -> Option<(String, String, String)> {
     difference(&leaves(old), &leaves(new))
 }
 
-/// All leaves of a table: `algorithm[0].step_size` is `0.12`.
+/// All values of a table by their paths, such as `algorithm[0].step_size`.
 fn leaves(table: &Table) -> Facts {
     fn walk(path: &str, value: &Value, leaves: &mut Facts) {
         match value {
@@ -154,9 +154,9 @@ mod tests {
         };
         let own = facts(&[("precision", "f64"), ("problem.data[1]", "b")]);
         let all = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "b")]);
-        assert_eq!(difference_of_one(&own, &all), None);
+        assert_eq!(difference_for_agent(&own, &all), None);
         let changed = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "x")]);
-        assert_eq!(difference_of_one(&own, &changed).unwrap().0, "problem.data[1]");
-        assert_eq!(difference_of_one(&own, &facts(&[("problem.data[1]", "b")])).unwrap().0, "precision");
+        assert_eq!(difference_for_agent(&own, &changed).unwrap().0, "problem.data[1]");
+        assert_eq!(difference_for_agent(&own, &facts(&[("problem.data[1]", "b")])).unwrap().0, "precision");
     }
 }

@@ -1,4 +1,4 @@
-//! One algorithm with one seed, from its start or its checkpoint to its last round.
+//! Runs one job, that is one algorithm with one seed, from its start or a checkpoint to its last round.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,23 +10,23 @@ use mile::method::Method;
 use mile::problems::Problem;
 use mile::run::Run;
 
-use crate::engines::{Agents, Scalar};
+use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
 use crate::export;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::record::{Record, Subject, measure, rms};
+use crate::record::{Record, RunId, measure, rms};
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
-/// A run has diverged when the root mean square of its models is this many times what it was at the
-/// start, or this, whichever is more; or is not finite.
+/// A run has diverged when the root mean square of its models is not finite, or exceeds this factor times the larger of
+/// 1 and its value at the start.
 pub const DIVERGED: f64 = 1e8;
 
-/// Time between two checkpoints of a run.
-const CHECKPOINT: Duration = Duration::from_secs(20);
+/// Time between two checkpoints of a job.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(20);
 
-/// What a job works with.
+/// What all jobs of a run share.
 pub(crate) struct JobContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) store: &'a Store,
@@ -47,7 +47,7 @@ impl JobContext<'_> {
         self.store.path(folder).join(self.plan.state_file(job))
     }
 
-    /// The round of the state a job would go on from; one of another experiment is refused.
+    /// The round of the state from which a job would resume, if there is one. A state of another experiment is an error.
     pub(crate) fn round_of_state(&self, job: Job) -> Result<Option<u64>, LabError> {
         for path in [self.checkpoint_path(job), self.final_path(job)] {
             if let Some(state) = state::open(&path)? {
@@ -58,7 +58,7 @@ impl JobContext<'_> {
         Ok(None)
     }
 
-    /// Refuses the final state of another experiment.
+    /// Checks that the final state, if there is one, belongs to this experiment.
     pub(crate) fn check_final(&self, job: Job) -> Result<(), LabError> {
         let path = self.final_path(job);
         match state::open(&path)? {
@@ -67,13 +67,13 @@ impl JobContext<'_> {
         }
     }
 
-    /// Runs a job to its end, or until it is told to stop. `resume` takes up its checkpoint.
+    /// Runs a job to its last round, or until the stop flag is set. With `resume`, it starts from its checkpoint.
     pub(crate) fn run<T: Scalar>(&self, job: Job, resume: bool) -> Result<Outcome, LabError> {
         let plan = self.plan;
         let problem = plan.problem::<T>(job.seed)?;
         let method = plan.method(job)?;
         let start = plan.start(&*problem, job.seed)?;
-        let agents = Agents {
+        let agents = EngineSetup {
             problem: &*problem,
             network: &plan.network,
             method: &*method,
@@ -81,7 +81,7 @@ impl JobContext<'_> {
             seed: job.seed,
         };
         let mut engine = T::open(&*plan.engines, agents)?;
-        let running = Running::begin(self, job, &*problem, &*method, &mut *engine, resume)?;
+        let running = RunningJob::begin(self, job, &*problem, &*method, &mut *engine, resume)?;
         let outcome = running.complete()?;
         if outcome.status == Status::Done {
             export::models(&self.final_path(job), &*problem, &engine.gather(Vector(0))?)?;
@@ -89,7 +89,7 @@ impl JobContext<'_> {
         Ok(outcome)
     }
 
-    /// The outcome of a job that ended with an error, from what it had recorded; none if it had recorded nothing.
+    /// The outcome of a job that failed, from its last record; `None` if it has no record.
     pub(crate) fn failed(&self, job: Job, error: &LabError) -> Result<Option<Outcome>, LabError> {
         let Some(last) = self.last_record(job)? else { return Ok(None) };
         let sent = last.vectors_sent as f64 / last.round.max(1) as f64;
@@ -118,8 +118,8 @@ impl JobContext<'_> {
     }
 }
 
-/// A job at work.
-struct Running<'a, T> {
+/// A job that is being run.
+struct RunningJob<'a, T> {
     context: &'a JobContext<'a>,
     job: Job,
     problem: &'a dyn Problem<T>,
@@ -132,7 +132,7 @@ struct Running<'a, T> {
     saved: Instant,
 }
 
-impl<'a, T: Scalar> Running<'a, T> {
+impl<'a, T: Scalar> RunningJob<'a, T> {
     fn begin(
         context: &'a JobContext<'a>,
         job: Job,
@@ -193,7 +193,7 @@ impl<'a, T: Scalar> Running<'a, T> {
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
                 break Status::Diverged;
             }
-            if self.saved.elapsed() > CHECKPOINT {
+            if self.saved.elapsed() > CHECKPOINT_INTERVAL {
                 self.checkpoint()?;
                 self.saved = Instant::now();
             }
@@ -203,8 +203,7 @@ impl<'a, T: Scalar> Running<'a, T> {
 
     fn record(&mut self, drift: Option<f64>) -> Result<(), LabError> {
         let algorithm = &self.context.plan.experiment.algorithms[self.job.algorithm];
-        let subject =
-            Subject { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
+        let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
         let wall_s = self.wall.as_secs_f64();
         let record = measure(subject, self.problem, self.engine, drift, self.run.progress(), wall_s)?;
         self.context.store.append(&record)?;
@@ -251,18 +250,18 @@ impl<'a, T: Scalar> Running<'a, T> {
         Ok(self.context.outcome(self.job, status, progress.round, sent, last))
     }
 
-    /// The last record of an earlier process, for a run that was resumed and stopped before the next.
+    /// The last record of an earlier process, for a job that was resumed and stopped before its next record.
     fn last_on_disk(&self) -> Result<Record, LabError> {
         let (label, seed) =
             (&self.context.plan.experiment.algorithms[self.job.algorithm].label, self.job.seed);
         self.context.last_record(self.job)?.ok_or_else(|| LabError::Directory {
             path: self.context.store.path("metrics.jsonl"),
-            problem: format!("has no record of {label} with seed {seed}, but its state is there"),
+            problem: format!("has no record of {label} with seed {seed}, although its state exists: delete its files in checkpoints/ and final/ to restart it"),
         })
     }
 }
 
-/// Puts the vectors of a job's state into the engine, if there is one: its checkpoint, or its final state.
+/// Loads a job's checkpoint, or else its final state, into the engine; `None` if there is neither.
 fn restore<T: Scalar>(
     context: &JobContext,
     job: Job,

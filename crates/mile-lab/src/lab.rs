@@ -1,4 +1,4 @@
-//! The front door: any problem, any engine, everything that `mile run` gives.
+//! The entry point of the library: runs experiments with any problem on any engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::config::{Experiment, parse_table};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
 use crate::execute::execute;
-use crate::objectives::{Given, Kinds, Objectives, Setting};
+use crate::objectives::{FixedProblem, Kinds, Objectives, Setting};
 use crate::observer::{Lines, Observer, Silent};
 use crate::plan::Plan;
-use crate::report::{finish_run, finish_sweep};
+use crate::report::{write_run_outputs, write_sweep_outputs};
 use crate::section::Section;
 use crate::store::{Outcome, read_outcomes};
 use crate::sweep::SweepPlan;
@@ -27,16 +27,16 @@ pub struct Lab {
     stop: Arc<AtomicBool>,
 }
 
-/// What came of an experiment.
+/// The results of an experiment.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// The run directory: records, states, figures, `report.html`.
     pub folder: PathBuf,
-    /// The table that ends a run, or what a sweep found.
+    /// The table of results of a run, or the best values found by a sweep.
     pub table: String,
-    /// How every job ended; empty for a sweep, whose points have directories of their own.
+    /// The outcome of every job; empty for a sweep, whose points have their own run directories.
     pub outcomes: Vec<Outcome>,
-    /// Whether all of it was done.
+    /// Whether all jobs are finished; false if the run was stopped.
     pub is_complete: bool,
 }
 
@@ -47,25 +47,25 @@ impl std::fmt::Display for Results {
 }
 
 impl Default for Lab {
-    /// A lab for problems of the kinds that come with it.
+    /// A lab for the built-in kinds of problems, with all agents in this process.
     fn default() -> Self {
         Self { kinds: Kinds::default(), engines: Arc::new(InProcess), quiet: false, stop: Arc::default() }
     }
 }
 
 impl Lab {
-    /// A lab for one problem of your own, which experiments need not name: they have no section `[problem]`.
+    /// A lab for your own problem. Its experiments need no section `[problem]`; `name` is the problem's name in reports.
     pub fn of<T: Scalar>(name: &str, problem: impl Problem<T> + 'static) -> Self
     where
-        Given<T>: Objectives,
+        FixedProblem<T>: Objectives,
     {
         let problem: Arc<dyn Problem<T>> = Arc::new(problem);
-        let given = Arc::new(Given { name: name.to_owned(), problem });
+        let given = Arc::new(FixedProblem { name: name.to_owned(), problem });
         Self { kinds: Kinds::none(), ..Self::default() }.with_kind(name, move |_, _| Ok(given.clone()))
     }
 
-    /// The same with one more kind of problem, for experiments with `kind = "NAME"` in their section `[problem]`. `read`
-    /// takes the parameters it needs from the section, which makes them parameters of experiments and sweeps.
+    /// Adds a kind of problem, for experiments with `kind = "NAME"` in their section `[problem]`. `read` reads its
+    /// parameters from the section, so that experiment files and sweeps can set them.
     pub fn with_kind(
         mut self,
         name: &str,
@@ -75,45 +75,45 @@ impl Lab {
         self
     }
 
-    /// The same with agents that live elsewhere than in this process.
+    /// Runs the agents on other engines than the [`Simulator`](mile::simulator::Simulator).
     pub fn on(mut self, engines: Arc<dyn Engines>) -> Self {
         self.engines = engines;
         self
     }
 
-    /// The same without lines on standard error.
+    /// Prints no progress on standard error.
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
         self
     }
 
-    /// The same with a flag that stops a run after its current round when it becomes true. What was stopped goes on when it is
-    /// run again.
+    /// Sets a flag that, when it becomes true, stops a run after its current round. A stopped run resumes when it is run
+    /// again.
     pub fn stop_with(mut self, stop: Arc<AtomicBool>) -> Self {
         self.stop = stop;
         self
     }
 
-    /// Runs an experiment, or goes on with it if `folder` holds it already: finished work is kept, and more rounds,
-    /// seeds and algorithms may be added. The text is that of an experiment file; relative paths in it start from the
-    /// working directory. A section `[sweep]` makes it a sweep.
+    /// Runs an experiment, or resumes it if `folder` already holds it: finished work is kept, and rounds, seeds and
+    /// algorithms may be added. `experiment` is the text of an experiment file; relative paths in it are relative to the
+    /// working directory. With a section `[sweep]` it runs a sweep.
     ///
     /// # Errors
-    /// If the experiment, its data or the folder cannot be used, or if a job failed; what was recorded until then is kept.
+    /// If the experiment, its data or the folder cannot be used, or if a job failed; its records until then are kept.
     pub fn run(&self, experiment: &str, folder: impl AsRef<Path>) -> Result<Results, LabError> {
         let folder = folder.as_ref();
         let table = parse_table(experiment, &[])?;
         let here = Path::new("");
         match SweepPlan::read_with(&table, here, &self.kinds, self.engines.clone())? {
-            Some(sweep) => self.sweep(&sweep, folder),
+            Some(sweep) => self.run_sweep(&sweep, folder),
             None => {
                 let experiment = Experiment::read_with(&table, here, &self.kinds)?;
-                self.plan(&Plan::new(experiment)?.on(self.engines.clone()), folder)
+                self.run_plan(&Plan::new(experiment)?.on(self.engines.clone()), folder)
             }
         }
     }
 
-    fn plan(&self, plan: &Plan, folder: &Path) -> Result<Results, LabError> {
+    fn run_plan(&self, plan: &Plan, folder: &Path) -> Result<Results, LabError> {
         let resume = folder.join("config.toml").exists();
         let executed = execute(plan, folder, resume, &*self.observer(plan), &self.stop);
         let (outcomes, mut failed) = match executed {
@@ -121,7 +121,7 @@ impl Lab {
             Err(LabError::Failed(failed)) => (read_outcomes(folder)?, failed),
             Err(error) => return Err(error),
         };
-        let table = finish_run(folder, &outcomes, plan.experiment.seeds.len())?.to_string();
+        let table = write_run_outputs(folder, &outcomes, plan.experiment.seeds.len())?.to_string();
         let name = |outcome: &Outcome| format!("{}, seed {}", outcome.label, outcome.seed);
         failed.extend(outcomes.iter().filter_map(|outcome| Some((name(outcome), outcome.error.clone()?))));
         if !failed.is_empty() {
@@ -131,7 +131,7 @@ impl Lab {
         Ok(Results { folder: folder.to_owned(), table, outcomes, is_complete })
     }
 
-    fn sweep(&self, sweep: &SweepPlan, folder: &Path) -> Result<Results, LabError> {
+    fn run_sweep(&self, sweep: &SweepPlan, folder: &Path) -> Result<Results, LabError> {
         let resume = folder.join("sweep.toml").exists();
         let points = sweep.points.len();
         let found = sweep.execute(
@@ -145,9 +145,9 @@ impl Lab {
             },
             &self.stop,
         )?;
-        finish_sweep(&found)?;
+        write_sweep_outputs(&found)?;
         let is_complete = found.is_complete();
-        Ok(Results { folder: folder.to_owned(), table: found.found(), outcomes: Vec::new(), is_complete })
+        Ok(Results { folder: folder.to_owned(), table: found.summary(), outcomes: Vec::new(), is_complete })
     }
 
     fn observer<'p>(&self, plan: &'p Plan) -> Box<dyn Observer + 'p> {

@@ -1,6 +1,7 @@
-//! Experiments: from a problem and a file to runs, records on disk, tables, figures and a report.
+//! Experiments: several methods and seeds on one problem, run from an experiment file, with records, checkpoints, tables,
+//! figures and a report on disk.
 //!
-//! [`Lab`] is the front door: it runs what `mile run` runs, and whatever else implements
+//! [`Lab`] is the entry point. It runs the experiments that `mile run` runs, and those with your own
 //! [`Problem`](mile::problems::Problem):
 //!
 //! ```no_run
@@ -24,9 +25,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Data flows one way: [`config`] reads what a user wrote, [`objectives`] what is minimised, [`plan`] checks both against the
-//! network, [`execute`] runs every (algorithm, seed) into a run directory ([`store`]) on some [`engines`], and
-//! [`table`], [`plot`] and [`report`] show what came out.
+//! Data flows one way: [`config`] reads an experiment file, [`objectives`] builds its problems, [`plan`] checks them against
+//! the network, [`execute`] runs every (algorithm, seed) on an engine ([`engines`]) into a run directory ([`store`]), and
+//! [`table`], [`plot`] and [`report`] show the results.
 
 pub mod advice;
 pub mod agent_files;

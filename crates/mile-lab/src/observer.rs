@@ -1,4 +1,4 @@
-//! Who wants to know how a run goes.
+//! Observers, which receive the progress events of a run.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,47 +9,47 @@ use crate::record::Record;
 use crate::store::{Outcome, Status};
 use crate::table::number;
 
-/// Time between two lines about one job.
-const LINE: Duration = Duration::from_secs(10);
+/// Time between two progress lines of a job.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Who wants to know how it goes. Calls come from several threads.
+/// Receives the progress events of a run, from several threads.
 pub trait Observer: Sync {
-    /// The run directory is ours. Told once, before any job begins: the records it holds, and the outcomes
-    /// of the jobs that will not be run again.
+    /// The run directory was opened. Called once, before any job starts, with the records in the directory and the
+    /// outcomes of the jobs that will not be run again.
     fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
         let _ = (records, outcomes);
     }
-    /// A job begins, or goes on from a round.
+    /// A job starts or resumes.
     fn began(&self, job: Job) {
         let _ = job;
     }
-    /// A job has done so many rounds.
+    /// A job has completed this many rounds.
     fn advanced(&self, job: Job, round: u64) {
         let _ = (job, round);
     }
-    /// A job was measured.
+    /// A job has written a record.
     fn recorded(&self, job: Job, record: &Record) {
         let _ = (job, record);
     }
-    /// A job is over.
+    /// A job has ended.
     fn ended(&self, job: Job, outcome: &Outcome) {
         let _ = (job, outcome);
     }
 }
 
-/// Nobody does.
+/// An observer that ignores all events.
 pub struct Silent;
 
 impl Observer for Silent {}
 
-/// Plain lines on standard error: how far a job has come, now and then, and how it ended.
+/// Prints lines on standard error: the progress of each job every few seconds, and its outcome.
 pub struct Lines<'a> {
     plan: &'a Plan,
     jobs: Mutex<HashMap<Job, (Instant, String)>>,
 }
 
 impl<'a> Lines<'a> {
-    /// Lines about the jobs of a plan.
+    /// An observer for the jobs of a plan.
     pub fn new(plan: &'a Plan) -> Self {
         Self { plan, jobs: Mutex::default() }
     }
@@ -63,9 +63,9 @@ impl<'a> Lines<'a> {
 impl Observer for Lines<'_> {
     fn advanced(&self, job: Job, round: u64) {
         let rounds = self.plan.experiment.rounds;
-        let line = self.with(job, |(said, loss)| {
-            (said.elapsed() > LINE && round < rounds).then(|| {
-                *said = Instant::now();
+        let line = self.with(job, |(printed, loss)| {
+            (printed.elapsed() > LINE_INTERVAL && round < rounds).then(|| {
+                *printed = Instant::now();
                 format!("{}: round {round} of {rounds}{loss}", self.plan.job_name(job))
             })
         });
@@ -77,12 +77,12 @@ impl Observer for Lines<'_> {
     }
 
     fn ended(&self, job: Job, outcome: &Outcome) {
-        eprintln!("{}", how_it_ended(&self.plan.job_name(job), outcome));
+        eprintln!("{}", outcome_line(&self.plan.job_name(job), outcome));
     }
 }
 
-/// How a job ended, in a line.
-pub fn how_it_ended(name: &str, outcome: &Outcome) -> String {
+/// The outcome of a job, in one line.
+pub fn outcome_line(name: &str, outcome: &Outcome) -> String {
     let status = match outcome.status {
         Status::Done => "done",
         Status::Diverged => "diverged",
@@ -90,7 +90,7 @@ pub fn how_it_ended(name: &str, outcome: &Outcome) -> String {
         Status::Failed => "failed",
     };
     format!(
-        "{name}: {status} after {} rounds, loss {}, consensus error {}, {} s",
+        "{name}: {status} after round {}, loss {}, consensus error {}, {} s",
         outcome.round,
         number(outcome.last.loss),
         number(outcome.last.consensus_error),

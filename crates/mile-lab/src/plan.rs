@@ -1,4 +1,4 @@
-//! From an experiment to a plan: the network, the jobs, and what they will cost.
+//! The plan of an experiment: the network, the jobs and their costs, all checked before the first step.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -28,101 +28,101 @@ use crate::store::{Outcome, Status, Store};
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
-    /// What was asked for.
+    /// The experiment, with all weights resolved to numbers.
     pub experiment: Experiment,
     /// The network of all runs.
     pub network: Network,
-    /// Its methods, in the order of the experiment's algorithms.
-    pub methods: Vec<Planned>,
-    /// What was seen of its problems.
+    /// The methods, in the order of the experiment's algorithms.
+    pub methods: Vec<PlannedMethod>,
+    /// Properties of the problems.
     pub size: ProblemSize,
-    /// Where the agents of its jobs live.
+    /// Creates the engines of the jobs.
     pub(crate) engines: Arc<dyn Engines>,
     facts: Facts,
-    /// Problems that some job works on, by seed.
+    /// Problems in use by some job, by seed.
     problems: Mutex<HashMap<u64, Box<dyn Any + Send>>>,
 }
 
-/// One algorithm of a plan.
+/// The method of one algorithm of a plan.
 #[derive(Clone, Debug)]
-pub struct Planned {
-    /// Its parameters, all of them numbers.
+pub struct PlannedMethod {
+    /// Its parameters, with all weights resolved to numbers.
     pub parameters: Parameters,
-    /// Vectors it keeps.
+    /// Vectors that an agent stores between updates.
     pub vectors_stored: usize,
-    /// Vectors it works with in all.
+    /// All vectors of an agent, including gradients and messages.
     pub vectors: usize,
-    /// What its start-up and first round cost, measured on a problem of one dimension.
+    /// Costs of its start-up and first round, measured on a problem of dimension 1.
     pub first_round: Costs,
 }
 
-/// What is known of the problems of an experiment, which are alike in it for all seeds.
+/// Properties of an experiment's problems; except for the class counts, they are the same for all seeds.
 #[derive(Clone, Debug, Default)]
 pub struct ProblemSize {
-    /// Dimension of the variable.
+    /// Dimension of the problem.
     pub dim: usize,
-    /// Whether the norm of the gradient is recorded.
+    /// Whether gradient norms are recorded.
     pub records_gradient_norm: bool,
     /// Whether accuracies are recorded.
     pub records_accuracy: bool,
-    /// Training samples of each class at each agent, for every seed; none for problems without classes.
+    /// Number of training samples of each class at each agent, by seed; empty for problems without classes.
     pub class_counts: Vec<(u64, Vec<Vec<usize>>)>,
 }
 
 impl Plan {
-    /// Checks everything that can be checked before the first step; reads the data.
+    /// Reads the data, and checks everything that can be checked before the first step.
     pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
-        let size = with_precision!(experiment.precision, T => look_at::<T>(&experiment))?;
+        let size = with_precision!(experiment.precision, T => check_problems::<T>(&experiment))?;
         let planned =
-            |(k, algorithm): (usize, &AlgorithmConfig)| plan_one(k, algorithm, &experiment, &network);
-        let methods: Vec<Planned> =
+            |(k, algorithm): (usize, &AlgorithmConfig)| plan_algorithm(k, algorithm, &experiment, &network);
+        let methods: Vec<PlannedMethod> =
             experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
-        write_down_weights(&mut experiment, &methods);
+        resolve_auto_weights(&mut experiment, &methods);
         let facts = identity::of_experiment(&experiment, &network)?;
         let engines = Arc::new(InProcess);
         Ok(Self { experiment, network, methods, size, engines, facts, problems: Mutex::default() })
     }
 
-    /// The same for one agent, which needs no data but its own.
+    /// The plan of one agent of a swarm, which needs only its own data.
     pub fn for_agent(mut experiment: Experiment, agent: usize) -> Result<Self, LabError> {
         if let Some(own) = experiment.objectives.for_agent(agent) {
             experiment.objectives = own;
             if let Some(k) = experiment.algorithms.iter().position(AlgorithmConfig::has_auto) {
-                let problem = "\"auto\" is chosen from all agents' data, which one agent does not have: \
-                               give the numbers that mile run --dry-run shows where all data are";
+                let problem = "\"auto\" needs all agents' data, and an agent has only its own: give the numbers \
+                               that mile run --dry-run prints on a machine with all data";
                 return Err(LabError::config(format!("algorithm[{k}].xi"), problem));
             }
         }
         Self::new(experiment)
     }
 
-    /// The same with agents that live elsewhere than in this process.
+    /// Runs the jobs on other engines than the [`Simulator`].
     pub fn on(mut self, engines: Arc<dyn Engines>) -> Self {
         self.engines = engines;
         self
     }
 
-    /// Every (algorithm, seed), in the order in which they are reported.
+    /// All jobs, in the order in which they are reported.
     pub fn jobs(&self) -> Vec<Job> {
         let seeds = &self.experiment.seeds;
         let of = |algorithm: usize| seeds.iter().map(move |seed| Job { algorithm, seed: *seed });
         (0..self.experiment.algorithms.len()).flat_map(of).collect()
     }
 
-    /// What a job is called.
+    /// The name of a job in messages.
     pub fn job_name(&self, job: Job) -> String {
         let label = &self.experiment.algorithms[job.algorithm].label;
         if self.experiment.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
     }
 
-    /// Whether these are the outcomes of all jobs, and none was interrupted or failed.
+    /// Whether these are the outcomes of all jobs, and all are done or diverged.
     pub fn is_complete(&self, outcomes: &[Outcome]) -> bool {
         let over = |outcome: &Outcome| matches!(outcome.status, Status::Done | Status::Diverged);
         outcomes.len() == self.jobs().len() && outcomes.iter().all(over)
     }
 
-    /// Whether a quantity is recorded for this problem.
+    /// Whether a quantity is recorded for the experiment's problem.
     pub fn records(&self, quantity: Quantity) -> bool {
         match quantity {
             Quantity::Accuracy | Quantity::LocalAccuracy | Quantity::WorstAccuracy => {
@@ -133,13 +133,13 @@ impl Plan {
         }
     }
 
-    /// The job that a record belongs to, if it is still planned.
+    /// The job that a record belongs to, if it is in the plan.
     pub(crate) fn job_of(&self, record: &Record) -> Option<Job> {
         let label = |job: &Job| &self.experiment.algorithms[job.algorithm].label;
         self.jobs().into_iter().find(|job| *label(job) == record.label && job.seed == record.seed)
     }
 
-    /// Puts the records of a run directory into the order of the jobs.
+    /// Sorts the records of a run directory by job and round.
     pub(crate) fn sort_records(&self, store: &Store) -> Result<(), LabError> {
         let (mut records, jobs) = (store.records()?, self.jobs());
         let place = |record: &Record| jobs.iter().position(|job| Some(*job) == self.job_of(record));
@@ -154,7 +154,7 @@ impl Plan {
         build(job.algorithm, entry, parameters, &self.network, job.seed)
     }
 
-    /// The problem of a seed. Jobs of one seed share it.
+    /// The problem of a seed, shared by all jobs of that seed.
     pub fn problem<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = problems.get(&seed).and_then(|kept| kept.downcast_ref::<Weak<dyn Problem<T>>>());
@@ -166,24 +166,24 @@ impl Plan {
         Ok(problem)
     }
 
-    /// Where the agents start with a seed: one row for all, or one for each.
+    /// The agents' starting points for a seed: one row for all agents, or one row for each.
     pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
         start::points(self.experiment.start, problem, seed)
     }
 
-    /// What a job's state is called in a folder.
+    /// The file name of a job's state.
     pub(crate) fn state_file(&self, job: Job) -> String {
         let label = self.experiment.algorithms[job.algorithm].file_name();
         format!("{label}-seed{}.safetensors", job.seed)
     }
 
-    /// Bytes of the vectors of one job.
+    /// Bytes of memory for the vectors of a job.
     pub fn memory(&self, job: Job) -> u64 {
         let numbers = self.methods[job.algorithm].vectors * self.network.agents() * self.size.dim;
         (numbers * self.experiment.precision.bytes()) as u64
     }
 
-    /// Bytes that all agents together will send in one job, if every edge is up when it is expected to be.
+    /// Expected number of bytes that all agents together send in a job.
     pub fn bytes_to_send(&self, job: Job) -> u64 {
         let messages = 2.0 * self.network.graph().edges().count() as f64 * (1.0 - self.network.drop_rate());
         let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.experiment.rounds;
@@ -191,7 +191,7 @@ impl Plan {
         (vectors as f64 * messages * bytes as f64) as u64
     }
 
-    /// What the trajectory of a job depends on: the same facts, the same bits.
+    /// What the result of a job depends on: the same facts give the same bits.
     pub(crate) fn facts_of(&self, job: Job) -> Facts {
         let mut facts = self.facts.clone();
         let algorithm = &self.experiment.algorithms[job.algorithm];
@@ -201,30 +201,30 @@ impl Plan {
         facts
     }
 
-    /// What the agents of a network must agree on, as one of them knows it.
+    /// The facts that an agent's neighbours must agree with.
     pub fn facts_for_agents(&self, agent: usize) -> Result<Facts, LabError> {
         identity::for_agents(&self.experiment, &self.network, agent)
     }
 }
 
-/// One algorithm with one seed.
+/// A job: one algorithm with one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Job {
-    /// Which algorithm of the experiment.
+    /// Index of the algorithm in the experiment.
     pub algorithm: usize,
-    /// Which seed.
+    /// The seed.
     pub seed: u64,
 }
 
-/// Makes the problem of every seed once, and sees whether they fit.
-fn look_at<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, LabError> {
+/// Builds the problem of every seed once, and checks that they match the network and each other.
+fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, LabError> {
     let mut found: Option<ProblemSize> = None;
     for seed in &experiment.seeds {
         let problem = T::problem(&*experiment.objectives, *seed)?;
         let (agents, dim) = (problem.agents(), problem.dim());
         if agents != experiment.network.agents {
             let problem = format!(
-                "got {}, takes {agents}: the problem has so many objectives (seed {seed})",
+                "got {}, takes {agents}, the number of objectives of the problem (seed {seed})",
                 experiment.network.agents
             );
             return Err(LabError::config("network.agents", problem));
@@ -237,12 +237,12 @@ fn look_at<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, LabError> 
         });
         if dim != size.dim {
             let problem = format!(
-                "has dimension {} with seed {}, {dim} with seed {seed}",
+                "has dimension {} with seed {} and {dim} with seed {seed}: it must be the same for all seeds",
                 size.dim, experiment.seeds[0]
             );
             return Err(LabError::config("problem", problem));
         }
-        // One division for all seeds is said once.
+        // A partition that does not depend on the seed is kept only once.
         let counts = problem.class_counts();
         if !counts.is_empty() && size.class_counts.last().is_none_or(|(_, last)| *last != counts) {
             size.class_counts.push((*seed, counts));
@@ -252,12 +252,12 @@ fn look_at<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, LabError> 
     Ok(found.unwrap_or_default())
 }
 
-fn plan_one(
+fn plan_algorithm(
     index: usize,
     algorithm: &AlgorithmConfig,
     experiment: &Experiment,
     network: &Network,
-) -> Result<Planned, LabError> {
+) -> Result<PlannedMethod, LabError> {
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.number(tau));
@@ -267,16 +267,16 @@ fn plan_one(
     }
     let method = build(index, algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
-    Ok(Planned {
+    Ok(PlannedMethod {
         parameters,
         vectors_stored: layout.state.len(),
         vectors: layout.vectors(),
-        first_round: first_round(&*method, network)?,
+        first_round: first_round_costs(&*method, network)?,
     })
 }
 
-/// Puts the weights that were left to us into the resolved experiment, as numbers.
-fn write_down_weights(experiment: &mut Experiment, methods: &[Planned]) {
+/// Replaces weights `"auto"` by the chosen numbers in the resolved experiment.
+fn resolve_auto_weights(experiment: &mut Experiment, methods: &[PlannedMethod]) {
     let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
     for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
         if let (true, Some(table)) = (algorithm.has_auto(), table.as_table_mut()) {
@@ -303,10 +303,10 @@ fn build(
     })
 }
 
-/// What a method spends until its first exchange is over, found by doing it on a problem of no content.
-pub fn first_round(method: &dyn Method, network: &Network) -> Result<Costs, LabError> {
-    struct Nothing(usize);
-    impl Problem<f32> for Nothing {
+/// The costs of a method's start-up and first round, measured by running it on an empty problem.
+pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs, LabError> {
+    struct Empty(usize);
+    impl Problem<f32> for Empty {
         fn agents(&self) -> usize {
             self.0
         }
@@ -321,8 +321,8 @@ pub fn first_round(method: &dyn Method, network: &Network) -> Result<Costs, LabE
             Ok(())
         }
     }
-    let nothing = Nothing(network.agents());
-    let mut agents = Simulator::new(&nothing, network, method, &[0.0], 0)?;
+    let problem = Empty(network.agents());
+    let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?;
     let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
     run.round(&mut agents)?;
     Ok(run.progress().costs)

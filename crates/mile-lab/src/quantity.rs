@@ -1,32 +1,32 @@
-//! What can be drawn against what.
+//! The quantities of a record that can be plotted, and the axes they are plotted against.
 
 use crate::record::Record;
 
-/// A quantity of a record that is drawn upwards.
+/// A quantity of a record, for the vertical axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
-    /// f at the average model, which no agent has.
+    /// f at the average of the agents' models, which no agent holds.
     Loss,
     /// Mean over agents of f at their own models.
     LocalLoss,
-    /// The largest of these.
+    /// Largest f over the agents' own models.
     WorstLoss,
     /// `|grad f|^2` at the average model.
     GradNormSq,
     /// Mean squared distance of the agents' models from their average.
     ConsensusError,
-    /// The same just before mixing.
+    /// The consensus error just before mixing.
     ConsensusErrorBefore,
     /// Accuracy of the average model.
     Accuracy,
     /// Mean over agents of the accuracy of their own models.
     LocalAccuracy,
-    /// The smallest of these.
+    /// Smallest accuracy of an agent's own model.
     WorstAccuracy,
 }
 
 impl Quantity {
-    /// All of them, in the order in which they are shown.
+    /// All variants, in display order.
     pub const ALL: [Self; 9] = [
         Self::Loss,
         Self::LocalLoss,
@@ -54,7 +54,7 @@ impl Quantity {
         }
     }
 
-    /// What it is, for a reader of a figure.
+    /// Its title in figures.
     pub fn title(self) -> &'static str {
         match self {
             Self::Loss => "Loss of the average model",
@@ -69,7 +69,7 @@ impl Quantity {
         }
     }
 
-    /// Its value in a record, if the problem has it.
+    /// Its value in a record; `None` if it is not recorded for the problem.
     pub fn of(self, record: &Record) -> Option<f64> {
         match self {
             Self::Loss => Some(record.loss),
@@ -84,13 +84,13 @@ impl Quantity {
         }
     }
 
-    /// Whether a larger value is a better one.
+    /// Whether larger values are better.
     pub fn larger_is_better(self) -> bool {
         matches!(self, Self::Accuracy | Self::LocalAccuracy | Self::WorstAccuracy)
     }
 
-    /// Whether it goes to zero by orders of magnitude, so that only a logarithmic axis shows it.
-    pub(crate) fn vanishes(self) -> bool {
+    /// Whether it converges to zero by orders of magnitude, so that it needs a logarithmic axis.
+    pub(crate) fn tends_to_zero(self) -> bool {
         matches!(self, Self::GradNormSq | Self::ConsensusError | Self::ConsensusErrorBefore)
     }
 
@@ -100,7 +100,7 @@ impl Quantity {
     }
 }
 
-/// What is spent to get there, drawn to the right.
+/// A cost of a run, for the horizontal axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Axis {
     /// Communication rounds.
@@ -114,7 +114,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// All of them, in the order in which they are shown.
+    /// All variants, in display order.
     pub const ALL: [Self; 4] = [Self::Round, Self::BytesSent, Self::GradientEvals, Self::WallS];
 
     /// Its name in records and files.
@@ -127,7 +127,7 @@ impl Axis {
         }
     }
 
-    /// A word or two for a button.
+    /// Its short title, for buttons.
     pub fn short(self) -> &'static str {
         match self {
             Self::Round => "rounds",
@@ -152,7 +152,7 @@ impl Axis {
         Self::ALL.into_iter().find(|axis| axis.name() == name)
     }
 
-    /// The factor by which values are divided on the axis, and the axis' title.
+    /// The divisor of the values on the axis, and the title of the axis with its unit.
     pub(crate) fn unit(self, largest: f64) -> (f64, String) {
         let pick = |units: &[(f64, &str)]| {
             let fits = |(factor, _): &&(f64, &str)| largest >= *factor;

@@ -1,4 +1,4 @@
-//! What is measured during a run: one record a moment, one line of `metrics.jsonl` each.
+//! Records: the metrics of a run after a round, each one line of `metrics.jsonl`.
 
 use mile::agents::{AgentsError, Costs, Vector};
 use mile::engine::Engine;
@@ -8,8 +8,8 @@ use mile::run::Progress;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// One line of `metrics.jsonl`. A number that is not finite is written as `null`; a quantity that the
-/// problem does not have is left out.
+/// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
+/// problem are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Name of the method.
@@ -18,9 +18,9 @@ pub struct Record {
     pub label: String,
     /// Seed of the run.
     pub seed: u64,
-    /// Exchanges done.
+    /// Completed communication rounds.
     pub round: u64,
-    /// Updates done since x(0).
+    /// Completed updates since x(0).
     pub step: u64,
     /// f at the average model.
     #[serde(deserialize_with = "null_is_nan")]
@@ -28,7 +28,7 @@ pub struct Record {
     /// Mean over agents of f at their own models.
     #[serde(deserialize_with = "null_is_nan")]
     pub local_loss: f64,
-    /// The largest of these.
+    /// Largest f over the agents' own models.
     #[serde(deserialize_with = "null_is_nan")]
     pub worst_loss: f64,
     /// `|grad f(mean x)|^2`.
@@ -37,25 +37,25 @@ pub struct Record {
     /// `(1/N) sum_i |mean x - x_i|^2`.
     #[serde(deserialize_with = "null_is_nan")]
     pub consensus_error: f64,
-    /// The same for the models as they were sent in this round's exchange.
+    /// The consensus error of the models just before this round's mixing.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
     pub consensus_error_before: Option<f64>,
-    /// Accuracy of the average model on held-out data.
+    /// Accuracy of the average model on the test set.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
     pub accuracy: Option<f64>,
     /// Mean over agents of the accuracy of their own models.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
     pub local_accuracy: Option<f64>,
-    /// The smallest of these.
+    /// Smallest accuracy of an agent's own model.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
     pub worst_accuracy: Option<f64>,
-    /// n-vectors sent by an agent to each neighbour.
+    /// n-vectors sent by an agent to each neighbour so far.
     pub vectors_sent: u64,
-    /// Bytes sent by all agents.
+    /// Bytes sent by all agents so far.
     pub bytes_sent: u64,
-    /// Gradients evaluated by all agents.
+    /// Gradients evaluated by all agents so far.
     pub gradient_evals: u64,
-    /// Seconds of computing so far, evaluation not counted.
+    /// Seconds of computation so far, without evaluation.
     pub wall_s: f64,
 }
 
@@ -67,21 +67,21 @@ fn some_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>
     null_is_nan(deserializer).map(Some)
 }
 
-/// Who is measured.
+/// The run that a record belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct RunId<'a> {
     pub(crate) algorithm: &'a str,
     pub(crate) label: &'a str,
     pub(crate) seed: u64,
 }
 
-/// The agents' models, which every method keeps first.
+/// The agents' models: the first state vector of every method.
 const MODELS: Vector = Vector(0);
 
-/// Measures the agents as they are now, wherever they live; `drift` is their consensus error just before the last
-/// exchange, if that was watched.
+/// Makes a record of the agents' current models. `drift` is their consensus error just before the last mixing, if it was
+/// measured.
 pub(crate) fn measure<T: Real>(
-    subject: Subject,
+    subject: RunId,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     drift: Option<f64>,
@@ -89,7 +89,7 @@ pub(crate) fn measure<T: Real>(
     wall_s: f64,
 ) -> Result<Record, AgentsError> {
     let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let own = Own::of(problem, engine)?;
+    let own = LocalMetrics::of(problem, engine)?;
     let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = total(engine, progress.costs)?;
     let norm =
         problem.records_gradient_norm().then(|| gradient_norm_sq(problem, engine, &average)).transpose()?;
@@ -121,7 +121,7 @@ pub(crate) fn rms<T: Real>(engine: &mut dyn Engine<T>) -> Result<f64, AgentsErro
     Ok((engine.norm_sq(MODELS)? / numbers.max(1) as f64).sqrt())
 }
 
-/// What all agents have spent together, from what those hosted here have.
+/// The costs of all agents together, from those of the agents hosted by this process.
 fn total<T: Real>(engine: &mut dyn Engine<T>, costs: Costs) -> Result<Costs, AgentsError> {
     if engine.hosted() == (0..engine.agents()) {
         return Ok(costs);
@@ -135,15 +135,15 @@ fn total<T: Real>(engine: &mut dyn Engine<T>, costs: Costs) -> Result<Costs, Age
     Ok(Costs { bytes_sent: sums[0] as u64, gradient_evals: sums[1] as u64, ..costs })
 }
 
-/// What the agents' own models are worth.
-struct Own {
+/// Losses and accuracies of the agents' own models.
+struct LocalMetrics {
     loss: f64,
     worst_loss: f64,
     accuracy: Option<f64>,
     worst_accuracy: Option<f64>,
 }
 
-impl Own {
+impl LocalMetrics {
     fn of<T: Real>(problem: &dyn Problem<T>, engine: &mut dyn Engine<T>) -> Result<Self, AgentsError> {
         let (n, dim) = (engine.agents(), engine.dim().max(1));
         // The losses of all agents, then their accuracies.
@@ -175,7 +175,7 @@ impl Own {
     }
 }
 
-/// The largest or smallest; NaN if any is, which `f64::max` and `f64::min` would hide.
+/// The largest or smallest value; NaN if any value is NaN, which `f64::max` and `f64::min` would ignore.
 fn extreme(values: &[f64], pick: fn(f64, f64) -> f64) -> f64 {
     let over = |a: f64, b: &f64| if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, *b) };
     values.iter().skip(1).fold(values[0], over)

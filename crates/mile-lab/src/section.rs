@@ -1,11 +1,10 @@
-//! Reading a section of an experiment file key by key.
+//! Reads a section of an experiment file key by key.
 //!
-//! Every key that is asked for is known, every value that is used is kept: so unknown keys are
-//! refused with the nearest known one, and what was read, defaults included, is the resolved
-//! experiment.
+//! A section remembers which keys were read and which values were used. So unknown keys are refused, with the nearest known
+//! key as a hint, and the values that were used, defaults included, make up the resolved experiment.
 //!
-//! Not serde's derive: it stops at the first problem with its own words, knows neither the names a key had in other
-//! tools nor what a value may be, and cannot write down which defaults were taken.
+//! Serde's derive cannot do this: it has no aliases that exclude each other, its messages do not say which values a key
+//! takes, and it cannot list the defaults that were used.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -23,23 +22,23 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A section by its name, as in `[network]`; the empty name is the file itself.
+    /// A section with its name, such as `network`; the empty name is the top level of the file.
     pub fn new(path: impl Into<String>, table: &'a Table) -> Self {
         Self { path: path.into(), table, known: RefCell::default(), resolved: RefCell::default() }
     }
 
-    /// The full name of a key.
+    /// The full path of a key, such as `network.agents`.
     pub fn path(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// What a key holds, if anything; from now on the key is known.
+    /// The value of a key, if it is given; marks the key as known.
     pub fn value(&self, key: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().push(key);
         self.table.get(key)
     }
 
-    /// The same under any of several names; giving two of them is refused.
+    /// The value of a key that has aliases; giving two of the names is an error.
     pub fn value_or(
         &self,
         key: &'static str,
@@ -51,7 +50,7 @@ impl<'a> Section<'a> {
                 if let Some((first, _)) = found {
                     return Err(LabError::config(
                         self.path(alias),
-                        format!("is another name of {first}; give one of them"),
+                        format!("is another name of {first}; give only one of them"),
                     ));
                 }
                 found = Some((alias, value));
@@ -60,22 +59,22 @@ impl<'a> Section<'a> {
         Ok(found.map(|(_, value)| value))
     }
 
-    /// Notes a value as used: it will be in the resolved experiment.
+    /// Adds a value to the resolved experiment.
     pub fn keep(&self, key: &str, value: impl Into<Value>) {
         self.resolved.borrow_mut().insert(key.to_owned(), value.into());
     }
 
-    /// The error for a value that a key does not take.
+    /// The error of an invalid value.
     pub fn refuse(&self, key: &str, got: &Value, takes: impl std::fmt::Display) -> LabError {
         LabError::config(self.path(key), format!("got {}, takes {takes}", shown(got)))
     }
 
-    /// The error for a key that is needed and not there.
+    /// The error of a missing key.
     pub fn missing(&self, key: &str, takes: impl std::fmt::Display) -> LabError {
         LabError::config(self.path(key), format!("is missing, takes {takes}"))
     }
 
-    /// A number, if the key is there.
+    /// A number, if the key is given.
     pub fn number(&self, key: &'static str, takes: &str) -> Result<Option<f64>, LabError> {
         let read = |value| as_number(value).ok_or_else(|| self.refuse(key, value, takes));
         let number = self.value(key).map(read).transpose()?;
@@ -83,14 +82,14 @@ impl<'a> Section<'a> {
         Ok(number)
     }
 
-    /// A number, or what it is unless given.
+    /// A number, or its default.
     pub fn number_or(&self, key: &'static str, takes: &str, default: f64) -> Result<f64, LabError> {
         let number = self.number(key, takes)?.unwrap_or(default);
         self.keep(key, number);
         Ok(number)
     }
 
-    /// A whole number, if the key is there.
+    /// A whole number from 0, if the key is given.
     pub fn whole(&self, key: &'static str, takes: &str) -> Result<Option<u64>, LabError> {
         let read = |value| as_whole(value).ok_or_else(|| self.refuse(key, value, takes));
         let number = self.value(key).map(read).transpose()?;
@@ -98,14 +97,14 @@ impl<'a> Section<'a> {
         Ok(number)
     }
 
-    /// A whole number, or what it is unless given.
+    /// A whole number from 0, or its default.
     pub fn whole_or(&self, key: &'static str, takes: &str, default: u64) -> Result<u64, LabError> {
         let number = self.whole(key, takes)?.unwrap_or(default);
         self.keep(key, number as i64);
         Ok(number)
     }
 
-    /// A text, if the key is there.
+    /// A string, if the key is given.
     pub fn text(&self, key: &'static str, takes: &str) -> Result<Option<&'a str>, LabError> {
         let read = |value: &'a Value| value.as_str().ok_or_else(|| self.refuse(key, value, takes));
         let text = self.value(key).map(read).transpose()?;
@@ -113,7 +112,7 @@ impl<'a> Section<'a> {
         Ok(text)
     }
 
-    /// True or false, if the key is there.
+    /// True or false, if the key is given.
     pub fn flag(&self, key: &'static str) -> Result<Option<bool>, LabError> {
         let read = |value: &Value| value.as_bool().ok_or_else(|| self.refuse(key, value, "true or false"));
         let flag = self.value(key).map(read).transpose()?;
@@ -121,7 +120,7 @@ impl<'a> Section<'a> {
         Ok(flag)
     }
 
-    /// One of several words.
+    /// One of several words; an error if the key is not given and has no default.
     pub fn choice<T: Clone>(
         &self,
         key: &'static str,
@@ -144,12 +143,12 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Everything in it, of which nothing is checked.
+    /// Adds all values to the resolved experiment, unchecked.
     pub(crate) fn keep_all(&self) {
         self.resolved.borrow_mut().extend(self.table.clone());
     }
 
-    /// What was read, or the first key that nobody asked for.
+    /// The resolved section, or an error for the first unknown key.
     pub(crate) fn finish(self) -> Result<Table, LabError> {
         let mut known = self.known.borrow().clone();
         let resolved = self.resolved.into_inner();
@@ -166,7 +165,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A value as a person would write it.
+/// A value as it is shown in messages.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::Table(_) => "a table".into(),
@@ -182,14 +181,14 @@ pub(crate) fn as_whole(value: &Value) -> Option<u64> {
     value.as_integer().and_then(|n| u64::try_from(n).ok())
 }
 
-/// The known word that a misspelt one most likely means.
+/// The known word most similar to a misspelt one, if any is similar enough.
 pub fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     let score = |candidate: &&str| strsim::jaro_winkler(word, candidate);
     let best = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
     (score(&best) > 0.75).then_some(best)
 }
 
-/// A path in an experiment file: as it is, or from the experiment's folder.
+/// The absolute path of a path in an experiment file; a relative one is relative to `folder`.
 pub(crate) fn resolve(folder: &Path, path: &str) -> PathBuf {
     let path = folder.join(path);
     std::path::absolute(&path).unwrap_or(path)

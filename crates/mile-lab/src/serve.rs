@@ -1,8 +1,7 @@
-//! The report of a run while it goes on, served to a browser on this machine.
+//! The live view: an HTTP server for the report of a run in progress.
 //!
-//! The page asks once a second for what is new. The server is read-only and, when it listens on a loopback
-//! address, answers only requests that were addressed to one: a page elsewhere cannot read it by naming
-//! this machine.
+//! The page polls the server once a second. The server is read-only. When it listens on a loopback address it answers only
+//! requests whose `Host` header is a loopback address, against DNS rebinding.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -21,10 +20,10 @@ use crate::record::Record;
 use crate::report::{RunFolder, live_page, section};
 use crate::store::Outcome;
 
-/// How long a page that is being looked at may take to hear that the run is over.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// How long to wait at the end of a run for open pages to fetch the final state.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A run that can be watched in a browser.
+/// An observer that serves the report of a run to browsers.
 pub struct LiveView {
     address: SocketAddr,
     server: Arc<Server>,
@@ -36,15 +35,15 @@ struct State {
     folder: RunFolder,
     version: u64,
     over: bool,
-    /// What was rendered last, for which version.
+    /// The rendered report, with its version.
     rendered: (u64, String),
-    /// When a page last asked, and whether it has heard that the run is over.
+    /// When a page last polled, and whether one has fetched the final state.
     asked: Option<Instant>,
-    told: bool,
+    end_seen: bool,
 }
 
 impl LiveView {
-    /// Serves the run of a plan that is about to begin, or go on, in `folder`.
+    /// Starts the server for a plan that is about to be run, or resumed, in `folder`.
     pub fn start(listener: TcpListener, plan: &Plan, folder: &Path) -> Result<Self, LabError> {
         let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
             LabError::io(Path::new("the live view"), "start")(std::io::Error::other(error))
@@ -59,37 +58,43 @@ impl LiveView {
             outcomes: Vec::new(),
             context: Some(Context::of(plan)),
         };
-        let state =
-            State { folder, version: 1, over: false, rendered: (0, String::new()), asked: None, told: false };
+        let state = State {
+            folder,
+            version: 1,
+            over: false,
+            rendered: (0, String::new()),
+            asked: None,
+            end_seen: false,
+        };
         let shared = Arc::new(Mutex::new(state));
         let (serving, state) = (server.clone(), shared.clone());
         let thread = std::thread::spawn(move || {
             for request in serving.incoming_requests() {
-                answer(request, &state, address);
+                respond(request, &state, address);
             }
         });
         Ok(Self { address, server, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether a page has asked in the last seconds.
+    /// Whether a page has polled in the last seconds.
     pub fn is_watched(&self) -> bool {
         let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        state.asked.is_some_and(|asked| asked.elapsed() < FAREWELL)
+        state.asked.is_some_and(|asked| asked.elapsed() < CLOSE_TIMEOUT)
     }
 
-    /// Says that the run is over, waits a moment for an open page to hear it, and stops serving.
+    /// Marks the run as finished, waits briefly for open pages to fetch that, and stops the server.
     pub fn finish(mut self) {
         self.change(|state| state.over = true);
         let begun = Instant::now();
         loop {
             let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let watched = state.asked.is_some_and(|asked| asked.elapsed() < FAREWELL);
-            if !watched || state.told || begun.elapsed() > FAREWELL {
+            let watched = state.asked.is_some_and(|asked| asked.elapsed() < CLOSE_TIMEOUT);
+            if !watched || state.end_seen || begun.elapsed() > CLOSE_TIMEOUT {
                 break;
             }
             drop(state);
@@ -109,7 +114,7 @@ impl LiveView {
 }
 
 impl Observer for LiveView {
-    /// What was stopped runs again, and is not among the outcomes until it ends.
+    /// Jobs that are resumed are not among the outcomes until they end.
     fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
         self.change(|state| {
             state.folder.records = records.to_vec();
@@ -126,17 +131,17 @@ impl Observer for LiveView {
     }
 }
 
-fn answer(request: Request, shared: &Mutex<State>, address: SocketAddr) {
+fn respond(request: Request, shared: &Mutex<State>, address: SocketAddr) {
     let (path, query) = request.url().split_once('?').unwrap_or((request.url(), ""));
-    let (code, kind, body) = if !addressed_to(&request, address) {
-        (403, "text/plain", "this page answers only to the address it listens on\n".to_owned())
+    let (code, kind, body) = if !is_allowed_host(&request, address) {
+        (403, "text/plain", "forbidden: requests must be addressed to localhost\n".to_owned())
     } else if *request.method() != Method::Get {
-        (405, "text/plain", "only GET\n".to_owned())
+        (405, "text/plain", "only GET is allowed\n".to_owned())
     } else {
         match path {
             "/" => (200, "text/html", page(shared)),
             "/state" => (200, "application/json", state(shared, query)),
-            _ => (404, "text/plain", "there is / and /state\n".to_owned()),
+            _ => (404, "text/plain", "not found; the pages are / and /state\n".to_owned()),
         }
     };
     let header = |name: &str, value: &str| Header::from_bytes(name, value).ok();
@@ -147,12 +152,12 @@ fn answer(request: Request, shared: &Mutex<State>, address: SocketAddr) {
         header("X-Content-Type-Options", "nosniff"),
     ];
     headers.into_iter().flatten().for_each(|header| response.add_header(header));
-    // A browser that has gone away is no error of ours.
+    // A closed connection is not an error.
     let _ = request.respond(response);
 }
 
-/// Whether a request names an address of this machine, where only this machine may ask.
-fn addressed_to(request: &Request, address: SocketAddr) -> bool {
+/// Whether a request may be answered: on a loopback address, only with a loopback `Host` header.
+fn is_allowed_host(request: &Request, address: SocketAddr) -> bool {
     if !address.ip().is_loopback() {
         return true;
     }
@@ -172,7 +177,7 @@ fn page(shared: &Mutex<State>) -> String {
 fn state(shared: &Mutex<State>, query: &str) -> String {
     let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
     state.asked = Some(Instant::now());
-    state.told |= state.over;
+    state.end_seen |= state.over;
     let version = state.version.to_string();
     let known = query.strip_prefix("version=").unwrap_or_default();
     let status = status(&state);
@@ -186,10 +191,10 @@ fn state(shared: &Mutex<State>, query: &str) -> String {
 }
 
 fn status(state: &State) -> String {
-    let (over, all) = state.folder.jobs_over();
+    let (finished, all) = state.folder.finished_jobs();
     if state.over {
-        format!("over: {over} of {all} runs")
+        format!("finished: {finished} of {all} runs")
     } else {
-        format!("live: {over} of {all} runs over")
+        format!("live: {finished} of {all} runs finished")
     }
 }

@@ -1,4 +1,4 @@
-//! Where agents start.
+//! The agents' starting points.
 
 use mile::problems::Problem;
 use mile::random::{Purpose, stream};
@@ -10,7 +10,7 @@ use crate::config::Start;
 use crate::error::LabError;
 use crate::objectives::failed;
 
-/// The agents' starting points: one row for all, or one for each.
+/// The agents' starting points: one row for all agents, or one row for each.
 pub(crate) fn points<T: Real>(start: Start, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
     let zeros = || vec![T::zero(); problem.dim()];
     let random = |index: u64| {

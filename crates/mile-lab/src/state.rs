@@ -1,4 +1,4 @@
-//! The state of a job as a file: named tensors of shape [N, n], how far it has come, and what it depends on.
+//! State files of jobs: named tensors of shape [N, n], the progress, and the facts that the run depends on.
 //!
 //! `final/` and `checkpoints/` hold the same kind of file, so a finished run can be extended.
 
@@ -14,10 +14,10 @@ use crate::error::LabError;
 use crate::identity::difference;
 use crate::objectives::Facts;
 
-/// Everything but the tensors.
+/// The metadata of a state file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Header {
-    /// What the run depends on; a state is of use only to the same run.
+    /// What the run depends on; a state can be loaded only by a run with the same facts.
     pub(crate) facts: Facts,
     pub(crate) step: u64,
     pub(crate) round: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Header {
     pub(crate) exchanges: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) gradient_evals: u64,
-    /// Not in final states, which are the same bytes whoever computes them.
+    /// Not in final states, so that their bytes do not depend on the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) wall_s: Option<f64>,
 }
@@ -45,7 +45,7 @@ impl Header {
     }
 }
 
-/// Writes vectors by their names, each with a row for every agent.
+/// Writes named vectors, each with one row per agent.
 pub(crate) fn save<T: Real>(
     path: &Path,
     header: &Header,
@@ -54,41 +54,44 @@ pub(crate) fn save<T: Real>(
 ) -> Result<(), LabError> {
     let arrays: Vec<Array<T>> =
         vectors.iter().map(|(name, values)| Array { name, shape: &shape, values }).collect();
-    write(path, header, &arrays).map_err(told)
+    write(path, header, &arrays).map_err(lab_error)
 }
 
-/// An error of a state's file, with what can be done about it.
-fn told(error: StateError) -> LabError {
+/// Converts an error of a state file, and names the remedy.
+fn lab_error(error: StateError) -> LabError {
     match error {
         StateError::Io { path, action, source } => LabError::Io { path, action, source },
         StateError::Damaged { path, what } => {
-            let problem = format!("is not a whole state ({what}): delete it to start this run anew");
+            let problem = format!("is incomplete or damaged ({what}): delete it to restart this run");
             LabError::Directory { path, problem }
         }
-        other => LabError::io(Path::new("a state"), "read")(std::io::Error::other(other)),
+        other => LabError::io(Path::new("a state file"), "read")(std::io::Error::other(other)),
     }
 }
 
-/// A state that is there, with its header read.
+/// Opens a state file and reads its header; `None` if there is no such file.
 pub(crate) fn open(path: &Path) -> Result<Option<StateFile<Header>>, LabError> {
-    StateFile::open(path).map_err(told)
+    StateFile::open(path).map_err(lab_error)
 }
 
-/// Refuses a state that is of no use to a run with these facts.
+/// Checks that a state belongs to a run with these facts.
 pub(crate) fn check(path: &Path, header: &Header, facts: &Facts) -> Result<(), LabError> {
-    refuse(path, difference(&header.facts, facts))
+    refuse_difference(path, difference(&header.facts, facts))
 }
 
-/// Refuses a state that differs in some fact.
-pub(crate) fn refuse(path: &Path, difference: Option<(String, String, String)>) -> Result<(), LabError> {
+/// The error of a state that differs in a fact (key, old value, new value), if it does.
+pub(crate) fn refuse_difference(
+    path: &Path,
+    difference: Option<(String, String, String)>,
+) -> Result<(), LabError> {
     let Some((key, old, new)) = difference else { return Ok(()) };
     let differs = if key.starts_with("problem.data") && old != "absent" && new != "absent" {
-        format!("the contents of {key} are not those it was made with")
+        format!("the contents of {key} have changed")
     } else {
         format!("{key} was {old} and is {new} now")
     };
     let problem = format!(
-        "belongs to another experiment: {differs}; restore what it was, give another --out, or delete it to start this run anew"
+        "belongs to another experiment: {differs}; undo the change, choose another --out, or delete this file to restart the run"
     );
     Err(LabError::Directory { path: path.to_owned(), problem })
 }
@@ -103,7 +106,7 @@ pub(crate) fn vector<T: Real>(
     let found = state.shape(name).map(<[usize]>::to_vec);
     if let Some(found) = found.filter(|found| *found != shape) {
         let what = format!("tensor {name} has shape {found:?}");
-        return Err(told(StateError::Damaged { path: path.to_owned(), what }));
+        return Err(lab_error(StateError::Damaged { path: path.to_owned(), what }));
     }
-    state.vector(name).map_err(told)
+    state.vector(name).map_err(lab_error)
 }

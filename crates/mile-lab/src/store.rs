@@ -1,4 +1,4 @@
-//! A run directory: what is kept, and how nothing of it is ever half written.
+//! A run directory on disk. Files are replaced atomically, and records are appended line by line.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
@@ -12,50 +12,50 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::record::Record;
 
-/// How a run of one algorithm with one seed ended.
+/// How a job, that is one algorithm with one seed, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// All rounds were run.
     Done,
-    /// The models left every reasonable bound.
+    /// The models became too large or not finite ([`DIVERGED`](crate::DIVERGED)).
     Diverged,
     /// It was interrupted, and can be resumed.
     Stopped,
-    /// Its objective or its engine failed; resuming tries again from its last checkpoint.
+    /// Its objective or its engine failed; resuming retries it from its last checkpoint.
     Failed,
 }
 
-/// What `summary.json` says about one algorithm with one seed.
+/// The outcome of a job: an entry of `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Label of the algorithm.
     pub label: String,
-    /// Its method.
+    /// Name of its method.
     pub algorithm: String,
     /// Seed of the run.
     pub seed: u64,
     /// How it ended.
     pub status: Status,
-    /// Vectors an agent keeps between updates.
+    /// Vectors that an agent stores between updates.
     pub vectors_stored: usize,
-    /// Vectors it sends to each neighbour a round, on average.
+    /// Vectors that an agent sends to each neighbour per round, on average.
     pub vectors_sent_per_round: f64,
-    /// Rounds done.
+    /// Completed rounds.
     pub round: u64,
     /// The last record.
     pub last: Record,
-    /// What it failed with.
+    /// The error, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The labels of outcomes, each once, in order.
-pub fn labels(outcomes: &[Outcome]) -> Vec<&str> {
+/// The distinct labels of outcomes, in order.
+pub(crate) fn labels(outcomes: &[Outcome]) -> Vec<&str> {
     distinct(outcomes.iter().map(|outcome| outcome.label.as_str()))
 }
 
-/// Each of some names once, in the order in which they come first.
+/// The distinct names, in the order of their first occurrence.
 pub(crate) fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let mut found = Vec::new();
     names.for_each(|name| {
@@ -66,26 +66,26 @@ pub(crate) fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str>
     found
 }
 
-/// Writes a file so that it is either the old one or the whole new one.
+/// Writes a file atomically.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
     mile_state::write_file(path, bytes).map_err(LabError::io(path, "write"))
 }
 
-/// An open run directory, locked against a second process.
+/// An open run directory, locked against other processes.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     folder: PathBuf,
     metrics: Mutex<File>,
     _lock: FolderLock,
 }
 
 impl Store {
-    /// Opens a run directory. A new run needs an empty or absent one; `resume` continues what is there.
-    pub fn open(folder: &Path, resume: bool) -> Result<Self, LabError> {
+    /// Opens a run directory. A new run needs one without a run; `resume` needs one with a run.
+    pub(crate) fn open(folder: &Path, resume: bool) -> Result<Self, LabError> {
         let used = folder.join("config.toml").exists();
         let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
         if used && !resume {
-            return Err(refuse("holds a run already: add --resume to go on with it, or give another --out"));
+            return Err(refuse("already holds a run: add --resume to resume it, or choose another --out"));
         }
         if !used && resume {
             return Err(refuse("holds no run to resume: leave --resume out, or give its folder with --out"));
@@ -95,7 +95,7 @@ impl Store {
         }
         let lock = FolderLock::take(folder, Duration::ZERO).map_err(|error| match error {
             LockError::Io { path, source } => LabError::Io { path, action: "lock", source },
-            _ => refuse("is in use by another mile process: wait for it, or give another --out"),
+            _ => refuse("is in use by another mile process: wait until it ends, or choose another --out"),
         })?;
         let path = folder.join("metrics.jsonl");
         let options = File::options().create(true).append(true).read(true).open(&path);
@@ -103,18 +103,18 @@ impl Store {
         Ok(Self { folder: folder.to_owned(), metrics, _lock: lock })
     }
 
-    /// Where it is.
-    pub fn folder(&self) -> &Path {
+    /// Its path.
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A file in it.
-    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    /// The path of a file in it.
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Writes a file whole or not at all.
-    pub fn write(&self, name: impl AsRef<Path>, bytes: &[u8]) -> Result<(), LabError> {
+    /// Writes a file in it, atomically.
+    pub(crate) fn write(&self, name: impl AsRef<Path>, bytes: &[u8]) -> Result<(), LabError> {
         write_file(&self.path(name), bytes)
     }
 
@@ -126,8 +126,8 @@ impl Store {
         file.write_all(line.as_bytes()).map_err(LabError::io(&self.path("metrics.jsonl"), "write"))
     }
 
-    /// Every record so far. A last line that a killed process left unfinished is passed over.
-    pub fn records(&self) -> Result<Vec<Record>, LabError> {
+    /// All records. An incomplete last line, left by a killed process, is ignored.
+    pub(crate) fn records(&self) -> Result<Vec<Record>, LabError> {
         let path = self.path("metrics.jsonl");
         let mut file = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
@@ -155,26 +155,28 @@ impl Store {
         self.write("summary.json", serde_json::to_string_pretty(&known).unwrap_or_default().as_bytes())
     }
 
-    /// What `summary.json` says, if it is there.
+    /// The outcomes in `summary.json`; none if it does not exist.
     pub(crate) fn outcomes(&self) -> Result<Vec<Outcome>, LabError> {
         read_outcomes(&self.folder)
     }
 }
 
-/// The outcomes in `summary.json` of a run directory; none if it is not there.
+/// The outcomes in `summary.json` of a run directory; none if it does not exist.
 pub fn read_outcomes(folder: &Path) -> Result<Vec<Outcome>, LabError> {
     let path = folder.join("summary.json");
     match fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| LabError::Directory {
             path,
-            problem: format!("is not a summary: {error}; delete it to have it written anew"),
+            problem: format!(
+                "is not a valid summary: {error}; delete it, and resume the run to write it again"
+            ),
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(source) => Err(LabError::io(&path, "read")(source)),
     }
 }
 
-/// The records of a run directory that nobody is writing.
+/// The records of a run directory.
 pub fn read_records(folder: &Path) -> Result<Vec<Record>, LabError> {
     let path = folder.join("metrics.jsonl");
     let text = fs::read_to_string(&path).map_err(|source| LabError::Directory {
@@ -195,7 +197,7 @@ fn parse_records(path: &Path, text: &str) -> Result<Vec<Record>, LabError> {
     complete.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
 }
 
-/// JSON of a type that always has one.
+/// The JSON of a value that can always be serialized.
 pub(crate) fn to_json<S: Serialize>(value: &S) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

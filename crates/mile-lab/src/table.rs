@@ -1,9 +1,9 @@
-//! Results as a table: for a terminal, a text file, and LaTeX.
+//! Tables of results, as text and LaTeX.
 
 use crate::record::Record;
 use crate::store::{Outcome, Status, labels};
 
-/// A table with a heading; the first column is text, the others are numbers.
+/// A table with a header; the first column is left-aligned, the others right-aligned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextTable {
     /// Names of the columns.
@@ -25,9 +25,9 @@ const COLUMNS: [Column; 8] = [
     ("worst accuracy", |r| r.worst_accuracy),
 ];
 
-/// The last records of every algorithm, mean over the seeds that were run to the end; where there are none,
-/// over those that diverged; where there are none either, over those that were stopped or failed. It is a run of so many
-/// seeds, of which some may not have begun.
+/// The last records of every algorithm, averaged over the seeds that are done; if there are none, over those that diverged;
+/// if there are none either, over those that were stopped, or else failed. `seeds` is the number of seeds of the run,
+/// some of which may not have started.
 pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     let labels = labels(outcomes);
     let has = |column: &Column| outcomes.iter().any(|outcome| (column.1)(&outcome.last).is_some());
@@ -58,7 +58,7 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     TextTable { header, rows }
 }
 
-/// How an algorithm ended, and how many of its seeds have.
+/// The status of an algorithm over its seeds.
 fn status(outcomes: &[&Outcome], seeds: usize) -> String {
     let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
     let (done, diverged) = (count(Status::Done), count(Status::Diverged));
@@ -82,7 +82,7 @@ fn status(outcomes: &[&Outcome], seeds: usize) -> String {
     if parts.is_empty() { "done".into() } else { parts.join(", ") }
 }
 
-/// A number with four significant digits; what is not finite is `-`.
+/// A number with four significant digits; `-` if it is not finite.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -119,7 +119,7 @@ impl std::fmt::Display for TextTable {
 }
 
 impl TextTable {
-    /// The same as a LaTeX tabular.
+    /// The table as a LaTeX tabular.
     pub fn to_latex(&self) -> String {
         let escape = |text: &String| {
             let special = |c: char| match c {
@@ -159,7 +159,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn numbers_are_short_and_honest() {
+    fn numbers_have_four_significant_digits() {
         let cases = [
             (0.0, "0"),
             (12.0, "12"),
@@ -177,7 +177,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_seed_that_diverged_is_said_and_is_not_in_the_means() {
+    fn a_diverged_seed_is_mentioned_and_not_in_the_means() {
         let outcomes = [
             outcome("a", 0, Status::Done, 0.25),
             outcome("a", 1, Status::Diverged, 1e30),

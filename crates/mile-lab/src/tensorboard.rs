@@ -1,4 +1,4 @@
-//! Records as TensorBoard event files: one folder for each algorithm and seed.
+//! Writes records as TensorBoard event files, in one folder for each algorithm and seed.
 //!
 //! An event file is a sequence of records, each a protobuf message `Event` between its length and checksums:
 //!
@@ -22,11 +22,11 @@ use crate::quantity::Quantity;
 use crate::record::Record;
 use crate::store::Outcome;
 
-/// How the names of our event files begin and end, around the time.
+/// Prefix and suffix of the names of event files, around the time.
 const PREFIX: &str = "events.out.tfevents.";
 const SUFFIX: &str = ".mile";
 
-/// Writes event files as records arrive.
+/// An observer that writes each record to TensorBoard event files.
 #[derive(Debug)]
 pub struct EventFiles {
     folder: PathBuf,
@@ -40,18 +40,18 @@ struct Open {
 }
 
 impl EventFiles {
-    /// Event files in `folder/tensorboard` of a run directory. Nothing is touched before that is open.
+    /// Event files in `tensorboard/` of a run directory. Nothing is written before the run directory is opened.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.join("tensorboard"), open: Mutex::default() }
     }
 
-    /// The first thing that went wrong while the run went on, if any did.
+    /// Returns the first error that occurred during the run, if any.
     pub fn finish(self) -> Result<(), LabError> {
         let open = self.open.into_inner().unwrap_or_else(PoisonError::into_inner);
         open.failure.map_or(Ok(()), Err)
     }
 
-    /// Keeps the first thing that goes wrong: a run does not end for it.
+    /// Keeps the first error; the run continues.
     fn note(&self, result: Result<(), LabError>) {
         if let Err(error) = result {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl EventFiles {
 }
 
 impl Observer for EventFiles {
-    /// What an earlier process wrote may go beyond the records that are kept: it is written anew.
+    /// Rewrites the event files of earlier processes, which may have events after the last kept record.
     fn opened(&self, records: &[Record], _: &[Outcome]) {
         let replaced = remove_events(&self.folder);
         self.note(replaced.and_then(|()| records.iter().try_for_each(|record| self.write(record))));
@@ -84,7 +84,7 @@ impl Observer for EventFiles {
     }
 }
 
-/// Removes the event files of earlier processes, and nothing else that somebody may have put there.
+/// Removes the event files of earlier processes, and no other files.
 fn remove_events(folder: &Path) -> Result<(), LabError> {
     let entries = |folder: &Path| -> Result<Vec<PathBuf>, LabError> {
         let failed = || LabError::io(folder, "read");
@@ -123,7 +123,7 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// What is not finite is written as it is: TensorBoard marks it.
+/// The values of a record; TensorBoard marks those that are not finite.
 fn summary(record: &Record) -> Vec<u8> {
     let quantities = Quantity::ALL.into_iter().filter_map(|q| Some((q.name(), q.of(record)?)));
     let costs = [
@@ -292,7 +292,7 @@ mod tests {
         // A process that is refused never opens the directory.
         EventFiles::new(folder.path()).finish().unwrap();
         assert_eq!(events(folder.path()), (2, 5));
-        // One that goes on has dropped the last two records.
+        // A resumed process has dropped the last two records.
         let kept: Vec<Record> = (0..3).map(|round| record(round, 1.0)).collect();
         let second = EventFiles::new(folder.path());
         second.opened(&kept, &[]);

@@ -1,4 +1,4 @@
-//! Sweeps: which points there are, what is found, and that they can be resumed.
+//! Sweeps: their points, their results, and resuming them.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use mile_lab::plan::{Job, Plan};
 use mile_lab::quantity::Quantity;
 use mile_lab::report::draw_sweep;
 use mile_lab::store::Status;
-use mile_lab::sweep::{Point, SweepFolder, SweepPlan, Watch, best_of, best_remarks};
+use mile_lab::sweep::{ObserverFactory, Point, SweepFolder, SweepPlan, best_of, best_remarks};
 
 const BASE: &str = r#"
 name = "small"
@@ -94,7 +94,7 @@ fn mistakes_are_named_by_their_key() {
         ("step_size = [1, 1]", "sweep.step_size", "twice"),
         ("mode = \"random\"\nstep_size = [1]", "sweep.mode", "cartesian"),
         ("criterion = \"local_los\"\nstep_size = [1]", "sweep.criterion", "did you mean local_loss"),
-        ("mode = \"zip\"\nstep_size = [1, 2]\nrounds = [1]", "sweep.rounds", "one length"),
+        ("mode = \"zip\"\nstep_size = [1, 2]\nrounds = [1]", "sweep.rounds", "same length"),
         ("momentum = [1]", "sweep.momentum", "nor a parameter"),
         ("\"algorithm.k-gt.step_size\" = [1]", "sweep.algorithm.k-gt.step_size", "names no algorithm"),
         ("mode = \"zip\"", "sweep", "no values"),
@@ -116,13 +116,13 @@ fn a_sweep_finds_the_best_says_what_diverged_and_is_kept() {
     let best = best_of(&found.trials, Quantity::LocalLoss);
     assert_eq!(best.len(), 2);
     for best in &best {
-        assert_eq!(best.trial.unwrap().described(), "step_size=0.05", "{}", best.label);
+        assert_eq!(best.trial.unwrap().description(), "step_size=0.05", "{}", best.label);
         assert_eq!(best.counts, (3, 1));
         assert!(best.edges.is_empty());
     }
     let again = SweepFolder::read(folder.path()).unwrap();
     assert_eq!(again.trials.len(), found.trials.len());
-    assert!(again.found().contains("step_size=0.05"));
+    assert!(again.summary().contains("step_size=0.05"));
     for file in [
         "table.txt",
         "table.tex",
@@ -159,7 +159,7 @@ fn what_was_found_stays_found_when_a_resumed_sweep_is_interrupted() {
     let plan = plan("step_size = [0.05, 0.1]").unwrap();
     let at_once = AtomicBool::new(true);
     let nothing = plan.execute(folder.path(), false, &silent, &at_once).unwrap();
-    assert!(nothing.found().contains("not finished: 0 of 2 points"), "{}", nothing.found());
+    assert!(nothing.summary().contains("not finished: 0 of 2 points"), "{}", nothing.summary());
     assert!(SweepFolder::is_at(folder.path()), "it is known as a sweep from the start");
     let found = execute(&plan, folder.path(), true);
     let again = plan.execute(folder.path(), true, &silent, &at_once).unwrap();
@@ -188,16 +188,19 @@ fn the_edge_of_the_grid_and_ties_are_said() {
     let plan = plan("step_size = [0.001, 0.002]\n\"network.drop_rate\" = [0.0]").unwrap();
     let found = execute(&plan, folder.path(), false);
     let remarks = best_remarks(&found.trials, Quantity::LocalLoss);
-    assert!(remarks.iter().all(|remark| remark.contains("edge of what was tried: step_size")), "{remarks:?}");
+    assert!(
+        remarks.iter().all(|remark| remark.contains("edge of the search range: step_size")),
+        "{remarks:?}"
+    );
     let mut trials = found.trials.clone();
     trials.retain(|trial| trial.label == "mile");
     let mut twin = trials[1].clone();
     twin.settings[0].1 = toml::Value::Float(0.003);
     trials.push(twin);
     let remark = &best_remarks(&trials, Quantity::LocalLoss)[0];
-    assert!(remark.contains("level with (step_size=0.003"), "{remark}");
+    assert!(remark.contains("tied with (step_size=0.003"), "{remark}");
     trials.iter_mut().flat_map(|trial| &mut trial.outcomes).for_each(|o| o.status = Status::Diverged);
-    assert!(best_remarks(&trials, Quantity::LocalLoss)[0].contains("all diverged"));
+    assert!(best_remarks(&trials, Quantity::LocalLoss)[0].contains("all trials diverged"));
 }
 
 #[test]
@@ -212,15 +215,15 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     let plan = plan("step_size = [0.05, 0.1]").unwrap();
     let expected = execute(&plan, whole.path(), false);
     let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-    let watch: Box<Watch> =
+    let observers: Box<ObserverFactory> =
         Box::new(move |k, _, _| if k == 1 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
-    let half = plan.execute(parts.path(), false, &watch, stop).unwrap();
+    let half = plan.execute(parts.path(), false, &observers, stop).unwrap();
     let losses = |sweep: &SweepFolder| -> Vec<f64> {
         sweep.trials.iter().flat_map(|trial| &trial.outcomes).map(|outcome| outcome.last.local_loss).collect()
     };
     assert_eq!(losses(&half), losses(&expected)[..expected.trials[0].outcomes.len() * half.trials.len()]);
     assert_eq!(2 * half.trials.len(), expected.trials.len(), "a point that was interrupted does not count");
-    assert!(half.found().contains("not finished: 1 of 2 points"), "{}", half.found());
+    assert!(half.summary().contains("not finished: 1 of 2 points"), "{}", half.summary());
     let message =
         plan.execute(parts.path(), false, &silent, &AtomicBool::new(false)).unwrap_err().to_string();
     assert!(message.contains("--resume"), "{message}");

@@ -1,7 +1,7 @@
-//! Figure 1: all methods with one step size.
+//! Figure 1: all methods with the same step size.
 
-use super::{Finding, Request, make, statement};
-use crate::plans::{FIG1, set};
+use super::{Finding, Request, comparison, create_folder};
+use crate::plans::{FIG1, apply_all};
 use mile_lab::error::LabError;
 use mile_lab::plot::{Figure, Runs, relative_to, write_figures};
 use mile_lab::quantity::{Axis, Quantity};
@@ -11,39 +11,44 @@ use mile_lab::table::outcomes_table;
 const CLAIM: &str = "The paper's claim (Figure 1): with a common step size (0.12 on MNIST, 0.04 on CIFAR-10), MILE's \
                      training loss falls faster than that of LED, K-GT and DIGing.";
 
-/// Runs the plan of Figure 1, draws it, and says whether the claim holds.
+/// Runs the experiments of Figure 1, draws it, and states whether the claim holds.
 pub fn fig1(request: &Request) -> Result<Finding, LabError> {
-    make(request.out)?;
-    let (mut said, mut prose) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
+    create_folder(request.out)?;
+    let (mut text, mut page_text) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
     let mut folders = Vec::new();
     for (name, mut table) in FIG1.at(request.scale, request.dataset)? {
         if request.stopped() {
             break;
         }
-        set(&mut table, request.set)?;
+        apply_all(&mut table, request.set)?;
         let folder = request.run(table, request.out, &request.out.join(name))?;
         draw(request, &folder, &format!("fig1-{name}"), "Figure 1")?;
-        tell(request, &folder, &mut said, &mut prose);
+        describe_run(request, &folder, &mut text, &mut page_text);
         folders.push(folder);
     }
     let mut page = Page::new("Figure 1");
-    page.text("Figure 1, reproduced", &prose);
+    page.text("Figure 1, reproduced", &page_text);
     folders.iter().for_each(|folder| page.run(folder));
     page.write(&request.out.join("report.html"))?;
-    request.finish(&said, request.stopped())
+    request.finish(&text, request.stopped())
 }
 
-/// Says what a run found: with its table for a terminal, without for a page that has it anyway.
-pub(super) fn tell(request: &Request, folder: &RunFolder, said: &mut Vec<String>, prose: &mut Vec<String>) {
+/// Adds what a run found: to `text` with the table of results, to `page_text` without, since the page has the table.
+pub(super) fn describe_run(
+    request: &Request,
+    folder: &RunFolder,
+    text: &mut Vec<String>,
+    page_text: &mut Vec<String>,
+) {
     let head = format!("{} ({}; * not in the paper)", title(folder), request.note(folder));
-    said.push(format!("{head}:\n{}", outcomes_table(&folder.outcomes, folder.experiment.seeds.len())));
-    prose.push(format!("{head}."));
-    let findings = statement::about(folder, &title(folder));
-    said.extend(findings.iter().cloned());
-    prose.extend(findings);
+    text.push(format!("{head}:\n{}", outcomes_table(&folder.outcomes, folder.experiment.seeds.len())));
+    page_text.push(format!("{head}."));
+    let findings = comparison::sentences(folder, &title(folder));
+    text.extend(findings.iter().cloned());
+    page_text.extend(findings);
 }
 
-/// The data set as people write it.
+/// The usual name of the data set.
 pub(super) fn title(folder: &RunFolder) -> String {
     match folder.experiment.resolved_value("problem", "dataset").and_then(|name| name.as_str()) {
         Some("mnist") => "MNIST".into(),
@@ -53,9 +58,9 @@ pub(super) fn title(folder: &RunFolder) -> String {
     }
 }
 
-/// The figure of a data set: what the average and the agents' own models are worth against rounds (as they
-/// are, and as multiples of MILE's), bytes and gradients, how far apart the agents are, and how well they do
-/// on the test set. A small one has its first rows.
+/// Draws the figure of a data set: losses of the average model and of the agents' own models against rounds (absolute, and
+/// relative to MILE), bytes sent and gradient evaluations; consensus error and test accuracy. A second figure has only the
+/// first rows.
 pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &str) -> Result<(), LabError> {
     let note = request.note(folder);
     folder.draw(&note)?;
@@ -71,7 +76,7 @@ pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &s
     ];
     let note = format!("{note}; * not in the paper");
     let heading = format!("{figure}, {}", title(folder));
-    let relative = relative_to(&folder.records, statement::MILE);
+    let relative = relative_to(&folder.records, comparison::MILE);
     let labels: Vec<&str> = folder.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
     let relative = Runs::new(&relative, &folder.outcomes).in_order(&labels);
     let figure = |name: &str, drawn: &[(Quantity, Axis)]| {

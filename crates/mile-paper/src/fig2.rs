@@ -1,12 +1,12 @@
-//! Figure 2: every method with the best step size found for it, with the same number of trials for all.
+//! Figure 2: each method with the best step size of a search, with the same number of trials for all.
 
 use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{Finding, Request, make};
-use crate::fig1::{draw, tell};
-use crate::plans::{FIG2, FIG2_SEARCH, merge, set};
+use super::{Finding, Request, create_folder};
+use crate::fig1::{describe_run, draw};
+use crate::plans::{FIG2, FIG2_SEARCH, apply_all, merge};
 use mile_lab::config::{parse_table, set as paths};
 use mile_lab::error::LabError;
 use mile_lab::report::{Page, RunFolder, draw_sweep};
@@ -15,40 +15,40 @@ use mile_lab::sweep::{SweepFolder, SweepPlan, best_of};
 const CLAIM: &str = "The paper's claim (Figure 2): with the best step size found for each method, MILE's training loss \
                      falls faster than that of LED, K-GT and DIGing.";
 
-/// Searches, runs the best of each method, draws them, and says whether the claim holds.
+/// Searches step sizes, runs each method with its best one, draws the figure, and states whether the claim holds.
 pub fn fig2(request: &Request) -> Result<Finding, LabError> {
-    make(request.out)?;
-    let (mut said, mut prose) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
+    create_folder(request.out)?;
+    let (mut text, mut page_text) = (vec![CLAIM.to_owned()], vec![CLAIM.to_owned()]);
     let mut made: Vec<(SweepFolder, Option<RunFolder>)> = Vec::new();
     for (name, mut table) in FIG2.at(request.scale, request.dataset)? {
         if request.stopped() {
             break;
         }
-        set(&mut table, request.set)?;
+        apply_all(&mut table, request.set)?;
         let out = request.out.join(name);
-        make(&out)?;
+        create_folder(&out)?;
         let found = search(request, &mut table, name, &out)?;
-        let all = if found.is_complete() { "with as many trials for each" } else { "not finished" };
-        said.push(format!("{name}, the search, {all}:\n{}", found.found()));
+        let status = if found.is_complete() { "with equal numbers of trials" } else { "not finished" };
+        text.push(format!("{name}, step size search, {status}:\n{}", found.summary()));
         let best = if request.stopped() { None } else { Some(best(request, table, &found, &out)?) };
         if let Some(folder) = &best {
             draw(request, folder, &format!("fig2-{name}"), "Figure 2")?;
-            tell(request, folder, &mut said, &mut prose);
+            describe_run(request, folder, &mut text, &mut page_text);
         }
         made.push((found, best));
     }
     let mut page = Page::new("Figure 2");
-    page.text("Figure 2, reproduced", &prose);
+    page.text("Figure 2, reproduced", &page_text);
     for (found, best) in &made {
         best.iter().for_each(|folder| page.run(folder));
         page.sweep(found)?;
     }
     page.write(&request.out.join("report.html"))?;
-    request.finish(&said, request.stopped())
+    request.finish(&text, request.stopped())
 }
 
-/// The search of one data set, with the changes that make it one. What the user changes holds for it too, but for
-/// its seeds: it must not choose by the runs that the figure shows.
+/// Runs the step size search of one data set. The user's changes apply to it too, except for seeds: the search must not use
+/// the runs that the figure shows.
 fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Result<SweepFolder, LabError> {
     let changes = match table.remove("search") {
         Some(Value::Table(changes)) => changes,
@@ -59,20 +59,20 @@ fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Resul
     };
     let mut searched = table.clone();
     merge(&mut searched, &changes);
-    set(&mut searched, request.set)?;
+    apply_all(&mut searched, request.set)?;
     if let Some(seeds) = changes.get("seeds") {
         searched.insert("seeds".into(), seeds.clone());
     }
     let plan = SweepPlan::read(&searched, out)?
-        .ok_or_else(|| LabError::config("sweep", "is missing from the plan of figure 2"))?;
+        .ok_or_else(|| LabError::config("sweep", "is missing from the experiment file of figure 2"))?;
     let folder = out.join("search");
-    let found = plan.execute(&folder, folder.join("sweep.toml").exists(), request.watch, request.stop)?;
+    let found = plan.execute(&folder, folder.join("sweep.toml").exists(), request.observers, request.stop)?;
     draw_sweep(&found)?;
     Ok(found)
 }
 
-/// The best of every method, with the seeds and rounds of the figure. A method of which every trial
-/// diverged is left out; the search's table says so.
+/// Runs every method with its best values, with the seeds and rounds of the figure. A method whose trials all diverged is
+/// left out; the search's table shows it.
 fn best(request: &Request, mut table: Table, found: &SweepFolder, out: &Path) -> Result<RunFolder, LabError> {
     table.remove("sweep");
     let mut lost = Vec::new();
@@ -87,7 +87,7 @@ fn best(request: &Request, mut table: Table, found: &SweepFolder, out: &Path) ->
                 None => key,
                 Some((owner, parameter)) if owner.starts_with("algorithm.") => parameter,
                 Some(_) => {
-                    return Err(bad("is no parameter of an algorithm: figure 2 searches for these only"));
+                    return Err(bad("is not a parameter of an algorithm: figure 2 can search only these"));
                 }
             };
             paths::assign(&mut table, &["algorithm", best.label, parameter], value.clone(), &bad)?;

@@ -1,13 +1,13 @@
-//! The paper's results, one function each: from a committed plan to figures, tables, raw records and a
-//! statement of what was found.
+//! Reproduces the paper's results, one function for each: runs its experiment files and writes records, tables, figures and
+//! a statement of what was found.
 //!
-//! The plans are the files in this crate's folder `plans/`, embedded. Whatever is finished in the folder is kept: any
-//! of them can be interrupted and called again.
+//! The experiment files are in this crate's folder `plans/`, and are embedded in the library. An interrupted function can be
+//! called again: finished work in its output folder is kept.
 
+mod comparison;
 mod fig1;
 mod fig2;
 mod plans;
-mod statement;
 mod table1;
 mod theorems;
 
@@ -24,15 +24,15 @@ use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::plan::Plan;
 use mile_lab::report::RunFolder;
-use mile_lab::sweep::{Point, Watch};
+use mile_lab::sweep::{ObserverFactory, Point};
 use toml::Table;
 
-/// How much is done.
+/// The size of the experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// At most ten minutes on two cores for each item: fewer rounds, one seed.
     Quick,
-    /// The full thing.
+    /// The full experiments.
     Paper,
 }
 
@@ -46,41 +46,41 @@ impl Scale {
     }
 }
 
-/// What is asked for.
+/// The options of a reproduction.
 pub struct Request<'a> {
-    /// How much.
+    /// The size of the experiments.
     pub scale: Scale,
-    /// The only data set of a figure, if not all.
+    /// The data set of a figure; `None`: all.
     pub dataset: Option<&'a str>,
-    /// Where to.
+    /// The output folder.
     pub out: &'a Path,
-    /// Replaced values of every experiment, as `--set` of `mile run`.
+    /// Values to replace in every experiment file, as with `--set` of `mile run`.
     pub set: &'a [String],
-    /// Who watches the runs.
-    pub watch: &'a Watch<'a>,
-    /// Stops everything, resumable, when it becomes true.
+    /// Creates the observers of the runs.
+    pub observers: &'a ObserverFactory<'a>,
+    /// Stops the reproduction, resumably, when it becomes true.
     pub stop: &'a AtomicBool,
 }
 
-/// What came of it.
+/// The result of a reproduction.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What was found, for a terminal; also in `finding.txt`.
+    /// What was found, as text: the contents of `finding.txt`.
     pub text: String,
-    /// Where everything is.
+    /// The output folder.
     pub folder: PathBuf,
     /// Whether it was interrupted.
     pub stopped: bool,
 }
 
 impl Request<'_> {
-    /// Runs an experiment in a folder, or goes on with it.
+    /// Runs an experiment in a folder, or resumes it.
     fn run(&self, table: Table, base: &Path, folder: &Path) -> Result<RunFolder, LabError> {
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let plan = Plan::new(Experiment::read(&table, base)?).map_err(|error| error.in_file(&name))?;
         let point = Point { name, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
-        execute(&plan, folder, begun, &*(self.watch)(0, &point, &plan), self.stop)?;
+        execute(&plan, folder, begun, &*(self.observers)(0, &point, &plan), self.stop)?;
         RunFolder::read(folder)
     }
 
@@ -88,7 +88,7 @@ impl Request<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// What a figure must say about its scale.
+    /// The note on a figure about its scale and changed values.
     fn note(&self, folder: &RunFolder) -> String {
         let quick = if self.scale == Scale::Quick { "quick scale, not the full experiment: " } else { "" };
         let set =
@@ -97,24 +97,24 @@ impl Request<'_> {
         format!("{quick}{} rounds{}{set}", folder.experiment.rounds, samples.unwrap_or_default())
     }
 
-    /// Keeps what was found; `stopped` says that it is not all.
+    /// Writes `finding.txt`; `stopped` means that it is incomplete.
     fn finish(&self, paragraphs: &[String], stopped: bool) -> Result<Finding, LabError> {
         let mut text = paragraphs.join("\n\n") + "\n";
         if stopped {
-            text.insert_str(0, "Interrupted: what follows is about what was finished by then.\n\n");
+            text.insert_str(0, "Interrupted: what follows covers only the work finished so far.\n\n");
         }
         mile_lab::store::write_file(&self.out.join("finding.txt"), text.as_bytes())?;
         Ok(Finding { text, folder: self.out.to_owned(), stopped })
     }
 }
 
-/// Refuses a data set that one of the figures does not have at a scale.
+/// Checks that all figures have a data set at a scale.
 pub fn check_dataset(scale: Scale, dataset: Option<&str>) -> Result<(), LabError> {
     plans::FIG1.at(scale, dataset)?;
     plans::FIG2.at(scale, dataset)?;
     Ok(())
 }
 
-fn make(folder: &Path) -> Result<(), LabError> {
+fn create_folder(folder: &Path) -> Result<(), LabError> {
     std::fs::create_dir_all(folder).map_err(LabError::io(folder, "create"))
 }

@@ -1,4 +1,4 @@
-//! The committed plans, and what a scale changes in them.
+//! The experiment files, and the changes of the quick scale.
 
 use toml::{Table, Value};
 
@@ -6,7 +6,7 @@ use super::Scale;
 use mile_lab::config::{apply, parse_table};
 use mile_lab::error::LabError;
 
-/// A plan of a figure: one experiment for each data set.
+/// The experiment files of a figure: one for each data set, and the changes of the quick scale.
 pub(super) struct Plans {
     pub(super) sets: &'static [(&'static str, &'static str)],
     pub(super) quick: &'static str,
@@ -33,7 +33,8 @@ pub(super) const FIG2_SEARCH: &str = include_str!("../plans/fig2/search.toml");
 pub(super) const TABLE1: &str = include_str!("../plans/table1/nonconvex.toml");
 
 impl Plans {
-    /// The experiments of a scale, by name: at quick scale those that it speaks of, or one of them.
+    /// The experiments of a scale, by data set, or only one of them. The quick scale has the data sets for which it has
+    /// changes.
     pub(super) fn at(
         &self,
         scale: Scale,
@@ -61,7 +62,7 @@ impl Plans {
     }
 }
 
-/// Puts the values of one table over those of another, section by section.
+/// Replaces values of a table by those of another, section by section.
 pub(super) fn merge(table: &mut Table, changes: &Table) {
     for (key, value) in changes {
         match (table.get_mut(key), value) {
@@ -73,8 +74,8 @@ pub(super) fn merge(table: &mut Table, changes: &Table) {
     }
 }
 
-/// Applies what the user changes.
-pub(super) fn set(table: &mut Table, assignments: &[String]) -> Result<(), LabError> {
+/// Applies `--set` assignments.
+pub(super) fn apply_all(table: &mut Table, assignments: &[String]) -> Result<(), LabError> {
     assignments.iter().try_for_each(|assignment| apply(table, assignment))
 }
 

@@ -1,4 +1,4 @@
-//! Table 1: what each method sends and keeps, measured, beside what the paper says.
+//! Table 1: vectors sent and stored by each method, measured, and the paper's claims.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,20 +11,20 @@ use mile::random::{Purpose, stream};
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
-use super::{Finding, Request, make};
-use crate::plans::{TABLE1, set};
+use super::{Finding, Request, create_folder};
+use crate::plans::{TABLE1, apply_all};
 use mile_lab::config::parse_table;
 use mile_lab::error::LabError;
-use mile_lab::plan::first_round;
+use mile_lab::plan::first_round_costs;
 use mile_lab::report::{Page, RunFolder};
 use mile_lab::store::{Outcome, Status, write_file};
 use mile_lab::table::{TextTable, number};
 
 /// A row of the paper's table.
 struct Claim {
-    /// The method, as this library names it.
+    /// Name of the method in this library.
     method: &'static str,
-    /// As the plan labels it.
+    /// Its label in the experiment file.
     label: &'static str,
     consensus: bool,
     nonconvex: bool,
@@ -53,48 +53,49 @@ const CLAIMS: [Claim; 9] = [
     claim("push-pull", "PPADCO (our reading)", (true, false), (2, 3)),
 ];
 
-const CONVENTION: &str = "How it is counted. Sent: n-vectors to each neighbour in one round of tau updates. Stored: n-vectors \
+const CONVENTION: &str = "Definitions. Sent: n-vectors to each neighbour in one round of tau updates. Stored: n-vectors \
                           that an agent must keep between updates, gradients not counted (the paper's convention): here, the \
                           vectors in the method's state, less a kept gradient. At work: all vectors an agent holds at its peak, the gradient and the \
                           message being sent or received included. Vectors and bytes sent are counted while a round is run; those stored and at work \
                           are what the method is given to work with, and it has no others. Bytes are of one agent with two neighbours and the paper's \
                           MNIST network (28,938 numbers of 4 bytes).";
 
-/// Consensus errors and squared gradients below this are zero to what double precision can tell here.
-const NOTHING: f64 = 1e-20;
+/// Consensus errors and squared gradient norms below this are zero up to rounding errors.
+const ZERO: f64 = 1e-20;
 
-/// What the state of a method calls the last gradient, where it is kept.
+/// Name of the last gradient in the state of methods that store it.
 const GRADIENT: &str = "g";
 
-/// Parameters of the paper's MNIST network, for bytes one can picture.
+/// Number of parameters of the paper's MNIST network, for example sizes in bytes.
 const PARAMETERS: usize = 28_938;
 
-/// Agents on the ring that costs are counted on.
+/// Number of agents on the ring on which costs are measured.
 const AGENTS: usize = 10;
 
+/// Measured costs of a method.
 struct Measured {
     sent: u64,
-    /// Bytes that an agent sends in a round for each number of its variable.
+    /// Bytes that an agent sends per round and dimension of the problem.
     bytes: f64,
-    /// Names of the state's vectors, gradients excepted.
+    /// Names of the vectors in the state, without gradients.
     stored: Vec<&'static str>,
-    /// Whether the state holds the last gradient too.
+    /// Whether the state also has the last gradient.
     gradient: bool,
     vectors: usize,
 }
 
 impl Measured {
-    fn kept(&self) -> String {
+    fn stored_names(&self) -> String {
         self.stored.join(", ") + if self.gradient { " + gradient" } else { "" }
     }
 }
 
-/// Measures the table, runs every method on a nonconvex problem, and says where the paper is off.
+/// Measures the costs, runs every method on a nonconvex problem, and states where the paper's table differs.
 pub fn table1(request: &Request) -> Result<Finding, LabError> {
-    make(request.out)?;
+    create_folder(request.out)?;
     write_data(&request.out.join("data"))?;
     let mut table = parse_table(TABLE1, &[])?;
-    set(&mut table, request.set)?;
+    apply_all(&mut table, request.set)?;
     let folder = request.run(table, request.out, &request.out.join("nonconvex"))?;
     folder.draw("")?;
     let measured: Vec<Measured> =
@@ -106,8 +107,8 @@ pub fn table1(request: &Request) -> Result<Finding, LabError> {
         "The same methods on a nonconvex problem (logistic regression with a bounded penalty, exact gradients; {}):\n{checks}",
         request.note(&folder)
     );
-    let mut said = vec![text, CONVENTION.to_owned(), check];
-    said.extend(findings.iter().cloned());
+    let mut paragraphs = vec![text, CONVENTION.to_owned(), check];
+    paragraphs.extend(findings.iter().cloned());
     let mut page = Page::new("Table 1");
     let intro = [vec![CONVENTION.to_owned()], findings].concat();
     page.text("Table 1, measured", &intro);
@@ -120,7 +121,7 @@ pub fn table1(request: &Request) -> Result<Finding, LabError> {
         &request.out.join("table.tex"),
         format!("{}\n{}", costs.to_latex(), checks.to_latex()).as_bytes(),
     )?;
-    request.finish(&said, request.stopped())
+    request.finish(&paragraphs, request.stopped())
 }
 
 fn measure(method: &str) -> Result<Measured, LabError> {
@@ -129,7 +130,7 @@ fn measure(method: &str) -> Result<Measured, LabError> {
     let graph = Topology::Ring.build(AGENTS, 0).map_err(|error| unusable(&error))?;
     let network = Network::new(graph, Rule::Metropolis).map_err(|error| unusable(&error))?;
     let method = entry.build(&Parameters::default(), &network, 0).map_err(|error| unusable(&error))?;
-    let costs = first_round(&*method, &network)?;
+    let costs = first_round_costs(&*method, &network)?;
     let layout = method.layout();
     let names = || layout.state.iter().map(|(name, _)| *name);
     Ok(Measured {
@@ -149,7 +150,7 @@ fn costs(measured: &[Measured]) -> TextTable {
             claim.label.to_owned(),
             format!("{} / {}", claim.sent, here.sent),
             format!("{} / {}", claim.stored, here.stored.len()),
-            here.kept(),
+            here.stored_names(),
             here.vectors.to_string(),
             kilobytes(here.bytes),
             kilobytes((here.vectors * size_of::<f32>()) as f64),
@@ -160,9 +161,9 @@ fn costs(measured: &[Measured]) -> TextTable {
     TextTable { header: header.map(str::to_owned).to_vec(), rows }
 }
 
-/// Whether a run has reached consensus at a stationary point.
+/// Whether a run converged to consensus at a stationary point.
 fn reached(outcome: &Outcome) -> bool {
-    outcome.last.consensus_error < NOTHING && outcome.last.grad_norm_sq.is_some_and(|g| g < NOTHING)
+    outcome.last.consensus_error < ZERO && outcome.last.grad_norm_sq.is_some_and(|g| g < ZERO)
 }
 
 fn checks(folder: &RunFolder) -> TextTable {
@@ -195,12 +196,12 @@ fn checks(folder: &RunFolder) -> TextTable {
 }
 
 fn findings(measured: &[Measured], folder: &RunFolder) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut findings = Vec::new();
     for (claim, here) in CLAIMS.iter().zip(measured) {
         if here.stored.len() != claim.stored {
             let gradient =
                 if here.gradient { ", beside the last gradient, which it does not count" } else { "" };
-            said.push(format!(
+            findings.push(format!(
                 "{}: the paper says {} vectors stored; by its own convention {} suffice ({}{gradient}).",
                 claim.label,
                 claim.stored,
@@ -209,13 +210,13 @@ fn findings(measured: &[Measured], folder: &RunFolder) -> Vec<String> {
             ));
         }
         if here.sent != claim.sent {
-            said.push(format!(
+            findings.push(format!(
                 "{}: the paper says {} vectors sent; here {}.",
                 claim.label, claim.sent, here.sent
             ));
         }
     }
-    said.push(
+    findings.push(
         "So by that convention LED and DIGing need two vectors, as MILE does, and no gradient kept beside them: MILE's \
          advantage in memory is over K-GT and Dec-FedTrack, its advantage in communication over all here but LED."
             .into(),
@@ -227,30 +228,31 @@ fn findings(measured: &[Measured], folder: &RunFolder) -> Vec<String> {
     let beyond: Vec<&str> =
         CLAIMS.iter().filter(|c| !(c.consensus && c.nonconvex)).filter(there).map(|c| c.label).collect();
     if !beyond.is_empty() {
-        said.push(format!(
+        findings.push(format!(
             "The columns on consensus and nonconvex problems are about what was proved. In this run {} reached consensus \
              at a stationary point of a nonconvex f too; one run proves nothing in general.",
             beyond.join(", ")
         ));
     }
-    said.push("MIND is cited as submitted: no public text or code was found, so it is not measured.".into());
-    said
+    findings
+        .push("MIND is cited as submitted: no public text or code was found, so it is not measured.".into());
+    findings
 }
 
-/// Ten agents, each with its own truth and its own centre: 40 rows of 8 features and a label.
+/// Writes data for ten agents, each with its own true parameters and feature mean: 40 rows of 8 features and a label.
 fn write_data(folder: &Path) -> Result<(), LabError> {
     const FEATURES: usize = 8;
-    make(folder)?;
+    create_folder(folder)?;
     for agent in 0..10u64 {
         let mut random = stream(1, Purpose::Data, agent, 0);
         let mut normal = || random.sample::<f64, _>(StandardNormal);
-        let truth: Vec<f64> = (0..FEATURES).map(|_| 1.0 + normal()).collect();
-        let centre: Vec<f64> = (0..FEATURES).map(|_| 0.5 * normal()).collect();
+        let parameters: Vec<f64> = (0..FEATURES).map(|_| 1.0 + normal()).collect();
+        let mean: Vec<f64> = (0..FEATURES).map(|_| 0.5 * normal()).collect();
         let names: Vec<String> = (1..=FEATURES).map(|k| format!("a{k}")).collect();
         let mut text = format!("{},y\n", names.join(","));
         for _ in 0..40 {
-            let row: Vec<f64> = centre.iter().map(|c| c + normal()).collect();
-            let score: f64 = row.iter().zip(&truth).map(|(a, t)| a * t).sum::<f64>() + normal();
+            let row: Vec<f64> = mean.iter().map(|c| c + normal()).collect();
+            let score: f64 = row.iter().zip(&parameters).map(|(a, t)| a * t).sum::<f64>() + normal();
             row.iter().for_each(|value| {
                 let _ = write!(text, "{value:.6},");
             });

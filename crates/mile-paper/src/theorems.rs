@@ -1,35 +1,35 @@
-//! Theorems 1 to 4: both sides of the four inequalities on actual runs, as printed and as corrected.
+//! Theorems 1 to 4: both sides of their inequalities on actual runs, as printed and as corrected.
 
 use mile::theory::demonstration::{Case, demonstration};
 
-use super::{Finding, Request, Scale, make};
+use super::{Finding, Request, Scale, create_folder};
 use mile_lab::error::LabError;
 use mile_lab::report::Page;
 use mile_lab::store::write_file;
 use mile_lab::table::TextTable;
 
-/// Evaluates the theorems and writes `theorems.txt`, `.tex` and `.json`, and a page.
+/// Evaluates the theorems and writes `theorems.txt`, `theorems.tex`, `theorems.json` and `report.html`.
 pub fn theorems(request: &Request) -> Result<Finding, LabError> {
     let (rounds, seeds) = match request.scale {
         Scale::Quick => (200, 5),
         Scale::Paper => (2000, 20),
     };
     let cases = demonstration(rounds, seeds).map_err(|error| LabError::config("theorems", error))?;
-    let (table, said) = (table(&cases), explanation(&cases));
-    make(request.out)?;
+    let (table, remarks) = (table(&cases), explanation(&cases));
+    create_folder(request.out)?;
     let json = serde_json::to_string_pretty(&cases).unwrap_or_default() + "\n";
-    let text = format!("{table}\n{said}");
+    let text = format!("{table}\n{remarks}");
     for (name, content) in
         [("theorems.txt", &text), ("theorems.tex", &table.to_latex()), ("theorems.json", &json)]
     {
         write_file(&request.out.join(name), content.as_bytes())?;
     }
     let mut page = Page::new("Theorems 1 to 4");
-    page.text("Theorems 1 to 4, evaluated", std::slice::from_ref(&said));
+    page.text("Theorems 1 to 4, evaluated", std::slice::from_ref(&remarks));
     page.table("Both sides of the inequalities", &table);
     page.write(&request.out.join("report.html"))?;
-    // It takes seconds and is whole by now, whatever was asked for meanwhile.
-    request.finish(&[table.to_string(), said], false)
+    // It takes seconds and is complete by now, even if a stop was requested meanwhile.
+    request.finish(&[table.to_string(), remarks], false)
 }
 
 fn table(cases: &[Case]) -> TextTable {
@@ -67,7 +67,7 @@ fn table(cases: &[Case]) -> TextTable {
 }
 
 fn explanation(cases: &[Case]) -> String {
-    let mended = cases.iter().filter(|case| case.row.corrected_holds).count();
+    let corrected = cases.iter().filter(|case| case.row.corrected_holds).count();
     let failed: Vec<&Case> = cases.iter().filter(|case| !case.row.printed_holds).collect();
     let mut theorems: Vec<String> = failed.iter().map(|case| case.row.theorem.to_string()).collect();
     let mut starts: Vec<&str> = failed.iter().map(|case| case.start).collect();
@@ -84,7 +84,7 @@ fn explanation(cases: &[Case]) -> String {
     format!(
         "Theorems 1 and 3 bound the gradient at the average, 2 and 4 the disagreement; 3 and 4 with stochastic \
          gradients, means over seeds with 95 % confidence. {} of {} inequalities fail as printed{which}; as corrected \
-         (docs/theory.md) {mended} hold.\n",
+         (docs/theory.md) {corrected} hold.\n",
         failed.len(),
         cases.len()
     )

@@ -1,5 +1,4 @@
-//! The paper's items, each at a scale that ends in a moment: that they run, are kept, go on, and say what
-//! they found.
+//! All reproductions at a small scale: that they run, keep their results, can be resumed, and state what they found.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::store::{Outcome, read_outcomes, read_records};
-use mile_lab::sweep::{Point, Watch};
+use mile_lab::sweep::{ObserverFactory, Point};
 use mile_lab::table::number;
 use mile_paper::{Finding, Request, Scale, check_dataset, fig1, fig2, table1, theorems};
 
@@ -16,7 +15,7 @@ fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
 }
 
 fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Request<'a> {
-    Request { scale: Scale::Quick, dataset: None, out, set, watch: &silent, stop }
+    Request { scale: Scale::Quick, dataset: None, out, set, observers: &silent, stop }
 }
 
 fn small() -> Vec<String> {
@@ -88,15 +87,15 @@ fn methods_are_compared_where_they_have_sent_the_same() {
     let records = read_records(&folder.path().join("mnist")).unwrap();
     let at = |label: &str, round: u64| records.iter().find(|r| r.label == label && r.round == round).unwrap();
     // After five rounds MILE has sent less than K-GT after four, so it is K-GT's second round that counts.
-    let (mile, rival) = (at("MILE", 4), at("K-GT", 2));
-    assert_eq!(mile.bytes_sent, rival.bytes_sent);
+    let (mile, baseline) = (at("MILE", 4), at("K-GT", 2));
+    assert_eq!(mile.bytes_sent, baseline.bytes_sent);
     let expected = format!(
         "when each has sent {} MB: MILE ({}) is",
         number(mile.bytes_sent as f64 / 1e6),
         number(mile.loss)
     );
     assert!(finding.text.contains(&expected), "{expected}\n{}", finding.text);
-    assert!(finding.text.contains(&format!("K-GT ({})", number(rival.loss))), "{}", finding.text);
+    assert!(finding.text.contains(&format!("K-GT ({})", number(baseline.loss))), "{}", finding.text);
 }
 
 #[test]
@@ -141,16 +140,16 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (set, go) = (small(), AtomicBool::new(false));
     let expected: Finding = fig2(&request(whole.path(), &set, &go)).unwrap();
-    assert!(expected.text.contains("the search, with as many trials for each"), "{}", expected.text);
+    assert!(expected.text.contains("step size search, with equal numbers of trials"), "{}", expected.text);
     let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-    let watch: Box<Watch> =
+    let observers: Box<ObserverFactory> =
         Box::new(move |k, _, _| if k == 3 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
     let half = fig2(&Request {
         scale: Scale::Quick,
         dataset: None,
         out: parts.path(),
         set: &set,
-        watch: &watch,
+        observers: &observers,
         stop,
     })
     .unwrap();

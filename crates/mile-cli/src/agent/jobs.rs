@@ -1,4 +1,4 @@
-//! All jobs of an experiment, one after the other, as one agent does them in one session with its neighbours.
+//! One agent's part of all jobs of an experiment, one after another, in one session with its neighbours.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,8 +20,9 @@ use mile_net::session::MissingPolicy;
 use super::recording::RecordingHost;
 use super::socket;
 
-/// Does all jobs, from the agent's checkpoint if there is one, and stays until its neighbours have all they need.
-pub(super) fn work<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder) -> anyhow::Result<()> {
+/// Runs all jobs, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
+/// messages.
+pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
     let restored = folder.load::<T>(config.id, &terms)?;
@@ -35,22 +36,22 @@ pub(super) fn work<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder)
     let first = restored.state.as_ref().map_or(0, |state| state.job);
     let (mut state, mut mark) = (restored.state, Mark::default());
     for index in first..jobs {
-        mark = work_on(plan, config, index, state.take(), mark, &mut host)?;
+        mark = run_job(plan, config, index, state.take(), mark, &mut host)?;
     }
     let departure = host.engine.leave()?;
     if !departure.unconfirmed.is_empty() {
         tracing::warn!(
-            "leaving, though agents {:?} have not said that they have everything: if one of them waits for this agent, \
-             start it once more",
+            "exiting, although agents {:?} have not confirmed the last messages: if one of them still waits for this \
+             agent, start this agent again",
             departure.unconfirmed
         );
     }
-    tracing::info!("all done");
+    tracing::info!("all jobs are done");
     Ok(())
 }
 
-/// Does one job, from its start after `mark` or from a state of it. Returns the mark of its end.
-fn work_on<T: Scalar>(
+/// Runs one job, from its start after `mark` or from a restored state. Returns the mark of its end.
+fn run_job<T: Scalar>(
     plan: &Plan,
     config: &AgentConfig,
     index: usize,
@@ -62,9 +63,9 @@ fn work_on<T: Scalar>(
     let problem = plan.problem::<T>(seed)?;
     let method = plan.method(Job { algorithm, seed })?;
     let round = state.as_ref().map(|state| state.progress.round);
-    let whence = round.map_or("from its start".into(), |round| format!("from round {round}"));
+    let origin = round.map_or("from the start".into(), |round| format!("from round {round}"));
     let title = plan.job_name(Job { algorithm, seed });
-    tracing::info!("job {} of {}: {title}, {whence}", index + 1, plan.jobs().len());
+    tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
     let from = match state {
         Some(state) => StartFrom::State(state),
         None => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),
@@ -124,7 +125,8 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
     let settings = &config.settings;
     let peer = |(k, (id, neighbour)): (usize, (&usize, &NeighbourConfig))| {
         let key = neighbour.key.parse().map_err(|error| {
-            let problem = format!("got \"{}\" ({error}), takes what mile keygen printed", neighbour.key);
+            let problem =
+                format!("got \"{}\" ({error}), takes the public key that mile keygen printed", neighbour.key);
             LabError::config(format!("agent.neighbour[{k}].key"), problem)
         })?;
         Ok((*id, Peer { key, weight: neighbour.weight, addresses: neighbour.addresses.clone() }))
@@ -145,12 +147,12 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
         timeout: settings.timeout,
         linger: settings.linger,
         checkpoint_every: settings.checkpoint_every,
-        status: Some(socket::place(&config.folder)?),
+        status: Some(socket::choose_path(&config.folder)?),
         metrics: settings.metrics,
     })
 }
 
-/// Hops between the two agents farthest apart.
+/// The largest number of hops between two agents.
 fn diameter(graph: &Graph) -> u64 {
     let farthest = |from: usize| {
         let mut hops = vec![None; graph.agents()];

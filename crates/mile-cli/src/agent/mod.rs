@@ -1,8 +1,8 @@
-//! `mile agent`.
+//! `mile agent`: one agent of an experiment, over the network.
 
+mod jobs;
 mod recording;
 pub(crate) mod socket;
-mod work;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,43 +19,43 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::INTERRUPTED;
 
-/// How long an agent waits for its predecessor in the same folder to be gone.
-const PREDECESSOR: Duration = Duration::from_secs(5);
+/// How long to wait for another agent that still uses the folder to exit.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs one agent of an experiment until all its rounds are done.
 #[derive(Args)]
 pub(crate) struct AgentArguments {
-    /// The agent's file: an experiment with a section [agent]; mile swarm --emit writes such files
+    /// Configuration of the agent: an experiment file with a section [agent], as mile swarm --emit writes it
     #[arg(value_name = "AGENT.toml")]
     file: PathBuf,
-    /// End when standard input does
+    /// Exit when standard input is closed, that is, when the parent process ends
     #[arg(long, hide = true)]
-    leashed: bool,
+    exit_with_parent: bool,
 }
 
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
-    speak();
+    init_logging();
     ctrlc::set_handler(|| {
         tracing::info!(
-            "interrupted; the last checkpoint is whole, and the agent goes on from it when started again"
+            "interrupted; the last checkpoint is complete: start the agent again to resume from it"
         );
         std::process::exit(INTERRUPTED.into());
     })
-    .context("cannot listen for Ctrl-C")?;
-    if arguments.leashed {
-        std::thread::spawn(end_with_standard_input);
+    .context("cannot handle Ctrl-C")?;
+    if arguments.exit_with_parent {
+        std::thread::spawn(exit_when_stdin_closes);
     }
     let name = arguments.file.display().to_string();
     let (experiment, config) = AgentConfig::load(&arguments.file)?;
-    let folder = Folder::open(&config.folder, PREDECESSOR)?;
+    let folder = Folder::open(&config.folder, LOCK_TIMEOUT)?;
     write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
-    mile::with_precision!(plan.experiment.precision, T => work::work::<T>(&plan, &config, folder))?;
+    mile::with_precision!(plan.experiment.precision, T => jobs::run_jobs::<T>(&plan, &config, folder))?;
     Ok(0)
 }
 
-/// Plain lines on standard error: ours, and no chatter of the transport.
-fn speak() {
+/// Logs to standard error: messages of this program, without those of the transport library.
+fn init_logging() {
     let ours = Targets::new()
         .with_default(LevelFilter::OFF)
         .with_target("mile", LevelFilter::INFO)
@@ -65,9 +65,9 @@ fn speak() {
     tracing_subscriber::registry().with(lines).with(ours).init();
 }
 
-/// Whoever holds the other end of standard input is gone: so is this agent.
-fn end_with_standard_input() {
+/// Waits until the parent process closes standard input, by exiting at the latest, and exits too.
+fn exit_when_stdin_closes() {
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-    tracing::info!("whoever started this agent is gone; ending");
+    tracing::info!("the process that started this agent has ended; exiting");
     std::process::exit(INTERRUPTED.into());
 }

@@ -1,7 +1,7 @@
-//! The agent's host: the network engine, and what is left on disk for whoever gathers the run.
+//! The network engine of an agent, wrapped so that snapshots and final states are written for `mile swarm` to collect.
 //!
-//! Files are written before the engine's checkpoint of the same end: an agent that is killed in between repeats the
-//! round and writes them once more.
+//! Files are written before the engine's checkpoint of the same round: an agent that is killed in between repeats the
+//! round and writes them again.
 
 use mile::real::Real;
 use mile_lab::agent_files::AgentFiles;
@@ -12,16 +12,17 @@ use mile_net::engine::Engine;
 use mile_net::outbox::Message;
 use mile_net::session::Finished;
 
+/// A network engine that also writes the agent's files.
 pub(super) struct RecordingHost<'a, T: Real> {
     pub(super) engine: Engine<T>,
     plan: &'a Plan,
     files: AgentFiles,
-    /// Whether models are left at the rounds that are recorded.
+    /// Whether the model is written at the recorded rounds.
     snapshots: bool,
-    /// Whether the run may end at any round.
+    /// Whether the run may stop at any round.
     may_stop: bool,
-    /// Whether the model is to be kept as it is sent next.
-    watching: bool,
+    /// Whether the model of the next message is copied to `sent`.
+    keep_sent: bool,
     sent: Vec<T>,
 }
 
@@ -33,12 +34,12 @@ impl<'a, T: Real> RecordingHost<'a, T> {
         snapshots: bool,
         may_stop: bool,
     ) -> Self {
-        Self { engine, plan, files, snapshots, may_stop, watching: false, sent: Vec::new() }
+        Self { engine, plan, files, snapshots, may_stop, keep_sent: false, sent: Vec::new() }
     }
 
-    /// A job begins, or goes on after a round.
+    /// Prepares for a job that starts, or resumes after a round.
     pub(super) fn begin(&mut self, round: Option<u64>) {
-        self.watching = round.is_some_and(|round| self.watches(round + 1));
+        self.keep_sent = round.is_some_and(|round| self.keeps_sent(round + 1));
     }
 
     fn is_due(&self, round: u64) -> bool {
@@ -46,11 +47,11 @@ impl<'a, T: Real> RecordingHost<'a, T> {
         round.is_multiple_of(experiment.eval_every) || round == experiment.rounds
     }
 
-    fn watches(&self, round: u64) -> bool {
+    fn keeps_sent(&self, round: u64) -> bool {
         self.snapshots && (self.may_stop || self.is_due(round))
     }
 
-    fn leave_files(&self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {
+    fn write_files(&self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {
         let round = end.progress.round;
         if self.snapshots && (end.last || self.is_due(round)) {
             let sent = (round > 0).then_some(&self.sent[..]);
@@ -64,11 +65,11 @@ impl<'a, T: Real> RecordingHost<'a, T> {
         Ok(())
     }
 
-    fn say(&self, end: &RoundEnd<'_, T>) {
+    fn log_estimate(&self, end: &RoundEnd<'_, T>) {
         let Some(estimate) = end.gossip.seen() else { return };
         let gradient = estimate.grad_norm_sq.map(|g| format!(", |mean gradient|^2 {}", number(g)));
         tracing::info!(
-            "round {} of {}; at the last look, as gossip has it: mean loss {}, consensus error {}{}",
+            "round {} of {}; latest gossip estimate: mean loss {}, consensus error {}{}",
             end.progress.round,
             self.plan.experiment.rounds,
             number(estimate.loss),
@@ -89,7 +90,7 @@ impl<T: Real> Host<T> for RecordingHost<'_, T> {
         up: &[usize],
         sums: Vec<Vec<T>>,
     ) -> Result<Finished<T>, Failure> {
-        if std::mem::take(&mut self.watching) {
+        if std::mem::take(&mut self.keep_sent) {
             self.sent.clear();
             self.sent.extend_from_slice(&message.vectors[..self.plan.size.dim]);
         }
@@ -98,11 +99,11 @@ impl<T: Real> Host<T> for RecordingHost<'_, T> {
 
     fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {
         let round = end.progress.round;
-        self.leave_files(end)?;
+        self.write_files(end)?;
         self.engine.round_over(end)?;
-        self.watching = self.watches(round + 1);
+        self.keep_sent = self.keeps_sent(round + 1);
         if end.last || self.is_due(round) {
-            self.say(end);
+            self.log_estimate(end);
         }
         Ok(())
     }

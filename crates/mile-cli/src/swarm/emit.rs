@@ -1,4 +1,4 @@
-//! `mile swarm --emit`: the agents' folders, for machines of their own.
+//! `mile swarm --emit`: the agents' folders, to be copied to other machines.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,9 +13,10 @@ use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use toml::{Table, Value};
 
-use super::folders::{self, Post};
+use super::folders::{self, AgentSetup};
 use crate::output;
 
+/// Writes the folders of all agents and prints where each is to be started.
 pub(super) fn emit(
     experiment: Experiment,
     settings: &AgentSettings,
@@ -26,31 +27,31 @@ pub(super) fn emit(
     let network = experiment.network.build()?;
     let addresses = addresses(&network, host, hosts)?;
     let experiment = resolved(experiment)?;
-    let post = |agent: usize| {
+    let setup = |agent: usize| {
         let address = addresses.get(&agent).cloned();
         let port = address.as_ref().and_then(|text| text.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
-        Post { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, settings: settings.clone() }
+        AgentSetup { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, settings: settings.clone() }
     };
-    let posts: Vec<Post> = (0..network.agents()).map(post).collect();
-    let files = Files::of(&experiment);
-    let folders = folders::make(&network, folder, &posts, &files.relative(&experiment.resolved))?;
+    let setups: Vec<AgentSetup> = (0..network.agents()).map(setup).collect();
+    let files = ExperimentFiles::of(&experiment);
+    let folders = folders::create(&network, folder, &setups, &files.relative(&experiment.resolved))?;
     let mut text = String::new();
     for (agent, folder) in folders.iter().enumerate() {
         let place =
-            addresses.get(&agent).map_or("dials its neighbours".into(), |a| format!("reached at {a}"));
+            addresses.get(&agent).map_or("connects to its neighbours".into(), |a| format!("reached at {a}"));
         text += &format!("{}: agent {agent}, {place}\n", folder.display());
         for missing in files.copy(agent, folder)? {
-            text += &format!("  {missing} is not here: put it there\n");
+            text += &format!("  {missing} was not found: copy it into this folder\n");
         }
     }
     output::print(&text)?;
     eprintln!(
-        "copy each folder to its machine, show its key to nobody, and start there: mile agent agent.toml"
+        "copy each folder to its machine, keep its key secret, and start the agent there with: mile agent agent.toml"
     );
     Ok(0)
 }
 
-/// The experiment with all weights as numbers, checked as far as the data here allow.
+/// The experiment with all weights resolved to numbers, checked as far as the data on this machine allow.
 fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
     let spread = experiment.objectives.for_agent(0).is_some();
     let chosen = experiment.algorithms.iter().any(AlgorithmConfig::has_auto);
@@ -58,7 +59,7 @@ fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
         Ok(plan) => Ok(plan.experiment),
         Err(LabError::Data(error)) if spread && !chosen => {
             eprintln!(
-                "note: not all agents' data are here ({error}); each agent checks its own when it starts"
+                "note: some data are not on this machine ({error}); each agent checks its own data when it starts"
             );
             Ok(experiment)
         }
@@ -66,10 +67,10 @@ fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
     }
 }
 
-/// Files that an experiment names, each with the key that does.
-struct Files(Vec<([&'static str; 2], PathBuf)>);
+/// The files that an experiment refers to, each with its section and key.
+struct ExperimentFiles(Vec<([&'static str; 2], PathBuf)>);
 
-impl Files {
+impl ExperimentFiles {
     fn of(experiment: &Experiment) -> Self {
         let of_problem = experiment.objectives.files().into_iter();
         let mut named: Vec<_> = of_problem.map(|(key, path)| (["problem", key], path)).collect();
@@ -82,7 +83,7 @@ impl Files {
         Self(named)
     }
 
-    /// The experiment with all files beside the agent's own.
+    /// The experiment with all paths relative to the agent's folder.
     fn relative(&self, resolved: &Table) -> Table {
         let mut table = resolved.clone();
         for ([part, key], path) in &self.0 {
@@ -96,7 +97,7 @@ impl Files {
         table
     }
 
-    /// Copies what is there to an agent's folder; returns what is not.
+    /// Copies the files that exist to an agent's folder; returns the names of the others.
     fn copy(&self, agent: usize, folder: &Path) -> anyhow::Result<Vec<String>> {
         let mut missing = Vec::new();
         for (_, path) in &self.0 {
@@ -116,7 +117,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Where agents are reached: at least one end of every edge.
+/// The agents' addresses from --host and --hosts: at least one end of every edge must have one.
 fn addresses(
     network: &Network,
     host: &[String],
@@ -127,7 +128,7 @@ fn addresses(
     if let Some(path) = hosts {
         let text = std::fs::read_to_string(path).map_err(|error| LabError::Directory {
             path: path.to_owned(),
-            problem: format!("cannot read the hosts: {error}"),
+            problem: format!("cannot read the hosts file: {error}"),
         })?;
         let useful = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
         let line =
@@ -135,13 +136,13 @@ fn addresses(
         lines.extend(text.lines().map(str::trim).enumerate().filter(useful).map(line));
     }
     let mut addresses = BTreeMap::new();
-    for (whence, line) in lines {
+    for (source, line) in lines {
         let bad = |what: &str| {
             let takes = "takes ID=HOST:PORT, such as 0=node0.example.org:7100";
-            LabError::config(&whence, format!("got \"{line}\" ({what}), {takes}"))
+            LabError::config(&source, format!("got \"{line}\" ({what}), {takes}"))
         };
         let (id, address) = line.split_once('=').ok_or_else(|| bad("it has no ="))?;
-        let id: usize = id.trim().parse().map_err(|_| bad("ID is no number"))?;
+        let id: usize = id.trim().parse().map_err(|_| bad("ID is not a number"))?;
         if id >= network.agents() {
             return Err(bad(&format!("there are agents 0 to {}", network.agents() - 1)).into());
         }
@@ -149,7 +150,7 @@ fn addresses(
             return Err(bad("it has no port").into());
         }
         if addresses.insert(id, address.trim().to_owned()).is_some() {
-            return Err(bad("the agent has an address already").into());
+            return Err(bad("this agent already has an address").into());
         }
     }
     let unreachable = |(i, j): &(usize, usize)| !addresses.contains_key(i) && !addresses.contains_key(j);
@@ -157,7 +158,7 @@ fn addresses(
         None => Ok(addresses),
         Some((i, j)) => {
             let problem = format!(
-                "agents {i} and {j} are neighbours, and one of them needs an address: add --host {i}=HOST:PORT"
+                "agents {i} and {j} are neighbours, and at least one of them needs an address: add --host {i}=HOST:PORT"
             );
             Err(LabError::config("--host", problem).into())
         }

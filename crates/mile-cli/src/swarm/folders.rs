@@ -1,4 +1,4 @@
-//! The agents' folders: each with its file and its key.
+//! The agents' folders, each with its configuration file and its key.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,53 +14,53 @@ use mile_lab::store::write_file;
 use mile_net::keys;
 use toml::Table;
 
-/// Ports that systems do not hand out by themselves.
+/// Ports outside the range that systems assign automatically.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Where an agent stands, and how it behaves.
-pub(super) struct Post {
-    /// Where it listens.
+/// Addresses and settings of one agent.
+pub(super) struct AgentSetup {
+    /// Address it listens on.
     pub(super) listen: SocketAddr,
-    /// Where others dial it; `None` if it dials them.
+    /// Address at which neighbours connect to it; `None` if it connects to them.
     pub(super) address: Option<String>,
-    /// How it behaves.
+    /// Its settings.
     pub(super) settings: AgentSettings,
 }
 
-/// Makes the folders of agents that all run on this machine.
-pub(super) fn make_local(
+/// Creates the folders of agents that all run on this machine.
+pub(super) fn create_local(
     plan: &Plan,
     folder: &Path,
     settings: &AgentSettings,
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let post = |(agent, port): (u16, u16)| {
+    let setup = |(agent, port): (u16, u16)| {
         let listen = SocketAddr::from(([127, 0, 0, 1], port));
         // Agents on one machine cannot share a port.
         let metrics = settings.metrics.map(|at| SocketAddr::new(at.ip(), at.port().saturating_add(agent)));
         let settings = AgentSettings { snapshots: true, metrics, ..settings.clone() };
-        Post { listen, address: Some(listen.to_string()), settings }
+        AgentSetup { listen, address: Some(listen.to_string()), settings }
     };
-    let posts: Vec<Post> = (0..).zip(free_ports(plan.network.agents())?).map(post).collect();
-    make(&plan.network, folder, &posts, &plan.experiment.resolved)
+    let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.network.agents())?).map(setup).collect();
+    create(&plan.network, folder, &setups, &plan.experiment.resolved)
 }
 
-/// Makes the folders of all agents; keys that are there already are kept.
-pub(super) fn make(
+/// Creates the folders of all agents; existing keys are kept.
+pub(super) fn create(
     network: &Network,
     folder: &Path,
-    posts: &[Post],
+    setups: &[AgentSetup],
     experiment: &Table,
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let folders: Vec<PathBuf> = (0..posts.len()).map(|agent| agent_folder(folder, agent)).collect();
+    let folders: Vec<PathBuf> = (0..setups.len()).map(|agent| agent_folder(folder, agent)).collect();
     let mut publics = Vec::new();
     for folder in &folders {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let key = folder.join("key");
         publics.push(if key.exists() { keys::read(&key)?.public() } else { keys::generate(&key)? });
     }
-    for (agent, (folder, post)) in folders.iter().zip(posts).enumerate() {
+    for (agent, (folder, setup)) in folders.iter().zip(setups).enumerate() {
         let neighbour = |id: &usize| {
-            let (key, addresses) = (publics[*id].to_string(), posts[*id].address.iter().cloned().collect());
+            let (key, addresses) = (publics[*id].to_string(), setups[*id].address.iter().cloned().collect());
             (*id, NeighbourConfig { key, weight: network.mixing().weight(agent, *id), addresses })
         };
         let neighbours: BTreeMap<usize, NeighbourConfig> =
@@ -68,9 +68,9 @@ pub(super) fn make(
         let config = AgentConfig {
             id: agent,
             key: "key".into(),
-            listen: post.listen,
+            listen: setup.listen,
             folder: ".".into(),
-            settings: post.settings.clone(),
+            settings: setup.settings.clone(),
             neighbours,
         };
         write_file(&folder.join("agent.toml"), config.file(experiment).as_bytes())?;
@@ -78,13 +78,16 @@ pub(super) fn make(
     Ok(folders)
 }
 
-/// Ports of this machine that nobody listens on.
+/// Free UDP ports of this machine.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     let first = (now ^ std::process::id().wrapping_mul(7919)) as usize % PORTS.len();
     let bind = |port: u16| UdpSocket::bind(("127.0.0.1", port)).ok().map(|socket| (port, socket));
     let ports = PORTS.skip(first).chain(PORTS.take(first));
     let taken: Vec<(u16, UdpSocket)> = ports.filter_map(bind).take(count).collect();
-    anyhow::ensure!(taken.len() == count, "this machine has no {count} free UDP ports in {PORTS:?}");
+    anyhow::ensure!(
+        taken.len() == count,
+        "fewer than {count} UDP ports are free in {PORTS:?}: use fewer agents, or stop programs that use these ports"
+    );
     Ok(taken.into_iter().map(|(port, _)| port).collect())
 }

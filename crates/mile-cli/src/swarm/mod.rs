@@ -1,4 +1,4 @@
-//! `mile swarm`.
+//! `mile swarm`: an experiment with one process per agent.
 
 mod emit;
 mod folders;
@@ -21,37 +21,39 @@ use self::supervisor::Supervisor;
 use self::view::View;
 use crate::run::{advice, choose_folder, finish, read_experiment, stop_on_interrupt};
 
-/// Time between two looks at the children, and at what they have left.
-const LOOK: Duration = Duration::from_millis(25);
-const GATHER: Duration = Duration::from_millis(150);
-/// How long agents may take to leave once everything they have done is gathered.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// Time between two checks of the agents' processes, and of their files.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+const GATHER_INTERVAL: Duration = Duration::from_millis(150);
+/// How long agents may take to exit once all results are gathered.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs an experiment as one process for each agent.
 #[derive(Args)]
 pub(crate) struct SwarmArguments {
-    /// Experiment file; a section [agent] in it holds settings for all agents
+    /// Experiment file; a section [agent] in it holds settings of all agents
     #[arg(value_name = "EXPERIMENT.toml")]
     experiment: PathBuf,
-    /// Run directory [default: runs/NAME, or the next free runs/NAME-K]
+    /// Run directory [default: runs/NAME for the experiment's name, or the next free runs/NAME-K]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace a value of the experiment file, e.g. rounds=50, agent.checkpoint_every=10; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
-    /// Folder to look for image data sets first
+    /// Folder to search first for image data sets [default: see mile data where]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Go on with the run in --out (or the newest runs/NAME), each agent from its checkpoint
+    /// Resume the run in --out [default: the newest runs/NAME], each agent from its checkpoint
     #[arg(long, conflicts_with = "emit")]
     resume: bool,
-    /// Write a folder with file and key for each agent to DIR/agents, for machines of their own, and stop
+    /// Do not run the experiment: write each agent's folder, with configuration and key, to DIR/agents, to be copied to
+    /// other machines
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     emit: Option<PathBuf>,
-    /// Where an agent will be reached, e.g. 0=node0.example.org:7100; once for each agent (with --emit)
+    /// Address at which neighbours reach an agent, e.g. 0=node0.example.org:7100; may be given once for each agent, and
+    /// is needed for at least one end of every edge (with --emit)
     #[arg(long, value_name = "ID=HOST:PORT", requires = "emit")]
     host: Vec<String>,
-    /// The same from a file, a line each (with --emit)
+    /// File with one such ID=HOST:PORT per line (with --emit)
     #[arg(long, value_name = "FILE", requires = "emit")]
     hosts: Option<PathBuf>,
 }
@@ -68,7 +70,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let SwarmArguments { experiment, set, data_dir, .. } = arguments;
     let (mut table, base) = read_experiment(Some(experiment), set, data_dir.as_deref())?;
     if table.contains_key("sweep") {
-        return Err(LabError::config("sweep", "agents run one experiment: use mile run for a sweep").into());
+        return Err(LabError::config("sweep", "mile swarm cannot run sweeps: use mile run").into());
     }
     let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");
@@ -88,6 +90,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     finish(&folder, &plan, &outcomes, "swarm")
 }
 
+/// A swarm to be run in a folder.
 struct Swarm<'a> {
     plan: &'a Plan,
     settings: AgentSettings,
@@ -96,13 +99,13 @@ struct Swarm<'a> {
 }
 
 impl Swarm<'_> {
-    /// Runs all agents to their end, or until Ctrl-C.
+    /// Runs all agents until they are done, or until Ctrl-C.
     fn run<T: Scalar>(&self) -> anyhow::Result<Vec<Outcome>> {
         let view = View::new(self.plan);
         let mut gatherer = Gatherer::<T>::open(self.plan, self.folder, self.resume, &view)?;
         let stop = stop_on_interrupt("stopping all agents")?;
         if !gatherer.is_complete() {
-            let folders = folders::make_local(self.plan, self.folder, &self.settings)?;
+            let folders = folders::create_local(self.plan, self.folder, &self.settings)?;
             let mut supervisor = Supervisor::start(&folders)?;
             let watched = view.watch(&folders, || supervise(&mut supervisor, &mut gatherer, &view, &stop));
             supervisor.stop();
@@ -113,7 +116,7 @@ impl Swarm<'_> {
         if !gatherer.is_complete() && !stop.load(Ordering::Relaxed) {
             let open = gatherer.open_jobs();
             let name = open.first().map(|job| self.plan.job_name(*job)).unwrap_or_default();
-            anyhow::bail!("all agents have ended, but not all have left their final states of {name}");
+            anyhow::bail!("all agents have ended, but final states of {name} are missing; see agents/*/log");
         }
         Ok(gatherer.finish()?)
     }
@@ -127,17 +130,17 @@ fn supervise<T: Scalar>(
 ) -> anyhow::Result<()> {
     let mut gathered = Instant::now();
     let mut complete = None;
-    while !stop.load(Ordering::Relaxed) && supervisor.look(view)? {
-        if gathered.elapsed() >= GATHER {
+    while !stop.load(Ordering::Relaxed) && supervisor.poll(view)? {
+        if gathered.elapsed() >= GATHER_INTERVAL {
             gatherer.gather()?;
             gathered = Instant::now();
         }
-        // An agent that was killed on its last legs stays for neighbours that have long left. Nobody needs it any more.
-        if gatherer.is_complete() && complete.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+        // An agent that was killed near the end waits for confirmations of neighbours that have already exited.
+        if gatherer.is_complete() && complete.get_or_insert_with(Instant::now).elapsed() > LEAVE_TIMEOUT {
             break;
         }
         view.refresh();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The agents' processes: started, started again from their checkpoints when they are killed, and ended with us.
+//! The agents' processes: started, restarted from their checkpoints when they are killed, and ended with this process.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,43 +13,44 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::view::View;
 use crate::USAGE;
 
-/// An agent that ends this often within this time, without having done a round, is given up.
-const FAILURES: usize = 5;
-const WITHIN: Duration = Duration::from_secs(60);
-/// Time from an agent's end to its next start; doubled each time it does no round.
+/// The swarm fails if an agent ends this often within this time without completing a round.
+const MAX_FAILURES: usize = 5;
+const FAILURE_WINDOW: Duration = Duration::from_secs(60);
+/// Time from an agent's end to its restart; doubled each time it ends without completing a round.
 const BACKOFF: Duration = Duration::from_millis(100);
-/// How long agents may take to end when asked to.
-const GRACE: Duration = Duration::from_secs(5);
-/// Bytes of a log that are looked at when its agent is given up.
-const LAST_WORDS: u64 = 4000;
+/// How long agents may take to exit after SIGTERM; then they are killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes at the end of a log that are read for an error message.
+const LOG_TAIL: u64 = 4000;
 
 /// Supervises the agents of a swarm.
 pub(super) struct Supervisor {
-    members: Vec<Member>,
+    processes: Vec<AgentProcess>,
 }
 
-struct Member {
+/// One agent and its process.
+struct AgentProcess {
     id: usize,
     folder: PathBuf,
     state: State,
-    /// When it ended, since it last did a round.
+    /// When it ended, since it last completed a round.
     failures: Vec<Instant>,
     round: u64,
 }
 
 enum State {
     Running(Child),
-    /// To be started at that time.
+    /// To be restarted at that time.
     Due(Instant),
     Done,
 }
 
 impl Supervisor {
     pub(super) fn start(folders: &[PathBuf]) -> anyhow::Result<Self> {
-        let mut supervisor = Self { members: Vec::new() };
+        let mut supervisor = Self { processes: Vec::new() };
         for (id, folder) in folders.iter().enumerate() {
             let state = State::Running(spawn(folder, folders.len())?);
-            supervisor.members.push(Member {
+            supervisor.processes.push(AgentProcess {
                 id,
                 folder: folder.clone(),
                 state,
@@ -60,46 +61,47 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Starts again whoever was killed. False when all have done their work.
-    pub(super) fn look(&mut self, view: &View) -> anyhow::Result<bool> {
-        let agents = self.members.len();
-        for member in &mut self.members {
-            match &mut member.state {
+    /// Restarts agents that were killed. False when all agents are done.
+    pub(super) fn poll(&mut self, view: &View) -> anyhow::Result<bool> {
+        let agents = self.processes.len();
+        for process in &mut self.processes {
+            match &mut process.state {
                 State::Running(child) => {
-                    let ended =
-                        child.try_wait().with_context(|| format!("cannot watch agent {}", member.id))?;
+                    let ended = child
+                        .try_wait()
+                        .with_context(|| format!("cannot get the status of agent {}", process.id))?;
                     if let Some(status) = ended {
-                        member.ended(status, view)?;
+                        process.ended(status, view)?;
                     }
                 }
                 State::Due(time) if *time <= Instant::now() => {
-                    member.state = State::Running(spawn(&member.folder, agents)?);
+                    process.state = State::Running(spawn(&process.folder, agents)?);
                 }
                 State::Due(_) | State::Done => {}
             }
         }
-        Ok(self.members.iter().any(|member| !matches!(member.state, State::Done)))
+        Ok(self.processes.iter().any(|process| !matches!(process.state, State::Done)))
     }
 
-    /// Ends all that still run, in good order if they let us.
+    /// Ends all running agents: SIGTERM first, then SIGKILL.
     pub(super) fn stop(&mut self) {
-        for member in &self.members {
-            if let State::Running(child) = &member.state
+        for process in &self.processes {
+            if let State::Running(child) = &process.state
                 && let Some(pid) = Pid::from_raw(child.id().cast_signed())
             {
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        let deadline = Instant::now() + GRACE;
-        for member in &mut self.members {
-            if let State::Running(child) = &mut member.state {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        for process in &mut self.processes {
+            if let State::Running(child) = &mut process.state {
                 while child.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 let _ = child.kill();
                 let _ = child.wait();
             }
-            member.state = State::Done;
+            process.state = State::Done;
         }
     }
 }
@@ -110,7 +112,7 @@ impl Drop for Supervisor {
     }
 }
 
-impl Member {
+impl AgentProcess {
     fn ended(&mut self, status: ExitStatus, view: &View) -> anyhow::Result<()> {
         self.state = State::Done;
         if status.success() {
@@ -120,18 +122,21 @@ impl Member {
         if round > self.round {
             (self.round, self.failures) = (round, Vec::new());
         }
-        self.failures.retain(|time| time.elapsed() < WITHIN);
+        self.failures.retain(|time| time.elapsed() < FAILURE_WINDOW);
         self.failures.push(Instant::now());
         if status.code() == Some(USAGE.into()) {
-            let problem = format!("agent {} cannot work:\n{}", self.id, last_words(&self.folder));
+            let problem =
+                format!("agent {} cannot run; the end of its log:\n{}", self.id, log_tail(&self.folder));
             return Err(LabError::Directory { path: self.folder.clone(), problem }.into());
         }
-        if self.failures.len() >= FAILURES {
-            let (id, words) = (self.id, last_words(&self.folder));
-            anyhow::bail!("agent {id} has ended {FAILURES} times without doing a round ({status}):\n{words}");
+        if self.failures.len() >= MAX_FAILURES {
+            let (id, tail) = (self.id, log_tail(&self.folder));
+            anyhow::bail!(
+                "agent {id} ended {MAX_FAILURES} times without completing a round ({status}); the end of its log:\n{tail}"
+            );
         }
         let wait = BACKOFF * 2u32.pow(self.failures.len() as u32 - 1);
-        view.say(&format!("agent {} ended ({status}); starting it again from its checkpoint", self.id));
+        view.print_line(&format!("agent {} ended ({status}); restarting it from its checkpoint", self.id));
         self.state = State::Due(Instant::now() + wait);
         Ok(())
     }
@@ -142,22 +147,22 @@ fn spawn(folder: &Path, agents: usize) -> anyhow::Result<Child> {
     let open = || File::options().create(true).append(true).open(&log);
     let failed = || format!("cannot write {}", log.display());
     let (out, err) = (open().with_context(failed)?, open().with_context(failed)?);
-    let mut command = Command::new(std::env::current_exe().context("cannot find the program mile")?);
-    command.arg("agent").arg(folder.join("agent.toml")).arg("--leashed");
+    let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
+    command.arg("agent").arg(folder.join("agent.toml")).arg("--exit-with-parent");
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         command.env("RAYON_NUM_THREADS", (cores / agents).max(1).to_string());
     }
-    // The other end of its standard input is ours: when we are gone, however that comes about, so is it.
+    // The agent exits when its standard input is closed, which happens when this process ends in any way.
     command.stdin(Stdio::piped()).stdout(out).stderr(err);
     command.spawn().context("cannot start an agent")
 }
 
-/// The end of an agent's log.
-fn last_words(folder: &Path) -> String {
+/// The last lines of an agent's log.
+fn log_tail(folder: &Path) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(folder.join("log"))?;
-        let start = file.metadata()?.len().saturating_sub(LAST_WORDS);
+        let start = file.metadata()?.len().saturating_sub(LOG_TAIL);
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;

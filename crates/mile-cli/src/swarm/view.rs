@@ -1,4 +1,4 @@
-//! One view of all agents: a bar on a terminal, plain lines elsewhere, and who waits for whom when nothing moves.
+//! Progress of a swarm: a bar on a terminal, plain lines elsewhere, and who waits for whom when no agent advances.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use mile_lab::observer::{Observer, how_it_ended};
+use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::store::Outcome;
@@ -18,29 +18,31 @@ use crate::agent::socket;
 use crate::progress::style;
 use crate::status::waited_for;
 
-/// Time between two questions to the agents.
-const ASK: Duration = Duration::from_millis(500);
-/// Time between two plain lines.
-const LINE: Duration = Duration::from_secs(10);
-/// When nothing has moved for this long, it is said why.
-const STILL: Duration = Duration::from_secs(5);
+/// Time between two status requests to the agents.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// Time between two progress lines, where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// If no agent has advanced for this long, who waits for whom is shown.
+const STALL_TIME: Duration = Duration::from_secs(5);
 
+/// Shows the progress of a swarm on standard error.
 pub(super) struct View<'a> {
     plan: &'a Plan,
     rounds: u64,
     terminal: bool,
     bar: ProgressBar,
-    seen: Mutex<Seen>,
+    seen: Mutex<Snapshot>,
 }
 
-struct Seen {
-    /// What each agent said last.
+/// What is known of the agents.
+struct Snapshot {
+    /// The latest status of each agent.
     statuses: Vec<Option<Status>>,
-    /// The last round each is known to have done.
+    /// The last round that each is known to have completed.
     rounds: Vec<u64>,
-    /// When one of these last changed.
+    /// When one of the rounds last changed.
     moved: Instant,
-    said: Instant,
+    printed: Instant,
     loss: String,
 }
 
@@ -56,34 +58,34 @@ impl<'a> View<'a> {
         bar.set_prefix(plan.experiment.name.clone());
         let (agents, now) = (plan.network.agents(), Instant::now());
         let (statuses, loss) = (vec![None; agents], String::new());
-        let seen = Seen { statuses, rounds: vec![0; agents], moved: now, said: now, loss };
+        let seen = Snapshot { statuses, rounds: vec![0; agents], moved: now, printed: now, loss };
         Self { plan, rounds, terminal, bar, seen: Mutex::new(seen) }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Snapshot> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does some work while the agents are asked, again and again, how they get on.
+    /// Runs `work` while another thread polls the agents' status.
     pub(super) fn watch<R>(&self, folders: &[PathBuf], work: impl FnOnce() -> R) -> R {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| self.ask(folders, &over));
+            scope.spawn(|| self.poll_agents(folders, &over));
             let result = work();
             over.store(true, Ordering::Relaxed);
             result
         })
     }
 
-    fn ask(&self, folders: &[PathBuf], over: &AtomicBool) {
+    fn poll_agents(&self, folders: &[PathBuf], over: &AtomicBool) {
         let mut asked = Instant::now();
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
-            if asked.elapsed() < ASK {
+            if asked.elapsed() < STATUS_INTERVAL {
                 continue;
             }
             for (agent, folder) in folders.iter().enumerate() {
-                let answer = ask(&socket::find(folder)).ok();
+                let answer = ask(&socket::find_path(folder)).ok();
                 let mut seen = self.seen();
                 if let Some(round) = answer.as_ref().map(|status| status.round)
                     && round > seen.rounds[agent]
@@ -97,40 +99,40 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The last round an agent is known to have done.
+    /// The last round that an agent is known to have completed.
     pub(super) fn round(&self, agent: usize) -> u64 {
         self.seen().rounds[agent]
     }
 
-    /// Shows how it goes.
+    /// Updates the progress bar, or prints a line if one is due.
     pub(super) fn refresh(&self) {
         let mut seen = self.seen();
         let (least, most) = seen.span();
         self.bar.set_position(least);
-        let still = seen.moved.elapsed() > STILL;
+        let stalled = seen.moved.elapsed() > STALL_TIME;
         if self.terminal {
-            let why = if still { seen.waits().join("; ") } else { seen.loss.clone() };
-            self.bar.set_message(format!("agents at {least} to {most}; {why}"));
-        } else if seen.said.elapsed() > LINE {
-            seen.said = Instant::now();
+            let why = if stalled { seen.waits().join("; ") } else { seen.loss.clone() };
+            self.bar.set_message(format!("agents at rounds {least} to {most}; {why}"));
+        } else if seen.printed.elapsed() > LINE_INTERVAL {
+            seen.printed = Instant::now();
             eprintln!("agents at rounds {least} to {most} of {}; {}", self.rounds, seen.loss);
-            seen.waits().iter().filter(|_| still).for_each(|line| eprintln!("  {line}"));
+            seen.waits().iter().filter(|_| stalled).for_each(|line| eprintln!("  {line}"));
         }
     }
 
-    /// A line among the others.
-    pub(super) fn say(&self, line: &str) {
+    /// Prints a line above the bar.
+    pub(super) fn print_line(&self, line: &str) {
         if self.terminal { self.bar.println(line) } else { eprintln!("{line}") }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-impl Seen {
-    /// The least and the most rounds done by an agent.
+impl Snapshot {
+    /// The smallest and the largest round completed by an agent.
     fn span(&self) -> (u64, u64) {
         let (least, most) = (self.rounds.iter().min(), self.rounds.iter().max());
         (least.copied().unwrap_or(0), most.copied().unwrap_or(0))
@@ -161,6 +163,6 @@ impl Observer for View<'_> {
     }
 
     fn ended(&self, job: Job, outcome: &Outcome) {
-        self.say(&how_it_ended(&self.plan.job_name(job), outcome));
+        self.print_line(&outcome_line(&self.plan.job_name(job), outcome));
     }
 }

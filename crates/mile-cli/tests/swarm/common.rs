@@ -1,4 +1,4 @@
-//! Runs in folders of their own, and what they left there.
+//! Runs the command in a temporary folder, and reads its results.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Long enough for a busy machine; nothing is measured by it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait for an event, with reserve for a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) struct Place {
+pub(crate) struct TestFolder {
     folder: tempfile::TempDir,
 }
 
-/// What of a state file must be equal: names, shapes, bits, and how far it has come.
+/// The parts of a state file that must be equal: names, shapes, values and progress.
 #[derive(Debug, PartialEq)]
 pub(crate) struct State {
     pub(crate) header: Value,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Place {
+impl TestFolder {
     pub(crate) fn with(experiment: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("e.toml"), experiment).unwrap();
@@ -50,12 +50,12 @@ impl Place {
         output
     }
 
-    /// Starts a command whose words are kept in a file.
-    pub(crate) fn start(&self, arguments: &[&str], words: &str) -> Started {
-        let file = std::fs::File::create(self.path(words)).unwrap();
+    /// Starts a command whose output goes to a file.
+    pub(crate) fn start(&self, arguments: &[&str], log: &str) -> RunningCommand {
+        let file = std::fs::File::create(self.path(log)).unwrap();
         let mut command = self.command(arguments);
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
-        Started { child: command.spawn().unwrap(), words: self.path(words) }
+        RunningCommand { child: command.spawn().unwrap(), log: self.path(log) }
     }
 
     /// The final states of a run, by file.
@@ -124,15 +124,15 @@ fn timeless(mut value: Value) -> Value {
     value
 }
 
-/// A command at work; ended when dropped.
-pub(crate) struct Started {
+/// A running command; killed when dropped.
+pub(crate) struct RunningCommand {
     pub(crate) child: Child,
-    words: PathBuf,
+    log: PathBuf,
 }
 
-impl Started {
-    pub(crate) fn words(&self) -> String {
-        std::fs::read_to_string(&self.words).unwrap_or_default()
+impl RunningCommand {
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Its exit code.
@@ -146,7 +146,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -164,7 +164,7 @@ pub(crate) fn wait_for<R>(mut look: impl FnMut() -> Option<R>, what: &str) -> R 
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(begun.elapsed() < TIMEOUT, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,6 +1,6 @@
 //! Agents that are killed, and swarms that are stopped.
 
-use crate::common::{Place, signal, wait_for};
+use crate::common::{TestFolder, signal, wait_for};
 
 const LONG: &str = r#"
 name = "long"
@@ -22,36 +22,36 @@ step_size = 0.05
 
 #[test]
 fn killed_agents_come_back_and_the_bits_are_the_same() {
-    let place = Place::with(LONG);
-    place.succeed(&["run", "e.toml", "--out", "one"]);
-    let mut swarm = place.start(&["swarm", "e.toml", "--out", "many"], "words");
-    wait_for(|| (!place.records("many").is_empty()).then_some(()), "the first record");
+    let folder = TestFolder::with(LONG);
+    folder.succeed(&["run", "e.toml", "--out", "one"]);
+    let mut swarm = folder.start(&["swarm", "e.toml", "--out", "many"], "log");
+    wait_for(|| (!folder.records("many").is_empty()).then_some(()), "the first record");
     for victims in [&[1][..], &[2, 3], &[0], &[3, 0]] {
-        let pids: Vec<u32> = victims.iter().map(|agent| place.pid("many", *agent, None)).collect();
+        let pids: Vec<u32> = victims.iter().map(|agent| folder.pid("many", *agent, None)).collect();
         pids.iter().for_each(|pid| signal("KILL", *pid));
         for (agent, pid) in victims.iter().zip(&pids) {
-            place.pid("many", *agent, Some(*pid));
+            folder.pid("many", *agent, Some(*pid));
         }
     }
-    assert_eq!(swarm.end(), Some(0), "{}", swarm.words());
-    assert!(swarm.words().matches("starting it again from its checkpoint").count() >= 6, "{}", swarm.words());
-    place.assert_equal("one", "many");
+    assert_eq!(swarm.end(), Some(0), "{}", swarm.log());
+    assert!(swarm.log().matches("restarting it from its checkpoint").count() >= 6, "{}", swarm.log());
+    folder.assert_equal("one", "many");
 }
 
 #[test]
 fn a_swarm_that_is_stopped_or_killed_goes_on() {
-    let place = Place::with(LONG);
-    place.succeed(&["run", "e.toml", "--out", "one"]);
-    let records = |least: usize| (place.records("many").len() >= least).then_some(());
-    let mut swarm = place.start(&["swarm", "e.toml", "--out", "many"], "words");
+    let folder = TestFolder::with(LONG);
+    folder.succeed(&["run", "e.toml", "--out", "one"]);
+    let records = |least: usize| (folder.records("many").len() >= least).then_some(());
+    let mut swarm = folder.start(&["swarm", "e.toml", "--out", "many"], "log");
     wait_for(|| records(2), "two records");
     swarm.signal("INT");
-    assert_eq!(swarm.end(), Some(130), "{}", swarm.words());
-    assert!(swarm.words().contains("go on with: mile swarm ... --out many --resume"), "{}", swarm.words());
+    assert_eq!(swarm.end(), Some(130), "{}", swarm.log());
+    assert!(swarm.log().contains("resume with: mile swarm ... --out many --resume"), "{}", swarm.log());
 
-    let mut swarm = place.start(&["swarm", "e.toml", "--out", "many", "--resume"], "words");
+    let mut swarm = folder.start(&["swarm", "e.toml", "--out", "many", "--resume"], "log");
     wait_for(|| records(6), "six records");
-    let pids: Vec<u32> = (0..4).map(|agent| place.pid("many", agent, None)).collect();
+    let pids: Vec<u32> = (0..4).map(|agent| folder.pid("many", agent, None)).collect();
     swarm.signal("KILL");
     swarm.end();
     // Its agents end with it.
@@ -59,13 +59,13 @@ fn a_swarm_that_is_stopped_or_killed_goes_on() {
         |pid: &u32| std::path::Path::new("/proc").join(pid.to_string()).join("exe").read_link().is_ok();
     wait_for(|| (!pids.iter().any(alive)).then_some(()), "the agents to end");
 
-    let other = place.mile(&["swarm", "e.toml", "--out", "many", "--resume", "--set", "rounds=300"]);
+    let other = folder.mile(&["swarm", "e.toml", "--out", "many", "--resume", "--set", "rounds=300"]);
     assert_eq!(other.status.code(), Some(2));
     let message = String::from_utf8(other.stderr).unwrap();
     assert!(message.contains("rounds was 250 and is 300 now"), "{message}");
-    place.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
-    place.assert_equal("one", "many");
+    folder.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
+    folder.assert_equal("one", "many");
     // Nothing is left to be done.
-    place.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
-    place.assert_equal("one", "many");
+    folder.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
+    folder.assert_equal("one", "many");
 }

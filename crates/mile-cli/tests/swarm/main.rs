@@ -1,7 +1,7 @@
-//! Agents as processes: the bits of one process, whatever happens to them.
+//! Swarms give the same bits as one process, even if agents are killed.
 
 mod common;
 mod crashes;
-mod hands;
+mod manual;
 mod same_bits;
 mod skips;

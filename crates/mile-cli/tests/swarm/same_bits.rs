@@ -1,6 +1,6 @@
-//! A swarm against one process.
+//! A swarm compared with one process.
 
-use crate::common::{Place, text};
+use crate::common::{TestFolder, text};
 
 const NETWORK: &str = r#"
 name = "same"
@@ -44,22 +44,22 @@ fn every_method_ends_with_the_bits_of_one_process() {
     for name in names {
         experiment += &format!("[[algorithm]]\nname = \"{name}\"\nstep_size = 0.05\n");
     }
-    let place = Place::with(&experiment);
-    place.succeed(&["run", "e.toml", "--out", "one"]);
-    place.succeed(&["swarm", "e.toml", "--out", "many"]);
-    assert_eq!(place.finals("many").len(), names.len());
-    place.assert_equal("one", "many");
+    let folder = TestFolder::with(&experiment);
+    folder.succeed(&["run", "e.toml", "--out", "one"]);
+    folder.succeed(&["swarm", "e.toml", "--out", "many"]);
+    assert_eq!(folder.finals("many").len(), names.len());
+    folder.assert_equal("one", "many");
     for file in ["config.toml", "table.txt", "table.tex", "report.html", "context.json"] {
-        assert!(place.path("many").join(file).exists(), "{file}");
+        assert!(folder.path("many").join(file).exists(), "{file}");
     }
     // What was gathered is gone from the agents' folders; what they ended with is not.
-    let left = |part: &str| std::fs::read_dir(place.path("many/agents/3").join(part)).unwrap().count();
+    let left = |part: &str| std::fs::read_dir(folder.path("many/agents/3").join(part)).unwrap().count();
     assert_eq!((left("snapshots"), left("final")), (0, names.len()));
 }
 
 #[test]
 fn mini_batches_and_a_network_of_layers_too() {
-    let place = Place::with(
+    let folder = TestFolder::with(
         r#"
 name = "glyphs"
 rounds = 3
@@ -82,28 +82,28 @@ local_steps = 2
 schedule = { kind = "cosine", warmup = 1 }
 "#,
     );
-    place.succeed(&["run", "e.toml", "--out", "one"]);
-    place.succeed(&["swarm", "e.toml", "--out", "many", "--set", "agent.checkpoint_every=2"]);
-    place.assert_equal("one", "many");
+    folder.succeed(&["run", "e.toml", "--out", "one"]);
+    folder.succeed(&["swarm", "e.toml", "--out", "many", "--set", "agent.checkpoint_every=2"]);
+    folder.assert_equal("one", "many");
 }
 
 #[test]
 fn edges_that_drop_do_so_at_both_ends() {
-    let place = Place::with(&format!(
+    let folder = TestFolder::with(&format!(
         "{}\n[[algorithm]]\nname = \"mile\"\nstep_size = 0.05\n[[algorithm]]\nname = \"gta-2\"\nstep_size = 0.05\ncommunications = 2\n",
         NETWORK.replace("agents = 4", "agents = 4\ndrop_rate = 0.4").replace("complete", "ring")
     ));
-    place.succeed(&["run", "e.toml", "--out", "one"]);
-    place.succeed(&["swarm", "e.toml", "--out", "many"]);
-    place.assert_equal("one", "many");
+    folder.succeed(&["run", "e.toml", "--out", "one"]);
+    folder.succeed(&["swarm", "e.toml", "--out", "many"]);
+    folder.assert_equal("one", "many");
 }
 
 #[test]
 fn divergence_is_said_and_the_others_go_on() {
-    let place = Place::with(&format!(
+    let folder = TestFolder::with(&format!(
         "{NETWORK}\n[[algorithm]]\nname = \"mile\"\nstep_size = 1e9\n[[algorithm]]\nname = \"led\"\nstep_size = 0.05\n"
     ));
-    let output = place.succeed(&["swarm", "e.toml", "--out", "many", "--set", "rounds=30"]);
+    let output = folder.succeed(&["swarm", "e.toml", "--out", "many", "--set", "rounds=30"]);
     let table = text(&output.stdout);
     assert!(table.lines().any(|line| line.starts_with("mile") && line.ends_with("diverged")), "{table}");
     assert!(table.lines().any(|line| line.starts_with("led") && line.ends_with("done")), "{table}");
@@ -111,10 +111,10 @@ fn divergence_is_said_and_the_others_go_on() {
 
 #[test]
 fn agents_stop_together_on_a_tolerance() {
-    let place = Place::with(&format!("{NETWORK}\n[[algorithm]]\nname = \"mile\"\nstep_size = 0.3\n"));
+    let folder = TestFolder::with(&format!("{NETWORK}\n[[algorithm]]\nname = \"mile\"\nstep_size = 0.3\n"));
     let stop = "agent.stop={ grad_norm_sq = 1e-6, consensus_error = 1e-6 }";
-    place.succeed(&["swarm", "e.toml", "--out", "many", "--set", "rounds=2000", "--set", stop]);
-    let records = place.records("many");
+    folder.succeed(&["swarm", "e.toml", "--out", "many", "--set", "rounds=2000", "--set", stop]);
+    let records = folder.records("many");
     let last = records.last().unwrap();
     let round = last["round"].as_u64().unwrap();
     assert!(round < 2000, "{last}");
@@ -122,13 +122,14 @@ fn agents_stop_together_on_a_tolerance() {
         last["grad_norm_sq"].as_f64().unwrap() < 1e-5 && last["consensus_error"].as_f64().unwrap() < 1e-5
     );
     // As many rounds in one process are the same run.
-    place.succeed(&["run", "e.toml", "--out", "one", "--set", &format!("rounds={round}")]);
+    folder.succeed(&["run", "e.toml", "--out", "one", "--set", &format!("rounds={round}")]);
     assert_eq!(
-        place.finals("one")["mile-seed0.safetensors"].bytes,
-        place.finals("many")["mile-seed0.safetensors"].bytes
+        folder.finals("one")["mile-seed0.safetensors"].bytes,
+        folder.finals("many")["mile-seed0.safetensors"].bytes
     );
     for refused in [["--set", "network.drop_rate=0.1"], ["--set", "agent.on_missing=skip-edge"]] {
-        let output = place.mile(&[&["swarm", "e.toml", "--out", "no", "--set", stop], &refused[..]].concat());
+        let output =
+            folder.mile(&[&["swarm", "e.toml", "--out", "no", "--set", stop], &refused[..]].concat());
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains("e.toml: agent.stop: cannot be used with"));
     }

@@ -1,10 +1,10 @@
-//! A neighbour that is away for many rounds.
+//! A neighbour that is unreachable for many rounds.
 
-use crate::common::{Place, signal, text, wait_for};
+use crate::common::{TestFolder, signal, text, wait_for};
 
 #[test]
 fn a_run_whose_agent_is_away_for_many_rounds_converges_to_the_right_point() {
-    let place = Place::with(
+    let folder = TestFolder::with(
         r#"
 name = "away"
 rounds = 2000
@@ -25,11 +25,11 @@ step_size = 0.3
 local_steps = 2
 "#,
     );
-    let mut swarm = place.start(&["swarm", "e.toml", "--out", "many"], "words");
+    let mut swarm = folder.start(&["swarm", "e.toml", "--out", "many"], "log");
     // The edges of the agent with the largest id are decided by the others.
-    let pid = place.pid("many", 3, None);
+    let pid = folder.pid("many", 3, None);
     let status = |agent: usize| -> Option<serde_json::Value> {
-        let output = place.mile(&["status", &format!("many/agents/{agent}"), "--format", "json"]);
+        let output = folder.mile(&["status", &format!("many/agents/{agent}"), "--format", "json"]);
         let answers: serde_json::Value = serde_json::from_str(&text(&output.stdout)).ok()?;
         answers[0].get("status").cloned()
     };
@@ -43,8 +43,8 @@ local_steps = 2
     let gone = wait_for(|| status(0).filter(skips), "fifty rounds without agent 3");
     signal("CONT", pid);
     assert!(gone["round"].as_u64() < Some(1400), "the others were too fast for this test: {gone}");
-    assert_eq!(swarm.end(), Some(0), "{}", swarm.words());
-    let records = place.records("many");
+    assert_eq!(swarm.end(), Some(0), "{}", swarm.log());
+    let records = folder.records("many");
     let last = records.last().unwrap();
     assert_eq!(last["round"], 2000);
     for key in ["grad_norm_sq", "consensus_error"] {

@@ -1,4 +1,4 @@
-//! `[agent]`: what one agent needs to know beside the experiment.
+//! `[agent]`: the configuration of one agent of a swarm.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,45 +12,45 @@ use super::{Experiment, parse_table};
 use crate::error::LabError;
 use crate::section::{Section, as_number, resolve};
 
-/// What to do about a neighbour that is away.
+/// What to do when a neighbour is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnMissing {
     /// Wait for it.
     Wait,
-    /// Skip its edge, by agreement of both ends, once it has been away for so long.
+    /// Skip its edge, at both ends, after the deadline.
     SkipEdge {
-        /// How long.
+        /// How long the neighbour may be unreachable.
         deadline: Duration,
     },
 }
 
-/// When all agents stop before the last round.
+/// Tolerances at which all agents stop before the last round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stop {
-    /// Largest squared norm of the mean gradient.
+    /// Tolerance of the squared norm of the mean gradient.
     pub grad_norm_sq: Option<f64>,
-    /// Largest consensus error.
+    /// Tolerance of the consensus error.
     pub consensus_error: Option<f64>,
 }
 
-/// How an agent behaves: what a swarm may give to all of its agents.
+/// The settings that all agents of a swarm may share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSettings {
-    /// Rounds from one checkpoint to the next.
+    /// Rounds between checkpoints.
     pub checkpoint_every: u64,
-    /// What to do about a neighbour that is away.
+    /// What to do when a neighbour is unreachable.
     pub on_missing: OnMissing,
-    /// After how long without a word to give up on a neighbour; `None`: never.
+    /// How long to wait for a neighbour before the agent fails; `None`: forever.
     pub timeout: Option<Duration>,
-    /// After the last round, for how long to stay for neighbours that are away.
+    /// How long to stay after the last round for neighbours that are unreachable.
     pub linger: Duration,
-    /// URL of an own relay.
+    /// URL of a relay server.
     pub relay: Option<String>,
-    /// Address on which metrics are served.
+    /// Address on which Prometheus metrics are served.
     pub metrics: Option<SocketAddr>,
-    /// When all agents stop before the last round.
+    /// Tolerances at which all agents stop before the last round.
     pub stop: Option<Stop>,
-    /// Whether models are left for whoever gathers the run.
+    /// Whether to write the model at every recorded round, for `mile swarm` to gather.
     pub snapshots: bool,
 }
 
@@ -61,29 +61,29 @@ pub struct NeighbourConfig {
     pub key: String,
     /// Weight of the edge.
     pub weight: f64,
-    /// Where to dial it.
+    /// Addresses at which it can be reached, as `host:port`.
     pub addresses: Vec<String>,
 }
 
-/// One agent.
+/// The configuration of one agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentConfig {
-    /// Which agent of the experiment.
+    /// Its number in the experiment.
     pub id: usize,
     /// Its key file.
     pub key: PathBuf,
-    /// Where it listens.
+    /// Address it listens on.
     pub listen: SocketAddr,
-    /// Where it keeps its state.
+    /// Folder for its state.
     pub folder: PathBuf,
-    /// How it behaves.
+    /// Its settings.
     pub settings: AgentSettings,
-    /// Its neighbours.
+    /// Its neighbours, by number.
     pub neighbours: BTreeMap<usize, NeighbourConfig>,
 }
 
 impl AgentSettings {
-    /// Reads the section `[agent]` of an experiment that a swarm runs: what all its agents have in common.
+    /// Reads the section `[agent]` of an experiment for `mile swarm`: the settings of all agents.
     pub fn of_swarm(table: &Table) -> Result<Self, LabError> {
         let agent = section(table)?.unwrap_or_default();
         if let Some(key) =
@@ -114,7 +114,10 @@ impl AgentSettings {
         let on_missing =
             match reader.choice("on_missing", &[("wait", false), ("skip-edge", true)], Some("wait"))? {
                 false if deadline.is_some() => {
-                    return Err(LabError::config("agent.deadline", "is for on_missing = \"skip-edge\""));
+                    return Err(LabError::config(
+                        "agent.deadline",
+                        "needs on_missing = \"skip-edge\": set that, or leave deadline out",
+                    ));
                 }
                 false => OnMissing::Wait,
                 true => OnMissing::SkipEdge { deadline: deadline.unwrap_or(Duration::from_secs(30)) },
@@ -131,8 +134,8 @@ impl AgentSettings {
         })
     }
 
-    /// The same as entries of a section `[agent]`.
-    pub fn entries(&self) -> Table {
+    /// The settings as entries of a section `[agent]`.
+    fn entries(&self) -> Table {
         let seconds = |time: Duration| Value::Float(time.as_secs_f64());
         let mut table = Table::new();
         let mut put = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
@@ -155,7 +158,7 @@ impl AgentSettings {
         table
     }
 
-    /// Refuses what does not go together.
+    /// Checks the settings against each other and the experiment.
     pub fn check(&self, experiment: &Experiment) -> Result<(), LabError> {
         let why = match self.on_missing {
             _ if self.stop.is_none() => return Ok(()),
@@ -170,7 +173,7 @@ impl AgentSettings {
 }
 
 impl Stop {
-    /// Its limits by name.
+    /// The tolerances by key.
     pub fn facts(self) -> impl Iterator<Item = (&'static str, f64)> {
         let both = [("grad_norm_sq", self.grad_norm_sq), ("consensus_error", self.consensus_error)];
         both.into_iter().filter_map(|(key, limit)| Some((key, limit?)))
@@ -178,7 +181,8 @@ impl Stop {
 }
 
 impl AgentConfig {
-    /// Reads an agent's file: an experiment with a section `[agent]`. Relative paths in it start from the file's folder.
+    /// Reads an agent's file: an experiment with a section `[agent]`. Relative paths in it are relative to the file's
+    /// folder.
     pub fn load(path: &Path) -> Result<(Experiment, Self), LabError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
@@ -221,7 +225,7 @@ impl AgentConfig {
         Ok(Self { id, key, listen, folder, settings, neighbours })
     }
 
-    /// The agent's file: its experiment, and this.
+    /// The text of the agent's file: the experiment with this section `[agent]`.
     pub fn file(&self, experiment: &Table) -> String {
         let mut agent = Table::new();
         agent.insert("id".into(), Value::Integer(self.id as i64));
@@ -276,7 +280,7 @@ fn stop(reader: &Section) -> Result<Option<Stop>, LabError> {
     Ok(Some(stop))
 }
 
-/// The neighbours, who must be among those of the experiment's own graph, with the weights of its own matrix.
+/// The neighbours, checked against the experiment's graph and mixing matrix.
 fn neighbours(
     reader: &Section,
     network: &Network,
@@ -301,7 +305,7 @@ fn neighbours(
     Ok(found)
 }
 
-/// Refuses a list that leaves out a neighbour.
+/// Checks that all neighbours are listed.
 fn all_listed(
     found: &BTreeMap<usize, NeighbourConfig>,
     network: &Network,
@@ -311,7 +315,7 @@ fn all_listed(
         None => Ok(()),
         Some(id) => {
             let problem = format!(
-                "agent {id} is a neighbour of agent {me} in the experiment's graph, and is not listed"
+                "agent {id} is a neighbour of agent {me} in the experiment's graph, but is not listed: add a section [[agent.neighbour]]"
             );
             Err(LabError::config("agent.neighbour", problem))
         }
@@ -348,7 +352,7 @@ fn neighbour(reader: &Section, network: &Network, me: usize) -> Result<(usize, N
     Ok((id, NeighbourConfig { key, weight, addresses }))
 }
 
-/// Whether a text can be `host:port`.
+/// Whether a text has the form `host:port`.
 pub fn is_host_and_port(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }

@@ -14,17 +14,17 @@ use crate::section::{Section, as_number, as_whole, nearest};
 pub struct AlgorithmConfig {
     /// The method.
     pub entry: &'static Entry,
-    /// What it is called in tables, figures and files.
+    /// Its label in tables, figures and file names.
     pub label: String,
-    /// Its step sizes.
+    /// Its step size schedule.
     pub schedule: Schedule,
-    /// Its parameters, but for those to be chosen.
+    /// Its parameters, except for xi and gamma.
     pub parameters: Parameters,
-    /// MILE's weight of the correction.
+    /// MILE's weight xi of the correction.
     pub xi: Option<WeightChoice>,
-    /// MILE's weight of the mixing.
+    /// MILE's weight gamma of the mixing.
     pub gamma: Option<WeightChoice>,
-    /// The same as a section of a file.
+    /// The resolved section of the experiment file.
     pub resolved: Table,
 }
 
@@ -40,8 +40,10 @@ impl AlgorithmConfig {
             let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), rounds)?;
             let twin = |other: &Self| other.file_name() == algorithm.file_name();
             if let Some(other) = algorithms.iter().position(twin) {
-                let problem =
-                    format!("\"{}\" is algorithm[{other}] already; give each its own label", algorithm.label);
+                let problem = format!(
+                    "\"{}\" is also the label of algorithm[{other}]; give each its own label",
+                    algorithm.label
+                );
                 return Err(LabError::config(format!("algorithm[{k}].label"), problem));
             }
             algorithms.push(algorithm);
@@ -66,12 +68,12 @@ impl AlgorithmConfig {
         Ok(Self { entry, label, schedule, parameters, xi, gamma, resolved: reader.finish()? })
     }
 
-    /// Whether a weight is left to be chosen.
+    /// Whether xi or gamma is `"auto"`.
     pub fn has_auto(&self) -> bool {
         [self.xi, self.gamma].contains(&Some(WeightChoice::Auto))
     }
 
-    /// The label as part of a file's name.
+    /// The label with characters that are not safe in file names replaced.
     pub fn file_name(&self) -> String {
         let safe = |c: char| if c.is_alphanumeric() || "-_.,+= ".contains(c) { c } else { '_' };
         self.label.chars().map(safe).collect()

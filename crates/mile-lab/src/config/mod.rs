@@ -1,4 +1,4 @@
-//! The experiment file: what a user writes, read into types, every mistake named by its key.
+//! Reads experiment files into types. Every error names the key, the value it got and the values it takes.
 
 mod agent;
 mod algorithm;
@@ -20,25 +20,25 @@ use crate::error::LabError;
 use crate::objectives::{Kinds, Objectives, Setting};
 use crate::section::{Section, as_whole};
 
-/// Where the agents start.
+/// The agents' starting points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// The problem's own initialisation, one point for all; zeros if it has none.
     Model,
     /// The origin.
     Zeros,
-    /// One random point for all.
+    /// One random point for all agents.
     Common,
     /// A random point for each agent.
     Random,
 }
 
-/// A whole experiment, every default filled in.
+/// An experiment with all defaults filled in.
 #[derive(Clone)]
 pub struct Experiment {
     /// Name, used for its run directory.
     pub name: String,
-    /// Each algorithm runs once with each of them.
+    /// Seeds; each algorithm is run once with each.
     pub seeds: Vec<u64>,
     /// Communication rounds.
     pub rounds: u64,
@@ -46,32 +46,32 @@ pub struct Experiment {
     pub eval_every: u64,
     /// Precision of states and gradients.
     pub precision: Precision,
-    /// Who talks to whom.
+    /// The network.
     pub network: NetworkConfig,
-    /// What is minimised.
+    /// The objectives.
     pub objectives: Arc<dyn Objectives>,
-    /// From where.
+    /// The starting points.
     pub start: Start,
-    /// With which methods.
+    /// The algorithms to run.
     pub algorithms: Vec<AlgorithmConfig>,
-    /// The same as a file: enough to run it again.
+    /// The resolved experiment file, which runs the same experiment again.
     pub resolved: Table,
 }
 
 impl Experiment {
-    /// Reads an experiment with a problem of a kind that comes with the lab; relative paths in it start from `folder`.
+    /// Reads an experiment with a built-in kind of problem; relative paths in it are relative to `folder`.
     pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
         Self::read_with(table, folder, &Kinds::default())
     }
 
-    /// Reads an experiment with a problem of one of these kinds; relative paths in it start from `folder`.
+    /// Reads an experiment with a problem of one of the given kinds; relative paths in it are relative to `folder`.
     pub fn read_with(table: &Table, folder: &Path, kinds: &Kinds) -> Result<Self, LabError> {
         let top = Section::new("", table);
         let name = top.text("name", "a name")?.unwrap_or("experiment").to_owned();
         if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
             return Err(LabError::config(
                 "name",
-                format!("got \"{name}\", takes a name that can be a folder's"),
+                format!("got \"{name}\", takes a name that is valid as a folder name"),
             ));
         }
         top.keep("name", name.as_str());
@@ -94,7 +94,7 @@ impl Experiment {
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
-        top.value("agent"); // what agents on a network need beside; no matter in one process
+        top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         let resolved = in_order(top.finish()?);
         Ok(Self {
             name,
@@ -120,7 +120,7 @@ impl Experiment {
         Self::parse(&text, &folder, overrides).map_err(|error| error.in_file(&path.display().to_string()))
     }
 
-    /// The value of a key of a section of the resolved experiment.
+    /// The value of a key in a section of the resolved experiment.
     pub fn resolved_value(&self, section: &str, key: &str) -> Option<&Value> {
         self.resolved.get(section)?.as_table()?.get(key)
     }
@@ -131,7 +131,7 @@ impl Experiment {
     }
 }
 
-/// The table that an experiment file is, with `--set` overrides applied.
+/// Parses the text of an experiment file, with `--set` overrides applied.
 pub fn parse_table(text: &str, overrides: &[String]) -> Result<Table, LabError> {
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -181,7 +181,7 @@ fn start(top: &Section) -> Result<Start, LabError> {
     Ok(start)
 }
 
-/// Plain keys before sections: the order in which a file must be written.
+/// Plain keys before sections, as TOML requires.
 fn in_order(table: Table) -> Table {
     let is_section = |value: &Value| {
         value.is_table() || value.as_array().is_some_and(|list| list.first().is_some_and(Value::is_table))

@@ -1,4 +1,4 @@
-//! `[network]`: the graph, its weights, and how reliable its edges are.
+//! `[network]`: the graph, its mixing matrix, and the drop rate of its edges.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct NetworkConfig {
     pub agents: usize,
     /// The graph.
     pub graph: GraphSource,
-    /// Its weights.
+    /// The mixing matrix.
     pub mixing: MixingSource,
     /// Probability that an edge is down in a round.
     pub drop_rate: f64,
@@ -28,18 +28,18 @@ pub struct NetworkConfig {
 /// Where a graph comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GraphSource {
-    /// A named family.
+    /// A named topology.
     Topology(Topology),
-    /// An edge list.
+    /// A file with an edge list.
     File(PathBuf),
 }
 
-/// Where weights come from.
+/// Where a mixing matrix comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MixingSource {
-    /// A rule.
+    /// A mixing rule.
     Rule(Rule),
-    /// A matrix.
+    /// A file with the matrix.
     File(PathBuf),
 }
 
@@ -59,12 +59,12 @@ const TOPOLOGIES: [&str; 12] = [
 ];
 
 impl NetworkConfig {
-    /// Reads a section `[network]` on its own; relative paths in it start from `folder`.
+    /// Reads the contents of a section `[network]`; relative paths in it are relative to `folder`.
     pub fn from_table(table: &Table, folder: &Path) -> Result<Self, LabError> {
         Self::read(&Section::new("", &Table::new()), table, folder)
     }
 
-    /// The named family its graph belongs to, if any.
+    /// The named topology of its graph, if it has one.
     pub fn topology(&self) -> Option<Topology> {
         match self.graph {
             GraphSource::Topology(topology) => Some(topology),
@@ -93,7 +93,7 @@ impl NetworkConfig {
         Ok(Self { agents: agents as usize, graph, mixing, drop_rate, seed })
     }
 
-    /// The network itself; refused if its graph is disconnected or its weights are not admissible.
+    /// Builds the network; an error if its graph is disconnected or its matrix is not admissible.
     pub fn build(&self) -> Result<Network, LabError> {
         let in_config = |key: &'static str| move |error: NetworkError| LabError::config(key, error);
         let graph = match &self.graph {
@@ -164,7 +164,7 @@ fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {
     match reader.choice("mixing", &choices, Some("metropolis"))? {
         Some(rule) => Ok(MixingSource::Rule(rule)),
         None => {
-            let takes = "the path of a matrix, one row a line";
+            let takes = "the path of a matrix, one row per line";
             let matrix = reader.text("matrix", takes)?.ok_or_else(|| reader.missing("matrix", takes))?;
             let path = resolve(folder, matrix);
             reader.keep("matrix", path.display().to_string());

@@ -1,12 +1,12 @@
-//! `--set key.path=value`: one value of an experiment file replaced from the command line.
+//! `--set key.path=value`: replaces a value of an experiment file from the command line.
 
 use toml::{Table, Value};
 
 use crate::error::LabError;
 
-/// Applies one assignment. The value is read as TOML, or as a word if it is none; a number in the
-/// path picks an entry of a list, as in `algorithm.0.xi=0.05`; a name picks the algorithm with that
-/// name or label, as in `algorithm.mile.xi=0.05`.
+/// Applies one assignment. The value is parsed as TOML, or else taken as a string. A number in the path selects an entry
+/// of a list, as in `algorithm.0.xi=0.05`; a name selects the algorithm with that label or name, as in
+/// `algorithm.mile.xi=0.05`.
 pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
     let bad = |problem: &str| LabError::config(format!("--set {assignment}"), problem);
     let (path, text) = assignment.split_once('=').ok_or_else(|| bad("takes key.path=value"))?;
@@ -17,7 +17,7 @@ pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
     assign(table, &keys, parse(text.trim()), &bad)
 }
 
-/// Puts a value at the end of a path; `bad` makes the error of a path that leads nowhere.
+/// Sets the value at a path; `bad` makes the error of a path that does not exist.
 pub fn assign(
     table: &mut Table,
     keys: &[&str],
@@ -32,8 +32,9 @@ pub fn assign(
         here = match entry {
             Value::Table(inner) => inner,
             Value::Array(list) => {
-                let which =
-                    walked.next().ok_or_else(|| bad("names a list; say which entry, by number or name"))?;
+                let which = walked.next().ok_or_else(|| {
+                    bad("is a list: select an entry by number or name, as in algorithm.mile.xi=0.05")
+                })?;
                 pick(list, which).ok_or_else(|| bad(&format!("the list has no entry '{which}'")))?
             }
             _ => return Err(bad(&format!("'{key}' is a value, not a section"))),
@@ -47,7 +48,7 @@ fn pick<'t>(list: &'t mut [Value], which: &str) -> Option<&'t mut Table> {
     list.get_mut(position(list, which)?)?.as_table_mut()
 }
 
-/// Which entry of a list is meant by a number, a label or a name.
+/// The index of the list entry with this number, label or name.
 pub(crate) fn position(list: &[Value], which: &str) -> Option<usize> {
     let named = |value: &Value, key: &str| value.get(key).and_then(Value::as_str) == Some(which);
     which.parse::<usize>().ok().filter(|index| *index < list.len()).or_else(|| {

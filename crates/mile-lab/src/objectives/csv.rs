@@ -1,4 +1,4 @@
-//! The user's CSV files, read into one shard for each agent.
+//! Reads the user's CSV files into one shard for each agent.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,56 +12,57 @@ use crate::digest;
 use crate::error::{DataFileError, LabError};
 use crate::section::nearest;
 
-/// Regression or classification on CSV files.
+/// The section `[problem]` of kind `table`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TableConfig {
-    /// One file, or one for each agent with `{agent}` in its name.
-    pub data: PathBuf,
-    /// Column that says whose a row is.
-    pub by: Option<String>,
-    /// Column to be predicted.
-    pub target: String,
-    /// Objective.
-    pub loss: Loss,
-    /// Weight of the penalty.
-    pub l2: f64,
-    /// Whether a constant feature is added.
-    pub intercept: bool,
-    /// Samples of a gradient.
-    pub batch: Batch,
-    /// How the rows of one file are divided.
-    pub partition: Partition,
-    /// Seed of the division; the run's own unless given.
-    pub seed: Option<u64>,
-    /// The two classes of a logistic loss, that of -1 first; unless given, those found in the data, in order.
-    pub classes: Option<[String; 2]>,
-    /// With a file for each agent: the only agent whose file is at hand.
-    pub only: Option<usize>,
+pub(super) struct TableConfig {
+    /// Path of one file for all agents or, with `{agent}` in it, of one file for each agent.
+    pub(super) data: PathBuf,
+    /// Column that assigns each row to an agent.
+    pub(super) by: Option<String>,
+    /// Column to predict.
+    pub(super) target: String,
+    /// Loss function.
+    pub(super) loss: Loss,
+    /// Weight of the regularization.
+    pub(super) l2: f64,
+    /// Whether to add a constant feature.
+    pub(super) intercept: bool,
+    /// Batch size.
+    pub(super) batch: Batch,
+    /// How the rows of a single file are divided among the agents.
+    pub(super) partition: Partition,
+    /// Seed of the partition; `None`: the seed of the run.
+    pub(super) seed: Option<u64>,
+    /// The two classes of a logistic loss, -1 first; `None`: the sorted classes of the data.
+    pub(super) classes: Option<[String; 2]>,
+    /// With one file for each agent: the only agent whose file is available.
+    pub(super) only: Option<usize>,
     /// Number of agents.
-    pub agents: usize,
-    /// Its objective as experiment files call it.
-    pub loss_name: &'static str,
+    pub(super) agents: usize,
+    /// Name of the loss function.
+    pub(super) loss_name: &'static str,
 }
 
 impl TableConfig {
-    /// Whether each agent has a file of its own.
-    pub fn is_per_agent(&self) -> bool {
+    /// Whether each agent has its own file.
+    pub(super) fn is_per_agent(&self) -> bool {
         self.data.to_string_lossy().contains("{agent}")
     }
 
     /// The file that holds an agent's rows.
-    pub fn file_of(&self, agent: usize) -> PathBuf {
+    pub(super) fn file_of(&self, agent: usize) -> PathBuf {
         self.data.to_string_lossy().replace("{agent}", &agent.to_string()).into()
     }
 }
 
-/// The rows of one file, as far as they can be read without knowing the others.
+/// The rows of one file, before classes are mapped to numbers.
 struct File {
     path: PathBuf,
     features: Vec<String>,
     rows: Vec<Row>,
 }
 
+/// One row of a file.
 struct Row {
     line: u64,
     values: Vec<f64>,
@@ -76,7 +77,7 @@ pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Table<T>,
     if per_agent && config.by.is_some() {
         return Err(LabError::config(
             "problem.by",
-            "is for one file; with {agent} in data each agent has its own",
+            "needs a single file, but with {agent} in data each agent has its own: leave it out",
         ));
     }
     let own = config.only.filter(|_| per_agent);
@@ -85,17 +86,7 @@ pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Table<T>,
         Some(agent) => vec![read(&config.file_of(agent), config)?],
         None => (0..agents).map(|agent| read(&config.file_of(agent), config)).collect::<Result<_, _>>()?,
     };
-    for file in &files[1..] {
-        if file.features != files[0].features {
-            let problem = format!(
-                "has other columns than {}: {} instead of {}",
-                files[0].path.display(),
-                file.features.join(", "),
-                files[0].features.join(", ")
-            );
-            return Err(bad(&file.path, Some(1), None, problem).into());
-        }
-    }
+    check_columns(&files)?;
     let targets = targets(&files, config)?;
     let owners = if per_agent {
         let first = own.unwrap_or(0);
@@ -106,13 +97,10 @@ pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Table<T>,
     let dim = files[0].features.len() + usize::from(config.intercept);
     let mut shards = vec![Shard { features: Vec::new(), targets: Vec::new() }; agents];
     if let Some(own) = own {
-        // Nobody asks for the others' objectives here; they only have to be there.
-        let absent = Shard { features: vec![T::zero(); dim], targets: vec![T::one()] };
-        shards
-            .iter_mut()
-            .enumerate()
-            .filter(|(agent, _)| *agent != own)
-            .for_each(|(_, s)| *s = absent.clone());
+        // The objectives of other agents are never evaluated here, but must exist.
+        let placeholder = Shard { features: vec![T::zero(); dim], targets: vec![T::one()] };
+        let others = shards.iter_mut().enumerate().filter(|(agent, _)| *agent != own);
+        others.for_each(|(_, shard)| *shard = placeholder.clone());
     }
     let rows = files.iter().flat_map(|file| &file.rows);
     for ((row, owner), target) in rows.zip(owners).zip(&targets) {
@@ -129,6 +117,18 @@ pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Table<T>,
     }
     Table::new(dim, shards, config.loss, config.l2, config.batch)
         .map_err(|error| LabError::config("problem", error))
+}
+
+/// Checks that all files have the same feature columns.
+fn check_columns(files: &[File]) -> Result<(), DataFileError> {
+    let Some(other) = files.iter().find(|file| file.features != files[0].features) else { return Ok(()) };
+    let problem = format!(
+        "has other columns than {}: {} instead of {}",
+        files[0].path.display(),
+        other.features.join(", "),
+        files[0].features.join(", ")
+    );
+    Err(bad(&other.path, Some(1), None, problem))
 }
 
 fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
@@ -149,7 +149,7 @@ fn read(path: &Path, config: &TableConfig) -> Result<File, DataFileError> {
     };
     let header: Vec<String> = reader.headers().map_err(unreadable)?.iter().map(str::to_owned).collect();
     if header.iter().all(String::is_empty) {
-        return Err(bad(path, Some(1), None, "is empty; the first line names the columns"));
+        return Err(bad(path, Some(1), None, "is empty; the first line must name the columns"));
     }
     let find = |name: &str, key: &str| {
         header.iter().position(|column| column == name).ok_or_else(|| {
@@ -193,7 +193,7 @@ fn number(field: &str) -> Result<f64, String> {
     }
 }
 
-/// The targets of all rows of all files: numbers, or -1 and 1 for the two classes in order.
+/// The targets of all rows of all files: numbers, or -1 and 1 for the two classes.
 fn targets(files: &[File], config: &TableConfig) -> Result<Vec<f64>, DataFileError> {
     let rows = || files.iter().flat_map(|file| file.rows.iter().map(move |row| (file, row)));
     if config.loss == Loss::LeastSquares {
@@ -222,12 +222,12 @@ fn targets(files: &[File], config: &TableConfig) -> Result<Vec<f64>, DataFileErr
     Ok(rows().map(|(_, row)| if class(&row.target) == positive { 1.0 } else { -1.0 }).collect())
 }
 
-/// Classes that are numbers are told apart by value: 1, 1.0 and +1 are one class.
+/// The normalized name of a class: numbers are compared by value, so 1, 1.0 and +1 are the same class.
 fn class(text: &str) -> String {
     text.parse::<f64>().map_or(text.to_owned(), |value| value.to_string())
 }
 
-/// The class of -1 and that of 1, from those that were found.
+/// The classes of -1 and 1, in this order.
 fn both_classes(
     path: &Path,
     config: &TableConfig,
@@ -240,7 +240,7 @@ fn both_classes(
     if classes.len() < 2 {
         let remedy = match config.only {
             Some(_) => {
-                ", and other agents' files are not here: name both in [problem], as in classes = [0, 1]"
+                ", and other agents' files are not available: name both classes in [problem], as in classes = [0, 1]"
             }
             None => "; a logistic loss takes two",
         };
@@ -255,7 +255,8 @@ fn both_classes(
     Ok([classes.swap_remove(0), classes.swap_remove(0)])
 }
 
-/// What an agent's own data must have in common with its neighbours': columns, classes and, for one file, all of it.
+/// The facts about an agent's data that must be the same for its neighbours: columns, classes and, for a single file,
+/// its digest.
 pub(super) fn shared_facts(config: &TableConfig, agent: usize) -> Result<Facts, LabError> {
     let path = config.file_of(agent);
     let file = read(&path, config)?;
@@ -270,7 +271,7 @@ pub(super) fn shared_facts(config: &TableConfig, agent: usize) -> Result<Facts, 
     Ok(facts)
 }
 
-/// Whose each row of a single file is.
+/// The agent that each row of a single file belongs to.
 fn owners(
     file: &File,
     targets: &[f64],
@@ -284,17 +285,16 @@ fn owners(
             file.rows.iter().map(name).collect::<BTreeSet<_>>().into_iter().collect();
         names.sort_by_key(|name| (name.parse::<i64>().ok(), name.clone()));
         if names.len() != agents {
-            let problem = format!(
-                "has {} different values, one for each of the {agents} agents is needed",
-                names.len()
-            );
+            let problem =
+                format!("has {} different values, takes one for each of the {agents} agents", names.len());
             return Err(bad(&file.path, None, Some(by), problem).into());
         }
         let place = |row: &Row| names.iter().position(|n| *n == name(row)).unwrap_or(0);
         return Ok(file.rows.iter().map(place).collect());
     }
     if config.loss == Loss::LeastSquares && !matches!(config.partition, Partition::Iid {}) {
-        let problem = "divides by class and least-squares has none; use iid, by, or a file for each agent";
+        let problem =
+            "divides by class, and least-squares has no classes: use iid, by, or a file for each agent";
         return Err(LabError::config("problem.partition", problem));
     }
     let labels: Vec<u8> = targets.iter().map(|t| u8::from(*t == 1.0)).collect();

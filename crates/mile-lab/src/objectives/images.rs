@@ -1,4 +1,4 @@
-//! `kind = "images"`: a network on an image data set.
+//! `kind = "images"`: a neural network on an image data set.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,49 +18,49 @@ use crate::digest;
 use crate::error::LabError;
 use crate::section::{Section, resolve};
 
-/// A network on an image data set.
+/// The section `[problem]` of this kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ImagesConfig {
+struct ImagesConfig {
     /// Name of the data set.
-    pub dataset: String,
-    /// Folder to look for it first.
-    pub data_dir: Option<PathBuf>,
-    /// The network.
-    pub model: ModelSpec,
-    /// Samples of a gradient.
-    pub batch: Batch,
-    /// How the training set is divided.
-    pub partition: Partition,
-    /// Training samples that losses are taken over.
-    pub evaluation: Evaluation,
-    /// Test samples that accuracy is measured on; none: all.
-    pub test_samples: Option<usize>,
-    /// Seed of the division; the run's own unless given.
-    pub seed: Option<u64>,
+    dataset: String,
+    /// Folder to search first.
+    data_dir: Option<PathBuf>,
+    /// The neural network.
+    model: ModelSpec,
+    /// Batch size.
+    batch: Batch,
+    /// How the training set is divided among the agents.
+    partition: Partition,
+    /// Training samples on which losses are evaluated.
+    evaluation: Evaluation,
+    /// Number of test samples for the accuracy; `None`: all.
+    test_samples: Option<usize>,
+    /// Seed of the partition; `None`: the seed of the run.
+    seed: Option<u64>,
     /// Number of agents.
-    pub agents: usize,
-    /// The network as experiment files call it.
-    pub model_name: String,
+    agents: usize,
+    /// Name of the neural network.
+    model_name: String,
 }
 
-/// A data set that was read, with the digest of its contents.
+/// A data set in memory, with its digest.
 #[derive(Clone)]
-struct Kept {
+struct LoadedDataset {
     set: Arc<Dataset>,
     digest: String,
 }
 
-/// Which data set, and where it is looked for first.
+/// Name of a data set, and the folder to search first.
 type Key = (String, Option<PathBuf>);
 
-/// Data sets that have been read, shared by all seeds and by the points of a sweep.
+/// Data sets in memory, shared by all seeds and by the points of a sweep.
 #[derive(Default)]
-pub(super) struct Library {
-    sets: Mutex<HashMap<Key, Kept>>,
+pub(super) struct DatasetCache {
+    sets: Mutex<HashMap<Key, LoadedDataset>>,
 }
 
-impl Library {
-    fn dataset(&self, config: &ImagesConfig) -> Result<Kept, LabError> {
+impl DatasetCache {
+    fn dataset(&self, config: &ImagesConfig) -> Result<LoadedDataset, LabError> {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (config.dataset.clone(), config.data_dir.clone());
         if let Some(kept) = sets.get(&key) {
@@ -69,7 +69,7 @@ impl Library {
         let set = Arc::new(data::load(&config.dataset, config.data_dir.as_deref())?);
         let parts = [&set.train, &set.test];
         let digest = digest::of_pieces(parts.iter().flat_map(|part| [&part.pixels[..], &part.labels[..]]));
-        let kept = Kept { set, digest };
+        let kept = LoadedDataset { set, digest };
         sets.insert(key, kept.clone());
         Ok(kept)
     }
@@ -77,13 +77,13 @@ impl Library {
 
 struct ImageObjectives {
     config: ImagesConfig,
-    library: Arc<Library>,
+    library: Arc<DatasetCache>,
 }
 
 pub(super) fn read(
     section: &Section,
     setting: Setting,
-    library: Arc<Library>,
+    library: Arc<DatasetCache>,
 ) -> Result<Arc<dyn Objectives>, LabError> {
     Ok(Arc::new(ImageObjectives { config: config(section, setting)?, library }))
 }
@@ -175,8 +175,8 @@ impl Objectives for ImageObjectives {
             Evaluation::PerAgent(n) => Some(format!("losses over {n} training samples of each agent")),
         };
         let accuracies = self.config.test_samples.map(|n| format!("accuracies on {n} test images"));
-        let said: Vec<String> = losses.into_iter().chain(accuracies).collect();
-        (!said.is_empty()).then(|| said.join(", "))
+        let parts: Vec<String> = losses.into_iter().chain(accuracies).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     fn digests(&self) -> Result<Facts, LabError> {

@@ -1,7 +1,7 @@
-//! The objectives of an experiment: what is minimised, one problem for each seed.
+//! The objectives of an experiment: one problem for each seed.
 //!
-//! A section `[problem]` names a *kind*. The kinds that come with the lab are `quadratic`, `table` and `images`;
-//! [`Kinds::with`] adds others, which then have everything that these have. [`Objectives`] is what a kind makes of its section.
+//! A section `[problem]` names a *kind* of problem. The built-in kinds are `quadratic`, `table` and `images`;
+//! [`Kinds::with`] adds others. A kind reads its section and returns the [`Objectives`].
 
 mod csv;
 mod images;
@@ -17,32 +17,29 @@ use mile::problems::{Failure, Problem};
 use mile::real::Precision;
 use toml::Table;
 
-pub use csv::TableConfig;
-pub use images::ImagesConfig;
-
 use crate::error::LabError;
 use crate::section::Section;
 
-/// What something depends on, by the names the user gave it.
+/// What a result depends on: keys of the experiment with their values, and digests of data.
 pub type Facts = BTreeMap<String, String>;
 
-/// What is known of the curvature of objectives before a run.
+/// What is known before a run about the curvature of the objectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Curvature {
-    /// The largest is this, by construction.
+    /// The largest curvature is this, by construction.
     Known(f64),
-    /// It can be estimated at the start, and is not much larger elsewhere.
+    /// An estimate at the starting point holds for the whole run.
     Steady,
-    /// It grows while a model learns: what it is at the start says little.
+    /// It changes during training, as for neural networks: an estimate at the starting point says little.
     Changing,
 }
 
 /// The objectives of an experiment: one problem for each seed, in one precision or both.
 pub trait Objectives: Send + Sync {
-    /// What is minimised, in a few words, for reports.
+    /// A short description for reports.
     fn title(&self) -> String;
 
-    /// The problem of a seed in single precision.
+    /// Builds the problem of a seed in single precision.
     fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
         let _ = seed;
         Err(LabError::config(
@@ -51,7 +48,7 @@ pub trait Objectives: Send + Sync {
         ))
     }
 
-    /// The problem of a seed in double precision.
+    /// Builds the problem of a seed in double precision.
     fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
         let _ = seed;
         Err(LabError::config(
@@ -60,7 +57,7 @@ pub trait Objectives: Send + Sync {
         ))
     }
 
-    /// The precision of an experiment that does not say.
+    /// The default precision.
     fn precision(&self) -> Precision {
         Precision::F64
     }
@@ -70,64 +67,63 @@ pub trait Objectives: Send + Sync {
         false
     }
 
-    /// What is known of their curvature.
+    /// What is known about their curvature.
     fn curvature(&self) -> Curvature {
         Curvature::Steady
     }
 
-    /// Which samples losses and accuracies are measured on, where that is not all of them.
+    /// The samples on which losses and accuracies are measured, if not on all.
     fn evaluated_on(&self) -> Option<String> {
         None
     }
 
-    /// Files that the section names, by key, for whoever takes the experiment to another machine; `{agent}` in a name stands for the
-    /// number of an agent, which needs only its own.
+    /// The files that the section refers to, by key, so that they can be copied to other machines. `{agent}` in a path
+    /// stands for the number of an agent, which needs only its own file.
     fn files(&self) -> Vec<(&'static str, PathBuf)> {
         Vec::new()
     }
 
-    /// Digests of the data, so that a state is of use only with the data it was made with. Names of files are not
-    /// among them.
+    /// Digests of the data. A state can be loaded only with the data it was made with; paths may change.
     fn digests(&self) -> Result<Facts, LabError> {
         Ok(Facts::new())
     }
 
-    /// What one agent's own data must have in common with its neighbours'.
+    /// The facts about one agent's data that must be the same for its neighbours.
     fn shared_facts(&self, agent: usize) -> Result<Facts, LabError> {
         let _ = agent;
         Ok(Facts::new())
     }
 
-    /// The same objectives for a process that has the data of one agent only, if that is possible.
+    /// The same objectives for a process that has only one agent's data, if that is possible.
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
         let _ = agent;
         None
     }
 }
 
-/// Where a section `[problem]` stands.
+/// What a kind of problem gets besides its section.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// Number of agents of the network.
+    /// Number of agents.
     pub agents: usize,
-    /// The folder from which relative paths start.
+    /// The folder that relative paths refer to.
     pub folder: &'a Path,
 }
 
 type Read = dyn Fn(&Section, Setting) -> Result<Arc<dyn Objectives>, LabError> + Send + Sync;
 
-/// The kinds of problems that an experiment may name.
+/// The kinds of problems that experiments may use.
 #[derive(Clone)]
 pub struct Kinds {
     kinds: Vec<(String, Arc<Read>)>,
-    /// Whether a kind that is not known is passed over: enough to read what was recorded.
+    /// Whether unknown kinds are accepted, which is enough to read records.
     any: bool,
 }
 
 impl Default for Kinds {
-    /// Those that come with the lab. Data sets that were read are shared by all experiments that are read with these.
+    /// The built-in kinds. Image data sets are loaded once for all experiments that are read with the same value.
     fn default() -> Self {
-        let library = Arc::new(images::Library::default());
+        let library = Arc::new(images::DatasetCache::default());
         Self::none()
             .with("quadratic", quadratic::read)
             .with("table", table::read)
@@ -136,13 +132,13 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// None at all.
+    /// No kinds.
     pub fn none() -> Self {
         Self { kinds: Vec::new(), any: false }
     }
 
-    /// The same with one more, or with another one of this name. `read` takes what it needs from the section; a key
-    /// that it does not ask for is refused as unknown.
+    /// Adds or replaces a kind. `read` reads its parameters from the section; keys that it does not read are refused as
+    /// unknown.
     pub fn with(
         mut self,
         name: &str,
@@ -153,13 +149,13 @@ impl Kinds {
         self
     }
 
-    /// The same, with any other kind taken for something whose results can be read but not run.
+    /// Accepts unknown kinds too; their results can be read, but they cannot be run.
     pub(crate) fn or_any(mut self) -> Self {
         self.any = true;
         self
     }
 
-    /// Reads a section `[problem]`: the objectives, and the section with its defaults.
+    /// Reads a section `[problem]`; returns the objectives and the resolved section.
     pub(crate) fn read(
         &self,
         table: &Table,
@@ -179,7 +175,7 @@ impl Kinds {
     }
 }
 
-/// Objectives of a kind that is not known here.
+/// Objectives of an unknown kind, which cannot be run.
 struct Unknown(String);
 
 impl Objectives for Unknown {
@@ -188,15 +184,15 @@ impl Objectives for Unknown {
     }
 }
 
-/// One problem, the same for every seed.
-pub struct Given<T> {
-    /// What it is called.
+/// Objectives with the same problem for every seed.
+pub struct FixedProblem<T> {
+    /// Its name in reports.
     pub name: String,
     /// The problem.
     pub problem: Arc<dyn Problem<T>>,
 }
 
-impl Objectives for Given<f32> {
+impl Objectives for FixedProblem<f32> {
     fn title(&self) -> String {
         self.name.clone()
     }
@@ -210,7 +206,7 @@ impl Objectives for Given<f32> {
     }
 }
 
-impl Objectives for Given<f64> {
+impl Objectives for FixedProblem<f64> {
     fn title(&self) -> String {
         self.name.clone()
     }
@@ -220,7 +216,7 @@ impl Objectives for Given<f64> {
     }
 }
 
-/// The error of objectives that could not be made.
+/// Converts an error of an objective.
 pub(crate) fn failed(source: Failure) -> LabError {
     LabError::Agents(mile::agents::AgentsError::Evaluation(source))
 }

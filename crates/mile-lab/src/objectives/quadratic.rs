@@ -1,4 +1,4 @@
-//! `kind = "quadratic"`: generated quadratics.
+//! `kind = "quadratic"`: generated quadratic objectives.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use super::{Curvature, Objectives, Setting};
 use crate::error::LabError;
 use crate::section::Section;
 
+/// The section `[problem]` of this kind.
 struct Quadratics {
     agents: usize,
     dim: usize,
     condition: f64,
     heterogeneity: f64,
-    /// Seed of the data; the run's own unless given.
+    /// Seed of the data; `None`: the seed of the run.
     seed: Option<u64>,
 }
 
@@ -44,7 +45,7 @@ impl Quadratics {
 impl Objectives for Quadratics {
     fn title(&self) -> String {
         let Self { dim, condition, heterogeneity, .. } = self;
-        format!("quadratics of dimension {dim}, condition {condition}, heterogeneity {heterogeneity}")
+        format!("quadratics of dimension {dim}, condition number {condition}, heterogeneity {heterogeneity}")
     }
 
     fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {

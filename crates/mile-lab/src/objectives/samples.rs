@@ -1,4 +1,4 @@
-//! Keys that problems with samples share: batches, partitions, and how many samples are evaluated.
+//! Keys that problems with samples share: batch size, partition, and number of samples for evaluation.
 
 use mile::problems::Batch;
 use mile_nn::partition::Partition;
@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::error::LabError;
 use crate::section::Section;
 
-/// How many samples are evaluated; none: all.
+/// The number of samples for evaluation; `None`: all.
 pub(super) fn count(section: &Section, key: &'static str) -> Result<Option<usize>, LabError> {
     let takes = "a whole number from 1, or \"all\"";
     let samples = match section.value(key) {
@@ -23,7 +23,7 @@ pub(super) fn count(section: &Section, key: &'static str) -> Result<Option<usize
     Ok(samples)
 }
 
-/// A value that serde reads; what it gets and takes is said by us.
+/// A value deserialized by serde, with an error message of the usual form.
 pub(super) fn typed<T: DeserializeOwned>(
     section: &Section,
     key: &'static str,

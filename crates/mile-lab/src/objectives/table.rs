@@ -22,7 +22,7 @@ fn config(section: &Section, setting: Setting) -> Result<TableConfig, LabError> 
     let data = section.text("data", takes)?.ok_or_else(|| section.missing("data", takes))?;
     let data = resolve(setting.folder, data);
     section.keep("data", data.display().to_string());
-    let takes = "the name of the column to be predicted";
+    let takes = "the name of the column to predict";
     let target = section.text("target", takes)?.ok_or_else(|| section.missing("target", takes))?;
     let losses = [
         ("least-squares", ("least-squares", Loss::LeastSquares)),
@@ -35,7 +35,9 @@ fn config(section: &Section, setting: Setting) -> Result<TableConfig, LabError> 
     section.keep("intercept", intercept);
     Ok(TableConfig {
         data,
-        by: section.text("by", "the name of the column that says whose a row is")?.map(str::to_owned),
+        by: section
+            .text("by", "the name of the column that assigns each row to an agent")?
+            .map(str::to_owned),
         target: target.to_owned(),
         loss,
         l2,
@@ -52,7 +54,7 @@ fn config(section: &Section, setting: Setting) -> Result<TableConfig, LabError> 
 
 fn classes(section: &Section, loss: Loss) -> Result<Option<[String; 2]>, LabError> {
     let Some(value) = section.value("classes") else { return Ok(None) };
-    let takes = "the two classes of the target, that of -1 first, such as [\"no\", \"yes\"]";
+    let takes = "the two classes of the target, -1 first, such as [\"no\", \"yes\"]";
     let word = |value: &Value| match value {
         Value::String(word) => Some(word.clone()),
         Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Some(value.to_string()),
@@ -63,7 +65,7 @@ fn classes(section: &Section, loss: Loss) -> Result<Option<[String; 2]>, LabErro
     if loss == Loss::LeastSquares {
         return Err(LabError::config(
             section.path("classes"),
-            "is for a logistic loss; least-squares has none",
+            "needs a logistic loss, least-squares has no classes: leave it out",
         ));
     }
     section.keep("classes", value.clone());
@@ -103,13 +105,13 @@ impl Objectives for TableConfig {
         if !self.is_per_agent() {
             return Ok(Facts::from([("problem.data".into(), digest::of_file(&self.data)?)]));
         }
-        let at_hand = match self.only {
+        let available = match self.only {
             Some(agent) => agent..agent + 1,
             None => 0..self.agents,
         };
         let one =
             |agent: usize| Ok((format!("problem.data[{agent}]"), digest::of_file(&self.file_of(agent))?));
-        at_hand.map(one).collect()
+        available.map(one).collect()
     }
 
     fn shared_facts(&self, agent: usize) -> Result<Facts, LabError> {

@@ -1,12 +1,12 @@
-//! From records to curves: the mean over seeds with its band, and the seeds that diverged.
+//! Curves of records: the mean over seeds with a band, and the seeds that diverged.
 //!
-//! A seed that diverged is no part of the mean: it is drawn by itself, up to the round where it ended.
+//! A diverged seed is not part of the mean: it is drawn separately, up to the round where it ended.
 
 use crate::quantity::{Axis, Quantity};
 use crate::record::Record;
 use crate::store::{Outcome, Status};
 
-/// A place on a curve.
+/// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     pub(crate) round: u64,
@@ -20,16 +20,16 @@ pub(crate) struct Point {
 /// A line of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve {
-    /// Which algorithm, in the order of the legend.
+    /// Index of the algorithm in the legend.
     pub(crate) series: usize,
     pub(crate) label: String,
     pub(crate) points: Vec<Point>,
-    /// Whether it is one seed that diverged at the last point.
+    /// The seed, if this is the curve of one seed that diverged at the last point.
     pub(crate) diverged: Option<u64>,
 }
 
-/// An algorithm as the legend names it, unless the figure has none of its seeds. Its place in the figure's
-/// list is its colour.
+/// An algorithm in the legend; not shown if the figure has none of its seeds. Its index in the figure's list determines its
+/// colour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     pub(crate) label: String,
@@ -38,7 +38,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// What the legend says.
+    /// Its text in the legend.
     pub(crate) fn legend(&self) -> String {
         match (self.diverged, self.seeds) {
             (0, _) => self.label.clone(),
@@ -48,7 +48,7 @@ impl Series {
     }
 }
 
-/// The records of a run directory, by algorithm and seed.
+/// Records grouped by algorithm and seed.
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
     labels: Vec<Vec<Run<'a>>>,
@@ -85,7 +85,7 @@ impl<'a> Runs<'a> {
         Self { labels }
     }
 
-    /// The same with algorithms in this order, whichever was recorded first; others come last.
+    /// Sorts the algorithms in the order of `labels`; others come last.
     pub fn in_order(mut self, labels: &[&str]) -> Self {
         let place = |runs: &Vec<Run>| labels.iter().position(|label| *label == runs[0].records[0].label);
         self.labels.sort_by_key(|runs| place(runs).unwrap_or(usize::MAX));
@@ -107,7 +107,7 @@ impl<'a> Runs<'a> {
         self.labels.iter().flatten().flat_map(|run| &run.records).any(|record| quantity.of(record).is_some())
     }
 
-    /// Whether any algorithm has more than one seed that did not diverge.
+    /// Whether any algorithm has a band, that is several seeds that did not diverge.
     pub(crate) fn have_bands(&self) -> bool {
         self.labels.iter().any(|runs| runs.iter().filter(|run| !run.diverged).count() > 1)
     }
@@ -136,7 +136,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// The mean over some runs at every round that any of them has a finite value for.
+/// The mean over runs at every round at which any of them has a finite value.
 fn points(runs: &[&Run], quantity: Quantity, axis: Axis) -> Vec<Point> {
     let mut values: Vec<(u64, f64, f64)> = Vec::new();
     for record in runs.iter().flat_map(|run| &run.records) {

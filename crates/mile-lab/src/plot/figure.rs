@@ -4,10 +4,10 @@ use super::curve::{Curve, Runs, Series};
 use super::scale::Scale;
 use crate::quantity::{Axis, Quantity};
 
-/// Above this ratio of the largest to the smallest value a positive quantity gets a logarithmic axis.
-const WIDE: f64 = 10.0;
-/// A run fails if its loss is ever this many times the largest at the start.
-const LOST: f64 = 2.0;
+/// Ratio of the largest to the smallest value from which a positive quantity gets a logarithmic axis.
+const LOG_RATIO: f64 = 10.0;
+/// A run whose loss exceeds this factor times the largest initial loss does not determine the range of the axis.
+const FAILED_RATIO: f64 = 2.0;
 
 /// One coordinate system with its curves.
 #[derive(Clone, Debug)]
@@ -17,20 +17,20 @@ pub(crate) struct Panel {
     pub(crate) x: Scale,
     pub(crate) y: Scale,
     pub(crate) curves: Vec<Curve>,
-    /// Algorithms that did not diverge, but leave the picture at the top.
+    /// Algorithms that did not diverge, but exceed the range of the axis.
     pub(crate) outside: Vec<String>,
-    /// Name of what is drawn, for programs.
+    /// Name of the quantity and the axis, for the report's script.
     pub(crate) name: String,
 }
 
-/// A picture of runs.
+/// A figure about runs.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its file's name, without extension.
+    /// Its file name, without extension.
     pub name: String,
-    /// Its heading.
+    /// Its title.
     pub title: String,
-    /// What a reader must know: seeds, band, scale.
+    /// Its caption: seeds, meaning of bands and crosses.
     pub note: String,
     pub(crate) panels: Vec<Panel>,
     pub(crate) columns: usize,
@@ -52,7 +52,7 @@ impl Figure {
         }
     }
 
-    /// Several panels in rows of two, under one heading.
+    /// Several panels in rows of two, under one title.
     pub fn panels(name: &str, title: &str, runs: &Runs, drawn: &[(Quantity, Axis)]) -> Self {
         let have = drawn.iter().filter(|(quantity, _)| runs.have(*quantity));
         let panels: Vec<Panel> = have.map(|(quantity, axis)| Panel::new(runs, *quantity, *axis)).collect();
@@ -66,7 +66,7 @@ impl Figure {
         }
     }
 
-    /// The same with panels of other records put in at a place, their titles followed by `what`.
+    /// Inserts panels of other records at a position; `what` is appended to their titles.
     pub fn with_panels(mut self, at: usize, runs: &Runs, drawn: &[(Quantity, Axis)], what: &str) -> Self {
         let more = Self::panels("", "", runs, drawn);
         let at = at.min(self.panels.len());
@@ -79,17 +79,11 @@ impl Figure {
         self
     }
 
-    /// The same with a sentence added to its note.
+    /// Adds a sentence to the caption.
     pub fn with_note(mut self, note: &str) -> Self {
         if !note.is_empty() {
             self.note = if self.note.is_empty() { note.to_owned() } else { format!("{}. {note}", self.note) };
         }
-        self
-    }
-
-    /// The same under another heading.
-    pub fn with_title(mut self, title: impl Into<String>) -> Self {
-        self.title = title.into();
         self
     }
 }
@@ -98,7 +92,7 @@ fn note(runs: &Runs, panels: &[Panel]) -> String {
     let seeds = runs.series().iter().map(|series| series.seeds).max().unwrap_or(0);
     let mut parts = Vec::new();
     if runs.have_bands() {
-        parts.push(format!("line: mean over {seeds} seeds, band: smallest to largest"));
+        parts.push(format!("line: mean over {seeds} seeds, band: smallest to largest value"));
     } else if seeds == 1 {
         parts.push("one seed".into());
     }
@@ -109,7 +103,7 @@ fn note(runs: &Runs, panels: &[Panel]) -> String {
     outside.sort_unstable();
     outside.dedup();
     if !outside.is_empty() {
-        parts.push(format!("off the top: {}", outside.join(", ")));
+        parts.push(format!("above the plotted range: {}", outside.join(", ")));
     }
     parts.join("; ")
 }
@@ -123,7 +117,7 @@ impl Panel {
             point.x /= unit;
         }
         let y = y_scale(&mut curves, quantity);
-        // A little room, so that the last marker is whole.
+        // Room for the last marker.
         let x = Scale::linear(0.0, if largest > 0.0 { 1.015 * largest / unit } else { 1.0 });
         let name = format!("{}-{}", quantity.name(), axis.name());
         let top = y.range().1;
@@ -134,8 +128,8 @@ impl Panel {
     }
 }
 
-/// The range that shows the runs that did not diverge, and the others as far as they go along. Points that
-/// a logarithmic axis cannot show are dropped.
+/// The vertical axis: its range is that of the runs that did not diverge, slightly extended for the others. Points that a
+/// logarithmic axis cannot show are dropped.
 fn y_scale(curves: &mut Vec<Curve>, quantity: Quantity) -> Scale {
     let extent = |curves: &[Curve], mut which: Box<dyn FnMut(&Curve) -> bool>, positive: bool| {
         let points = curves.iter().filter(move |curve| which(curve)).flat_map(|curve| &curve.points);
@@ -148,10 +142,11 @@ fn y_scale(curves: &mut Vec<Curve>, quantity: Quantity) -> Scale {
     let healthy =
         || -> Box<dyn FnMut(&Curve) -> bool> { Box::new(move |c: &Curve| !alive || c.diverged.is_none()) };
     let (low, mut high) = extent(curves, healthy(), false);
-    if let Some(most) = most(curves, quantity) {
-        high = high.min(most);
+    if let Some(cap) = loss_cap(curves, quantity) {
+        high = high.min(cap);
     }
-    let log = quantity.vanishes() || (!quantity.larger_is_better() && low > 0.0 && high / low >= WIDE);
+    let log =
+        quantity.tends_to_zero() || (!quantity.larger_is_better() && low > 0.0 && high / low >= LOG_RATIO);
     if !log {
         let (lost_low, lost_high) = extent(curves, Box::new(|c| c.diverged.is_some()), false);
         let room = 0.25 * (high - low);
@@ -166,15 +161,15 @@ fn y_scale(curves: &mut Vec<Curve>, quantity: Quantity) -> Scale {
     Scale::log(low.min(lost_low.max(low / 10.0)), high.max(lost_high.min(high * 10.0))).padded(0.04)
 }
 
-/// The largest loss worth showing: runs that fail without diverging must not squash those that work.
-fn most(curves: &[Curve], quantity: Quantity) -> Option<f64> {
-    if quantity.vanishes() || quantity.larger_is_better() {
+/// The largest loss to show, so that runs with very large losses do not compress the others.
+fn loss_cap(curves: &[Curve], quantity: Quantity) -> Option<f64> {
+    if quantity.tends_to_zero() || quantity.larger_is_better() {
         return None;
     }
     let first =
         curves.iter().filter_map(|curve| curve.points.first()).map(|point| point.high).fold(0.0, f64::max);
     let works = |curve: &&Curve| {
-        curve.diverged.is_none() && curve.points.iter().all(|point| point.high <= LOST * first)
+        curve.diverged.is_none() && curve.points.iter().all(|point| point.high <= FAILED_RATIO * first)
     };
     let highs = curves.iter().filter(works).flat_map(|curve| &curve.points).map(|point| point.high);
     highs.reduce(f64::max).map(|high| high.max(first))
@@ -208,7 +203,7 @@ mod tests {
         let runs = Runs::new(&records, &[]);
         let figure = Figure::single(&runs, Quantity::Loss, Axis::Round);
         assert!(figure.panels[0].y.range().1 < 3.0);
-        assert!(figure.note.contains("off the top: bad"), "{}", figure.note);
+        assert!(figure.note.contains("above the plotted range: bad"), "{}", figure.note);
         let alone = Runs::new(&records[10..], &[]);
         assert!(Figure::single(&alone, Quantity::Loss, Axis::Round).panels[0].y.range().1 > 400.0);
     }

@@ -1,4 +1,4 @@
-//! The figures of a run directory, as files.
+//! The standard figures of a run, and figures as files.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use crate::error::LabError;
 use crate::quantity::{Axis, Quantity};
 use crate::store::write_file;
 
-/// The figures that every run gets: an overview, every quantity against rounds, and what the agents and
-/// their average are worth against everything that is spent.
+/// The standard figures of a run: an overview, every quantity against rounds, and losses and accuracies against every
+/// cost.
 pub fn figures(runs: &Runs, title: &str) -> Vec<Figure> {
     let third =
         if runs.have(Quantity::LocalAccuracy) { Quantity::LocalAccuracy } else { Quantity::GradNormSq };
@@ -29,7 +29,7 @@ pub fn figures(runs: &Runs, title: &str) -> Vec<Figure> {
     figures
 }
 
-/// Writes a picture as `NAME.svg` and `NAME.png` into a folder.
+/// Writes an SVG as `NAME.svg` and `NAME.png` to a folder, and returns the files.
 pub fn write_picture(folder: &Path, name: &str, svg: &str) -> Result<[PathBuf; 2], LabError> {
     std::fs::create_dir_all(folder).map_err(LabError::io(folder, "create"))?;
     let paths = ["svg", "png"].map(|extension| folder.join(format!("{name}.{extension}")));
@@ -40,7 +40,7 @@ pub fn write_picture(folder: &Path, name: &str, svg: &str) -> Result<[PathBuf; 2
     Ok(paths)
 }
 
-/// Writes figures as SVG and PNG into a folder and returns the files.
+/// Writes figures as SVG and PNG to a folder, and returns the files.
 pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<Vec<PathBuf>, LabError> {
     let write = |figure: &Figure| write_picture(folder, &figure.name, &figure.svg());
     let written: Vec<[PathBuf; 2]> = figures.par_iter().map(write).collect::<Result<_, _>>()?;
@@ -48,17 +48,17 @@ pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<Vec<PathBuf>, 
 }
 
 impl Figure {
-    /// The figure as an SVG file.
+    /// The figure as SVG, for a file.
     pub fn svg(&self) -> String {
         super::svg::draw(self, Medium::File)
     }
 
-    /// The same for a page.
+    /// The figure as SVG, for an HTML page.
     pub(crate) fn page_svg(&self) -> String {
         super::svg::draw(self, Medium::Page)
     }
 
-    /// The same with the values in it, for the report's script.
+    /// The figure as SVG with its values, for the report's script.
     pub(crate) fn interactive_svg(&self) -> String {
         super::svg::draw(self, Medium::Script)
     }

@@ -1,4 +1,4 @@
-//! A graph as a picture: agents on a circle, or on the lattice they form.
+//! Drawing of a graph: agents on a circle, or on a lattice.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use mile::network::Network;
 
 const SIZE: f64 = 480.0;
 const MARGIN: f64 = 40.0;
-/// Beyond this many agents their numbers would only be ink.
-const NUMBERED: usize = 60;
+/// Above this number of agents, their numbers are not drawn.
+const MAX_NUMBERED: usize = 60;
 
-/// Draws a network; heavier edges have more weight.
+/// Draws a network as SVG; wider lines are edges with larger weights, dashed lines edges with negative weights.
 pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     let n = network.agents();
-    let places = places(n, topology);
-    let height = places.iter().map(|(_, y)| *y).fold(0.0, f64::max) + MARGIN;
+    let positions = positions(n, topology);
+    let height = positions.iter().map(|(_, y)| *y).fold(0.0, f64::max) + MARGIN;
     let radius = (0.35 * SIZE / (n as f64).max(8.0)).clamp(2.0, 14.0);
     let heaviest =
         network.graph().edges().map(|(i, j)| network.mixing().weight(i, j).abs()).fold(0.0, f64::max);
@@ -24,7 +24,7 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
          <rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<g class=\"edges\" stroke=\"#4477aa\" stroke-linecap=\"round\">\n"
     );
     for (i, j) in network.graph().edges() {
-        let ((x1, y1), (x2, y2)) = (places[i], places[j]);
+        let ((x1, y1), (x2, y2)) = (positions[i], positions[j]);
         let weight = network.mixing().weight(i, j);
         let width = 0.5 + 3.0 * weight.abs() / heaviest.max(f64::MIN_POSITIVE);
         let dash = if weight < 0.0 { " stroke-dasharray=\"4 4\"" } else { "" };
@@ -35,13 +35,13 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
         );
     }
     svg.push_str("</g>\n<g class=\"nodes\" fill=\"#222222\" text-anchor=\"middle\">\n");
-    for (i, (x, y)) in places.iter().enumerate() {
+    for (i, (x, y)) in positions.iter().enumerate() {
         let own = network.mixing().weight(i, i);
         let _ = writeln!(
             svg,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"><title>agent {i}: keeps {own:.4}</title></circle>"
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"><title>agent {i}: weight {own:.4}</title></circle>"
         );
-        if n <= NUMBERED {
+        if n <= MAX_NUMBERED {
             let size = (radius * 1.1).max(6.0);
             let _ = writeln!(
                 svg,
@@ -54,7 +54,7 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     svg
 }
 
-fn places(n: usize, topology: Option<Topology>) -> Vec<(f64, f64)> {
+fn positions(n: usize, topology: Option<Topology>) -> Vec<(f64, f64)> {
     let inner = SIZE - 2.0 * MARGIN;
     match topology {
         _ if n == 1 => vec![(SIZE / 2.0, MARGIN + 20.0)],
@@ -67,9 +67,9 @@ fn places(n: usize, topology: Option<Topology>) -> Vec<(f64, f64)> {
             (0..n).map(place).collect()
         }
         Some(Topology::Star) => {
-            let mut places = vec![(SIZE / 2.0, SIZE / 2.0)];
-            places.extend(circle(n - 1, inner / 2.0));
-            places
+            let mut positions = vec![(SIZE / 2.0, SIZE / 2.0)];
+            positions.extend(circle(n - 1, inner / 2.0));
+            positions
         }
         _ => circle(n, inner / 2.0),
     }

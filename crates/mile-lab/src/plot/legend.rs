@@ -1,4 +1,4 @@
-//! The legend of a figure, and texts in lines.
+//! The legend of a figure, and line wrapping of texts.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::style::{COLOURS, INK, colour, dash, escape, marker, width};
 /// Height of a line of the legend.
 pub(super) const LINE: f64 = 20.0;
 
-/// A text in lines no wider than so many pixels.
+/// A text in lines of at most `most` pixels.
 pub(super) fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -23,13 +23,13 @@ pub(super) fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
     lines
 }
 
-/// A legend drawn, and how many lines it takes.
+/// A legend as SVG, and its number of lines.
 pub(super) struct Legend {
     pub(super) svg: String,
     pub(super) lines: usize,
 }
 
-/// The legend, centred line by line below the panels, where it hides no curve, with room for texts of a size.
+/// The legend, centred below the panels, with room for texts of font size `size`.
 pub(super) fn legend(figure: &Figure, total: f64, size: f64) -> Legend {
     const SAMPLE: f64 = 34.0;
     let entry = |text: &str| SAMPLE + 6.0 + width(text, size) + 14.0;

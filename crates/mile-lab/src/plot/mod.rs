@@ -1,7 +1,7 @@
-//! Pictures: the only place where they are drawn.
+//! Figures.
 //!
-//! [`Runs`] groups the records of a run directory, a [`Figure`] shows them, and [`write_figures`] writes it
-//! as SVG and, from the same SVG, as PNG.
+//! [`Runs`] groups the records of a run directory, a [`Figure`] plots them, and [`write_figures`] writes it as SVG and, from
+//! the same SVG, as PNG.
 
 mod curve;
 mod figure;

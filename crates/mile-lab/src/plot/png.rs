@@ -1,25 +1,25 @@
-//! SVG to PNG, with the letters of an embedded font: the same picture on a machine with no fonts.
+//! Converts SVG to PNG, with an embedded font, so that the result does not depend on the system's fonts.
 
 use std::sync::{Arc, LazyLock};
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb};
 
-/// Pixels for each unit of the SVG.
+/// Pixels per unit of the SVG.
 const DENSITY: f32 = 2.0;
 
-/// Why an SVG could not be turned into a PNG.
+/// Why an SVG could not be converted to PNG.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PngError {
-    /// The SVG cannot be read.
-    #[error("the picture is not readable SVG: {0}")]
+    /// Invalid SVG.
+    #[error("invalid SVG: {0}")]
     Svg(#[from] resvg::usvg::Error),
-    /// The picture has no size, or one too large for memory.
-    #[error("the picture cannot be {0} by {1} pixels")]
+    /// The image is empty, or too large for memory.
+    #[error("the image cannot be {0} by {1} pixels")]
     Size(u32, u32),
     /// The PNG cannot be encoded.
-    #[error("the picture cannot be encoded: {0}")]
+    #[error("the image cannot be encoded: {0}")]
     Encoding(String),
 }
 
@@ -31,7 +31,7 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// Renders an SVG at twice its size.
+/// Renders an SVG as PNG, at twice its size.
 pub fn png(svg: &str) -> Result<Vec<u8>, PngError> {
     let options = Options { fontdb: FONTS.clone(), font_family: "DejaVu Sans".into(), ..Options::default() };
     let tree = Tree::from_str(svg, &options)?;

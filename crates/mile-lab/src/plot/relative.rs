@@ -1,9 +1,9 @@
-//! Losses as multiples of one algorithm's, seed by seed: curves that lie close together over orders of
-//! magnitude come apart, and what all have in common (the data of a seed) drops out.
+//! Losses relative to those of a reference algorithm, seed by seed. This separates curves that are close together on a
+//! logarithmic axis, and removes the variation between seeds that all algorithms share.
 
 use crate::record::Record;
 
-/// Records with losses divided by those of `reference` with the same seed and round; those that have no such
+/// Records with losses divided by those of the algorithm `reference` with the same seed and round; records without such a
 /// counterpart are left out.
 pub fn relative_to(records: &[Record], reference: &str) -> Vec<Record> {
     let divided = |record: &Record| {

@@ -1,4 +1,4 @@
-//! From values to places on an axis, and the values worth a tick.
+//! Scales of axes: positions of values, and ticks.
 
 /// An axis with its range; a logarithmic one holds positive values only.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -8,7 +8,7 @@ pub(crate) struct Scale {
     high: f64,
 }
 
-/// A tick: where, and what is written there, if anything.
+/// A tick: its value, and its text, if it has one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) at: f64,
@@ -34,7 +34,7 @@ impl Scale {
         Self { log: true, low: low / pad, high: high.max(low) * pad }
     }
 
-    /// The same range with room to breathe on both sides.
+    /// Extends the range by a share of its length on both sides.
     pub(crate) fn padded(self, share: f64) -> Self {
         if self.log {
             let factor = (self.high / self.low).powf(share);
@@ -49,7 +49,7 @@ impl Scale {
         (self.low, self.high)
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high end; nowhere if the axis cannot show it.
+    /// The position of a value: 0 at the low end, 1 at the high end; `None` if the axis cannot show it.
     pub(crate) fn place(self, value: f64) -> Option<f64> {
         let place = if self.log {
             (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
@@ -84,7 +84,7 @@ impl Scale {
         let decades = high - low;
         let inside = |at: &f64| *at >= self.low * (1.0 - 1e-9) && *at <= self.high * (1.0 + 1e-9);
         if decades < 2.2 {
-            // Fewer than two powers of ten may be in sight: digits instead, the fewer the wider.
+            // Fewer than two powers of ten may be in range: multiples of them get ticks too.
             let digits: &[f64] = match decades {
                 d if d < 0.35 => return self.linear_ticks(wanted),
                 d if d < 1.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
@@ -124,7 +124,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, or 25, 250, ..., about `step` or more.
+/// The smallest round number that is about `step` or more: 1, 2 or 5 times a power of ten, or 25, 250, ...
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let nice = |digit: &f64| digit * power >= step * 0.9 && (*digit != 2.5 || power >= 10.0);

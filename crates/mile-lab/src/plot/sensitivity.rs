@@ -1,4 +1,4 @@
-//! How the outcome of a sweep depends on each number that was tried.
+//! Sensitivity of a sweep's results to each numeric parameter.
 
 use toml::Value;
 
@@ -6,11 +6,10 @@ use super::curve::{Curve, Point, Series};
 use super::figure::{Figure, Panel};
 use super::scale::Scale;
 use crate::quantity::Quantity;
-use crate::sweep::{Trial, Worth};
+use crate::sweep::{Score, Trial};
 
-/// One figure for each numeric key with several values: for every algorithm, the best that was found at
-/// each value, whatever the others were; a cross where everything diverged. An algorithm has one colour in
-/// all of them.
+/// One figure for each numeric key with several values: for every algorithm, the best result at each value over all values
+/// of the other keys, and a cross where all trials diverged. An algorithm has the same colour in all figures.
 pub fn sensitivity(trials: &[Trial], criterion: Quantity) -> Vec<Figure> {
     let mut names: Vec<String> = Vec::new();
     for (key, value) in trials.iter().flat_map(|trial| &trial.settings) {
@@ -22,7 +21,7 @@ pub fn sensitivity(trials: &[Trial], criterion: Quantity) -> Vec<Figure> {
     names.iter().filter_map(|name| figure(name, trials, criterion)).collect()
 }
 
-/// `step_size` for `step_size` and for `algorithm.mile.step_size`: one figure compares them.
+/// The last part of a key, so that `step_size` and `algorithm.mile.step_size` are plotted in one figure.
 fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
@@ -43,7 +42,7 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
         let tried = !points.is_empty() || !lost.is_empty();
         series.push(Series { label: trial.label.clone(), seeds: usize::from(tried), diverged: 0 });
         let curve = |points, diverged| Curve { series: index, label: trial.label.clone(), points, diverged };
-        curves.extend(stretches(points, &lost).into_iter().map(|points| curve(points, None)));
+        curves.extend(segments(points, &lost).into_iter().map(|points| curve(points, None)));
         let nowhere = |x: f64| vec![Point { round: 0, x, y: 0.0, low: 0.0, high: 0.0 }];
         curves.extend(lost.iter().map(|x| curve(nowhere(*x), Some(0))));
     }
@@ -60,7 +59,7 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     let y =
         if bottom > 0.0 && top / bottom > 5.0 { Scale::log(bottom, top) } else { Scale::linear(bottom, top) };
     side_by_side(&mut curves, &x);
-    // Above the panel there is nothing but crosses, and these are drawn at its edge.
+    // Crosses are drawn at the upper edge of the panel.
     for point in curves.iter_mut().filter(|curve| curve.diverged.is_some()).flat_map(|c| &mut c.points) {
         point.y = y.padded(2.0).range().1;
     }
@@ -77,20 +76,22 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     Some(Figure {
         name: format!("sensitivity-{name}"),
         title: format!("{}, by {name}", criterion.title()),
-        note: format!("the best at each value, over the other values tried; band over seeds{cross}"),
+        note: format!(
+            "best result at each value over all other values tried; band: smallest to largest value over seeds{cross}"
+        ),
         panels: vec![panel],
         columns: 1,
         series,
     })
 }
 
-/// The points between values at which everything diverged: no line is drawn across these.
-fn stretches(points: Vec<Point>, lost: &[f64]) -> Vec<Vec<Point>> {
+/// The points split at values where all trials diverged, so that no line is drawn across these.
+fn segments(points: Vec<Point>, lost: &[f64]) -> Vec<Vec<Point>> {
     let apart = |a: &Point, b: &Point| lost.iter().any(|x| (a.x..b.x).contains(x));
     points.chunk_by(|a, b| !apart(a, b)).map(<[Point]>::to_vec).collect()
 }
 
-/// Moves crosses at one value next to each other, so that none hides another.
+/// Moves crosses at the same value next to each other.
 fn side_by_side(curves: &mut [Curve], x: &Scale) {
     let mut taken: Vec<f64> = Vec::new();
     for point in curves.iter_mut().filter(|curve| curve.diverged.is_some()).flat_map(|c| &mut c.points) {
@@ -106,7 +107,7 @@ fn extent(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
 
-/// The best at each value, and the values at which nothing was found.
+/// The best result at each value, and the values at which all trials diverged.
 fn points(name: &str, label: &str, trials: &[Trial], criterion: Quantity) -> (Vec<Point>, Vec<f64>) {
     let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
     let mut found: Vec<(f64, Option<Point>)> = Vec::new();
@@ -114,12 +115,12 @@ fn points(name: &str, label: &str, trials: &[Trial], criterion: Quantity) -> (Ve
         let setting =
             trial.settings.iter().find(|(key, value)| short(key) == name && number(value).is_some());
         let Some(x) = setting.and_then(|(_, value)| number(value)) else { continue };
-        let point = match trial.worth(criterion) {
-            Worth::Value { mean, low, high } => {
+        let point = match trial.score(criterion) {
+            Score::Value { mean, low, high } => {
                 let (a, b) = (sign * low, sign * high);
                 Some(Point { round: 0, x, y: sign * mean, low: a.min(b), high: a.max(b) })
             }
-            Worth::Diverged => None,
+            Score::Diverged => None,
         };
         match found.iter_mut().find(|(known, _)| *known == x) {
             None => found.push((x, point)),
@@ -145,11 +146,11 @@ mod tests {
     #[test]
     fn no_line_is_drawn_across_a_value_that_diverged() {
         let point = |x: f64| Point { round: 0, x, y: 1.0, low: 1.0, high: 1.0 };
-        let kept = stretches(vec![point(1.0), point(2.0), point(8.0), point(16.0)], &[4.0]);
+        let kept = segments(vec![point(1.0), point(2.0), point(8.0), point(16.0)], &[4.0]);
         let lengths: Vec<usize> = kept.iter().map(Vec::len).collect();
         assert_eq!(lengths, [2, 2]);
-        assert!(stretches(Vec::new(), &[4.0]).is_empty());
-        assert_eq!(stretches(vec![point(1.0), point(2.0)], &[]).len(), 1);
+        assert!(segments(Vec::new(), &[4.0]).is_empty());
+        assert_eq!(segments(vec![point(1.0), point(2.0)], &[]).len(), 1);
     }
 
     #[test]

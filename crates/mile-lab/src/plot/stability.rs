@@ -1,4 +1,4 @@
-//! Stability as pictures: a map over two parameters, and the modes of one period in the unit circle.
+//! Stability figures: a map over two parameters, and the eigenvalues of one round in the complex plane.
 
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ const BOTTOM: f64 = 56.0;
 const TOP: f64 = 40.0;
 const RIGHT: f64 = 20.0;
 
-/// One eigenvalue of one period: a place in the complex plane and where it comes from.
+/// An eigenvalue of the linear map of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mode {
     /// Real part.
     pub re: f64,
     /// Imaginary part.
     pub im: f64,
-    /// Graph eigenvalue of the mode.
+    /// The eigenvalue of the mixing matrix that it belongs to.
     pub lambda: f64,
-    /// Step size times curvature.
+    /// The product of step size and curvature that it belongs to.
     pub a: f64,
 }
 
@@ -34,7 +34,7 @@ fn head(title: &str, width: f64, height: f64) -> String {
     )
 }
 
-/// Blue where disagreement shrinks, the deeper the faster; red where it grows.
+/// Blue where disagreement shrinks, darker where faster; red where it grows.
 fn colour(growth: f64) -> String {
     if !growth.is_finite() || growth > 1.0 {
         let depth = if growth.is_finite() { (growth.ln() / 0.7).clamp(0.0, 1.0) } else { 1.0 };
@@ -53,7 +53,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// A map of growth per round: step sizes to the right, the other parameter upwards.
+/// Draws a map of the growth factor per round: step sizes on the horizontal axis, the other parameter on the vertical axis.
 pub fn stability_map_svg(map: &StabilityMap, title: &str) -> String {
     let mut svg = head(title, WIDTH, HEIGHT);
     let (columns, rows) = (map.step_sizes.len().max(1), map.values.len().max(1));
@@ -92,7 +92,7 @@ pub fn stability_map_svg(map: &StabilityMap, title: &str) -> String {
     }
     let _ = write!(
         svg,
-        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">step size (blue: agents agree, red: they drift apart)</text>\n\
+        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">step size (blue: disagreement shrinks, red: it grows)</text>\n\
          <text transform=\"translate(18 {:.0}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n</svg>\n",
         LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
         HEIGHT - 14.0,
@@ -102,7 +102,7 @@ pub fn stability_map_svg(map: &StabilityMap, title: &str) -> String {
     svg
 }
 
-/// The eigenvalues of one period in the unit circle: outside it, disagreement grows.
+/// Draws the eigenvalues of one round with the unit circle; outside of it, disagreement grows.
 pub fn modes_svg(modes: &[Mode], title: &str) -> String {
     let size = HEIGHT;
     let reach = modes.iter().map(|m| m.re.hypot(m.im)).filter(|r| r.is_finite()).fold(1.1, f64::max).min(3.0);
@@ -137,7 +137,7 @@ pub fn modes_svg(modes: &[Mode], title: &str) -> String {
     }
     let _ = write!(
         svg,
-        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">inside the circle a mode shrinks each round</text>\n</svg>\n",
+        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">modes inside the unit circle decay</text>\n</svg>\n",
         centre.0,
         size + 2.0
     );

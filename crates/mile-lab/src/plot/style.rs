@@ -1,11 +1,11 @@
-//! Colours, dashes and markers: each algorithm has its own of all three.
+//! Colours, dashes and markers of algorithms.
 
-/// Okabe and Ito's colours that can be told apart with any kind of colour vision, less black and yellow,
-/// which vanish on a dark or a white ground, with a wine red and a grey of the same lightness order added.
+/// Okabe and Ito's palette for all kinds of colour vision, with wine red and grey instead of black and yellow, which are
+/// hard to see on a dark or white background.
 pub(crate) const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#777777"];
 
-/// The same for a dark ground, used by the report.
+/// The colours on a dark background, for the report.
 pub(crate) const DARK_COLOURS: [&str; 8] =
     ["#4aa8e0", "#ff8c42", "#2fc79a", "#e79cc6", "#f5bd41", "#8fd0f7", "#d0648f", "#a9a9a9"];
 
@@ -26,7 +26,7 @@ pub(crate) fn dash(series: usize) -> &'static str {
     DASHES[series % DASHES.len()]
 }
 
-/// A marker of about `size` around a point.
+/// The path of a marker of about `size` at a point.
 pub(crate) fn marker(series: usize, x: f64, y: f64, size: f64) -> String {
     let polygon = |corners: &[(f64, f64)]| {
         let mut path = String::new();
@@ -65,7 +65,7 @@ pub(crate) fn marker(series: usize, x: f64, y: f64, size: f64) -> String {
     }
 }
 
-/// About how wide a text is set in a common sans-serif font.
+/// The approximate width of a text in a sans-serif font.
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     let one = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | '\'' | '|' | '!' | '(' | ')' => 0.36,
@@ -77,7 +77,7 @@ pub(crate) fn width(text: &str, size: f64) -> f64 {
     size * text.chars().map(one).sum::<f64>()
 }
 
-/// A text as XML.
+/// Escapes a text for XML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -87,7 +87,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // XML has no way to write these.
+            // Not allowed in XML.
             c if c.is_control() && !matches!(c, '\n' | '\t') => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -1,7 +1,7 @@
-//! A figure as SVG: the one source of every format.
+//! Draws figures as SVG.
 //!
-//! Colours are attributes, which a style sheet may override by class (the report does, for dark screens);
-//! in a file of its own the ground is white, for print.
+//! Colours are attributes, which a style sheet can override by class, as that of the report does in dark mode. In files the
+//! background is white.
 
 use std::fmt::Write;
 
@@ -10,9 +10,9 @@ use super::figure::{Figure, Panel};
 use super::legend::{LINE as LEGEND_LINE, legend, none_if_empty, wrapped};
 use super::style::{FAINT, FONT, GRID, GROUND, INK, colour, dash, escape, marker};
 
-/// Points of a line beyond which a picture only gets larger.
+/// Maximal number of points of a line.
 const MOST_POINTS: usize = 240;
-/// Markers on a line.
+/// Approximate number of markers on a line.
 const MARKERS: usize = 7;
 
 const LEFT: f64 = 62.0;
@@ -20,14 +20,14 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const HEAD: f64 = 30.0;
-/// Size of all texts of a figure in a page on a small screen: `page.css` says so.
-const ON_A_PHONE: f64 = 14.0;
+/// Font size of all texts in a page on a small screen, as set in `page.css`.
+const SMALL_SCREEN_TEXT: f64 = 14.0;
 
-/// Sizes of what is drawn where.
+/// Sizes of a figure and its panels.
 struct Layout {
-    /// Of one panel's coordinate system.
+    /// Size of a panel without margins.
     inner: (f64, f64),
-    /// Of one panel with its margins.
+    /// Size of a panel with margins.
     cell: (f64, f64),
     rows: usize,
     width: f64,
@@ -51,18 +51,18 @@ impl Layout {
 /// What a figure is drawn for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Medium {
-    /// A file of its own.
+    /// A file.
     File,
-    /// A page, whose style sheet sets all texts larger where the screen is small.
+    /// An HTML page, whose style sheet enlarges texts on small screens.
     Page,
-    /// The same, with the values in it for a script to show them.
+    /// An HTML page with a script that shows the values.
     Script,
 }
 
 impl Medium {
-    /// The largest size that a text of this size gets.
+    /// The largest font size that a text of this size may get.
     fn largest(self, size: f64) -> f64 {
-        if self == Self::File { size } else { size.max(ON_A_PHONE) }
+        if self == Self::File { size } else { size.max(SMALL_SCREEN_TEXT) }
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn draw(figure: &Figure, medium: Medium) -> String {
     svg
 }
 
-/// One panel at its place.
+/// A panel at its position in the figure.
 struct Drawing<'a> {
     panel: &'a Panel,
     corner: (f64, f64),
@@ -149,7 +149,7 @@ impl Drawing<'_> {
         svg.push_str("</g>\n");
     }
 
-    /// What a script needs to turn a place into values.
+    /// Attributes from which a script computes values from positions.
     fn description(&self) -> String {
         if !self.interactive {
             return String::new();
@@ -209,7 +209,7 @@ impl Drawing<'_> {
         );
     }
 
-    /// Where a value lies; far outside, but not so far that a renderer loses its precision.
+    /// The position of a point, limited to a range in which renderers are precise.
     fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let ((left, top), (w, h)) = (self.corner, self.size);
         let (x, y) = (self.panel.x.place(x)?, self.panel.y.place(y)?);
@@ -246,7 +246,7 @@ impl Drawing<'_> {
             none_if_empty(dash(curve.series)),
             self.values(curve)
         );
-        // Shifted from series to series, so that markers of equal curves do not hide each other.
+        // Shifted for each series, so that markers of equal curves do not hide each other.
         let every = places.len().div_ceil(MARKERS).max(1);
         let first = curve.series % every;
         let dots: String = places
@@ -262,7 +262,7 @@ impl Drawing<'_> {
         );
     }
 
-    /// The values of a curve, for a script.
+    /// Attributes with the values of a curve, for a script.
     fn values(&self, curve: &Curve) -> String {
         if !self.interactive {
             return String::new();
@@ -280,7 +280,7 @@ impl Drawing<'_> {
         format!(" data-label=\"{}\" data-values=\"{}\"", escape(&curve.label), list.join(";"))
     }
 
-    /// The cross where a run diverged, inside the panel even if the run had left it.
+    /// The cross where a run diverged, always inside the panel.
     fn end(&self, curve: &Curve, svg: &mut String) {
         let Some(seed) = curve.diverged else { return };
         let last =
@@ -305,7 +305,7 @@ fn round_to(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// At most so many points, the last one always among them.
+/// At most [`MOST_POINTS`] points of a curve, including the last.
 fn thinned(curve: &Curve) -> Vec<super::curve::Point> {
     let every = curve.points.len().div_ceil(MOST_POINTS).max(1);
     let last = curve.points.len() - 1;
@@ -325,7 +325,7 @@ fn path(places: impl Iterator<Item = (f64, f64)>) -> String {
 mod tests {
     use super::super::style::width;
     use super::super::{Figure, Runs, png};
-    use super::ON_A_PHONE;
+    use super::SMALL_SCREEN_TEXT;
     use crate::quantity::{Axis, Quantity};
     use crate::record::tests::record;
 
@@ -368,10 +368,10 @@ mod tests {
         for svg in [figure.page_svg(), figure.interactive_svg()] {
             let lines = notes(&svg);
             assert!(lines.len() > notes(&figure.svg()).len());
-            assert!(lines.iter().all(|line| width(line, ON_A_PHONE) < 560.0 - 16.0), "{lines:?}");
+            assert!(lines.iter().all(|line| width(line, SMALL_SCREEN_TEXT) < 560.0 - 16.0), "{lines:?}");
         }
         let style = include_str!("../report/page.css");
-        assert!(style.contains(&format!("svg text{{font-size:{ON_A_PHONE}px}}")));
+        assert!(style.contains(&format!("svg text{{font-size:{SMALL_SCREEN_TEXT}px}}")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A run directory, read back for pictures and reports.
+//! Reads a run directory for figures and reports.
 
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,9 @@ use crate::plot::{self, Figure, Runs};
 use crate::record::Record;
 use crate::store::{Outcome, Status, read_outcomes, read_records};
 
-/// What a run directory holds.
+/// The contents of a run directory.
 pub struct RunFolder {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// The experiment, from `config.toml`.
     pub experiment: Experiment,
@@ -22,18 +22,18 @@ pub struct RunFolder {
     pub network: Network,
     /// Its records.
     pub records: Vec<Record>,
-    /// How its runs ended, as far as they have.
+    /// The outcomes of the jobs that have ended.
     pub outcomes: Vec<Outcome>,
-    /// Where it was run, if that was kept.
+    /// The environment of the run, if recorded.
     pub context: Option<Context>,
 }
 
 impl RunFolder {
-    /// Reads a run directory; no data set is needed.
+    /// Reads a run directory; the data sets are not needed.
     pub fn read(path: &Path) -> Result<Self, LabError> {
         let config = path.join("config.toml");
         if !config.exists() {
-            let problem = "is no run directory: it has no config.toml; mile run makes one".into();
+            let problem = "is not a run directory: it has no config.toml; mile run creates one".into();
             return Err(LabError::Directory { path: path.to_owned(), problem });
         }
         let read = || {
@@ -55,20 +55,20 @@ impl RunFolder {
         })
     }
 
-    /// How many of its jobs are over, and how many there are. One that was stopped or failed is not over.
-    pub(crate) fn jobs_over(&self) -> (usize, usize) {
-        let is_over = |outcome: &&Outcome| matches!(outcome.status, Status::Done | Status::Diverged);
-        let over = self.outcomes.iter().filter(is_over).count();
-        (over, self.experiment.algorithms.len() * self.experiment.seeds.len())
+    /// The number of finished jobs and of all jobs. A job that was stopped or failed is not finished.
+    pub(crate) fn finished_jobs(&self) -> (usize, usize) {
+        let is_finished = |outcome: &&Outcome| matches!(outcome.status, Status::Done | Status::Diverged);
+        let finished = self.outcomes.iter().filter(is_finished).count();
+        (finished, self.experiment.algorithms.len() * self.experiment.seeds.len())
     }
 
-    /// Its records by algorithm and seed.
+    /// Its records, grouped by algorithm and seed.
     pub fn runs(&self) -> Runs<'_> {
         let labels: Vec<&str> = self.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
         Runs::new(&self.records, &self.outcomes).in_order(&labels)
     }
 
-    /// The pictures every run gets beside its figures: the graph, and the labels of each agent.
+    /// The drawings of the graph and of the label distribution, with their names.
     pub fn pictures(&self) -> Vec<(String, String)> {
         let graph = plot::graph_svg(&self.network, self.experiment.network.topology());
         let mut pictures = vec![("graph".to_owned(), graph)];
@@ -79,7 +79,7 @@ impl RunFolder {
         pictures
     }
 
-    /// Writes `figures/*.svg` and `*.png`, and returns the files. `note` is said on every figure.
+    /// Writes `figures/*.svg` and `*.png`, and returns the files. `note` is printed on every figure.
     pub fn draw(&self, note: &str) -> Result<Vec<PathBuf>, LabError> {
         let folder = self.path.join("figures");
         let figures: Vec<Figure> = plot::figures(&self.runs(), &self.experiment.name)

@@ -1,4 +1,4 @@
-//! One page that holds everything and needs nothing: no network, no other file.
+//! A self-contained HTML page: it needs no network access and no other file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::table::TextTable;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page, put together from parts.
+/// An HTML page that is built section by section.
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
@@ -28,13 +28,13 @@ impl Page {
         Self { title: title.into(), body: String::new(), sections: 0 }
     }
 
-    /// Adds everything about a run.
+    /// Adds a section about a run.
     pub fn run(&mut self, folder: &RunFolder) {
         self.body.push_str(&section(folder, self.sections));
         self.sections += 1;
     }
 
-    /// Adds everything about a sweep.
+    /// Adds a section about a sweep.
     pub fn sweep(&mut self, folder: &SweepFolder) -> Result<(), LabError> {
         self.body.push_str(&sweep_section(folder, self.sections)?);
         self.sections += 1;
@@ -56,7 +56,7 @@ impl Page {
         let _ = write!(self.body, "<h2>{}</h2>\n{}", escape(heading), table(content));
     }
 
-    /// Adds a picture.
+    /// Adds a figure.
     pub fn picture(&mut self, svg: &str) {
         let _ = writeln!(self.body, "<figure>{svg}</figure>");
     }
@@ -72,7 +72,7 @@ impl Page {
     }
 }
 
-/// The page that a server fills and keeps up to date.
+/// The page of the live view, which polls the server for its contents.
 pub(crate) fn live_page(title: &str, body: &str) -> String {
     frame(title, body, true)
 }
@@ -107,8 +107,8 @@ fn frame(title: &str, body: &str, live: bool) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'; img-src data:; connect-src {connect}\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n:root{{{colours}}}\n{style}{classes}</style>\n</head>\n<body>\n\
-         <nav><b>mile</b>{status}<span class=\"axes\" role=\"group\" aria-label=\"horizontal axis of the figures\">against {axes}</span>\
-         <button type=\"button\" id=\"theme\" title=\"light or dark\" aria-label=\"light or dark\">\u{25d0}</button></nav>\n\
+         <nav><b>mile</b>{status}<span class=\"axes\" role=\"group\" aria-label=\"horizontal axis of the figures\">plot against {axes}</span>\
+         <button type=\"button\" id=\"theme\" title=\"switch between light and dark\" aria-label=\"switch between light and dark\">\u{25d0}</button></nav>\n\
          <main id=\"main\">\n{body}</main>\n<div id=\"tip\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         if live { " data-live" } else { "" },
         title = escape(title),

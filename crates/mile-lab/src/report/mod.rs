@@ -1,9 +1,9 @@
-//! What a run directory says, for people: pictures, tables, and one page that holds everything.
+//! Reports of runs and sweeps: figures, tables, and one self-contained HTML page.
 
 mod folder;
 mod html;
 mod page;
-mod words;
+mod summary;
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::store::{Outcome, write_file};
 use crate::sweep::SweepFolder;
 use crate::table::{TextTable, outcomes_table};
 
-/// Writes a page about some run directories and sweeps.
+/// Writes an HTML page about run directories and sweeps.
 pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabError> {
     let name =
         |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -38,9 +38,9 @@ pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabE
     page.write(out)
 }
 
-/// Writes everything that is made from the records of a run directory: `figures/`, `report.html`, `table.txt` and
-/// `table.tex`. Returns the table.
-pub fn finish_run(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<TextTable, LabError> {
+/// Writes the outputs of a run directory from its records: `figures/`, `report.html`, `table.txt` and `table.tex`.
+/// Returns the table. `seeds` is the number of seeds of the experiment.
+pub fn write_run_outputs(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<TextTable, LabError> {
     RunFolder::read(folder)?.draw("")?;
     write_report(&[folder], &folder.join("report.html"))?;
     let table = outcomes_table(outcomes, seeds);
@@ -49,20 +49,21 @@ pub fn finish_run(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<T
     Ok(table)
 }
 
-/// Writes the figures of a sweep: the best of each algorithm, and how the criterion depends on each number tried.
+/// Writes the figures of a sweep and returns the files: the best trial of each algorithm, and how the criterion depends on
+/// each numeric key.
 pub fn draw_sweep(sweep: &SweepFolder) -> Result<Vec<PathBuf>, LabError> {
     let (records, outcomes) = sweep.best_runs()?;
     let runs = Runs::new(&records, &outcomes);
     let mut figures = Vec::new();
     if !records.is_empty() {
-        figures = plot::figures(&runs, &format!("{}: the best of each", sweep.name));
+        figures = plot::figures(&runs, &format!("{}: best trial of each algorithm", sweep.name));
     }
     figures.extend(plot::sensitivity(&sweep.trials, sweep.criterion));
     plot::write_figures(&sweep.path.join("figures"), &figures)
 }
 
-/// Writes everything that is made from what a sweep found: `figures/` and `report.html`.
-pub fn finish_sweep(sweep: &SweepFolder) -> Result<(), LabError> {
+/// Writes the outputs of a sweep from its trials: `figures/` and `report.html`.
+pub fn write_sweep_outputs(sweep: &SweepFolder) -> Result<(), LabError> {
     draw_sweep(sweep)?;
     write_report(&[&sweep.path], &sweep.path.join("report.html"))
 }

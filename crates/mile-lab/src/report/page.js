@@ -16,7 +16,7 @@
     root.dataset.theme = dark ? "light" : "dark";
   });
 
-  // Values under the pointer.
+  // Tooltip with the values at the pointer.
   const parsed = new WeakMap();
   const values = (line) => {
     if (!parsed.has(line)) parsed.set(line, line.dataset.values.split(";").map((v) => v.split(" ").map(Number)));
@@ -53,7 +53,7 @@
         found.push({ line, near, py: place(near[1]), px: left + (w * (near[0] - x0)) / (x1 - x0) });
       }
       if (!found.length) return;
-      // Curves may have points at different places: each is named with its own where they differ.
+      // Curves may have points at different x: the tooltip shows x where it differs.
       const nearest = found.reduce((a, b) => (Math.abs(b.near[0] - x) < Math.abs(a.near[0] - x) ? b : a)).near[0];
       found.sort((a, b) => b.near[1] - a.near[1]);
       const overlay = element("g", { class: "overlay", "pointer-events": "none" });
@@ -86,7 +86,7 @@
   document.addEventListener("pointerdown", point);
   document.addEventListener("scroll", clear, { passive: true });
 
-  // The legend hides and shows.
+  // A click on a legend entry hides or shows its curves.
   const hide = () => {
     document.querySelectorAll(".run").forEach((run, k) => {
       run.querySelectorAll("[data-series]").forEach((e) => e.classList.toggle("off", hidden.has(`${k}:${e.dataset.series}`)));
@@ -101,7 +101,7 @@
     hide();
   });
 
-  // A live page asks for what is new.
+  // A live page polls the server.
   if (root.hasAttribute("data-live")) {
     const status = document.getElementById("live"), main = document.getElementById("main");
     let version = "", failures = 0;
@@ -124,7 +124,7 @@
       if (state) status.textContent = state.status;
       if ((state && state.over) || failures > 5) {
         status.classList.add("over");
-        if (failures > 5) status.textContent = "the run's process is gone";
+        if (failures > 5) status.textContent = "the run's process has ended";
         return;
       }
       setTimeout(ask, 1000);

@@ -1,9 +1,9 @@
-//! The sections of a page: all about a run, all about a sweep.
+//! The sections of a report: a run, or a sweep.
 
 use std::fmt::Write;
 
 use super::folder::RunFolder;
-use super::words;
+use super::summary;
 use crate::error::LabError;
 use crate::plot::style::escape;
 use crate::plot::{Figure, Runs};
@@ -12,26 +12,26 @@ use crate::store::{Outcome, Status};
 use crate::sweep::{SweepFolder, best_table, trials_table};
 use crate::table::{TextTable, number, outcomes_table};
 
-/// All about one run.
+/// The section of a run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
     let mut html = format!("<section class=\"run\">\n<h1>{}</h1>\n", escape(&folder.experiment.name));
     let _ = writeln!(html, "<p class=\"sub\">{}</p>", escape(&subtitle(folder)));
     html.push_str("<ul class=\"summary\">\n");
-    for sentence in words::summary(folder) {
+    for sentence in summary::summary(folder) {
         let _ = writeln!(html, "<li>{}</li>", escape(&sentence));
     }
     html.push_str("</ul>\n");
     if !folder.outcomes.is_empty() {
-        let (over, all) = folder.jobs_over();
+        let (finished, all) = folder.finished_jobs();
         let _ = write!(
             html,
             "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}",
-            if over < all { "finished " } else { "" },
+            if finished < all { "finished " } else { "" },
             table(&outcomes_table(&folder.outcomes, folder.experiment.seeds.len()))
         );
         let _ = writeln!(
             html,
-            "<details><summary>Every seed</summary>{}</details>",
+            "<details><summary>Results of every seed</summary>{}</details>",
             table(&seeds_table(&folder.outcomes))
         );
     }
@@ -44,17 +44,17 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
 }
 
 fn subtitle(folder: &RunFolder) -> String {
-    let mut parts = vec![words::problem_name(folder), words::network_name(folder)];
+    let mut parts = vec![summary::problem_name(folder), summary::network_name(folder)];
     if let Some(context) = &folder.context {
         parts.push(date(context.started));
     }
     parts.join(" \u{00b7} ")
 }
 
-/// Seconds since 1970 as a day and a time, in UTC.
+/// Seconds since 1970 as date and time in UTC.
 pub(crate) fn date(seconds: u64) -> String {
     let days = (seconds / 86_400) as i64 + 719_468;
-    // Civil date from days, in eras of 400 years that begin in March.
+    // Civil date from days, by 400-year eras that start in March.
     let era = days.div_euclid(146_097);
     let day = days.rem_euclid(146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -66,14 +66,18 @@ pub(crate) fn date(seconds: u64) -> String {
     format!("{y:04}-{m:02}-{d:02} {hours:02}:{minutes:02} UTC")
 }
 
-/// All about a sweep: what was best, the best beside each other, and every trial.
+/// The section of a sweep: the best trials, their curves, and all trials.
 pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String, LabError> {
     let criterion = sweep.criterion;
-    let mut html = format!("<section class=\"run\">\n<h1>{}: a sweep</h1>\n", escape(&sweep.name));
-    let _ = writeln!(html, "<p class=\"sub\">by {}</p>", escape(criterion.title()));
+    let mut html = format!("<section class=\"run\">\n<h1>{}: sweep</h1>\n", escape(&sweep.name));
+    let _ = writeln!(html, "<p class=\"sub\">Criterion: {}</p>", escape(criterion.title()));
     let remarks = sweep.remarks();
     let items: String = remarks.iter().map(|remark| format!("<li>{}</li>\n", escape(remark))).collect();
-    let _ = write!(html, "<h2>The best of each</h2>\n{}", table(&best_table(&sweep.trials, criterion)));
+    let _ = write!(
+        html,
+        "<h2>Best trial of each algorithm</h2>\n{}",
+        table(&best_table(&sweep.trials, criterion))
+    );
     if !items.is_empty() {
         let _ = writeln!(html, "<ul class=\"summary\">\n{items}</ul>");
     }
@@ -86,7 +90,7 @@ pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String,
     html.push_str(&figures(&Runs::new(&records, &outcomes), index));
     let _ = writeln!(
         html,
-        "<details><summary>Every trial</summary>{}</details>\n</section>",
+        "<details><summary>All trials</summary>{}</details>\n</section>",
         table(&trials_table(&sweep.trials, criterion))
     );
     Ok(html)
@@ -94,7 +98,7 @@ pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String,
 
 fn figures(runs: &Runs, index: usize) -> String {
     let mut html = String::from(
-        "<h2>Figures</h2>\n<p class=\"hint\">Point at a figure for values; click a name in its legend to hide or show it.</p>\n<div class=\"figures\">\n",
+        "<h2>Figures</h2>\n<p class=\"hint\">Point at a figure to see values; click a name in its legend to hide or show its curves.</p>\n<div class=\"figures\">\n",
     );
     for quantity in Quantity::ALL.into_iter().filter(|quantity| runs.have(*quantity)) {
         html.push_str("<figure>");
@@ -129,7 +133,7 @@ fn network(folder: &RunFolder) -> String {
         add("second eigenvalue of W", extremes.lambda_2);
         add("smallest eigenvalue of W", extremes.lambda_n);
         add("spectral gap", 1.0 - left);
-        add("exchanges that halve a disagreement", (0.5f64.ln() / left.ln()).max(0.0));
+        add("exchanges to halve disagreement", (0.5f64.ln() / left.ln()).max(0.0));
     }
     let list: String =
         rows.iter().map(|(name, value)| format!("<tr><th>{name}</th><td>{value}</td></tr>")).collect();
@@ -145,7 +149,7 @@ fn labels(folder: &RunFolder) -> String {
         return String::new();
     }
     let figures: String = pictures.iter().map(|(_, svg)| format!("<figure>{svg}</figure>\n")).collect();
-    format!("<h2>Labels of each agent</h2>\n<div class=\"figures\">\n{figures}</div>\n")
+    format!("<h2>Label distribution by agent</h2>\n<div class=\"figures\">\n{figures}</div>\n")
 }
 
 fn provenance(folder: &RunFolder) -> String {
@@ -154,13 +158,13 @@ fn provenance(folder: &RunFolder) -> String {
         Some(context) => {
             let machine = &context.machine;
             rows.push(("mile", context.version.clone()));
-            rows.push(("begun", date(context.started)));
+            rows.push(("started", date(context.started)));
             rows.push(("machine", format!("{}, {}", machine.processor, machine.system)));
             rows.push(("threads", machine.threads.to_string()));
             if let Some(memory) = machine.memory {
                 rows.push(("memory", format!("{:.1} GiB", memory as f64 / (1u64 << 30) as f64)));
             }
-            rows.push(("dimension of the variable", context.dim.to_string()));
+            rows.push(("dimension of the problem", context.dim.to_string()));
         }
         None => rows.push(("machine", "not recorded".into())),
     }
@@ -170,13 +174,13 @@ fn provenance(folder: &RunFolder) -> String {
         .map(|(name, value)| format!("<tr><th>{name}</th><td>{}</td></tr>", escape(value)))
         .collect();
     format!(
-        "<h2>How it was made</h2>\n<div class=\"scroll\"><table class=\"facts\">{list}</table></div>\n\
-         <details><summary>The resolved experiment: enough to run it again</summary><pre>{}</pre></details>\n",
+        "<h2>Environment and configuration</h2>\n<div class=\"scroll\"><table class=\"facts\">{list}</table></div>\n\
+         <details><summary>Resolved experiment file, which runs this experiment again</summary><pre>{}</pre></details>\n",
         escape(&folder.experiment.resolved.to_string())
     )
 }
 
-/// A table as HTML, in a box that scrolls on its own.
+/// A table as HTML, in a box that scrolls horizontally.
 pub(crate) fn table(table: &TextTable) -> String {
     let cells = |row: &[String], tag: &str| -> String {
         row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()

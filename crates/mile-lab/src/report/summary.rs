@@ -1,4 +1,4 @@
-//! What a run found, in sentences.
+//! The summary of a run, in sentences.
 
 use std::fmt::Write;
 
@@ -6,28 +6,29 @@ use super::folder::RunFolder;
 use crate::config::{GraphSource, MixingSource};
 use crate::quantity::Quantity;
 use crate::store::{Outcome, Status, labels};
-use crate::sweep::not_worse;
+use crate::sweep::as_good_for_some_seed;
 use crate::table::number;
 
-/// One algorithm at its end: a quantity over the seeds that all who are compared have run to the end.
+/// The final mean of a quantity for one algorithm, over the seeds that all compared algorithms have finished.
 struct Standing<'a> {
     label: &'a str,
     mean: f64,
     outcomes: Vec<Outcome>,
 }
 
-/// The findings of a run, most important first.
+/// The sentences of the summary, most important first.
 pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
-    let mut said = vec![what_was_run(folder)];
+    let mut sentences = vec![setup(folder)];
     let labels = labels(&folder.outcomes);
-    said.extend(ranking(folder, &labels, Quantity::LocalLoss, "the agents' own models"));
-    said.extend(ranking(folder, &labels, Quantity::Loss, "the average model (which no agent has)"));
-    said.extend(ranking(folder, &labels, Quantity::LocalAccuracy, "the agents' own models"));
-    said.extend(disagreement(folder, &labels));
-    said.extend(failures(folder, &labels));
-    said
+    sentences.extend(ranking(folder, &labels, Quantity::LocalLoss, "the agents' own models"));
+    sentences.extend(ranking(folder, &labels, Quantity::Loss, "the average model (which no agent holds)"));
+    sentences.extend(ranking(folder, &labels, Quantity::LocalAccuracy, "the agents' own models"));
+    sentences.extend(disagreement(folder, &labels));
+    sentences.extend(failures(folder, &labels));
+    sentences
 }
 
+/// The network, such as `ring of 10 agents, metropolis weights`.
 pub(super) fn network_name(folder: &RunFolder) -> String {
     let table = folder.experiment.resolved.get("network").and_then(|value| value.as_table());
     let word =
@@ -43,13 +44,14 @@ pub(super) fn network_name(folder: &RunFolder) -> String {
     format!("{graph} of {} agents, {mixing}", folder.network.agents())
 }
 
-/// What is minimised: as it was said when the run began, or as its file says it.
+/// The title of the problem: as recorded when the run was started, or else from the experiment file.
 pub(super) fn problem_name(folder: &RunFolder) -> String {
-    let said = folder.context.as_ref().and_then(|context| context.problem.clone());
-    said.unwrap_or_else(|| folder.experiment.objectives.title())
+    let recorded = folder.context.as_ref().and_then(|context| context.problem.clone());
+    recorded.unwrap_or_else(|| folder.experiment.objectives.title())
 }
 
-fn what_was_run(folder: &RunFolder) -> String {
+/// The experiment, in a sentence or two.
+fn setup(folder: &RunFolder) -> String {
     let experiment = &folder.experiment;
     let mut text = format!(
         "{} with {} for {} rounds: {}, on a {}.",
@@ -60,7 +62,7 @@ fn what_was_run(folder: &RunFolder) -> String {
         network_name(folder)
     );
     if let Some(samples) = experiment.objectives.evaluated_on() {
-        let _ = write!(text, " Measured: {samples}.");
+        let _ = write!(text, " Evaluated: {samples}.");
     }
     if folder.network.drop_rate() > 0.0 {
         let _ = write!(text, " An edge is down in a round with probability {}.", folder.network.drop_rate());
@@ -72,8 +74,8 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// The algorithms of which no seed diverged, best first, over the seeds that all of them have finished. Who
-/// has finished none is not compared.
+/// The algorithms of which no seed diverged and some seed is finished, best first, compared over the seeds that all of
+/// them have finished.
 fn standings<'a>(folder: &'a RunFolder, labels: &[&'a str], quantity: Quantity) -> Vec<Standing<'a>> {
     let finished = |label: &&'a str| {
         let mine = || folder.outcomes.iter().filter(|outcome| outcome.label == **label);
@@ -101,7 +103,7 @@ fn mean(outcomes: &[Outcome], quantity: Quantity) -> Option<f64> {
     whole.then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// How a sentence about some standings begins: with their seeds, where those are not all.
+/// The first words of a sentence about standings, with the number of seeds if not all are compared.
 fn opening(folder: &RunFolder, standings: &[Standing]) -> String {
     let (seeds, all) =
         (standings.first().map_or(0, |first| first.outcomes.len()), folder.experiment.seeds.len());
@@ -113,22 +115,20 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
     let (best, rest) = standings.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let (noun, extreme) =
         if quantity.larger_is_better() { ("test accuracy", "highest") } else { ("loss", "lowest") };
-    // Seeds are shared, and with them data and batches: who is not worse for every seed is level, and so
-    // is who agrees in the four digits that are shown.
-    let level = |other: &&Standing| {
-        number(other.mean) == number(best.mean) || not_worse(&other.outcomes, &best.outcomes, quantity)
+    // With the same seed, algorithms have the same data and batches. One that is at least as good for some seed, or equal
+    // in the four digits that are shown, is tied with the best.
+    let is_tied = |other: &&Standing| {
+        number(other.mean) == number(best.mean)
+            || as_good_for_some_seed(&other.outcomes, &best.outcomes, quantity)
     };
-    let tied: Vec<&str> = rest.iter().filter(level).map(|standing| standing.label).collect();
+    let tied: Vec<&str> = rest.iter().filter(is_tied).map(|standing| standing.label).collect();
     let others: Vec<String> =
-        rest.iter().filter(|s| !level(s)).map(|s| format!("{} {}", s.label, number(s.mean))).collect();
+        rest.iter().filter(|s| !is_tied(s)).map(|s| format!("{} {}", s.label, number(s.mean))).collect();
     let the = opening(folder, &standings);
     let mut text = format!("{the} {noun} of {whose} is {extreme} for {} ({})", best.label, number(best.mean));
     if !tied.is_empty() {
-        let _ = write!(
-            text,
-            ", level with {} (the same in four digits, or ahead for some seed)",
-            tied.join(", ")
-        );
+        let _ =
+            write!(text, ", tied with {} (equal in four digits, or ahead for some seed)", tied.join(", "));
     }
     if !others.is_empty() {
         let _ = write!(text, "; then {}", others.join(", "));
@@ -136,7 +136,7 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
     Some(text + ".")
 }
 
-/// Who hides bad models behind a good average.
+/// The algorithms whose agents' own models have a larger loss than their average.
 fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
     let own = standings(folder, labels, Quantity::LocalLoss);
     let gap = |standing: &Standing| {
@@ -151,8 +151,8 @@ fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
         return None;
     }
     let the = opening(folder, &own);
-    let (over, all) = folder.jobs_over();
-    let compared = if over < all { " compared" } else { "" };
+    let (finished, all) = folder.finished_jobs();
+    let compared = if finished < all { " compared" } else { "" };
     Some(if gaps.is_empty() {
         format!(
             "{the} agents' own models are as good as their average for every algorithm{compared} (within 2%)."
@@ -162,12 +162,13 @@ fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
     })
 }
 
+/// The runs that diverged, stopped or failed.
 fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     let verbs = [
         (Status::Diverged, "diverged"),
-        (Status::Stopped, "stopped before the end, and can be resumed"),
-        (Status::Failed, "failed, and can be resumed"),
+        (Status::Stopped, "stopped early and can be resumed"),
+        (Status::Failed, "failed and can be resumed"),
     ];
     for (status, verb) in verbs {
         let mut parts = Vec::new();
@@ -194,18 +195,18 @@ fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
             }
         }
         if !parts.is_empty() {
-            said.push(format!("{} {verb}.", parts.join(", ")));
+            sentences.push(format!("{} {verb}.", parts.join(", ")));
         }
     }
     for outcome in folder.outcomes.iter().filter(|outcome| outcome.status == Status::Failed) {
-        let why = outcome.error.as_deref().unwrap_or("without a message");
-        said.push(format!("{}, seed {}: {why}.", outcome.label, outcome.seed));
+        let why = outcome.error.as_deref().unwrap_or("no error message");
+        sentences.push(format!("{}, seed {}: {why}.", outcome.label, outcome.seed));
     }
-    let (over, all) = folder.jobs_over();
-    if over < all {
-        said.push(format!("{over} of {all} runs are over."));
+    let (finished, all) = folder.finished_jobs();
+    if finished < all {
+        sentences.push(format!("{finished} of {all} runs are finished."));
     }
-    said
+    sentences
 }
 
 #[cfg(test)]
@@ -230,43 +231,46 @@ mod tests {
     }
 
     fn done(label: &str, seeds: std::ops::Range<u64>, loss: f64) -> Vec<Outcome> {
-        // The larger the seed, the larger the loss: means over other seeds would be others.
+        // The larger the seed, the larger the loss: so means over other seeds differ.
         seeds.map(|seed| outcome(label, seed, Status::Done, loss + seed as f64)).collect()
     }
 
     #[test]
-    fn who_is_ahead_is_said_of_seeds_that_all_who_are_compared_have_finished() {
+    fn algorithms_are_compared_over_the_seeds_that_all_of_them_have_finished() {
         let mut outcomes = [done("a", 0..3, 1.0), done("b", 0..1, 1.5)].concat();
         outcomes.push(outcome("b", 1, Status::Stopped, 0.1));
         outcomes.push(outcome("c", 0, Status::Stopped, 0.1));
-        let said = summary(&folder(outcomes)).join("\n");
+        let text = summary(&folder(outcomes)).join("\n");
         let expected =
             "Over 1 of 4 seeds, the loss of the agents' own models is lowest for a (1.100); then b 1.650.";
-        assert!(said.contains(expected), "{said}");
-        assert!(said.contains("for a (1.100 against 1), b (1.650 against 1.500)."), "{said}");
-        assert!(said.contains("b (1 of 4 seeds, round 3), c (1 of 4 seeds, round 3) stopped"), "{said}");
-        assert!(said.contains("4 of 12 runs are over."), "what was stopped is not over: {said}");
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("for a (1.100 against 1), b (1.650 against 1.500)."), "{text}");
+        assert!(text.contains("b (1 of 4 seeds, round 3), c (1 of 4 seeds, round 3) stopped"), "{text}");
+        assert!(text.contains("4 of 12 runs are finished."), "a stopped run is not finished: {text}");
     }
 
     #[test]
     fn no_shared_seed_is_no_comparison() {
-        let said = summary(&folder([done("a", 0..1, 1.0), done("b", 1..2, 1.0)].concat())).join("\n");
-        assert!(!said.contains("lowest") && !said.contains("their average"), "{said}");
+        let text = summary(&folder([done("a", 0..1, 1.0), done("b", 1..2, 1.0)].concat())).join("\n");
+        assert!(!text.contains("lowest") && !text.contains("their average"), "{text}");
     }
 
     #[test]
     fn a_whole_run_is_compared_without_those_that_diverged() {
         let mut outcomes = [done("a", 0..4, 1.0), done("b", 0..4, 2.0), done("c", 0..3, 0.1)].concat();
         outcomes.push(outcome("c", 3, Status::Diverged, 1e30));
-        let said = summary(&folder(outcomes)).join("\n");
+        let text = summary(&folder(outcomes)).join("\n");
         assert!(
-            said.contains("The loss of the agents' own models is lowest for a (2.750); then b 3.850."),
-            "{said}"
+            text.contains("The loss of the agents' own models is lowest for a (2.750); then b 3.850."),
+            "{text}"
         );
         assert!(
-            said.contains("The agents' own models are worse than their average, by loss, for a (2.750"),
-            "{said}"
+            text.contains("The agents' own models are worse than their average, by loss, for a (2.750"),
+            "{text}"
         );
-        assert!(said.contains("c (1 of 4 seeds, round 3) diverged.") && !said.contains("are over"), "{said}");
+        assert!(
+            text.contains("c (1 of 4 seeds, round 3) diverged.") && !text.contains("are finished"),
+            "{text}"
+        );
     }
 }

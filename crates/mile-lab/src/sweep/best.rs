@@ -1,75 +1,75 @@
-//! Which point of a sweep is best for each algorithm, and how sure that is.
+//! The best trial of a sweep for each algorithm, with ties and values at the edge of the search range.
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::points::described;
+use super::points::description;
 use crate::quantity::Quantity;
 use crate::store::{Outcome, Status, distinct};
 use crate::table::{TextTable, number};
 
-/// One algorithm at one point, over all seeds.
+/// A trial: one algorithm at one point of a sweep, with all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Label of the algorithm.
     pub label: String,
-    /// The values of this point.
+    /// The values of the point.
     pub settings: Vec<(String, Value)>,
-    /// The point's folder.
+    /// The name of the point's folder.
     pub point: String,
-    /// How each seed ended.
+    /// The outcome of each seed.
     pub outcomes: Vec<Outcome>,
 }
 
-/// What a trial is worth.
+/// The score of a trial; smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Worth {
-    /// All seeds were run to the end: mean, smallest and largest.
+pub(crate) enum Score {
+    /// Mean, smallest and largest value over the seeds.
     Value { mean: f64, low: f64, high: f64 },
-    /// Some seed diverged, or has no finite value.
+    /// A seed diverged, or has no finite value.
     Diverged,
 }
 
 impl Trial {
-    /// What it is worth by a criterion, smaller always better.
-    pub(crate) fn worth(&self, criterion: Quantity) -> Worth {
+    /// Its score by a criterion; the sign is reversed where larger values are better.
+    pub(crate) fn score(&self, criterion: Quantity) -> Score {
         let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
         let value = |outcome: &Outcome| sign * criterion.of(&outcome.last).unwrap_or(f64::NAN);
         let values: Vec<f64> = self.outcomes.iter().map(value).collect();
         let diverged = self.outcomes.iter().any(|outcome| outcome.status == Status::Diverged);
         if diverged || values.iter().any(|value| !value.is_finite()) {
-            return Worth::Diverged;
+            return Score::Diverged;
         }
-        Worth::Value {
+        Score::Value {
             mean: values.iter().sum::<f64>() / values.len() as f64,
             low: values.iter().copied().fold(f64::INFINITY, f64::min),
             high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         }
     }
 
-    /// Its values as a person writes them.
-    pub fn described(&self) -> String {
-        described(&self.settings)
+    /// Its values as text, such as `step_size=0.1, mile.xi=0.05`.
+    pub fn description(&self) -> String {
+        description(&self.settings)
     }
 }
 
-/// What a sweep found for one algorithm.
+/// The result of a sweep for one algorithm.
 #[derive(Clone, Debug)]
 pub struct Best<'a> {
     /// Label of the algorithm.
     pub label: &'a str,
-    /// The best trial; none if all diverged.
+    /// The best trial; `None` if all diverged.
     pub trial: Option<&'a Trial>,
-    /// Trials that are level with it: at least as good for some seed (all trials share the seeds, and so
-    /// the data and the batches), or the same in the four digits that are shown.
+    /// Trials tied with the best: at least as good for some seed (with the same seed, trials have the same data and
+    /// batches), or equal in the four digits that are shown.
     pub tied: Vec<&'a Trial>,
-    /// Numeric keys whose best value is the first or last of those tried: the best may lie beyond.
+    /// Numeric keys whose best value is the smallest or largest one tried, so that a better one may lie beyond.
     pub edges: Vec<String>,
-    /// Number of trials, and of those that diverged.
+    /// Number of trials, and of diverged trials.
     pub counts: (usize, usize),
 }
 
-/// The best trial of every algorithm. Among equals it is the one that comes first in the file.
+/// The best trial of every algorithm; of equal ones, the first.
 pub fn best_of(trials: &[Trial], criterion: Quantity) -> Vec<Best<'_>> {
     let labels = distinct(trials.iter().map(|trial| trial.label.as_str()));
     labels.into_iter().map(|label| best_for(label, trials, criterion)).collect()
@@ -80,32 +80,32 @@ fn best_for<'a>(label: &'a str, trials: &'a [Trial], criterion: Quantity) -> Bes
     let mut ranked: Vec<(&Trial, f64)> = Vec::new();
     let mut counts = (mine.len(), 0);
     for trial in &mine {
-        match trial.worth(criterion) {
-            Worth::Value { mean, .. } => ranked.push((trial, mean)),
-            Worth::Diverged => counts.1 += 1,
+        match trial.score(criterion) {
+            Score::Value { mean, .. } => ranked.push((trial, mean)),
+            Score::Diverged => counts.1 += 1,
         }
     }
-    // The sort is stable: equals stay in the order of the file.
+    // The sort is stable: equal trials stay in the order of the file.
     ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
     let Some((best, mean)) = ranked.first().copied() else {
         return Best { label, trial: None, tied: Vec::new(), edges: Vec::new(), counts };
     };
-    let level = |other: &&(&Trial, f64)| {
-        number(other.1) == number(mean) || not_worse(&other.0.outcomes, &best.outcomes, criterion)
+    let tied = |other: &&(&Trial, f64)| {
+        number(other.1) == number(mean) || as_good_for_some_seed(&other.0.outcomes, &best.outcomes, criterion)
     };
-    let tied = ranked[1..].iter().filter(level).map(|other| other.0).collect();
+    let tied = ranked[1..].iter().filter(tied).map(|other| other.0).collect();
     Best { label, trial: Some(best), tied, edges: edges(best, &mine), counts }
 }
 
-/// Whether the first are at least as good as the second for some seed that both have.
-pub(crate) fn not_worse(those: &[Outcome], best: &[Outcome], criterion: Quantity) -> bool {
+/// Whether the first outcomes are at least as good as the second for some common seed.
+pub(crate) fn as_good_for_some_seed(those: &[Outcome], best: &[Outcome], criterion: Quantity) -> bool {
     let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
     let value = |outcome: &Outcome| sign * criterion.of(&outcome.last).unwrap_or(f64::NAN);
     let twin = |outcome: &Outcome| best.iter().find(|other| other.seed == outcome.seed);
     those.iter().any(|outcome| twin(outcome).is_some_and(|other| value(outcome) <= value(other)))
 }
 
-/// Keys whose value in the best trial is the smallest or largest of several that were tried.
+/// Keys whose value in the best trial is the smallest or largest of several values tried.
 fn edges(best: &Trial, all: &[&Trial]) -> Vec<String> {
     let numeric = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     let mut edges = Vec::new();
@@ -122,14 +122,14 @@ fn edges(best: &Trial, all: &[&Trial]) -> Vec<String> {
     edges
 }
 
-/// The best of every algorithm, with what should be known about it.
+/// The table of the best trial of every algorithm.
 pub fn best_table(trials: &[Trial], criterion: Quantity) -> TextTable {
     let header = ["algorithm", "best", criterion.name(), "smallest", "largest", "tried", "diverged"];
     let row = |best: Best| {
         let mut cells = vec![best.label.to_owned()];
         match best.trial {
             Some(trial) => {
-                cells.push(trial.described());
+                cells.push(trial.description());
                 cells.extend(numbers(trial, criterion));
             }
             None => cells.extend(["none", "-", "-", "-"].map(str::to_owned)),
@@ -141,7 +141,7 @@ pub fn best_table(trials: &[Trial], criterion: Quantity) -> TextTable {
     TextTable { header: header.map(str::to_owned).to_vec(), rows }
 }
 
-/// What should be known about each best: ties, edges.
+/// Remarks on the best trial of each algorithm: ties, and values at the edge of the search range.
 pub fn best_remarks(trials: &[Trial], criterion: Quantity) -> Vec<String> {
     let remark = |best: Best| {
         let parts = remarks(&best);
@@ -153,37 +153,37 @@ pub fn best_remarks(trials: &[Trial], criterion: Quantity) -> Vec<String> {
 fn remarks(best: &Best) -> Vec<String> {
     let mut parts = Vec::new();
     if best.trial.is_none() {
-        parts.push("all diverged".to_owned());
+        parts.push("all trials diverged".to_owned());
     }
     let names: Vec<String> =
-        best.tied.iter().take(3).map(|trial| format!("({})", trial.described())).collect();
+        best.tied.iter().take(3).map(|trial| format!("({})", trial.description())).collect();
     match best.tied.len() {
         0 => {}
-        few @ 1..=3 if few <= names.len() => parts.push(format!("level with {}", names.join(" and "))),
-        many => parts.push(format!("level with {} and {} more", names.join(", "), many - names.len())),
+        few @ 1..=3 if few <= names.len() => parts.push(format!("tied with {}", names.join(" and "))),
+        many => parts.push(format!("tied with {} and {} more", names.join(", "), many - names.len())),
     }
     if !best.edges.is_empty() {
-        parts.push(format!("at the edge of what was tried: {}", best.edges.join(", ")));
+        parts.push(format!("at the edge of the search range: {}", best.edges.join(", ")));
     }
     parts
 }
 
 fn numbers(trial: &Trial, criterion: Quantity) -> [String; 3] {
     let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
-    match trial.worth(criterion) {
-        Worth::Value { mean, low, high } => {
+    match trial.score(criterion) {
+        Score::Value { mean, low, high } => {
             let (low, high) = if sign < 0.0 { (-high, -low) } else { (low, high) };
             [sign * mean, low, high].map(number)
         }
-        Worth::Diverged => ["diverged".into(), "-".into(), "-".into()],
+        Score::Diverged => ["diverged".into(), "-".into(), "-".into()],
     }
 }
 
-/// Every trial: the log of the search.
+/// The table of all trials.
 pub fn trials_table(trials: &[Trial], criterion: Quantity) -> TextTable {
     let header = ["algorithm", "values", criterion.name(), "smallest", "largest", "seeds", "seconds"];
     let row = |trial: &Trial| {
-        let mut cells = vec![trial.label.clone(), trial.described()];
+        let mut cells = vec![trial.label.clone(), trial.description()];
         cells.extend(numbers(trial, criterion));
         let seconds: f64 = trial.outcomes.iter().map(|outcome| outcome.last.wall_s).sum();
         cells.extend([trial.outcomes.len().to_string(), number((seconds * 10.0).round() / 10.0)]);

@@ -1,16 +1,16 @@
-//! `[sweep]`: one experiment with every combination of some of its values.
+//! Sweeps: an experiment run with every combination of lists of values (grid search).
 //!
 //! ```toml
 //! [sweep]
-//! mode = "cartesian"                    # or "zip": the first values together, the second, ...
-//! criterion = "local_loss"              # what the best has the least of (the most, for an accuracy)
-//! step_size = [0.05, 0.1, 0.2]          # a parameter of algorithms: of every one that takes it
-//! "algorithm.mile.xi" = [0.05, 0.1]     # of one algorithm, by label, name or number
+//! mode = "cartesian"                    # or "zip": first values together, second values together, ...
+//! criterion = "local_loss"              # smallest is best (largest, for an accuracy)
+//! step_size = [0.05, 0.1, 0.2]          # a parameter of every algorithm that takes it
+//! "algorithm.mile.xi" = [0.05, 0.1]     # a parameter of one algorithm, by label, name or number
 //! "network.topology" = ["ring", "torus"]
 //! ```
 //!
-//! An algorithm is run once for each combination of the values that concern it: here MILE with 12, the
-//! others with 6. A combination is a *point*, a run directory of its own, which can be resumed.
+//! An algorithm is run once for each combination of the values that apply to it: here MILE with 12, the others with 6. Each
+//! combination is a *point* of the sweep and has its own run directory, which can be resumed.
 
 mod best;
 mod points;
@@ -19,9 +19,9 @@ mod run;
 use toml::{Table, Value};
 
 pub use best::{Best, Trial, best_of, best_remarks, best_table, trials_table};
-pub(crate) use best::{Worth, not_worse};
+pub(crate) use best::{Score, as_good_for_some_seed};
 pub use points::Point;
-pub use run::{SweepFolder, SweepPlan, Watch};
+pub use run::{ObserverFactory, SweepFolder, SweepPlan};
 
 use crate::error::LabError;
 use crate::quantity::Quantity;
@@ -30,25 +30,25 @@ use crate::section::nearest;
 /// How the lists of values are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Every value of one with every value of the others.
+    /// All combinations.
     Cartesian,
-    /// The first of all, the second of all, and so on.
+    /// The first values of all lists together, then the second values, and so on.
     Zip,
 }
 
-/// What a `[sweep]` section says.
+/// The contents of a section `[sweep]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
     /// How values are combined.
     pub mode: Mode,
-    /// What decides which is best, at the last record.
+    /// The quantity, at the last record, by which the best values are chosen.
     pub criterion: Quantity,
-    /// Keys with the values they take.
+    /// Keys with their lists of values.
     pub values: Vec<(String, Vec<Value>)>,
 }
 
 impl Sweep {
-    /// Takes the section out of an experiment's table, if it has one.
+    /// Removes the section from an experiment's table, if it has one, and reads it.
     pub fn take(table: &mut Table) -> Result<Option<Self>, LabError> {
         let section = match table.remove("sweep") {
             None => return Ok(None),
@@ -81,7 +81,7 @@ impl Sweep {
             Some((key, other)) => {
                 let (n, m) = (other.len(), values.len());
                 let problem =
-                    format!("has {n} values, {first} has {m}: mode = \"zip\" takes lists of one length");
+                    format!("has {n} values, {first} has {m}: mode = \"zip\" takes lists of the same length");
                 Err(LabError::config(format!("sweep.{key}"), problem))
             }
             None => Ok(()),
@@ -106,7 +106,7 @@ fn criterion(value: &Value) -> Result<Quantity, LabError> {
     })
 }
 
-/// A list under a quoted path or, the same, in tables: `network.agents = [5, 10]` is a table to TOML.
+/// The lists below a key, by their paths: `network.agents = [5, 10]` without quotes is a table in TOML.
 fn flattened(key: String, value: Value) -> Result<Vec<(String, Vec<Value>)>, LabError> {
     let refuse = |problem: &str| Err(LabError::config(format!("sweep.{key}"), problem));
     match value {

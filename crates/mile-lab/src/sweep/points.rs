@@ -1,4 +1,4 @@
-//! The points of a sweep: which values together, and which algorithms they concern.
+//! The points of a sweep: the combinations of values, and the algorithms that each applies to.
 
 use mile::methods::catalogue;
 use toml::{Table, Value};
@@ -7,34 +7,37 @@ use super::{Mode, Sweep};
 use crate::config::set::{assign, position};
 use crate::error::LabError;
 
-/// More points than this are a mistake.
-const MOST: usize = 10_000;
+/// Maximal number of points, as a guard against mistakes.
+const MAX_POINTS: usize = 10_000;
 
-/// Keys of an experiment file that are not an algorithm's.
-const TOP: [&str; 7] = ["seeds", "rounds", "eval_every", "precision", "network", "problem", "start"];
+/// Keys of an experiment file outside `[[algorithm]]`.
+const EXPERIMENT_KEYS: [&str; 7] =
+    ["seeds", "rounds", "eval_every", "precision", "network", "problem", "start"];
 
-/// One combination of values, to be run as an experiment of its own.
+/// A point of a sweep: one combination of values, run as an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Its folder's name.
+    /// Name of its folder.
     pub name: String,
-    /// The values that make it.
+    /// Its keys and values.
     pub settings: Vec<(String, Value)>,
-    /// The experiment with these values, and with those algorithms only that they concern.
+    /// The experiment with these values and the algorithms they apply to.
     pub table: Table,
 }
 
-/// Some keys, each with which of its values is taken.
+/// Indices of keys, each with the index of one of its values.
 type Choice = Vec<(usize, usize)>;
 
-/// Whom a key concerns.
+/// What a key applies to.
 enum Target {
-    Everyone(Vec<String>),
+    /// The whole experiment: path of the key.
+    Experiment(Vec<String>),
+    /// Some algorithms: their indices, and the path of the key in them.
     Algorithms(Vec<usize>, Vec<String>),
 }
 
 impl Sweep {
-    /// The points of an experiment; no algorithm is run twice with the same values.
+    /// The points of a sweep of an experiment; no algorithm is run twice with the same values.
     pub fn points(&self, table: &Table) -> Result<Vec<Point>, LabError> {
         let takes = "at least one section [[algorithm]]";
         let list = table.get("algorithm").and_then(Value::as_array).filter(|list| !list.is_empty());
@@ -50,8 +53,9 @@ impl Sweep {
                 }
             }
         }
-        if groups.len() > MOST {
-            let problem = format!("makes {} points, takes at most {MOST}", groups.len());
+        if groups.len() > MAX_POINTS {
+            let problem =
+                format!("has {} points, takes at most {MAX_POINTS}: give fewer values", groups.len());
             return Err(LabError::config("sweep", problem));
         }
         let mut points: Vec<Point> = Vec::new();
@@ -65,10 +69,10 @@ impl Sweep {
         Ok(points)
     }
 
-    /// The combinations of the values that concern an algorithm: (key, which of its values).
+    /// The combinations of the values that apply to an algorithm.
     fn choices(&self, targets: &[Target], algorithm: usize) -> Result<Vec<Choice>, LabError> {
         let concerns = |target: &Target| match target {
-            Target::Everyone(_) => true,
+            Target::Experiment(_) => true,
             Target::Algorithms(those, _) => those.contains(&algorithm),
         };
         let keys: Vec<usize> = (0..targets.len()).filter(|k| concerns(&targets[*k])).collect();
@@ -79,8 +83,11 @@ impl Sweep {
             return Ok(choices);
         }
         let count = keys.iter().map(|key| self.values[*key].1.len()).try_fold(1usize, usize::checked_mul);
-        if count.is_none_or(|count| count > MOST) {
-            return Err(LabError::config("sweep", format!("makes more than {MOST} points")));
+        if count.is_none_or(|count| count > MAX_POINTS) {
+            return Err(LabError::config(
+                "sweep",
+                format!("has more than {MAX_POINTS} points: give fewer values"),
+            ));
         }
         let mut choices = vec![Vec::new()];
         for key in keys {
@@ -111,7 +118,7 @@ impl Sweep {
                 assign(&mut table, &keys, value, &bad)
             };
             match &targets[*key] {
-                Target::Everyone(path) => put(path, value.clone())?,
+                Target::Experiment(path) => put(path, value.clone())?,
                 Target::Algorithms(those, path) => {
                     for index in those.iter().filter(|index| algorithms.contains(index)) {
                         let head = ["algorithm".to_owned(), index.to_string()];
@@ -129,8 +136,8 @@ impl Sweep {
     }
 }
 
-/// Settings as a person writes them.
-pub(super) fn described(settings: &[(String, Value)]) -> String {
+/// Settings as text, such as `step_size=0.1, mile.xi=0.05`.
+pub(super) fn description(settings: &[(String, Value)]) -> String {
     let one = |(key, value): &(String, Value)| {
         let key = key.strip_prefix("algorithm.").unwrap_or(key);
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -144,8 +151,11 @@ fn folder_name(settings: &[(String, Value)]) -> String {
         return "as-is".into();
     }
     let safe = |c: char| if c.is_alphanumeric() || "-_.=".contains(c) { c } else { '_' };
-    let name: String =
-        described(settings).replace(", ", "+").chars().map(|c| if c == '+' { c } else { safe(c) }).collect();
+    let name: String = description(settings)
+        .replace(", ", "+")
+        .chars()
+        .map(|c| if c == '+' { c } else { safe(c) })
+        .collect();
     name.chars().take(120).collect()
 }
 
@@ -155,11 +165,11 @@ fn target(key: &str, algorithms: &[Value]) -> Result<Target, LabError> {
     if path.iter().any(String::is_empty) {
         return refuse("takes a key or a path of keys".into());
     }
-    if TOP.contains(&path[0].as_str()) {
-        return Ok(Target::Everyone(path));
+    if EXPERIMENT_KEYS.contains(&path[0].as_str()) {
+        return Ok(Target::Experiment(path));
     }
     if let Some(rest) = key.strip_prefix("algorithm.") {
-        // A label may hold dots: the longest that names an algorithm is meant.
+        // A label may contain dots: the longest match is taken.
         for (at, _) in rest.rmatch_indices('.') {
             if let Some(index) = position(algorithms, &rest[..at]) {
                 let inner = rest[at + 1..].split('.').map(str::to_owned).collect();
@@ -181,7 +191,7 @@ fn target(key: &str, algorithms: &[Value]) -> Result<Target, LabError> {
     if those.is_empty() {
         return refuse(format!(
             "is neither a key of an experiment ({}) nor a parameter of one of its algorithms",
-            TOP.join(", ")
+            EXPERIMENT_KEYS.join(", ")
         ));
     }
     Ok(Target::Algorithms(those, path))

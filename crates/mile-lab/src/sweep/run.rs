@@ -1,4 +1,4 @@
-//! A sweep on disk: its points one after the other, and what they found.
+//! Runs the points of a sweep one after another, and keeps the results in the sweep's folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,20 +24,21 @@ use crate::store::{Outcome, read_records, write_file};
 /// `table.tex`, `trials.txt`, `figures/`.
 #[derive(Clone, Debug)]
 pub struct SweepFolder {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// The experiment's name.
     pub name: String,
-    /// What decides.
+    /// The quantity by which the best trials are chosen.
     pub criterion: Quantity,
-    /// Number of points there are to run.
+    /// Number of points of the sweep.
     pub points: usize,
-    /// What was found, at the points that were run to their end.
+    /// The trials of all finished points.
     pub trials: Vec<Trial>,
 }
 
+/// The contents of `sweep.json`.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SweepFile {
     name: String,
     criterion: String,
     points: usize,
@@ -47,7 +48,7 @@ struct Kept {
 /// A sweep that can be run.
 #[derive(Clone)]
 pub struct SweepPlan {
-    /// What the section says.
+    /// The section `[sweep]`.
     pub sweep: Sweep,
     /// The points, in the order in which they are run.
     pub points: Vec<Point>,
@@ -57,16 +58,16 @@ pub struct SweepPlan {
     engines: Arc<dyn Engines>,
 }
 
-/// Who watches a point: told its number, the point and its plan before it is run.
-pub type Watch<'w> = dyn for<'x> Fn(usize, &'x Point, &'x Plan) -> Box<dyn Observer + 'x> + 'w;
+/// Creates the observer of a point before it is run, from the point's index, the point and its plan.
+pub type ObserverFactory<'w> = dyn for<'x> Fn(usize, &'x Point, &'x Plan) -> Box<dyn Observer + 'x> + 'w;
 
 impl SweepPlan {
-    /// The sweep of an experiment's table, if it has one; relative paths in it start from `base`.
+    /// Reads the sweep of an experiment's table, if it has one; relative paths in it are relative to `base`.
     pub fn read(table: &Table, base: &Path) -> Result<Option<Self>, LabError> {
         Self::read_with(table, base, &Kinds::default(), Arc::new(InProcess))
     }
 
-    /// The same with problems of these kinds, and with agents that live there.
+    /// Reads a sweep with problems of the given kinds, to be run on the given engines.
     pub fn read_with(
         table: &Table,
         base: &Path,
@@ -85,7 +86,7 @@ impl SweepPlan {
         self.file.get("name").and_then(|name| name.as_str()).unwrap_or("experiment")
     }
 
-    /// The plan of a point, with everything checked that can be before it is run.
+    /// The plan of a point, checked.
     pub fn plan(&self, point: &Point) -> Result<Plan, LabError> {
         let experiment = Experiment::read_with(&point.table, &self.base, &self.kinds)?;
         let plan = Plan::new(experiment)?.on(self.engines.clone());
@@ -93,16 +94,16 @@ impl SweepPlan {
         Ok(plan)
     }
 
-    /// Runs every point in `folder/points`, finished ones excepted, until `stop` becomes true. A point that
-    /// was not run to its end is not among what was found.
+    /// Runs all points that are not finished, each in `folder/points/NAME`, until `stop` becomes true. The result has the
+    /// trials of finished points only.
     pub fn execute(
         &self,
         folder: &Path,
         resume: bool,
-        watch: &Watch,
+        observers: &ObserverFactory,
         stop: &AtomicBool,
     ) -> Result<SweepFolder, LabError> {
-        // What is wrong with the first point is most likely wrong with all: seen before anything is written.
+        // Most mistakes show in the first point: it is checked before anything is written.
         self.points.first().map(|point| self.plan(point)).transpose()?;
         open(folder, resume)?;
         let mut found = SweepFolder {
@@ -110,7 +111,7 @@ impl SweepPlan {
             name: self.name().to_owned(),
             criterion: self.sweep.criterion,
             points: self.points.len(),
-            trials: self.found_before(folder),
+            trials: self.previous_trials(folder),
         };
         write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
         found.write()?;
@@ -121,12 +122,12 @@ impl SweepPlan {
             let plan = self.plan(point)?;
             let out = folder.join("points").join(&point.name);
             let begun = out.join("config.toml").exists();
-            match execute(&plan, &out, begun, &*watch(k, point, &plan), stop) {
+            match execute(&plan, &out, begun, &*observers(k, point, &plan), stop) {
                 Ok(outcomes) if plan.is_complete(&outcomes) => {
                     found.add(point, &plan, &outcomes);
                     found.write()?;
                 }
-                // Interrupted, or some job failed: the point is not among what was found.
+                // Interrupted, or a job failed: the point is not finished.
                 Ok(_) | Err(LabError::Failed(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -134,15 +135,15 @@ impl SweepPlan {
         Ok(found)
     }
 
-    /// What the same sweep had found when it was run before.
-    fn found_before(&self, folder: &Path) -> Vec<Trial> {
+    /// The trials that an earlier process of the same sweep has finished.
+    fn previous_trials(&self, folder: &Path) -> Vec<Trial> {
         let before = std::fs::read_to_string(folder.join("sweep.toml")).unwrap_or_default();
         let same = before == self.file.to_string();
         let found = if same { SweepFolder::read(folder).ok() } else { None };
         found.map(|found| found.trials).unwrap_or_default()
     }
 
-    /// Refuses a criterion that the problem of a point does not have.
+    /// Checks that the criterion is recorded for the problem of a point.
     fn check_criterion(&self, plan: &Plan) -> Result<(), LabError> {
         let criterion = self.sweep.criterion;
         if plan.records(criterion) {
@@ -150,7 +151,11 @@ impl SweepPlan {
         }
         let recorded = Quantity::ALL.into_iter().filter(|quantity| plan.records(*quantity));
         let names: Vec<&str> = recorded.map(Quantity::name).collect();
-        let problem = format!("{} is not recorded here, takes {}", criterion.name(), names.join(", "));
+        let problem = format!(
+            "{} is not recorded for this problem, takes one of {}",
+            criterion.name(),
+            names.join(", ")
+        );
         Err(LabError::config("sweep.criterion", problem))
     }
 }
@@ -159,7 +164,7 @@ fn open(folder: &Path, resume: bool) -> Result<(), LabError> {
     let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
     let used = folder.join("sweep.toml").exists();
     if (used && !resume) || folder.join("config.toml").exists() {
-        return Err(refuse("holds a run already: add --resume to go on with a sweep, or give another --out"));
+        return Err(refuse("already holds a run: add --resume to resume a sweep, or choose another --out"));
     }
     if !used && resume {
         return Err(refuse("holds no sweep to resume: leave --resume out, or give its folder with --out"));
@@ -174,22 +179,22 @@ impl SweepFolder {
         path.join("sweep.json").exists()
     }
 
-    /// Reads what a sweep has found so far.
+    /// Reads the results of a sweep so far.
     pub fn read(path: &Path) -> Result<Self, LabError> {
         let file = path.join("sweep.json");
         let bad = |problem: String| LabError::Directory { path: file.clone(), problem };
         let text = std::fs::read_to_string(&file)
-            .map_err(|e| bad(format!("cannot read what a sweep found: {e}")))?;
-        let kept: Kept =
-            serde_json::from_str(&text).map_err(|e| bad(format!("is not what a sweep writes: {e}")))?;
+            .map_err(|e| bad(format!("cannot read the results of a sweep: {e}")))?;
+        let kept: SweepFile =
+            serde_json::from_str(&text).map_err(|e| bad(format!("is not a valid sweep file: {e}")))?;
         let criterion = Quantity::named(&kept.criterion);
         let criterion =
             criterion.ok_or_else(|| bad(format!("has an unknown criterion '{}'", kept.criterion)))?;
-        let Kept { name, points, trials, .. } = kept;
+        let SweepFile { name, points, trials, .. } = kept;
         Ok(Self { path: path.to_owned(), name, criterion, points, trials })
     }
 
-    /// Whether all points were run to their end.
+    /// Whether all points are finished.
     pub fn is_complete(&self) -> bool {
         self.finished() == self.points
     }
@@ -198,7 +203,7 @@ impl SweepFolder {
         self.trials.chunk_by(|a, b| a.point == b.point).count()
     }
 
-    /// Adds what a point has found, in the place of what it had found before.
+    /// Adds the trials of a point, or replaces its earlier ones.
     fn add(&mut self, point: &Point, plan: &Plan, outcomes: &[Outcome]) {
         let place = self.trials.iter().position(|trial| trial.point == point.name);
         let place = place.unwrap_or(self.trials.len());
@@ -217,7 +222,7 @@ impl SweepFolder {
     }
 
     fn write(&self) -> Result<(), LabError> {
-        let kept = Kept {
+        let kept = SweepFile {
             name: self.name.clone(),
             criterion: self.criterion.name().into(),
             points: self.points,
@@ -227,13 +232,13 @@ impl SweepFolder {
         let best = best_table(&self.trials, self.criterion);
         let put = |name: &str, text: String| write_file(&self.path.join(name), text.as_bytes());
         put("sweep.json", text)?;
-        put("table.txt", self.found())?;
+        put("table.txt", self.summary())?;
         put("table.tex", best.to_latex())?;
         put("trials.txt", trials_table(&self.trials, self.criterion).to_string())
     }
 
-    /// The best of every algorithm, with what should be known about it, in words and numbers.
-    pub fn found(&self) -> String {
+    /// The table of the best trials with remarks: the contents of `table.txt`.
+    pub fn summary(&self) -> String {
         let mut text = best_table(&self.trials, self.criterion).to_string();
         for remark in self.remarks() {
             text.push_str(&format!("\n{remark}"));
@@ -241,22 +246,22 @@ impl SweepFolder {
         text + "\n"
     }
 
-    /// What should be known about it: whether it is complete, and about each best.
+    /// Remarks on the results: whether the sweep is finished, and on each best trial.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = best_remarks(&self.trials, self.criterion);
         if !self.is_complete() {
-            let said = format!("not finished: {} of {} points were run", self.finished(), self.points);
-            remarks.insert(0, said);
+            let progress = format!("not finished: {} of {} points were run", self.finished(), self.points);
+            remarks.insert(0, progress);
         }
         remarks
     }
 
-    /// The records of the best trial of every algorithm, labelled with their values.
+    /// The records and outcomes of the best trial of every algorithm, labelled with its values.
     pub(crate) fn best_runs(&self) -> Result<(Vec<Record>, Vec<Outcome>), LabError> {
         let (mut records, mut outcomes) = (Vec::new(), Vec::new());
         for best in best_of(&self.trials, self.criterion) {
             let Some(trial) = best.trial else { continue };
-            let label = format!("{} ({})", best.label, trial.described());
+            let label = format!("{} ({})", best.label, trial.description());
             let kept = read_records(&self.path.join("points").join(&trial.point))?;
             let mine = kept.into_iter().filter(|record| record.label == best.label);
             records.extend(mine.map(|record| Record { label: label.clone(), ..record }));

@@ -1,4 +1,4 @@
-//! Mistakes in experiment files, named by their key.
+//! Errors in experiment files name the key.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Problems and engines of one's own: what they get from the lab, and what happens when they fail.
+//! User-defined problems and engines: what the lab does with them, and what happens when they fail.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use mile::engine::Engine;
 use mile::problems::{Failure, Problem};
 use mile::simulator::Simulator;
 use mile_lab::engines::{self, Engines};
-use mile_lab::objectives::Given;
+use mile_lab::objectives::FixedProblem;
 use mile_lab::report::RunFolder;
 use mile_lab::store::{Status, read_outcomes, read_records};
 use mile_lab::{Lab, LabError, Results};
@@ -93,7 +93,7 @@ fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
     for file in ["figures/overview.png", "figures/loss-round.svg", "final/k-gt-seed1.safetensors"] {
         assert!(folder.join(file).exists(), "{file}");
     }
-    // Who does not know the problem can still read what was recorded.
+    // The records can be read without the problem.
     let read = RunFolder::read(&folder).unwrap();
     assert_eq!(read.experiment.objectives.title(), "opinions");
     assert!(
@@ -117,7 +117,7 @@ fn a_kind_of_ones_own_has_parameters_that_can_be_swept() {
             let spread = section.number_or("spread", "a number", 1.0)?;
             let problem: Arc<dyn Problem<f64>> =
                 Arc::new(Opinions { spread, ..Opinions::new(setting.agents) });
-            Ok(Arc::new(Given { name: format!("opinions {spread} apart"), problem }))
+            Ok(Arc::new(FixedProblem { name: format!("opinions {spread} apart"), problem }))
         })
     };
     let sweep =
@@ -170,7 +170,7 @@ fn an_objective_that_fails_ends_its_job_with_its_records_kept_and_can_be_tried_a
         assert!(!failed.is_empty());
         assert!(failed.iter().all(|outcome| outcome.error.as_ref().unwrap().contains(words)));
         let page = std::fs::read_to_string(home.path().join("report.html")).unwrap();
-        assert!(page.contains("failed, and can be resumed") && page.contains(words), "the report says so");
+        assert!(page.contains("failed and can be resumed") && page.contains(words), "the report says so");
         assert!(!read_records(home.path()).unwrap().is_empty());
         // Mended, the same folder goes on, and ends with the bits of a run that never failed.
         let results = run(&lab(Opinions::new(5)), EXPERIMENT, home.path());
@@ -194,7 +194,7 @@ fn a_stop_flag_stops_a_run_and_running_it_again_goes_on() {
     assert!(run(&lab(Opinions::new(5)), EXPERIMENT, home.path()).is_complete);
 }
 
-/// An engine that keeps its vectors elsewhere: what is read is a copy, and one that is settled may be lost.
+/// An engine that keeps its vectors elsewhere: reading returns a copy, and it may fail.
 struct Remote<'a, T> {
     agents: Simulator<'a, T>,
     settled: &'a AtomicUsize,
@@ -249,12 +249,15 @@ struct Device {
 }
 
 impl Engines for Device {
-    fn single<'a>(&self, _: engines::Agents<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+    fn single<'a>(&self, _: engines::EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
         Err(LabError::config("precision", "got f32, takes f64 on this device"))
     }
 
-    fn double<'a>(&self, agents: engines::Agents<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        let engines::Agents { problem, network, method, start, seed } = agents;
+    fn double<'a>(
+        &self,
+        agents: engines::EngineSetup<'a, f64>,
+    ) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+        let engines::EngineSetup { problem, network, method, start, seed } = agents;
         let agents = Simulator::new(problem, network, method, start, seed)?;
         Ok(Box::new(Remote { agents, settled: self.settled, lost_after: self.lost_after }))
     }

@@ -159,11 +159,11 @@ fn records_after_the_last_checkpoint_of_a_killed_process_are_written_once() {
 }
 
 #[test]
-fn a_watcher_is_told_what_is_kept_and_only_that() {
+fn an_observer_receives_every_kept_record_once() {
     use std::sync::Mutex;
     #[derive(Default)]
-    struct Told(Mutex<Vec<(Vec<Record>, Vec<Outcome>)>>, Mutex<Vec<Record>>);
-    impl Observer for Told {
+    struct Events(Mutex<Vec<(Vec<Record>, Vec<Outcome>)>>, Mutex<Vec<Record>>);
+    impl Observer for Events {
         fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
             self.0.lock().unwrap().push((records.to_vec(), outcomes.to_vec()));
         }
@@ -179,17 +179,17 @@ fn a_watcher_is_told_what_is_kept_and_only_that() {
     let metrics = folder.path().join("metrics.jsonl");
     let text = std::fs::read_to_string(&metrics).unwrap() + &serde_json::to_string(&beyond).unwrap() + "\n";
     std::fs::write(&metrics, text).unwrap();
-    let told = Told::default();
-    execute(&plan, folder.path(), true, &told, &AtomicBool::new(false)).unwrap();
-    let told_once = told.0.into_inner().unwrap();
-    let [(kept, outcomes)] = &told_once[..] else { panic!("{told_once:?}") };
+    let events = Events::default();
+    execute(&plan, folder.path(), true, &events, &AtomicBool::new(false)).unwrap();
+    let opened = events.0.into_inner().unwrap();
+    let [(kept, outcomes)] = &opened[..] else { panic!("{opened:?}") };
     assert!(outcomes.iter().all(|outcome| outcome.status == Status::Done) && outcomes.len() < 6);
-    let mut all = [kept.clone(), told.1.into_inner().unwrap()].concat();
+    let mut all = [kept.clone(), events.1.into_inner().unwrap()].concat();
     let place = |r: &Record| (r.label != "mile", r.label.clone(), r.seed, r.round);
     all.sort_by_key(place);
     let mut written = read_records(folder.path()).unwrap();
     written.sort_by_key(place);
-    assert_eq!(all, written, "every record is told once");
+    assert_eq!(all, written, "every record is reported once");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn what_is_not_this_run_is_refused_with_what_to_do() {
     let torn = folder.path().join("checkpoints/mile-seed0.safetensors");
     let bytes = std::fs::read(&torn).unwrap();
     std::fs::write(&torn, &bytes[..bytes.len() - 9]).unwrap();
-    assert!(message(go(&plan(&[]), folder.path(), true)).contains("not a whole state"));
+    assert!(message(go(&plan(&[]), folder.path(), true)).contains("incomplete or damaged"));
 }
 
 /// Every file below a folder, with its bytes.
@@ -270,7 +270,8 @@ fn a_refused_resume_names_what_differs_and_changes_nothing_on_disk() {
     for (change, named) in [
         ("problem.dim=8", "problem.dim was 7 and is 8 now"),
         ("algorithm.mile.step_size=0.2", "algorithm.step_size was 0.1 and is 0.2 now"),
-        ("algorithm.k-gt.eta_s=0.5", "algorithm.eta_s was absent and is 0.5 now"),
+        // MILE is the first job, so that it has a state wherever the run was stopped.
+        ("algorithm.mile.gamma=0.5", "algorithm.gamma was absent and is 0.5 now"),
         ("network.drop_rate=0.2", "network.drop_rate was 0.1 and is 0.2 now"),
         ("start.value=zeros", "start.value was random and is zeros now"),
         ("precision=f32", "precision was f64 and is f32 now"),
@@ -326,7 +327,7 @@ fn a_state_belongs_to_the_contents_of_files_and_not_to_their_names() {
     };
     edit("agent-1.csv", "a,y\n1,1\n1,3\n");
     let refusal = || go(&table(&new), &new.join("run"), true).unwrap_err().to_string();
-    let expected = "the contents of problem.data[1] are not those it was made with";
+    let expected = "the contents of problem.data[1] have changed";
     assert!(refusal().contains(expected), "{}", refusal());
     std::fs::write(new.join("agent-1.csv"), "a,y\n1,1\n1,2\n").unwrap();
     edit("edges.txt", "0 1\n1 2\n0 2\n");

@@ -1,4 +1,4 @@
-//! The user's CSV files: what is read, and what is refused with file, line and column.
+//! CSV files: what is read, and errors with file, line and column.
 
 use std::path::Path;
 

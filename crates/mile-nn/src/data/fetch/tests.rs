@@ -118,7 +118,11 @@ fn a_data_set_is_fetched_once() {
     assert_eq!(fs::read(directory.join("train-labels-idx1-ubyte")).unwrap(), b"two");
     let mut names: Vec<_> = fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [".lock", "train-images-idx3-ubyte", "train-labels-idx1-ubyte"], "nothing else is left");
+    assert_eq!(
+        names,
+        [".lock", "train-images-idx3-ubyte", "train-labels-idx1-ubyte"],
+        "nothing else is left"
+    );
     fs::remove_dir_all(root).unwrap();
 }
 

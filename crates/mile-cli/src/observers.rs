@@ -1,4 +1,4 @@
-//! Who watches a run: the terminal, a browser, TensorBoard.
+//! The observers of a run: progress on the terminal, a live view in a browser, TensorBoard files.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -13,26 +13,26 @@ use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::serve::LiveView;
 use mile_lab::store::Outcome;
-use mile_lab::sweep::Watch;
+use mile_lab::sweep::ObserverFactory;
 use mile_lab::tensorboard::EventFiles;
 
 use crate::progress::Progress;
 
-/// What beside the terminal.
+/// Options for observing a run, besides the progress on the terminal.
 #[derive(Args)]
-pub(crate) struct WatchArguments {
-    /// Serve the report while the run goes on, to a browser on this machine or at ADDR
+pub(crate) struct ObserverArguments {
+    /// Serve the report live over HTTP while the experiment runs, e.g. --serve 0.0.0.0:8420 [default ADDR:
+    /// 127.0.0.1:8420, for a browser on this machine]
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "")]
     serve: Option<String>,
-    /// Write TensorBoard event files to DIR/tensorboard too
+    /// Also write TensorBoard event files, to DIR/tensorboard
     #[arg(long)]
     tensorboard: bool,
 }
 
-impl WatchArguments {
+impl ObserverArguments {
     pub(crate) fn refuse_for_a_sweep(&self) -> Result<(), LabError> {
-        let problem =
-            "is for one run, and this file has a [sweep]; leave it out, and use mile report afterwards";
+        let problem = "is not available for a [sweep]: leave it out, and use mile report afterwards";
         match (&self.serve, self.tensorboard) {
             (Some(_), _) => Err(LabError::config("--serve", problem)),
             (None, true) => Err(LabError::config("--tensorboard", problem)),
@@ -41,12 +41,12 @@ impl WatchArguments {
     }
 }
 
-/// Runs a plan, with everyone watching who was asked to.
-pub(crate) fn execute_watched(
+/// Runs a plan with progress on the terminal and the observers that were asked for.
+pub(crate) fn execute_observed(
     plan: &Plan,
     folder: &Path,
     resume: bool,
-    arguments: &WatchArguments,
+    arguments: &ObserverArguments,
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<Outcome>> {
     let listener = arguments.serve.as_deref().map(listen).transpose()?;
@@ -56,11 +56,11 @@ pub(crate) fn execute_watched(
         eprintln!("live view: http://{}/", view.address());
     }
     let outcomes = {
-        let shown = Shown(Progress::new(plan));
-        let mut observers: Vec<&dyn Observer> = vec![&shown];
+        let progress = Progress::new(plan);
+        let mut observers: Vec<&dyn Observer> = vec![&progress];
         observers.extend(view.as_ref().map(|view| view as &dyn Observer));
         observers.extend(events.as_ref().map(|events| events as &dyn Observer));
-        execute(plan, folder, resume, &Together(observers), stop)
+        execute(plan, folder, resume, &Observers(observers), stop)
     };
     view.into_iter().for_each(LiveView::finish);
     let outcomes = outcomes?;
@@ -68,24 +68,24 @@ pub(crate) fn execute_watched(
     Ok(outcomes)
 }
 
-/// Where the live view listens: the address given, or a port of this machine alone.
+/// The socket of the live view: at the given address, or on the loopback interface.
 fn listen(address: &str) -> anyhow::Result<TcpListener> {
     if !address.is_empty() {
         return Ok(TcpListener::bind(address).map_err(|error| {
             let takes =
-                "takes an address to listen on, such as 127.0.0.1:8420; an experiment file goes before it";
+                "takes an address to listen on, such as 127.0.0.1:8420; put the experiment file before --serve";
             LabError::config("--serve", format!("got {address} ({error}), {takes}"))
         })?);
     }
     TcpListener::bind("127.0.0.1:8420")
         .or_else(|_| TcpListener::bind("127.0.0.1:0"))
-        .context("cannot listen on this machine")
+        .context("cannot open a port on 127.0.0.1 for the live view")
 }
 
 /// Several observers as one.
-struct Together<'a>(Vec<&'a dyn Observer>);
+struct Observers<'a>(Vec<&'a dyn Observer>);
 
-impl Observer for Together<'_> {
+impl Observer for Observers<'_> {
     fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
         self.0.iter().for_each(|observer| observer.opened(records, outcomes));
     }
@@ -103,34 +103,10 @@ impl Observer for Together<'_> {
     }
 }
 
-/// Progress that is taken away when its plan is over.
-pub(crate) struct Shown<'a>(pub(crate) Progress<'a>);
-
-impl Drop for Shown<'_> {
-    fn drop(&mut self) {
-        self.0.clear();
-    }
-}
-
-impl Observer for Shown<'_> {
-    fn began(&self, job: Job) {
-        self.0.began(job);
-    }
-    fn advanced(&self, job: Job, round: u64) {
-        self.0.advanced(job, round);
-    }
-    fn recorded(&self, job: Job, record: &Record) {
-        self.0.recorded(job, record);
-    }
-    fn ended(&self, job: Job, outcome: &Outcome) {
-        self.0.ended(job, outcome);
-    }
-}
-
-/// Says which point of a sweep begins, and shows its progress.
-pub(crate) fn point_by_point(points: usize) -> Box<Watch<'static>> {
+/// Prints which point of a sweep starts, and shows its progress.
+pub(crate) fn sweep_observers(points: usize) -> Box<ObserverFactory<'static>> {
     Box::new(move |k, point, plan| {
         eprintln!("point {} of {points}: {}", k + 1, point.name);
-        Box::new(Shown(Progress::new(plan)))
+        Box::new(Progress::new(plan))
     })
 }
