@@ -182,6 +182,29 @@ fn a_criterion_that_is_not_recorded_is_refused_before_anything_is_run() {
     assert!(!folder.path().join("sweep.toml").exists());
 }
 
+/// Whether a problem records the norm of its gradient is asked of the problem: a small network does, a large one does not.
+#[test]
+fn the_gradient_norm_is_a_criterion_wherever_it_is_recorded() {
+    let text = |model: &str| {
+        format!(
+            "rounds = 2\n[network]\nagents = 3\n[problem]\nkind = \"images\"\nmodel = \"{model}\"\neval_samples = 5\n\
+             test_samples = 10\n[[algorithm]]\nname = \"mile\"\nstep_size = 0.05\nlocal_steps = 2\n\
+             [sweep]\ncriterion = \"grad_norm_sq\"\nstep_size = [0.01, 0.05]\n"
+        )
+    };
+    let read = |model: &str| {
+        let table = parse_table(&text(model), &[]).unwrap();
+        SweepPlan::read(&table, Path::new("")).unwrap().expect("it has a sweep")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let found = execute(&read("linear"), folder.path(), false);
+    assert!(found.is_complete() && best_of(&found.trials, found.criterion)[0].trial.is_some());
+    let large = read("mnist-cnn");
+    let refused =
+        large.execute(&folder.path().join("large"), false, &silent, &AtomicBool::new(false)).unwrap_err();
+    assert!(refused.to_string().contains("grad_norm_sq is not recorded for this problem"), "{refused}");
+}
+
 #[test]
 fn the_edge_of_the_grid_and_ties_are_said() {
     let folder = tempfile::tempdir().unwrap();
