@@ -101,6 +101,9 @@ impl Observer for Observers<'_> {
     fn ended(&self, job: Job, outcome: &Outcome) {
         self.0.iter().for_each(|observer| observer.ended(job, outcome));
     }
+    fn failed(&self, job: Job, error: &LabError) {
+        self.0.iter().for_each(|observer| observer.failed(job, error));
+    }
 }
 
 /// Prints which point of a sweep starts, and shows its progress.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mile_lab::error::LabError;
 use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
@@ -42,6 +43,15 @@ impl<'a> Progress<'a> {
         total.set_style(style("{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:1} {eta:>8} left"));
         total.set_prefix(plan.experiment.name.clone());
         Self { plan, terminal, bars, total, jobs: Mutex::default() }
+    }
+
+    /// Prints a line above the bars.
+    fn say(&self, line: String) {
+        if self.terminal {
+            let _ = self.bars.println(line);
+        } else {
+            eprintln!("{line}");
+        }
     }
 
     fn with<R>(&self, job: Job, work: impl FnOnce(&mut JobBar) -> R) -> Option<R> {
@@ -100,11 +110,11 @@ impl Observer for Progress<'_> {
             shown.bar.finish_and_clear();
             self.total.inc(self.plan.experiment.rounds.saturating_sub(shown.round));
         });
-        let line = outcome_line(&self.plan.job_name(job), outcome);
-        if self.terminal {
-            let _ = self.bars.println(line);
-        } else {
-            eprintln!("{line}");
-        }
+        self.say(outcome_line(&self.plan.job_name(job), outcome));
+    }
+
+    fn failed(&self, job: Job, error: &LabError) {
+        self.with(job, |shown| shown.bar.finish_and_clear());
+        self.say(format!("{}: failed: {error}", self.plan.job_name(job)));
     }
 }

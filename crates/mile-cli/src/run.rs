@@ -168,12 +168,8 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         eprintln!("stopped; resume with: mile run ... --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
     }
-    if !found.is_complete() {
-        let folder = folder.display();
-        eprintln!(
-            "mile: some points failed (see their summary.json); retry with: mile run ... --out {folder} --resume"
-        );
-        return Ok(FAILED);
+    if !found.failed.is_empty() {
+        return Err(LabError::Failed(found.failed).into());
     }
     Ok(0)
 }

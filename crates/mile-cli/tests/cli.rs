@@ -243,7 +243,8 @@ fn ctrl_c_stops_cleanly_and_resume_goes_on_to_the_same_bits() {
     let stopped = std::fs::read_to_string(folder.path().join("r/summary.json")).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&stopped).unwrap();
     assert_eq!(summary[0]["status"], "stopped");
-    let rounds = format!("rounds={}", summary[0]["round"].as_u64().unwrap() + 5);
+    let reached = summary.as_array().unwrap().iter().map(|outcome| outcome["round"].as_u64().unwrap());
+    let rounds = format!("rounds={}", reached.max().unwrap() + 5);
     let finish = |out: &str, resume: &[&str]| {
         let mut arguments =
             vec!["run", "small.toml", "--out", out, "--set", &rounds, "--set", "eval_every=1000"];

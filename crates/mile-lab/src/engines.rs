@@ -14,6 +14,7 @@ use crate::objectives::Objectives;
 
 /// What an engine is created from.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct EngineSetup<'a, T> {
     /// The agents' objectives.
     pub problem: &'a dyn Problem<T>,

@@ -69,7 +69,7 @@ pub enum LabError {
     #[error("panicked: {0}")]
     Panicked(String),
     /// Some jobs failed (name and message of each); the others were finished.
-    #[error("{} failed: {}; its records are kept, and resuming the run retries it from its last checkpoint", .0[0].0, .0[0].1)]
+    #[error("{}; their records are kept, and a resumed run tries them again from their last checkpoints", listed(.0))]
     Failed(Vec<(String, String)>),
 }
 
@@ -80,6 +80,13 @@ impl LabError {
             self,
             Self::Config(_) | Self::Data(_) | Self::Images(_) | Self::Directory { .. } | Self::Simulator(_)
         )
+    }
+
+    /// A panic, with its message.
+    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked(text.unwrap_or("without a message").to_owned())
     }
 
     /// Whether the error concerns only the job in which it happened, so that other jobs can continue.
@@ -105,4 +112,8 @@ impl LabError {
         }
         self
     }
+}
+
+fn listed(failed: &[(String, String)]) -> String {
+    failed.iter().map(|(name, why)| format!("{name} failed: {why}")).collect::<Vec<_>>().join("; ")
 }

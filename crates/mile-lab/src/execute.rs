@@ -1,6 +1,5 @@
 //! Runs all jobs of a plan in a run directory, several at a time.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,7 +11,7 @@ use mile::with_precision;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::job::JobContext;
-use crate::observer::Observer;
+use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
 use crate::store::{Outcome, Status, Store};
 
@@ -35,8 +34,8 @@ pub fn execute(
     stop: &AtomicBool,
 ) -> Result<Vec<Outcome>, LabError> {
     let store = Store::open(folder, resume)?;
-    let jobs = plan.jobs();
-    let context = JobContext { plan, store: &store, observer, stop };
+    let (jobs, halt) = (plan.jobs(), AtomicBool::new(false));
+    let context = JobContext { plan, store: &store, observer, stop, halt: &halt };
     let mut outcomes: HashMap<Job, Outcome> = HashMap::new();
     if resume {
         outcomes = finished(&context)?;
@@ -66,12 +65,23 @@ pub fn execute(
         return Err(error);
     }
     plan.sort_records(&store)?;
-    let failed = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut failed = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
-        return Err(LabError::Failed(failed));
+        failed.sort_by_key(|(job, _)| jobs.iter().position(|other| other == job));
+        return Err(LabError::Failed(
+            failed.into_iter().map(|(job, why)| (plan.job_name(job), why)).collect(),
+        ));
     }
     let outcomes = shared.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect())
+}
+
+/// Checks that a run directory could be resumed with this plan, and changes nothing in it.
+pub(crate) fn check(plan: &Plan, folder: &Path) -> Result<(), LabError> {
+    let store = Store::open(folder, true)?;
+    let flag = AtomicBool::new(false);
+    let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
+    plan.jobs().into_iter().try_for_each(|job| context.round_of_state(job).map(drop))
 }
 
 /// What the workers share.
@@ -79,20 +89,20 @@ struct Shared {
     queue: Mutex<VecDeque<Job>>,
     outcomes: Mutex<HashMap<Job, Outcome>>,
     /// Jobs that failed before their first record, and why.
-    failed: Mutex<Vec<(String, String)>>,
+    failed: Mutex<Vec<(Job, String)>>,
     /// The error that ended all jobs.
     fatal: Mutex<Option<LabError>>,
 }
 
 fn work(context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
     let next = || shared.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    while !context.stop.load(Ordering::Relaxed)
+    while !context.should_stop()
         && let Some(job) = next()
     {
         context.observer.began(job);
         let result = run(context, job, resume);
         if let Err(error) = record_outcome(context, shared, jobs, job, result) {
-            context.stop.store(true, Ordering::Relaxed);
+            context.halt.store(true, Ordering::Relaxed);
             shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     }
@@ -103,15 +113,7 @@ fn run(context: &JobContext, job: Job, resume: bool) -> Result<Outcome, LabError
     let precision = context.plan.experiment.precision;
     let run = || with_precision!(precision, T => context.run::<T>(job, resume));
     // Unwind safe: the job's engine is dropped, and files are written atomically.
-    catch_unwind(AssertUnwindSafe(run))
-        .unwrap_or_else(|panic| Err(LabError::Panicked(panic_message(&*panic))))
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
-        .to_owned()
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(LabError::panicked(&*panic)))
 }
 
 /// Stores the outcome of a job; an error that does not concern this job alone is returned.
@@ -127,9 +129,9 @@ fn record_outcome(
         Err(error) if error.is_of_one_job() => match context.failed(job, &error)? {
             Some(outcome) => outcome,
             None => {
-                let name = context.plan.job_name(job);
+                context.observer.failed(job, &error);
                 let mut failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.push((name, error.to_string()));
+                failed.push((job, error.to_string()));
                 return Ok(());
             }
         },
@@ -152,7 +154,7 @@ fn finished(context: &JobContext) -> Result<HashMap<Job, Outcome>, LabError> {
     let mut kept = HashMap::new();
     for outcome in context.store.outcomes()?.into_iter().filter(enough) {
         if let Some(job) = context.plan.job_of(&outcome.last) {
-            context.check_final(job)?;
+            context.round_of_state(job)?;
             kept.insert(job, outcome);
         }
     }

@@ -13,8 +13,15 @@ use crate::digest;
 use crate::error::LabError;
 use crate::objectives::Facts;
 
-/// Keys that may differ between machines: paths, and the name of the run.
-const LOCAL_KEYS: [&str; 5] = ["name", "problem.data", "problem.data_dir", "network.edges", "network.matrix"];
+/// Keys that may differ between machines, beside the paths of the problem: paths, and the name of the run.
+const LOCAL_KEYS: [&str; 3] = ["name", "network.edges", "network.matrix"];
+
+fn remove_local_keys(facts: &mut Facts, experiment: &Experiment) {
+    LOCAL_KEYS.iter().for_each(|key| drop(facts.remove(*key)));
+    for key in experiment.objectives.path_keys() {
+        facts.remove(&format!("problem.{key}"));
+    }
+}
 
 /// Length above which a value is replaced by its digest.
 const MAX_VALUE: usize = 400;
@@ -22,11 +29,16 @@ const MAX_VALUE: usize = 400;
 const MAX_TOTAL: usize = 48 << 10;
 
 /// What all jobs of an experiment depend on, except for algorithm and seed.
-pub(crate) fn of_experiment(experiment: &Experiment, network: &Network) -> Result<Facts, LabError> {
+pub(crate) fn of_experiment(
+    experiment: &Experiment,
+    network: &Network,
+    dim: usize,
+) -> Result<Facts, LabError> {
     let mut facts = leaves(&experiment.resolved);
     facts.retain(|key, _| key.starts_with("problem.") || key.starts_with("start."));
-    LOCAL_KEYS.iter().for_each(|key| drop(facts.remove(*key)));
+    remove_local_keys(&mut facts, experiment);
     facts.insert("precision".into(), experiment.precision.name().into());
+    facts.insert("problem.dimension".into(), dim.to_string());
     facts.insert("network.weights".into(), weights(network));
     if network.drop_rate() > 0.0 {
         facts.insert("network.drop_rate".into(), network.drop_rate().to_string());
@@ -54,7 +66,7 @@ pub(crate) fn for_agents(
     agent: usize,
 ) -> Result<Facts, LabError> {
     let mut facts = leaves(&experiment.resolved);
-    LOCAL_KEYS.iter().for_each(|key| drop(facts.remove(*key)));
+    remove_local_keys(&mut facts, experiment);
     facts.insert("network.weights".into(), weights(network));
     facts.extend(experiment.objectives.shared_facts(agent)?);
     facts.values_mut().filter(|value| value.len() > MAX_VALUE).for_each(|value| {

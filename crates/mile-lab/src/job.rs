@@ -31,10 +31,18 @@ pub(crate) struct JobContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) store: &'a Store,
     pub(crate) observer: &'a dyn Observer,
+    /// Set by the user: stop after the current round.
     pub(crate) stop: &'a AtomicBool,
+    /// Set when something went wrong that ends all jobs.
+    pub(crate) halt: &'a AtomicBool,
 }
 
 impl JobContext<'_> {
+    /// Whether jobs should stop after their current round.
+    pub(crate) fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.halt.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn final_path(&self, job: Job) -> PathBuf {
         self.state_path("final", job)
     }
@@ -47,24 +55,25 @@ impl JobContext<'_> {
         self.store.path(folder).join(self.plan.state_file(job))
     }
 
-    /// The round of the state from which a job would resume, if there is one. A state of another experiment is an error.
+    /// The round of the state from which a job would resume, if there is one. A state of another experiment, or of more
+    /// rounds than are asked for, is an error.
     pub(crate) fn round_of_state(&self, job: Job) -> Result<Option<u64>, LabError> {
         for path in [self.checkpoint_path(job), self.final_path(job)] {
             if let Some(state) = state::open(&path)? {
                 state::check(&path, &state.header, &self.plan.facts_of(job))?;
-                return Ok(Some(state.header.round));
+                let (round, rounds) = (state.header.round, self.plan.experiment.rounds);
+                if round > rounds {
+                    let name = self.plan.job_name(job);
+                    let problem = format!(
+                        "got {rounds}, takes at least {round}, which {name} has done in {} already; or give another folder",
+                        self.store.folder().display()
+                    );
+                    return Err(LabError::config("rounds", problem));
+                }
+                return Ok(Some(round));
             }
         }
         Ok(None)
-    }
-
-    /// Checks that the final state, if there is one, belongs to this experiment.
-    pub(crate) fn check_final(&self, job: Job) -> Result<(), LabError> {
-        let path = self.final_path(job);
-        match state::open(&path)? {
-            Some(state) => state::check(&path, &state.header, &self.plan.facts_of(job)),
-            None => Ok(()),
-        }
     }
 
     /// Runs a job to its last round, or until the stop flag is set. With `resume`, it starts from its checkpoint.
@@ -174,7 +183,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             if round >= experiment.rounds {
                 break Status::Done;
             }
-            if self.context.stop.load(Ordering::Relaxed) {
+            if self.engine.agree(self.context.should_stop())? {
                 break Status::Stopped;
             }
             let next = round + 1;
@@ -188,12 +197,13 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             let size = rms(self.engine)?;
             let lost = !size.is_finite() || size > self.limit;
             if due || lost {
-                self.record(self.engine.drift())?;
+                let drift = self.engine.drift()?;
+                self.record(drift)?;
             }
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
                 break Status::Diverged;
             }
-            if self.saved.elapsed() > CHECKPOINT_INTERVAL {
+            if self.engine.agree(self.saved.elapsed() > CHECKPOINT_INTERVAL)? {
                 self.checkpoint()?;
                 self.saved = Instant::now();
             }

@@ -60,7 +60,7 @@ impl Lab {
         FixedProblem<T>: Objectives,
     {
         let problem: Arc<dyn Problem<T>> = Arc::new(problem);
-        let given = Arc::new(FixedProblem { name: name.to_owned(), problem });
+        let given = Arc::new(FixedProblem::new(name, problem));
         Self { kinds: Kinds::none(), ..Self::default() }.with_kind(name, move |_, _| Ok(given.clone()))
     }
 
@@ -121,9 +121,9 @@ impl Lab {
             Err(LabError::Failed(failed)) => (read_outcomes(folder)?, failed),
             Err(error) => return Err(error),
         };
+        self.say_drawing();
         let table = write_run_outputs(folder, &outcomes, plan.experiment.seeds.len())?.to_string();
-        let name = |outcome: &Outcome| format!("{}, seed {}", outcome.label, outcome.seed);
-        failed.extend(outcomes.iter().filter_map(|outcome| Some((name(outcome), outcome.error.clone()?))));
+        failed.extend(outcomes.iter().filter_map(Outcome::failure));
         if !failed.is_empty() {
             return Err(LabError::Failed(failed));
         }
@@ -145,9 +145,19 @@ impl Lab {
             },
             &self.stop,
         )?;
+        self.say_drawing();
         write_sweep_outputs(&found)?;
+        if !found.failed.is_empty() {
+            return Err(LabError::Failed(found.failed));
+        }
         let is_complete = found.is_complete();
         Ok(Results { folder: folder.to_owned(), table: found.summary(), outcomes: Vec::new(), is_complete })
+    }
+
+    fn say_drawing(&self) {
+        if !self.quiet {
+            eprintln!("drawing the figures");
+        }
     }
 
     fn observer<'p>(&self, plan: &'p Plan) -> Box<dyn Observer + 'p> {

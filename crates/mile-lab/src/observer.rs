@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::error::LabError;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
 use crate::store::{Outcome, Status};
@@ -34,6 +35,10 @@ pub trait Observer: Sync {
     /// A job has ended.
     fn ended(&self, job: Job, outcome: &Outcome) {
         let _ = (job, outcome);
+    }
+    /// A job failed before its first record.
+    fn failed(&self, job: Job, error: &LabError) {
+        let _ = (job, error);
     }
 }
 
@@ -79,6 +84,10 @@ impl Observer for Lines<'_> {
     fn ended(&self, job: Job, outcome: &Outcome) {
         eprintln!("{}", outcome_line(&self.plan.job_name(job), outcome));
     }
+
+    fn failed(&self, job: Job, error: &LabError) {
+        eprintln!("{}: failed: {error}", self.plan.job_name(job));
+    }
 }
 
 /// The outcome of a job, in one line.
@@ -89,8 +98,9 @@ pub fn outcome_line(name: &str, outcome: &Outcome) -> String {
         Status::Stopped => "stopped, can be resumed",
         Status::Failed => "failed",
     };
+    let why = outcome.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
     format!(
-        "{name}: {status} after round {}, loss {}, consensus error {}, {} s",
+        "{name}: {status} after round {}, loss {}, consensus error {}, {} s{why}",
         outcome.round,
         number(outcome.last.loss),
         number(outcome.last.consensus_error),

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mile::agents::Costs;
+use mile::block;
 use mile::method::Method;
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
 use mile::problems::{Failure, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
-use mile::simulator::Simulator;
+use mile::simulator::{Simulator, SimulatorError};
 use mile::with_precision;
 use toml::Value;
 
@@ -79,7 +80,7 @@ impl Plan {
         let methods: Vec<PlannedMethod> =
             experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         resolve_auto_weights(&mut experiment, &methods);
-        let facts = identity::of_experiment(&experiment, &network)?;
+        let facts = identity::of_experiment(&experiment, &network, size.dim)?;
         let engines = Arc::new(InProcess);
         Ok(Self { experiment, network, methods, size, engines, facts, problems: Mutex::default() })
     }
@@ -179,16 +180,17 @@ impl Plan {
 
     /// Bytes of memory for the vectors of a job.
     pub fn memory(&self, job: Job) -> u64 {
-        let numbers = self.methods[job.algorithm].vectors * self.network.agents() * self.size.dim;
-        (numbers * self.experiment.precision.bytes()) as u64
+        let sizes = [self.methods[job.algorithm].vectors, self.network.agents(), self.size.dim];
+        let bytes = self.experiment.precision.bytes() as u64;
+        sizes.into_iter().fold(bytes, |product, size| product.saturating_mul(size as u64))
     }
 
     /// Expected number of bytes that all agents together send in a job.
     pub fn bytes_to_send(&self, job: Job) -> u64 {
         let messages = 2.0 * self.network.graph().edges().count() as f64 * (1.0 - self.network.drop_rate());
         let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.experiment.rounds;
-        let bytes = self.size.dim * self.experiment.precision.bytes();
-        (vectors as f64 * messages * bytes as f64) as u64
+        let bytes = self.size.dim as f64 * self.experiment.precision.bytes() as f64;
+        (vectors as f64 * messages * bytes) as u64
     }
 
     /// What the result of a job depends on: the same facts give the same bits.
@@ -228,6 +230,13 @@ fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, Lab
                 experiment.network.agents
             );
             return Err(LabError::config("network.agents", problem));
+        }
+        if dim == 0 {
+            return Err(LabError::config("problem", "has dimension 0, takes at least 1"));
+        }
+        // One vector is the least: what a method needs is checked when its engine is opened.
+        if block::try_zeros::<T>(1, agents.saturating_mul(dim)).is_none() {
+            return Err(SimulatorError::TooLarge { agents, dim, vectors: 1 }.into());
         }
         let mut size = found.take().unwrap_or_else(|| ProblemSize {
             dim,

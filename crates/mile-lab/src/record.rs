@@ -117,8 +117,8 @@ pub(crate) fn measure<T: Real>(
 
 /// Root mean square of the models; NaN if any entry is.
 pub(crate) fn rms<T: Real>(engine: &mut dyn Engine<T>) -> Result<f64, AgentsError> {
-    let numbers = engine.agents() * engine.dim();
-    Ok((engine.norm_sq(MODELS)? / numbers.max(1) as f64).sqrt())
+    let numbers = engine.agents() as f64 * engine.dim() as f64;
+    Ok((engine.norm_sq(MODELS)? / numbers.max(1.0)).sqrt())
 }
 
 /// The costs of all agents together, from those of the agents hosted by this process.

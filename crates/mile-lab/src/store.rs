@@ -50,6 +50,24 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
+impl Outcome {
+    /// The name of the job and why it failed, if it did.
+    pub fn failure(&self) -> Option<(String, String)> {
+        Some((format!("{}, seed {}", self.label, self.seed), self.error.clone()?))
+    }
+}
+
+/// Locks a folder against other processes.
+pub(crate) fn lock_folder(folder: &Path) -> Result<FolderLock, LabError> {
+    FolderLock::take(folder, Duration::ZERO).map_err(|error| match error {
+        LockError::Io { path, source } => LabError::Io { path, action: "lock", source },
+        _ => {
+            let problem = "is in use by another mile process: wait for it, or give another --out".into();
+            LabError::Directory { path: folder.to_owned(), problem }
+        }
+    })
+}
+
 /// The distinct labels of outcomes, in order.
 pub(crate) fn labels(outcomes: &[Outcome]) -> Vec<&str> {
     distinct(outcomes.iter().map(|outcome| outcome.label.as_str()))
@@ -84,6 +102,9 @@ impl Store {
     pub(crate) fn open(folder: &Path, resume: bool) -> Result<Self, LabError> {
         let used = folder.join("config.toml").exists();
         let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
+        if folder.join("sweep.toml").exists() {
+            return Err(refuse("holds a sweep: give another folder"));
+        }
         if used && !resume {
             return Err(refuse("already holds a run: add --resume to resume it, or choose another --out"));
         }
@@ -93,10 +114,7 @@ impl Store {
         for path in [folder.to_owned(), folder.join("checkpoints"), folder.join("final")] {
             fs::create_dir_all(&path).map_err(LabError::io(&path, "create"))?;
         }
-        let lock = FolderLock::take(folder, Duration::ZERO).map_err(|error| match error {
-            LockError::Io { path, source } => LabError::Io { path, action: "lock", source },
-            _ => refuse("is in use by another mile process: wait until it ends, or choose another --out"),
-        })?;
+        let lock = lock_folder(folder)?;
         let path = folder.join("metrics.jsonl");
         let options = File::options().create(true).append(true).read(true).open(&path);
         let metrics = Mutex::new(options.map_err(LabError::io(&path, "write"))?);

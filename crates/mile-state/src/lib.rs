@@ -1,6 +1,6 @@
 //! States of runs on disk, for everyone who keeps some: the lab, and agents on a network.
 //!
-//! - [`file`]: files that are the old one or the whole new one, also after a power failure;
+//! - [`mod@file`]: files that are the old one or the whole new one, also after a power failure;
 //! - [`lock`]: folders that one process works in at a time;
 //! - [`state`]: named vectors and a header in one safetensors file, with checksums.
 

@@ -10,8 +10,9 @@ use crate::real::Real;
 use crate::shared::Shared;
 use crate::sparse::SparseRows;
 
-/// Elements handled by one task: small enough to balance two cores, large enough to hide its cost.
-const CHUNK: usize = 1 << 14;
+/// Elements handled by one task: small enough to balance two cores, large enough to hide its cost. Sums over a row
+/// are formed in pieces of this length, which are added in order.
+pub const CHUNK: usize = 1 << 14;
 /// Bytes that the rows in use may take in one column range of [`pull`], each as often as it is read.
 const TILE_BYTES: usize = 3 << 20;
 /// The narrowest column range.
@@ -193,7 +194,11 @@ pub(crate) fn pull_row<'v, T: Real>(
 }
 
 /// `y <- [y +] w (v - own)`: how a neighbour's message is folded in.
+///
+/// # Panics
+/// If the three have different lengths.
 pub fn fold<T: Real>((w, v): (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
+    assert!(v.len() == y.len() && own.len() == y.len(), "messages of one length");
     let w = T::of(w);
     widest(
         #[inline(always)]

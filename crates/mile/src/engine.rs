@@ -17,8 +17,8 @@ pub type Contribution<'c, T> = dyn FnMut(&mut [f64], usize, &[T]) -> Result<(), 
 /// A place where some or all agents of a network live.
 ///
 /// An engine that hosts all agents implements [`agents`](Self::agents), [`dim`](Self::dim),
-/// [`vector`](Self::vector), [`set_vector`](Self::set_vector), [`watch`](Self::watch) and [`drift`](Self::drift).
-/// One that hosts a part also implements [`fold`](Self::fold) and [`gather`](Self::gather).
+/// [`vector`](Self::vector) and [`set_vector`](Self::set_vector), and [`watch`](Self::watch) and [`drift`](Self::drift) if it can. One
+/// that hosts a part also implements [`fold`](Self::fold), [`gather`](Self::gather) and [`agree`](Self::agree).
 pub trait Engine<T: Real>: Agents {
     /// Number of agents of the whole network, hosted here or elsewhere.
     fn agents(&self) -> usize;
@@ -42,17 +42,30 @@ pub trait Engine<T: Real>: Agents {
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError>;
 
     /// Asks for the consensus error just before the next exchange; see [`drift`](Self::drift).
-    fn watch(&mut self);
+    fn watch(&mut self) {}
 
-    /// The consensus error of all agents' models as they were sent in the exchange that was watched.
-    fn drift(&self) -> Option<f64>;
+    /// The consensus error of all agents' models as they were sent in the exchange that was watched, if it was.
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
+        Ok(None)
+    }
+
+    /// Whether all places say yes. Decisions that lead to calls of all places together, such as to stop or to
+    /// write a checkpoint, are made with it: a call of all places together.
+    fn agree(&mut self, yes: bool) -> Result<bool, AgentsError> {
+        Ok(yes)
+    }
 
     /// Sums over all agents, in increasing agent. `add` is called here once, with the rows of the hosted agents;
     /// `sums` comes from those who host smaller numbers, goes on to those who host larger ones, and is the same
     /// everywhere in the end. A call of all places together.
     fn fold(&mut self, v: Vector, sums: &mut [f64], add: &mut Contribution<T>) -> Result<(), AgentsError> {
-        let first = self.hosted().start;
-        add(sums, first, &self.vector(v)?)
+        let hosted = self.hosted();
+        if hosted != (0..self.agents()) {
+            return Err(AgentsError::Engine(
+                "sums over agents that live elsewhere cannot be formed here".into(),
+            ));
+        }
+        add(sums, hosted.start, &self.vector(v)?)
     }
 
     /// Sum of squares of a vector over all agents; NaN if any entry is.

@@ -369,7 +369,12 @@ mod tests {
         let mut simulation = Simulation::builder(&problem).step_size(0.1).build().unwrap();
         let error = simulation.run(100).unwrap_err().to_string();
         assert_eq!(error, "the objective of agent 1 could not be evaluated: the device is lost");
-        assert!(simulation.progress().round > 0);
+        let round = simulation.progress().round;
+        assert!(round > 0);
+        // The vectors are half updated: going on would converge to a wrong point.
+        let again = simulation.run(1).unwrap_err().to_string();
+        assert!(again.contains("an earlier step failed"), "{again}");
+        assert_eq!(simulation.progress().round, round);
     }
 
     #[test]

@@ -65,8 +65,8 @@ pub enum SimulatorError {
         /// Vectors the method works with.
         vectors: usize,
     },
-    /// A method that works with more vectors than an engine has room for.
-    #[error("the method works with {vectors} vectors, at most {MOST_VECTORS} are possible")]
+    /// A method that works with no vectors, or with more than an engine has room for.
+    #[error("the method works with {vectors} vectors, takes from 1 to {MOST_VECTORS}")]
     Vectors {
         /// Vectors the method works with.
         vectors: usize,
@@ -89,6 +89,8 @@ pub struct Simulator<'a, T> {
     threads: Option<bool>,
     watching: bool,
     drift: Option<f64>,
+    /// Whether a verb has failed: the vectors hold nothing of use any more.
+    failed: bool,
 }
 
 impl<'a, T: Real> Simulator<'a, T> {
@@ -106,7 +108,7 @@ impl<'a, T: Real> Simulator<'a, T> {
         if problem.agents() != agents {
             return Err(SimulatorError::Agents { problem: problem.agents(), network: agents });
         }
-        if vectors > MOST_VECTORS {
+        if vectors == 0 || vectors > MOST_VECTORS {
             return Err(SimulatorError::Vectors { vectors });
         }
         let too_large = SimulatorError::TooLarge { agents, dim, vectors };
@@ -134,18 +136,19 @@ impl<'a, T: Real> Simulator<'a, T> {
             threads: None,
             watching: false,
             drift: None,
+            failed: false,
         })
     }
 
     /// One vector of all agents, row after row, as it was when the last step or round ended.
     pub fn vector(&self, v: Vector) -> &[T] {
-        debug_assert!(self.noted.is_empty(), "a step is over before its result is looked at");
+        assert!(self.noted.is_empty(), "a step is over before its result is looked at");
         &self.blocks[v.0]
     }
 
     /// The same, to be written.
     pub fn vector_mut(&mut self, v: Vector) -> &mut [T] {
-        debug_assert!(self.noted.is_empty(), "a step is over before its result is changed");
+        assert!(self.noted.is_empty(), "a step is over before its result is changed");
         &mut self.blocks[v.0]
     }
 
@@ -210,14 +213,25 @@ impl<'a, T: Real> Simulator<'a, T> {
         Ok(())
     }
 
+    /// Refuses to go on after a verb has failed.
+    fn check(&self) -> Result<(), AgentsError> {
+        if self.failed {
+            let problem = "an earlier step failed, so the agents' vectors are unusable: start anew";
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        Ok(())
+    }
+
     /// Carries out what was noted last at once, if agents work verb by verb.
     fn at_once(&mut self) -> Result<(), AgentsError> {
-        if self.verb_by_verb() && !self.noted.is_empty() {
+        if self.noted.exchanges() == 0 && self.verb_by_verb() && !self.noted.is_empty() {
             let noted = std::mem::take(&mut self.noted);
+            self.failed = true;
             let done = noted.stage(0).iter().try_for_each(|verb| self.carry_out(verb));
             self.noted = noted;
             self.noted.clear();
             done?;
+            self.failed = false;
         }
         Ok(())
     }
@@ -229,16 +243,19 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.check()?;
         self.noted.gradient(x, g, draw)?;
         self.at_once()
     }
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.check()?;
         self.noted.combine(y, keep, terms)?;
         self.at_once()
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.check()?;
         self.noted.check_pull(pairs)?;
         let near = self.near();
         // With edges that drop, the weights are those of one round.
@@ -272,16 +289,19 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn settle(&mut self) -> Result<(), AgentsError> {
+        self.check()?;
         if self.noted.is_empty() {
             return Ok(());
         }
+        // Until all is well: an error, or a panic in an objective, leaves the vectors half done.
+        self.failed = true;
         let (verbs, weights, problem, seed) = (&self.noted, &self.weights, self.problem, self.seed);
         let serve = |stage: usize, rows: &mut Rows<T>| {
             verbs.stage(stage).iter().try_for_each(|verb| match *verb {
                 Verb::Pull { from, to } => {
                     // SAFETY: a stage with a pull has nothing but the pulls of one exchange, none of which writes
-                    // what another reads (`Verbs::check_pull`); the weights are those the stages were made for,
-                    // so every agent in a row of them has rows here.
+                    // what another reads (`Verbs::check_pull`); the weights have the agents that the stages were made for
+                    // (a round changes only their values, `Network::rows_in_round`), so each of them has rows here.
                     unsafe { rows.pull(weights, from, to) };
                     Ok(())
                 }
@@ -293,6 +313,7 @@ impl<T: Real> Agents for Simulator<'_, T> {
         let done = self.stages.run(&mut self.blocks, self.dim, weights, verbs.stages(), threads, serve);
         self.threads.get_or_insert(begun.elapsed() >= WORTH_THREADS);
         self.noted.clear();
+        self.failed = done.is_err();
         done
     }
 }
@@ -308,11 +329,13 @@ impl<T: Real> Engine<T> for Simulator<'_, T> {
 
     fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
         self.settle()?;
+        self.noted.check(v)?;
         Ok(Cow::Borrowed(&self.blocks[v.0]))
     }
 
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
         self.settle()?;
+        self.noted.check(v)?;
         let block = &mut self.blocks[v.0];
         if block.len() != rows.len() {
             let problem = format!("a vector of {} numbers is set to {}", block.len(), rows.len());
@@ -327,7 +350,7 @@ impl<T: Real> Engine<T> for Simulator<'_, T> {
         self.drift = None;
     }
 
-    fn drift(&self) -> Option<f64> {
-        self.drift
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
+        Ok(self.drift)
     }
 }

@@ -16,6 +16,9 @@ use crate::real::Real;
 use crate::sparse::SparseRows;
 use crate::verbs::{Blocks, Rows, share};
 
+/// Neighbours that are told one after the other; more are divided.
+const FEW: usize = 8;
+
 /// For each agent, how many it still waits for, itself included, before it may begin a stage; one
 /// number for even stages and one for odd, because neighbours are at most one stage apart.
 pub(crate) struct Stages {
@@ -95,9 +98,9 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Roun
         if self.failed.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: every block has a row for each agent (`Stages::run`); this one is written by its own agent
-        // only, whose stages follow each other, and is read by neighbours only in an exchange, which they and
-        // this agent begin and end between the same two stages: that is the rule.
+        // SAFETY: every block has a row for each agent (`Stages::run`), and this agent's rows are lent to its own stages
+        // only, which follow each other. That neighbours read a row only while nobody writes it is what those promise
+        // who call `Rows::pull`, by the rule of the stages.
         let mut rows = unsafe { Rows::among(agent, &self.blocks, self.used, self.dim) };
         if let Err(error) = (self.work)(stage, &mut rows) {
             self.failed.store(true, Ordering::Relaxed);
@@ -108,35 +111,48 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Roun
             return;
         }
         if stage + 1 < self.stages {
-            self.tell(None, self.weights.row(agent), stage + 1);
+            self.tell(self.weights.row(agent), stage + 1);
         }
     }
 
-    /// Tells agents that one more of those they wait for is through with the stage before, and serves
-    /// those that have waited for nobody else; `ready` is one of them.
-    fn tell(&self, mut ready: Option<usize>, agents: &[(usize, f64)], stage: usize) {
-        for (k, &(agent, _)) in agents.iter().enumerate() {
+    /// Tells agents that one more of those they wait for is through with the stage before, and serves those that have
+    /// waited for nobody else. In halves, so that a hub with thousands of neighbours does not nest as deep.
+    fn tell(&self, agents: &[(usize, f64)], stage: usize) {
+        if agents.len() > FEW {
+            let (one, other) = agents.split_at(agents.len() / 2);
+            return self.both(|| self.tell(one, stage), || self.tell(other, stage));
+        }
+        let (mut ready, mut count) = ([0; FEW], 0);
+        for &(agent, _) in agents {
             let missing = &self.missing[agent][stage % 2];
-            if missing.fetch_sub(1, Ordering::AcqRel) > 1 {
-                continue;
-            }
-            // Next told of at stage + 2, by neighbours that are then past this agent's `stage`.
-            missing.store(self.weights.row(agent).len(), Ordering::Relaxed);
-            if let Some(first) = ready.replace(agent) {
-                // More than one at once, so an idle thread may take over the rest.
-                let first = || self.serve(first, stage);
-                let rest = || self.tell(ready, &agents[k + 1..], stage);
-                if self.threads {
-                    rayon::join(first, rest);
-                } else {
-                    first();
-                    rest();
-                }
-                return;
+            if missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+                // Next told of at stage + 2, by neighbours that are then past this agent's `stage`.
+                missing.store(self.weights.row(agent).len(), Ordering::Relaxed);
+                ready[count] = agent;
+                count += 1;
             }
         }
-        if let Some(agent) = ready {
-            self.serve(agent, stage);
+        self.serve_all(&ready[..count], stage);
+    }
+
+    fn serve_all(&self, agents: &[usize], stage: usize) {
+        match *agents {
+            [] => {}
+            [agent] => self.serve(agent, stage),
+            _ => {
+                let (one, other) = agents.split_at(agents.len() / 2);
+                self.both(|| self.serve_all(one, stage), || self.serve_all(other, stage));
+            }
+        }
+    }
+
+    /// Two pieces of work, of which an idle thread may take the second.
+    fn both(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
+        if self.threads {
+            rayon::join(first, second);
+        } else {
+            first();
+            second();
         }
     }
 }
@@ -159,7 +175,7 @@ mod tests {
         let mut stages = Stages::new(weights);
         let work = |stage: usize, rows: &mut Rows<f64>| {
             // Some are slower than others, in every stage other ones.
-            (0..(rows.agent * 7 + stage * 5) % 11 * 50).for_each(|k| {
+            (0..(rows.agent() * 7 + stage * 5) % 11 * 50).for_each(|k| {
                 std::hint::black_box(k);
             });
             if stage.is_multiple_of(2) {
@@ -206,6 +222,24 @@ mod tests {
     }
 
     #[test]
+    fn a_hub_with_thousands_of_neighbours_does_not_overflow_the_stack() {
+        let agents = 6_000;
+        let ring = (0..agents).map(|i| (i, (i + 1) % agents));
+        let graph = crate::graph::Graph::from_edges(agents, ring.chain((2..5_000).map(|i| (0, i)))).unwrap();
+        let weights = Network::new(graph, Rule::Metropolis).unwrap().rows();
+        for threads in [false, true] {
+            let served = AtomicUsize::new(0);
+            let mut blocks = [vec![0.0f32; agents]];
+            let count = |_: usize, _: &mut Rows<f32>| {
+                served.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            Stages::new(&weights).run(&mut blocks, 1, &weights, 9, threads, count).unwrap();
+            assert_eq!(served.into_inner(), 9 * agents);
+        }
+    }
+
+    #[test]
     fn the_first_failure_ends_all_stages_and_is_told() {
         let network = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::Metropolis).unwrap();
         let weights = network.rows();
@@ -215,7 +249,7 @@ mod tests {
             let error = Stages::new(&weights)
                 .run(&mut blocks, 3, &weights, 40, threads, |stage, rows| {
                     served.fetch_add(1, Ordering::Relaxed);
-                    match (stage, rows.agent) {
+                    match (stage, rows.agent()) {
                         (2, 5) => Err(AgentsError::objective(5)("lost".into())),
                         _ => Ok(()),
                     }

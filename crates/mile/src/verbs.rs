@@ -78,7 +78,8 @@ impl Verbs {
         Self { vectors, ..Self::default() }
     }
 
-    fn known(&self, v: Vector) -> Result<(), AgentsError> {
+    /// Refuses a vector that the method's layout does not have.
+    pub fn check(&self, v: Vector) -> Result<(), AgentsError> {
         if v.0 < self.vectors {
             return Ok(());
         }
@@ -88,8 +89,8 @@ impl Verbs {
 
     /// Notes a gradient.
     pub fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
-        self.known(x)?;
-        self.known(g)?;
+        self.check(x)?;
+        self.check(g)?;
         if x == g {
             return Err(AgentsError::Method(format!("vector {} is its own gradient", x.0)));
         }
@@ -99,8 +100,8 @@ impl Verbs {
 
     /// Notes a combination.
     pub fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
-        self.known(y)?;
-        terms.iter().try_for_each(|(_, v)| self.known(*v))?;
+        self.check(y)?;
+        terms.iter().try_for_each(|(_, v)| self.check(*v))?;
         if terms.len() > MOST_TERMS {
             let problem =
                 format!("a combination has {} terms, at most {MOST_TERMS} are possible", terms.len());
@@ -118,8 +119,8 @@ impl Verbs {
     /// Checks the pairs of an exchange.
     pub fn check_pull(&self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
         for (k, (from, to)) in pairs.iter().enumerate() {
-            self.known(*from)?;
-            self.known(*to)?;
+            self.check(*from)?;
+            self.check(*to)?;
             if pairs.iter().any(|(_, to)| to == from) {
                 return Err(AgentsError::Method(format!(
                     "vector {} is sent and replaced in one exchange",
@@ -145,7 +146,7 @@ impl Verbs {
 
     /// Notes that a vector must not be used.
     pub fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
-        self.known(scratch)?;
+        self.check(scratch)?;
         self.verbs.push(Verb::Forget { scratch });
         Ok(())
     }
@@ -185,8 +186,7 @@ impl Verbs {
 
 /// The rows of one agent in all vectors.
 pub struct Rows<'b, T> {
-    /// Whose rows they are.
-    pub agent: usize,
+    agent: usize,
     /// The blocks, of which the first `used` are there.
     blocks: Blocks<T>,
     used: usize,
@@ -232,6 +232,11 @@ impl<'b, T: Real> Rows<'b, T> {
 
     fn block(&self, v: Vector) -> &Shared<T> {
         &self.blocks[..self.used][v.0]
+    }
+
+    /// Whose rows they are.
+    pub fn agent(&self) -> usize {
+        self.agent
     }
 
     fn range(&self) -> Range<usize> {

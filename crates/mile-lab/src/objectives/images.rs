@@ -179,6 +179,10 @@ impl Objectives for ImageObjectives {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
+    fn path_keys(&self) -> &'static [&'static str] {
+        &["data_dir"]
+    }
+
     fn digests(&self) -> Result<Facts, LabError> {
         Ok(Facts::from([("problem.dataset".into(), self.library.dataset(&self.config)?.digest)]))
     }

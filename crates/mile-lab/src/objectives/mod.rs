@@ -10,13 +10,15 @@ mod samples;
 mod table;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::problems::{Failure, Problem};
-use mile::real::Precision;
+use mile::real::{Precision, Real};
 use toml::Table;
 
+use crate::digest;
 use crate::error::LabError;
 use crate::section::Section;
 
@@ -81,6 +83,12 @@ pub trait Objectives: Send + Sync {
     /// stands for the number of an agent, which needs only its own file.
     fn files(&self) -> Vec<(&'static str, PathBuf)> {
         Vec::new()
+    }
+
+    /// Keys of the section that hold paths. They may differ between machines: what is there is told by
+    /// [`digests`](Self::digests).
+    fn path_keys(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Digests of the data. A state can be loaded only with the data it was made with; paths may change.
@@ -185,11 +193,56 @@ impl Objectives for Unknown {
 }
 
 /// Objectives with the same problem for every seed.
+///
+/// States belong to the problem by its values: the losses and gradients of all agents at its starting point, which
+/// are evaluated once before a run. Where that is too expensive, or not the same twice, give a version instead.
 pub struct FixedProblem<T> {
-    /// Its name in reports.
-    pub name: String,
-    /// The problem.
-    pub problem: Arc<dyn Problem<T>>,
+    name: String,
+    problem: Arc<dyn Problem<T>>,
+    version: Option<String>,
+}
+
+impl<T: Real> FixedProblem<T> {
+    /// A problem with its name in reports.
+    pub fn new(name: impl Into<String>, problem: Arc<dyn Problem<T>>) -> Self {
+        Self { name: name.into(), problem, version: None }
+    }
+
+    /// Tells versions of the problem apart by this text, instead of by its values.
+    pub fn with_version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    fn identity(&self) -> Result<Facts, LabError> {
+        let (key, value) = match &self.version {
+            Some(version) => ("problem.version", version.clone()),
+            None => ("problem.values", values(&*self.problem)?),
+        };
+        Ok(Facts::from([(key.to_owned(), value)]))
+    }
+}
+
+/// A digest of the losses and gradients of all agents at the problem's starting point.
+fn values<T: Real>(problem: &dyn Problem<T>) -> Result<String, LabError> {
+    let evaluate = || -> Result<String, Failure> {
+        let dim = problem.dim();
+        let x = problem.initial(0)?.unwrap_or_else(|| vec![T::zero(); dim]);
+        let (mut gradient, mut found) = (vec![T::zero(); dim], Vec::new());
+        for agent in 0..problem.agents() {
+            gradient.fill(T::zero());
+            problem.gradient(agent, &x, &mut gradient)?;
+            found.push((
+                problem.loss(agent, &x)?.to_bits(),
+                digest::of_bytes(bytemuck::cast_slice(&gradient)),
+            ));
+        }
+        Ok(digest::of_bytes(format!("{found:?}").as_bytes()))
+    };
+    match catch_unwind(AssertUnwindSafe(evaluate)) {
+        Ok(found) => found.map_err(failed),
+        Err(panic) => Err(LabError::panicked(&*panic)),
+    }
 }
 
 impl Objectives for FixedProblem<f32> {
@@ -199,6 +252,10 @@ impl Objectives for FixedProblem<f32> {
 
     fn single(&self, _: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
         Ok(self.problem.clone())
+    }
+
+    fn digests(&self) -> Result<Facts, LabError> {
+        self.identity()
     }
 
     fn precision(&self) -> Precision {
@@ -213,6 +270,10 @@ impl Objectives for FixedProblem<f64> {
 
     fn double(&self, _: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
         Ok(self.problem.clone())
+    }
+
+    fn digests(&self) -> Result<Facts, LabError> {
+        self.identity()
     }
 }
 

@@ -101,6 +101,10 @@ impl Objectives for TableConfig {
         vec![("data", self.data.clone())]
     }
 
+    fn path_keys(&self) -> &'static [&'static str] {
+        &["data"]
+    }
+
     fn digests(&self) -> Result<Facts, LabError> {
         if !self.is_per_agent() {
             return Ok(Facts::from([("problem.data".into(), digest::of_file(&self.data)?)]));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mile_state::FolderLock;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -12,13 +13,13 @@ use super::{Point, Sweep};
 use crate::config::Experiment;
 use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
-use crate::execute::execute;
+use crate::execute::{check, execute};
 use crate::objectives::Kinds;
 use crate::observer::Observer;
 use crate::plan::Plan;
 use crate::quantity::Quantity;
 use crate::record::Record;
-use crate::store::{Outcome, read_records, write_file};
+use crate::store::{Outcome, lock_folder, read_outcomes, read_records, write_file};
 
 /// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
 /// `table.tex`, `trials.txt`, `figures/`.
@@ -34,6 +35,8 @@ pub struct SweepFolder {
     pub points: usize,
     /// The trials of all finished points.
     pub trials: Vec<Trial>,
+    /// Jobs that failed when the sweep was last run: the point and the job, and why.
+    pub failed: Vec<(String, String)>,
 }
 
 /// The contents of `sweep.json`.
@@ -103,15 +106,21 @@ impl SweepPlan {
         observers: &ObserverFactory,
         stop: &AtomicBool,
     ) -> Result<SweepFolder, LabError> {
-        // Most mistakes show in the first point: it is checked before anything is written.
+        // Most mistakes show in the first point: it is checked before anything is written, and so is every point
+        // that has been started before.
         self.points.first().map(|point| self.plan(point)).transpose()?;
-        open(folder, resume)?;
+        let _lock = open(folder, resume)?;
+        let place = |point: &Point| folder.join("points").join(&point.name);
+        for point in self.points.iter().filter(|point| place(point).join("config.toml").exists()) {
+            check(&self.plan(point)?, &place(point))?;
+        }
         let mut found = SweepFolder {
             path: folder.to_owned(),
             name: self.name().to_owned(),
             criterion: self.sweep.criterion,
             points: self.points.len(),
             trials: self.previous_trials(folder),
+            failed: Vec::new(),
         };
         write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
         found.write()?;
@@ -119,8 +128,15 @@ impl SweepPlan {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let plan = self.plan(point)?;
-            let out = folder.join("points").join(&point.name);
+            let plan = match self.plan(point) {
+                Ok(plan) => plan,
+                Err(error) if error.is_of_one_job() => {
+                    found.note_failures(point, [("the problem".to_owned(), error.to_string())].into_iter());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let out = place(point);
             let begun = out.join("config.toml").exists();
             match execute(&plan, &out, begun, &*observers(k, point, &plan), stop) {
                 Ok(outcomes) if plan.is_complete(&outcomes) => {
@@ -128,7 +144,11 @@ impl SweepPlan {
                     found.write()?;
                 }
                 // Interrupted, or a job failed: the point is not finished.
-                Ok(_) | Err(LabError::Failed(_)) => {}
+                Ok(outcomes) => found.note_failures(point, outcomes.iter().filter_map(Outcome::failure)),
+                Err(LabError::Failed(failed)) => {
+                    let recorded = read_outcomes(&out)?;
+                    found.note_failures(point, recorded.iter().filter_map(Outcome::failure).chain(failed));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -160,7 +180,8 @@ impl SweepPlan {
     }
 }
 
-fn open(folder: &Path, resume: bool) -> Result<(), LabError> {
+/// Creates the folder of a sweep, or checks that it holds one, and locks it.
+fn open(folder: &Path, resume: bool) -> Result<FolderLock, LabError> {
     let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
     let used = folder.join("sweep.toml").exists();
     if (used && !resume) || folder.join("config.toml").exists() {
@@ -170,7 +191,8 @@ fn open(folder: &Path, resume: bool) -> Result<(), LabError> {
         return Err(refuse("holds no sweep to resume: leave --resume out, or give its folder with --out"));
     }
     let points = folder.join("points");
-    std::fs::create_dir_all(&points).map_err(LabError::io(&points, "create"))
+    std::fs::create_dir_all(&points).map_err(LabError::io(&points, "create"))?;
+    lock_folder(folder)
 }
 
 impl SweepFolder {
@@ -191,12 +213,16 @@ impl SweepFolder {
         let criterion =
             criterion.ok_or_else(|| bad(format!("has an unknown criterion '{}'", kept.criterion)))?;
         let SweepFile { name, points, trials, .. } = kept;
-        Ok(Self { path: path.to_owned(), name, criterion, points, trials })
+        Ok(Self { path: path.to_owned(), name, criterion, points, trials, failed: Vec::new() })
     }
 
     /// Whether all points are finished.
     pub fn is_complete(&self) -> bool {
         self.finished() == self.points
+    }
+
+    fn note_failures(&mut self, point: &Point, failed: impl Iterator<Item = (String, String)>) {
+        self.failed.extend(failed.map(|(name, why)| (format!("{}: {name}", point.name), why)));
     }
 
     fn finished(&self) -> usize {

@@ -117,7 +117,7 @@ fn a_kind_of_ones_own_has_parameters_that_can_be_swept() {
             let spread = section.number_or("spread", "a number", 1.0)?;
             let problem: Arc<dyn Problem<f64>> =
                 Arc::new(Opinions { spread, ..Opinions::new(setting.agents) });
-            Ok(Arc::new(FixedProblem { name: format!("opinions {spread} apart"), problem }))
+            Ok(Arc::new(FixedProblem::new(format!("opinions {spread} apart"), problem)))
         })
     };
     let sweep =
@@ -186,6 +186,101 @@ fn an_objective_that_fails_ends_its_job_with_its_records_kept_and_can_be_tried_a
 }
 
 #[test]
+fn results_belong_to_the_objective_they_were_made_with() {
+    let home = tempfile::tempdir().unwrap();
+    run(&lab(Opinions::new(5)), EXPERIMENT, home.path());
+    let refusal = |lab: Lab, text: &str| {
+        let error = lab.run(text, home.path()).unwrap_err();
+        assert!(error.is_usage(), "{error}");
+        error.to_string()
+    };
+    let edited = refusal(lab(Opinions { spread: 2.0, ..Opinions::new(5) }), EXPERIMENT);
+    assert!(edited.contains("problem.values was"), "{edited}");
+    let fewer = refusal(lab(Opinions::new(5)), &EXPERIMENT.replace("rounds = 30", "rounds = 20"));
+    assert!(fewer.contains("rounds: got 20, takes at least 30"), "{fewer}");
+    assert!(std::fs::read_to_string(home.path().join("config.toml")).unwrap().contains("rounds = 30"));
+    // A version stands for the values, where it is given.
+    let versioned = |version: &'static str, spread: f64| {
+        Lab::default().quiet().with_kind("opinions", move |section, setting| {
+            section.text("data", "a text")?;
+            let problem: Arc<dyn Problem<f64>> =
+                Arc::new(Opinions { spread, ..Opinions::new(setting.agents) });
+            Ok(Arc::new(FixedProblem::new("opinions", problem).with_version(version)))
+        })
+    };
+    let other = home.path().join("versioned");
+    let text = format!("{EXPERIMENT}[problem]\nkind = \"opinions\"\ndata = \"a\"\n");
+    run(&versioned("1", 1.0), &text, &other);
+    run(&versioned("1", 1.5), &text, &other);
+    let refused = versioned("2", 1.0).run(&text, &other).unwrap_err().to_string();
+    assert!(refused.contains("problem.version was 1 and is 2 now"), "{refused}");
+    let refused = versioned("1", 1.0).run(&text.replace("\"a\"", "\"b\""), &other).unwrap_err().to_string();
+    assert!(
+        refused.contains("problem.data"),
+        "a key of one's own is a parameter, whatever it is called: {refused}"
+    );
+}
+
+#[test]
+fn a_refused_sweep_keeps_what_it_had_found_and_a_failing_one_says_why() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("sweep");
+    let sweep = format!("{EXPERIMENT}[sweep]\nstep_size = [0.1, 0.2]\n");
+    run(&lab(Opinions::new(5)), &sweep, &folder);
+    let found =
+        || ["sweep.toml", "sweep.json", "table.txt"].map(|name| std::fs::read(folder.join(name)).unwrap());
+    let before = found();
+    let refused = lab(Opinions { spread: 2.0, ..Opinions::new(5) }).run(&sweep, &folder).unwrap_err();
+    assert!(refused.to_string().contains("problem.values was"), "{refused}");
+    assert!(found() == before, "nothing is lost");
+    let run_in_it = lab(Opinions::new(5)).run(EXPERIMENT, &folder).unwrap_err().to_string();
+    assert!(run_in_it.contains("holds a sweep"), "{run_in_it}");
+    let failing = Opinions { lasts: Some(300), ..Opinions::new(5) };
+    let failed = lab(failing).run(&sweep, home.path().join("failing")).unwrap_err().to_string();
+    assert!(failed.contains("step_size=0.1") && failed.contains("the instrument was unplugged"), "{failed}");
+    assert!(home.path().join("failing/report.html").exists());
+}
+
+#[test]
+fn sizes_that_no_memory_holds_are_refused_before_anything_is_written() {
+    struct Large(usize);
+    impl Problem<f64> for Large {
+        fn agents(&self) -> usize {
+            5
+        }
+        fn dim(&self) -> usize {
+            self.0
+        }
+        fn loss(&self, _: usize, _: &[f64]) -> Result<f64, Failure> {
+            Ok(0.0)
+        }
+        fn gradient(&self, _: usize, _: &[f64], _: &mut [f64]) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+    let home = tempfile::tempdir().unwrap();
+    for (dim, said) in
+        [(1 << 62, "do not fit into memory"), (1 << 50, "do not fit into memory"), (0, "dimension 0")]
+    {
+        let error = Lab::of("large", Large(dim)).quiet().run(EXPERIMENT, home.path()).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(said), "{error}");
+        assert!(!home.path().join("config.toml").exists());
+    }
+}
+
+#[test]
+fn a_run_that_fails_does_not_stop_the_next_one_of_the_same_lab() {
+    let home = tempfile::tempdir().unwrap();
+    let lab = lab(Opinions::new(5));
+    let file = home.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(lab.run(EXPERIMENT, file.join("run")).is_err());
+    std::fs::create_dir_all(home.path().join("broken/final/mile-seed0.safetensors/x")).unwrap();
+    assert!(lab.run(EXPERIMENT, home.path().join("broken")).is_err(), "its final state cannot be written");
+    assert!(run(&lab, EXPERIMENT, &home.path().join("good")).is_complete);
+}
+
+#[test]
 fn a_stop_flag_stops_a_run_and_running_it_again_goes_on() {
     let home = tempfile::tempdir().unwrap();
     let stop = Arc::new(AtomicBool::new(true));
@@ -238,7 +333,7 @@ impl Engine<f64> for Remote<'_, f64> {
     fn watch(&mut self) {
         self.agents.watch();
     }
-    fn drift(&self) -> Option<f64> {
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
         self.agents.drift()
     }
 }
@@ -257,7 +352,7 @@ impl Engines for Device {
         &self,
         agents: engines::EngineSetup<'a, f64>,
     ) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        let engines::EngineSetup { problem, network, method, start, seed } = agents;
+        let engines::EngineSetup { problem, network, method, start, seed, .. } = agents;
         let agents = Simulator::new(problem, network, method, start, seed)?;
         Ok(Box::new(Remote { agents, settled: self.settled, lost_after: self.lost_after }))
     }

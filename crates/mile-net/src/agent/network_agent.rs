@@ -185,13 +185,6 @@ impl<T: Real> Engine<T> for NetworkAgent<'_, T> {
         Ok(())
     }
 
-    /// Does nothing: the consensus error is a sum over all agents; see [`drift`](Self::drift).
-    fn watch(&mut self) {}
-
-    fn drift(&self) -> Option<f64> {
-        None
-    }
-
     fn fold(&mut self, _: Vector, _: &mut [f64], _: &mut Contribution<T>) -> Result<(), AgentsError> {
         let problem = "sums over all agents are not available from one agent on a network: use the estimates of its gossip";
         Err(AgentsError::Engine(problem.into()))
@@ -267,7 +260,7 @@ mod tests {
             assert!(agent.set_vector(Vector(1), &[2.0; 5]).unwrap_err().to_string().contains("set to 5"));
             assert!(agent.vector(Vector(9)).unwrap_err().to_string().contains("vector 9"));
             agent.watch();
-            assert_eq!(agent.drift(), None);
+            assert_eq!(agent.drift().unwrap(), None);
             let refused = agent.consensus_error(Vector(0)).unwrap_err();
             assert!(matches!(refused, AgentsError::Engine(_)), "{refused}");
             assert!(refused.to_string().contains("not available from one agent"), "{refused}");

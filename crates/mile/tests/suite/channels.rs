@@ -131,8 +131,8 @@ impl Engine<f32> for Rank<'_> {
         self.watching = true;
     }
 
-    fn drift(&self) -> Option<f64> {
-        self.drift
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
+        Ok(self.drift)
     }
 
     /// From the first rank to the last, and back to all.
@@ -167,7 +167,7 @@ type Measured = (f64, Vec<f64>, f64, Option<f64>);
 
 fn measured(engine: &mut dyn Engine<f32>) -> Measured {
     let mean = engine.mean(X).unwrap();
-    (engine.norm_sq(X).unwrap(), mean, engine.consensus_error(X).unwrap(), engine.drift())
+    (engine.norm_sq(X).unwrap(), mean, engine.consensus_error(X).unwrap(), engine.drift().unwrap())
 }
 
 /// All rounds, the last of them watched.
