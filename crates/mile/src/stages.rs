@@ -13,8 +13,9 @@ use rayon::prelude::*;
 
 use crate::agents::AgentsError;
 use crate::real::Real;
+use crate::shared::Shared;
 use crate::sparse::SparseRows;
-use crate::verbs::{Blocks, Rows, share};
+use crate::verbs::{Rows, share};
 
 /// Neighbours that are told one after the other; more are divided.
 const FEW: usize = 8;
@@ -56,8 +57,7 @@ impl Stages {
             *missing = [(); 2].map(|()| AtomicUsize::new(weights.row(agent).len()));
         }
         let round = Round {
-            blocks: share(blocks),
-            used: blocks.len(),
+            blocks: &share(blocks)[..blocks.len()],
             dim,
             weights,
             missing: &self.missing,
@@ -80,8 +80,7 @@ impl Stages {
 }
 
 struct Round<'a, T, F> {
-    blocks: Blocks<T>,
-    used: usize,
+    blocks: &'a [Shared<T>],
     dim: usize,
     weights: &'a SparseRows,
     missing: &'a [[AtomicUsize; 2]],
@@ -101,7 +100,7 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Roun
         // SAFETY: every block has a row for each agent (`Stages::run`), and this agent's rows are lent to its own stages
         // only, which follow each other. That neighbours read a row only while nobody writes it is what those promise
         // who call `Rows::pull`, by the rule of the stages.
-        let mut rows = unsafe { Rows::among(agent, &self.blocks, self.used, self.dim) };
+        let mut rows = unsafe { Rows::among(agent, self.blocks, self.dim) };
         if let Err(error) = (self.work)(stage, &mut rows) {
             self.failed.store(true, Ordering::Relaxed);
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,6 @@
 //! [`Verbs`] is what was noted, in stages; [`Rows`] are the rows of one agent, and [`Rows::carry_out`] is
 //! what a verb other than an exchange does to them, wherever the agent is.
 
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::agents::{AgentsError, Vector};
@@ -118,6 +117,9 @@ impl Verbs {
 
     /// Checks the pairs of an exchange.
     pub fn check_pull(&self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
+        if pairs.is_empty() {
+            return Err(AgentsError::Method("an exchange sends no vector".into()));
+        }
         for (k, (from, to)) in pairs.iter().enumerate() {
             self.check(*from)?;
             self.check(*to)?;
@@ -187,20 +189,14 @@ impl Verbs {
 /// The rows of one agent in all vectors.
 pub struct Rows<'b, T> {
     agent: usize,
-    /// The blocks, of which the first `used` are there.
-    blocks: Blocks<T>,
-    used: usize,
+    blocks: &'b [Shared<T>],
     /// Elements before this agent's row in each block.
     offset: usize,
     dim: usize,
-    lent: PhantomData<&'b mut T>,
 }
 
-/// Pointers to all blocks.
-pub(crate) type Blocks<T> = [Shared<T>; MOST_VECTORS];
-
 /// Pointers to the blocks, without allocating.
-pub(crate) fn share<T>(blocks: &mut [Vec<T>]) -> Blocks<T> {
+pub(crate) fn share<T>(blocks: &mut [Vec<T>]) -> [Shared<T>; MOST_VECTORS] {
     assert!(blocks.len() <= MOST_VECTORS, "a method works with at most {MOST_VECTORS} vectors");
     let mut shared = [const { Shared(std::ptr::null_mut()) }; MOST_VECTORS];
     for (slot, block) in shared.iter_mut().zip(blocks) {
@@ -210,28 +206,24 @@ pub(crate) fn share<T>(blocks: &mut [Vec<T>]) -> Blocks<T> {
 }
 
 impl<'b, T: Real> Rows<'b, T> {
-    /// The rows of an agent that is hosted alone: its vectors.
+    /// Works with the rows of an agent that is hosted alone: its vectors.
     ///
     /// # Panics
     /// If there are more than [`MOST_VECTORS`], or if they have different lengths.
-    pub fn alone(agent: usize, vectors: &'b mut [Vec<T>]) -> Self {
+    pub fn alone<R>(agent: usize, vectors: &mut [Vec<T>], work: impl FnOnce(&mut Rows<'_, T>) -> R) -> R {
         let dim = vectors.first().map_or(0, Vec::len);
         assert!(vectors.iter().all(|vector| vector.len() == dim), "vectors of one length");
-        let (blocks, used) = (share(vectors), vectors.len());
-        Self { agent, blocks, used, offset: 0, dim, lent: PhantomData }
+        let blocks = &share(vectors)[..vectors.len()];
+        work(&mut Rows { agent, blocks, offset: 0, dim })
     }
 
     /// The rows of one of several agents.
     ///
     /// # Safety
-    /// Each of the first `used` blocks has a row of `dim` elements for this agent, and until these rows are dropped nobody
-    /// else writes to them, or reads what they are used to write.
-    pub(crate) unsafe fn among(agent: usize, blocks: &'b Blocks<T>, used: usize, dim: usize) -> Self {
-        Self { agent, blocks: *blocks, used, offset: agent * dim, dim, lent: PhantomData }
-    }
-
-    fn block(&self, v: Vector) -> &Shared<T> {
-        &self.blocks[..self.used][v.0]
+    /// Each block has a row of `dim` elements for this agent, and until these rows are dropped nobody else writes to
+    /// them, or reads what they are used to write.
+    pub(crate) unsafe fn among(agent: usize, blocks: &'b [Shared<T>], dim: usize) -> Self {
+        Self { agent, blocks, offset: agent * dim, dim }
     }
 
     /// Whose rows they are.
@@ -250,8 +242,8 @@ impl<'b, T: Real> Rows<'b, T> {
         // SAFETY: the range is this agent's row and inside every block (`alone`, `among`), `self` is borrowed
         // mutably, and the row to be written is in another block than those to be read.
         unsafe {
-            let y = self.block(write).slice_mut(range.clone());
-            (y, read.map(|v| self.block(v).slice(range.clone())))
+            let y = self.blocks[write.0].slice_mut(range.clone());
+            (y, read.map(|v| self.blocks[v.0].slice(range.clone())))
         }
     }
 
@@ -282,9 +274,9 @@ impl<'b, T: Real> Rows<'b, T> {
         // SAFETY: as in `borrow`.
         unsafe {
             for (slot, (a, v)) in lent.iter_mut().zip(terms) {
-                *slot = (*a, self.block(*v).slice(range.clone()));
+                *slot = (*a, self.blocks[v.0].slice(range.clone()));
             }
-            (self.block(y).slice_mut(range), lent)
+            (self.blocks[y.0].slice_mut(range), lent)
         }
     }
 
@@ -295,11 +287,11 @@ impl<'b, T: Real> Rows<'b, T> {
     /// this agent's row of the weights, and nobody writes to any row of `from` meanwhile.
     pub(crate) unsafe fn pull(&mut self, weights: &SparseRows, from: Vector, to: Vector) {
         assert!(from != to, "a row is not read and written at once");
-        let (source, dim) = (*self.block(from), self.dim);
+        let (source, dim) = (&self.blocks[from.0], self.dim);
         // SAFETY: promised by the caller.
         let row = |j: usize| unsafe { source.slice(j * dim..(j + 1) * dim) };
         // SAFETY: this agent's own row, inside the block, and of another block than `from`.
-        let y = unsafe { self.block(to).slice_mut(self.range()) };
+        let y = unsafe { self.blocks[to.0].slice_mut(self.range()) };
         let entries = weights.row(self.agent).iter().map(|&(j, w)| (w, row(j), j == self.agent));
         block::pull_row(y, row(self.agent), entries);
     }
@@ -344,6 +336,7 @@ mod tests {
         assert!(said(verbs.check_pull(&[(X, D), (D, G)])).contains("vector 2 is sent and replaced"));
         assert!(said(verbs.check_pull(&[(X, D), (G, D)])).contains("vector 2 is replaced twice"));
         assert!(said(verbs.check_pull(&[(X, X)])).contains("sent and replaced"));
+        assert!(said(verbs.check_pull(&[])).contains("sends no vector"));
         assert!(verbs.is_empty());
     }
 }

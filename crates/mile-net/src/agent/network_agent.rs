@@ -110,8 +110,10 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     /// Carries out the verb that was just noted. Nothing is gained by waiting: there is one agent.
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let Job { problem, agent, seed, .. } = *self.job;
-        let mut rows = Rows::alone(agent, &mut self.vectors);
-        let done = self.verbs.stage(0).iter().try_for_each(|verb| rows.carry_out(verb, problem, seed));
+        let verbs = self.verbs.stage(0);
+        let done = Rows::alone(agent, &mut self.vectors, |rows| {
+            verbs.iter().try_for_each(|verb| rows.carry_out(verb, problem, seed))
+        });
         self.verbs.clear();
         done
     }

@@ -98,9 +98,10 @@ impl Agents for Rank<'_> {
 
     fn settle(&mut self) -> Result<(), AgentsError> {
         for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
-            let mut rows = Rows::alone(agent, vectors);
-            let verbs = self.noted.stage(0).iter();
-            verbs.into_iter().try_for_each(|verb| rows.carry_out(verb, self.problem, SEED))?;
+            let (verbs, problem) = (self.noted.stage(0), self.problem);
+            Rows::alone(agent, vectors, |rows| {
+                verbs.iter().try_for_each(|verb| rows.carry_out(verb, problem, SEED))
+            })?;
         }
         self.noted.clear();
         Ok(())
