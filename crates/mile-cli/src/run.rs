@@ -102,7 +102,11 @@ pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
             let _ = writeln!(text, "note: {}: auto chose xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
         }
     }
-    for (label, advice) in mile_lab::advice::advise(plan)? {
+    let advice = mile_lab::advice::advise(plan)?;
+    if let Some((smoothness, sample)) = advice.sampled() {
+        let _ = writeln!(text, "note: L = {}, estimated from {sample}", number(smoothness));
+    }
+    for (label, advice) in advice.of_algorithms {
         let word = match advice.severity {
             Severity::Note => "note",
             Severity::Caution => "caution",

@@ -10,8 +10,7 @@ use mile::theory::modes::Modes;
 use mile::theory::report::{Inquiry, TheoryReport};
 use mile::theory::stability::{self, MODES};
 use mile::theory::weights::WeightChoice;
-use mile_lab::advice::inquiry;
-use mile_lab::auto::estimate;
+use mile_lab::advice::{estimate, inquiry};
 use mile_lab::config::Experiment;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
@@ -75,7 +74,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             let experiment = Experiment::load(path, &arguments.set)?;
             let name = path.display().to_string();
             let plan = Plan::new(experiment).map_err(|error| error.in_file(&name))?;
-            let estimate = estimate(&plan.experiment).map_err(|error| error.in_file(&name))?;
+            let estimate = estimate(&plan).map_err(|error| error.in_file(&name))?;
             print_report(arguments, with_arguments(inquiry(&plan, &estimate), arguments, xi, gamma))
         }
         None => {
@@ -87,6 +86,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
                 gamma: None,
                 smoothness: 1.0,
                 estimate: None,
+                sample: None,
                 step_size: None,
                 scatter: None,
                 rounds: None,
@@ -110,7 +110,7 @@ fn with_arguments<'a>(
     }
     inquiry.gamma = gamma.or(inquiry.gamma);
     if let Some(smoothness) = arguments.smoothness {
-        (inquiry.smoothness, inquiry.estimate) = (smoothness, None);
+        (inquiry.smoothness, inquiry.estimate, inquiry.sample) = (smoothness, None, None);
     }
     inquiry.step_size = arguments.step_size.or(inquiry.step_size);
     inquiry

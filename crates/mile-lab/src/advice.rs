@@ -2,18 +2,71 @@
 
 use mile::theory::advice::{self, Advice};
 use mile::theory::report::Inquiry;
+use mile::theory::sample::Sample;
+use mile::theory::smoothness::{Scatter, Smoothness};
 use mile::theory::weights::WeightChoice;
 
-use crate::auto::{ProblemEstimate, estimate, smoothness_bound, theory_error};
+use crate::auto::{self, smoothness_bound, theory_error};
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::Plan;
 
-/// Advice for every algorithm of a plan, with its label.
-pub fn advise(plan: &Plan) -> Result<Vec<(String, Advice)>, LabError> {
-    let smoothness = match plan.experiment.objectives.curvature() {
+/// The largest part of the gradient work of a plan that an estimate before it may cost.
+const SHARE: f64 = 0.05;
+
+/// Estimates of a plan's problem, with its first seed, at its starting point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProblemEstimate {
+    /// The smoothness constant L.
+    pub smoothness: Smoothness,
+    /// Noise and heterogeneity of the gradients; none if they are exact.
+    pub scatter: Option<Scatter>,
+}
+
+/// Advice on a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanAdvice {
+    /// The estimate of L, if it was needed.
+    pub smoothness: Option<Smoothness>,
+    /// Advice for every algorithm, with its label.
+    pub of_algorithms: Vec<(String, Advice)>,
+}
+
+impl PlanAdvice {
+    /// The estimate of L and what it was made from, if not from everything.
+    pub fn sampled(&self) -> Option<(f64, Sample)> {
+        self.smoothness.as_ref().and_then(|found| found.sample.map(|sample| (found.estimate, sample)))
+    }
+}
+
+/// Estimates the smoothness, gradient noise and heterogeneity of a plan's problem.
+pub fn estimate(plan: &Plan) -> Result<ProblemEstimate, LabError> {
+    let experiment = &plan.experiment;
+    let smoothness = auto::estimate(experiment, steps(plan))?;
+    Ok(ProblemEstimate { smoothness, scatter: auto::scatter(experiment)? })
+}
+
+/// The steps of one job that an estimate of L may cost: a part of those of all jobs. A plan with `"auto"` has one
+/// estimate for both, which does not depend on the length of the run.
+fn steps(plan: &Plan) -> f64 {
+    let experiment = &plan.experiment;
+    if let Some(algorithm) = experiment.algorithms.iter().find(|a| a.has_auto()) {
+        return auto::steps(algorithm);
+    }
+    let per_round: f64 = experiment.algorithms.iter().map(auto::steps).sum();
+    SHARE * per_round * experiment.rounds as f64 * experiment.seeds.len() as f64
+}
+
+/// Advice for every algorithm of a plan.
+pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
+    let experiment = &plan.experiment;
+    let mut estimate = None;
+    let smoothness = match experiment.objectives.curvature() {
         Curvature::Known(largest) => Some(largest),
-        Curvature::Steady => smoothness_bound(&plan.experiment, &estimate(&plan.experiment)?),
+        Curvature::Steady => {
+            let found = estimate.insert(auto::estimate(experiment, steps(plan))?);
+            smoothness_bound(experiment, found)
+        }
         Curvature::Changing => None,
     };
     let mut found = Vec::new();
@@ -29,7 +82,7 @@ pub fn advise(plan: &Plan) -> Result<Vec<(String, Advice)>, LabError> {
         let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
-    Ok(found)
+    Ok(PlanAdvice { smoothness: estimate, of_algorithms: found })
 }
 
 /// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm.
@@ -37,7 +90,7 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
     let algorithms = &plan.experiment.algorithms;
     let k = algorithms.iter().position(|a| a.entry.takes("xi")).unwrap_or(0);
     let parameters = &plan.methods[k].parameters;
-    let exact = smoothness_bound(&plan.experiment, estimate).is_some();
+    let exact = smoothness_bound(&plan.experiment, &estimate.smoothness).is_some();
     Inquiry {
         network: &plan.network,
         local_steps: parameters.local_steps.unwrap_or(1),
@@ -45,8 +98,9 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
         gamma: parameters.gamma.map(WeightChoice::Number),
         smoothness: estimate.smoothness.estimate,
         estimate: (!exact).then_some(&estimate.smoothness),
+        sample: estimate.smoothness.sample,
         step_size: Some(algorithms[k].schedule.step_size),
-        scatter: plan.experiment.objectives.is_stochastic().then_some(estimate.scatter),
+        scatter: estimate.scatter,
         rounds: Some(plan.experiment.rounds),
         seed: plan.experiment.seeds[0],
     }

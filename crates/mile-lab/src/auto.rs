@@ -1,10 +1,11 @@
 //! Chooses the weights `xi = "auto"` and `gamma = "auto"` from estimates of the problem and from the network.
 
+mod budget;
+
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
-use mile::theory::TheoryError;
 use mile::theory::auto::{self, Question};
-use mile::theory::smoothness::{self, Effort, Scatter, Smoothness};
+use mile::theory::smoothness::{self, Scatter, Smoothness};
 use mile::theory::weights::WeightChoice;
 use mile::with_precision;
 
@@ -14,51 +15,42 @@ use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::start;
 
+pub(crate) use budget::theory_error;
+
 /// Stochastic gradients per agent from which the gradient noise is estimated.
 const DRAWS: u64 = 8;
 
-/// Estimates of an experiment's problem, with its first seed, at its starting point.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProblemEstimate {
-    /// The smoothness constant L.
-    pub smoothness: Smoothness,
-    /// Noise and heterogeneity of the gradients.
-    pub scatter: Scatter,
+/// The smoothness of an experiment's problem, with its first seed, at and near its starting point; it costs at most as
+/// much as `steps` steps of a run, or what is always allowed ([`budget`]).
+pub(crate) fn estimate(experiment: &Experiment, steps: f64) -> Result<Smoothness, LabError> {
+    with_precision!(experiment.precision, T => budget::estimate::<T>(experiment, steps))
 }
 
-/// Estimates the smoothness, gradient noise and heterogeneity of an experiment's problem.
-pub fn estimate(experiment: &Experiment) -> Result<ProblemEstimate, LabError> {
-    with_precision!(experiment.precision, T => estimate_as::<T>(experiment))
+/// Noise and heterogeneity of the gradients at the starting point; none if gradients are exact.
+pub(crate) fn scatter(experiment: &Experiment) -> Result<Option<Scatter>, LabError> {
+    let stochastic = experiment.objectives.is_stochastic();
+    stochastic.then(|| with_precision!(experiment.precision, T => scatter_as::<T>(experiment))).transpose()
 }
 
-fn estimate_as<T: Scalar>(experiment: &Experiment) -> Result<ProblemEstimate, LabError> {
+fn scatter_as<T: Scalar>(experiment: &Experiment) -> Result<Scatter, LabError> {
     let seed = experiment.seeds[0];
     let problem = T::problem(&*experiment.objectives, seed)?;
     let start = start::points(experiment.start, &*problem, seed)?;
-    let x = &start[..problem.dim()];
-    let effort = match experiment.objectives.curvature() {
-        Curvature::Changing => Effort { points: 2, iterations: 8, agents: 4, stochastic: true },
-        _ => Effort::default(),
-    };
-    let smoothness =
-        smoothness::estimate(&*problem, x, effort, seed).map_err(|error| theory_error("problem", error))?;
-    Ok(ProblemEstimate { smoothness, scatter: smoothness::scatter(&*problem, x, DRAWS, seed)? })
+    Ok(smoothness::scatter(&*problem, &start[..problem.dim()], DRAWS, seed)?)
 }
 
-/// Converts an error of the theory into one of a key, except for a failing objective.
-pub(crate) fn theory_error(key: &str, error: TheoryError) -> LabError {
-    match error {
-        TheoryError::Agents(error) => error.into(),
-        error => LabError::config(key, error),
-    }
+/// The steps that an estimate for `"auto"` may cost: those of a round. More rounds, seeds and algorithms, with which a
+/// run may be resumed, do not change what was chosen.
+pub(crate) fn steps(algorithm: &AlgorithmConfig) -> f64 {
+    algorithm.parameters.local_steps.unwrap_or(1) as f64
 }
 
 /// An upper bound of the smoothness constant over a whole run; `None` where the curvature changes during training, as that
 /// of neural networks does.
-pub(crate) fn smoothness_bound(experiment: &Experiment, estimate: &ProblemEstimate) -> Option<f64> {
+pub(crate) fn smoothness_bound(experiment: &Experiment, estimate: &Smoothness) -> Option<f64> {
     match experiment.objectives.curvature() {
         Curvature::Changing => None,
-        _ => Some(1.1 * estimate.smoothness.estimate).filter(|l| *l > 0.0),
+        _ => Some(1.1 * estimate.estimate).filter(|l| *l > 0.0),
     }
 }
 
@@ -70,13 +62,16 @@ pub(crate) fn choose(
     network: &Network,
     parameters: &mut Parameters,
 ) -> Result<(), LabError> {
-    let estimate = estimate(experiment)?;
+    let smoothness = match experiment.objectives.curvature() {
+        Curvature::Changing => None,
+        _ => smoothness_bound(experiment, &estimate(experiment, steps(algorithm))?),
+    };
     let question = Question {
         network,
         local_steps: parameters.local_steps.unwrap_or(1),
         step_size: algorithm.schedule.step_size,
-        smoothness: smoothness_bound(experiment, &estimate),
-        scatter: experiment.objectives.is_stochastic().then_some(estimate.scatter),
+        smoothness,
+        scatter: scatter(experiment)?,
         rounds: experiment.rounds,
         seed: experiment.seeds[0],
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mile::problems::{Batch, Loss, Shard, Table};
+use mile::problems::{Batch, Loss, Shard};
 use mile::real::Real;
 use mile_nn::partition::Partition;
 
@@ -49,6 +49,11 @@ impl TableConfig {
         self.data.to_string_lossy().contains("{agent}")
     }
 
+    /// The agents whose files are available, with one file for each agent.
+    pub(super) fn available(&self) -> std::ops::Range<usize> {
+        self.only.map_or(0..self.agents, |agent| agent..agent + 1)
+    }
+
     /// The file that holds an agent's rows.
     pub(super) fn file_of(&self, agent: usize) -> PathBuf {
         self.data.to_string_lossy().replace("{agent}", &agent.to_string()).into()
@@ -70,8 +75,8 @@ struct Row {
     owner: Option<String>,
 }
 
-/// Reads the data of a table problem and divides it among the agents.
-pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Table<T>, LabError> {
+/// Reads the data of a table problem and divides it among the agents; returns the number of features and the shards.
+pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<(usize, Vec<Shard<T>>), LabError> {
     let agents = config.agents;
     let per_agent = config.is_per_agent();
     if per_agent && config.by.is_some() {
@@ -115,8 +120,7 @@ pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Table<T>,
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
         return Err(bad(&file.path, None, None, problem).into());
     }
-    Table::new(dim, shards, config.loss, config.l2, config.batch)
-        .map_err(|error| LabError::config("problem", error))
+    Ok((dim, shards))
 }
 
 /// Checks that all files have the same feature columns.

@@ -5,6 +5,7 @@
 
 mod csv;
 mod images;
+mod loaded;
 mod quadratic;
 mod samples;
 mod table;
@@ -34,6 +35,17 @@ pub enum Curvature {
     Steady,
     /// It changes during training, as for neural networks: an estimate at the starting point says little.
     Changing,
+}
+
+/// How many rows, each with a number for each element of the variable, gradients read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Rows of an exact gradient of the agent that has most.
+    pub all: u64,
+    /// Rows of a gradient of the run, on average over the agents.
+    pub run: u64,
+    /// The most rows of an agent that [`Objectives::sample`] takes; 0 if it takes no samples.
+    pub largest_sample: u64,
 }
 
 /// The objectives of an experiment: one problem for each seed, in one precision or both.
@@ -72,6 +84,21 @@ pub trait Objectives: Send + Sync {
     /// What is known about their curvature.
     fn curvature(&self) -> Curvature {
         Curvature::Steady
+    }
+
+    /// How many rows gradients read, so that an estimate before a run can cost a small part of it; `None` if that is not
+    /// known, and only gradients can be counted.
+    fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {
+        let _ = seed;
+        Ok(None)
+    }
+
+    /// The same objectives with at most `rows` rows of each agent, drawn at random from the seed of the run, for an
+    /// estimate before it; of so many agents, spread evenly, as [`Effort`](mile::theory::smoothness::Effort) uses. A
+    /// larger sample contains a smaller one.
+    fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
+        let _ = rows;
+        None
     }
 
     /// The samples on which losses and accuracies are measured, if not on all.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mile::problems::{Problem, Quadratic};
 use mile::real::Real;
 
-use super::{Curvature, Objectives, Setting};
+use super::{Curvature, Objectives, RowCounts, Setting};
 use crate::error::LabError;
 use crate::section::Section;
 
@@ -54,6 +54,11 @@ impl Objectives for Quadratics {
 
     fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
         self.build(seed)
+    }
+
+    fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
+        // A gradient reads a few vectors.
+        Ok(Some(RowCounts { all: 1, run: 1, largest_sample: 0 }))
     }
 
     fn curvature(&self) -> Curvature {

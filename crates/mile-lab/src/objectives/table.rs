@@ -3,18 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mile::problems::{Batch, Loss, Problem, Table};
+use mile::problems::{Batch, Loss, Problem};
 use mile::real::Real;
 use toml::Value;
 
 use super::csv::{self, TableConfig};
-use super::{Facts, Objectives, Setting, samples};
+use super::loaded::Loaded;
+use super::{Facts, Objectives, RowCounts, Setting, samples};
 use crate::digest;
 use crate::error::LabError;
 use crate::section::{Section, resolve};
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
-    Ok(Arc::new(config(section, setting)?))
+    Ok(Arc::new(Tables::new(config(section, setting)?)))
 }
 
 fn config(section: &Section, setting: Setting) -> Result<TableConfig, LabError> {
@@ -72,17 +73,33 @@ fn classes(section: &Section, loss: Loss) -> Result<Option<[String; 2]>, LabErro
     pair.map(Some).ok_or_else(|| section.refuse("classes", value, takes))
 }
 
-impl TableConfig {
+/// The objectives of this kind.
+struct Tables {
+    config: Arc<TableConfig>,
+    loaded: Arc<Loaded>,
+    /// The most rows of each agent, for a sample.
+    most: Option<u64>,
+}
+
+impl Tables {
+    fn new(config: TableConfig) -> Self {
+        Self { config: Arc::new(config), loaded: Arc::default(), most: None }
+    }
+
     fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
-        let table: Table<T> = csv::load(self, seed)?;
-        Ok(Arc::new(table))
+        let tables = self.loaded.tables::<T>(&self.config, seed)?;
+        Ok(match self.most {
+            None => tables.all.clone(),
+            Some(rows) => Arc::new(tables.sample(&self.config, rows as usize)?),
+        })
     }
 }
 
-impl Objectives for TableConfig {
+impl Objectives for Tables {
     fn title(&self) -> String {
-        let file = self.data.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        format!("{} on {file}", self.loss_name)
+        let data = &self.config.data;
+        let file = data.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        format!("{} on {file}", self.config.loss_name)
     }
 
     fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
@@ -94,11 +111,20 @@ impl Objectives for TableConfig {
     }
 
     fn is_stochastic(&self) -> bool {
-        self.batch != Batch::Full
+        self.config.batch != Batch::Full
+    }
+
+    fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {
+        self.loaded.rows(&self.config, seed).map(Some)
+    }
+
+    fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
+        let (config, loaded) = (self.config.clone(), self.loaded.clone());
+        Some(Arc::new(Self { config, loaded, most: Some(rows) }))
     }
 
     fn files(&self) -> Vec<(&'static str, PathBuf)> {
-        vec![("data", self.data.clone())]
+        vec![("data", self.config.data.clone())]
     }
 
     fn path_keys(&self) -> &'static [&'static str] {
@@ -106,24 +132,21 @@ impl Objectives for TableConfig {
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        if !self.is_per_agent() {
-            return Ok(Facts::from([("problem.data".into(), digest::of_file(&self.data)?)]));
+        let config = &self.config;
+        if !config.is_per_agent() {
+            return Ok(Facts::from([("problem.data".into(), digest::of_file(&config.data)?)]));
         }
-        let available = match self.only {
-            Some(agent) => agent..agent + 1,
-            None => 0..self.agents,
-        };
         let one =
-            |agent: usize| Ok((format!("problem.data[{agent}]"), digest::of_file(&self.file_of(agent))?));
-        available.map(one).collect()
+            |agent: usize| Ok((format!("problem.data[{agent}]"), digest::of_file(&config.file_of(agent))?));
+        config.available().map(one).collect()
     }
 
     fn shared_facts(&self, agent: usize) -> Result<Facts, LabError> {
-        csv::shared_facts(self, agent)
+        csv::shared_facts(&self.config, agent)
     }
 
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
-        self.is_per_agent()
-            .then(|| Arc::new(Self { only: Some(agent), ..self.clone() }) as Arc<dyn Objectives>)
+        let own = || TableConfig { only: Some(agent), ..(*self.config).clone() };
+        self.config.is_per_agent().then(|| Arc::new(Self::new(own())) as Arc<dyn Objectives>)
     }
 }

@@ -11,6 +11,7 @@
 //! | [`advice`] | warnings about the parameters of a run, before it starts |
 //! | [`lemma1`] | the closed form of the paper's Lemma 1, per mode, corrected |
 //! | [`smoothness`] | estimates of the smoothness constant L, gradient noise and heterogeneity, from gradients |
+//! | [`sample`] | what an estimate was made from, in words |
 //! | [`constants`] | the paper's constants rho, A_1, A_3, A_4, B_2 and the step-size bounds of its theorems |
 //! | [`theorems`] | both sides of Theorems 1 to 4 on an actual run |
 //! | [`demonstration`] | the runs of `mile reproduce theorems` |
@@ -25,6 +26,7 @@ pub mod lemma1;
 pub mod mixed;
 pub mod modes;
 pub mod report;
+pub mod sample;
 pub mod smoothness;
 pub mod stability;
 mod text;

@@ -7,6 +7,7 @@ use super::auto::{self, Choice, Question};
 use super::constants::Constants;
 use super::mixed::mixed_step_limit;
 use super::modes::Modes;
+use super::sample::Sample;
 use super::smoothness::{Scatter, Smoothness};
 use super::stability::{contraction, step_limit};
 use super::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges};
@@ -28,8 +29,10 @@ pub struct Inquiry<'a> {
     pub gamma: Option<WeightChoice>,
     /// Smoothness L of every f_i.
     pub smoothness: f64,
-    /// The estimate of L, if it was estimated.
+    /// The estimate of L, if it was estimated and need not hold for the whole run.
     pub estimate: Option<&'a Smoothness>,
+    /// What L was estimated from, if not from everything.
+    pub sample: Option<Sample>,
     /// Step size, if given.
     pub step_size: Option<f64>,
     /// Noise and heterogeneity of gradients, if known.
@@ -126,6 +129,8 @@ pub struct TheoryReport {
     pub smoothness: f64,
     /// How L was estimated, if it was.
     pub smoothness_estimate: Option<Smoothness>,
+    /// What L was estimated from, if not from everything.
+    pub smoothness_sample: Option<Sample>,
     /// Step-size bound of Theorems 1 and 2: 1/(sqrt(5 B_2) L).
     pub step_size_max: Option<f64>,
     /// Step-size bound of Theorems 3 and 4: 1/(sqrt(13 B_2) L).
@@ -183,6 +188,7 @@ impl TheoryReport {
             outside_theorems: why_outside_theorems(constants.as_ref().err(), &chosen),
             smoothness,
             smoothness_estimate: inquiry.estimate.cloned(),
+            smoothness_sample: inquiry.sample,
             step_size_max: found.map(|c| c.step_size_max(smoothness)).transpose()?,
             step_size_max_stochastic: found.map(|c| c.step_size_max_stochastic(smoothness)).transpose()?,
             drop_rate: inquiry.network.drop_rate(),

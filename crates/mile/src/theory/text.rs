@@ -107,6 +107,9 @@ fn certificate(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
         "The guarantee (Theorems 1 to 4: f smooth with L = {}, convex or not)",
         number(report.smoothness)
     )?;
+    if let Some(sample) = report.smoothness_sample {
+        writeln!(f, "  L was estimated from {sample}.")?;
+    }
     if let Some(estimate) = &report.smoothness_estimate {
         let (low, high) = estimate.spread;
         writeln!(

@@ -7,6 +7,7 @@ use mile::network::Network;
 use mile::theory::TheoryError;
 use mile::theory::advice::{Advice, Plan, Severity, advise};
 use mile::theory::report::{Inquiry, TheoryReport};
+use mile::theory::sample::Sample;
 use mile::theory::weights::WeightChoice;
 
 use crate::common::*;
@@ -19,6 +20,7 @@ fn inquiry(network: &Network) -> Inquiry<'_> {
         gamma: None,
         smoothness: 1.0,
         estimate: None,
+        sample: None,
         step_size: Some(0.1),
         scatter: None,
         rounds: None,
@@ -66,6 +68,15 @@ fn the_page_reads_and_names_every_method_with_local_steps() {
         assert!(page.contains(word), "{word}");
     }
     assert!(page.lines().all(|line| line.chars().count() < 140));
+}
+
+#[test]
+fn the_page_says_what_the_smoothness_was_estimated_from() {
+    let network = ring(4, Rule::Metropolis);
+    let page = |sample| TheoryReport::new(&Inquiry { sample, ..inquiry(&network) }).unwrap().to_string();
+    let sample = Sample { agents: (4, 4), rows: Some((2000, 50_000)), one_point: true };
+    let said = "L was estimated from 2,000 of 50,000 rows of each agent, at the starting point only.";
+    assert!(page(Some(sample)).contains(said) && !page(None).contains("estimated"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! L and noise against known ones.
 
 use mile::problems::{Batch, Failure, Loss, Problem, Quadratic, Shard, Table};
-use mile::theory::smoothness::{Effort, estimate, scatter};
+use mile::theory::sample::Sample;
+use mile::theory::smoothness::{Ascent, Effort, estimate, scatter};
 use mile::theory::theorems::Noisy;
 
 use crate::common::*;
@@ -77,4 +78,133 @@ fn noise_and_heterogeneity_are_measured() {
     // Exact gradients have no noise at all.
     let found = scatter(&problem, &[0.0, 0.0], 3, 4).unwrap();
     assert!(found.noise == 0.0 && (found.heterogeneity / exact - 1.0).abs() < 1e-9, "{found:?} {exact}");
+}
+
+fn random_table(agents: usize, rows: usize, dim: usize) -> Vec<Shard<f64>> {
+    let shard = |agent: usize| Shard {
+        features: gaussian(20 + agent as u64, rows * dim),
+        targets: gaussian(50 + agent as u64, rows).iter().map(|v| v.signum()).collect(),
+    };
+    (0..agents).map(shard).collect()
+}
+
+fn logistic(shards: &[Shard<f64>], dim: usize, rows: usize) -> Table<f64> {
+    let first = |shard: &Shard<f64>| Shard {
+        features: shard.features[..rows * dim].to_vec(),
+        targets: shard.targets[..rows].to_vec(),
+    };
+    let shards = shards.iter().map(first).collect();
+    Table::new(dim, shards, Loss::Logistic, 0.01, Batch::Size(8)).unwrap()
+}
+
+#[test]
+fn estimates_have_the_same_bits_for_any_number_of_threads() {
+    let table = logistic(&random_table(7, 60, 5), 5, 60);
+    let all = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut ascent = Ascent::new(&[0.1; 5], 3, 4);
+            let gradients = ascent.go_on(&table, 30).unwrap();
+            (
+                estimate(&table, &[0.1; 5], Effort::default(), 4).unwrap(),
+                estimate(&table, &[0.1; 5], Effort { stochastic: true, ..Effort::default() }, 4).unwrap(),
+                scatter(&table, &[0.1; 5], 8, 4).unwrap(),
+                (gradients, ascent.found().unwrap()),
+            )
+        })
+    };
+    let one = all(1);
+    assert!(one.0.estimate > 0.0 && one.2.noise > 0.0);
+    for threads in [2, 5] {
+        assert_eq!(one, all(threads), "{threads} threads");
+    }
+}
+
+#[test]
+fn a_sample_of_the_rows_is_close_to_all_of_them() {
+    let (dim, rows) = (10, 20_000);
+    let shards = random_table(2, rows, dim);
+    let whole = logistic(&shards, dim, rows);
+    let exact =
+        estimate(&whole, &[0.0; 10], Effort { points: 1, iterations: 300, ..Effort::default() }, 3).unwrap();
+    let mut ascent = Ascent::new(&[0.0; 10], 2, 3);
+    for (size, within) in [(256, 0.5), (1024, 0.25), (4096, 0.1)] {
+        ascent.go_on(&logistic(&shards, dim, size), 30).unwrap();
+        let found = ascent.found().unwrap();
+        println!("{size} rows: {} of {}, {} gradients", found.estimate, exact.estimate, found.gradients);
+        assert!((found.estimate / exact.estimate - 1.0).abs() < within, "{size} rows: {found:?} {exact:?}");
+    }
+    let before = ascent.found().unwrap().gradients;
+    let used = ascent.go_on(&whole, 30).unwrap();
+    let found = ascent.found().unwrap();
+    println!("all rows: {} of {}, {used} gradients", found.estimate, exact.estimate);
+    assert_eq!(found.gradients, before + used);
+    // Half of the tenth that is added to an estimate before it is used as a bound.
+    assert!((found.estimate / exact.estimate - 1.0).abs() < 0.05, "{found:?} {exact:?}");
+}
+
+#[test]
+fn an_ascent_stops_when_it_has_settled_and_goes_on_after_rows_without_curvature() {
+    // All rows are multiples of one: the first step finds the curvature, the second one sees that it stays.
+    let row = |k: usize| [k as f64, -2.0 * k as f64];
+    let one = Shard { features: (1..9).flat_map(row).collect(), targets: vec![1.0; 8] };
+    let table = Table::new(2, vec![one], Loss::LeastSquares, 0.0, Batch::Full).unwrap();
+    let flat = Shard { features: vec![0.0; 4], targets: vec![1.0; 2] };
+    let flat = Table::new(2, vec![flat], Loss::LeastSquares, 0.0, Batch::Full).unwrap();
+    let mut ascent = Ascent::new(&[0.0, 0.0], 1, 1);
+    assert_eq!((ascent.go_on(&flat, 30).unwrap(), ascent.found().unwrap().estimate), (2, 0.0));
+    assert_eq!(ascent.go_on(&table, 30).unwrap(), 6);
+    let found = ascent.found().unwrap();
+    assert!((found.estimate / (5.0 * 204.0 / 8.0) - 1.0).abs() < 1e-6 && found.gradients == 8, "{found:?}");
+}
+
+#[test]
+fn an_estimate_names_the_agents_it_was_made_from_and_the_effort_bounds_its_gradients() {
+    let problem = Diagonal::new(40, &[1.0, 0.5]);
+    let effort = Effort::default();
+    let found = estimate(&problem, &[0.0, 0.0], effort, 1).unwrap();
+    assert_eq!(found.sample.unwrap().to_string(), "16 of 40 agents");
+    assert_eq!(found.gradients, effort.gradients(40));
+    let alone = estimate(&Diagonal::new(1, &[1.0, 0.5]), &[0.0, 0.0], effort, 1).unwrap();
+    assert_eq!((alone.sample, alone.gradients), (None, effort.gradients(1)));
+}
+
+#[test]
+fn a_sample_is_said_in_words() {
+    let sample = |agents, rows, one_point| Sample { agents, rows, one_point }.to_string();
+    assert_eq!(
+        sample((4, 4), Some((2000, 50_000)), true),
+        "2,000 of 50,000 rows of each agent, at the starting point only"
+    );
+    assert_eq!(
+        sample((16, 1200), Some((256, 1_000_000)), false),
+        "256 of 1,000,000 rows of 16 of 1,200 agents"
+    );
+    assert_eq!(sample((3, 3), None, true), "all agents, at the starting point only");
+}
+
+#[test]
+fn a_gradient_that_fails_or_is_not_finite_is_an_error_of_the_first_such_agent() {
+    struct Broken;
+    impl Problem<f64> for Broken {
+        fn agents(&self) -> usize {
+            8
+        }
+        fn dim(&self) -> usize {
+            1
+        }
+        fn loss(&self, _: usize, _: &[f64]) -> Result<f64, Failure> {
+            Ok(0.0)
+        }
+        fn gradient(&self, agent: usize, x: &[f64], g: &mut [f64]) -> Result<(), Failure> {
+            g[0] = if agent == 1 && x[0] > 100.0 { f64::NAN } else { x[0] };
+            if agent >= 3 && x[0] < 50.0 { Err("unplugged".into()) } else { Ok(()) }
+        }
+    }
+    let failed = estimate(&Broken, &[0.0], Effort::default(), 1).unwrap_err().to_string();
+    assert!(failed.contains("agent 3"), "{failed}");
+    let failed = scatter(&Broken, &[0.0], 8, 1).unwrap_err().to_string();
+    assert!(failed.contains("agent 3"), "{failed}");
+    let failed = estimate(&Broken, &[200.0], Effort { points: 1, ..Effort::default() }, 1).unwrap_err();
+    assert!(failed.to_string().contains("finite"), "{failed}");
 }

@@ -1,0 +1,222 @@
+//! The tables that were read last, and samples of their rows.
+
+use std::any::Any;
+use std::fs::Metadata;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use mile::problems::{Batch, Loss, Shard, Table};
+use mile::random::{Permutation, Purpose, stream};
+use mile::real::Real;
+use mile::theory::smoothness::Effort;
+
+use super::RowCounts;
+use super::csv::{self, TableConfig};
+use crate::error::LabError;
+
+/// One of so many rows is kept a second time, for samples.
+const PART: usize = 4;
+
+/// The tables that were read last: planning, estimates and the run read the files once. Other data replace them, so that
+/// there is at most one copy more than jobs use.
+#[derive(Default)]
+pub(super) struct Loaded {
+    last: Mutex<Option<Last>>,
+}
+
+struct Last {
+    key: Key,
+    rows: RowCounts,
+    /// [`Tables`] in the precision that was asked for.
+    tables: Arc<dyn Any + Send + Sync>,
+}
+
+/// Seed of the partition, and size and time of each file.
+type Key = (u64, Vec<Option<(u64, Option<SystemTime>)>>);
+
+/// All rows, and some of them.
+pub(super) struct Tables<T> {
+    pub(super) all: Arc<Table<T>>,
+    dim: usize,
+    /// Rows of some agents, spread evenly, in random order.
+    some: Vec<Shard<T>>,
+}
+
+impl Loaded {
+    /// The tables of a seed.
+    pub(super) fn tables<T: Real>(
+        &self,
+        config: &TableConfig,
+        seed: u64,
+    ) -> Result<Arc<Tables<T>>, LabError> {
+        let seed = config.seed.unwrap_or(seed);
+        let key = (seed, stamps(config));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = last.as_ref().filter(|last| last.key == key).map(|last| last.tables.clone());
+        if let Some(Ok(tables)) = kept.map(Arc::downcast::<Tables<T>>) {
+            return Ok(tables);
+        }
+        *last = None;
+        let (tables, rows) = Tables::load(config, seed)?;
+        let tables = Arc::new(tables);
+        *last = Some(Last { key, rows, tables: tables.clone() });
+        Ok(tables)
+    }
+
+    /// How many rows gradients read.
+    pub(super) fn rows(&self, config: &TableConfig, seed: u64) -> Result<RowCounts, LabError> {
+        let key = (config.seed.unwrap_or(seed), stamps(config));
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match last.as_ref().filter(|last| last.key == key) {
+            Some(last) => Ok(last.rows),
+            None => Tables::<f64>::load(config, key.0).map(|(_, rows)| rows),
+        }
+    }
+}
+
+/// Size and time of each file; a file that cannot be read is named when its rows are.
+fn stamps(config: &TableConfig) -> Vec<Option<(u64, Option<SystemTime>)>> {
+    let agents = if config.is_per_agent() { config.available() } else { 0..1 };
+    let stamp = |about: Metadata| (about.len(), about.modified().ok());
+    agents.map(|agent| std::fs::metadata(config.file_of(agent)).ok().map(stamp)).collect()
+}
+
+impl<T: Real> Tables<T> {
+    fn load(config: &TableConfig, seed: u64) -> Result<(Self, RowCounts), LabError> {
+        let (dim, shards) = csv::load::<T>(config, seed)?;
+        let rows = row_counts(config, dim, &shards);
+        let chosen = if rows.largest_sample == 0 { 0 } else { Effort::default().agents_of(shards.len()) };
+        let some = |k: usize| {
+            let agent = k * shards.len() / chosen;
+            part(&shards[agent], dim, agent, seed)
+        };
+        let some = (0..chosen).map(some).collect();
+        let all = Arc::new(table(config, dim, shards)?);
+        Ok((Self { all, dim, some }, rows))
+    }
+
+    /// The same problem with at most `rows` rows of each of some agents, of which all are in each gradient.
+    pub(super) fn sample(&self, config: &TableConfig, rows: usize) -> Result<Table<T>, LabError> {
+        let first = |shard: &Shard<T>| {
+            let rows = rows.clamp(1, shard.targets.len());
+            Shard {
+                features: shard.features[..rows * self.dim].to_vec(),
+                targets: shard.targets[..rows].to_vec(),
+            }
+        };
+        table(config, self.dim, self.some.iter().map(first).collect())
+    }
+}
+
+fn table<T: Real>(config: &TableConfig, dim: usize, shards: Vec<Shard<T>>) -> Result<Table<T>, LabError> {
+    Table::new(dim, shards, config.loss, config.l2, config.batch)
+        .map_err(|error| LabError::config("problem", error))
+}
+
+fn row_counts<T>(config: &TableConfig, dim: usize, shards: &[Shard<T>]) -> RowCounts {
+    let rows = |shard: &Shard<T>| shard.targets.len();
+    let most = shards.iter().map(rows).max().unwrap_or(0);
+    // With all rows in every gradient, least squares is a product with a matrix of `dim` rows.
+    if config.loss == Loss::LeastSquares && config.batch == Batch::Full && 2 * dim <= most {
+        return RowCounts { all: dim as u64, run: dim as u64, largest_sample: 0 };
+    }
+    let run = match config.batch {
+        Batch::Full => shards.iter().map(rows).sum::<usize>() / shards.len().max(1),
+        Batch::Size(rows) | Batch::Epoch(rows) => rows,
+    };
+    RowCounts { all: most as u64, run: run as u64, largest_sample: (most / PART) as u64 }
+}
+
+/// Some rows of an agent, in random order.
+fn part<T: Real>(shard: &Shard<T>, dim: usize, agent: usize, seed: u64) -> Shard<T> {
+    let all = shard.targets.len();
+    let order = Permutation::new(all, stream(seed, Purpose::Probe, 6, agent as u64));
+    let mut part = Shard { features: Vec::new(), targets: Vec::new() };
+    for row in (0..all.div_ceil(PART)).map(|k| order.at(k)) {
+        part.features.extend_from_slice(&shard.features[row * dim..(row + 1) * dim]);
+        part.targets.push(shard.targets[row]);
+    }
+    part
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::path::Path;
+
+    use mile::problems::Problem;
+    use mile_nn::partition::Partition;
+
+    use super::*;
+
+    fn config(folder: &Path, loss: Loss, batch: Batch) -> TableConfig {
+        TableConfig {
+            data: folder.join("all.csv"),
+            by: None,
+            target: "y".into(),
+            loss,
+            l2: 0.0,
+            intercept: false,
+            batch,
+            partition: Partition::Iid {},
+            seed: None,
+            classes: None,
+            only: None,
+            agents: 2,
+            loss_name: "",
+        }
+    }
+
+    fn write(folder: &Path, rows: usize) {
+        let mut text = "a,y\n".to_owned();
+        (0..rows).for_each(|k| writeln!(text, "{k},{}", k % 2).unwrap());
+        std::fs::write(folder.join("all.csv"), text).unwrap();
+    }
+
+    #[test]
+    fn files_are_read_once_and_again_when_they_or_the_seed_change() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), 40);
+        let (config, loaded) = (config(folder.path(), Loss::Logistic, Batch::Full), Loaded::default());
+        let tables = |seed| loaded.tables::<f64>(&config, seed).unwrap();
+        let first = tables(0);
+        assert!(Arc::ptr_eq(&first, &tables(0)) && !Arc::ptr_eq(&first, &tables(1)));
+        write(folder.path(), 60);
+        assert_eq!(tables(1).all.rows(), [30, 30]);
+        assert_eq!(loaded.rows(&config, 1).unwrap().all, 30);
+        assert_eq!(loaded.tables::<f32>(&config, 1).unwrap().all.rows(), [30, 30]);
+        std::fs::remove_file(folder.path().join("all.csv")).unwrap();
+        assert!(loaded.tables::<f64>(&config, 1).is_err());
+    }
+
+    #[test]
+    fn a_sample_is_a_part_of_the_rows_and_of_a_larger_sample() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), 80);
+        let config = config(folder.path(), Loss::Logistic, Batch::Size(4));
+        let (tables, rows) = Tables::<f64>::load(&config, 3).unwrap();
+        assert_eq!(rows, RowCounts { all: 40, run: 4, largest_sample: 10 });
+        let small = tables.sample(&config, 4).unwrap();
+        assert_eq!((small.rows(), small.agents()), (vec![4, 4], 2));
+        assert_eq!(tables.sample(&config, 99).unwrap().rows(), [10, 10]);
+        let mut seen = tables.some[0].features.clone();
+        seen.sort_by(f64::total_cmp);
+        seen.dedup();
+        assert_eq!(seen.len(), 10);
+        assert_ne!(seen, tables.some[0].features, "the order is random");
+        let again = Tables::<f64>::load(&config, 3).unwrap().0;
+        assert_eq!(again.some, tables.some);
+    }
+
+    #[test]
+    fn least_squares_on_all_rows_is_counted_as_a_product_and_needs_no_sample() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), 80);
+        let counts = |batch| {
+            let config = config(folder.path(), Loss::LeastSquares, batch);
+            Tables::<f64>::load(&config, 3).unwrap().1
+        };
+        assert_eq!(counts(Batch::Full), RowCounts { all: 1, run: 1, largest_sample: 0 });
+        assert_eq!(counts(Batch::Epoch(5)), RowCounts { all: 40, run: 5, largest_sample: 10 });
+    }
+}
