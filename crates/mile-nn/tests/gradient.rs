@@ -18,7 +18,8 @@ fn conv(out: usize, kernel: usize, padding: usize) -> Layer {
 const RELU: Layer = Layer::Relu {};
 const POOL: Layer = Layer::MaxPool { size: 2 };
 
-/// Odd sizes on purpose: partial vectors, uneven tiles, squares that do not cover the image.
+/// Odd sizes on purpose: partial vectors, uneven tiles, strips that overlap, panels that are not full, squares that do
+/// not cover the image.
 fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
     let dense = |out| Layer::Dense { out };
     let shape = |height, width, channels| Shape { height, width, channels };
@@ -37,6 +38,12 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
             4,
             vec![conv(16, 5, 2), RELU, POOL, Layer::Dropout { p: 0.3 }, dense(64), RELU, dense(4)],
         ),
+        (
+            shape(7, 16, 3),
+            4,
+            vec![conv(48, 3, 1), RELU, conv(20, 5, 2), RELU, POOL, dense(150), RELU, dense(4)],
+        ),
+        (shape(3, 15, 1), 3, vec![conv(8, 3, 1), RELU, conv(70, 3, 1), dense(3)]),
     ]
 }
 
@@ -138,7 +145,9 @@ fn the_exported_parameters_give_the_same_scores_in_a_plain_network() {
 
 #[test]
 fn dropout_masks_are_a_function_of_seed_agent_and_step() {
-    let (shape, classes, layers) = odd_networks().pop().unwrap();
+    let has_dropout = |layers: &[Layer]| layers.iter().any(|layer| matches!(layer, Layer::Dropout { .. }));
+    let mut networks = odd_networks().into_iter();
+    let (shape, classes, layers) = networks.find(|(_, _, layers)| has_dropout(layers)).unwrap();
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, classes).unwrap();
     let images = random_images(shape, classes, 4);
     let at = |dropout| gradient::<f32>(&model, Isa::best(), &images, dropout).1;

@@ -23,17 +23,31 @@ const NARROW: usize = 512;
 pub fn zeros<T: Real>(len: usize) -> Vec<T> {
     let block = vec![T::zero(); len];
     #[cfg(target_os = "linux")]
-    {
-        const HUGE: usize = 2 << 20;
-        let bytes = block.as_ptr_range();
-        let (from, to) = ((bytes.start as usize).next_multiple_of(HUGE), bytes.end as usize / HUGE * HUGE);
-        if from < to {
-            // SAFETY: the range lies within the block and begins at a page; the advice changes no byte.
-            // If it is not taken, the block is as good as before.
-            unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_HUGEPAGE) };
-        }
-    }
+    advise(&block, libc::MADV_HUGEPAGE);
     block
+}
+
+/// Moves numbers that are in memory already to huge pages, where the system can (Linux from 6.1).
+pub(crate) fn move_to_huge_pages<T: Real>(block: &[T]) {
+    // As in Linux's headers; not every C library's bindings have it.
+    #[cfg(target_os = "linux")]
+    const MADV_COLLAPSE: libc::c_int = 25;
+    #[cfg(target_os = "linux")]
+    advise(block, MADV_COLLAPSE);
+    #[cfg(not(target_os = "linux"))]
+    let _ = block;
+}
+
+/// Gives an advice about the whole huge pages within a block. If it is not taken, the block is as good as before.
+#[cfg(target_os = "linux")]
+fn advise<T>(block: &[T], advice: libc::c_int) {
+    const HUGE: usize = 2 << 20;
+    let bytes = block.as_ptr_range();
+    let (from, to) = ((bytes.start as usize).next_multiple_of(HUGE), bytes.end as usize / HUGE * HUGE);
+    if from < to {
+        // SAFETY: the range lies within the block and begins at a page; the advice changes no byte.
+        unsafe { libc::madvise(from as *mut libc::c_void, to - from, advice) };
+    }
 }
 
 /// So many blocks of zeros; none if they cannot be had.
@@ -47,7 +61,7 @@ pub fn try_zeros<T: Real>(blocks: usize, len: usize) -> Option<Vec<Vec<T>>> {
 /// Runs a loop compiled for the widest vectors of this machine. The numbers are the same: products and
 /// sums stay apart.
 #[inline(always)]
-fn widest(work: impl FnOnce()) {
+pub(crate) fn widest(work: impl FnOnce()) {
     pulp::Arch::new().dispatch(work);
 }
 
@@ -58,17 +72,18 @@ pub fn combine<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     let (head, rest) = terms.split_at(terms.len().min(4));
     match head {
         [] => combine_terms(y, keep, []),
-        [a] => combine_terms(y, keep, [*a]),
-        [a, b] => combine_terms(y, keep, [*a, *b]),
-        [a, b, c] => combine_terms(y, keep, [*a, *b, *c]),
-        [a, b, c, d, ..] => combine_terms(y, keep, [*a, *b, *c, *d]),
+        [a] => combine_terms(y, keep, [a]),
+        [a, b] => combine_terms(y, keep, [a, b]),
+        [a, b, c] => combine_terms(y, keep, [a, b, c]),
+        [a, b, c, d, ..] => combine_terms(y, keep, [a, b, c, d]),
     }
     if !rest.is_empty() {
         combine(y, 1.0, rest);
     }
 }
 
-fn combine_terms<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [(f64, &[T]); K]) {
+/// Terms come by reference: to copy one that was written just before, in parts, costs as much as a short row.
+fn combine_terms<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [&(f64, &[T]); K]) {
     widest(
         #[inline(always)]
         || combine_terms_body(y, keep, terms),
@@ -76,9 +91,9 @@ fn combine_terms<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [(f64, 
 }
 
 #[inline(always)]
-fn combine_terms_body<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [(f64, &[T]); K]) {
+fn combine_terms_body<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [&(f64, &[T]); K]) {
     let n = y.len();
-    let a = terms.map(|(a, _)| T::of(a));
+    let a = terms.map(|(a, _)| T::of(*a));
     let v = terms.map(|(_, v)| &v[..n]);
     if keep == 0.0 && K > 0 {
         for (i, y) in y.iter_mut().enumerate() {
@@ -168,6 +183,9 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
 /// a row at a time reach two thirds of the speed of 256 KiB. But the more rows lie between neighbours,
 /// and the more often a row is read again, the nearer to the core it should stay meanwhile.
 fn tile_width<T>(weights: &SparseRows, dim: usize) -> usize {
+    if dim <= NARROW {
+        return NARROW;
+    }
     let reads = weights.entries.len().div_ceil(weights.rows().max(1)).max(1);
     let width = TILE_BYTES / (weights.in_use() * reads * size_of::<T>());
     width.min(dim / (4 * rayon::current_num_threads())).max(NARROW)

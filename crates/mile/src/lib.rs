@@ -27,8 +27,11 @@
 pub mod agents;
 pub mod block;
 pub mod engine;
+mod exp;
 mod fdla;
 pub mod graph;
+pub mod isa;
+mod lanes;
 pub mod method;
 pub mod methods;
 pub mod mixing;

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::exp::Exp;
+use crate::lanes::InLanes;
+
 /// The precision of state vectors and gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
@@ -58,7 +61,9 @@ macro_rules! with_precision {
 ///
 /// Hyperparameters, weights and metrics are always `f64`.
 pub trait Real:
-    num_traits::Float
+    Exp
+    + InLanes
+    + num_traits::Float
     + num_traits::NumAssign
     + std::iter::Sum
     + bytemuck::Pod

@@ -3,7 +3,8 @@
 //! Between two exchanges agents do not depend on each other, and in an exchange on their neighbours
 //! only. So verbs are not carried out when they are called but noted down, and when somebody looks each
 //! agent does all that was noted, waiting for nobody but its neighbours: its rows stay in cache through
-//! all local steps and, where neighbours have neighbouring numbers, through the exchange.
+//! all local steps and, where neighbours have neighbouring numbers, through the exchange. Rows too short for that to matter
+//! are served by one thread, each verb for all agents together.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -26,6 +27,9 @@ use crate::verbs::{MOST_TERMS, MOST_VECTORS, Rows, Verb, Verbs};
 const WORTH_THREADS: Duration = Duration::from_micros(60);
 /// Bytes of the rows in use, of all vectors, up to which an exchange is put off.
 const NEAR: usize = 4 << 20;
+/// Bytes of a row up to which calling a verb costs more than passing over its memory: one thread then does a verb for
+/// all agents together.
+const SHORT: usize = 1 << 10;
 
 /// Agents, a problem and a starting point that do not go together, or do not fit.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -169,7 +173,14 @@ impl<'a, T: Real> Simulator<'a, T> {
 
     /// Agents that are fewer than the threads share them within their rows, verb by verb.
     fn verb_by_verb(&self) -> bool {
-        self.network.agents() < rayon::current_num_threads() && self.dim > 1 << 16
+        self.dim > 1 << 16 && self.network.agents() < rayon::current_num_threads()
+    }
+
+    /// Whether one thread does each verb for all agents together: their rows are short, and few enough to stay in the
+    /// cache from verb to verb.
+    fn together(&self) -> bool {
+        let short = self.dim * size_of::<T>() <= SHORT;
+        self.threads != Some(true) && short && self.network.agents() * self.dim <= 2 * block::CHUNK
     }
 
     /// Whether an exchange is put off with the rest, and done by each agent when its neighbours are ready:
@@ -180,21 +191,26 @@ impl<'a, T: Real> Simulator<'a, T> {
         near && self.threads == Some(true) && !self.verb_by_verb()
     }
 
-    /// One verb for all agents, with all threads.
+    /// One verb for all agents, with all threads if they are worth it.
     fn carry_out(&mut self, verb: &Verb) -> Result<(), AgentsError> {
         match *verb {
             Verb::Gradient { x, g, draw } => {
                 let mut out = std::mem::take(&mut self.blocks[g.0]);
-                let (problem, dim, draw) = (self.problem, self.dim, Draw { seed: self.seed, step: draw });
-                let rows = self.blocks[x.0].par_chunks_exact(dim);
-                let done =
-                    out.par_chunks_exact_mut(dim).zip(rows).enumerate().try_for_each(|(agent, (g, x))| {
-                        problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))
-                    });
+                let (problem, dim, draw) =
+                    (self.problem, self.dim.max(1), Draw { seed: self.seed, step: draw });
+                let x = &self.blocks[x.0];
+                let one = |(agent, (g, x)): (usize, (&mut [T], &[T]))| {
+                    problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))
+                };
+                let done = if self.together() {
+                    out.chunks_exact_mut(dim).zip(x.chunks_exact(dim)).enumerate().try_for_each(one)
+                } else {
+                    out.par_chunks_exact_mut(dim).zip(x.par_chunks_exact(dim)).enumerate().try_for_each(one)
+                };
                 self.blocks[g.0] = out;
                 done?;
             }
-            Verb::Combine { y, keep, terms, used } => {
+            Verb::Combine { y, keep, ref terms, used } => {
                 let mut out = std::mem::take(&mut self.blocks[y.0]);
                 let mut lent: [(f64, &[T]); MOST_TERMS] = [(0.0, &[]); MOST_TERMS];
                 for (slot, (a, v)) in lent.iter_mut().zip(&terms[..used]) {
@@ -224,16 +240,34 @@ impl<'a, T: Real> Simulator<'a, T> {
 
     /// Carries out what was noted last at once, if agents work verb by verb.
     fn at_once(&mut self) -> Result<(), AgentsError> {
-        if self.noted.exchanges() == 0 && self.verb_by_verb() && !self.noted.is_empty() {
-            let noted = std::mem::take(&mut self.noted);
-            self.failed = true;
-            let done = noted.stage(0).iter().try_for_each(|verb| self.carry_out(verb));
-            self.noted = noted;
-            self.noted.clear();
-            done?;
-            self.failed = false;
-        }
-        Ok(())
+        if self.noted.exchanges() == 0 && self.verb_by_verb() { self.settle() } else { Ok(()) }
+    }
+
+    /// Carries out what was noted, which has no exchanges: each verb for all agents.
+    fn carry_out_all(&mut self) -> Result<(), AgentsError> {
+        let noted = std::mem::take(&mut self.noted);
+        let done = noted.stage(0).iter().try_for_each(|verb| self.carry_out(verb));
+        self.noted = noted;
+        done
+    }
+
+    /// Carries out what was noted: each agent all verbs, as far as it need not wait for its neighbours.
+    fn serve_all(&mut self) -> Result<(), AgentsError> {
+        let (verbs, weights, problem, seed) = (&self.noted, &self.weights, self.problem, self.seed);
+        let serve = |stage: usize, rows: &mut Rows<T>| {
+            verbs.stage(stage).iter().try_for_each(|verb| match *verb {
+                Verb::Pull { from, to } => {
+                    // SAFETY: a stage with a pull has nothing but the pulls of one exchange, none of which writes
+                    // what another reads (`Verbs::check_pull`); the weights have the agents that the stages were made for
+                    // (a round changes only their values, `Network::rows_in_round`), so each of them has rows here.
+                    unsafe { rows.pull(weights, from, to) };
+                    Ok(())
+                }
+                _ => rows.carry_out(verb, problem, seed),
+            })
+        };
+        let threads = self.threads == Some(true);
+        self.stages.run(&mut self.blocks, self.dim, weights, verbs.stages(), threads, serve)
     }
 }
 
@@ -295,23 +329,12 @@ impl<T: Real> Agents for Simulator<'_, T> {
         }
         // Until all is well: an error, or a panic in an objective, leaves the vectors half done.
         self.failed = true;
-        let (verbs, weights, problem, seed) = (&self.noted, &self.weights, self.problem, self.seed);
-        let serve = |stage: usize, rows: &mut Rows<T>| {
-            verbs.stage(stage).iter().try_for_each(|verb| match *verb {
-                Verb::Pull { from, to } => {
-                    // SAFETY: a stage with a pull has nothing but the pulls of one exchange, none of which writes
-                    // what another reads (`Verbs::check_pull`); the weights have the agents that the stages were made for
-                    // (a round changes only their values, `Network::rows_in_round`), so each of them has rows here.
-                    unsafe { rows.pull(weights, from, to) };
-                    Ok(())
-                }
-                _ => rows.carry_out(verb, problem, seed),
-            })
-        };
-        let begun = Instant::now();
-        let threads = self.threads == Some(true);
-        let done = self.stages.run(&mut self.blocks, self.dim, weights, verbs.stages(), threads, serve);
-        self.threads.get_or_insert(begun.elapsed() >= WORTH_THREADS);
+        let begun = self.threads.is_none().then(Instant::now);
+        let for_all = self.noted.exchanges() == 0 && (self.verb_by_verb() || self.together());
+        let done = if for_all { self.carry_out_all() } else { self.serve_all() };
+        if let Some(begun) = begun {
+            self.threads = Some(begun.elapsed() >= WORTH_THREADS);
+        }
         self.noted.clear();
         self.failed = done.is_err();
         done
@@ -352,5 +375,40 @@ impl<T: Real> Engine<T> for Simulator<'_, T> {
 
     fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
         Ok(self.drift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Topology;
+    use crate::methods::catalogue::{self, Parameters};
+    use crate::mixing::Rule;
+    use crate::problems::Quadratic;
+    use crate::run::Run;
+    use crate::schedule::Schedule;
+
+    #[test]
+    fn agents_one_by_one_together_and_on_threads_get_the_same_bits() {
+        let ring = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::LazyMetropolis).unwrap();
+        let complete = Network::new(Topology::Complete.build(16, 0).unwrap(), Rule::Metropolis).unwrap();
+        let shaky = ring.with_drop_rate(0.2).unwrap();
+        for (dim, together) in [(5, true), (200, false)] {
+            let problem = Quadratic::<f64>::new(16, dim, 10.0, 1.0, 0).unwrap();
+            for entry in catalogue::ALL {
+                let network = if entry.name == "scaffold" { &complete } else { &shaky };
+                let method = entry.build(&Parameters::default(), network, 0).unwrap();
+                let [one, several] = [false, true].map(|threads| {
+                    let mut agents = Simulator::new(&problem, network, &*method, &vec![0.5; dim], 0).unwrap();
+                    agents.threads = Some(threads);
+                    assert_eq!(agents.together(), together && !threads);
+                    let mut run = Run::start(&*method, Schedule::constant(0.01), &mut agents).unwrap();
+                    (0..5).for_each(|_| run.round(&mut agents).unwrap());
+                    let states = method.layout().state.len();
+                    (0..states).map(|v| agents.vector(Vector(v)).to_vec()).collect::<Vec<_>>()
+                });
+                assert_eq!(one, several, "{} with {dim} columns", entry.name);
+            }
+        }
     }
 }

@@ -257,7 +257,7 @@ impl<'b, T: Real> Rows<'b, T> {
                 let draw = Draw { seed, step: draw };
                 problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))?;
             }
-            Verb::Combine { y, keep, terms, used } => {
+            Verb::Combine { y, keep, ref terms, used } => {
                 let (y, lent) = self.borrow_terms(y, &terms[..used]);
                 block::combine(y, keep, &lent[..used]);
             }

@@ -15,51 +15,12 @@ mod simd;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use mile::isa::Isa;
 use mile::real::Real;
 
 pub(crate) use contract::Contract;
 pub(crate) use outer::Outer;
-pub(crate) use pointwise::{Activate, Scatter, transpose_taps};
-
-/// An instruction set the kernels are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Isa {
-    /// x86-64 with AVX-512F, BW and VL.
-    Avx512,
-    /// x86-64 with AVX2 and FMA.
-    Avx2,
-    /// Portable code for any machine.
-    Portable,
-}
-
-impl Isa {
-    /// All of them, fastest first.
-    pub const ALL: [Isa; 3] = [Isa::Avx512, Isa::Avx2, Isa::Portable];
-
-    /// Whether this machine can run it.
-    pub fn is_available(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => {
-                is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("fma")
-            }
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-            #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx512 | Isa::Avx2 => false,
-            Isa::Portable => true,
-        }
-    }
-
-    /// The fastest this machine can run.
-    pub fn best() -> Isa {
-        Self::ALL.into_iter().find(|isa| isa.is_available()).unwrap_or(Isa::Portable)
-    }
-}
+pub(crate) use pointwise::{Activate, Scatter, panel_width, transpose_taps};
 
 /// A number type that has kernels: `f32` or `f64`.
 pub trait Scalar: Real + sealed::Sealed {}

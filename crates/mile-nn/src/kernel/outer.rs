@@ -3,7 +3,7 @@
 use mile::real::Real;
 use num_traits::Zero;
 
-use super::simd::{MAX_TILE, Simd, cut, dispatch, load, load_second, rows_of, unroll};
+use super::simd::{MAX_UNROLL, Simd, cut, dispatch, load, load_second, rows_of, unroll};
 
 /// For each tap (r, t) and channel c,
 ///
@@ -107,10 +107,16 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Outer<'_, S::T>,
     unsafe {
         let mask = S::mask(place.lanes);
         let zero = S::splat(S::T::zero());
-        let (mut sum0, mut sum1) = ([zero; MAX_TILE], [zero; MAX_TILE]);
+        let (mut sum0, mut sum1) = ([zero; MAX_UNROLL], [zero; MAX_UNROLL]);
         unroll!(I < P, {
             let from = place.output.add(I * call.channels).cast_const();
             (sum0[I], sum1[I]) = (load::<S, TWO>(from, mask), load_second::<S, TWO>(from));
+            // The sums of the next tile.
+            let next = from.wrapping_add(P * call.channels);
+            S::prefetch(next);
+            if TWO {
+                S::prefetch(next.wrapping_add(S::LANES));
+            }
         });
         let (mut input_row, mut delta_row) = (place.input, place.delta);
         for _ in 0..call.size.0 {

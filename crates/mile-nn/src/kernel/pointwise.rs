@@ -167,7 +167,16 @@ unsafe fn spread_square<S: Simd>(
     }
 }
 
-/// Weights for the backward pass: `[tap][input][output]` to `[tap reversed][output][input]`.
+/// Channels of a panel of weights: the widest tile. The weights that a tile needs lie side by side, so that they do not
+/// compete for the same few cache lines, as rows at a distance of a power of two do.
+const PANEL: usize = 32;
+
+/// Step from one tap's weights to the next in panels of so many channels in all.
+pub(crate) fn panel_width(channels: usize) -> usize {
+    channels.min(PANEL)
+}
+
+/// Weights for the backward pass: `[tap][input][output]` to `[panel of inputs][tap reversed][output][input]`.
 pub(crate) fn transpose_taps<T: Real>(
     weights: &[T],
     taps: usize,
@@ -175,18 +184,15 @@ pub(crate) fn transpose_taps<T: Real>(
     outputs: usize,
     back: &mut [T],
 ) {
-    /// Side of the squares that are transposed at a time, so that both matrices stay in cache.
+    /// Outputs that are transposed at a time, so that both matrices stay in cache.
     const SIDE: usize = 16;
-    let size = inputs * outputs;
-    for tap in 0..taps {
-        let from = &weights[tap * size..][..size];
-        let to = &mut back[(taps - 1 - tap) * size..][..size];
-        for i0 in (0..inputs).step_by(SIDE) {
+    let panel = panel_width(inputs);
+    for (from, tap) in weights.chunks_exact(inputs * outputs).zip((0..taps).rev()) {
+        for (i0, to) in (0..inputs).step_by(panel).zip(back.chunks_exact_mut(taps * outputs * panel)) {
             for o0 in (0..outputs).step_by(SIDE) {
                 for o in o0..(o0 + SIDE).min(outputs) {
-                    for i in i0..(i0 + SIDE).min(inputs) {
-                        to[o * inputs + i] = from[i * outputs + o];
-                    }
+                    let to = &mut to[(tap * outputs + o) * panel..][..panel.min(inputs - i0)];
+                    to.iter_mut().zip(i0..).for_each(|(to, i)| *to = from[i * outputs + o]);
                 }
             }
         }

@@ -7,6 +7,8 @@ use num_traits::Zero;
 
 /// Most pixels (or taps) a register tile can have.
 pub(crate) const MAX_TILE: usize = 14;
+/// How far `unroll!` counts.
+pub(crate) const MAX_UNROLL: usize = 20;
 
 /// Vectors of one instruction set.
 ///
@@ -30,6 +32,8 @@ pub(crate) trait Simd {
     unsafe fn store_masked(to: *mut Self::T, v: Self::V, mask: Self::Mask);
     /// `a * b + c`.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// Fetches the cache line of an address that will be read soon; any address will do.
+    fn prefetch(from: *const Self::T);
     /// The lanes of `v` whose byte, of the `LANES` at `bytes`, is `k`; zeros elsewhere.
     unsafe fn select(v: Self::V, bytes: *const u8, k: u8) -> Self::V;
 }
@@ -91,6 +95,9 @@ impl<T: Real> Simd for Portable<T> {
     }
 
     #[inline(always)]
+    fn prefetch(_: *const T) {}
+
+    #[inline(always)]
     unsafe fn select(v: [T; 4], bytes: *const u8, k: u8) -> [T; 4] {
         // SAFETY: the caller vouches for four bytes.
         let bytes = unsafe { bytes.cast::<[u8; 4]>().read() };
@@ -102,7 +109,7 @@ impl<T: Real> Simd for Portable<T> {
 /// if every index is a constant.
 macro_rules! unroll {
     ($i:ident < $n:expr, $body:block) => {
-        unroll!(@ $i $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+        unroll!(@ $i $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19)
     };
     (@ $i:ident $n:expr, $body:block, $($k:literal)*) => {
         $(if $k < $n { const $i: usize = $k; $body })*

@@ -66,6 +66,12 @@ macro_rules! simd {
             }
 
             #[inline(always)]
+            fn prefetch(from: *const $t) {
+                // SAFETY: a prefetch reads nothing, and every x86-64 has it.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+            }
+
+            #[inline(always)]
             unsafe fn select($v: $vector, $bytes: *const u8, $byte: u8) -> $vector {
                 unsafe { $select }
             }

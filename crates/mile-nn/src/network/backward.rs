@@ -4,7 +4,7 @@ use mile::real::Real;
 
 use super::workspace::{Activations, Samples, delta_stride};
 use super::{Network, Workspace};
-use crate::kernel::{Contract, Kernels, Outer, Scalar, Scatter, transpose_taps};
+use crate::kernel::{Contract, Kernels, Outer, Scalar, Scatter, panel_width, transpose_taps};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
@@ -108,6 +108,7 @@ impl<T: Scalar> Pass<'_, T> {
                 tap_step: 0,
                 taps: (1, block.out),
                 weights: below.transposed,
+                weight_step: panel_width(inputs),
                 bias: None,
                 output: below.delta,
                 output_step: (0, delta_stride(inputs)),
@@ -156,6 +157,7 @@ impl<T: Scalar> Pass<'_, T> {
                     tap_step: row,
                     taps: (kernel, kernel * full.channels),
                     weights: below.transposed,
+                    weight_step: panel_width(channels),
                     bias: None,
                     output: &mut below.delta[s * delta_stride(block.input.len())..],
                     output_step: (block.input.width * channels, channels),

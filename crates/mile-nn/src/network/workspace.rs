@@ -4,6 +4,7 @@ use bytemuck::Zeroable;
 use mile::real::Real;
 
 use super::CHUNK;
+use crate::kernel::panel_width;
 use crate::model::{Block, Kind, Model};
 
 /// A cache line; buffers begin on one, so that no vector of the kernels straddles two.
@@ -145,10 +146,19 @@ impl<T: Real> Workspace<T> {
             convolved: Buffer::new(largest(&|block| {
                 if block.kind == Kind::Dense { 0 } else { block.convolved().len() }
             })),
-            transposed: Buffer::new(blocks.iter().skip(1).map(Block::weights).max().unwrap_or(0)),
+            transposed: Buffer::new(blocks.iter().skip(1).map(transposed_len).max().unwrap_or(0)),
             deltas: [Buffer::new(deltas), Buffer::new(deltas)],
         }
     }
+}
+
+/// Room for the transposed weights of a block, in panels of inputs.
+fn transposed_len(block: &Block) -> usize {
+    let inputs = match block.kind {
+        Kind::Conv { .. } => block.input.channels,
+        Kind::Dense => block.fan_in(),
+    };
+    block.weights() / inputs * inputs.next_multiple_of(panel_width(inputs))
 }
 
 /// Step from one sample's deltas to the next.

@@ -6,8 +6,17 @@
 //! nonconvex-logistic   f_i(x) = 1/m_i sum_j log(1 + exp(-b_j a_j'x)) + l2 sum_k x_k^2/(1 + x_k^2)
 //! ```
 
+mod gram;
+mod rows;
+
+use std::sync::OnceLock;
+
+use self::gram::Gram;
+use self::rows::Samples;
 use super::{Batch, Draw, Failure, Problem};
 use crate::block;
+use crate::exp::{log_one_plus_exp, logistic};
+use crate::isa::Isa;
 use crate::real::Real;
 
 /// The loss function.
@@ -19,6 +28,32 @@ pub enum Loss {
     Logistic,
     /// Logistic loss with a bounded, nonconvex penalty.
     NonconvexLogistic,
+}
+
+impl Loss {
+    /// Replaces each product p = a'x by `scale` times the derivative of its row's loss in p.
+    #[inline(always)]
+    fn slopes<T: Real>(self, scale: T, products: &mut [T], targets: &[T]) {
+        let rows = products.iter_mut().zip(targets);
+        match self {
+            Self::LeastSquares => rows.for_each(|(p, b)| *p = scale * (*p - *b)),
+            Self::Logistic | Self::NonconvexLogistic => {
+                rows.for_each(|(p, b)| *p = scale * (-*b * logistic(*b * *p)));
+            }
+        }
+    }
+
+    /// Replaces each product p = a'x by its row's loss.
+    #[inline(always)]
+    fn values<T: Real>(self, products: &mut [f64], targets: &[T]) {
+        let rows = products.iter_mut().zip(targets);
+        match self {
+            Self::LeastSquares => rows.for_each(|(p, b)| *p = 0.5 * (*p - b.wide()).powi(2)),
+            Self::Logistic | Self::NonconvexLogistic => {
+                rows.for_each(|(p, b)| *p = log_one_plus_exp(-b.wide() * *p));
+            }
+        }
+    }
 }
 
 /// The samples of one agent.
@@ -38,6 +73,9 @@ pub struct Table<T> {
     loss: Loss,
     l2: f64,
     batch: Batch,
+    isa: Isa,
+    /// The normal equations of each agent, once they are needed, where gradients are exact and they pay.
+    grams: Vec<OnceLock<Gram<T>>>,
 }
 
 /// Why data and parameters are not a valid problem.
@@ -112,7 +150,9 @@ impl<T: Real> Table<T> {
                 return Err(InvalidTable::Target { agent, row, got: shard.targets[row].wide() });
             }
         }
-        Ok(Self { dim, shards, loss, l2, batch })
+        shards.iter().for_each(|shard| block::move_to_huge_pages(&shard.features));
+        let grams = shards.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { dim, shards, loss, l2, batch, isa: Isa::best(), grams })
     }
 
     /// Number of samples of each agent.
@@ -120,20 +160,16 @@ impl<T: Real> Table<T> {
         self.shards.iter().map(|shard| shard.targets.len()).collect()
     }
 
-    fn row(&self, agent: usize, row: usize) -> (&[T], T) {
+    fn samples(&self, agent: usize) -> Samples<'_, T> {
         let shard = &self.shards[agent];
-        (&shard.features[row * self.dim..(row + 1) * self.dim], shard.targets[row])
+        Samples::new(self.dim, &shard.features, &shard.targets)
     }
 
-    /// Adds `scale` times the gradient of one row's loss.
-    fn add_row(&self, agent: usize, row: usize, x: &[T], scale: T, gradient: &mut [T]) {
-        let (a, b) = self.row(agent, row);
-        let product = block::dot(a, x);
-        let slope = match self.loss {
-            Loss::LeastSquares => product - b,
-            Loss::Logistic | Loss::NonconvexLogistic => -b / (T::one() + (b * product).exp()),
-        };
-        block::combine(gradient, 1.0, &[((scale * slope).wide(), a)]);
+    /// The normal equations, if gradients of this agent are formed by them.
+    fn gram(&self, agent: usize) -> Option<&Gram<T>> {
+        let exact = self.loss == Loss::LeastSquares && self.batch == Batch::Full;
+        (exact && Gram::<T>::pays(self.dim, self.shards[agent].targets.len()))
+            .then(|| self.grams[agent].get_or_init(|| Gram::new(self.samples(agent))))
     }
 
     /// Writes the gradient of the penalty.
@@ -151,9 +187,7 @@ impl<T: Real> Table<T> {
     fn mean_gradient(&self, agent: usize, rows: impl ExactSizeIterator<Item = usize>, x: &[T], g: &mut [T]) {
         self.penalty(x, g);
         let scale = T::of(1.0 / rows.len() as f64);
-        for row in rows {
-            self.add_row(agent, row, x, scale, g);
-        }
+        self.samples(agent).add_gradient(self.isa, self.loss, rows, scale, x, g);
     }
 }
 
@@ -167,38 +201,31 @@ impl<T: Real> Problem<T> for Table<T> {
     }
 
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
-        let rows = self.shards[agent].targets.len();
-        let one = |row: usize| {
-            let (a, b) = self.row(agent, row);
-            let product: f64 = a.iter().zip(x).map(|(a, x)| a.wide() * x.wide()).sum();
-            match self.loss {
-                Loss::LeastSquares => 0.5 * (product - b.wide()).powi(2),
-                Loss::Logistic | Loss::NonconvexLogistic => log_one_plus_exp(-b.wide() * product),
-            }
-        };
         let penalty = |x: &T| match self.loss {
             Loss::NonconvexLogistic => x.wide().powi(2) / (1.0 + x.wide().powi(2)),
             Loss::LeastSquares | Loss::Logistic => 0.5 * x.wide().powi(2),
         };
-        let data = (0..rows).map(one).sum::<f64>() / rows as f64;
+        let samples = self.samples(agent);
+        let data = samples.loss(self.isa, self.loss, x) / samples.len() as f64;
         Ok(data + self.l2 * x.iter().map(penalty).sum::<f64>())
     }
 
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
-        self.mean_gradient(agent, 0..self.shards[agent].targets.len(), x, gradient);
+        match self.gram(agent) {
+            Some(gram) => gram.gradient(self.isa, x, T::of(self.l2), gradient),
+            None => self.mean_gradient(agent, 0..self.samples(agent).len(), x, gradient),
+        }
         Ok(())
     }
 
     fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
+        if self.batch == Batch::Full {
+            return self.gradient(agent, x, gradient);
+        }
         let rows = self.shards[agent].targets.len();
         self.mean_gradient(agent, self.batch.samples(rows, agent, draw), x, gradient);
         Ok(())
     }
-}
-
-/// `log(1 + exp(z))` without overflow.
-fn log_one_plus_exp(z: f64) -> f64 {
-    z.max(0.0) + (-z.abs()).exp().ln_1p()
 }
 
 #[cfg(test)]
@@ -211,6 +238,93 @@ mod tests {
             targets: (0..7).map(|k| if (k + agent).is_multiple_of(3) { 1.0 } else { -1.0 }).collect(),
         };
         Table::new(2, vec![shard(0), shard(1)], Loss::Logistic, 0.1, batch).unwrap()
+    }
+
+    /// A table of odd numbers, whose gradients are not formed by normal equations.
+    fn odd<T: Real>(dim: usize, rows: usize, loss: Loss, isa: Isa) -> Table<T> {
+        let value = |k: usize| T::of(((k * 7919) % 2003) as f64 / 1000.0 - 1.0);
+        let target =
+            |k: usize| if loss == Loss::LeastSquares { value(5 * k) } else { value(3 * k + 1).signum() };
+        let shard = Shard {
+            features: (0..rows * dim).map(value).collect(),
+            targets: (0..rows).map(target).collect(),
+        };
+        let batch = Batch::Size(1);
+        Table { isa, ..Table::new(dim, vec![shard], loss, 0.1, batch).unwrap() }
+    }
+
+    /// Loss and gradient by the formula, in `f64`.
+    fn by_formula<T: Real>(table: &Table<T>, x: &[T]) -> (f64, Vec<f64>) {
+        let (x, l2) = (x.iter().map(|x| x.wide()).collect::<Vec<_>>(), table.l2);
+        let nonconvex = table.loss == Loss::NonconvexLogistic;
+        let penalty = |x: &f64| if nonconvex { l2 * x * x / (1.0 + x * x) } else { l2 / 2.0 * x * x };
+        let slope = |x: &f64| if nonconvex { 2.0 * l2 * x / (1.0 + x * x).powi(2) } else { l2 * x };
+        let mut loss = x.iter().map(penalty).sum::<f64>();
+        let mut gradient: Vec<f64> = x.iter().map(slope).collect();
+        let shard = &table.shards[0];
+        let rows = shard.targets.len();
+        for (j, b) in shard.targets.iter().map(|b| b.wide()).enumerate() {
+            let a = |k: usize| shard.features[j * table.dim + k].wide();
+            let p: f64 = (0..table.dim).map(|k| a(k) * x[k]).sum();
+            let (value, slope) = match table.loss {
+                Loss::LeastSquares => (0.5 * (p - b).powi(2), p - b),
+                _ => ((-b * p).exp().ln_1p(), -b / (1.0 + (b * p).exp())),
+            };
+            loss += value / rows as f64;
+            (0..table.dim).for_each(|k| gradient[k] += slope * a(k) / rows as f64);
+        }
+        (loss, gradient)
+    }
+
+    fn passes_over_odd_shapes<T: Real>(tolerance: f64) {
+        for (dim, rows) in
+            [(0, 3), (1, 1), (3, 2), (7, 9), (8, 64), (15, 65), (16, 5), (17, 131), (30, 200), (515, 23)]
+        {
+            let x: Vec<T> = (0..dim).map(|k| T::of((k % 5) as f64 / 4.0 - 0.5)).collect();
+            for loss in [Loss::LeastSquares, Loss::Logistic, Loss::NonconvexLogistic] {
+                let at = |isa: Isa| {
+                    let table = odd::<T>(dim, rows, loss, isa);
+                    let mut g = vec![T::nan(); dim];
+                    table.gradient(0, &x, &mut g).unwrap();
+                    (table.loss(0, &x).unwrap(), g)
+                };
+                let found = at(Isa::Portable);
+                for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+                    assert_eq!(at(isa), found, "{isa:?}, {rows} x {dim}, {loss:?}: the same bits");
+                }
+                let (value, gradient) = by_formula(&odd::<T>(dim, rows, loss, Isa::Portable), &x);
+                assert!((found.0 - value).abs() <= 1e-13 * (1.0 + value.abs()), "{rows} x {dim}, {loss:?}");
+                let largest = gradient.iter().fold(1.0, |m: f64, g| m.max(g.abs()));
+                for (found, expected) in found.1.iter().zip(&gradient) {
+                    let error = (found.wide() - expected).abs();
+                    assert!(error <= tolerance * largest, "{rows} x {dim}, {loss:?}: {error:e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn passes_over_odd_shapes_are_the_formula_with_the_same_bits_everywhere() {
+        passes_over_odd_shapes::<f64>(1e-14);
+        passes_over_odd_shapes::<f32>(1e-5);
+    }
+
+    #[test]
+    fn normal_equations_give_the_gradient_to_rounding() {
+        for (dim, rows) in [(1, 2), (5, 11), (31, 63), (33, 67), (65, 131), (97, 400)] {
+            let rows_only = odd::<f64>(dim, rows, Loss::LeastSquares, Isa::best());
+            let exact = Table { batch: Batch::Full, ..rows_only.clone() };
+            assert!(exact.gram(0).is_some() && rows_only.gram(0).is_none());
+            let x: Vec<f64> = (0..dim).map(|k| (k % 5) as f64 / 4.0 - 0.5).collect();
+            let (mut by_rows, mut by_gram) = (vec![0.0; dim], vec![0.0; dim]);
+            rows_only.gradient(0, &x, &mut by_rows).unwrap();
+            exact.sample_gradient(0, &x, Draw { seed: 1, step: 2 }, &mut by_gram).unwrap();
+            for (a, b) in by_rows.iter().zip(&by_gram) {
+                assert!((a - b).abs() < 1e-14 * dim as f64, "{rows} x {dim}: {a} {b}");
+            }
+        }
+        let wide = Table { batch: Batch::Full, ..odd::<f64>(9, 17, Loss::LeastSquares, Isa::best()) };
+        assert!(wide.gram(0).is_none(), "17 rows of 9 numbers are cheaper than 9 of 9 twice");
     }
 
     #[test]
@@ -242,12 +356,5 @@ mod tests {
         let good = || vec![shard(&[1.0])];
         assert!(matches!(new(good(), Loss::Logistic, f64::NAN, Batch::Full), InvalidTable::Penalty(_)));
         assert_eq!(new(good(), Loss::Logistic, 0.0, Batch::Size(0)), InvalidTable::Batch);
-    }
-
-    #[test]
-    fn far_out_logistic_losses_do_not_overflow() {
-        assert_eq!(log_one_plus_exp(1e4), 1e4);
-        assert_eq!(log_one_plus_exp(-1e4), 0.0);
-        assert!((log_one_plus_exp(0.0) - 2f64.ln()).abs() < 1e-15);
     }
 }

@@ -1,0 +1,106 @@
+//! `exp` and `log(1 + exp)` in plain arithmetic: the compiler turns a loop over many numbers into vector
+//! instructions, which it cannot do with the system's functions, and the bits are equal on every CPU and system.
+
+/// Numbers that have an `exp` in plain arithmetic.
+pub trait Exp: Sized {
+    /// `e^x` with an error of at most two units in the last place. Beyond 700 (`f64`) or 87 (`f32`) in modulus the
+    /// argument is taken for that number, so that neither infinity nor zero comes out; NaN stays NaN.
+    fn exp_in_plain_arithmetic(self) -> Self;
+}
+
+/// `x = k ln 2 + r` with |r| <= ln(2)/2: the Taylor series of `e^r`, times `2^k`. Adding a large number rounds
+/// `x/ln 2` to the integer k and leaves k, with the bias of exponents, in the last bits.
+macro_rules! exp {
+    ($t:ty, largest $largest:literal, round $round:expr, exponent $shift:literal, ln2 $high:literal + $low:literal,
+     series $first:literal $($coefficient:literal)*) => {
+        impl Exp for $t {
+            #[inline(always)]
+            fn exp_in_plain_arithmetic(self) -> Self {
+                // Comparisons that are false for NaN, not `min` and `max`, which would drop it.
+                let x = if self > $largest { $largest } else { self };
+                let x = if x < -$largest { -$largest } else { x };
+                let rounded = x * (1.0 / std::f64::consts::LN_2) as $t + $round;
+                let k = rounded - $round;
+                let r = (x - k * $high) - k * $low;
+                let mut sum: $t = 1.0 / $first;
+                $(sum = sum * r + 1.0 / $coefficient;)*
+                sum * <$t>::from_bits(rounded.to_bits() << $shift)
+            }
+        }
+    };
+}
+
+// 1.5 * 2^52 + 1023, and two parts of ln 2 of which the first times any exponent is exact.
+exp!(f64, largest 700.0, round 6_755_399_441_056_767.0, exponent 52, ln2 0.693_147_180_369_123_8 + 1.908_214_929_270_587_7e-10,
+     series 6_227_020_800.0 479_001_600.0 39_916_800.0 3_628_800.0 362_880.0 40_320.0 5_040.0 720.0 120.0 24.0 6.0 2.0 1.0 1.0);
+// 1.5 * 2^23 + 127.
+exp!(f32, largest 87.0, round 12_583_039.0, exponent 23, ln2 0.693_359_4 + -0.000_212_194_44,
+     series 5_040.0 720.0 120.0 24.0 6.0 2.0 1.0 1.0);
+
+/// The logistic function's complement: `1/(1 + e^z)`.
+#[inline(always)]
+pub(crate) fn logistic<T: Exp + num_traits::Float>(z: T) -> T {
+    T::one() / (T::one() + z.exp_in_plain_arithmetic())
+}
+
+/// `log(1 + e^z)` without overflow: `max(z, 0) + log(1 + e^-|z|)`, the logarithm by
+/// `log(1 + u) = 2 artanh(u/(2 + u))`, whose series converges for u in [0, 1] like powers of 1/9.
+#[inline(always)]
+pub(crate) fn log_one_plus_exp(z: f64) -> f64 {
+    let u = (-z.abs()).exp_in_plain_arithmetic();
+    let s = u / (2.0 + u);
+    let square = s * s;
+    let mut sum = 0.0;
+    for k in (0..17).rev() {
+        sum = sum * square + 1.0 / (2 * k + 1) as f64;
+    }
+    let positive = if z < 0.0 { 0.0 } else { z };
+    positive + 2.0 * s * sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest error over many arguments, in units of the result's last place.
+    fn worst<T: crate::real::Real>(limit: f64, exact: impl Fn(f64) -> f64, found: impl Fn(T) -> T) -> f64 {
+        (-40_000..=40_000)
+            .map(|k| {
+                let x = T::of(limit * k as f64 / 40_000.0);
+                let exact = exact(x.wide());
+                (found(x).wide() - exact).abs() / (exact * T::epsilon().wide())
+            })
+            .fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn the_error_is_below_two_units_in_the_last_place() {
+        for limit in [0.3, 1.0, 30.0, 700.0] {
+            let error = worst(limit, f64::exp, f64::exp_in_plain_arithmetic);
+            assert!(error < 2.0, "{error} within {limit}");
+        }
+        for limit in [0.3, 1.0, 30.0, 87.0] {
+            let error = worst(limit, f64::exp, f32::exp_in_plain_arithmetic);
+            assert!(error < 2.0, "{error} within {limit}");
+        }
+        let exact = |z: f64| z.max(0.0) + (-z.abs()).exp().ln_1p();
+        for limit in [0.3, 1.0, 30.0, 600.0] {
+            let error = worst(limit, exact, log_one_plus_exp);
+            assert!(error < 4.0, "{error} within {limit}");
+        }
+    }
+
+    #[test]
+    fn far_out_arguments_do_not_overflow_and_nan_stays() {
+        assert_eq!(log_one_plus_exp(1e4), 1e4);
+        assert!(log_one_plus_exp(-1e4) < 1e-300);
+        assert_eq!(log_one_plus_exp(f64::INFINITY), f64::INFINITY);
+        assert!(logistic(f64::INFINITY) < 1e-300 && logistic(f64::NEG_INFINITY) == 1.0);
+        assert!(logistic(f32::INFINITY) < 1e-37 && logistic(f32::NEG_INFINITY) == 1.0);
+        assert!(
+            log_one_plus_exp(f64::NAN).is_nan() && logistic(f64::NAN).is_nan() && logistic(f32::NAN).is_nan()
+        );
+        assert_eq!(0f64.exp_in_plain_arithmetic(), 1.0);
+        assert_eq!(0f32.exp_in_plain_arithmetic(), 1.0);
+    }
+}
