@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Agent-gradients per second of the paper's networks beside PyTorch's, in one run on one machine.
 
-    python3 bench/nn/run.py [--windows N] [--rounds N] [--out DIR] [--python PYTHON | --no-torch]
+    python3 bench/nn/run.py [--cores N] [--windows N] [--rounds N] [--out DIR] [--binary FILE] [--python PYTHON | --no-torch]
 
 Builds the benchmark, installs PyTorch into an environment that is thrown away at the end (without it the rest is
 still reported), and alternates the rivals so that a disturbance meets all of them. The figure of each is its
@@ -115,15 +115,18 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="where to write raw.json and table.md")
     parser.add_argument("--python", type=pathlib.Path, help="a Python that has PyTorch, instead of installing one")
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="cores to use, by default all")
+    parser.add_argument("--binary", type=pathlib.Path, help="a benchmark that is built already")
     arguments = parser.parse_args()
-    subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=HERE, check=True)
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target"))
-    cores = os.cpu_count() or 1
+    binary, cores = arguments.binary, arguments.cores
+    if not binary:
+        subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=HERE, check=True)
+        binary = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")) / "release" / "bench-nn"
     with tempfile.TemporaryDirectory() as directory:
         python = arguments.python
         if not (python or arguments.no_torch):
             python = install_torch(pathlib.Path(directory))
-        raw = measure(target / "release" / "bench-nn", python, cores, arguments.windows, arguments.rounds)
+        raw = measure(binary, python, cores, arguments.windows, arguments.rounds)
     table = tables(raw)
     print(table)
     if arguments.out:

@@ -43,6 +43,7 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
             4,
             vec![conv(48, 3, 1), RELU, conv(20, 5, 2), RELU, POOL, dense(150), RELU, dense(4)],
         ),
+        (shape(2, 14, 1), 3, vec![conv(16, 5, 2), RELU, conv(20, 3, 1), conv(9, 5, 2), dense(3)]),
         (shape(3, 15, 1), 3, vec![conv(8, 3, 1), RELU, conv(70, 3, 1), dense(3)]),
     ]
 }

@@ -48,7 +48,7 @@ pub trait Kernel<T> {
     /// # Safety
     ///
     /// The machine has the instruction set of `V` and `W`.
-    unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64>>(self) -> Self::Output;
+    unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) -> Self::Output;
 }
 
 /// Numbers that lanes hold.

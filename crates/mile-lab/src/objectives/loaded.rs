@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use mile::problems::{Batch, Loss, Shard, Table};
+use mile::problems::{Batch, Shard, Table, has_normal_equations};
 use mile::random::{Permutation, Purpose, stream};
 use mile::real::Real;
 use mile::theory::smoothness::Effort;
@@ -117,7 +117,7 @@ fn row_counts<T>(config: &TableConfig, dim: usize, shards: &[Shard<T>]) -> RowCo
     let rows = |shard: &Shard<T>| shard.targets.len();
     let most = shards.iter().map(rows).max().unwrap_or(0);
     // With all rows in every gradient, least squares is a product with a matrix of `dim` rows.
-    if config.loss == Loss::LeastSquares && config.batch == Batch::Full && 2 * dim <= most {
+    if has_normal_equations(config.loss, config.batch, dim, most) {
         return RowCounts { all: dim as u64, run: dim as u64, largest_sample: 0 };
     }
     let run = match config.batch {
@@ -144,7 +144,7 @@ mod tests {
     use std::fmt::Write;
     use std::path::Path;
 
-    use mile::problems::Problem;
+    use mile::problems::{Loss, Problem};
     use mile_nn::partition::Partition;
 
     use super::*;

@@ -176,6 +176,17 @@ pub(crate) fn panel_width(channels: usize) -> usize {
     channels.min(PANEL)
 }
 
+/// Weights for the forward pass: `[tap][output]` to `[panel of outputs][tap][output]`.
+pub(crate) fn pack_taps<T: Real>(weights: &[T], outputs: usize, packed: &mut [T]) {
+    let (taps, panel) = (weights.len() / outputs, panel_width(outputs));
+    for (o, to) in (0..outputs).step_by(panel).zip(packed.chunks_exact_mut(taps * panel)) {
+        let width = panel.min(outputs - o);
+        for (from, to) in weights.chunks_exact(outputs).zip(to.chunks_exact_mut(panel)) {
+            to[..width].copy_from_slice(&from[o..o + width]);
+        }
+    }
+}
+
 /// Weights for the backward pass: `[tap][input][output]` to `[panel of inputs][tap reversed][output][input]`.
 pub(crate) fn transpose_taps<T: Real>(
     weights: &[T],

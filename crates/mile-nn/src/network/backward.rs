@@ -18,7 +18,7 @@ impl<T: Scalar> Network<T> {
         workspace: &mut Workspace<T>,
         gradient: &mut [T],
     ) {
-        let Workspace { blocks: saved, logits, transposed, deltas, .. } = workspace;
+        let Workspace { blocks: saved, logits, weights: transposed, deltas, .. } = workspace;
         let [delta, next] = deltas;
         let (mut delta, mut next) = (delta, next);
         for (i, block) in self.model.blocks().iter().enumerate().rev() {

@@ -6,7 +6,7 @@ use rand::Rng;
 use super::workspace::{Activations, Samples, delta_stride};
 use super::{Network, Workspace};
 use crate::data::Images;
-use crate::kernel::{Activate, Contract, Kernels, Scalar};
+use crate::kernel::{Activate, Contract, Kernels, Scalar, pack_taps, panel_width};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
@@ -36,14 +36,15 @@ impl<T: Scalar> Network<T> {
         mut masks: Option<&mut dyn Rng>,
         workspace: &mut Workspace<T>,
     ) {
-        let Workspace { blocks: saved, logits, convolved, .. } = workspace;
+        let Workspace { blocks: saved, logits, convolved, weights: packed, .. } = workspace;
         for (i, block) in self.model.blocks().iter().enumerate() {
             let (before, after) = saved.split_at_mut(i + 1);
             let saved = &mut before[i];
             let target = after.first_mut().map_or(&mut *logits, |next| &mut next.input);
             let range = block.offset..block.offset + block.parameters();
             let (weights, bias) = parameters[range].split_at(block.weights());
-            let pass = Pass { kernels: &self.kernels, block, weights, bias, n };
+            pack_taps(weights, block.out, packed);
+            let pass = Pass { kernels: &self.kernels, block, weights: packed, bias, n };
             match block.kind {
                 Kind::Conv { kernel, .. } => pass.conv(kernel, saved, convolved, target),
                 Kind::Dense => pass.dense(saved, target),
@@ -101,6 +102,7 @@ fn largest<T: Real>(scores: &[T]) -> T {
 struct Pass<'a, T> {
     kernels: &'a Kernels<T>,
     block: &'a Block,
+    /// In panels of outputs.
     weights: &'a [T],
     bias: &'a [T],
     n: usize,
@@ -120,7 +122,7 @@ impl<T: Scalar> Pass<'_, T> {
                 tap_step: input.row,
                 taps: (kernel, kernel * block.input.channels),
                 weights: self.weights,
-                weight_step: full.channels,
+                weight_step: panel_width(full.channels),
                 bias: Some(self.bias),
                 output: convolved,
                 output_step: (full.width * full.channels, full.channels),
@@ -149,7 +151,7 @@ impl<T: Scalar> Pass<'_, T> {
             tap_step: 0,
             taps: (1, self.block.fan_in()),
             weights: self.weights,
-            weight_step: self.block.out,
+            weight_step: panel_width(self.block.out),
             bias: Some(self.bias),
             output: &mut target.values,
             output_step: (0, target.stride),

@@ -129,8 +129,8 @@ pub struct Workspace<T> {
     pub(crate) logits: Samples<T>,
     /// One image before pooling.
     pub(crate) convolved: Buffer<T>,
-    /// Transposed weights for the backward pass.
-    pub(crate) transposed: Buffer<T>,
+    /// The weights of a block in panels, for the backward pass transposed.
+    pub(crate) weights: Buffer<T>,
     /// Deltas at the output of the block being differentiated, and at its input.
     pub(crate) deltas: [Buffer<T>; 2],
 }
@@ -146,19 +146,21 @@ impl<T: Real> Workspace<T> {
             convolved: Buffer::new(largest(&|block| {
                 if block.kind == Kind::Dense { 0 } else { block.convolved().len() }
             })),
-            transposed: Buffer::new(blocks.iter().skip(1).map(transposed_len).max().unwrap_or(0)),
+            weights: Buffer::new(largest(&in_panels)),
             deltas: [Buffer::new(deltas), Buffer::new(deltas)],
         }
     }
 }
 
-/// Room for the transposed weights of a block, in panels of inputs.
-fn transposed_len(block: &Block) -> usize {
+/// Room for the weights of a block in panels of outputs, or of inputs if they are transposed.
+fn in_panels(block: &Block) -> usize {
     let inputs = match block.kind {
         Kind::Conv { .. } => block.input.channels,
         Kind::Dense => block.fan_in(),
     };
-    block.weights() / inputs * inputs.next_multiple_of(panel_width(inputs))
+    let room =
+        |channels: usize| block.weights() / channels * channels.next_multiple_of(panel_width(channels));
+    room(inputs).max(room(block.out))
 }
 
 /// Step from one sample's deltas to the next.

@@ -9,7 +9,7 @@ mod table;
 
 pub use batch::{Batch, Samples};
 pub use quadratic::{InvalidQuadratic, Quadratic};
-pub use table::{InvalidTable, Loss, Shard, Table};
+pub use table::{InvalidTable, Loss, Shard, Table, has_normal_equations};
 
 pub use crate::agents::Failure;
 

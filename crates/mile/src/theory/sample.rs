@@ -15,11 +15,11 @@ pub struct Sample {
     pub one_point: bool,
 }
 
-/// For instance `2,000 of 50,000 rows of each agent, at the starting point only`.
+/// For instance `up to 2,000 of 50,000 rows of each agent, at the starting point only`.
 impl Display for Sample {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some((used, all)) = self.rows {
-            write!(f, "{} of {} rows of ", grouped(used), grouped(all))?;
+            write!(f, "up to {} of {} rows of ", grouped(used), grouped(all))?;
         }
         match (self.agents, self.rows) {
             ((used, all), _) if used < all => write!(f, "{used} of {} agents", grouped(all as u64))?,

@@ -75,7 +75,7 @@ fn the_page_says_what_the_smoothness_was_estimated_from() {
     let network = ring(4, Rule::Metropolis);
     let page = |sample| TheoryReport::new(&Inquiry { sample, ..inquiry(&network) }).unwrap().to_string();
     let sample = Sample { agents: (4, 4), rows: Some((2000, 50_000)), one_point: true };
-    let said = "L was estimated from 2,000 of 50,000 rows of each agent, at the starting point only.";
+    let said = "L was estimated from up to 2,000 of 50,000 rows of each agent, at the starting point only.";
     assert!(page(Some(sample)).contains(said) && !page(None).contains("estimated"));
 }
 

@@ -174,11 +174,11 @@ fn a_sample_is_said_in_words() {
     let sample = |agents, rows, one_point| Sample { agents, rows, one_point }.to_string();
     assert_eq!(
         sample((4, 4), Some((2000, 50_000)), true),
-        "2,000 of 50,000 rows of each agent, at the starting point only"
+        "up to 2,000 of 50,000 rows of each agent, at the starting point only"
     );
     assert_eq!(
         sample((16, 1200), Some((256, 1_000_000)), false),
-        "256 of 1,000,000 rows of 16 of 1,200 agents"
+        "up to 256 of 1,000,000 rows of 16 of 1,200 agents"
     );
     assert_eq!(sample((3, 3), None, true), "all agents, at the starting point only");
 }

@@ -1,7 +1,7 @@
 //! Least squares by its normal equations: `grad f(x) = G x - h` with `G = A'A/m` and `h = A'b/m`.
 //!
-//! G is formed once and has n rows instead of m, so that a gradient costs n^2 instead of 2mn multiplications. The
-//! gradient is the same to rounding: both ways err by some units in the last place of `|A'A/m| |x| + |A'b/m|`.
+//! G is formed once and has n rows instead of m, so that a gradient costs n^2 instead of 2mn multiplications. G and h
+//! are kept in `f64`, also for `f32`: rounded to `f32` they would be another problem, with another solution.
 
 use super::rows::{self, Samples};
 use crate::block::widest;
@@ -15,20 +15,13 @@ const ABREAST: usize = 4;
 
 /// G and h of one agent.
 #[derive(Clone, Debug)]
-pub(super) struct Gram<T> {
-    matrix: Vec<T>,
-    shift: Vec<T>,
+pub(super) struct Gram {
+    matrix: Vec<f64>,
+    shift: Vec<f64>,
 }
 
-impl<T: Real> Gram<T> {
-    /// Whether G is worth its price. A gradient then reads at most half as many numbers; forming G takes about the
-    /// arithmetic of n/4 gradients, though at several times their speed.
-    pub(super) fn pays(dim: usize, samples: usize) -> bool {
-        2 * dim <= samples
-    }
-
-    /// Sums in `f64`.
-    pub(super) fn new(samples: Samples<T>) -> Self {
+impl Gram {
+    pub(super) fn new<T: Real>(samples: Samples<T>) -> Self {
         let (dim, scale) = (samples.dim(), 1.0 / samples.len() as f64);
         let (features, targets) = samples.all();
         let mut sums = vec![0.0; dim * dim];
@@ -49,7 +42,7 @@ impl<T: Real> Gram<T> {
         }
         let entry = |k: usize| {
             let (i, j) = (k / dim, k % dim);
-            T::of(scale * sums[i.max(j) * dim + i.min(j)])
+            scale * sums[i.max(j) * dim + i.min(j)]
         };
         let mut shift = vec![0.0; dim];
         for (row, b) in features.chunks_exact(dim.max(1)).zip(targets) {
@@ -57,16 +50,13 @@ impl<T: Real> Gram<T> {
         }
         Self {
             matrix: (0..dim * dim).map(entry).collect(),
-            shift: shift.into_iter().map(|h| T::of(scale * h)).collect(),
+            shift: shift.into_iter().map(|h| scale * h).collect(),
         }
     }
 
     /// `g <- G x - h + l2 x`.
-    pub(super) fn gradient(&self, isa: Isa, x: &[T], l2: T, g: &mut [T]) {
-        rows::matrix_times(isa, &self.matrix, x, g);
-        for ((g, h), x) in g.iter_mut().zip(&self.shift).zip(x) {
-            *g = (*g - *h) + l2 * *x;
-        }
+    pub(super) fn gradient<T: Real>(&self, isa: Isa, x: &[T], l2: f64, g: &mut [T]) {
+        rows::products(isa, &self.matrix, x, |i, product| (product - self.shift[i]) + l2 * x[i].wide(), g);
     }
 }
 
@@ -82,10 +72,10 @@ fn add_tile<T: Real>(
     let mut four = features.chunks_exact(ABREAST * dim);
     let mut left = [[0.0; TILE.0]; ABREAST];
     let mut right = [[0.0; TILE.1]; ABREAST];
-    let mut add = |samples_left: &[T]| {
-        for (r, sample) in samples_left.chunks_exact(dim).enumerate() {
-            left[r].iter_mut().zip(&sample[rows.clone()]).for_each(|(l, a)| *l = a.wide());
-            right[r].iter_mut().zip(&sample[columns.clone()]).for_each(|(r, a)| *r = a.wide());
+    let mut add = |some: &[T]| {
+        for (k, sample) in some.chunks_exact(dim).enumerate() {
+            left[k].iter_mut().zip(&sample[rows.clone()]).for_each(|(to, a)| *to = a.wide());
+            right[k].iter_mut().zip(&sample[columns.clone()]).for_each(|(to, a)| *to = a.wide());
         }
         for (i, tile) in tile.chunks_exact_mut(TILE.1).enumerate().take(rows.len()) {
             let a: [f64; ABREAST] = std::array::from_fn(|r| left[r][i]);

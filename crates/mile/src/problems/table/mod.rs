@@ -9,13 +9,13 @@
 mod gram;
 mod rows;
 
-use std::sync::OnceLock;
+use rayon::prelude::*;
 
 use self::gram::Gram;
 use self::rows::Samples;
 use super::{Batch, Draw, Failure, Problem};
 use crate::block;
-use crate::exp::{log_one_plus_exp, logistic};
+use crate::exp::{log_one_plus_exp, one_over_one_plus_exp};
 use crate::isa::Isa;
 use crate::real::Real;
 
@@ -38,7 +38,7 @@ impl Loss {
         match self {
             Self::LeastSquares => rows.for_each(|(p, b)| *p = scale * (*p - *b)),
             Self::Logistic | Self::NonconvexLogistic => {
-                rows.for_each(|(p, b)| *p = scale * (-*b * logistic(*b * *p)));
+                rows.for_each(|(p, b)| *p = scale * (-*b * one_over_one_plus_exp(*b * *p)));
             }
         }
     }
@@ -54,6 +54,15 @@ impl Loss {
             }
         }
     }
+}
+
+/// Whether gradients of an agent with so many samples are formed by its normal equations, which have as many rows as
+/// columns: for exact least squares with at least twice as many samples as columns, of which there are not too many.
+///
+/// Forming them takes the arithmetic of n/4 gradients, at several times their speed.
+pub fn has_normal_equations(loss: Loss, batch: Batch, dim: usize, samples: usize) -> bool {
+    const MOST_COLUMNS: usize = 1024;
+    loss == Loss::LeastSquares && batch == Batch::Full && dim <= MOST_COLUMNS && 2 * dim <= samples
 }
 
 /// The samples of one agent.
@@ -74,8 +83,8 @@ pub struct Table<T> {
     l2: f64,
     batch: Batch,
     isa: Isa,
-    /// The normal equations of each agent, once they are needed, where gradients are exact and they pay.
-    grams: Vec<OnceLock<Gram<T>>>,
+    /// The normal equations of each agent, where gradients are formed by them.
+    grams: Vec<Option<Gram>>,
 }
 
 /// Why data and parameters are not a valid problem.
@@ -151,7 +160,11 @@ impl<T: Real> Table<T> {
             }
         }
         shards.iter().for_each(|shard| block::move_to_huge_pages(&shard.features));
-        let grams = shards.iter().map(|_| OnceLock::new()).collect();
+        let gram = |shard: &Shard<T>| {
+            has_normal_equations(loss, batch, dim, shard.targets.len())
+                .then(|| Gram::new(Samples::new(dim, &shard.features, &shard.targets)))
+        };
+        let grams = shards.par_iter().map(gram).collect();
         Ok(Self { dim, shards, loss, l2, batch, isa: Isa::best(), grams })
     }
 
@@ -163,13 +176,6 @@ impl<T: Real> Table<T> {
     fn samples(&self, agent: usize) -> Samples<'_, T> {
         let shard = &self.shards[agent];
         Samples::new(self.dim, &shard.features, &shard.targets)
-    }
-
-    /// The normal equations, if gradients of this agent are formed by them.
-    fn gram(&self, agent: usize) -> Option<&Gram<T>> {
-        let exact = self.loss == Loss::LeastSquares && self.batch == Batch::Full;
-        (exact && Gram::<T>::pays(self.dim, self.shards[agent].targets.len()))
-            .then(|| self.grams[agent].get_or_init(|| Gram::new(self.samples(agent))))
     }
 
     /// Writes the gradient of the penalty.
@@ -211,8 +217,8 @@ impl<T: Real> Problem<T> for Table<T> {
     }
 
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
-        match self.gram(agent) {
-            Some(gram) => gram.gradient(self.isa, x, T::of(self.l2), gradient),
+        match &self.grams[agent] {
+            Some(gram) => gram.gradient(self.isa, x, self.l2, gradient),
             None => self.mean_gradient(agent, 0..self.samples(agent).len(), x, gradient),
         }
         Ok(())
@@ -313,8 +319,9 @@ mod tests {
     fn normal_equations_give_the_gradient_to_rounding() {
         for (dim, rows) in [(1, 2), (5, 11), (31, 63), (33, 67), (65, 131), (97, 400)] {
             let rows_only = odd::<f64>(dim, rows, Loss::LeastSquares, Isa::best());
-            let exact = Table { batch: Batch::Full, ..rows_only.clone() };
-            assert!(exact.gram(0).is_some() && rows_only.gram(0).is_none());
+            let exact =
+                Table::new(dim, rows_only.shards.clone(), Loss::LeastSquares, 0.1, Batch::Full).unwrap();
+            assert!(exact.grams[0].is_some() && rows_only.grams[0].is_none());
             let x: Vec<f64> = (0..dim).map(|k| (k % 5) as f64 / 4.0 - 0.5).collect();
             let (mut by_rows, mut by_gram) = (vec![0.0; dim], vec![0.0; dim]);
             rows_only.gradient(0, &x, &mut by_rows).unwrap();
@@ -323,8 +330,25 @@ mod tests {
                 assert!((a - b).abs() < 1e-14 * dim as f64, "{rows} x {dim}: {a} {b}");
             }
         }
-        let wide = Table { batch: Batch::Full, ..odd::<f64>(9, 17, Loss::LeastSquares, Isa::best()) };
-        assert!(wide.gram(0).is_none(), "17 rows of 9 numbers are cheaper than 9 of 9 twice");
+        let pays = |dim, samples| has_normal_equations(Loss::LeastSquares, Batch::Full, dim, samples);
+        assert!(pays(9, 18) && !pays(9, 17) && !pays(5_000, 50_000));
+    }
+
+    #[test]
+    fn normal_equations_in_single_precision_lose_no_digits_to_large_features() {
+        let (dim, rows) = (7, 400);
+        let value = |k: usize| ((k * 7919) % 2003) as f32 / 1000.0 + 30.0;
+        let shard = Shard {
+            features: (0..rows * dim).map(value).collect(),
+            targets: (0..rows).map(|k| value(5 * k)).collect(),
+        };
+        let table = Table::new(dim, vec![shard], Loss::LeastSquares, 0.1, Batch::Full).unwrap();
+        let x: Vec<f32> = (0..dim).map(|k| 1.0 / dim as f32 + k as f32 / 1000.0 - 0.003).collect();
+        let (mut found, expected) = (vec![0.0f32; dim], by_formula(&table, &x).1);
+        table.gradient(0, &x, &mut found).unwrap();
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((f64::from(*found) - expected).abs() < 1e-6 * expected.abs(), "{found} {expected}");
+        }
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl<T: Real, S: Real> Block<T, S> {
     unsafe fn multiply<V: LoadLanes<T, T = S>>(&mut self, x: &[T]) {
         for (row, product) in self.rows[..self.count].iter().zip(&mut self.products) {
             // SAFETY: promised by the caller.
-            *product = unsafe { dot::<T, V>(*row, x) };
+            *product = unsafe { dot::<T, T, V>(*row, x) };
         }
     }
 }
@@ -137,7 +137,7 @@ impl<T: Real, R: Iterator<Item = usize>> Kernel<T> for AddGradient<'_, T, R> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64>>(self) {
+    unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) {
         let Self { samples, loss, mut rows, scale, x, gradient } = self;
         let mut block = Block::<T, T>::new();
         // SAFETY: x and the gradient have `dim` numbers (`add_gradient`), and so has every row of a block (`row`); the
@@ -172,7 +172,7 @@ impl<T: Real> Kernel<T> for SumLosses<'_, T> {
     type Output = f64;
 
     #[inline(always)]
-    unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64>>(self) -> f64 {
+    unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) -> f64 {
         let Self { samples, loss, x } = self;
         let (mut rows, mut block, mut sum) = (0..samples.len(), Block::<T, f64>::new(), 0.0);
         while block.fill(&samples, &mut rows) {
@@ -187,23 +187,29 @@ impl<T: Real> Kernel<T> for SumLosses<'_, T> {
     }
 }
 
-/// `out <- A x` for a matrix of rows.
-pub(super) fn matrix_times<T: Real>(isa: Isa, matrix: &[T], x: &[T], out: &mut [T]) {
-    struct Product<'a, T>(&'a [T], &'a [T], &'a mut [T]);
-    impl<T: Real> Kernel<T> for Product<'_, T> {
+/// Writes `finish(i, a_i'x)` for each row of a matrix, in `f64`.
+pub(super) fn products<T: Real>(
+    isa: Isa,
+    matrix: &[f64],
+    x: &[T],
+    finish: impl Fn(usize, f64) -> f64,
+    out: &mut [T],
+) {
+    struct Products<'a, T, F>(&'a [f64], &'a [T], F, &'a mut [T]);
+    impl<T: Real, F: Fn(usize, f64) -> f64> Kernel<T> for Products<'_, T, F> {
         type Output = ();
 
         #[inline(always)]
-        unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64>>(self) {
-            let Self(matrix, x, out) = self;
-            for (row, out) in matrix.chunks_exact(x.len().max(1)).zip(out) {
+        unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) {
+            let Self(matrix, x, finish, out) = self;
+            for (i, (row, out)) in matrix.chunks_exact(x.len().max(1)).zip(out).enumerate() {
                 // SAFETY: the row has as many numbers as x.
-                *out = unsafe { dot::<T, V>(row.as_ptr(), x) };
+                *out = T::of(finish(i, unsafe { dot::<f64, T, W>(row.as_ptr(), x) }));
             }
         }
     }
     assert_eq!(Some(matrix.len()), out.len().checked_mul(x.len()), "a row for each product");
-    T::run_on(isa, Product(matrix, x, out));
+    T::run_on(isa, Products(matrix, x, finish, out));
 }
 
 /// The product of a row with x.
@@ -212,17 +218,18 @@ pub(super) fn matrix_times<T: Real>(isa: Isa, matrix: &[T], x: &[T], out: &mut [
 ///
 /// The row has as many numbers as x, and the machine has the instruction set of `V`.
 #[inline(always)]
-unsafe fn dot<T: Real, V: LoadLanes<T>>(row: *const T, x: &[T]) -> V::T {
+unsafe fn dot<A, T, V: LoadLanes<A> + LoadLanes<T>>(row: *const A, x: &[T]) -> V::T {
     let (dim, x) = (x.len(), x.as_ptr());
     // SAFETY: columns below `dim`, of which the row and x have as many.
     unsafe {
         let (mut sum, mut k) = (V::splat(V::T::zero()), 0);
         while k + V::COUNT <= dim {
-            sum = sum.add(V::load(row.add(k)).mul(V::load(x.add(k))));
+            sum = sum.add(<V as LoadLanes<A>>::load(row.add(k)).mul(<V as LoadLanes<T>>::load(x.add(k))));
             k += V::COUNT;
         }
         if k < dim {
-            sum = sum.add(V::load_first(row.add(k), dim - k).mul(V::load_first(x.add(k), dim - k)));
+            let row = <V as LoadLanes<A>>::load_first(row.add(k), dim - k);
+            sum = sum.add(row.mul(<V as LoadLanes<T>>::load_first(x.add(k), dim - k)));
         }
         sum.sum()
     }
