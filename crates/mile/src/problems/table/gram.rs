@@ -56,7 +56,14 @@ impl Gram {
 
     /// `g <- G x - h + l2 x`.
     pub(super) fn gradient<T: Real>(&self, isa: Isa, x: &[T], l2: f64, g: &mut [T]) {
-        rows::products(isa, &self.matrix, x, |i, product| (product - self.shift[i]) + l2 * x[i].wide(), g);
+        rows::products(
+            isa,
+            &self.matrix,
+            x,
+            #[inline(always)]
+            |i, product| (product - self.shift[i]) + l2 * x[i].wide(),
+            g,
+        );
     }
 }
 
