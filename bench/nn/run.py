@@ -12,38 +12,15 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 
-
-def output(*command):
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, check=True, text=True)
-    return done.stdout
-
-
-def install_torch(directory):
-    """A Python with PyTorch, or None."""
-    python = directory / "bin" / "python"
-    try:
-        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "numpy"], check=True)
-        return python
-    except subprocess.CalledProcessError as error:
-        print(f"PyTorch could not be installed ({error}); going on without it", file=sys.stderr)
-        return None
-
-
-def cpu_model():
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+from rivals import cpu_model, environment, output  # noqa: E402 (the folder above has to be known first)
 
 
 def measure(binary, python, cores, windows, rounds):
@@ -125,7 +102,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         python = arguments.python
         if not (python or arguments.no_torch):
-            python = install_torch(pathlib.Path(directory))
+            python = environment(pathlib.Path(directory), "torch", "numpy")
         raw = measure(binary, python, cores, arguments.windows, arguments.rounds)
     table = tables(raw)
     print(table)

@@ -13,36 +13,18 @@ import array
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from rivals import cpu_model, environment, output  # noqa: E402 (the folder above has to be known first)
 PEER = "decent-bench==0.3.*"
 METHODS = {"k-gt": "K-GT", "led": "LED", "ed": "ED", "extra": "EXTRA", "nids": "NIDS"}
 LARGEST_DIFFERENCE = 1e-12
-
-
-def output(*command):
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, check=True, text=True)
-    return done.stdout
-
-
-def install_peer(directory):
-    """A Python with decent-bench, or None."""
-    python = directory / "bin" / "python"
-    try:
-        subprocess.run(["python3.13", "-m", "venv", directory], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PEER], check=True)
-        return python
-    except FileNotFoundError:
-        problem = "there is no python3.13, which it needs"
-    except subprocess.CalledProcessError as error:
-        problem = error
-    print(f"decent-bench could not be installed ({problem}); going on without it, or name a Python that has it with --python", file=sys.stderr)
-    return None
 
 
 def peer_version(python):
@@ -52,14 +34,6 @@ def peer_version(python):
     except (OSError, subprocess.CalledProcessError):
         print(f"{python} has no decent-bench; going on without it (it needs Python 3.13: pip install '{PEER}')", file=sys.stderr)
         return None
-
-
-def cpu_model():
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def measure(binary, python, runs, rounds):
@@ -121,7 +95,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         python = arguments.python
         if not (python or arguments.no_peer):
-            python = install_peer(pathlib.Path(directory))
+            python = environment(pathlib.Path(directory), PEER, python="python3.13")
         raw = measure(target / "release" / "bench-small", python, arguments.runs, arguments.rounds)
     text = table(raw)
     print(text)

@@ -12,47 +12,24 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 
-
-def output(*command):
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(done.stdout)
-
-
-def install_numpy(directory):
-    """A Python with numpy, or None."""
-    python = directory / "bin" / "python"
-    try:
-        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "numpy"], check=True)
-        return python
-    except subprocess.CalledProcessError as error:
-        print(f"numpy could not be installed ({error}); going on without it", file=sys.stderr)
-        return None
-
-
-def cpu_model():
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+from rivals import cpu_model, environment, output  # noqa: E402 (the folder above has to be known first)
 
 
 def measure(binary, python, threads, windows, rounds):
     raw = {"cpu": cpu_model(), "threads": threads, "windows": windows, "mile": [], "numpy": []}
     for round_number in range(rounds):
         print(f"round {round_number + 1} of {rounds}", file=sys.stderr)
-        raw["mile"].append(output(binary, threads, windows))
+        raw["mile"].append(json.loads(output(binary, threads, windows)))
         if python:
-            raw["numpy"].append(output(python, HERE / "peer.py", threads, windows))
+            raw["numpy"].append(json.loads(output(python, HERE / "peer.py", threads, windows)))
     return raw
 
 
@@ -104,7 +81,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         python = arguments.python
         if not (python or arguments.no_numpy):
-            python = install_numpy(pathlib.Path(directory))
+            python = environment(pathlib.Path(directory), "numpy")
         raw = measure(binary, python, arguments.threads, arguments.windows, arguments.rounds)
     text = table(raw)
     print(text)

@@ -216,10 +216,7 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Contract<'_, S::
     // SAFETY: the caller vouches for P pixels and the channels at `place`.
     unsafe {
         let mask = S::mask(place.lanes);
-        let zero = S::splat(S::T::zero());
-        let (first0, first1) =
-            place.bias.map_or((zero, zero), |bias| (load::<S, TWO>(bias, mask), load_second::<S, TWO>(bias)));
-        let (mut sum0, mut sum1) = ([first0; MAX_UNROLL], [first1; MAX_UNROLL]);
+        let (mut sum0, mut sum1) = first_sums::<S, TWO>(&place, mask);
         if place.resumes {
             unroll!(I < P, {
                 let from = place.output.add(I * call.output_step.1).cast_const();
@@ -263,16 +260,14 @@ unsafe fn strip<S: Simd, const P: usize, const K: usize, const TWO: bool>(
     // SAFETY: the caller vouches for P pixels and the channels at `place`; the taps of P pixels are those of P + K - 1.
     unsafe {
         let mask = S::mask(place.lanes);
-        let zero = S::splat(S::T::zero());
-        let (first0, first1) =
-            place.bias.map_or((zero, zero), |bias| (load::<S, TWO>(bias, mask), load_second::<S, TWO>(bias)));
-        let (mut sum0, mut sum1) = ([first0; MAX_UNROLL], [first1; MAX_UNROLL]);
+        let (mut sum0, mut sum1) = first_sums::<S, TWO>(&place, mask);
         let pixel = call.input_step.1;
         let column = pixel * call.weight_step;
         let (mut row, mut weights) = (place.input, place.weights);
         for _ in 0..call.taps.0 {
             let (mut tap, mut from) = (row, weights);
             for _ in 0..pixel {
+                let zero = S::splat(S::T::zero());
                 let (mut w0, mut w1) = ([zero; K], [zero; K]);
                 unroll!(D < K, {
                     let from = from.add(D * column);
@@ -296,6 +291,27 @@ unsafe fn strip<S: Simd, const P: usize, const K: usize, const TWO: bool>(
             weights = weights.wrapping_add(K * column);
         }
         store::<S, P, TWO>(call.output_step.1, &place, mask, &sum0, &sum1);
+    }
+}
+
+/// The bias, or zeros, for each pixel.
+///
+/// # Safety
+///
+/// The bias has the channels of `place`, and the machine has the instructions of `S`.
+#[inline(always)]
+unsafe fn first_sums<S: Simd, const TWO: bool>(
+    place: &Place<S::T>,
+    mask: S::Mask,
+) -> ([S::V; MAX_UNROLL], [S::V; MAX_UNROLL]) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match place.bias {
+            Some(bias) => {
+                ([load::<S, TWO>(bias, mask); MAX_UNROLL], [load_second::<S, TWO>(bias); MAX_UNROLL])
+            }
+            None => ([S::splat(S::T::zero()); MAX_UNROLL], [S::splat(S::T::zero()); MAX_UNROLL]),
+        }
     }
 }
 
