@@ -6,9 +6,6 @@ use num_traits::Zero;
 use super::pointwise::panel_width;
 use super::simd::{MAX_TILE, MAX_UNROLL, Simd, cut, dispatch, load, load_second, rows_of, unroll};
 
-/// Taps of a dense layer that are summed for all samples before the next ones: their weights, two vectors wide, stay
-/// in the cache nearest to the core.
-const DENSE_TAPS: usize = 128;
 /// Pixels of a strip that is two vectors wide or one, of which that is taken which fits the width better.
 const STRIPS: [usize; 2] = [8, 7];
 const LONG_STRIPS: [usize; 2] = [16, 14];
@@ -34,6 +31,8 @@ pub(crate) struct Contract<'a, T> {
     /// Step from one tap's weights to the next: all channels, or those of a panel.
     pub(crate) weight_step: usize,
     pub(crate) bias: Option<&'a [T]>,
+    /// Whether the output holds the sums over earlier taps, to which these are added; the bias is then in them.
+    pub(crate) resumes: bool,
     pub(crate) output: &'a mut [T],
     /// Steps in `output` from row to row and from pixel to pixel.
     pub(crate) output_step: (usize, usize),
@@ -105,33 +104,25 @@ fn kernel_columns<T>(call: &Contract<'_, T>) -> usize {
     if pixel > 0 && taps.is_multiple_of(pixel) { taps / pixel } else { 0 }
 }
 
-/// Whether strips can be used: they need the registers of AVX-512, and pixels to fill them.
+/// Whether strips can be used: they need the registers of AVX-512, pixels to fill them, and all taps.
 fn has_strips<S: Simd>(call: &Contract<'_, S::T>) -> bool {
-    S::TILE == MAX_TILE && call.size.1 >= STRIPS[1]
+    S::TILE == MAX_TILE && call.size.1 >= STRIPS[1] && !call.resumes
 }
 
 #[inline(always)]
 unsafe fn tiles<S: Simd, const TWO: bool>(call: &mut Contract<'_, S::T>, channel: usize, lanes: usize) {
     let (height, width) = call.size;
     let parts = width.div_ceil(rows_of::<S>(TWO));
-    let block = if call.taps.0 == 1 { DENSE_TAPS } else { call.taps.1 };
-    for tap in (0..call.taps.1).step_by(block) {
-        for y in 0..height {
-            for part in 0..parts {
-                let (x, end) = (cut(width, parts, part), cut(width, parts, part + 1));
-                // SAFETY: pixels (y, x..end), taps from `tap` and `lanes` channels from `channel` are inside, by `check`.
-                unsafe {
-                    let mut place = Place::new(call, (y, x), channel, lanes);
-                    place.taps = block.min(call.taps.1 - tap);
-                    place.input = place.input.add(tap);
-                    place.weights = place.weights.add(tap * call.weight_step);
-                    place.resumes = tap > 0;
-                    place.ahead = block * call.weight_step;
-                    if TWO {
-                        dispatch!(end - x, rows_of::<S>(true), tile::<S, true>(call, place));
-                    } else {
-                        dispatch!(end - x, rows_of::<S>(false), tile::<S, false>(call, place));
-                    }
+    for y in 0..height {
+        for part in 0..parts {
+            let (x, end) = (cut(width, parts, part), cut(width, parts, part + 1));
+            // SAFETY: pixels (y, x..end) and `lanes` channels from `channel` are inside, by `check`.
+            unsafe {
+                let place = Place::new(call, (y, x), channel, lanes);
+                if TWO {
+                    dispatch!(end - x, rows_of::<S>(true), tile::<S, true>(call, place));
+                } else {
+                    dispatch!(end - x, rows_of::<S>(false), tile::<S, false>(call, place));
                 }
             }
         }
@@ -174,12 +165,6 @@ struct Place<T> {
     bias: Option<*const T>,
     output: *mut T,
     lanes: usize,
-    /// Taps of a row to sum.
-    taps: usize,
-    /// Whether the output holds the sums of earlier taps.
-    resumes: bool,
-    /// Step to the weights that are needed after these.
-    ahead: usize,
 }
 
 impl<T: Real> Place<T> {
@@ -202,9 +187,6 @@ impl<T: Real> Place<T> {
                     .as_mut_ptr()
                     .add(y * call.output_step.0 + x * call.output_step.1 + channel),
                 lanes,
-                taps: call.taps.1,
-                resumes: false,
-                ahead: 0,
             }
         }
     }
@@ -217,7 +199,7 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Contract<'_, S::
     unsafe {
         let mask = S::mask(place.lanes);
         let (mut sum0, mut sum1) = first_sums::<S, TWO>(&place, mask);
-        if place.resumes {
+        if call.resumes {
             unroll!(I < P, {
                 let from = place.output.add(I * call.output_step.1).cast_const();
                 (sum0[I], sum1[I]) = (load::<S, TWO>(from, mask), load_second::<S, TWO>(from));
@@ -227,12 +209,8 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Contract<'_, S::
         let (mut row, mut weights) = (place.input, place.weights);
         for _ in 0..call.taps.0 {
             let mut tap = row;
-            for _ in 0..place.taps {
+            for _ in 0..call.taps.1 {
                 let (w0, w1) = (load::<S, TWO>(weights, mask), load_second::<S, TWO>(weights));
-                S::prefetch(weights.wrapping_add(place.ahead));
-                if TWO {
-                    S::prefetch(weights.wrapping_add(place.ahead + S::LANES));
-                }
                 unroll!(I < P, {
                     let x = S::splat(*tap.add(I * pixel));
                     sum0[I] = S::fma(x, w0, sum0[I]);

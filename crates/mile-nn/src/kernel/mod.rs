@@ -20,7 +20,7 @@ use mile::real::Real;
 
 pub(crate) use contract::Contract;
 pub(crate) use outer::Outer;
-pub(crate) use pointwise::{Activate, Scatter, pack_taps, panel_width, transpose_taps};
+pub(crate) use pointwise::{Activate, Scatter, pack_taps, panel_width, transpose, transpose_taps};
 
 /// A number type that has kernels: `f32` or `f64`.
 pub trait Scalar: Real + sealed::Sealed {}

@@ -8,10 +8,10 @@ use super::simd::{MAX_UNROLL, Simd, cut, dispatch, load, load_second, rows_of, u
 /// For each tap (r, t) and channel c,
 ///
 /// ```text
-/// output[r, t, c] += sum_{y, x} input[y, x, r, t] delta[y, x, c]
+/// output[r, t, c] += sum_{s, y, x} input[s, y, x, r, t] delta[s, y, x, c]
 /// ```
 ///
-/// with the pixels (y, x), taps and steps of [`Contract`](super::Contract).
+/// (or `=`) with the images s and the pixels (y, x), taps and steps of [`Contract`](super::Contract).
 pub(crate) struct Outer<'a, T> {
     pub(crate) input: &'a [T],
     /// Steps in `input` from one pixel row to the next, and from one pixel to the next.
@@ -25,6 +25,11 @@ pub(crate) struct Outer<'a, T> {
     pub(crate) delta_step: (usize, usize),
     /// `[row of taps][tap][channel]`.
     pub(crate) output: &'a mut [T],
+    /// Whether the sums are added to the output; else they replace it.
+    pub(crate) adds: bool,
+    pub(crate) images: usize,
+    /// Steps in `input` and in `delta` from one image to the next.
+    pub(crate) image_step: (usize, usize),
     /// Rows and columns of pixels.
     pub(crate) size: (usize, usize),
     pub(crate) channels: usize,
@@ -35,10 +40,12 @@ impl<T: Real> Outer<'_, T> {
     pub(crate) fn check(&self) {
         let (height, width) = self.size;
         let (rows, taps) = self.taps;
-        assert!(height > 0 && width > 0 && rows > 0 && taps > 0 && self.channels > 0);
-        let corner = (height - 1) * self.input_step.0 + (width - 1) * self.input_step.1;
+        assert!(self.images > 0 && height > 0 && width > 0 && rows > 0 && taps > 0 && self.channels > 0);
+        let (last_input, last_delta) =
+            ((self.images - 1) * self.image_step.0, (self.images - 1) * self.image_step.1);
+        let corner = last_input + (height - 1) * self.input_step.0 + (width - 1) * self.input_step.1;
         assert!(corner + (rows - 1) * self.tap_step + taps <= self.input.len());
-        let corner = (height - 1) * self.delta_step.0 + (width - 1) * self.delta_step.1;
+        let corner = last_delta + (height - 1) * self.delta_step.0 + (width - 1) * self.delta_step.1;
         assert!(corner + self.channels <= self.delta.len());
         assert!(rows * taps * self.channels <= self.output.len());
     }
@@ -110,7 +117,9 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Outer<'_, S::T>,
         let (mut sum0, mut sum1) = ([zero; MAX_UNROLL], [zero; MAX_UNROLL]);
         unroll!(I < P, {
             let from = place.output.add(I * call.channels).cast_const();
-            (sum0[I], sum1[I]) = (load::<S, TWO>(from, mask), load_second::<S, TWO>(from));
+            if call.adds {
+                (sum0[I], sum1[I]) = (load::<S, TWO>(from, mask), load_second::<S, TWO>(from));
+            }
             // The sums of the next tile.
             let next = from.wrapping_add(P * call.channels);
             S::prefetch(next);
@@ -118,23 +127,26 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Outer<'_, S::T>,
                 S::prefetch(next.wrapping_add(S::LANES));
             }
         });
-        let (mut input_row, mut delta_row) = (place.input, place.delta);
-        for _ in 0..call.size.0 {
-            let (mut input, mut delta) = (input_row, delta_row);
-            for _ in 0..call.size.1 {
-                let (s0, s1) = (load::<S, TWO>(delta, mask), load_second::<S, TWO>(delta));
-                unroll!(I < P, {
-                    let x = S::splat(*input.add(I));
-                    sum0[I] = S::fma(x, s0, sum0[I]);
-                    if TWO {
-                        sum1[I] = S::fma(x, s1, sum1[I]);
-                    }
-                });
-                input = input.wrapping_add(call.input_step.1);
-                delta = delta.wrapping_add(call.delta_step.1);
+        for image in 0..call.images {
+            let mut input_row = place.input.add(image * call.image_step.0);
+            let mut delta_row = place.delta.add(image * call.image_step.1);
+            for _ in 0..call.size.0 {
+                let (mut input, mut delta) = (input_row, delta_row);
+                for _ in 0..call.size.1 {
+                    let (s0, s1) = (load::<S, TWO>(delta, mask), load_second::<S, TWO>(delta));
+                    unroll!(I < P, {
+                        let x = S::splat(*input.add(I));
+                        sum0[I] = S::fma(x, s0, sum0[I]);
+                        if TWO {
+                            sum1[I] = S::fma(x, s1, sum1[I]);
+                        }
+                    });
+                    input = input.wrapping_add(call.input_step.1);
+                    delta = delta.wrapping_add(call.delta_step.1);
+                }
+                input_row = input_row.wrapping_add(call.input_step.0);
+                delta_row = delta_row.wrapping_add(call.delta_step.0);
             }
-            input_row = input_row.wrapping_add(call.input_step.0);
-            delta_row = delta_row.wrapping_add(call.delta_step.0);
         }
         unroll!(I < P, {
             let to = place.output.add(I * call.channels);

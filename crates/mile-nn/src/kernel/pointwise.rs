@@ -182,7 +182,10 @@ pub(crate) fn pack_taps<T: Real>(weights: &[T], outputs: usize, packed: &mut [T]
     for (o, to) in (0..outputs).step_by(panel).zip(packed.chunks_exact_mut(taps * panel)) {
         let width = panel.min(outputs - o);
         for (from, to) in weights.chunks_exact(outputs).zip(to.chunks_exact_mut(panel)) {
-            to[..width].copy_from_slice(&from[o..o + width]);
+            match (from[o..].first_chunk::<PANEL>(), to.first_chunk_mut::<PANEL>()) {
+                (Some(from), Some(to)) => *to = *from,
+                _ => to[..width].copy_from_slice(&from[o..o + width]),
+            }
         }
     }
 }
@@ -195,16 +198,23 @@ pub(crate) fn transpose_taps<T: Real>(
     outputs: usize,
     back: &mut [T],
 ) {
-    /// Outputs that are transposed at a time, so that both matrices stay in cache.
-    const SIDE: usize = 16;
     let panel = panel_width(inputs);
     for (from, tap) in weights.chunks_exact(inputs * outputs).zip((0..taps).rev()) {
-        for (i0, to) in (0..inputs).step_by(panel).zip(back.chunks_exact_mut(taps * outputs * panel)) {
-            for o0 in (0..outputs).step_by(SIDE) {
-                for o in o0..(o0 + SIDE).min(outputs) {
-                    let to = &mut to[(tap * outputs + o) * panel..][..panel.min(inputs - i0)];
-                    to.iter_mut().zip(i0..).for_each(|(to, i)| *to = from[i * outputs + o]);
-                }
+        for (from, to) in from.chunks(panel * outputs).zip(back.chunks_exact_mut(taps * outputs * panel)) {
+            transpose(from, outputs, &mut to[tap * outputs * panel..][..outputs * panel], panel);
+        }
+    }
+}
+
+/// Columns that are transposed at a time, so that what is written stays in the cache nearest to the core.
+const SIDE: usize = 16;
+
+/// `to[column][row] = from[row][column]`, with `columns` numbers in a row of `from` and `stride` in one of `to`.
+pub(crate) fn transpose<T: Real>(from: &[T], columns: usize, to: &mut [T], stride: usize) {
+    for (first, to) in (0..columns).step_by(SIDE).zip(to.chunks_mut(SIDE * stride)) {
+        for (row, from) in from.chunks_exact(columns).enumerate() {
+            for (x, to) in from[first..].iter().zip(to.chunks_mut(stride)) {
+                to[row] = *x;
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use mile::real::Real;
 
-use super::workspace::{Activations, Samples, delta_stride};
-use super::{Network, Workspace};
-use crate::kernel::{Contract, Kernels, Outer, Scalar, Scatter, panel_width, transpose_taps};
+use super::workspace::{Activations, Samples, delta_stride, group};
+use super::{DENSE_TAPS, Network, Workspace};
+use crate::kernel::{Contract, Kernels, Outer, Scalar, Scatter, panel_width, transpose, transpose_taps};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
-    /// Adds the gradient over the first `n` samples to `gradient`. The deltas at the logits are in
+    /// Writes the gradient over the first `n` samples into `gradient`, or adds it (`adds`). The deltas at the logits are in
     /// `workspace.deltas[0]`, all other values are those of the forward pass.
     pub(super) fn backward(
         &self,
@@ -16,9 +16,10 @@ impl<T: Scalar> Network<T> {
         n: usize,
         dropout: bool,
         workspace: &mut Workspace<T>,
+        adds: bool,
         gradient: &mut [T],
     ) {
-        let Workspace { blocks: saved, logits, weights: transposed, deltas, .. } = workspace;
+        let Workspace { blocks: saved, logits, weights: scratch, deltas, .. } = workspace;
         let [delta, next] = deltas;
         let (mut delta, mut next) = (delta, next);
         for (i, block) in self.model.blocks().iter().enumerate().rev() {
@@ -29,10 +30,13 @@ impl<T: Scalar> Network<T> {
             }
             let own = &mut gradient[block.offset..][..block.parameters()];
             let own = Gradients::new(own.split_at_mut(block.weights()));
+            if !adds {
+                own.bias.fill(T::zero());
+            }
             let weights = &parameters[block.offset..][..block.weights()];
             // The gradient with respect to the images is not needed.
-            let below = (i > 0).then_some(InputGradient { weights, transposed, delta: next });
-            let pass = Pass { kernels: &self.kernels, block, n, output };
+            let below = (i > 0).then_some(InputGradient { weights, scratch, delta: next });
+            let pass = Pass { kernels: &self.kernels, block, n, adds, output };
             match block.kind {
                 Kind::Conv { kernel, padding } => {
                     pass.conv(kernel, padding, &mut before[i], delta, own, below)
@@ -44,7 +48,7 @@ impl<T: Scalar> Network<T> {
     }
 }
 
-/// Where a block's gradients are added.
+/// Where a block's gradients are written.
 struct Gradients<'a, T> {
     weights: &'a mut [T],
     bias: &'a mut [T],
@@ -59,7 +63,8 @@ impl<'a, T> Gradients<'a, T> {
 /// What is needed to compute the deltas at the input of a block.
 struct InputGradient<'a, T> {
     weights: &'a [T],
-    transposed: &'a mut [T],
+    /// Room for what is transposed.
+    scratch: &'a mut [T],
     /// Deltas at the input of this block, to be written.
     delta: &'a mut [T],
 }
@@ -69,6 +74,8 @@ struct Pass<'a, T> {
     kernels: &'a Kernels<T>,
     block: &'a Block,
     n: usize,
+    /// Whether the gradients are added to; else they are replaced.
+    adds: bool,
     /// The output of the block.
     output: &'a Samples<T>,
 }
@@ -97,24 +104,45 @@ impl<T: Scalar> Pass<'_, T> {
             delta,
             delta_step: (0, stride),
             output: own.weights,
+            adds: self.adds,
+            images: 1,
+            image_step: (0, 0),
             size: (1, self.n),
             channels: block.out,
         });
         if let Some(below) = below {
-            transpose_taps(below.weights, 1, inputs, block.out, below.transposed);
-            self.kernels.contract(Contract {
-                input: delta,
-                input_step: (0, stride),
-                tap_step: 0,
-                taps: (1, block.out),
-                weights: below.transposed,
-                weight_step: panel_width(inputs),
-                bias: None,
-                output: below.delta,
-                output_step: (0, delta_stride(inputs)),
-                size: (1, self.n),
-                channels: inputs,
-            });
+            self.dense_input(delta, below);
+        }
+    }
+
+    /// The deltas at the input of a dense layer. The inputs take the place of pixels and the samples that of channels,
+    /// so that the weights are used as they are, and only deltas are transposed.
+    fn dense_input(&self, delta: &[T], below: InputGradient<'_, T>) {
+        let (inputs, out) = (self.block.fan_in(), self.block.out);
+        let (stride, below_stride) = (delta_stride(out), delta_stride(inputs));
+        for first in (0..self.n).step_by(panel_width(self.n)) {
+            let samples = panel_width(self.n - first);
+            let (transposed, sums) = below.scratch.split_at_mut(stride * samples);
+            transpose(&delta[first * stride..][..samples * stride], stride, transposed, samples);
+            for (i, weights) in below.weights.chunks(DENSE_TAPS * out).enumerate() {
+                let rows = weights.len() / out;
+                self.kernels.contract(Contract {
+                    input: weights,
+                    input_step: (0, out),
+                    tap_step: 0,
+                    taps: (1, out),
+                    weights: transposed,
+                    weight_step: samples,
+                    bias: None,
+                    resumes: false,
+                    output: sums,
+                    output_step: (0, samples),
+                    size: (1, rows),
+                    channels: samples,
+                });
+                let place = first * below_stride + i * DENSE_TAPS;
+                transpose(&sums[..rows * samples], samples, &mut below.delta[place..], below_stride);
+            }
         }
     }
 
@@ -131,35 +159,47 @@ impl<T: Scalar> Pass<'_, T> {
         let (full, channels) = (block.convolved(), block.input.channels);
         let stride = delta_stride(block.output().len());
         if let Some(below) = &mut below {
-            transpose_taps(below.weights, kernel * kernel, channels, block.out, below.transposed);
+            transpose_taps(below.weights, kernel * kernel, channels, block.out, below.scratch);
         }
         let border = kernel - 1 - padding;
         let row = (full.width + 2 * border) * full.channels;
         let origin = border * (row + full.channels);
-        for s in 0..self.n {
-            self.scatter(s, &delta[s * stride..], saved, (row, origin), own.bias);
+        let back = (full.height + 2 * border) * row;
+        let group = group(block);
+        for first in (0..self.n).step_by(group) {
+            let images = group.min(self.n - first);
+            for s in 0..images {
+                let origin = s * back + origin;
+                self.scatter(first + s, &delta[(first + s) * stride..], saved, (row, origin), own.bias);
+            }
             let input = &saved.input;
             self.kernels.outer(Outer {
-                input: &input.values[s * input.stride..][..input.stride],
+                input: &input.values[first * input.stride..][..images * input.stride],
                 input_step: (input.row, channels),
                 tap_step: input.row,
                 taps: (kernel, kernel * channels),
                 delta: &saved.back[origin..],
                 delta_step: (row, full.channels),
                 output: own.weights,
+                adds: self.adds || first > 0,
+                images,
+                image_step: (input.stride, back),
                 size: (full.height, full.width),
                 channels: block.out,
             });
-            if let Some(below) = &mut below {
+            let Some(below) = &mut below else { continue };
+            let stride = delta_stride(block.input.len());
+            for s in 0..images {
                 self.kernels.contract(Contract {
-                    input: &saved.back,
+                    input: &saved.back[s * back..][..back],
                     input_step: (row, full.channels),
                     tap_step: row,
                     taps: (kernel, kernel * full.channels),
-                    weights: below.transposed,
+                    weights: below.scratch,
                     weight_step: panel_width(channels),
                     bias: None,
-                    output: &mut below.delta[s * delta_stride(block.input.len())..],
+                    resumes: false,
+                    output: &mut below.delta[(first + s) * stride..],
                     output_step: (block.input.width * channels, channels),
                     size: (block.input.height, block.input.width),
                     channels,

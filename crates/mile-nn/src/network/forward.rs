@@ -4,7 +4,7 @@ use mile::real::Real;
 use rand::Rng;
 
 use super::workspace::{Activations, Samples, delta_stride};
-use super::{Network, Workspace};
+use super::{DENSE_TAPS, Network, Workspace};
 use crate::data::Images;
 use crate::kernel::{Activate, Contract, Kernels, Scalar, pack_taps, panel_width};
 use crate::model::{Block, Kind};
@@ -43,8 +43,7 @@ impl<T: Scalar> Network<T> {
             let target = after.first_mut().map_or(&mut *logits, |next| &mut next.input);
             let range = block.offset..block.offset + block.parameters();
             let (weights, bias) = parameters[range].split_at(block.weights());
-            pack_taps(weights, block.out, packed);
-            let pass = Pass { kernels: &self.kernels, block, weights: packed, bias, n };
+            let pass = Pass { kernels: &self.kernels, block, weights, packed, bias, n };
             match block.kind {
                 Kind::Conv { kernel, .. } => pass.conv(kernel, saved, convolved, target),
                 Kind::Dense => pass.dense(saved, target),
@@ -102,28 +101,31 @@ fn largest<T: Real>(scores: &[T]) -> T {
 struct Pass<'a, T> {
     kernels: &'a Kernels<T>,
     block: &'a Block,
-    /// In panels of outputs.
     weights: &'a [T],
+    /// Room for weights in panels of outputs.
+    packed: &'a mut [T],
     bias: &'a [T],
     n: usize,
 }
 
 impl<T: Scalar> Pass<'_, T> {
     /// One convolution of each sample, activated into the next block's input.
-    fn conv(&self, kernel: usize, saved: &mut Activations<T>, convolved: &mut [T], target: &mut Samples<T>) {
+    fn conv(self, kernel: usize, saved: &mut Activations<T>, convolved: &mut [T], target: &mut Samples<T>) {
         let block = self.block;
         let (full, output) = (block.convolved(), block.output());
         let input = &saved.input;
         let argmax = if block.pool { output.len() } else { 0 };
+        pack_taps(self.weights, block.out, self.packed);
         for s in 0..self.n {
             self.kernels.contract(Contract {
                 input: &input.values[s * input.stride..][..input.stride],
                 input_step: (input.row, block.input.channels),
                 tap_step: input.row,
                 taps: (kernel, kernel * block.input.channels),
-                weights: self.weights,
+                weights: self.packed,
                 weight_step: panel_width(full.channels),
                 bias: Some(self.bias),
+                resumes: false,
                 output: convolved,
                 output_step: (full.width * full.channels, full.channels),
                 size: (full.height, full.width),
@@ -144,20 +146,26 @@ impl<T: Scalar> Pass<'_, T> {
     }
 
     /// One dense layer on all samples.
-    fn dense(&self, saved: &Activations<T>, target: &mut Samples<T>) {
-        self.kernels.contract(Contract {
-            input: &saved.input.values,
-            input_step: (0, saved.input.stride),
-            tap_step: 0,
-            taps: (1, self.block.fan_in()),
-            weights: self.weights,
-            weight_step: panel_width(self.block.out),
-            bias: Some(self.bias),
-            output: &mut target.values,
-            output_step: (0, target.stride),
-            size: (1, self.n),
-            channels: self.block.out,
-        });
+    fn dense(self, saved: &Activations<T>, target: &mut Samples<T>) {
+        let (inputs, out) = (self.block.fan_in(), self.block.out);
+        for first in (0..inputs).step_by(DENSE_TAPS) {
+            let taps = DENSE_TAPS.min(inputs - first);
+            pack_taps(&self.weights[first * out..][..taps * out], out, self.packed);
+            self.kernels.contract(Contract {
+                input: &saved.input.values[first..],
+                input_step: (0, saved.input.stride),
+                tap_step: 0,
+                taps: (1, taps),
+                weights: self.packed,
+                weight_step: panel_width(out),
+                bias: Some(self.bias),
+                resumes: first > 0,
+                output: &mut target.values,
+                output_step: (0, target.stride),
+                size: (1, self.n),
+                channels: out,
+            });
+        }
         if self.block.relu {
             for x in target.rows_mut(self.n).flatten() {
                 *x = if *x < T::zero() { T::zero() } else { *x };

@@ -19,6 +19,10 @@ pub use workspace::Workspace;
 /// Most samples that are processed at a time.
 pub const CHUNK: usize = 64;
 
+/// Inputs of a dense layer that are summed for all samples before the next ones: a panel of their weights stays in the
+/// cache nearest to the core, and all weights are read once.
+const DENSE_TAPS: usize = 128;
+
 /// Identifies the dropout masks of one gradient: the same numbers always give the same masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropout {
@@ -88,15 +92,14 @@ impl<T: Scalar> Network<T> {
         assert!(!samples.is_empty(), "a gradient needs at least one sample");
         assert_eq!(parameters.len(), self.model.dim(), "the parameter vector has the wrong length");
         assert_eq!(gradient.len(), self.model.dim(), "the gradient vector has the wrong length");
-        gradient.fill(T::zero());
         let mut masks = dropout.map(|d| stream(d.seed, Purpose::Dropout, d.agent, d.step));
         let scale = T::one() / T::of(samples.len() as f64);
         let mut loss = 0.0;
-        for chunk in samples.chunks(CHUNK) {
+        for (i, chunk) in samples.chunks(CHUNK).enumerate() {
             self.load(images, chunk, workspace);
             self.forward(parameters, chunk.len(), masks.as_mut().map(|rng| rng as &mut dyn Rng), workspace);
             loss += self.output_deltas(images, chunk, scale, workspace);
-            self.backward(parameters, chunk.len(), masks.is_some(), workspace, gradient);
+            self.backward(parameters, chunk.len(), masks.is_some(), workspace, i > 0, gradient);
         }
         loss / samples.len() as f64
     }

@@ -3,7 +3,7 @@
 use bytemuck::Zeroable;
 use mile::real::Real;
 
-use super::CHUNK;
+use super::{CHUNK, DENSE_TAPS};
 use crate::kernel::panel_width;
 use crate::model::{Block, Kind, Model};
 
@@ -97,7 +97,7 @@ pub(crate) struct Activations<T> {
     pub(crate) argmax: Vec<u8>,
     /// Dropout factors: 0 or 1/(1 - p).
     pub(crate) mask: Vec<T>,
-    /// Deltas at the convolved image, with a border of zeros.
+    /// Deltas at the convolved images of a [`group`], with borders of zeros.
     pub(crate) back: Buffer<T>,
 }
 
@@ -108,7 +108,7 @@ impl<T: Real> Activations<T> {
         let back = match block.kind {
             Kind::Conv { kernel, padding } => {
                 let border = 2 * (kernel - 1 - padding);
-                (convolved.height + border) * (convolved.width + border) * convolved.channels
+                group(block) * (convolved.height + border) * (convolved.width + border) * convolved.channels
             }
             Kind::Dense => 0,
         };
@@ -129,7 +129,7 @@ pub struct Workspace<T> {
     pub(crate) logits: Samples<T>,
     /// One image before pooling.
     pub(crate) convolved: Buffer<T>,
-    /// The weights of a block in panels, for the backward pass transposed.
+    /// The weights of a block in panels, or what the backward pass transposes.
     pub(crate) weights: Buffer<T>,
     /// Deltas at the output of the block being differentiated, and at its input.
     pub(crate) deltas: [Buffer<T>; 2],
@@ -152,15 +152,28 @@ impl<T: Real> Workspace<T> {
     }
 }
 
-/// Room for the weights of a block in panels of outputs, or of inputs if they are transposed.
+/// Images whose deltas are summed into weight gradients at a time: so many that a tile of sums stays in registers for a
+/// few hundred pixels.
+pub(crate) fn group(block: &Block) -> usize {
+    let convolved = block.convolved();
+    (512 / (convolved.height * convolved.width)).clamp(1, CHUNK)
+}
+
+/// Room for the weights of a block that are needed at a time in panels of outputs, for transposed weights of a
+/// convolution, and for transposed deltas of a dense layer.
 fn in_panels(block: &Block) -> usize {
-    let inputs = match block.kind {
-        Kind::Conv { .. } => block.input.channels,
-        Kind::Dense => block.fan_in(),
-    };
-    let room =
-        |channels: usize| block.weights() / channels * channels.next_multiple_of(panel_width(channels));
-    room(inputs).max(room(block.out))
+    let panels = |channels: usize| channels.next_multiple_of(panel_width(channels));
+    match block.kind {
+        Kind::Conv { kernel, .. } => {
+            let (inputs, taps) = (block.input.channels, kernel * kernel);
+            taps * (inputs * panels(block.out)).max(block.out * panels(inputs))
+        }
+        Kind::Dense => {
+            let inputs = block.fan_in();
+            let deltas = (delta_stride(block.out) + DENSE_TAPS.min(inputs)) * panel_width(CHUNK);
+            deltas.max(DENSE_TAPS.min(inputs) * panels(block.out))
+        }
+    }
 }
 
 /// Step from one sample's deltas to the next.
