@@ -13,6 +13,7 @@ use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
+use mile_lab::resume;
 use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
@@ -42,8 +43,8 @@ pub(crate) struct RunArguments {
     /// Folder to search first for image data sets [default: see mile data where]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Resume the run in --out [default: the newest runs/NAME]. Finished work is kept; rounds, seeds and algorithms may
-    /// be added, e.g. --resume --set rounds=400
+    /// Resume the run in --out [default: the newest runs/NAME]. Without an experiment file it keeps its settings. Finished
+    /// work is kept; rounds, seeds and algorithms may be added, e.g. --out runs/NAME --resume --set rounds=400
     #[arg(long)]
     resume: bool,
     /// Check the experiment and print the resolved file, memory and bytes to be sent, without running it
@@ -65,9 +66,14 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 }
 
 fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
-    let (table, base) = read(arguments)?;
+    let (mut table, base) = read(arguments)?;
     if let Some(sweep) = SweepPlan::read(&table, &base)? {
         return run_sweep(arguments, &sweep);
+    }
+    let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("experiment");
+    let folder = arguments.out.clone().unwrap_or_else(|| choose_folder(name, arguments.resume));
+    if arguments.resume {
+        resume::keep_choices(&mut table, &folder)?;
     }
     let plan = Plan::new(Experiment::read(&table, &base)?)?;
     let advice = advice(&plan)?;
@@ -76,16 +82,12 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         return Ok(0);
     }
     eprint!("{advice}");
-    let folder = match &arguments.out {
-        Some(folder) => folder.clone(),
-        None => choose_folder(&plan.experiment.name, arguments.resume),
-    };
     let stop = stop_on_interrupt(STOP_MESSAGE)?;
     match observers::execute_observed(&plan, &folder, arguments.resume, &arguments.observers, &stop) {
-        Ok(outcomes) => finish(&folder, &plan, &outcomes, "run"),
+        Ok(outcomes) => finish(&folder, &plan, &outcomes, "mile run"),
         Err(error) if matches!(error.downcast_ref(), Some(LabError::Failed(_))) => {
             // The other jobs were finished: their results are shown before the failure.
-            finish(&folder, &plan, &read_outcomes(&folder)?, "run")?;
+            finish(&folder, &plan, &read_outcomes(&folder)?, "mile run")?;
             Err(error)
         }
         Err(error) => Err(error),
@@ -117,8 +119,23 @@ pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The experiment's table, and the folder that relative paths in it refer to.
+/// The experiment's table, and the folder that relative paths in it refer to. A run that is resumed without an experiment
+/// file keeps its own settings.
 fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
+    if let (None, true, Some(folder)) = (&arguments.experiment, arguments.resume, &arguments.out) {
+        if folder.join("sweep.toml").exists() {
+            return Err(LabError::Directory {
+                path: folder.clone(),
+                problem: "holds a sweep: give its experiment file too, to resume it".into(),
+            }
+            .into());
+        }
+        let mut settings = resume::settings(folder)?;
+        for assignment in overrides(&arguments.set, arguments.data_dir.as_deref())? {
+            mile_lab::config::apply(&mut settings, &assignment)?;
+        }
+        return Ok((settings, PathBuf::new()));
+    }
     read_experiment(arguments.experiment.as_deref(), &arguments.set, arguments.data_dir.as_deref())
 }
 
@@ -128,10 +145,7 @@ pub(crate) fn read_experiment(
     set: &[String],
     data_dir: Option<&Path>,
 ) -> anyhow::Result<(toml::Table, PathBuf)> {
-    let mut set = set.to_vec();
-    if let Some(folder) = data_dir {
-        set.push(format!("problem.data_dir={}", std::path::absolute(folder)?.display()));
-    }
+    let set = overrides(set, data_dir)?;
     let Some(path) = path else {
         return Ok((parse_table(DEFAULT, &set)?, PathBuf::new()));
     };
@@ -140,6 +154,36 @@ pub(crate) fn read_experiment(
         problem: format!("cannot read the experiment file: {source}"),
     })?;
     Ok((parse_table(&text, &set)?, path.parent().map(Path::to_owned).unwrap_or_default()))
+}
+
+/// The `--set` overrides, with that of `--data-dir`.
+fn overrides(set: &[String], data_dir: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    let mut set = set.to_vec();
+    if let Some(folder) = data_dir {
+        set.push(format!("problem.data_dir={}", std::path::absolute(folder)?.display()));
+    }
+    Ok(set)
+}
+
+/// The command that was given, to be repeated: `mile run FILE --set KEY=VALUE`.
+pub(crate) fn command_line(
+    command: &str,
+    experiment: Option<&Path>,
+    set: &[String],
+    data_dir: Option<&Path>,
+) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=,:+".contains(c);
+    let quoted = |text: String| match text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    };
+    let mut words = vec!["mile".to_owned(), command.to_owned()];
+    words.extend(experiment.map(|path| quoted(path.display().to_string())));
+    words.extend(set.iter().flat_map(|set| ["--set".to_owned(), quoted(set.clone())]));
+    words.extend(
+        data_dir.into_iter().flat_map(|d| ["--data-dir".to_owned(), quoted(d.display().to_string())]),
+    );
+    words.join(" ")
 }
 
 fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> {
@@ -169,7 +213,9 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
     write_sweep_outputs(&found)?;
     output::print(&format!("{}\n{}\n", found.summary(), folder.display()))?;
     if stop.load(Ordering::Relaxed) {
-        eprintln!("stopped; resume with: mile run ... --out {} --resume", folder.display());
+        let RunArguments { experiment, set, data_dir, .. } = arguments;
+        let again = command_line("run", experiment.as_deref(), set, data_dir.as_deref());
+        eprintln!("stopped; resume with: {again} --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
     }
     if !found.failed.is_empty() {
@@ -178,8 +224,9 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
     Ok(0)
 }
 
-/// Writes the tables, figures and report of a finished or interrupted run, and returns the exit code.
-pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], command: &str) -> anyhow::Result<u8> {
+/// Writes the tables, figures and report of a finished or interrupted run, and returns the exit code. `again` is the
+/// command that resumes it, without the folder.
+pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], again: &str) -> anyhow::Result<u8> {
     if !outcomes.is_empty() {
         let table = write_run_outputs(folder, outcomes, plan.experiment.seeds.len())?;
         output::print(&format!("{table}\n{}\n", folder.display()))?;
@@ -195,12 +242,12 @@ pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], command: 
     if !failed.is_empty() {
         let folder = folder.display();
         eprintln!(
-            "all records are kept; retry from the last checkpoint with: mile {command} ... --out {folder} --resume"
+            "all records are kept; retry from the last checkpoint with: {again} --out {folder} --resume"
         );
         return Ok(FAILED);
     }
     if !plan.is_complete(outcomes) {
-        eprintln!("stopped; resume with: mile {command} ... --out {} --resume", folder.display());
+        eprintln!("stopped; resume with: {again} --out {} --resume", folder.display());
         return Ok(INTERRUPTED);
     }
     Ok(0)

@@ -89,7 +89,6 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
                 sample: None,
                 step_size: None,
                 scatter: None,
-                rounds: None,
                 seed: 0,
             };
             print_report(arguments, with_arguments(plain, arguments, xi, gamma))

@@ -27,15 +27,17 @@ pub struct ProblemEstimate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanAdvice {
     /// The estimate of L, if it was needed.
-    pub smoothness: Option<Smoothness>,
+    pub estimate: Option<Smoothness>,
+    /// The L that was used: known, or the estimate and a tenth of it.
+    pub smoothness: Option<f64>,
     /// Advice for every algorithm, with its label.
     pub of_algorithms: Vec<(String, Advice)>,
 }
 
 impl PlanAdvice {
-    /// The estimate of L and what it was made from, if not from everything.
+    /// The L that was used and what it was estimated from, if not from everything.
     pub fn sampled(&self) -> Option<(f64, Sample)> {
-        self.smoothness.as_ref().and_then(|found| found.sample.map(|sample| (found.estimate, sample)))
+        self.smoothness.zip(self.estimate.as_ref().and_then(|found| found.sample))
     }
 }
 
@@ -60,15 +62,11 @@ fn steps(plan: &Plan) -> f64 {
 /// Advice for every algorithm of a plan.
 pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
     let experiment = &plan.experiment;
-    let mut estimate = None;
-    let smoothness = match experiment.objectives.curvature() {
-        Curvature::Known(largest) => Some(largest),
-        Curvature::Steady => {
-            let found = estimate.insert(auto::estimate(experiment, steps(plan))?);
-            smoothness_bound(experiment, found)
-        }
+    let estimate = match experiment.objectives.curvature() {
         Curvature::Changing => None,
+        _ => Some(auto::estimate(experiment, steps(plan))?),
     };
+    let smoothness = estimate.as_ref().and_then(|found| smoothness_bound(experiment, found));
     let mut found = Vec::new();
     for (k, (algorithm, planned)) in plan.experiment.algorithms.iter().zip(&plan.methods).enumerate() {
         let advice = advice::advise(&advice::Plan {
@@ -82,7 +80,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
         let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
-    Ok(PlanAdvice { smoothness: estimate, of_algorithms: found })
+    Ok(PlanAdvice { estimate, smoothness, of_algorithms: found })
 }
 
 /// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm.
@@ -90,18 +88,17 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
     let algorithms = &plan.experiment.algorithms;
     let k = algorithms.iter().position(|a| a.entry.takes("xi")).unwrap_or(0);
     let parameters = &plan.methods[k].parameters;
-    let exact = smoothness_bound(&plan.experiment, &estimate.smoothness).is_some();
+    let bound = smoothness_bound(&plan.experiment, &estimate.smoothness);
     Inquiry {
         network: &plan.network,
         local_steps: parameters.local_steps.unwrap_or(1),
         xi: parameters.xi.map_or(WeightChoice::Paper, WeightChoice::Number),
         gamma: parameters.gamma.map(WeightChoice::Number),
-        smoothness: estimate.smoothness.estimate,
-        estimate: (!exact).then_some(&estimate.smoothness),
+        smoothness: bound.unwrap_or(estimate.smoothness.estimate),
+        estimate: bound.is_none().then_some(&estimate.smoothness),
         sample: estimate.smoothness.sample,
         step_size: Some(algorithms[k].schedule.step_size),
         scatter: estimate.scatter,
-        rounds: Some(plan.experiment.rounds),
         seed: plan.experiment.seeds[0],
     }
 }

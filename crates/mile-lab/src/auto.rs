@@ -20,9 +20,12 @@ pub(crate) use budget::theory_error;
 /// Stochastic gradients per agent from which the gradient noise is estimated.
 const DRAWS: u64 = 8;
 
-/// The smoothness of an experiment's problem, with its first seed, at and near its starting point; it costs at most as
-/// much as `steps` steps of a run, or what is always allowed ([`budget`]).
+/// The smoothness of an experiment's problem: known, or estimated with its first seed, at and near its starting point, at
+/// the cost of at most `steps` steps of a run, or of what is always allowed ([`budget`]).
 pub(crate) fn estimate(experiment: &Experiment, steps: f64) -> Result<Smoothness, LabError> {
+    if let Curvature::Known(largest) = experiment.objectives.curvature() {
+        return Ok(Smoothness::known(largest));
+    }
     with_precision!(experiment.precision, T => budget::estimate::<T>(experiment, steps))
 }
 
@@ -45,12 +48,13 @@ pub(crate) fn steps(algorithm: &AlgorithmConfig) -> f64 {
     algorithm.parameters.local_steps.unwrap_or(1) as f64
 }
 
-/// An upper bound of the smoothness constant over a whole run; `None` where the curvature changes during training, as that
-/// of neural networks does.
+/// The L of a whole run, which advice and `mile theory` use: the known one, or the estimate and a tenth of it. `None` where
+/// the curvature changes during training, as that of neural networks does.
 pub(crate) fn smoothness_bound(experiment: &Experiment, estimate: &Smoothness) -> Option<f64> {
     match experiment.objectives.curvature() {
         Curvature::Changing => None,
-        _ => Some(1.1 * estimate.estimate).filter(|l| *l > 0.0),
+        Curvature::Known(largest) => Some(largest),
+        Curvature::Steady => Some(1.1 * estimate.estimate).filter(|l| *l > 0.0),
     }
 }
 
@@ -72,7 +76,6 @@ pub(crate) fn choose(
         step_size: algorithm.schedule.step_size,
         smoothness,
         scatter: scatter(experiment)?,
-        rounds: experiment.rounds,
         seed: experiment.seeds[0],
     };
     let chosen = match (algorithm.xi, algorithm.gamma) {

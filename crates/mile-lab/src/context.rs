@@ -20,6 +20,9 @@ pub struct Context {
     pub started: u64,
     /// The machine.
     pub machine: Machine,
+    /// Threads of each job, which its computing time depends on; not for agents in processes of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads_per_job: Option<usize>,
     /// Title of the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -72,14 +75,15 @@ impl Machine {
 }
 
 impl Context {
-    /// The context of a plan that is run on this machine now.
-    pub fn of(plan: &Plan) -> Self {
+    /// The context of a plan that is run on this machine now, with so many threads for each job.
+    pub(crate) fn of(plan: &Plan, threads_per_job: Option<usize>) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let counts = plan.size.class_counts.iter();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: now.map_or(0, |since| since.as_secs()),
             machine: Machine::here(),
+            threads_per_job,
             problem: Some(plan.experiment.objectives.title()),
             dim: plan.size.dim,
             labels: counts.map(|(seed, counts)| SeedLabels { seed: *seed, counts: counts.clone() }).collect(),
@@ -120,6 +124,7 @@ mod tests {
             version: "0.1.0".into(),
             started,
             machine: Machine::here(),
+            threads_per_job: None,
             problem: None,
             dim: 3,
             labels: seeds.iter().map(|seed| SeedLabels { seed: *seed, counts: Vec::new() }).collect(),

@@ -18,6 +18,38 @@ use crate::store::{Outcome, Status, Store};
 /// Jobs run in parallel only as long as their vectors together need at most this many bytes.
 const MAX_MEMORY: u64 = 4 << 30;
 
+/// Jobs share the threads of their agents if these have at least so many numbers in all; else one thread is enough.
+const WORTH_THREADS: usize = 1 << 16;
+
+/// How jobs share the machine. Every job has the same number of threads for itself, so that its computing time can be
+/// compared with that of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sharing {
+    jobs_at_once: usize,
+    /// Threads of each job.
+    threads: usize,
+}
+
+impl Sharing {
+    fn of(plan: &Plan, threads: usize) -> Self {
+        let jobs = plan.jobs();
+        let largest = jobs.iter().map(|job| plan.memory(*job)).max().unwrap_or(0).max(1);
+        let most = threads.min(usize::try_from(MAX_MEMORY / largest).unwrap_or(usize::MAX)).max(1);
+        let large = plan.network.agents().saturating_mul(plan.size.dim) >= WORTH_THREADS;
+        Self::new(jobs.len(), threads, most, large)
+    }
+
+    /// At most `most` of so many jobs at once. Large ones are as fast as they have threads, so that the time of all is the
+    /// number of turns over the threads of each; of equals, more jobs at once have less to wait for each other.
+    fn new(jobs: usize, threads: usize, most: usize, large: bool) -> Self {
+        let most = most.min(jobs).max(1);
+        let time = |at_once: &usize| jobs.div_ceil(*at_once) as f64 / (threads / at_once).max(1) as f64;
+        let best = (1..=most).rev().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(1);
+        let jobs_at_once = if large { best } else { most };
+        Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
+    }
+}
+
 /// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the running jobs stop
 /// after their current round and write checkpoints, and no other job is started.
 ///
@@ -38,10 +70,12 @@ pub fn execute(
     let context = JobContext { plan, store: &store, observer, stop, halt: &halt };
     let mut outcomes: HashMap<Job, Outcome> = HashMap::new();
     if resume {
+        refuse_to_lose(plan, &store.outcomes()?, folder)?;
         outcomes = finished(&context)?;
         drop_repeated_records(&context, &jobs, &outcomes)?;
     }
-    Context::of(plan).write(&store)?;
+    let sharing = Sharing::of(plan, rayon::current_num_threads());
+    Context::of(plan, Some(sharing.threads)).write(&store)?;
     store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
     let kept: Vec<Outcome> = jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect();
     observer.opened(&store.records()?, &kept);
@@ -54,11 +88,16 @@ pub fn execute(
         failed: Mutex::default(),
         fatal: Mutex::new(None),
     };
-    let largest = jobs.iter().map(|job| plan.memory(*job)).max().unwrap_or(0).max(1);
-    let workers = (MAX_MEMORY / largest).clamp(1, rayon::current_num_threads() as u64);
     std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| work(&context, &shared, &jobs, resume));
+        for _ in 0..sharing.jobs_at_once {
+            scope.spawn(|| {
+                let work = || work(&context, &shared, &jobs, resume);
+                match rayon::ThreadPoolBuilder::new().num_threads(sharing.threads).build() {
+                    Ok(pool) => pool.install(work),
+                    // No threads of its own: those that all share.
+                    Err(_) => work(),
+                }
+            });
         }
     });
     if let Some(error) = shared.fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -79,6 +118,7 @@ pub fn execute(
 /// Checks that a run directory could be resumed with this plan, and changes nothing in it.
 pub(crate) fn check(plan: &Plan, folder: &Path) -> Result<(), LabError> {
     let store = Store::open(folder, true)?;
+    refuse_to_lose(plan, &store.outcomes()?, folder)?;
     let flag = AtomicBool::new(false);
     let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
     plan.jobs().into_iter().try_for_each(|job| context.round_of_state(job).map(drop))
@@ -143,6 +183,22 @@ fn record_outcome(
     context.store.write_summary(jobs.iter().filter_map(|job| outcomes.get(job)))
 }
 
+/// Refuses a plan without some job of the run directory, whose results would be lost.
+pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -> Result<(), LabError> {
+    let Some(lost) = outcomes.iter().find(|outcome| plan.job_of(&outcome.last).is_none()) else {
+        return Ok(());
+    };
+    let known = plan.experiment.algorithms.iter().any(|algorithm| algorithm.label == lost.label);
+    let (key, what) =
+        if known { ("seeds", format!("seed {}", lost.seed)) } else { ("algorithm", lost.label.clone()) };
+    let problem = format!(
+        "{what} is missing, which {} has results of: algorithms and seeds can be added to a run, not removed; \
+         give all of them, or another --out",
+        folder.display()
+    );
+    Err(LabError::config(key, problem))
+}
+
 /// The outcomes of jobs that need not be run again: diverged, or done with at least the planned number of rounds.
 fn finished(context: &JobContext) -> Result<HashMap<Job, Outcome>, LabError> {
     let rounds = context.plan.experiment.rounds;
@@ -185,4 +241,26 @@ fn drop_repeated_records(
         }
     }
     context.store.rewrite(&kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_has_the_same_threads_and_no_thread_waits_longer_than_it_must() {
+        let sharing = |jobs, threads, most, large| {
+            let Sharing { jobs_at_once, threads } = Sharing::new(jobs, threads, most, large);
+            (jobs_at_once, threads)
+        };
+        assert_eq!(sharing(1, 8, 8, true), (1, 8));
+        assert_eq!(sharing(2, 2, 2, true), (2, 1));
+        assert_eq!(sharing(3, 2, 2, true), (1, 2));
+        assert_eq!(sharing(3, 2, 2, false), (2, 1));
+        assert_eq!(sharing(6, 16, 16, true), (2, 8));
+        assert_eq!(sharing(6, 12, 12, true), (6, 2));
+        assert_eq!(sharing(100, 16, 16, true), (16, 1));
+        assert_eq!(sharing(4, 8, 1, true), (1, 8));
+        assert_eq!(sharing(0, 2, 2, false), (1, 2));
+    }
 }

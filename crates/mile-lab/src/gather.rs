@@ -69,7 +69,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         if resume {
             refuse_another_experiment(&store, plan)?;
         }
-        Context::of(plan).write(&store)?;
+        Context::of(plan, None).write(&store)?;
         store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
         let files = (0..plan.network.agents()).map(|agent| AgentFiles::of(&agent_folder(folder, agent)));
         let mut gatherer = Self {

@@ -86,9 +86,13 @@ fn weights(network: &Network) -> String {
     digest::of_bytes(format!("{:?}", (0..rows.rows()).flat_map(row).collect::<Vec<_>>()).as_bytes())
 }
 
+/// How a run is evaluated does not change its states.
+const EVALUATION_KEYS: [&str; 2] = ["problem.eval_samples", "problem.test_samples"];
+
 /// The first fact that differs: its key, the old and the new value.
 pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
-    let key = old.keys().chain(new.keys()).find(|key| old.get(*key) != new.get(*key))?;
+    let differs = |key: &&String| !EVALUATION_KEYS.contains(&key.as_str()) && old.get(*key) != new.get(*key);
+    let key = old.keys().chain(new.keys()).find(differs)?;
     let value = |facts: &Facts| facts.get(key).cloned().unwrap_or("absent".into());
     Some((key.clone(), value(old), value(new)))
 }
@@ -103,6 +107,16 @@ pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<(String, 
 /// The first key in which two resolved experiments differ: its path, the old and the new value.
 pub(crate) fn changed_key(old: &Table, new: &Table) -> Option<(String, String, String)> {
     difference(&leaves(old), &leaves(new))
+}
+
+/// The first key of a section in which two resolved experiments differ: its path, the old and the new value.
+pub(crate) fn changed_key_of(section: &str, old: &Table, new: &Table) -> Option<(String, String, String)> {
+    let only = |table: &Table| {
+        let mut facts = leaves(table);
+        facts.retain(|key, _| key.starts_with(&format!("{section}.")));
+        facts
+    };
+    difference(&only(old), &only(new))
 }
 
 /// All values of a table by their paths, such as `algorithm[0].step_size`.

@@ -13,9 +13,11 @@ use mile::run::Run;
 use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
 use crate::export;
+use crate::identity::{changed_key_of, difference};
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::{Record, RunId, measure, rms};
+use crate::resume::settings;
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
@@ -60,7 +62,7 @@ impl JobContext<'_> {
     pub(crate) fn round_of_state(&self, job: Job) -> Result<Option<u64>, LabError> {
         for path in [self.checkpoint_path(job), self.final_path(job)] {
             if let Some(state) = state::open(&path)? {
-                state::check(&path, &state.header, &self.plan.facts_of(job))?;
+                self.check_state(&path, &state.header, job)?;
                 let (round, rounds) = (state.header.round, self.plan.experiment.rounds);
                 if round > rounds {
                     let name = self.plan.job_name(job);
@@ -74,6 +76,17 @@ impl JobContext<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Checks that a state belongs to this experiment. A network that differs is named by its key.
+    fn check_state(&self, path: &Path, header: &Header, job: Job) -> Result<(), LabError> {
+        let mut difference = difference(&header.facts, &self.plan.facts_of(job));
+        if difference.as_ref().is_some_and(|(key, ..)| key == "network.weights") {
+            let before = settings(self.store.folder()).unwrap_or_default();
+            let changed = changed_key_of("network", &before, &self.plan.experiment.resolved);
+            difference = changed.or(difference);
+        }
+        state::refuse_difference(path, difference)
     }
 
     /// Runs a job to its last round, or until the stop flag is set. With `resume`, it starts from its checkpoint.

@@ -14,6 +14,7 @@ use crate::objectives::{FixedProblem, Kinds, Objectives, Setting};
 use crate::observer::{Lines, Observer, Silent};
 use crate::plan::Plan;
 use crate::report::{write_run_outputs, write_sweep_outputs};
+use crate::resume::keep_choices;
 use crate::section::Section;
 use crate::store::{Outcome, read_outcomes};
 use crate::sweep::SweepPlan;
@@ -102,11 +103,14 @@ impl Lab {
     /// If the experiment, its data or the folder cannot be used, or if a job failed; its records until then are kept.
     pub fn run(&self, experiment: &str, folder: impl AsRef<Path>) -> Result<Results, LabError> {
         let folder = folder.as_ref();
-        let table = parse_table(experiment, &[])?;
+        let mut table = parse_table(experiment, &[])?;
         let here = Path::new("");
         match SweepPlan::read_with(&table, here, &self.kinds, self.engines.clone())? {
             Some(sweep) => self.run_sweep(&sweep, folder),
             None => {
+                if folder.join("config.toml").exists() {
+                    keep_choices(&mut table, folder)?;
+                }
                 let experiment = Experiment::read_with(&table, here, &self.kinds)?;
                 self.run_plan(&Plan::new(experiment)?.on(self.engines.clone()), folder)
             }

@@ -50,6 +50,7 @@ pub mod plot;
 pub mod quantity;
 pub mod record;
 pub mod report;
+pub mod resume;
 pub mod section;
 pub mod serve;
 mod start;

@@ -304,11 +304,16 @@ fn build(
     network: &Network,
     seed: u64,
 ) -> Result<Box<dyn Method>, LabError> {
-    entry.build(parameters, network, seed).map_err(|error| {
-        LabError::config(
-            format!("algorithm[{index}].{}", error.parameter),
+    entry.build(parameters, network, seed).map_err(|error| match error.parameter {
+        "network" | "mixing" => {
+            let problem =
+                format!("{} (algorithm[{index}]) takes {}, got {}", entry.title, error.takes, error.got);
+            LabError::config("network", problem)
+        }
+        parameter => LabError::config(
+            format!("algorithm[{index}].{parameter}"),
             format!("got {}, takes {}", error.got, error.takes),
-        )
+        ),
     })
 }
 

@@ -69,9 +69,15 @@ impl<'a> Section<'a> {
         LabError::config(self.path(key), format!("got {}, takes {takes}", shown(got)))
     }
 
-    /// The error of a missing key.
+    /// The error of a missing key, or of the misspelt one that is given instead.
     pub fn missing(&self, key: &str, takes: impl std::fmt::Display) -> LabError {
-        LabError::config(self.path(key), format!("is missing, takes {takes}"))
+        let known = self.known.borrow();
+        let unknown = self.table.keys().filter(|given| !known.contains(&given.as_str()));
+        let mut misspelt = unknown.filter(|given| nearest(given, &[key]).is_some());
+        match misspelt.next() {
+            Some(given) => LabError::config(self.path(given), format!("unknown key; did you mean {key}?")),
+            None => LabError::config(self.path(key), format!("is missing, takes {takes}")),
+        }
     }
 
     /// A number, if the key is given.

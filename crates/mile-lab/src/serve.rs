@@ -56,7 +56,7 @@ impl LiveView {
             network: plan.network.clone(),
             records: Vec::new(),
             outcomes: Vec::new(),
-            context: Some(Context::of(plan)),
+            context: Some(Context::of(plan, None)),
         };
         let state = State {
             folder,

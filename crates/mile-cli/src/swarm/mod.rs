@@ -19,7 +19,7 @@ use mile_lab::store::Outcome;
 
 use self::supervisor::Supervisor;
 use self::view::View;
-use crate::run::{advice, choose_folder, finish, read_experiment, stop_on_interrupt};
+use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
 
 /// Time between two checks of the agents' processes, and of their files.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -87,7 +87,8 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     };
     let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
     let outcomes = mile::with_precision!(plan.experiment.precision, T => swarm.run::<T>())?;
-    finish(&folder, &plan, &outcomes, "swarm")
+    let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
+    finish(&folder, &plan, &outcomes, &again)
 }
 
 /// A swarm to be run in a folder.

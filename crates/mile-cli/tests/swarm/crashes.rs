@@ -47,7 +47,7 @@ fn a_swarm_that_is_stopped_or_killed_goes_on() {
     wait_for(|| records(2), "two records");
     swarm.signal("INT");
     assert_eq!(swarm.end(), Some(130), "{}", swarm.log());
-    assert!(swarm.log().contains("resume with: mile swarm ... --out many --resume"), "{}", swarm.log());
+    assert!(swarm.log().contains("resume with: mile swarm e.toml --out many --resume"), "{}", swarm.log());
 
     let mut swarm = folder.start(&["swarm", "e.toml", "--out", "many", "--resume"], "log");
     wait_for(|| records(6), "six records");

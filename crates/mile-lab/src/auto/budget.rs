@@ -173,7 +173,7 @@ mod tests {
             let used = gradients.load(Ordering::Relaxed);
             let run = 5 * rounds * agents as u64;
             assert!(used > 0 && 20 * used <= run, "{used} of {run}");
-            assert_eq!(found.smoothness.as_ref().unwrap().gradients, used);
+            assert_eq!(found.estimate.as_ref().unwrap().gradients, used);
             assert_eq!(found.sampled().is_some(), agents == 40 || rounds < 5000, "{found:?}");
         }
     }
@@ -183,7 +183,7 @@ mod tests {
         for (agents, rounds) in [(1, 0), (3, 1), (30, 2)] {
             let (plan, gradients) = own(agents, rounds, "");
             let (found, sample) = advise(&plan).unwrap().sampled().unwrap();
-            assert!((found / 40.0 - 1.0).abs() < 0.1, "{found}");
+            assert!((found / 44.0 - 1.0).abs() < 0.1, "{found}");
             assert!(sample.one_point && sample.rows.is_none());
             let most = ALWAYS_GRADIENTS * sample.agents.0 as u64;
             assert!(gradients.load(Ordering::Relaxed) <= most);
@@ -230,7 +230,7 @@ mod tests {
             sample.to_string(),
             "up to 10,000 of 40,000 rows of each agent, at the starting point only"
         );
-        assert!((found / exact.estimate - 1.0).abs() < 0.2, "{found} {exact:?}");
+        assert!((found / (1.1 * exact.estimate) - 1.0).abs() < 0.2, "{found} {exact:?}");
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         let plans = ["rounds = 1", "rounds = 900\nseeds = [0, 1]"]
             .map(|settings| plan(folder.path(), settings, "xi = \"auto\""));
         let [short, long] = plans.each_ref().map(|plan| {
-            (plan.methods[0].parameters.xi.map(f64::to_bits), advise(plan).unwrap().smoothness.unwrap())
+            (plan.methods[0].parameters.xi.map(f64::to_bits), advise(plan).unwrap().estimate.unwrap())
         });
         assert!(short.1.sample.unwrap().rows.is_some());
         assert_eq!(short, long);

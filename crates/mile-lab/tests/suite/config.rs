@@ -76,6 +76,10 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
     refused("algorithm.led.xi=0.1", &["algorithm[1].xi: unknown key"]);
     refused("problem.condtion=3", &["did you mean condition?"]);
     refused("start.valeu=zeros", &["did you mean value?"]);
+    refused(
+        "algorithm=[{ name = \"mile\", stepsize = 1 }]",
+        &["stepsize: unknown key; did you mean step_size?"],
+    );
     refused("algorithm.led.schedule.warm=3", &["algorithm[1].schedule.warm", "warmup"]);
 }
 
@@ -112,6 +116,10 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
     refused("algorithm.dsgd.label=led", &["algorithm[2].label", "give each its own label"]);
     refused("algorithm.led.schedule.floor=0", &["algorithm[1].schedule.floor", "(0, 1]"]);
     refused("network.topology=ring", &["network.degree: unknown key"]);
+    refused(
+        "algorithm.led.name=scaffold",
+        &["network: SCAFFOLD", "(algorithm[1]) takes topology = \"complete\""],
+    );
 }
 
 #[test]

@@ -275,9 +275,25 @@ fn a_refused_resume_names_what_differs_and_changes_nothing_on_disk() {
         ("network.drop_rate=0.2", "network.drop_rate was 0.1 and is 0.2 now"),
         ("start.value=zeros", "start.value was random and is zeros now"),
         ("precision=f32", "precision was f64 and is f32 now"),
+        ("network.topology=path", "network.topology was ring and is path now"),
     ] {
         let error = go(&plan(&[change]), folder.path(), true).unwrap_err().to_string();
         assert!(error.contains(named), "{change}: {error}");
+        assert_eq!(contents(folder.path()), before, "{change}");
+    }
+}
+
+#[test]
+fn a_resume_that_would_lose_results_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    go(&plan(&["rounds=4"]), folder.path(), false).unwrap();
+    let before = contents(folder.path());
+    for (change, named) in [
+        ("seeds=[1, 2]", "seeds: seed 0 is missing"),
+        ("algorithm.k-gt.label=other", "algorithm: k-gt is missing"),
+    ] {
+        let error = go(&plan(&["rounds=4", change]), folder.path(), true).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(named), "{change}: {error}");
         assert_eq!(contents(folder.path()), before, "{change}");
     }
 }

@@ -8,6 +8,7 @@ use super::modes::Modes;
 use super::stability::{contraction, step_limit};
 use super::weights::xi_ranges;
 use super::{TheoryError, valid_smoothness, valid_step_size};
+use crate::digits::{number, round_down};
 use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
 use crate::network::Network;
 use crate::spectrum::Spectrum;
@@ -82,7 +83,6 @@ fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
         step_size: plan.step_size,
         smoothness: plan.smoothness,
         scatter: None,
-        rounds: 100,
         seed: plan.seed,
     }
 }
@@ -98,7 +98,7 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
         );
         if is_mile(plan) {
             let xi = auto::xi(question(plan))?.xi;
-            let message = format!("{message}; xi = {xi:.4} is inside the stable range");
+            let message = format!("{message}; xi = {} is inside the stable range", number(xi));
             advice.push(Advice {
                 severity: Severity::Warning,
                 parameter: "xi",
@@ -107,8 +107,8 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
             });
         } else {
             let message = format!(
-                "{message}; use mixing = \"lazy-metropolis\", which raises the smallest eigenvalue from {:.4}",
-                spectrum.extremes().lambda_n
+                "{message}; use mixing = \"lazy-metropolis\", which raises the smallest eigenvalue from {}",
+                number(spectrum.extremes().lambda_n)
             );
             advice.push(Advice {
                 severity: Severity::Warning,
@@ -119,8 +119,8 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
         }
     } else if growth > 1.0 - 1e-9 {
         let message = format!(
-            "{title} is at the limit of stability on this network (smallest eigenvalue {:.4}): use mixing = \"lazy-metropolis\"",
-            spectrum.extremes().lambda_n
+            "{title} is at the limit of stability on this network (smallest eigenvalue {}): use mixing = \"lazy-metropolis\"",
+            number(spectrum.extremes().lambda_n)
         );
         advice.push(Advice { severity: Severity::Caution, parameter: "mixing", message, suggestion: None });
     } else if is_mile(plan) {
@@ -146,14 +146,16 @@ fn xi_beyond_proven_range(
     let limit = auto::switching_limit(tau, gamma, &spectrum.disagreement(7), top);
     if xi > limit {
         let message = format!(
-            "xi = {xi} is stable for constant curvature but above {limit:.4}, where curvature that changes during the run can make the agents diverge (seen on neural networks)"
+            "xi = {xi} is stable for constant curvature but above {}, where curvature that changes during the run can make the agents diverge (seen on neural networks)",
+            number(round_down(limit))
         );
         let suggestion = Some(0.9 * limit);
         advice.push(Advice { severity: Severity::Caution, parameter: "xi", message, suggestion });
     } else if coupled && xi >= ranges.paper {
         let message = format!(
-            "xi = {xi} is outside the paper's range (0, {:.4}) but stable on this graph, where the range is (0, {:.4})",
-            ranges.paper, ranges.exact
+            "xi = {xi} is outside the paper's range (0, {}) but stable on this graph, where the range is (0, {})",
+            number(ranges.paper),
+            number(ranges.exact)
         );
         advice.push(Advice { severity: Severity::Note, parameter: "xi", message, suggestion: None });
     }
@@ -179,12 +181,13 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     if is_mile(plan) {
         let smaller = auto::xi(question(plan))?.xi;
         let (parameter, suggestion, remedy) = if smaller > 0.3 * plan.parameters.xi.unwrap_or(smaller) {
-            ("xi", smaller, format!("take a smaller xi, {smaller:.4}"))
+            ("xi", smaller, format!("take a smaller xi, {}", number(round_down(smaller))))
         } else {
             let both = auto::decoupled(question(plan))?;
             let remedy = format!(
-                "take gamma = {:.2} and xi = {:.4}: strong mixing tolerates dropped edges",
-                both.gamma, both.xi
+                "take gamma = {} and xi = {}: strong mixing tolerates dropped edges",
+                number(both.gamma),
+                number(both.xi)
             );
             ("gamma", both.gamma, remedy)
         };
@@ -210,8 +213,11 @@ fn step_size(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Resu
     let limit = step_limit(&Modes::of(&*method)?, spectrum)?.step_size(smoothness);
     if limit > 0.0 && plan.step_size > limit {
         let message = format!(
-            "step_size = {} is above {limit:.4}, the largest stable one of {} on a quadratic with curvature up to {smoothness:.4}",
-            plan.step_size, plan.entry.title
+            "step_size = {} is above {}, the largest stable one of {} on a quadratic with curvature up to {}",
+            plan.step_size,
+            number(round_down(limit)),
+            plan.entry.title,
+            number(smoothness)
         );
         let suggestion = Some(0.9 * limit);
         advice.push(Advice { severity: Severity::Warning, parameter: "step_size", message, suggestion });

@@ -9,7 +9,7 @@
 //! * with exact gradients: those whose convergence rate of the consensus error, relative to the paper's xi, is best
 //!   in the worst case over curvatures in [0, L];
 //! * with stochastic gradients (decoupled weights only): those with the smallest mean squared consensus error over
-//!   the run. Heterogeneity of the gradients favours a large xi, their noise a small one; xi is at most 0.3 of its
+//!   300 rounds. Heterogeneity of the gradients favours a large xi, their noise a small one; xi is at most 0.3 of its
 //!   limit for constant curvature.
 //!
 //! On a network whose edges drop, xi also stays below 0.7 of the limit measured there.
@@ -44,7 +44,7 @@ const BEAM: usize = 32;
 const GAMMAS: [f64; 10] = [1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.32, 0.25, 0.18, 0.1];
 /// Number of eigenvalues of W considered.
 const MODES: usize = 7;
-/// Most rounds over which the consensus error is averaged.
+/// Rounds over which the consensus error is averaged. Not those of the run, so that a run that is extended keeps its weights.
 const HORIZON: u64 = 300;
 
 /// What the choice of the weights depends on.
@@ -61,8 +61,6 @@ pub struct Question<'a> {
     pub smoothness: Option<f64>,
     /// Noise and heterogeneity of the gradients, if they are stochastic.
     pub scatter: Option<Scatter>,
-    /// Communication rounds of the run.
-    pub rounds: u64,
     /// Seed of the run, which decides which edges drop.
     pub seed: u64,
 }
@@ -222,15 +220,14 @@ impl<'a> Search<'a> {
         gains.into_iter().fold(f64::INFINITY, f64::min) + 0.1 * mean
     }
 
-    /// Mean squared disagreement over the run, after each exchange, in units of alpha^2.
+    /// Mean squared disagreement over the first rounds, after each exchange, in units of alpha^2.
     fn disagreement(&self, xi: f64, gamma: f64, scatter: Scatter) -> f64 {
         let tau = self.question.local_steps;
-        let rounds = self.question.rounds.clamp(1, HORIZON);
         let mut sum = 0.0;
         for lambda in &self.lambda {
             for part in [0.003, 0.03, 0.3] {
                 let mode = MileMode { tau, xi, gamma, d: 1.0 - lambda };
-                sum += mean_square(&mode, part * self.top, rounds, scatter);
+                sum += mean_square(&mode, part * self.top, HORIZON, scatter);
             }
         }
         sum / (3 * self.lambda.len().max(1)) as f64

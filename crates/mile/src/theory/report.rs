@@ -37,8 +37,6 @@ pub struct Inquiry<'a> {
     pub step_size: Option<f64>,
     /// Noise and heterogeneity of gradients, if known.
     pub scatter: Option<Scatter>,
-    /// Communication rounds, if given.
-    pub rounds: Option<u64>,
     /// Seed.
     pub seed: u64,
 }
@@ -223,7 +221,6 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
         step_size,
         smoothness: inquiry.estimate.is_none().then_some(inquiry.smoothness),
         scatter: inquiry.scatter,
-        rounds: inquiry.rounds.unwrap_or(100),
         seed: inquiry.seed,
     };
     let (coupled, both) = (auto::xi(question)?, auto::decoupled(question)?);

@@ -75,6 +75,11 @@ pub struct Smoothness {
 }
 
 impl Smoothness {
+    /// A smoothness constant that is known, and not estimated.
+    pub fn known(largest: f64) -> Self {
+        Self { estimate: largest, spread: (largest, largest), ..Self::nothing() }
+    }
+
     fn nothing() -> Self {
         Self {
             estimate: 0.0,

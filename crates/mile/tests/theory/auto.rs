@@ -12,7 +12,7 @@ use mile::theory::weights;
 use crate::common::*;
 
 fn question(network: &Network, local_steps: u64, step_size: f64) -> Question<'_> {
-    Question { network, local_steps, step_size, smoothness: Some(1.0), scatter: None, rounds: 150, seed: 0 }
+    Question { network, local_steps, step_size, smoothness: Some(1.0), scatter: None, seed: 0 }
 }
 
 #[test]

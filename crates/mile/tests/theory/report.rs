@@ -23,7 +23,6 @@ fn inquiry(network: &Network) -> Inquiry<'_> {
         sample: None,
         step_size: Some(0.1),
         scatter: None,
-        rounds: None,
         seed: 0,
     }
 }
