@@ -39,11 +39,14 @@ impl Sharing {
         Self::new(jobs.len(), threads, most, large)
     }
 
-    /// At most `most` of so many jobs at once. Large ones are as fast as they have threads, so that the time of all is the
-    /// number of turns over the threads of each; of equals, more jobs at once have less to wait for each other.
+    /// At most `most` of so many jobs at once. The time of large ones is the number of turns over the threads of each, and
+    /// a twentieth more for every thread that has to wait for others.
     fn new(jobs: usize, threads: usize, most: usize, large: bool) -> Self {
         let most = most.min(jobs).max(1);
-        let time = |at_once: &usize| jobs.div_ceil(*at_once) as f64 / (threads / at_once).max(1) as f64;
+        let time = |at_once: &usize| {
+            let threads = (threads / at_once).max(1) as f64;
+            jobs.div_ceil(*at_once) as f64 / threads * (1.0 + 0.05 * (threads - 1.0))
+        };
         let best = (1..=most).rev().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(1);
         let jobs_at_once = if large { best } else { most };
         Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
@@ -257,7 +260,7 @@ mod tests {
         assert_eq!(sharing(2, 2, 2, true), (2, 1));
         assert_eq!(sharing(3, 2, 2, true), (1, 2));
         assert_eq!(sharing(3, 2, 2, false), (2, 1));
-        assert_eq!(sharing(6, 16, 16, true), (2, 8));
+        assert_eq!(sharing(6, 16, 16, true), (3, 5));
         assert_eq!(sharing(6, 12, 12, true), (6, 2));
         assert_eq!(sharing(100, 16, 16, true), (16, 1));
         assert_eq!(sharing(4, 8, 1, true), (1, 8));
