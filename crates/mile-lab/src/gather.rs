@@ -19,6 +19,7 @@ use crate::agent_files::AgentFiles;
 use crate::context::Context;
 use crate::engines::Scalar;
 use crate::error::LabError;
+use crate::evaluated::EvaluatedAgents;
 use crate::export;
 use crate::identity;
 use crate::job::DIVERGED;
@@ -169,7 +170,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let (plan, method) = (self.plan, self.plan.method(job)?);
         let seed_problem = self.seed_problem(job.seed)?;
         let mut engine = Simulator::new(&*seed_problem.problem, &plan.network, &*method, &models, job.seed)?;
-        let record = measure(subject, &*seed_problem.problem, &mut engine, drift, &progress, wall_s)?;
+        let evaluated = EvaluatedAgents::default().choose(plan.network.agents(), job.seed);
+        let problem = &*seed_problem.problem;
+        let record = measure(subject, problem, &mut engine, &evaluated, drift, &progress, wall_s)?;
         let size = rms(&mut engine)?;
         let lost = !size.is_finite() || size > seed_problem.limit || !record.loss.is_finite();
         self.store.append(&record)?;

@@ -12,6 +12,7 @@ use mile::run::Run;
 
 use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
+use crate::evaluated::EvaluatedAgents;
 use crate::export;
 use crate::identity::{changed_key_of, difference};
 use crate::observer::Observer;
@@ -228,7 +229,9 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let algorithm = &self.context.plan.experiment.algorithms[self.job.algorithm];
         let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
         let wall_s = self.wall.as_secs_f64();
-        let record = measure(subject, self.problem, self.engine, drift, self.run.progress(), wall_s)?;
+        let evaluated = EvaluatedAgents::default().choose(self.problem.agents(), self.job.seed);
+        let (problem, progress) = (self.problem, self.run.progress());
+        let record = measure(subject, problem, self.engine, &evaluated, drift, progress, wall_s)?;
         self.context.store.append(&record)?;
         self.context.observer.recorded(self.job, &record);
         self.last = Some(record);

@@ -9,7 +9,7 @@ use mile::block;
 use mile::method::Method;
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
-use mile::problems::{Failure, Problem};
+use mile::problems::{Failure, Metric, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::{Simulator, SimulatorError};
@@ -64,8 +64,8 @@ pub struct ProblemSize {
     pub dim: usize,
     /// Whether gradient norms are recorded.
     pub records_gradient_norm: bool,
-    /// Whether accuracies are recorded.
-    pub records_accuracy: bool,
+    /// What is measured on held-out data.
+    pub metrics: &'static [Metric],
     /// Number of training samples of each class at each agent, by seed; empty for problems without classes.
     pub class_counts: Vec<(u64, Vec<Vec<usize>>)>,
 }
@@ -126,9 +126,7 @@ impl Plan {
     /// Whether a quantity is recorded for the experiment's problem.
     pub fn records(&self, quantity: Quantity) -> bool {
         match quantity {
-            Quantity::Accuracy | Quantity::LocalAccuracy | Quantity::WorstAccuracy => {
-                self.size.records_accuracy
-            }
+            Quantity::Test(metric, _) => self.size.metrics.contains(&metric),
             Quantity::GradNormSq => self.size.records_gradient_norm,
             _ => true,
         }
@@ -241,7 +239,7 @@ fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, Lab
         let mut size = found.take().unwrap_or_else(|| ProblemSize {
             dim,
             records_gradient_norm: problem.records_gradient_norm(),
-            records_accuracy: problem.records_accuracy(),
+            metrics: problem.metrics(),
             class_counts: Vec::new(),
         });
         if dim != size.dim {

@@ -1,5 +1,8 @@
 //! The quantities of a record that can be plotted, and the axes they are plotted against.
 
+use mile::problems::Metric;
+
+use crate::held_out::{self, Models};
 use crate::record::Record;
 
 /// A quantity of a record, for the vertical axis of a figure.
@@ -7,9 +10,9 @@ use crate::record::Record;
 pub enum Quantity {
     /// f at the average of the agents' models, which no agent holds.
     Loss,
-    /// Mean over agents of f at their own models.
+    /// Mean over the [evaluated agents](crate::evaluated::EvaluatedAgents) of f at their own models.
     LocalLoss,
-    /// Largest f over the agents' own models.
+    /// Largest f over the own models of the evaluated agents.
     WorstLoss,
     /// `|grad f|^2` at the average model.
     GradNormSq,
@@ -17,27 +20,26 @@ pub enum Quantity {
     ConsensusError,
     /// The consensus error just before mixing.
     ConsensusErrorBefore,
-    /// Accuracy of the average model.
-    Accuracy,
-    /// Mean over agents of the accuracy of their own models.
-    LocalAccuracy,
-    /// Smallest accuracy of an agent's own model.
-    WorstAccuracy,
+    /// A metric on held-out data.
+    Test(Metric, Models),
 }
 
 impl Quantity {
-    /// All variants, in display order.
-    pub const ALL: [Self; 9] = [
-        Self::Loss,
-        Self::LocalLoss,
-        Self::WorstLoss,
-        Self::GradNormSq,
-        Self::ConsensusError,
-        Self::ConsensusErrorBefore,
-        Self::Accuracy,
-        Self::LocalAccuracy,
-        Self::WorstAccuracy,
-    ];
+    /// All quantities, in display order.
+    pub const ALL: [Self; 21] = {
+        let mut all = [Self::Loss; 21];
+        all[1] = Self::LocalLoss;
+        all[2] = Self::WorstLoss;
+        all[3] = Self::GradNormSq;
+        all[4] = Self::ConsensusError;
+        all[5] = Self::ConsensusErrorBefore;
+        let mut k = 0;
+        while k < 15 {
+            all[6 + k] = Self::Test(Metric::ALL[k / 3], Models::ALL[k % 3]);
+            k += 1;
+        }
+        all
+    };
 
     /// Its name in records and files.
     pub fn name(self) -> &'static str {
@@ -48,9 +50,7 @@ impl Quantity {
             Self::GradNormSq => "grad_norm_sq",
             Self::ConsensusError => "consensus_error",
             Self::ConsensusErrorBefore => "consensus_error_before",
-            Self::Accuracy => "accuracy",
-            Self::LocalAccuracy => "local_accuracy",
-            Self::WorstAccuracy => "worst_accuracy",
+            Self::Test(metric, models) => held_out::name(metric, models),
         }
     }
 
@@ -63,9 +63,7 @@ impl Quantity {
             Self::GradNormSq => "Squared gradient norm at the average model",
             Self::ConsensusError => "Consensus error after mixing",
             Self::ConsensusErrorBefore => "Consensus error before mixing",
-            Self::Accuracy => "Test accuracy of the average model",
-            Self::LocalAccuracy => "Test accuracy of the agents' own models, mean",
-            Self::WorstAccuracy => "Test accuracy of the worst agent's own model",
+            Self::Test(metric, models) => held_out::title(metric, models),
         }
     }
 
@@ -78,15 +76,13 @@ impl Quantity {
             Self::GradNormSq => record.grad_norm_sq,
             Self::ConsensusError => Some(record.consensus_error),
             Self::ConsensusErrorBefore => record.consensus_error_before,
-            Self::Accuracy => record.accuracy,
-            Self::LocalAccuracy => record.local_accuracy,
-            Self::WorstAccuracy => record.worst_accuracy,
+            Self::Test(metric, models) => record.held_out.get(metric, models),
         }
     }
 
     /// Whether larger values are better.
     pub fn larger_is_better(self) -> bool {
-        matches!(self, Self::Accuracy | Self::LocalAccuracy | Self::WorstAccuracy)
+        matches!(self, Self::Test(metric, _) if metric.larger_is_better())
     }
 
     /// Whether it converges to zero by orders of magnitude, so that it needs a logarithmic axis.

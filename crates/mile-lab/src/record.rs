@@ -8,6 +8,8 @@ use mile::run::Progress;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::held_out::HeldOut;
+
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
 /// problem are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,10 +27,10 @@ pub struct Record {
     /// f at the average model.
     #[serde(deserialize_with = "null_is_nan")]
     pub loss: f64,
-    /// Mean over agents of f at their own models.
+    /// Mean over the [evaluated agents](crate::evaluated::EvaluatedAgents) of f at their own models.
     #[serde(deserialize_with = "null_is_nan")]
     pub local_loss: f64,
-    /// Largest f over the agents' own models.
+    /// Largest f over the own models of the evaluated agents.
     #[serde(deserialize_with = "null_is_nan")]
     pub worst_loss: f64,
     /// `|grad f(mean x)|^2`.
@@ -40,15 +42,9 @@ pub struct Record {
     /// The consensus error of the models just before this round's mixing.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
     pub consensus_error_before: Option<f64>,
-    /// Accuracy of the average model on the test set.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
-    pub accuracy: Option<f64>,
-    /// Mean over agents of the accuracy of their own models.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
-    pub local_accuracy: Option<f64>,
-    /// Smallest accuracy of an agent's own model.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
-    pub worst_accuracy: Option<f64>,
+    /// What was measured on held-out data, each under its own name such as `accuracy`.
+    #[serde(flatten)]
+    pub held_out: HeldOut,
     /// n-vectors sent by an agent to each neighbour so far.
     pub vectors_sent: u64,
     /// Bytes sent by all agents so far.
@@ -78,18 +74,25 @@ pub(crate) struct RunId<'a> {
 /// The agents' models: the first state vector of every method.
 const MODELS: Vector = Vector(0);
 
-/// Makes a record of the agents' current models. `drift` is their consensus error just before the last mixing, if it was
-/// measured.
+/// Makes a record of the agents' current models. Own models are measured for the agents `evaluated`, in increasing order; `drift`
+/// is the consensus error just before the last mixing, if it was measured.
 pub(crate) fn measure<T: Real>(
     subject: RunId,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
+    evaluated: &[usize],
     drift: Option<f64>,
     progress: &Progress,
     wall_s: f64,
 ) -> Result<Record, AgentsError> {
     let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let own = LocalMetrics::of(problem, engine)?;
+    let own = OwnModels::measure(problem, engine, evaluated)?;
+    let of_average = problem.measure(&average).map_err(AgentsError::Evaluation)?;
+    let mut held_out = HeldOut::default();
+    for ((metric, average), own) in problem.metrics().iter().zip(of_average).zip(&own.metrics) {
+        let worst = if metric.larger_is_better() { f64::min } else { f64::max };
+        held_out.push(*metric, [average, mean(own), extreme(own, worst)]);
+    }
     let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = total(engine, progress.costs)?;
     let norm =
         problem.records_gradient_norm().then(|| gradient_norm_sq(problem, engine, &average)).transpose()?;
@@ -100,14 +103,12 @@ pub(crate) fn measure<T: Real>(
         round: progress.round,
         step: progress.step,
         loss: problem.objective(&average).map_err(AgentsError::Evaluation)?,
-        local_loss: own.loss,
-        worst_loss: own.worst_loss,
+        local_loss: mean(&own.losses),
+        worst_loss: extreme(&own.losses, f64::max),
         grad_norm_sq: norm,
         consensus_error: engine.consensus_error(MODELS)?,
         consensus_error_before: drift,
-        accuracy: problem.accuracy(&average).map_err(AgentsError::Evaluation)?,
-        local_accuracy: own.accuracy,
-        worst_accuracy: own.worst_accuracy,
+        held_out,
         vectors_sent,
         bytes_sent,
         gradient_evals,
@@ -135,50 +136,55 @@ fn total<T: Real>(engine: &mut dyn Engine<T>, costs: Costs) -> Result<Costs, Age
     Ok(Costs { bytes_sent: sums[0] as u64, gradient_evals: sums[1] as u64, ..costs })
 }
 
-/// Losses and accuracies of the agents' own models.
-struct LocalMetrics {
-    loss: f64,
-    worst_loss: f64,
-    accuracy: Option<f64>,
-    worst_accuracy: Option<f64>,
+/// Losses and metrics of the evaluated agents' own models.
+struct OwnModels {
+    losses: Vec<f64>,
+    /// The values of all evaluated agents, for each metric of the problem.
+    metrics: Vec<Vec<f64>>,
 }
 
-impl LocalMetrics {
-    fn of<T: Real>(problem: &dyn Problem<T>, engine: &mut dyn Engine<T>) -> Result<Self, AgentsError> {
-        let (n, dim) = (engine.agents(), engine.dim().max(1));
-        // The losses of all agents, then their accuracies.
-        let mut values = vec![0.0; 2 * n];
-        let accuracies = problem.records_accuracy();
+impl OwnModels {
+    fn measure<T: Real>(
+        problem: &dyn Problem<T>,
+        engine: &mut dyn Engine<T>,
+        evaluated: &[usize],
+    ) -> Result<Self, AgentsError> {
+        let (dim, count, metrics) = (engine.dim(), evaluated.len(), problem.metrics().len());
+        // The losses of all evaluated agents, then their values of each metric.
+        let mut values = vec![0.0; (1 + metrics) * count];
         engine.fold(MODELS, &mut values, &mut |values, first, rows| {
-            let each: Vec<(f64, f64)> = rows
-                .par_chunks_exact(dim)
-                .map(|model| {
-                    let accuracy = if accuracies { problem.accuracy(model)? } else { None };
-                    Ok((problem.objective(model)?, accuracy.unwrap_or(f64::NAN)))
-                })
+            let last = first + rows.len() / dim.max(1);
+            let places: Vec<usize> = (0..count).filter(|k| (first..last).contains(&evaluated[*k])).collect();
+            let one = |place: &usize| {
+                let model = &rows[(evaluated[*place] - first) * dim..][..dim];
+                Ok((*place, problem.objective(model)?, problem.measure(model)?))
+            };
+            let each: Vec<(usize, f64, Vec<f64>)> = places
+                .par_iter()
+                .map(one)
                 .collect::<Result<_, Failure>>()
                 .map_err(AgentsError::Evaluation)?;
-            for (agent, (loss, accuracy)) in (first..).zip(each) {
-                (values[agent], values[n + agent]) = (loss, accuracy);
+            for (place, loss, measured) in each {
+                values[place] = loss;
+                for (k, value) in measured.into_iter().enumerate().take(metrics) {
+                    values[(1 + k) * count + place] = value;
+                }
             }
             Ok(())
         })?;
-        let (losses, of_models) = values.split_at(n);
-        let of_models = accuracies.then_some(of_models);
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / n as f64;
-        Ok(Self {
-            loss: mean(losses),
-            worst_loss: extreme(losses, f64::max),
-            accuracy: of_models.map(mean),
-            worst_accuracy: of_models.map(|values| extreme(values, f64::min)),
-        })
+        let mut all = values.chunks(count.max(1)).map(<[f64]>::to_vec);
+        Ok(Self { losses: all.next().unwrap_or_default(), metrics: all.collect() })
     }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The largest or smallest value; NaN if any value is NaN, which `f64::max` and `f64::min` would ignore.
 fn extreme(values: &[f64], pick: fn(f64, f64) -> f64) -> f64 {
     let over = |a: f64, b: &f64| if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, *b) };
-    values.iter().skip(1).fold(values[0], over)
+    values.iter().skip(1).fold(values.first().copied().unwrap_or(f64::NAN), over)
 }
 
 /// `|grad f(x)|^2` with `f = (1/N) sum f_i`, summed in `f64` in increasing agent.
@@ -224,9 +230,7 @@ pub(crate) mod tests {
             grad_norm_sq: None,
             consensus_error: loss * 1e-3,
             consensus_error_before: None,
-            accuracy: None,
-            local_accuracy: None,
-            worst_accuracy: None,
+            held_out: HeldOut::default(),
             vectors_sent: round,
             bytes_sent: 100 * round,
             gradient_evals: 100 * round,
@@ -243,7 +247,7 @@ pub(crate) mod tests {
         )
         .unwrap();
         assert!(record.loss.is_nan() && record.grad_norm_sq.unwrap().is_nan());
-        assert_eq!(record.accuracy, None);
+        assert_eq!(record.held_out, HeldOut::default());
         record.worst_loss = f64::INFINITY;
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains(r#""loss":null"#) && text.contains(r#""worst_loss":null"#));

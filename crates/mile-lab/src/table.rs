@@ -1,6 +1,6 @@
 //! Tables of results, as text and LaTeX.
 
-use crate::record::Record;
+use crate::quantity::Quantity;
 use crate::store::{Outcome, Status, labels};
 
 /// A table with a header; the first column is left-aligned, the others right-aligned.
@@ -12,28 +12,24 @@ pub struct TextTable {
     pub rows: Vec<Vec<String>>,
 }
 
-type Column = (&'static str, fn(&Record) -> Option<f64>);
-
-const COLUMNS: [Column; 8] = [
-    ("loss", |r| Some(r.loss)),
-    ("local loss", |r| Some(r.local_loss)),
-    ("worst loss", |r| Some(r.worst_loss)),
-    ("|grad f|^2", |r| r.grad_norm_sq),
-    ("consensus error", |r| Some(r.consensus_error)),
-    ("accuracy", |r| r.accuracy),
-    ("local accuracy", |r| r.local_accuracy),
-    ("worst accuracy", |r| r.worst_accuracy),
-];
+/// The title of a quantity's column: its name in words.
+fn title(quantity: Quantity) -> String {
+    match quantity {
+        Quantity::GradNormSq => "|grad f|^2".into(),
+        _ => quantity.name().replace('_', " "),
+    }
+}
 
 /// The last records of every algorithm, averaged over the seeds that are done; if there are none, over those that diverged;
 /// if there are none either, over those that were stopped, or else failed. `seeds` is the number of seeds of the run,
 /// some of which may not have started.
 pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     let labels = labels(outcomes);
-    let has = |column: &Column| outcomes.iter().any(|outcome| (column.1)(&outcome.last).is_some());
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| has(column)).collect();
+    let has = |quantity: &Quantity| outcomes.iter().any(|outcome| quantity.of(&outcome.last).is_some());
+    let shown = |quantity: &Quantity| *quantity != Quantity::ConsensusErrorBefore && has(quantity);
+    let columns: Vec<Quantity> = Quantity::ALL.into_iter().filter(shown).collect();
     let mut header = vec!["algorithm".to_owned()];
-    header.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
+    header.extend(columns.iter().map(|quantity| title(*quantity)));
     header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
@@ -44,8 +40,8 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
             meant.iter().map(|outcome| value(outcome)).sum::<f64>() / meant.len() as f64
         };
         let mut cells = vec![(*label).to_owned()];
-        for (_, value) in &columns {
-            cells.push(number(mean(&|outcome| value(&outcome.last).unwrap_or(f64::NAN))));
+        for quantity in &columns {
+            cells.push(number(mean(&|outcome| quantity.of(&outcome.last).unwrap_or(f64::NAN))));
         }
         cells.push(number(mean(&|outcome| outcome.vectors_sent_per_round)));
         cells.push(mine[0].vectors_stored.to_string());

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mile::problems::{Batch, Draw, Failure, Problem, Tensor};
+use mile::problems::{Batch, Draw, Failure, Metric, Problem, Tensor};
 use mile::random::{Purpose, stream};
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
@@ -262,14 +262,14 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
         self.model().flops().saturating_mul(self.data.train.len() as u64) <= MAX_RECORDED_FLOPS
     }
 
-    fn records_accuracy(&self) -> bool {
-        true
+    fn metrics(&self) -> &'static [Metric] {
+        &[Metric::Accuracy]
     }
 
     /// The accuracy on the evaluated test samples.
-    fn accuracy(&self, x: &[T]) -> Result<Option<f64>, Failure> {
+    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
         let scores = self.scores(x, &self.data.test, std::slice::from_ref(&self.test));
-        Ok(Some(scores[0].correct as f64 / self.test.len() as f64))
+        Ok(vec![scores[0].correct as f64 / self.test.len() as f64])
     }
 
     fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {

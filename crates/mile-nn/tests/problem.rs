@@ -123,7 +123,7 @@ fn evaluation_does_not_depend_on_the_number_of_threads() {
     let values = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            (problem.objective(&x).unwrap(), problem.loss(2, &x).unwrap(), problem.accuracy(&x).unwrap())
+            (problem.objective(&x).unwrap(), problem.loss(2, &x).unwrap(), problem.measure(&x).unwrap())
         })
     };
     assert_eq!(values(1), values(3));
@@ -136,8 +136,8 @@ fn accuracy_is_measured_on_a_fixed_sample_of_the_test_set() {
         let config = ImageConfig { seed, test_samples, ..config(Preset::Linear, Batch::Full) };
         let problem = problem(&config);
         let x = problem.initial(0).unwrap().unwrap();
-        let once = problem.accuracy(&x).unwrap().unwrap();
-        assert_eq!(once, problem.accuracy(&x).unwrap().unwrap(), "the same at every evaluation");
+        let once = problem.measure(&x).unwrap()[0];
+        assert_eq!(once, problem.measure(&x).unwrap()[0], "the same at every evaluation");
         once
     };
     assert_eq!(accuracy(0, Some(150)), accuracy(0, None));
@@ -153,7 +153,7 @@ fn both_precisions_start_alike_and_agree() {
     let (x, y) = (single.initial(3).unwrap().unwrap(), double.initial(3).unwrap().unwrap());
     assert!(x.iter().zip(&y).all(|(&x, &y)| f64::from(x) == y));
     assert!((single.objective(&x).unwrap() - double.objective(&y).unwrap()).abs() < 1e-5);
-    assert_eq!(single.accuracy(&x).unwrap(), double.accuracy(&y).unwrap());
+    assert_eq!(single.measure(&x).unwrap(), double.measure(&y).unwrap());
 }
 
 #[test]
@@ -195,6 +195,6 @@ fn gradient_descent_learns_glyphs() {
         problem.sample_gradient(0, &x, Draw { seed: 0, step }, &mut gradient).unwrap();
         x.iter_mut().zip(&gradient).for_each(|(x, g)| *x -= 0.1 * g);
     }
-    let accuracy = problem.accuracy(&x).unwrap().unwrap();
+    let accuracy = problem.measure(&x).unwrap()[0];
     assert!(accuracy > 0.6, "{accuracy}");
 }

@@ -2,7 +2,9 @@
 
 use super::{Finding, Request, comparison, create_folder};
 use crate::plans::{FIG1, apply_all};
+use mile::problems::Metric;
 use mile_lab::error::LabError;
+use mile_lab::held_out::Models;
 use mile_lab::plot::{Figure, Runs, relative_to, write_figures};
 use mile_lab::quantity::{Axis, Quantity};
 use mile_lab::report::{Page, RunFolder};
@@ -72,7 +74,7 @@ pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &s
         (Quantity::Loss, Axis::GradientEvals),
         (Quantity::LocalLoss, Axis::GradientEvals),
         (Quantity::ConsensusError, Axis::Round),
-        (Quantity::LocalAccuracy, Axis::Round),
+        (Quantity::Test(Metric::Accuracy, Models::Own), Axis::Round),
     ];
     let note = format!("{note}; * not in the paper");
     let heading = format!("{figure}, {}", title(folder));

@@ -6,6 +6,9 @@ pub trait Exp: Sized {
     /// `e^x` with an error of at most two units in the last place. Beyond 700 (`f64`) or 87 (`f32`) in modulus the
     /// argument is taken for that number, so that neither infinity nor zero comes out; NaN stays NaN.
     fn exp_in_plain_arithmetic(self) -> Self;
+
+    /// The largest argument that is taken as it is.
+    const LARGEST: Self;
 }
 
 /// `x = k ln 2 + r` with |r| <= ln(2)/2: the Taylor series of `e^r`, times `2^k`. Adding a large number rounds
@@ -14,6 +17,8 @@ macro_rules! exp {
     ($t:ty, largest $largest:literal, round $round:expr, exponent $shift:literal, ln2 $high:literal + $low:literal,
      series $first:literal $($coefficient:literal)*) => {
         impl Exp for $t {
+            const LARGEST: Self = $largest;
+
             #[inline(always)]
             fn exp_in_plain_arithmetic(self) -> Self {
                 // Comparisons that are false for NaN, not `min` and `max`, which would drop it.
@@ -56,6 +61,42 @@ pub(crate) fn log_one_plus_exp(z: f64) -> f64 {
     }
     let positive = if z < 0.0 { 0.0 } else { z };
     positive + 2.0 * s * sum
+}
+
+/// `e^z`, infinity where [`Exp`] would not go on.
+#[inline(always)]
+pub(crate) fn exp_or_infinity<T: Exp + num_traits::Float>(z: T) -> T {
+    if z > T::LARGEST { T::infinity() } else { z.exp_in_plain_arithmetic() }
+}
+
+/// `1 - e^-u` for u from 0, with all digits also near 0, where it is a series.
+#[inline(always)]
+pub(crate) fn one_minus_exp_minus(u: f64) -> f64 {
+    let mut sum = 0.0;
+    for k in (1..17).rev() {
+        sum = (1.0 - sum) * u / k as f64;
+    }
+    if u < 0.5 { sum } else { 1.0 - (-u).exp_in_plain_arithmetic() }
+}
+
+/// `log(1 + u)` for u from 0, with all digits also near 0: `1 + u = 2^k (1 + v)` with 1 + v about between 1/sqrt(2) and
+/// sqrt(2), and `log(1 + v) = 2 artanh(v/(2 + v))`, whose series converges like powers of 1/34.
+#[inline(always)]
+pub(crate) fn log_one_plus(u: f64) -> f64 {
+    const EXPONENT_OF_ONE: u64 = 1023;
+    // Numbers from sqrt(2) on get the next exponent.
+    let exponent = ((1.0 + u) * std::f64::consts::FRAC_1_SQRT_2).to_bits() >> 52;
+    let k = (exponent + 1).wrapping_sub(EXPONENT_OF_ONE);
+    let power = f64::from_bits(EXPONENT_OF_ONE.wrapping_sub(k) << 52);
+    // Exact for k = 0.
+    let v = u * power - (1.0 - power);
+    let s = v / (2.0 + v);
+    let square = s * s;
+    let mut sum = 0.0;
+    for j in (0..12).rev() {
+        sum = sum * square + 1.0 / (2 * j + 1) as f64;
+    }
+    k as f64 * std::f64::consts::LN_2 + 2.0 * s * sum
 }
 
 #[cfg(test)]

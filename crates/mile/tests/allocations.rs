@@ -7,7 +7,7 @@ use mile::graph::Topology;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table};
+use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::run::Run;
 use mile::schedule::{Decay, Schedule};
 use mile::simulator::Simulator;

@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use mile::problems::{Batch, Shard, Table, has_normal_equations};
+use mile::problems::{Batch, Shard, Table, TableObjective, has_normal_equations};
 use mile::random::{Permutation, Purpose, stream};
 use mile::real::Real;
 use mile::theory::smoothness::Effort;
@@ -109,8 +109,8 @@ impl<T: Real> Tables<T> {
 }
 
 fn table<T: Real>(config: &TableConfig, dim: usize, shards: Vec<Shard<T>>) -> Result<Table<T>, LabError> {
-    Table::new(dim, shards, config.loss, config.l2, config.batch)
-        .map_err(|error| LabError::config("problem", error))
+    let objective = TableObjective::new(config.loss, config.l2);
+    Table::new(dim, shards, objective, config.batch).map_err(|error| LabError::config("problem", error))
 }
 
 fn row_counts<T>(config: &TableConfig, dim: usize, shards: &[Shard<T>]) -> RowCounts {

@@ -160,7 +160,10 @@ fn points(runs: &[&Run], quantity: Quantity, axis: Axis) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
+    use mile::problems::Metric;
+
     use super::*;
+    use crate::held_out::Models;
     use crate::record::tests::record;
 
     #[test]
@@ -177,7 +180,9 @@ mod tests {
         assert_eq!(curves.len(), 2);
         assert_eq!(curves[0].points[1], Point { round: 1, x: 100.0, y: 1.0, low: 0.5, high: 1.5 });
         assert_eq!((curves[1].diverged, curves[1].points.len()), (Some(2), 2), "NaN is no point");
-        assert!(!runs.have(Quantity::Accuracy) && runs.have(Quantity::LocalLoss));
+        assert!(
+            !runs.have(Quantity::Test(Metric::Accuracy, Models::Average)) && runs.have(Quantity::LocalLoss)
+        );
     }
 
     #[test]

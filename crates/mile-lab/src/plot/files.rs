@@ -2,27 +2,30 @@
 
 use std::path::{Path, PathBuf};
 
+use mile::problems::Metric;
 use rayon::prelude::*;
 
 use super::curve::Runs;
 use super::figure::Figure;
 use super::svg::Medium;
 use crate::error::LabError;
+use crate::held_out::Models;
 use crate::quantity::{Axis, Quantity};
 use crate::store::write_file;
 
-/// The standard figures of a run: an overview, every quantity against rounds, and losses and accuracies against every
-/// cost.
+/// The standard figures of a run: an overview, every quantity against rounds, and losses and the first metric on held-out data
+/// against every cost.
 pub fn figures(runs: &Runs, title: &str) -> Vec<Figure> {
-    let third =
-        if runs.have(Quantity::LocalAccuracy) { Quantity::LocalAccuracy } else { Quantity::GradNormSq };
+    let metric = Metric::ALL.into_iter().find(|metric| runs.have(Quantity::Test(*metric, Models::Own)));
+    let third = metric.map_or(Quantity::GradNormSq, |metric| Quantity::Test(metric, Models::Own));
     let overview = [Quantity::Loss, Quantity::LocalLoss, Quantity::ConsensusError, third];
     let mut figures = vec![Figure::panels("overview", title, runs, &overview.map(|q| (q, Axis::Round)))];
     for quantity in Quantity::ALL.into_iter().filter(|quantity| runs.have(*quantity)) {
-        let spent = matches!(
-            quantity,
-            Quantity::Loss | Quantity::LocalLoss | Quantity::Accuracy | Quantity::LocalAccuracy
-        );
+        let spent = match quantity {
+            Quantity::Loss | Quantity::LocalLoss => true,
+            Quantity::Test(of, Models::Average | Models::Own) => Some(of) == metric,
+            _ => false,
+        };
         let axes = Axis::ALL.into_iter().filter(|axis| spent || *axis == Axis::Round);
         figures.extend(axes.map(|axis| Figure::single(runs, quantity, axis)));
     }

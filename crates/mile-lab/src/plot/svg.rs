@@ -323,9 +323,12 @@ fn path(places: impl Iterator<Item = (f64, f64)>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mile::problems::Metric;
+
     use super::super::style::width;
     use super::super::{Figure, Runs, png};
     use super::SMALL_SCREEN_TEXT;
+    use crate::held_out::Models;
     use crate::quantity::{Axis, Quantity};
     use crate::record::tests::record;
 
@@ -381,7 +384,7 @@ mod tests {
         let drawn = [
             (Quantity::Loss, Axis::Round),
             (Quantity::ConsensusError, Axis::Round),
-            (Quantity::Accuracy, Axis::Round),
+            (Quantity::Test(Metric::Accuracy, Models::Average), Axis::Round),
         ];
         let figure = Figure::panels("some", "title", &runs, &drawn);
         let svg = figure.svg();

@@ -2,8 +2,11 @@
 
 use std::fmt::Write;
 
+use mile::problems::Metric;
+
 use super::folder::RunFolder;
 use crate::config::{GraphSource, MixingSource};
+use crate::held_out::{self, Models};
 use crate::quantity::Quantity;
 use crate::store::{Outcome, Status, labels};
 use crate::sweep::as_good_for_some_seed;
@@ -22,7 +25,9 @@ pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
     let labels = labels(&folder.outcomes);
     sentences.extend(ranking(folder, &labels, Quantity::LocalLoss, "the agents' own models"));
     sentences.extend(ranking(folder, &labels, Quantity::Loss, "the average model (which no agent holds)"));
-    sentences.extend(ranking(folder, &labels, Quantity::LocalAccuracy, "the agents' own models"));
+    let own = Metric::ALL.map(|metric| Quantity::Test(metric, Models::Own));
+    let recorded = own.into_iter().find_map(|q| ranking(folder, &labels, q, "the agents' own models"));
+    sentences.extend(recorded);
     sentences.extend(disagreement(folder, &labels));
     sentences.extend(failures(folder, &labels));
     sentences
@@ -113,8 +118,11 @@ fn opening(folder: &RunFolder, standings: &[Standing]) -> String {
 fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str) -> Option<String> {
     let standings = standings(folder, labels, quantity);
     let (best, rest) = standings.split_first().filter(|(_, rest)| !rest.is_empty())?;
-    let (noun, extreme) =
-        if quantity.larger_is_better() { ("test accuracy", "highest") } else { ("loss", "lowest") };
+    let noun = match quantity {
+        Quantity::Test(metric, _) => held_out::noun(metric),
+        _ => "loss",
+    };
+    let extreme = if quantity.larger_is_better() { "highest" } else { "lowest" };
     // With the same seed, algorithms have the same data and batches. One that is at least as good for some seed, or equal
     // in the four digits that are shown, is tied with the best.
     let is_tied = |other: &&Standing| {

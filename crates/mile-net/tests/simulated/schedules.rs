@@ -5,7 +5,7 @@ use mile::graph::Topology;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Loss, Shard, Table};
+use mile::problems::{Batch, Loss, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::simulator::Simulator;
@@ -26,7 +26,13 @@ pub(crate) fn problem(agents: usize, dim: usize) -> Table<f32> {
         let targets = (0..6).map(|k| if (k + agent).is_multiple_of(3) { 1.0 } else { -1.0 }).collect();
         Shard { features, targets }
     };
-    Table::new(dim, (0..agents).map(shard).collect(), Loss::NonconvexLogistic, 0.1, Batch::Size(3)).unwrap()
+    Table::new(
+        dim,
+        (0..agents).map(shard).collect(),
+        TableObjective::new(Loss::NonconvexLogistic, 0.1),
+        Batch::Size(3),
+    )
+    .unwrap()
 }
 
 pub(crate) fn scattered(agents: usize, dim: usize) -> Vec<f32> {

@@ -7,7 +7,7 @@ use mile::graph::Topology;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Draw, Loss, Problem, Shard, Table};
+use mile::problems::{Batch, Draw, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile_net::session::MissingPolicy;
 use rand::{RngExt, SeedableRng};
@@ -127,7 +127,13 @@ fn least_squares(agents: usize, dim: usize) -> Table<f32> {
         let targets = (0..4 * dim).map(|_| agent as f32 + random.sample::<f32, _>(StandardNormal)).collect();
         Shard { features, targets }
     };
-    Table::new(dim, (0..agents).map(shard).collect(), Loss::LeastSquares, 0.1, Batch::Full).unwrap()
+    Table::new(
+        dim,
+        (0..agents).map(shard).collect(),
+        TableObjective::new(Loss::LeastSquares, 0.1),
+        Batch::Full,
+    )
+    .unwrap()
 }
 
 #[test]

@@ -4,12 +4,14 @@
 //! `f = (1/N) sum_i f_i`. Implement the trait for objectives of your own.
 
 mod batch;
+mod metric;
 mod quadratic;
 mod table;
 
 pub use batch::{Batch, Samples};
+pub use metric::Metric;
 pub use quadratic::{InvalidQuadratic, Quadratic};
-pub use table::{InvalidTable, Loss, Shard, Table, has_normal_equations};
+pub use table::{AgentWeights, InvalidTable, Loss, Shard, Table, TableObjective, has_normal_equations};
 
 pub use crate::agents::Failure;
 
@@ -94,15 +96,15 @@ pub trait Problem<T: Real>: Send + Sync {
         true
     }
 
-    /// Whether there are test data, so that [`accuracy`](Self::accuracy) returns a value.
-    fn records_accuracy(&self) -> bool {
-        false
+    /// What is measured on held-out data, in the order of [`measure`](Self::measure); nothing for problems without.
+    fn metrics(&self) -> &'static [Metric] {
+        &[]
     }
 
-    /// Accuracy on test data; none for problems without.
-    fn accuracy(&self, x: &[T]) -> Result<Option<f64>, Failure> {
+    /// Measures the model `x` on held-out data: one number for each of [`metrics`](Self::metrics), NaN where it is not defined.
+    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
         let _ = x;
-        Ok(None)
+        Ok(Vec::new())
     }
 
     /// The problem's own starting point, such as a neural network's initialisation; none to start at zero.

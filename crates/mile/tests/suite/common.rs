@@ -7,7 +7,7 @@ use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::{MixingMatrix, Rule};
 use mile::network::Network;
-use mile::problems::{Batch, Loss, Problem, Shard, Table};
+use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::real::Real;
 use mile::run::Run;
@@ -52,7 +52,13 @@ pub fn nonconvex<T: Real>(agents: usize, dim: usize, batch: Batch) -> Table<T> {
         }
         shard
     };
-    Table::new(dim, (0..agents).map(shard).collect(), Loss::NonconvexLogistic, 0.1, batch).unwrap()
+    Table::new(
+        dim,
+        (0..agents).map(shard).collect(),
+        TableObjective::new(Loss::NonconvexLogistic, 0.1),
+        batch,
+    )
+    .unwrap()
 }
 
 /// A different starting point for each agent.

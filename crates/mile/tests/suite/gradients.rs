@@ -1,6 +1,6 @@
 //! Gradients against central differences.
 
-use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table};
+use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use proptest::prelude::*;
 
 fn check(problem: &dyn Problem<f64>, x: &[f64]) -> Result<(), TestCaseError> {
@@ -41,7 +41,7 @@ proptest! {
         x in prop::collection::vec(-3.0..3.0f64, 3),
     ) {
         let targets = signs.iter().map(|s| if *s { 1.0 } else { -1.0 }).collect();
-        let problem = Table::new(3, vec![Shard { features, targets }], loss, l2, Batch::Full).unwrap();
+        let problem = Table::new(3, vec![Shard { features, targets }], TableObjective::new(loss, l2), Batch::Full).unwrap();
         check(&problem, &x)?;
     }
 }

@@ -1,6 +1,6 @@
 //! L and noise against known ones.
 
-use mile::problems::{Batch, Failure, Loss, Problem, Quadratic, Shard, Table};
+use mile::problems::{Batch, Failure, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::theory::sample::Sample;
 use mile::theory::smoothness::{Ascent, Effort, estimate, scatter};
 use mile::theory::theorems::Noisy;
@@ -36,7 +36,7 @@ fn logistic_regression_is_below_its_known_bound_and_near_it_at_the_origin() {
         bound = image.iter().map(|v| v / top).collect();
     }
     let shard = Shard { features, targets };
-    let table = Table::new(dim, vec![shard], Loss::Logistic, 0.0, Batch::Full).unwrap();
+    let table = Table::new(dim, vec![shard], TableObjective::new(Loss::Logistic, 0.0), Batch::Full).unwrap();
     let found =
         estimate(&table, &vec![0.0; dim], Effort { iterations: 200, ..Effort::default() }, 1).unwrap();
     assert!((found.estimate / top - 1.0).abs() < 1e-3, "{found:?} {top}");
@@ -94,7 +94,7 @@ fn logistic(shards: &[Shard<f64>], dim: usize, rows: usize) -> Table<f64> {
         targets: shard.targets[..rows].to_vec(),
     };
     let shards = shards.iter().map(first).collect();
-    Table::new(dim, shards, Loss::Logistic, 0.01, Batch::Size(8)).unwrap()
+    Table::new(dim, shards, TableObjective::new(Loss::Logistic, 0.01), Batch::Size(8)).unwrap()
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn an_ascent_stops_when_it_has_settled_and_goes_on_after_rows_without_curvature(
     // All rows are multiples of one: the first step finds the curvature, the second one sees that it stays.
     let row = |k: usize| [k as f64, -2.0 * k as f64];
     let one = Shard { features: (1..9).flat_map(row).collect(), targets: vec![1.0; 8] };
-    let table = Table::new(2, vec![one], Loss::LeastSquares, 0.0, Batch::Full).unwrap();
+    let table = Table::new(2, vec![one], TableObjective::new(Loss::LeastSquares, 0.0), Batch::Full).unwrap();
     let flat = Shard { features: vec![0.0; 4], targets: vec![1.0; 2] };
-    let flat = Table::new(2, vec![flat], Loss::LeastSquares, 0.0, Batch::Full).unwrap();
+    let flat = Table::new(2, vec![flat], TableObjective::new(Loss::LeastSquares, 0.0), Batch::Full).unwrap();
     let mut ascent = Ascent::new(&[0.0, 0.0], 1, 1);
     assert_eq!((ascent.go_on(&flat, 30).unwrap(), ascent.found().unwrap().estimate), (2, 0.0));
     assert_eq!(ascent.go_on(&table, 30).unwrap(), 6);

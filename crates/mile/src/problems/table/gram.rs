@@ -54,14 +54,25 @@ impl Gram {
         }
     }
 
-    /// `g <- G x - h + l2 x`.
-    pub(super) fn gradient<T: Real>(&self, isa: Isa, x: &[T], l2: f64, g: &mut [T]) {
+    /// `g <- factor (G x - h + l2 x)`, the penalty for the first `penalised` columns only.
+    pub(super) fn gradient<T: Real>(
+        &self,
+        isa: Isa,
+        factor: f64,
+        x: &[T],
+        l2: f64,
+        penalised: usize,
+        g: &mut [T],
+    ) {
         rows::products(
             isa,
             &self.matrix,
             x,
             #[inline(always)]
-            |i, product| (product - self.shift[i]) + l2 * x[i].wide(),
+            |i, product| {
+                let penalty = if i < penalised { l2 * x[i].wide() } else { 0.0 };
+                factor * ((product - self.shift[i]) + penalty)
+            },
             g,
         );
     }

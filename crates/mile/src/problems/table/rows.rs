@@ -9,17 +9,20 @@
 
 use num_traits::Zero;
 
-use super::Loss;
+use super::{Loss, softmax};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LoadLanes};
 use crate::real::Real;
 
 /// Most rows of a block: enough for a vectorised `exp`.
-const MOST_ROWS: usize = 64;
+pub(super) const MOST_ROWS: usize = 64;
 /// Bytes of a block's rows: half of what the cache nearest to the core holds.
 const BLOCK_BYTES: usize = 16 << 10;
 /// Rows that are worked on side by side.
 const ABREAST: usize = 4;
+
+/// The products of a block's rows with the coefficients of one class.
+pub(super) type Products<S> = [S; MOST_ROWS];
 
 /// Rows of numbers, with a target for each.
 #[derive(Clone, Copy)]
@@ -68,33 +71,45 @@ impl<'a, T: Real> Samples<'a, T> {
         x: &[T],
         gradient: &mut [T],
     ) {
-        assert!(x.len() == self.dim && gradient.len() == self.dim, "as many numbers as columns");
+        let numbers = self.dim * loss.classes();
+        assert!(x.len() == numbers && gradient.len() == numbers, "a number for each column and class");
         T::run_on(isa, AddGradient { samples: self, loss, rows, scale, x, gradient });
     }
 
     /// The sum of the losses of all rows at x.
     pub(super) fn loss(self, isa: Isa, loss: Loss, x: &[T]) -> f64 {
-        assert_eq!(x.len(), self.dim, "as many numbers as columns");
+        assert_eq!(x.len(), self.dim * loss.classes(), "a number for each column and class");
         T::run_on(isa, SumLosses { samples: self, loss, x })
+    }
+
+    /// The product of each row with x or, for several classes, the first class whose product is largest; NaN if a product is.
+    pub(super) fn predictions(self, isa: Isa, loss: Loss, x: &[T]) -> Vec<f64> {
+        assert_eq!(x.len(), self.dim * loss.classes(), "a number for each column and class");
+        T::run_on(isa, Predict { samples: self, classes: loss.classes(), x })
     }
 }
 
-/// Rows that are worked on together, with their targets and their products with x.
+/// Rows that are worked on together, with their targets and, for each class, their products with its coefficients.
 struct Block<T, S> {
     rows: [*const T; MOST_ROWS],
     targets: [T; MOST_ROWS],
-    products: [S; MOST_ROWS],
     count: usize,
+    /// The products of the only class, where there is one: memory on the stack.
+    one: [Products<S>; 1],
+    /// The products of several classes.
+    several: Vec<Products<S>>,
 }
 
 impl<T: Real, S: Real> Block<T, S> {
     #[inline(always)]
-    fn new() -> Self {
+    fn new(classes: usize) -> Self {
+        let several = if classes == 1 { 0 } else { classes };
         Self {
             rows: [std::ptr::null(); MOST_ROWS],
             targets: [T::zero(); MOST_ROWS],
-            products: [S::zero(); MOST_ROWS],
             count: 0,
+            one: [[S::zero(); MOST_ROWS]],
+            several: vec![[S::zero(); MOST_ROWS]; several],
         }
     }
 
@@ -110,17 +125,27 @@ impl<T: Real, S: Real> Block<T, S> {
         self.count > 0
     }
 
-    /// Forms the products of the rows with x.
+    /// Forms the products of the rows with the coefficients x of each class; returns them, and the rows and targets.
     ///
     /// # Safety
     ///
-    /// Every row has as many numbers as x, and the machine has the instruction set of `V`.
+    /// Every row has `dim` numbers, x has them for each class, and the machine has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn multiply<V: LoadLanes<T, T = S>>(&mut self, x: &[T]) {
-        for (row, product) in self.rows[..self.count].iter().zip(&mut self.products) {
-            // SAFETY: promised by the caller.
-            *product = unsafe { dot::<T, T, V>(*row, x) };
+    unsafe fn multiply<V: LoadLanes<T, T = S>>(
+        &mut self,
+        dim: usize,
+        x: &[T],
+    ) -> (&mut [Products<S>], &[*const T], &[T]) {
+        let products = if self.several.is_empty() { &mut self.one[..] } else { &mut self.several[..] };
+        let rows = &self.rows[..self.count];
+        for (class, products) in products.iter_mut().enumerate() {
+            let x = &x[class * dim..(class + 1) * dim];
+            for (row, product) in rows.iter().zip(products) {
+                // SAFETY: promised by the caller.
+                *product = unsafe { dot::<T, T, V>(*row, x) };
+            }
         }
+        (products, rows, &self.targets[..self.count])
     }
 }
 
@@ -139,25 +164,26 @@ impl<T: Real, R: Iterator<Item = usize>> Kernel<T> for AddGradient<'_, T, R> {
     #[inline(always)]
     unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) {
         let Self { samples, loss, mut rows, scale, x, gradient } = self;
-        let mut block = Block::<T, T>::new();
-        // SAFETY: x and the gradient have `dim` numbers (`add_gradient`), and so has every row of a block (`row`); the
-        // caller vouches for the instructions.
-        unsafe {
-            let mut sums = Sums::<T, V>::new(gradient);
-            while block.fill(&samples, &mut rows) {
-                block.multiply::<V>(x);
-                let slopes = &mut block.products[..block.count];
-                loss.slopes(scale, slopes, &block.targets[..block.count]);
-                let (four, one) = block.rows[..block.count].as_chunks::<ABREAST>();
-                let (slopes, last) = slopes.as_chunks::<ABREAST>();
-                for (rows, slopes) in four.iter().zip(slopes) {
-                    sums.add(*rows, *slopes);
-                }
-                for (row, slope) in one.iter().zip(last) {
-                    sums.add([*row], [*slope]);
+        let (dim, mut block) = (samples.dim, Block::<T, T>::new(loss.classes()));
+        while block.fill(&samples, &mut rows) {
+            // SAFETY: x and the gradient have `dim` numbers for each class (`add_gradient`), and so has every row of a
+            // block (`row`); the caller vouches for the instructions.
+            unsafe {
+                let (slopes, rows, targets) = block.multiply::<V>(dim, x);
+                loss.slopes(scale, slopes, targets);
+                let (four, one) = rows.as_chunks::<ABREAST>();
+                for (class, slopes) in slopes.iter().enumerate() {
+                    let mut sums = Sums::<T, V>::new(&mut gradient[class * dim..(class + 1) * dim]);
+                    let (slopes, last) = slopes[..rows.len()].as_chunks::<ABREAST>();
+                    for (rows, slopes) in four.iter().zip(slopes) {
+                        sums.add(*rows, *slopes);
+                    }
+                    for (row, slope) in one.iter().zip(last) {
+                        sums.add([*row], [*slope]);
+                    }
+                    sums.finish();
                 }
             }
-            sums.finish();
         }
     }
 }
@@ -174,16 +200,42 @@ impl<T: Real> Kernel<T> for SumLosses<'_, T> {
     #[inline(always)]
     unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) -> f64 {
         let Self { samples, loss, x } = self;
-        let (mut rows, mut block, mut sum) = (0..samples.len(), Block::<T, f64>::new(), 0.0);
+        let (mut rows, mut block, mut sum) = (0..samples.len(), Block::<T, f64>::new(loss.classes()), 0.0);
         while block.fill(&samples, &mut rows) {
-            // SAFETY: x has `dim` numbers (`loss`), and so has every row of a block (`row`); the caller vouches for the
-            // instructions.
-            unsafe { block.multiply::<W>(x) };
-            let losses = &mut block.products[..block.count];
-            loss.values(losses, &block.targets[..block.count]);
-            sum = losses.iter().fold(sum, |sum, loss| sum + loss);
+            // SAFETY: x has `dim` numbers for each class (`loss`), and so has every row of a block (`row`); the caller
+            // vouches for the instructions.
+            let (losses, rows, targets) = unsafe { block.multiply::<W>(samples.dim, x) };
+            loss.values(losses, targets);
+            sum = losses[0][..rows.len()].iter().fold(sum, |sum, loss| sum + loss);
         }
         sum
+    }
+}
+
+struct Predict<'a, T> {
+    samples: Samples<'a, T>,
+    classes: usize,
+    x: &'a [T],
+}
+
+impl<T: Real> Kernel<T> for Predict<'_, T> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) -> Vec<f64> {
+        let Self { samples, classes, x } = self;
+        let (mut rows, mut block) = (0..samples.len(), Block::<T, f64>::new(classes));
+        let mut all = Vec::with_capacity(samples.len());
+        while block.fill(&samples, &mut rows) {
+            // SAFETY: x has `dim` numbers for each class (`predictions`), and so has every row of a block (`row`); the
+            // caller vouches for the instructions.
+            let (products, rows, _) = unsafe { block.multiply::<W>(samples.dim, x) };
+            match products {
+                [only] => all.extend_from_slice(&only[..rows.len()]),
+                several => all.extend_from_slice(&softmax::classes(several)[..rows.len()]),
+            }
+        }
+        all
     }
 }
 
