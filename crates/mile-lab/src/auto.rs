@@ -1,6 +1,7 @@
 //! Chooses the weights `xi = "auto"` and `gamma = "auto"` from estimates of the problem and from the network.
 
 mod budget;
+mod step;
 
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
@@ -16,6 +17,7 @@ use crate::objectives::Curvature;
 use crate::start;
 
 pub(crate) use budget::theory_error;
+pub(crate) use step::choose_step_sizes;
 
 /// Stochastic gradients per agent from which the gradient noise is estimated.
 const DRAWS: u64 = 8;

@@ -13,6 +13,7 @@ use crate::error::LabError;
 use crate::job::JobContext;
 use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
+use crate::resume::settings;
 use crate::store::{Outcome, Status, Store};
 
 /// Jobs run in parallel only as long as their vectors together need at most this many bytes.
@@ -74,7 +75,9 @@ pub fn execute(
     let mut outcomes: HashMap<Job, Outcome> = HashMap::new();
     if resume {
         refuse_to_lose(plan, &store.outcomes()?, folder)?;
-        outcomes = finished(&context)?;
+        let before = settings(folder)?;
+        let same_stop = before.get("stop") == plan.experiment.resolved.get("stop");
+        outcomes = finished(&context, same_stop)?;
         drop_repeated_records(&context, &jobs, &outcomes)?;
     }
     let sharing = Sharing::of(plan, rayon::current_num_threads());
@@ -202,11 +205,12 @@ pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -
     Err(LabError::config(key, problem))
 }
 
-/// The outcomes of jobs that need not be run again: diverged, or done with at least the planned number of rounds.
-fn finished(context: &JobContext) -> Result<HashMap<Job, Outcome>, LabError> {
+/// The outcomes of jobs that need not be run again: diverged, done with at least the planned number of rounds, or converged
+/// by the same rule.
+fn finished(context: &JobContext, same_stop: bool) -> Result<HashMap<Job, Outcome>, LabError> {
     let rounds = context.plan.experiment.rounds;
     let enough = |outcome: &Outcome| match outcome.status {
-        Status::Done => outcome.round >= rounds,
+        Status::Done => outcome.round >= rounds || (outcome.converged && same_stop),
         Status::Diverged => true,
         Status::Stopped | Status::Failed => false,
     };
@@ -262,7 +266,7 @@ mod tests {
         assert_eq!(sharing(3, 2, 2, false), (2, 1));
         assert_eq!(sharing(6, 16, 16, true), (3, 5));
         assert_eq!(sharing(6, 12, 12, true), (6, 2));
-        assert_eq!(sharing(100, 16, 16, true), (16, 1));
+        assert_eq!(sharing(160, 16, 16, true), (16, 1));
         assert_eq!(sharing(4, 8, 1, true), (1, 8));
         assert_eq!(sharing(0, 2, 2, false), (1, 2));
     }

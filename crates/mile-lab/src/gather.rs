@@ -19,7 +19,6 @@ use crate::agent_files::AgentFiles;
 use crate::context::Context;
 use crate::engines::Scalar;
 use crate::error::LabError;
-use crate::evaluated::EvaluatedAgents;
 use crate::export;
 use crate::identity;
 use crate::job::DIVERGED;
@@ -170,7 +169,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let (plan, method) = (self.plan, self.plan.method(job)?);
         let seed_problem = self.seed_problem(job.seed)?;
         let mut engine = Simulator::new(&*seed_problem.problem, &plan.network, &*method, &models, job.seed)?;
-        let evaluated = EvaluatedAgents::default().choose(plan.network.agents(), job.seed);
+        let evaluated = plan.experiment.eval_agents.choose(plan.network.agents(), job.seed);
         let problem = &*seed_problem.problem;
         let record = measure(subject, problem, &mut engine, &evaluated, drift, &progress, wall_s)?;
         let size = rms(&mut engine)?;
@@ -266,6 +265,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     fn outcome(&self, job: Job, status: Status, last: Record) -> Result<Outcome, LabError> {
         let algorithm = &self.plan.experiment.algorithms[job.algorithm];
         Ok(Outcome {
+            converged: false,
             label: algorithm.label.clone(),
             algorithm: algorithm.entry.name.to_owned(),
             seed: job.seed,

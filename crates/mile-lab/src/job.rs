@@ -12,7 +12,6 @@ use mile::run::Run;
 
 use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
-use crate::evaluated::EvaluatedAgents;
 use crate::export;
 use crate::identity::{changed_key_of, difference};
 use crate::observer::Observer;
@@ -135,6 +134,7 @@ impl JobContext<'_> {
             vectors_stored: self.plan.methods[job.algorithm].vectors_stored,
             vectors_sent_per_round: sent,
             round,
+            converged: status == Status::Done && round < self.plan.experiment.rounds,
             last,
             error: None,
         }
@@ -183,8 +183,13 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             Self { context, job, problem, method, engine, run, limit, wall, last: None, saved: saved_at };
         match saved {
             None => running.record(None)?,
-            Some(Header { wall_s: None, .. }) => running.wall = seconds(running.last_on_disk()?.wall_s),
-            Some(_) => {}
+            Some(header) => {
+                // The change of the loss, and the time of a final state, go on from the last record.
+                running.last = context.last_record(job)?;
+                if header.wall_s.is_none() {
+                    running.wall = seconds(running.last_on_disk()?.wall_s);
+                }
+            }
         }
         Ok(running)
     }
@@ -210,12 +215,18 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             self.wall += begun.elapsed();
             let size = rms(self.engine)?;
             let lost = !size.is_finite() || size > self.limit;
+            let before = self.last.clone();
             if due || lost {
                 let drift = self.engine.drift()?;
                 self.record(drift)?;
             }
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
                 break Status::Diverged;
+            }
+            if let (true, Some(rule), Some(now)) = (due, &experiment.stop, &self.last)
+                && rule.holds(before.as_ref(), now)
+            {
+                break Status::Done;
             }
             if self.engine.agree(self.saved.elapsed() > CHECKPOINT_INTERVAL)? {
                 self.checkpoint()?;
@@ -229,7 +240,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let algorithm = &self.context.plan.experiment.algorithms[self.job.algorithm];
         let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
         let wall_s = self.wall.as_secs_f64();
-        let evaluated = EvaluatedAgents::default().choose(self.problem.agents(), self.job.seed);
+        let evaluated = self.context.plan.experiment.eval_agents.choose(self.problem.agents(), self.job.seed);
         let (problem, progress) = (self.problem, self.run.progress());
         let record = measure(subject, problem, self.engine, &evaluated, drift, progress, wall_s)?;
         self.context.store.append(&record)?;

@@ -38,6 +38,7 @@ mod digest;
 pub mod engines;
 pub mod error;
 pub mod evaluated;
+pub mod evaluation;
 pub mod execute;
 mod export;
 pub mod gather;

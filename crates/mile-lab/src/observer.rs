@@ -93,6 +93,7 @@ impl Observer for Lines<'_> {
 /// The outcome of a job, in one line.
 pub fn outcome_line(name: &str, outcome: &Outcome) -> String {
     let status = match outcome.status {
+        Status::Done if outcome.converged => "converged",
         Status::Done => "done",
         Status::Diverged => "diverged",
         Status::Stopped => "stopped, can be resumed",

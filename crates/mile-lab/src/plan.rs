@@ -20,6 +20,7 @@ use crate::auto;
 use crate::config::{AlgorithmConfig, Experiment};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
+use crate::evaluation::{self, EvaluationPlan};
 use crate::identity;
 use crate::objectives::Facts;
 use crate::quantity::Quantity;
@@ -37,6 +38,8 @@ pub struct Plan {
     pub methods: Vec<PlannedMethod>,
     /// Properties of the problems.
     pub size: ProblemSize,
+    /// How the runs are evaluated.
+    pub evaluation: EvaluationPlan,
     /// Creates the engines of the jobs.
     pub(crate) engines: Arc<dyn Engines>,
     facts: Facts,
@@ -75,24 +78,34 @@ impl Plan {
     pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
         let size = with_precision!(experiment.precision, T => check_problems::<T>(&experiment))?;
+        auto::choose_step_sizes(&mut experiment, &network)?;
         let planned =
             |(k, algorithm): (usize, &AlgorithmConfig)| plan_algorithm(k, algorithm, &experiment, &network);
         let methods: Vec<PlannedMethod> =
             experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         resolve_auto_weights(&mut experiment, &methods);
+        if experiment.stop.is_some_and(|stop| stop.grad_norm.is_some()) && !size.records_gradient_norm {
+            let problem =
+                "the gradient of f is not evaluated for so large a problem: use loss_change or consensus";
+            return Err(LabError::config("stop.grad_norm", problem));
+        }
+        let evaluation = evaluation::choose(&mut experiment, size.records_gradient_norm, size.dim)?;
         let facts = identity::of_experiment(&experiment, &network, size.dim)?;
         let engines = Arc::new(InProcess);
-        Ok(Self { experiment, network, methods, size, engines, facts, problems: Mutex::default() })
+        let problems = Mutex::default();
+        Ok(Self { experiment, network, methods, size, evaluation, engines, facts, problems })
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
     pub fn for_agent(mut experiment: Experiment, agent: usize) -> Result<Self, LabError> {
         if let Some(own) = experiment.objectives.for_agent(agent) {
             experiment.objectives = own;
-            if let Some(k) = experiment.algorithms.iter().position(AlgorithmConfig::has_auto) {
+            // All agents must agree on it, and each knows only its own rows.
+            experiment.resolved.entry("eval_every").or_insert(Value::Integer(experiment.eval_every as i64));
+            if let Some((k, key)) = first_auto(&experiment.algorithms) {
                 let problem = "\"auto\" needs all agents' data, and an agent has only its own: give the numbers \
                                that mile run --dry-run prints on a machine with all data";
-                return Err(LabError::config(format!("algorithm[{k}].xi"), problem));
+                return Err(LabError::config(format!("algorithm[{k}].{key}"), problem));
             }
         }
         Self::new(experiment)
@@ -257,6 +270,12 @@ fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, Lab
         found = Some(size);
     }
     Ok(found.unwrap_or_default())
+}
+
+/// The first algorithm with a value `"auto"`, and its key.
+fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
+    let k = algorithms.iter().position(|algorithm| algorithm.auto_step_size || algorithm.has_auto())?;
+    Some((k, if algorithms[k].auto_step_size { "step_size" } else { "xi" }))
 }
 
 fn plan_algorithm(

@@ -173,7 +173,7 @@ impl Axis {
                     "h" => 3600.0,
                     _ => factor,
                 };
-                (factor, format!("computing time ({unit})"))
+                (factor, format!("computing time, each run on its own threads ({unit})"))
             }
         }
     }
@@ -195,8 +195,11 @@ mod tests {
         assert_eq!(Axis::GradientEvals.unit(900.0), (1.0, "gradient evaluations of all agents".into()));
         assert_eq!(Axis::GradientEvals.unit(3e4).0, 1e3);
         assert_eq!(Axis::GradientEvals.unit(2e7).0, 1e6);
-        assert_eq!(Axis::WallS.unit(60.0), (1.0, "computing time (s)".into()));
-        assert_eq!(Axis::WallS.unit(600.0), (60.0, "computing time (min)".into()));
+        assert_eq!(Axis::WallS.unit(60.0), (1.0, "computing time, each run on its own threads (s)".into()));
+        assert_eq!(
+            Axis::WallS.unit(600.0),
+            (60.0, "computing time, each run on its own threads (min)".into())
+        );
         assert_eq!(Axis::WallS.unit(0.0).0, 1.0);
     }
 }

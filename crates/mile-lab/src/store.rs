@@ -43,6 +43,9 @@ pub struct Outcome {
     pub vectors_sent_per_round: f64,
     /// Completed rounds.
     pub round: u64,
+    /// Whether it is done before its last round, because it has converged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub converged: bool,
     /// The last record.
     pub last: Record,
     /// The error, if it failed.

@@ -148,6 +148,7 @@ pub(crate) mod tests {
             status,
             vectors_stored: 2,
             vectors_sent_per_round: 1.0,
+            converged: false,
             round: 3,
             last: crate::record::tests::record(label, seed, 3, loss),
             error: None,

@@ -16,8 +16,10 @@ pub struct AlgorithmConfig {
     pub entry: &'static Entry,
     /// Its label in tables, figures and file names.
     pub label: String,
-    /// Its step size schedule.
+    /// Its step size schedule. Its step size means nothing if it is chosen by a plan.
     pub schedule: Schedule,
+    /// Whether a plan chooses its step size.
+    pub auto_step_size: bool,
     /// Its parameters, except for xi and gamma.
     pub parameters: Parameters,
     /// MILE's weight xi of the correction.
@@ -57,15 +59,18 @@ impl AlgorithmConfig {
         let entry = entry(&reader)?;
         let label = reader.text("label", "a name")?.unwrap_or(entry.name).to_owned();
         reader.keep("label", label.as_str());
-        let takes = "a positive number";
-        let step_size = match reader.value_or("step_size", &["lr"])? {
-            Some(value) => as_number(value).ok_or_else(|| reader.refuse("step_size", value, takes))?,
-            None => return Err(reader.missing("step_size", takes)),
+        let takes = "a positive number, or \"auto\"";
+        let value =
+            reader.value_or("step_size", &["lr"])?.ok_or_else(|| reader.missing("step_size", takes))?;
+        let auto_step_size = value.as_str() == Some("auto");
+        let step_size = match auto_step_size {
+            true => 1.0,
+            false => as_number(value).ok_or_else(|| reader.refuse("step_size", value, takes))?,
         };
-        reader.keep("step_size", step_size);
+        reader.keep("step_size", if auto_step_size { value.clone() } else { Value::Float(step_size) });
         let schedule = schedule(&reader, step_size, rounds)?;
         let (parameters, xi, gamma) = parameters(&reader, entry)?;
-        Ok(Self { entry, label, schedule, parameters, xi, gamma, resolved: reader.finish()? })
+        Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma, resolved: reader.finish()? })
     }
 
     /// Whether xi or gamma is `"auto"`.

@@ -4,6 +4,7 @@ mod agent;
 mod algorithm;
 mod network;
 pub mod set;
+mod stop;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +16,10 @@ pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, is
 pub use algorithm::AlgorithmConfig;
 pub use network::{GraphSource, MixingSource, NetworkConfig};
 pub use set::apply;
+pub use stop::StopRule;
 
 use crate::error::LabError;
+use crate::evaluated::EvaluatedAgents;
 use crate::objectives::{Kinds, Objectives, Setting};
 use crate::section::{Section, as_whole};
 
@@ -42,8 +45,12 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Communication rounds.
     pub rounds: u64,
-    /// Rounds between records.
+    /// Rounds between records; a twentieth of all if the file does not say it, until a plan chooses.
     pub eval_every: u64,
+    /// Agents whose own models are measured.
+    pub eval_agents: EvaluatedAgents,
+    /// When a run has converged and ends before its last round.
+    pub stop: Option<StopRule>,
     /// Precision of states and gradients.
     pub precision: Precision,
     /// The network.
@@ -83,7 +90,8 @@ impl Experiment {
             return Err(LabError::config("eval_every", "got 0, takes a whole number of rounds from 1"));
         }
         let eval_every = eval_every.unwrap_or((rounds / 20).max(1));
-        top.keep("eval_every", eval_every as i64);
+        let eval_agents = eval_agents(&top)?;
+        let stop = StopRule::read(&top)?;
 
         let network = section(&top, "network")?;
         let network = NetworkConfig::read(&top, &network, folder)?;
@@ -101,6 +109,8 @@ impl Experiment {
             seeds,
             rounds,
             eval_every,
+            eval_agents,
+            stop,
             precision,
             network,
             objectives,
@@ -159,6 +169,16 @@ fn seeds(top: &Section) -> Result<Vec<u64>, LabError> {
     seeds.ok_or_else(|| top.refuse("seeds", value, takes))
 }
 
+fn eval_agents(top: &Section) -> Result<EvaluatedAgents, LabError> {
+    let Some(value) = top.value("eval_agents") else { return Ok(EvaluatedAgents::default()) };
+    top.keep("eval_agents", value.clone());
+    match (value.as_str(), as_whole(value)) {
+        (Some("all"), _) => Ok(EvaluatedAgents::All),
+        (_, Some(most @ 1..)) => Ok(EvaluatedAgents::AtMost(most as usize)),
+        _ => Err(top.refuse("eval_agents", value, "a whole number of agents from 1, or \"all\"")),
+    }
+}
+
 fn section(top: &Section, key: &'static str) -> Result<Table, LabError> {
     match top.value(key) {
         None => Ok(Table::new()),
@@ -182,7 +202,7 @@ fn start(top: &Section) -> Result<Start, LabError> {
 }
 
 /// Plain keys before sections, as TOML requires.
-fn in_order(table: Table) -> Table {
+pub(crate) fn in_order(table: Table) -> Table {
     let is_section = |value: &Value| {
         value.is_table() || value.as_array().is_some_and(|list| list.first().is_some_and(Value::is_table))
     };

@@ -48,6 +48,17 @@ pub struct RowCounts {
     pub largest_sample: u64,
 }
 
+/// Rows that the evaluation of one model reads: for losses those of all agents together, for metrics those of the test data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvaluationRows {
+    /// Training rows.
+    pub training: u64,
+    /// Test rows.
+    pub test: u64,
+    /// Whether the experiment file says how many; else fewer may be chosen by [`Objectives::evaluating`].
+    pub is_given: bool,
+}
+
 /// The objectives of an experiment: one problem for each seed, in one precision or both.
 pub trait Objectives: Send + Sync {
     /// A short description for reports.
@@ -98,6 +109,18 @@ pub trait Objectives: Send + Sync {
     /// larger sample contains a smaller one.
     fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
         let _ = rows;
+        None
+    }
+
+    /// Rows that the evaluation of one model reads; `None` if all rows of the agents, and no others.
+    fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
+        Ok(None)
+    }
+
+    /// The same objectives, evaluated on at most so many training samples of each agent and so many test samples; `None` if
+    /// they cannot be evaluated on samples.
+    fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
+        let _ = (per_agent, test);
         None
     }
 

@@ -1,0 +1,76 @@
+//! Chooses `step_size = "auto"`: half of the largest step size with which the method is stable on a quadratic of the
+//! estimated curvature, on this network.
+
+use mile::digits::round_down;
+use mile::methods::catalogue::Parameters;
+use mile::network::Network;
+use mile::theory::TheoryError;
+use mile::theory::modes::Modes;
+use mile::theory::stability::step_limit;
+use mile::theory::weights::WeightChoice;
+use toml::Value;
+
+use super::{estimate, smoothness_bound, steps, theory_error};
+use crate::config::{AlgorithmConfig, Experiment};
+use crate::error::LabError;
+use crate::objectives::Curvature;
+
+/// Part of the stability limit that is chosen.
+const PART: f64 = 0.5;
+
+/// Gives every algorithm with `step_size = "auto"` its step size.
+///
+/// Weights that are `"auto"` too are chosen afterwards, for this step size; here they are the paper's.
+pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) -> Result<(), LabError> {
+    let Some(first) = experiment.algorithms.iter().position(|algorithm| algorithm.auto_step_size) else {
+        return Ok(());
+    };
+    let key = |k: usize| format!("algorithm[{k}].step_size");
+    if experiment.objectives.curvature() == Curvature::Changing {
+        let problem = "\"auto\" needs a curvature that stays as it is at the start, and that of a neural network does not: \
+                       give a number, or try several in a section [sweep]";
+        return Err(LabError::config(key(first), problem));
+    }
+    // At the cost of a round, so that it stays the same when a run is extended.
+    let found = estimate(experiment, steps(&experiment.algorithms[first]))?;
+    let Some(smoothness) = smoothness_bound(experiment, &found) else {
+        return Err(LabError::config(key(first), "\"auto\" found no curvature at the start: give a number"));
+    };
+    for k in 0..experiment.algorithms.len() {
+        let algorithm = &mut experiment.algorithms[k];
+        if !algorithm.auto_step_size {
+            continue;
+        }
+        let limit = limit(algorithm, network, smoothness).map_err(|error| theory_error(&key(k), error))?;
+        if limit <= 0.0 {
+            let problem = format!(
+                "{} is unstable on this network for every step size: mile theory shows why",
+                algorithm.entry.title
+            );
+            return Err(LabError::config(key(k), problem));
+        }
+        algorithm.schedule.step_size = round_down(PART * limit);
+        let number = Value::Float(algorithm.schedule.step_size);
+        algorithm.resolved.insert("step_size".into(), number.clone());
+        let written = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut);
+        let table = written.and_then(|list| list.get_mut(k)).and_then(Value::as_table_mut);
+        table.into_iter().for_each(|table| drop(table.insert("step_size".into(), number.clone())));
+    }
+    Ok(())
+}
+
+/// The largest stable step size of an algorithm; 0 if there is none.
+fn limit(algorithm: &AlgorithmConfig, network: &Network, smoothness: f64) -> Result<f64, TheoryError> {
+    let tau = algorithm.parameters.local_steps.unwrap_or(1);
+    let weight = |choice: Option<WeightChoice>| match choice {
+        Some(WeightChoice::Auto) => WeightChoice::Paper.number(tau),
+        other => other.and_then(|weight| weight.number(tau)),
+    };
+    let parameters = Parameters {
+        xi: weight(algorithm.xi),
+        gamma: weight(algorithm.gamma),
+        ..algorithm.parameters.clone()
+    };
+    let method = algorithm.entry.build(&parameters, network, 0)?;
+    Ok(step_limit(&Modes::of(&*method)?, network.spectrum())?.step_size(smoothness))
+}

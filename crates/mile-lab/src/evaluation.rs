@@ -1,0 +1,216 @@
+//! How often a run is evaluated, and on how many samples, where the experiment file does not say it.
+//!
+//! Evaluations take at most a fifth of the gradient work of a run, counted before the first step and not timed, so that the
+//! choice is the same on every machine, for all methods and all seeds:
+//!
+//! * twenty records after the first one, if they fit, or if they read at most [`ALWAYS`] numbers, which takes about a second;
+//! * of data of which samples can be evaluated, so many that they fit, but at least [`LEAST`] for losses and as many for
+//!   metrics;
+//! * if that is still too much, fewer records.
+
+use toml::Value;
+
+use crate::config::{Experiment, in_order};
+use crate::error::LabError;
+use crate::objectives::{EvaluationRows, RowCounts};
+
+/// Evaluations may take this part of the gradient work of a run: a fifth of both together.
+const SHARE: f64 = 0.25;
+/// Numbers that the evaluations of a run may always read, where rows are counted.
+const ALWAYS: f64 = (1u64 << 31) as f64;
+/// The fewest samples, of all agents together.
+const LEAST: u64 = 1000;
+/// A loss costs this part of the gradient on the same rows: the forward pass only.
+const OF_A_GRADIENT: f64 = 0.5;
+
+/// How a run is evaluated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EvaluationPlan {
+    /// Agents whose own models are measured.
+    pub agents: usize,
+    /// The part of the work of a run that evaluations take, counted in rows or gradients.
+    pub share: f64,
+}
+
+/// Costs in rows that gradients read, or in gradients where rows are not known.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    /// All rounds of a job, on average over the algorithms.
+    run: f64,
+    /// An evaluation of one model on all rows: losses, and metrics.
+    losses: f64,
+    metrics: f64,
+    /// What an evaluation costs beside models: the gradient of f.
+    fixed: f64,
+    models: f64,
+}
+
+impl Costs {
+    fn of(experiment: &Experiment, norm: bool, agents_measured: usize) -> Result<Self, LabError> {
+        let objectives = &experiment.objectives;
+        let n = experiment.network.agents as f64;
+        let rows = objectives.rows(experiment.seeds[0])?;
+        let RowCounts { all, run, .. } = rows.unwrap_or(RowCounts { all: 1, run: 1, largest_sample: 0 });
+        let steps: u64 = experiment.algorithms.iter().map(|a| a.parameters.local_steps.unwrap_or(1)).sum();
+        let steps = steps as f64 / experiment.algorithms.len().max(1) as f64;
+        let EvaluationRows { training, test, .. } = objectives.evaluation_rows()?.unwrap_or(EvaluationRows {
+            training: all * n as u64,
+            test: 0,
+            is_given: true,
+        });
+        Ok(Self {
+            run: experiment.rounds as f64 * steps * n * run as f64,
+            losses: OF_A_GRADIENT * training as f64,
+            metrics: OF_A_GRADIENT * test as f64,
+            fixed: if norm { n * all as f64 } else { 0.0 },
+            models: 1.0 + agents_measured as f64,
+        })
+    }
+
+    /// An evaluation on these parts of the rows for losses and metrics.
+    fn evaluation(&self, losses: f64, metrics: f64) -> f64 {
+        self.models * (losses * self.losses + metrics * self.metrics) + self.fixed
+    }
+}
+
+/// Completes the experiment where it does not say how it is evaluated. `norm`: whether the gradient norm is recorded; `dim`:
+/// numbers in a row.
+pub(crate) fn choose(
+    experiment: &mut Experiment,
+    norm: bool,
+    dim: usize,
+) -> Result<EvaluationPlan, LabError> {
+    let agents = experiment.eval_agents.choose(experiment.network.agents, 0).len();
+    let costs = Costs::of(experiment, norm, agents)?;
+    let counted = experiment.objectives.rows(experiment.seeds[0])?.is_some();
+    let always = if counted { ALWAYS / dim.max(1) as f64 } else { 0.0 };
+    let allowed = (SHARE * costs.run).max(always);
+    let (rounds, usual) = (experiment.rounds, experiment.eval_every);
+    let records = |every: u64| (rounds / every + 1) as f64;
+    let mut parts = (1.0, 1.0);
+    if let Some(rows) = experiment.objectives.evaluation_rows()?.filter(|rows| !rows.is_given) {
+        let fits = (allowed / records(usual) - costs.fixed) / (costs.models * (costs.losses + costs.metrics));
+        if fits < 1.0 {
+            let part = |all: u64| fits.max(LEAST as f64 / all.max(1) as f64).min(1.0);
+            parts = (part(rows.training), part(rows.test));
+            sample(experiment, rows, parts);
+        }
+    }
+    let evaluation = costs.evaluation(parts.0, parts.1);
+    if !experiment.resolved.contains_key("eval_every") {
+        let fits = (allowed / evaluation).floor().max(2.0) as u64 - 1;
+        experiment.eval_every = usual.max(rounds.div_ceil(fits)).max(1);
+        experiment.resolved.insert("eval_every".into(), Value::Integer(experiment.eval_every as i64));
+        experiment.resolved = in_order(std::mem::take(&mut experiment.resolved));
+    }
+    let evaluations = records(experiment.eval_every) * evaluation;
+    Ok(EvaluationPlan { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
+}
+
+/// Evaluates on parts of the samples.
+fn sample(experiment: &mut Experiment, rows: EvaluationRows, parts: (f64, f64)) {
+    let per_agent =
+        (parts.0 * rows.training as f64 / experiment.network.agents as f64).ceil().max(1.0) as usize;
+    let test = (parts.1 * rows.test as f64).ceil() as usize;
+    let Some(objectives) = experiment.objectives.evaluating(per_agent, test) else { return };
+    experiment.objectives = objectives;
+    if let Some(problem) = experiment.resolved.get_mut("problem").and_then(Value::as_table_mut) {
+        problem.insert("eval_samples".into(), Value::Integer(per_agent as i64));
+        if rows.test > 0 {
+            problem.insert("test_samples".into(), Value::Integer(test as i64));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use mile::problems::{Problem, Quadratic};
+
+    use super::*;
+    use crate::objectives::{Kinds, Objectives};
+    use crate::plan::Plan;
+
+    /// Objectives with samples, of which none is ever read.
+    #[derive(Clone, Copy)]
+    struct Samples {
+        /// Samples of all agents and of the test set, and of a batch; none if rows are not known.
+        rows: Option<(u64, u64, u64)>,
+    }
+
+    impl Objectives for Samples {
+        fn title(&self) -> String {
+            "samples".into()
+        }
+        fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
+            Ok(Arc::new(Quadratic::new(10, 200_000, 10.0, 1.0, seed).unwrap()))
+        }
+        fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
+            let count = |(_, _, run)| RowCounts { all: 1, run, largest_sample: 0 };
+            Ok(self.rows.map(count))
+        }
+        fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
+            Ok(self.rows.map(|(training, test, _)| EvaluationRows { training, test, is_given: false }))
+        }
+        fn evaluating(&self, _: usize, _: usize) -> Option<Arc<dyn Objectives>> {
+            Some(Arc::new(*self))
+        }
+    }
+
+    fn plan(rows: Option<(u64, u64, u64)>, settings: &str, algorithms: &str) -> Plan {
+        let kinds =
+            Kinds::none().with("samples", move |_, _| Ok(Arc::new(Samples { rows }) as Arc<dyn Objectives>));
+        let text = format!("{settings}\n[network]\nagents = 10\n{algorithms}");
+        Plan::new(Experiment::read_with(&text.parse().unwrap(), Path::new(""), &kinds).unwrap()).unwrap()
+    }
+
+    const DSGD: &str = "[[algorithm]]\nname = 'dsgd'\nstep_size = 0.1\n";
+    const MILE: &str = "[[algorithm]]\nname = 'mile'\nstep_size = 0.1\nlocal_steps = 10\n";
+
+    /// Rounds between records, and training and test samples if they were chosen.
+    fn chosen(plan: &Plan) -> (u64, Option<i64>, Option<i64>) {
+        let number = |key: &str| plan.experiment.resolved_value("problem", key).and_then(Value::as_integer);
+        (plan.experiment.eval_every, number("eval_samples"), number("test_samples"))
+    }
+
+    #[test]
+    fn evaluations_take_at_most_a_fifth_of_the_work_however_long_the_run() {
+        for rounds in [1, 2, 10, 60, 150, 1000, 20_000] {
+            for algorithms in [DSGD, MILE, &format!("{DSGD}{MILE}")] {
+                let plan = plan(None, &format!("rounds = {rounds}"), algorithms);
+                let share = plan.evaluation.share;
+                // The first and the last record are always made.
+                assert!(share <= 0.2 || plan.experiment.eval_every == rounds, "{rounds} {share}");
+                assert!(plan.experiment.eval_every >= (rounds / 20).max(1));
+                // The written settings give the same run.
+                assert_eq!(
+                    plan.experiment.resolved["eval_every"].as_integer(),
+                    Some(plan.experiment.eval_every as i64)
+                );
+            }
+        }
+        assert_eq!(plan(None, "rounds = 200", MILE).experiment.eval_every, 10);
+        assert_eq!(plan(None, "rounds = 200\neval_every = 1", DSGD).experiment.eval_every, 1);
+    }
+
+    #[test]
+    fn samples_are_evaluated_where_all_would_take_too_long() {
+        let images = Some((60_000_000, 10_000_000, 32));
+        // Enough work for all samples of small sets, and for none of large ones.
+        assert_eq!(chosen(&plan(Some((500, 300, 32)), "rounds = 200", MILE)), (10, None, None));
+        let (every, training, test) = chosen(&plan(images, "rounds = 2000000", MILE));
+        let (training, test) = (training.unwrap() as u64, test.unwrap() as u64);
+        assert_eq!(every, 100_000);
+        assert!(training > 1000 && test > 1000 && training < 6_000_000, "{training} {test}");
+        let plan = plan(images, "rounds = 100", MILE);
+        let (every, training, test) = chosen(&plan);
+        assert!(
+            every > 10 && every < 20 && plan.evaluation.share <= 0.2,
+            "{every} {}",
+            plan.evaluation.share
+        );
+        assert_eq!((training, test), (Some(100), Some(1000)), "the least");
+    }
+}

@@ -1,0 +1,113 @@
+//! What is chosen where an experiment file says "auto" or nothing, and when a run has converged.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use mile::methods::catalogue;
+use mile_lab::Lab;
+use mile_lab::config::Experiment;
+use mile_lab::execute::execute;
+use mile_lab::observer::Silent;
+use mile_lab::plan::Plan;
+use mile_lab::store::{Outcome, Status, read_records};
+
+fn plan(text: &str, set: &[&str]) -> Result<Plan, String> {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    let experiment = Experiment::parse(text, Path::new(""), &set).map_err(|error| error.to_string())?;
+    Plan::new(experiment).map_err(|error| error.to_string())
+}
+
+fn run(plan: &Plan, folder: &Path, resume: bool) -> Vec<Outcome> {
+    execute(plan, folder, resume, &Silent, &AtomicBool::new(false)).unwrap()
+}
+
+const NETWORK: &str = "[network]\nagents = 6\ntopology = 'complete'\n[problem]\nkind = 'quadratic'\n";
+
+#[test]
+fn the_automatic_step_size_is_stable_for_every_method() {
+    let algorithms: String = catalogue::ALL
+        .iter()
+        .map(|entry| format!("[[algorithm]]\nname = '{}'\nstep_size = 'auto'\n", entry.name))
+        .collect();
+    let plan = plan(&format!("rounds = 300\n{NETWORK}{algorithms}"), &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let outcomes = run(&plan, folder.path(), false);
+    let records = read_records(folder.path()).unwrap();
+    for (outcome, algorithm) in outcomes.iter().zip(&plan.experiment.algorithms) {
+        let step_size = algorithm.schedule.step_size;
+        assert!(step_size > 1e-3 && step_size <= 2.0, "{}: {step_size}", outcome.label);
+        assert_eq!(algorithm.resolved["step_size"].as_float(), Some(step_size));
+        assert_eq!(outcome.status, Status::Done, "{} with {step_size}", outcome.label);
+        let first = records.iter().find(|record| record.label == outcome.label).unwrap();
+        let (before, after) = (first.grad_norm_sq.unwrap(), outcome.last.grad_norm_sq.unwrap());
+        assert!(after < 0.1 * before, "{}: {before} {after}", outcome.label);
+    }
+}
+
+#[test]
+fn automatic_values_do_not_depend_on_the_length_of_the_run_and_are_kept_when_it_is_extended() {
+    let text =
+        format!("{NETWORK}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nxi = 'auto'\ngamma = 'auto'\n");
+    let chosen = |rounds: u64| {
+        let plan = plan(&format!("rounds = {rounds}\n{text}"), &[]).unwrap();
+        plan.experiment.resolved["algorithm"].clone()
+    };
+    assert_eq!(chosen(20), chosen(4000));
+    let (folder, whole) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let lab = Lab::default().quiet();
+    let run =
+        |rounds: u64, folder: &Path| lab.run(&format!("rounds = {rounds}\neval_every = 10\n{text}"), folder);
+    run(20, folder.path()).unwrap();
+    run(60, folder.path()).unwrap();
+    run(60, whole.path()).unwrap();
+    let state = |folder: &Path| std::fs::read(folder.join("final/mile-seed0.safetensors")).unwrap();
+    assert_eq!(state(folder.path()), state(whole.path()));
+    let written = std::fs::read_to_string(folder.path().join("config.toml")).unwrap();
+    assert!(!written.contains("auto"), "{written}");
+}
+
+#[test]
+fn an_automatic_step_size_is_refused_where_it_would_mean_nothing() {
+    let algorithm = "[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\n";
+    let images = format!("[problem]\nkind = 'images'\nmodel = 'linear'\n{algorithm}");
+    let error = plan(&images, &[]).err().unwrap();
+    assert!(error.contains("algorithm[0].step_size") && error.contains("[sweep]"), "{error}");
+    let error = plan(&format!("{NETWORK}{algorithm}"), &["algorithm.mile.step_size=best"]).err().unwrap();
+    assert!(error.contains("a positive number, or \"auto\""), "{error}");
+}
+
+#[test]
+fn a_run_ends_when_it_has_converged_and_goes_on_when_the_tolerance_is_tightened() {
+    let text = format!(
+        "rounds = 5000\neval_every = 10\n{NETWORK}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\n\
+         [[algorithm]]\nname = 'dsgd'\nstep_size = 0.01\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let loose = plan(&text, &["stop={ grad_norm = 1e-3, consensus = 1e-6 }"]).unwrap();
+    let outcomes = run(&loose, folder.path(), false);
+    let mile = &outcomes[0];
+    assert!(mile.converged && mile.status == Status::Done && mile.round < 5000, "{mile:?}");
+    assert!(mile.last.grad_norm_sq.unwrap() <= 1e-6 && mile.last.consensus_error <= 1e-6);
+    let before = &read_records(folder.path()).unwrap()[mile.round as usize / 10 - 1];
+    assert!(before.grad_norm_sq.unwrap() > 1e-6 || before.consensus_error > 1e-6, "it stopped too late");
+    assert!(loose.is_complete(&outcomes));
+    let again = run(&loose, folder.path(), true);
+    assert_eq!(again, outcomes);
+
+    let tight = plan(&text, &["stop={ grad_norm = 1e-6, consensus = 1e-12 }"]).unwrap();
+    let longer = run(&tight, folder.path(), true);
+    assert!(longer[0].converged && longer[0].round > mile.round);
+    let whole = tempfile::tempdir().unwrap();
+    assert_eq!(run(&tight, whole.path(), false)[0].round, longer[0].round);
+    let state = |folder: &Path| std::fs::read(folder.join("final/mile-seed0.safetensors")).unwrap();
+    assert_eq!(state(folder.path()), state(whole.path()));
+
+    for (stop, expected) in [
+        ("stop={ grad_nrom = 1 }", "did you mean grad_norm?"),
+        ("stop={ loss_change = 0 }", "stop.loss_change: got 0"),
+        ("stop=3", "takes a table such as"),
+    ] {
+        let error = plan(&text, &[stop]).err().unwrap();
+        assert!(error.contains(expected), "{stop}: {error}");
+    }
+}
