@@ -45,6 +45,7 @@ pub mod gather;
 pub mod held_out;
 mod identity;
 mod job;
+pub mod keys;
 mod lab;
 pub mod objectives;
 pub mod observer;

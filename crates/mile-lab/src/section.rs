@@ -13,6 +13,42 @@ use toml::{Table, Value};
 
 use crate::error::LabError;
 
+thread_local! {
+    /// What readers asked for, while somebody listens.
+    static ASKED: RefCell<Option<Vec<Asked>>> = const { RefCell::new(None) };
+}
+
+/// What a reader asked for, and what it used where nothing was given.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Asked {
+    /// A key: path of the section, key, form of its value, and what it takes in words.
+    Key(String, &'static str, Form, String),
+    /// The default of a key that was not given: path of the section, key, value.
+    Default(String, String, Value),
+}
+
+/// The form of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Form {
+    /// Not told by the reader.
+    Any,
+    Number,
+    Whole,
+    Text,
+    Flag,
+    /// One of some words.
+    Words(Vec<String>),
+    /// Another name of a key.
+    AliasOf(&'static str),
+}
+
+/// Does some reading, and returns all that the readers asked for in this thread.
+pub(crate) fn listen<R>(read: impl FnOnce() -> R) -> (R, Vec<Asked>) {
+    ASKED.set(Some(Vec::new()));
+    let result = read();
+    (result, ASKED.take().unwrap_or_default())
+}
+
 /// One section of an experiment file.
 pub struct Section<'a> {
     path: String,
@@ -35,7 +71,17 @@ impl<'a> Section<'a> {
     /// The value of a key, if it is given; marks the key as known.
     pub fn value(&self, key: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().push(key);
+        self.asks(key, Form::Any, "");
         self.table.get(key)
+    }
+
+    fn asks(&self, key: &'static str, form: Form, takes: &str) {
+        ASKED.with_borrow_mut(|asked| {
+            let asked = asked.iter_mut();
+            asked.for_each(|asked| {
+                asked.push(Asked::Key(self.path.clone(), key, form.clone(), takes.to_owned()));
+            });
+        });
     }
 
     /// The value of a key that has aliases; giving two of the names is an error.
@@ -46,7 +92,9 @@ impl<'a> Section<'a> {
     ) -> Result<Option<&'a Value>, LabError> {
         let mut found = self.value(key).map(|value| (key, value));
         for alias in aliases {
-            if let Some(value) = self.value(alias) {
+            let given = self.value(alias);
+            self.asks(alias, Form::AliasOf(key), "");
+            if let Some(value) = given {
                 if let Some((first, _)) = found {
                     return Err(LabError::config(
                         self.path(alias),
@@ -83,6 +131,7 @@ impl<'a> Section<'a> {
     /// A number, if the key is given.
     pub fn number(&self, key: &'static str, takes: &str) -> Result<Option<f64>, LabError> {
         let read = |value| as_number(value).ok_or_else(|| self.refuse(key, value, takes));
+        self.asks(key, Form::Number, takes);
         let number = self.value(key).map(read).transpose()?;
         number.into_iter().for_each(|n| self.keep(key, n));
         Ok(number)
@@ -98,6 +147,7 @@ impl<'a> Section<'a> {
     /// A whole number from 0, if the key is given.
     pub fn whole(&self, key: &'static str, takes: &str) -> Result<Option<u64>, LabError> {
         let read = |value| as_whole(value).ok_or_else(|| self.refuse(key, value, takes));
+        self.asks(key, Form::Whole, takes);
         let number = self.value(key).map(read).transpose()?;
         number.into_iter().for_each(|n| self.keep(key, n as i64));
         Ok(number)
@@ -113,6 +163,7 @@ impl<'a> Section<'a> {
     /// A string, if the key is given.
     pub fn text(&self, key: &'static str, takes: &str) -> Result<Option<&'a str>, LabError> {
         let read = |value: &'a Value| value.as_str().ok_or_else(|| self.refuse(key, value, takes));
+        self.asks(key, Form::Text, takes);
         let text = self.value(key).map(read).transpose()?;
         text.into_iter().for_each(|t| self.keep(key, t));
         Ok(text)
@@ -121,6 +172,7 @@ impl<'a> Section<'a> {
     /// True or false, if the key is given.
     pub fn flag(&self, key: &'static str) -> Result<Option<bool>, LabError> {
         let read = |value: &Value| value.as_bool().ok_or_else(|| self.refuse(key, value, "true or false"));
+        self.asks(key, Form::Flag, "true or false");
         let flag = self.value(key).map(read).transpose()?;
         flag.into_iter().for_each(|f| self.keep(key, f));
         Ok(flag)
@@ -135,6 +187,7 @@ impl<'a> Section<'a> {
     ) -> Result<T, LabError> {
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
         let takes = format!("one of {}", words.join(", "));
+        self.asks(key, Form::Words(words.iter().map(|word| (*word).to_owned()).collect()), &takes);
         let Some(word) = self.text(key, &takes)?.or(default) else {
             return Err(self.missing(key, takes));
         };
@@ -167,6 +220,12 @@ impl<'a> Section<'a> {
             let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
             return Err(LabError::config(path, format!("unknown key{hint}")));
         }
+        ASKED.with_borrow_mut(|asked| {
+            for (key, value) in resolved.iter().filter(|(key, _)| !self.table.contains_key(*key)) {
+                let default = Asked::Default(self.path.clone(), key.clone(), value.clone());
+                asked.iter_mut().for_each(|asked| asked.push(default.clone()));
+            }
+        });
         Ok(resolved)
     }
 }

@@ -160,6 +160,10 @@ impl AgentSettings {
 
     /// Checks the settings against each other and the experiment.
     pub fn check(&self, experiment: &Experiment) -> Result<(), LabError> {
+        if experiment.stop.is_some() {
+            let problem = "agents take it in their section, as [agent] stop = { grad_norm_sq = ..., consensus_error = ... }";
+            return Err(LabError::config("stop", problem));
+        }
         let why = match self.on_missing {
             _ if self.stop.is_none() => return Ok(()),
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
@@ -190,19 +194,20 @@ impl AgentConfig {
             problem: format!("cannot read the agent's file: {source}"),
         })?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let read = || {
-            let table = parse_table(&text, &[])?;
-            let experiment = Experiment::read(&table, &folder)?;
-            let takes = "a section [agent]; mile swarm EXPERIMENT.toml --emit writes such files";
-            let agent = section(&table)?;
-            let agent =
-                agent.ok_or_else(|| LabError::config("agent", format!("is missing, takes {takes}")))?;
-            let network = experiment.network.build()?;
-            let config = Self::read(&agent, &network, &folder)?;
-            config.settings.check(&experiment)?;
-            Ok((experiment, config))
-        };
-        read().map_err(|error: LabError| error.in_file(&name))
+        Self::parse(&text, &folder).map_err(|error| error.in_file(&name))
+    }
+
+    /// Reads the text of an agent's file; relative paths in it are relative to `folder`.
+    pub(crate) fn parse(text: &str, folder: &Path) -> Result<(Experiment, Self), LabError> {
+        let table = parse_table(text, &[])?;
+        let experiment = Experiment::read(&table, folder)?;
+        let takes = "a section [agent]; mile swarm EXPERIMENT.toml --emit writes such files";
+        let agent = section(&table)?;
+        let agent = agent.ok_or_else(|| LabError::config("agent", format!("is missing, takes {takes}")))?;
+        let network = experiment.network.build()?;
+        let config = Self::read(&agent, &network, folder)?;
+        config.settings.check(&experiment)?;
+        Ok((experiment, config))
     }
 
     fn read(table: &Table, network: &Network, folder: &Path) -> Result<Self, LabError> {

@@ -1,0 +1,130 @@
+//! The reference of all keys of experiment files: `mile help keys`, a page of the documentation and a JSON schema.
+//!
+//! Keys, the values they take and their defaults come from the readers themselves: some small files are read while all that
+//! is asked for is noted. Only the texts are written by hand, and a test sees that there is one for each key.
+
+mod about;
+mod probes;
+mod show;
+
+use std::collections::BTreeMap;
+
+use toml::Value;
+
+use crate::section::{Asked, Form, listen};
+
+/// A key of an experiment file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// Its section, such as `network`; empty at the top level.
+    pub section: String,
+    /// Its name.
+    pub name: String,
+    /// Other names.
+    pub aliases: Vec<String>,
+    /// The values it takes, in words.
+    pub takes: String,
+    /// Its default, as it is written in a file; none if it must be given, or is left out.
+    pub default: Option<String>,
+    /// What it means.
+    pub about: String,
+    /// An example, as a line of a file.
+    pub example: String,
+    form: Form,
+}
+
+/// All keys, in the order of sections and of their texts.
+pub fn reference() -> Vec<Key> {
+    let found = found();
+    let mut keys = Vec::new();
+    for text in about::ALL {
+        let Some(key) = found.get(&(text.section.to_owned(), text.key.to_owned())) else { continue };
+        let of_section = found.iter().filter(|((section, _), _)| *section == text.section);
+        let alias = |((_, name), other): (&(String, String), &FoundKey)| match other.form {
+            Form::AliasOf(of) if of == text.key => Some(name.clone()),
+            _ => None,
+        };
+        keys.push(Key {
+            section: text.section.to_owned(),
+            name: text.key.to_owned(),
+            aliases: of_section.filter_map(alias).collect(),
+            takes: if text.takes.is_empty() { key.takes.clone() } else { text.takes.to_owned() },
+            default: key.default.as_ref().map(Value::to_string),
+            about: text.about.to_owned(),
+            example: text.example.to_owned(),
+            form: key.form.clone(),
+        });
+    }
+    keys
+}
+
+pub use show::{json_schema, markdown, text};
+
+/// What readers told about a key.
+#[derive(Clone, Debug)]
+struct FoundKey {
+    form: Form,
+    takes: String,
+    default: Option<Value>,
+}
+
+/// All keys that readers ask for, by section and name.
+fn found() -> BTreeMap<(String, String), FoundKey> {
+    let mut found: BTreeMap<(String, String), FoundKey> = BTreeMap::new();
+    for probe in probes::all() {
+        let ((), asked) = listen(|| probe.read());
+        for asked in asked {
+            match asked {
+                Asked::Key(path, key, form, takes) => {
+                    let place = (probe.section(&path), key.to_owned());
+                    let entry = found.entry(place);
+                    let entry =
+                        entry.or_insert(FoundKey { form: Form::Any, takes: String::new(), default: None });
+                    // A choice is read as a text.
+                    if form != Form::Any && !matches!(entry.form, Form::Words(_)) {
+                        (entry.form, entry.takes) = (form, takes);
+                    }
+                }
+                Asked::Default(path, key, value) => {
+                    if let Some(entry) = found.get_mut(&(probe.section(&path), key)) {
+                        entry.default.get_or_insert(value);
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_key_that_is_read_has_a_text_and_every_text_a_key() {
+        let read: BTreeSet<(String, String)> = found()
+            .into_iter()
+            .filter(|(_, key)| !matches!(key.form, Form::AliasOf(_)))
+            .map(|(place, _)| place)
+            .collect();
+        let told: BTreeSet<(String, String)> =
+            about::ALL.iter().map(|text| (text.section.to_owned(), text.key.to_owned())).collect();
+        assert_eq!(told.len(), about::ALL.len(), "a key is told twice");
+        let only =
+            |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).cloned().collect::<Vec<(String, String)>>();
+        assert_eq!(only(&read, &told), [], "keys without a text in keys/about.rs");
+        assert_eq!(only(&told, &read), [], "texts of keys that no reader asks for");
+    }
+
+    #[test]
+    fn every_key_says_what_it_takes_and_every_example_is_toml_that_has_the_key() {
+        for key in reference() {
+            assert!(!key.takes.is_empty(), "{}.{}", key.section, key.name);
+            let table: toml::Table =
+                key.example.parse().unwrap_or_else(|error| panic!("{}: {error}", key.example));
+            assert!(table.contains_key(&key.name), "{}", key.example);
+        }
+    }
+}

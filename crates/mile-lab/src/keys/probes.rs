@@ -1,0 +1,88 @@
+//! Small experiment files that together make the readers ask for every key.
+
+use std::path::Path;
+
+use mile::methods::catalogue;
+use toml::Table;
+
+use crate::config::{AgentConfig, AgentSettings, Experiment};
+
+/// A file to read, and what its section `[problem]` is called in the reference.
+pub(super) struct Probe {
+    text: String,
+    problem: &'static str,
+    is_agent: bool,
+}
+
+const ALGORITHM: &str = "[[algorithm]]\nname = 'mile'\nstep_size = 0.1\n";
+
+/// Sections `[problem]`, one for each kind.
+const PROBLEMS: [(&str, &str); 3] = [
+    ("problem (quadratic)", "kind = 'quadratic'"),
+    ("problem (table)", "kind = 'table'\ndata = 'd.csv'\ntarget = 'y'\nloss = 'logistic'"),
+    ("problem (images)", "kind = 'images'"),
+];
+
+pub(super) fn all() -> Vec<Probe> {
+    let probe = |text: String| Probe { text, problem: "problem (quadratic)", is_agent: false };
+    let quadratic = "[problem]\nkind = 'quadratic'\n";
+    let mut probes: Vec<Probe> = PROBLEMS
+        .iter()
+        .map(|(name, keys)| Probe { problem: name, ..probe(format!("[problem]\n{keys}\n{ALGORITHM}")) })
+        .collect();
+    let networks = [
+        "topology = 'erdos-renyi'",
+        "topology = 'small-world'",
+        "topology = 'file'\nedges = 'e'",
+        "mixing = 'file'\nmatrix = 'm'",
+    ];
+    probes.extend(networks.map(|keys| probe(format!("[network]\n{keys}\n{quadratic}{ALGORITHM}"))));
+    probes.extend(
+        ["'step'", "'cosine'"]
+            .map(|kind| probe(format!("{quadratic}{ALGORITHM}schedule = {{ kind = {kind} }}"))),
+    );
+    probes.push(probe(format!("stop = {{ consensus = 1.0 }}\n{quadratic}{ALGORITHM}")));
+    for entry in catalogue::ALL {
+        let name = entry.name;
+        probes.push(probe(format!("{quadratic}[[algorithm]]\nname = '{name}'\nstep_size = 0.1\n")));
+    }
+    let neighbours = "[[agent.neighbour]]\nid = 1\nkey = 'k'\n[[agent.neighbour]]\nid = 2\nkey = 'k'\n";
+    let agents = [
+        "[agent]\nid = 0\nstop = { consensus_error = 1.0 }\n",
+        "[agent]\nid = 0\non_missing = 'skip-edge'\n",
+    ];
+    for agent in agents {
+        let text = format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n{agent}{neighbours}");
+        probes.push(Probe { is_agent: true, ..probe(text) });
+    }
+    probes
+}
+
+impl Probe {
+    /// Reads the file; what is wrong with it is not asked for.
+    pub(super) fn read(&self) {
+        let Ok(table) = self.text.parse::<Table>() else { return };
+        let here = Path::new("");
+        if self.is_agent {
+            drop(AgentConfig::parse(&self.text, here));
+            drop(AgentSettings::of_swarm(&table));
+        } else {
+            drop(Experiment::read(&table, here));
+        }
+    }
+
+    /// The name of a section in the reference: without the number of an algorithm or a neighbour.
+    pub(super) fn section(&self, path: &str) -> String {
+        let mut name = String::new();
+        let mut inside = false;
+        for c in path.chars() {
+            match c {
+                '[' => inside = true,
+                ']' => inside = false,
+                c if !inside => name.push(c),
+                _ => {}
+            }
+        }
+        if name == "problem" { self.problem.to_owned() } else { name }
+    }
+}
