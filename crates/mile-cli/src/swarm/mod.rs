@@ -19,6 +19,7 @@ use mile_lab::store::Outcome;
 
 use self::supervisor::Supervisor;
 use self::view::View;
+use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, finish, read_experiment, stop_on_interrupt};
 
 /// Time between two checks of the agents' processes, and of their files.
@@ -87,7 +88,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     };
     let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
     let outcomes = mile::with_precision!(plan.experiment.precision, T => swarm.run::<T>())?;
-    finish(&folder, &plan, &outcomes, "swarm")
+    finish(&folder, &plan, &outcomes, "swarm", &OutputArguments::default())
 }
 
 /// A swarm to be run in a folder.
