@@ -2,14 +2,17 @@
 
 mod agent;
 mod algorithms;
+mod completions;
 mod data;
 mod graph;
+mod init;
 mod keygen;
 mod network;
 mod observers;
 mod output;
 mod plot;
 mod progress;
+mod records;
 mod report;
 mod reproduce;
 mod run;
@@ -26,7 +29,8 @@ use mile_net::keys::KeyError;
 /// Decentralized optimization and learning with multiple local updates.
 ///
 /// N agents on a graph minimise f = (1/N) sum f_i together, without a server: each agent communicates only
-/// with its neighbours, once every tau local steps. Start with `mile run`: it needs no data and no network.
+/// with its neighbours, once every tau local steps. Start with `mile run`: it needs no data and no network. For your own
+/// data: `mile init --data FILE.csv` writes an experiment file.
 #[derive(Parser)]
 #[command(name = "mile", version, max_term_width = 100)]
 struct Arguments {
@@ -38,6 +42,8 @@ struct Arguments {
 enum Command {
     /// Run an experiment or a sweep in this process; without a file, a built-in example
     Run(run::RunArguments),
+    /// Write a commented experiment file to start from
+    Init(init::InitArguments),
     /// Run an experiment on this machine with one process per agent, over the network
     ///
     /// The run directory has the same layout as that of mile run, and final/ is bit-identical; DIR/agents/I holds agent
@@ -67,6 +73,10 @@ enum Command {
     Plot(plot::PlotArguments),
     /// Write an HTML report of runs and sweeps
     Report(report::ReportArguments),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArguments),
+    /// Print the manual page, or write those of all commands
+    Man(completions::ManArguments),
 }
 
 /// Output format of a command.
@@ -86,6 +96,7 @@ const INTERRUPTED: u8 = 130;
 fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
         Command::Swarm(arguments) => swarm::run(&arguments),
         Command::Agent(arguments) => agent::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
@@ -97,6 +108,8 @@ fn main() -> std::process::ExitCode {
         Command::Data(arguments) => data::run(&arguments),
         Command::Plot(arguments) => plot::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Completions(arguments) => completions::completions(&arguments),
+        Command::Man(arguments) => completions::man(&arguments),
     };
     match result {
         Ok(code) => code.into(),

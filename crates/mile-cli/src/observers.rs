@@ -1,4 +1,5 @@
-//! The observers of a run: progress on the terminal, a live view in a browser, TensorBoard files.
+//! The observers of a run: progress on the terminal, records on standard output, a live view in a browser, TensorBoard
+//! files.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -16,7 +17,9 @@ use mile_lab::store::Outcome;
 use mile_lab::sweep::ObserverFactory;
 use mile_lab::tensorboard::EventFiles;
 
+use crate::output::OutputArguments;
 use crate::progress::Progress;
+use crate::records::RecordStream;
 
 /// Options for observing a run, besides the progress on the terminal.
 #[derive(Args)]
@@ -46,26 +49,44 @@ pub(crate) fn execute_observed(
     plan: &Plan,
     folder: &Path,
     resume: bool,
-    arguments: &ObserverArguments,
+    (arguments, output): (&ObserverArguments, &OutputArguments),
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<Outcome>> {
     let listener = arguments.serve.as_deref().map(listen).transpose()?;
     let view = listener.map(|listener| LiveView::start(listener, plan, folder)).transpose()?;
     let events = arguments.tensorboard.then(|| EventFiles::new(folder));
     if let Some(view) = &view {
-        eprintln!("live view: http://{}/", view.address());
+        output.message(&format!("live view: http://{}/\n", view.address()));
     }
+    let stream = RecordStream::default();
     let outcomes = {
-        let progress = Progress::new(plan);
-        let mut observers: Vec<&dyn Observer> = vec![&progress];
-        observers.extend(view.as_ref().map(|view| view as &dyn Observer));
-        observers.extend(events.as_ref().map(|events| events as &dyn Observer));
+        let mut observers = shown(plan, output, &stream, None);
+        observers.extend(view.as_ref().map(|view| Box::new(Borrowed(view)) as Box<dyn Observer + '_>));
+        observers.extend(events.as_ref().map(|events| Box::new(Borrowed(events)) as Box<dyn Observer + '_>));
         execute(plan, folder, resume, &Observers(observers), stop)
     };
     view.into_iter().for_each(LiveView::finish);
     let outcomes = outcomes?;
     events.map_or(Ok(()), EventFiles::finish)?;
+    stream.check()?;
     Ok(outcomes)
+}
+
+/// The observers that print: progress, and records.
+fn shown<'a>(
+    plan: &'a Plan,
+    output: &OutputArguments,
+    stream: &RecordStream,
+    point: Option<usize>,
+) -> Vec<Box<dyn Observer + 'a>> {
+    let mut observers: Vec<Box<dyn Observer + 'a>> = Vec::new();
+    if !output.is_quiet() {
+        observers.push(Box::new(Progress::new(plan)));
+    }
+    if output.streams_records() {
+        observers.push(Box::new(stream.observer(point)));
+    }
+    observers
 }
 
 /// The socket of the live view: at the given address, or on the loopback interface.
@@ -83,33 +104,43 @@ fn listen(address: &str) -> anyhow::Result<TcpListener> {
 }
 
 /// Several observers as one.
-struct Observers<'a>(Vec<&'a dyn Observer>);
+struct Observers<'a>(Vec<Box<dyn Observer + 'a>>);
 
-impl Observer for Observers<'_> {
-    fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
-        self.0.iter().for_each(|observer| observer.opened(records, outcomes));
-    }
-    fn began(&self, job: Job) {
-        self.0.iter().for_each(|observer| observer.began(job));
-    }
-    fn advanced(&self, job: Job, round: u64) {
-        self.0.iter().for_each(|observer| observer.advanced(job, round));
-    }
-    fn recorded(&self, job: Job, record: &Record) {
-        self.0.iter().for_each(|observer| observer.recorded(job, record));
-    }
-    fn ended(&self, job: Job, outcome: &Outcome) {
-        self.0.iter().for_each(|observer| observer.ended(job, outcome));
-    }
-    fn failed(&self, job: Job, error: &LabError) {
-        self.0.iter().for_each(|observer| observer.failed(job, error));
-    }
+/// An observer that is needed after the run.
+struct Borrowed<'a, O>(&'a O);
+
+macro_rules! pass_on {
+    ($($event:ident($($argument:ident: $kind:ty),*);)*) => {
+        impl Observer for Observers<'_> {
+            $(fn $event(&self, $($argument: $kind),*) {
+                self.0.iter().for_each(|observer| observer.$event($($argument),*));
+            })*
+        }
+        impl<O: Observer> Observer for Borrowed<'_, O> {
+            $(fn $event(&self, $($argument: $kind),*) {
+                self.0.$event($($argument),*);
+            })*
+        }
+    };
+}
+
+pass_on! {
+    opened(records: &[Record], outcomes: &[Outcome]);
+    began(job: Job);
+    advanced(job: Job, round: u64);
+    recorded(job: Job, record: &Record);
+    ended(job: Job, outcome: &Outcome);
+    failed(job: Job, error: &LabError);
 }
 
 /// Prints which point of a sweep starts, and shows its progress.
-pub(crate) fn sweep_observers(points: usize) -> Box<ObserverFactory<'static>> {
+pub(crate) fn sweep_observers<'a>(
+    points: usize,
+    output: &'a OutputArguments,
+    stream: &'a RecordStream,
+) -> Box<ObserverFactory<'a>> {
     Box::new(move |k, point, plan| {
-        eprintln!("point {} of {points}: {}", k + 1, point.name);
-        Box::new(Progress::new(plan))
+        output.message(&format!("point {} of {points}: {}\n", k + 1, point.name));
+        Box::new(Observers(shown(plan, output, stream, Some(k))))
     })
 }

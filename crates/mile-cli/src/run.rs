@@ -11,6 +11,7 @@ use indicatif::HumanBytes;
 use mile::theory::advice::Severity;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
+use mile_lab::estimate::estimate_time;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
 use mile_lab::resume;
@@ -18,6 +19,8 @@ use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
 
+use crate::output::OutputArguments;
+use crate::records::RecordStream;
 use crate::{FAILED, INTERRUPTED, observers, output};
 
 const DEFAULT: &str = include_str!("default.toml");
@@ -36,8 +39,8 @@ pub(crate) struct RunArguments {
     /// Run directory [default: runs/NAME for the experiment's name, or the next free runs/NAME-K]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace a value of the experiment file, e.g. rounds=50, network.topology=torus,
-    /// algorithm.mile.xi=0.05; may be given several times
+    /// Replace a value of the experiment file, e.g. rounds=50, network.topology=torus, algorithm.mile.xi=0.05 for the
+    /// algorithm with this label or name, 'algorithm.*.step_size=0.1' for all; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
     /// Folder to search first for image data sets [default: see mile data where]
@@ -47,11 +50,14 @@ pub(crate) struct RunArguments {
     /// work is kept; rounds, seeds and algorithms may be added, e.g. --out runs/NAME --resume --set rounds=400
     #[arg(long)]
     resume: bool,
-    /// Check the experiment and print the resolved file, memory and bytes to be sent, without running it
+    /// Check the experiment and print the resolved file, memory, bytes to be sent and an estimate of the time, without
+    /// running it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     observers: observers::ObserverArguments,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
@@ -78,16 +84,18 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     let plan = Plan::new(Experiment::read(&table, &base)?)?;
     let advice = advice(&plan)?;
     if arguments.dry_run {
-        output::print(&(describe(&plan) + &advice))?;
+        let time = estimate_time(&plan)?;
+        output::print(&format!("{}{advice}time: {time}\n", describe(&plan)))?;
         return Ok(0);
     }
-    eprint!("{advice}");
+    arguments.output.message(&advice);
     let stop = stop_on_interrupt(STOP_MESSAGE)?;
-    match observers::execute_observed(&plan, &folder, arguments.resume, &arguments.observers, &stop) {
-        Ok(outcomes) => finish(&folder, &plan, &outcomes, "mile run"),
+    let shown = (&arguments.observers, &arguments.output);
+    match observers::execute_observed(&plan, &folder, arguments.resume, shown, &stop) {
+        Ok(outcomes) => finish(&folder, &plan, &outcomes, "mile run", &arguments.output),
         Err(error) if matches!(error.downcast_ref(), Some(LabError::Failed(_))) => {
             // The other jobs were finished: their results are shown before the failure.
-            finish(&folder, &plan, &read_outcomes(&folder)?, "mile run")?;
+            finish(&folder, &plan, &read_outcomes(&folder)?, "mile run", &arguments.output)?;
             Err(error)
         }
         Err(error) => Err(error),
@@ -196,11 +204,13 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
         let rows = sweep.points.iter().enumerate().map(row).collect();
         let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
-        output::print(&format!(
-            "{}: {} points, {jobs} runs in all\n{table}",
-            sweep.name(),
-            sweep.points.len()
-        ))?;
+        let mut text =
+            format!("{}: {} points, {jobs} runs in all\n{table}", sweep.name(), sweep.points.len());
+        if let Some(first) = sweep.points.first() {
+            let one = estimate_time(&sweep.plan(first)?)?;
+            let _ = writeln!(text, "time of the first of {} points: {one}", sweep.points.len());
+        }
+        output::print(&text)?;
         return Ok(0);
     }
     let folder = match &arguments.out {
@@ -208,10 +218,12 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         None => choose_folder(sweep.name(), arguments.resume),
     };
     let stop = stop_on_interrupt(STOP_MESSAGE)?;
-    let found =
-        sweep.execute(&folder, arguments.resume, &observers::sweep_observers(sweep.points.len()), &stop)?;
+    let (output, stream) = (&arguments.output, RecordStream::default());
+    let observers = observers::sweep_observers(sweep.points.len(), output, &stream);
+    let found = sweep.execute(&folder, arguments.resume, &observers, &stop)?;
     write_sweep_outputs(&found)?;
-    output::print(&format!("{}\n{}\n", found.summary(), folder.display()))?;
+    output.result(&format!("{}\n{}\n", found.summary(), folder.display()))?;
+    stream.check()?;
     if stop.load(Ordering::Relaxed) {
         let RunArguments { experiment, set, data_dir, .. } = arguments;
         let again = command_line("run", experiment.as_deref(), set, data_dir.as_deref());
@@ -226,10 +238,16 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
 
 /// Writes the tables, figures and report of a finished or interrupted run, and returns the exit code. `again` is the
 /// command that resumes it, without the folder.
-pub(crate) fn finish(folder: &Path, plan: &Plan, outcomes: &[Outcome], again: &str) -> anyhow::Result<u8> {
+pub(crate) fn finish(
+    folder: &Path,
+    plan: &Plan,
+    outcomes: &[Outcome],
+    again: &str,
+    output: &OutputArguments,
+) -> anyhow::Result<u8> {
     if !outcomes.is_empty() {
         let table = write_run_outputs(folder, outcomes, plan.experiment.seeds.len())?;
-        output::print(&format!("{table}\n{}\n", folder.display()))?;
+        output.result(&format!("{table}\n{}\n", folder.display()))?;
     }
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
     for outcome in &failed {

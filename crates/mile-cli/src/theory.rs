@@ -13,7 +13,7 @@ use mile::theory::weights::WeightChoice;
 use mile_lab::advice::{estimate, inquiry};
 use mile_lab::config::Experiment;
 use mile_lab::plan::Plan;
-use mile_lab::plot::{Mode, modes_svg, stability_map_svg, write_picture};
+use mile_lab::plot::{Mode, Used, modes_svg, stability_map_svg, write_picture};
 
 use crate::network::NetworkArguments;
 use crate::{Format, USAGE, output};
@@ -153,27 +153,38 @@ fn logarithmic(low: f64, high: f64, steps: usize) -> Vec<f64> {
 fn write_figures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let spectrum = inquiry.network.spectrum();
-    let steps = logarithmic(1e-3 / inquiry.smoothness, 3.0 / inquiry.smoothness, GRID);
+    // The parameters in use are within the maps.
+    let used = inquiry.step_size.unwrap_or(1.0 / inquiry.smoothness);
+    let steps = logarithmic(
+        (1e-3 / inquiry.smoothness).min(used / 2.0),
+        (3.0 / inquiry.smoothness).max(2.0 * used),
+        GRID,
+    );
     let tau = inquiry.local_steps;
     let apart = (report.gamma != report.xi).then_some(report.gamma);
     let boxed = |tau: u64, xi: f64| {
         let method = Mile::decoupled(tau, xi, apart.unwrap_or(xi))?;
         Ok(Box::new(method) as Box<dyn mile::method::Method>)
     };
-    let top = (1.5 * report.xi_exact_max).min(1.0);
+    let top = (1.5 * report.xi_exact_max).max(1.1 * report.xi).min(1.0);
     let weights: Vec<f64> = (1..=GRID).map(|k| top * k as f64 / GRID as f64).collect();
     let by_xi = stability::map("xi", &weights, &steps, inquiry.smoothness, spectrum, |xi| boxed(tau, xi))?;
-    let taus: Vec<f64> = (1..=20).map(f64::from).collect();
+    let stride = (tau + tau / 4).div_ceil(20).max(1);
+    let taus: Vec<f64> = (1..=20).map(|k| (k * stride) as f64).collect();
     let by_tau = stability::map("local_steps", &taus, &steps, inquiry.smoothness, spectrum, |tau| {
         boxed(tau as u64, report.xi)
     })?;
     let write = |name: &str, svg: String| write_picture(folder, name, &svg);
-    write("stability-xi", stability_map_svg(&by_xi, &format!("MILE, {tau} local steps")))?;
-    write("stability-tau", stability_map_svg(&by_tau, &format!("MILE, xi = {:.4}", report.xi)))?;
+    let mark = |value: f64| Used { value, step_size: inquiry.step_size };
+    let fixed = apart.map(|gamma| format!(", gamma = {gamma:.4}")).unwrap_or_default();
+    let title = format!("Stability of MILE with {tau} local steps{fixed}");
+    write("stability-xi", stability_map_svg(&by_xi, &title, mark(report.xi)))?;
+    let title = format!("Stability of MILE with xi = {:.4}{fixed}", report.xi);
+    write("stability-tau", stability_map_svg(&by_tau, &title, mark(tau as f64)))?;
     let method = Mile::decoupled(tau, report.xi, report.gamma)?;
     write(
         "modes",
-        modes_svg(&modes(inquiry.network, &method, inquiry)?, "eigenvalues of one round of MILE"),
+        modes_svg(&modes(inquiry.network, &method, inquiry)?, "Eigenvalues of one round of MILE"),
     )?;
     Ok(())
 }

@@ -186,6 +186,98 @@ fn a_dry_run_prints_the_plan_and_writes_nothing() {
 }
 
 #[test]
+fn a_dry_run_estimates_the_time() {
+    let folder = folder_with("small.toml", SMALL);
+    let plan = text(&mile(folder.path(), &["run", "small.toml", "--dry-run"]).stdout);
+    let line = plan.lines().find(|line| line.starts_with("time: ")).unwrap_or_else(|| panic!("{plan}"));
+    // 2 algorithms, 4 agents, 20 rounds of 10 steps; every round and the start are recorded.
+    assert!(line.contains("less than 1 s on this machine (measured: a gradient takes"), "{line}");
+    assert!(line.contains("1600 in all") && line.contains("42 in all"), "{line}");
+}
+
+#[test]
+fn a_quiet_run_prints_nothing_but_errors() {
+    let folder = folder_with("small.toml", SMALL);
+    let sweep = SMALL.to_owned() + "[sweep]\nstep_size = [0.1, 0.2]\n";
+    std::fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
+    for (file, out) in [("small.toml", "r"), ("sweep.toml", "s")] {
+        // Unstable, of which a run is warned.
+        let output =
+            mile(folder.path(), &["run", file, "--quiet", "--out", out, "--set", "algorithm.mile.xi=0.9"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{}", text(&output.stderr));
+        assert!(folder.path().join(out).join("report.html").exists());
+    }
+    let again = mile(folder.path(), &["run", "small.toml", "-q", "--out", "r"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(again.stdout.is_empty() && text(&again.stderr).starts_with("mile: "), "{}", text(&again.stderr));
+}
+
+#[test]
+fn a_run_streams_its_records_as_json_lines() {
+    let folder = folder_with("small.toml", SMALL);
+    let lines = |bytes: &[u8]| -> Vec<serde_json::Value> {
+        text(bytes).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let by_key = |mut records: Vec<serde_json::Value>| {
+        records.sort_by_key(|record| (record["label"].to_string(), record["round"].as_u64()));
+        records
+    };
+    let output = mile(folder.path(), &["run", "small.toml", "--format", "json", "--out", "r"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("algorithm"), "the table is a message");
+    let kept = lines(&std::fs::read(folder.path().join("r/metrics.jsonl")).unwrap());
+    assert_eq!((kept.len(), by_key(lines(&output.stdout))), (42, by_key(kept)));
+    // Only new records of a resumed run.
+    let more =
+        ["run", "small.toml", "--format", "json", "-q", "--out", "r", "--resume", "--set", "rounds=22"];
+    let output = mile(folder.path(), &more);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let rounds: Vec<u64> =
+        lines(&output.stdout).iter().map(|record| record["round"].as_u64().unwrap()).collect();
+    assert!(rounds.len() == 4 && rounds.iter().all(|round| *round > 20), "{rounds:?}");
+    let sweep = SMALL.to_owned() + "[sweep]\nstep_size = [0.1, 0.2]\n";
+    std::fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
+    let output = mile(folder.path(), &["run", "sweep.toml", "--format", "json", "--out", "s"]);
+    let points: Vec<u64> =
+        lines(&output.stdout).iter().map(|record| record["point"].as_u64().unwrap()).collect();
+    assert_eq!((points.len(), points.iter().filter(|point| **point == 1).count()), (84, 42));
+    let refused = mile(folder.path(), &["run", "small.toml", "--format", "json", "--dry-run"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn a_star_sets_a_key_of_all_algorithms() {
+    let folder = folder_with("small.toml", SMALL);
+    let output =
+        mile(folder.path(), &["run", "small.toml", "--dry-run", "--set", "algorithm.*.step_size=0.07"]);
+    assert_eq!(text(&output.stdout).matches("step_size = 0.07").count(), 2, "{}", text(&output.stderr));
+    let output =
+        mile(folder.path(), &["run", "small.toml", "--dry-run", "--set", "algorithm.k-gt.step_size=0.07"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no entry 'k-gt'; it has mile, led"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = mile(folder.path(), &["completions", shell]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let script = text(&output.stdout);
+        assert!(script.contains("reproduce") && script.contains("dry-run"), "{shell}");
+    }
+    let page = text(&mile(folder.path(), &["man"]).stdout);
+    assert!(page.contains(".TH mile 1") && page.contains("mile\\-run(1)"), "{page}");
+    let output = mile(folder.path(), &["man", "pages/man1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for command in ["mile", "mile-run", "mile-init", "mile-data-get"] {
+        let page = std::fs::read_to_string(folder.path().join(format!("pages/man1/{command}.1")));
+        assert!(page.unwrap().contains(".SH SYNOPSIS"), "{command}");
+    }
+}
+
+#[test]
 fn json_is_alone_on_standard_output() {
     let here = Path::new(".");
     let algorithms: serde_json::Value =

@@ -37,6 +37,7 @@ pub mod context;
 mod digest;
 pub mod engines;
 pub mod error;
+pub mod estimate;
 pub mod evaluated;
 pub mod evaluation;
 pub mod execute;

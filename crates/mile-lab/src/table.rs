@@ -115,25 +115,58 @@ impl std::fmt::Display for TextTable {
 }
 
 impl TextTable {
-    /// The table as a LaTeX tabular.
+    /// The table as a LaTeX tabular, for any TeX engine and without packages.
     pub fn to_latex(&self) -> String {
-        let escape = |text: &String| {
-            let special = |c: char| match c {
-                '\\' => "\\textbackslash{}".to_owned(),
-                '^' => "\\^{}".to_owned(),
-                '~' => "\\~{}".to_owned(),
-                '|' => "\\textbar{}".to_owned(),
-                '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
-                c => c.to_string(),
-            };
-            text.chars().map(special).collect::<String>()
+        let line = |cells: &[String]| {
+            cells.iter().map(|cell| latex(cell)).collect::<Vec<_>>().join(" & ") + " \\\\\n"
         };
-        let line = |cells: &[String]| cells.iter().map(escape).collect::<Vec<_>>().join(" & ") + " \\\\\n";
         let columns = "r".repeat(self.header.len().saturating_sub(1));
         let body: String = self.rows.iter().map(|row| line(row)).collect();
         let head = line(&self.header);
         format!("\\begin{{tabular}}{{l{columns}}}\n\\hline\n{head}\\hline\n{body}\\hline\n\\end{{tabular}}\n")
     }
+}
+
+/// A text for LaTeX. Characters for which pdfTeX has no letter are replaced by a question mark.
+fn latex(text: &str) -> String {
+    const GREEK: [&str; 25] = [
+        "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda",
+        "mu", "nu", "xi", "o", "pi", "rho", "varsigma", "sigma", "tau", "upsilon", "varphi", "chi", "psi",
+        "omega",
+    ];
+    let mathematical = |name: &str| format!("\\ensuremath{{{name}}}");
+    let one = |c: char| match c {
+        '\\' => "\\textbackslash{}".to_owned(),
+        '^' => "\\textasciicircum{}".to_owned(),
+        '~' => "\\textasciitilde{}".to_owned(),
+        '|' => "\\textbar{}".to_owned(),
+        '<' => "\\textless{}".to_owned(),
+        '>' => "\\textgreater{}".to_owned(),
+        '"' => "\\textquotedblright{}".to_owned(),
+        '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
+        // After the end of a row they would be its options.
+        '[' | '*' => format!("{{{c}}}"),
+        '\u{3bf}' => "o".to_owned(),
+        '\u{3b1}'..='\u{3c9}' => mathematical(&format!("\\{}", GREEK[c as usize - 0x3b1])),
+        '\u{d7}' => mathematical("\\times"),
+        '\u{b7}' => mathematical("\\cdot"),
+        '\u{2212}' => mathematical("-"),
+        '\u{2264}' => mathematical("\\leq"),
+        '\u{2265}' => mathematical("\\geq"),
+        '\u{221e}' => mathematical("\\infty"),
+        '\u{2192}' => mathematical("\\rightarrow"),
+        '\u{2013}' => "--".to_owned(),
+        '\u{2014}' => "---".to_owned(),
+        c if c.is_whitespace() => " ".to_owned(),
+        ' '..='~'
+        | '\u{c0}'..='\u{cf}'
+        | '\u{d1}'..='\u{dd}'
+        | '\u{df}'..='\u{ef}'
+        | '\u{f1}'..='\u{fd}'
+        | '\u{ff}' => c.to_string(),
+        _ => "?".to_owned(),
+    };
+    text.chars().map(one).collect()
 }
 
 #[cfg(test)]
@@ -227,5 +260,38 @@ pub(crate) mod tests {
         let text = table.to_string();
         assert_eq!(text.lines().nth(2), Some("a_b             1"));
         assert!(table.to_latex().contains("a\\_b & 1 \\\\"));
+    }
+
+    /// Skipped, with a message, where no TeX engine is installed.
+    #[test]
+    fn latex_compiles_whatever_the_labels_are() {
+        let printable: String = (' '..='~').collect();
+        let letters: String = ('\u{a0}'..='\u{17f}').chain('\u{370}'..='\u{3ff}').collect();
+        let labels = [
+            "[5pt] first",
+            "*",
+            printable.as_str(),
+            letters.as_str(),
+            "a\nb\u{7}",
+            "\u{4e2d}\u{1f600}\u{2264}",
+        ];
+        let outcomes: Vec<Outcome> =
+            labels.iter().map(|label| outcome(label, 0, Status::Done, 0.5)).collect();
+        let table = outcomes_table(&outcomes, 1).to_latex();
+        assert_eq!(table.matches(" \\\\\n").count(), 1 + labels.len());
+        let folder = tempfile::tempdir().unwrap();
+        let document = format!("\\documentclass{{article}}\n\\begin{{document}}\n{table}\\end{{document}}\n");
+        std::fs::write(folder.path().join("table.tex"), document).unwrap();
+        let compile = |engine: &str| {
+            let options = ["-interaction=nonstopmode", "-halt-on-error", "table.tex"];
+            std::process::Command::new(engine).args(options).current_dir(folder.path()).output()
+        };
+        let Some(output) =
+            ["pdflatex", "lualatex", "xelatex"].into_iter().find_map(|engine| compile(engine).ok())
+        else {
+            eprintln!("skipped: no TeX engine (pdflatex, lualatex, xelatex) is installed");
+            return;
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }

@@ -19,6 +19,7 @@ use mile_lab::store::Outcome;
 
 use self::supervisor::Supervisor;
 use self::view::View;
+use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
 
 /// Time between two checks of the agents' processes, and of their files.
@@ -88,7 +89,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
     let outcomes = mile::with_precision!(plan.experiment.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
-    finish(&folder, &plan, &outcomes, &again)
+    finish(&folder, &plan, &outcomes, &again, &OutputArguments::default())
 }
 
 /// A swarm to be run in a folder.

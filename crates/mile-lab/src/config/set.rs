@@ -6,7 +6,7 @@ use crate::error::LabError;
 
 /// Applies one assignment. The value is parsed as TOML, or else taken as a string. A number in the path selects an entry
 /// of a list, as in `algorithm.0.xi=0.05`; a name selects the algorithm with that label or name, as in
-/// `algorithm.mile.xi=0.05`.
+/// `algorithm.mile.xi=0.05`; `*` selects all, as in `algorithm.*.step_size=0.1`.
 pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
     let bad = |problem: &str| LabError::config(format!("--set {assignment}"), problem);
     let (path, text) = assignment.split_once('=').ok_or_else(|| bad("takes key.path=value"))?;
@@ -24,24 +24,49 @@ pub fn assign(
     value: Value,
     bad: &dyn Fn(&str) -> LabError,
 ) -> Result<(), LabError> {
-    let (last, parents) = keys.split_last().ok_or_else(|| bad("takes key.path=value"))?;
-    let mut here = table;
-    let mut walked = parents.iter();
-    while let Some(key) = walked.next() {
-        let entry = here.entry((*key).to_owned()).or_insert_with(|| Value::Table(Table::new()));
-        here = match entry {
-            Value::Table(inner) => inner,
-            Value::Array(list) => {
-                let which = walked.next().ok_or_else(|| {
-                    bad("is a list: select an entry by number or name, as in algorithm.mile.xi=0.05")
-                })?;
-                pick(list, which).ok_or_else(|| bad(&format!("the list has no entry '{which}'")))?
-            }
-            _ => return Err(bad(&format!("'{key}' is a value, not a section"))),
-        };
+    let (key, rest) = keys.split_first().ok_or_else(|| bad("takes key.path=value"))?;
+    if rest.is_empty() {
+        table.insert((*key).to_owned(), value);
+        return Ok(());
     }
-    here.insert((*last).to_owned(), value);
-    Ok(())
+    match table.entry((*key).to_owned()).or_insert_with(|| Value::Table(Table::new())) {
+        Value::Table(inner) if rest[0] == "*" => {
+            let keys: Vec<&str> = inner.keys().map(String::as_str).collect();
+            let has = if keys.is_empty() { String::new() } else { format!(" with {}", keys.join(", ")) };
+            Err(bad(&format!(
+                "'*' selects all entries of a list such as algorithm, and '{key}' is a section{has}"
+            )))
+        }
+        Value::Table(inner) => assign(inner, rest, value, bad),
+        Value::Array(list) => {
+            let (which, rest) = match rest.split_first() {
+                Some((which, rest)) if !rest.is_empty() => (which, rest),
+                _ => {
+                    return Err(bad(
+                        "is a list: select an entry by number or name, or all by *, as in algorithm.mile.xi=0.05",
+                    ));
+                }
+            };
+            let has = entries(list);
+            if *which == "*" {
+                let mut tables = list.iter_mut().filter_map(Value::as_table_mut);
+                return tables.try_for_each(|table| assign(table, rest, value.clone(), bad));
+            }
+            let missing = || bad(&format!("the list has no entry '{which}'; it has {has}"));
+            assign(pick(list, which).ok_or_else(missing)?, rest, value, bad)
+        }
+        _ => Err(bad(&format!("'{key}' is a value, not a section"))),
+    }
+}
+
+/// The labels or names of a list's entries.
+fn entries(list: &[Value]) -> String {
+    let name = |(k, value): (usize, &Value)| {
+        let named = ["label", "name"].iter().find_map(|key| value.get(key).and_then(Value::as_str));
+        named.map_or_else(|| k.to_string(), str::to_owned)
+    };
+    let names: Vec<String> = list.iter().enumerate().map(name).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
 fn pick<'t>(list: &'t mut [Value], which: &str) -> Option<&'t mut Table> {
@@ -90,10 +115,31 @@ mod tests {
             let table = set(text, &format!("algorithm.{which}.xi=0.05")).unwrap();
             assert_eq!(table["algorithm"][index]["xi"].as_float(), Some(0.05), "{which}");
         }
-        assert!(set(text, "algorithm.led.xi=1").unwrap_err().to_string().contains("no entry 'led'"));
+        assert!(
+            set(text, "algorithm.led.xi=1")
+                .unwrap_err()
+                .to_string()
+                .contains("no entry 'led'; it has mile, ours")
+        );
         assert!(set(text, "algorithm=1").is_ok());
         assert!(set(text, "algorithm").unwrap_err().to_string().contains("key.path=value"));
         assert!(set("rounds = 3", "rounds.x=1").unwrap_err().to_string().contains("not a section"));
         assert!(set("", "a..b=1").is_err());
+    }
+
+    #[test]
+    fn a_star_selects_all_algorithms() {
+        let text =
+            "[network]\nagents = 3\n[[algorithm]]\nname = 'mile'\nstep_size = 1\n[[algorithm]]\nname = 'led'";
+        let table = set(text, "algorithm.*.step_size=0.1").unwrap();
+        for k in 0..2 {
+            assert_eq!(table["algorithm"][k]["step_size"].as_float(), Some(0.1));
+        }
+        let table = set(text, "algorithm.*.schedule.kind=cosine").unwrap();
+        assert_eq!(table["algorithm"][1]["schedule"]["kind"].as_str(), Some("cosine"));
+        let refused = |assignment: &str| set(text, assignment).unwrap_err().to_string();
+        assert!(refused("network.*.agents=1").contains("'network' is a section with agents"));
+        assert!(refused("algorithm.*=1").contains("select an entry by number or name, or all by *"));
+        assert!(refused("seeds.*.x=1").contains("'seeds' is a section"));
     }
 }

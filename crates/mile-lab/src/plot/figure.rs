@@ -14,6 +14,7 @@ const FAILED_RATIO: f64 = 2.0;
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) x_title: String,
+    pub(crate) y_title: String,
     pub(crate) x: Scale,
     pub(crate) y: Scale,
     pub(crate) curves: Vec<Curve>,
@@ -124,7 +125,16 @@ impl Panel {
         let leaves =
             |curve: &&Curve| curve.diverged.is_none() && curve.points.iter().any(|point| point.y > top);
         let outside = curves.iter().filter(leaves).map(|curve| curve.label.clone()).collect();
-        Self { title: quantity.title().to_owned(), x_title, x, y, curves, outside, name }
+        let (title, y_title) = (quantity.title().to_owned(), axis_title(quantity));
+        Self { title, x_title, y_title, x, y, curves, outside, name }
+    }
+}
+
+/// The name of a quantity along its axis.
+pub(super) fn axis_title(quantity: Quantity) -> String {
+    match quantity {
+        Quantity::GradNormSq => "|\u{2207}f|\u{b2}".into(),
+        other => other.name().replace('_', " "),
     }
 }
 
@@ -150,15 +160,17 @@ fn y_scale(curves: &mut Vec<Curve>, quantity: Quantity) -> Scale {
     if !log {
         let (lost_low, lost_high) = extent(curves, Box::new(|c| c.diverged.is_some()), false);
         let room = 0.25 * (high - low);
-        let scale = Scale::linear(low.min(lost_low.max(low - room)), high.max(lost_high.min(high + room)));
-        return scale.padded(0.04);
+        let lowest = low.min(lost_low.max(low - room));
+        let scale = Scale::linear(lowest, high.max(lost_high.min(high + room)));
+        return scale.padded(0.04).with_tick_below(lowest);
     }
     let (low, positive_high) = extent(curves, healthy(), true);
     let high = high.min(positive_high);
     let (lost_low, lost_high) = extent(curves, Box::new(|c| c.diverged.is_some()), true);
     curves.iter_mut().for_each(|curve| curve.points.retain(|point| point.low > 0.0));
     curves.retain(|curve| !curve.points.is_empty());
-    Scale::log(low.min(lost_low.max(low / 10.0)), high.max(lost_high.min(high * 10.0))).padded(0.04)
+    let lowest = low.min(lost_low.max(low / 10.0));
+    Scale::log(lowest, high.max(lost_high.min(high * 10.0))).padded(0.04).with_tick_below(lowest)
 }
 
 /// The largest loss to show, so that runs with very large losses do not compress the others.
@@ -189,7 +201,7 @@ mod tests {
         let runs = Runs::new(&records, &[]);
         let figure = Figure::single(&runs, Quantity::Loss, Axis::Round);
         let (low, high) = figure.panels[0].y.range();
-        assert!(!figure.panels[0].y.log && low > 0.5 && high < 1.3, "{low} {high}");
+        assert!(!figure.panels[0].y.log && low > 0.4 && high < 1.3, "{low} {high}");
         assert!(figure.note.contains("diverged"));
         let (_, high) = Figure::single(&runs, Quantity::ConsensusError, Axis::Round).panels[0].y.range();
         assert!(high < 2e-2, "{high}");

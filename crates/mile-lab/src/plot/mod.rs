@@ -3,6 +3,8 @@
 //! [`Runs`] groups the records of a run directory, a [`Figure`] plots them, and [`write_figures`] writes it as SVG and, from
 //! the same SVG, as PNG.
 
+mod axes;
+mod colour_bar;
 mod curve;
 mod figure;
 mod files;
@@ -25,4 +27,4 @@ pub use labels::labels_svg;
 pub use png::{PngError, png};
 pub use relative::relative_to;
 pub use sensitivity::sensitivity;
-pub use stability::{Mode, modes_svg, stability_map_svg};
+pub use stability::{Mode, Used, modes_svg, stability_map_svg};

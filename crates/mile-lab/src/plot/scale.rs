@@ -1,5 +1,13 @@
 //! Scales of axes: positions of values, and ticks.
 
+/// About how many ticks an axis has.
+pub(crate) const TICKS: usize = 6;
+/// Room between the lowest value and the end of an axis, as a share of its length.
+const ROOM: f64 = 0.03;
+/// A linear axis over a range that is smaller than this share of its values is that of a single value: its ticks could
+/// not be told apart.
+const SINGLE_VALUE: f64 = 1e-12;
+
 /// An axis with its range; a logarithmic one holds positive values only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
@@ -21,8 +29,11 @@ impl Scale {
         if !(low.is_finite() && high.is_finite()) {
             return Self { log: false, low: 0.0, high: 1.0 };
         }
-        let pad = if high > low { 0.0 } else { 0.5 * low.abs().max(1.0) };
-        Self { log: false, low: low - pad, high: high + pad }
+        if high - low <= SINGLE_VALUE * low.abs().max(high.abs()) {
+            let pad = 0.5 * low.abs().max(1.0);
+            return Self { log: false, low: low - pad, high: low + pad };
+        }
+        Self { log: false, low, high }
     }
 
     /// A logarithmic axis over a range of positive values.
@@ -43,6 +54,26 @@ impl Scale {
             let room = share * (self.high - self.low);
             Self { low: self.low - room, high: self.high + room, ..self }
         }
+    }
+
+    /// Extends the range downwards until a tick with a text is at or below `lowest`, the lowest value shown.
+    pub(crate) fn with_tick_below(self, lowest: f64) -> Self {
+        let from = |low: f64| Self { low, ..self };
+        let tick_below = |scale: &Self| {
+            let texts = scale.ticks(TICKS).into_iter().filter(|tick| tick.text.is_some());
+            texts.map(|tick| tick.at).find(|at| *at <= lowest)
+        };
+        let reaches = |scale: &Self| {
+            scale.place(lowest).is_some_and(|place| place >= ROOM) && tick_below(scale).is_some()
+        };
+        // Where the ticks are depends on the range, hence the search.
+        let lower = |k: i32| match (self.log, 0.01 * f64::from(k)) {
+            (true, share) => from(self.low / (self.high / self.low).powf(share)),
+            (false, share) => from(self.low - share * (self.high - self.low)),
+        };
+        let Some(found) = (0..200).map(lower).find(reaches) else { return self };
+        let at_tick = tick_below(&found).map_or(found, from);
+        if reaches(&at_tick) { at_tick } else { found }
     }
 
     pub(crate) fn range(self) -> (f64, f64) {
@@ -66,14 +97,19 @@ impl Scale {
 
     fn linear_ticks(self, wanted: usize) -> Vec<Tick> {
         let step = nice((self.high - self.low) / wanted.max(1) as f64);
-        let digits = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
         let first = (self.low / step - 1e-9).ceil() as i64;
         let last = (self.high / step + 1e-9).floor() as i64;
-        let text = |value: f64| match value.abs() {
-            0.0 => "0".to_owned(),
-            1e6.. => format!("{value:.1e}"),
-            small if small < 1e-4 => format!("{value:.1e}"),
-            _ => format!("{value:.digits$}"),
+        let largest = first.unsigned_abs().max(last.unsigned_abs()) as f64 * step;
+        // One form for all ticks of an axis, with the digits in which they differ.
+        let power = match largest {
+            1e-3..1e6 => 0,
+            _ => largest.log10().floor() as i32,
+        };
+        let digits = (f64::from(power) - step.log10().floor()).max(0.0) as usize;
+        let text = |value: f64| match (value, power) {
+            (0.0, _) => "0".to_owned(),
+            (_, 0) => format!("{value:.digits$}"),
+            _ => format!("{:.digits$}·10{}", value / 10f64.powi(power), superscript(power)),
         };
         (first..=last).map(|k| k as f64 * step).map(|at| Tick { at, text: Some(text(at)) }).collect()
     }
@@ -156,6 +192,33 @@ mod tests {
         assert_eq!(texts(Scale::linear(0.0, 1.0), 5), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(texts(Scale::linear(0.0, 12.2), 6), ["0", "2", "4", "6", "8", "10", "12"]);
         assert_eq!(texts(Scale::linear(-1.0, 1.0), 4), ["-1.0", "-0.5", "0", "0.5", "1.0"]);
+    }
+
+    #[test]
+    fn ticks_have_all_digits_in_which_they_differ() {
+        let close = texts(Scale::linear(0.543147, 0.543149), 4);
+        assert_eq!(close, ["0.5431470", "0.5431475", "0.5431480", "0.5431485", "0.5431490"]);
+        assert_eq!(texts(Scale::linear(1e6, 1e6 + 2.0), 2), ["1.000000·10⁶", "1.000001·10⁶", "1.000002·10⁶"]);
+        assert_eq!(texts(Scale::linear(0.0, 1e-5), 2), ["0", "0.5·10⁻⁵", "1.0·10⁻⁵"]);
+        assert_eq!(Scale::linear(0.7, 0.7 + 1e-15).range(), Scale::linear(0.7, 0.7).range());
+    }
+
+    #[test]
+    fn an_axis_reaches_to_a_tick_below_its_values() {
+        for log in [false, true] {
+            for k in 0..400 {
+                let low = 10f64.powf(-9.0 + 0.0237 * f64::from(k));
+                let high = low * 10f64.powf(0.001 + 0.03 * f64::from(k));
+                let plain = if log { Scale::log(low, high) } else { Scale::linear(low, high) };
+                let scale = plain.padded(0.04).with_tick_below(low);
+                let lowest = scale.ticks(TICKS).into_iter().find(|tick| tick.text.is_some()).unwrap().at;
+                assert!(lowest <= low, "{low} to {high}: {lowest}, {scale:?}");
+                let places = (scale.place(low).unwrap(), scale.place(high).unwrap());
+                assert!(places.0 >= ROOM && places.1 < 1.0, "{places:?}");
+                assert!(places.1 - places.0 > 0.5, "the values fill the axis: {low} to {high}: {places:?}");
+            }
+        }
+        assert_eq!(Scale::linear(2.5, 8.0).with_tick_below(2.5).range(), (2.0, 8.0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::curve::{Curve, Point, Series};
-use super::figure::{Figure, Panel};
+use super::figure::{Figure, Panel, axis_title};
 use super::scale::Scale;
 use crate::quantity::Quantity;
 use crate::sweep::{Score, Trial};
@@ -65,9 +65,10 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     }
     let panel = Panel {
         title: String::new(),
-        x_title: name.to_owned(),
+        x_title: name.replace('_', " "),
+        y_title: axis_title(criterion),
         x: x.padded(0.03),
-        y: y.padded(0.06),
+        y: y.padded(0.06).with_tick_below(bottom),
         curves,
         outside: Vec::new(),
         name: format!("{}-{name}", criterion.name()),

@@ -5,17 +5,17 @@
 
 use std::fmt::Write;
 
+use super::axes::{Axes, left_margin};
 use super::curve::Curve;
 use super::figure::{Figure, Panel};
 use super::legend::{LINE as LEGEND_LINE, legend, none_if_empty, wrapped};
-use super::style::{FAINT, FONT, GRID, GROUND, INK, colour, dash, escape, marker};
+use super::style::{FAINT, FONT, GROUND, INK, colour, dash, escape, marker};
 
 /// Maximal number of points of a line.
 const MOST_POINTS: usize = 240;
 /// Approximate number of markers on a line.
 const MARKERS: usize = 7;
 
-const LEFT: f64 = 62.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
@@ -29,22 +29,27 @@ struct Layout {
     inner: (f64, f64),
     /// Size of a panel with margins.
     cell: (f64, f64),
+    /// Room for ticks and titles of the vertical axes.
+    left: f64,
     rows: usize,
     width: f64,
 }
 
 impl Layout {
-    fn of(figure: &Figure) -> Self {
-        let inner = if figure.columns > 1 { (372.0, 232.0) } else { (482.0, 288.0) };
+    fn of(figure: &Figure, medium: Medium) -> Self {
+        let (cell_width, height) = if figure.columns > 1 { (450.0, 232.0) } else { (560.0, 288.0) };
         let top = if figure.columns > 1 { TOP } else { 8.0 };
-        let cell = (LEFT + inner.0 + RIGHT, top + inner.1 + BOTTOM);
+        let margins = figure.panels.iter().map(|panel| left_margin(panel.y, |size| medium.largest(size)));
+        let left = margins.fold(0.0, f64::max);
+        let cell = (cell_width, top + height + BOTTOM);
         let rows = figure.panels.len().div_ceil(figure.columns).max(1);
-        Self { inner, cell, rows, width: cell.0 * figure.columns as f64 }
+        let inner = (cell_width - left - RIGHT, height);
+        Self { inner, cell, left, rows, width: cell.0 * figure.columns as f64 }
     }
 
     fn corner(&self, k: usize, columns: usize) -> (f64, f64) {
         let top = self.cell.1 - self.inner.1 - BOTTOM;
-        ((k % columns) as f64 * self.cell.0 + LEFT, HEAD + (k / columns) as f64 * self.cell.1 + top)
+        ((k % columns) as f64 * self.cell.0 + self.left, HEAD + (k / columns) as f64 * self.cell.1 + top)
     }
 }
 
@@ -68,7 +73,7 @@ impl Medium {
 
 /// Draws a figure.
 pub(crate) fn draw(figure: &Figure, medium: Medium) -> String {
-    let layout = Layout::of(figure);
+    let layout = Layout::of(figure, medium);
     let legend = legend(figure, layout.width, medium.largest(12.0));
     let notes = wrapped(&figure.note, layout.width - 24.0, medium.largest(11.0));
     let note_line = medium.largest(11.0) + 4.0;
@@ -87,9 +92,16 @@ pub(crate) fn draw(figure: &Figure, medium: Medium) -> String {
     );
     for (k, panel) in figure.panels.iter().enumerate() {
         let clip = format!("clip-{}-{k}", figure.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
-        let interactive = medium == Medium::Script;
-        Drawing { panel, corner: layout.corner(k, figure.columns), size: layout.inner, clip, interactive }
-            .write(&mut svg);
+        let axes = Axes {
+            x: panel.x,
+            y: panel.y,
+            x_title: &panel.x_title,
+            y_title: &panel.y_title,
+            corner: layout.corner(k, figure.columns),
+            size: layout.inner,
+        };
+        let y_title_at = axes.corner.0 - layout.left + medium.largest(12.0);
+        Drawing { panel, axes, y_title_at, clip, interactive: medium == Medium::Script }.write(&mut svg);
     }
     let _ = write!(svg, "<g transform=\"translate(0 {legend_top:.0})\">\n{}</g>\n", legend.svg);
     for (k, line) in notes.iter().enumerate() {
@@ -108,22 +120,24 @@ pub(crate) fn draw(figure: &Figure, medium: Medium) -> String {
 /// A panel at its position in the figure.
 struct Drawing<'a> {
     panel: &'a Panel,
-    corner: (f64, f64),
-    size: (f64, f64),
+    axes: Axes<'a>,
+    /// Position of the title of the vertical axis.
+    y_title_at: f64,
     clip: String,
     interactive: bool,
 }
 
 impl Drawing<'_> {
     fn write(&self, svg: &mut String) {
-        let ((left, top), (w, h)) = (self.corner, self.size);
+        let ((left, top), (w, h)) = (self.axes.corner, self.axes.size);
         let _ = writeln!(svg, "<g class=\"panel\"{}>", self.description());
         let _ = writeln!(
             svg,
             "<clipPath id=\"{}\"><rect x=\"{left}\" y=\"{top}\" width=\"{w}\" height=\"{h}\"/></clipPath>",
             self.clip
         );
-        self.axes(svg);
+        self.axes.grid(svg);
+        self.axes.write(svg, self.y_title_at);
         if !self.panel.title.is_empty() {
             let _ = writeln!(
                 svg,
@@ -154,66 +168,25 @@ impl Drawing<'_> {
         if !self.interactive {
             return String::new();
         }
-        let ((left, top), (w, h), (x, y)) = (self.corner, self.size, (self.panel.x, self.panel.y));
+        let ((left, top), (w, h), (x, y)) = (self.axes.corner, self.axes.size, (self.panel.x, self.panel.y));
         let (x_range, y_range) = (x.range(), y.range());
         format!(
-            " data-name=\"{}\" data-box=\"{left} {top} {w} {h}\" data-x=\"{} {}\" data-y=\"{:e} {:e}\" data-log=\"{}\" data-unit=\"{}\"",
+            " data-name=\"{}\" data-box=\"{left} {top} {w} {h}\" data-x=\"{} {}\" data-y=\"{:e} {:e}\" data-log=\"{}\" data-digits=\"{}\" data-unit=\"{}\"",
             self.panel.name,
             x_range.0,
             x_range.1,
             y_range.0,
             y_range.1,
             u8::from(y.log),
+            self.digits(),
             escape(&self.panel.x_title)
         )
     }
 
-    fn axes(&self, svg: &mut String) {
-        let ((left, top), (w, h)) = (self.corner, self.size);
-        let (bottom, right) = (top + h, left + w);
-        for tick in self.panel.y.ticks(6) {
-            let Some(place) = self.panel.y.place(tick.at) else { continue };
-            let y = bottom - place * h;
-            if tick.text.is_some() {
-                let _ = writeln!(
-                    svg,
-                    "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\" stroke=\"{GRID}\" fill=\"none\"/>"
-                );
-            }
-            let text = escape(&tick.text.unwrap_or_default());
-            let _ = writeln!(
-                svg,
-                "<text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"11.5\" fill=\"{INK}\">{text}</text>",
-                left - 7.0,
-                y + 4.0
-            );
-        }
-        for tick in self.panel.x.ticks(6) {
-            let Some(place) = self.panel.x.place(tick.at) else { continue };
-            let x = left + place * w;
-            let _ = writeln!(
-                svg,
-                "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\" stroke=\"{FAINT}\"/><text class=\"ink\" x=\"{x:.1}\" y=\"{:.1}\" \
-                 text-anchor=\"middle\" font-size=\"11.5\" fill=\"{INK}\">{}</text>",
-                bottom + 17.0,
-                escape(&tick.text.unwrap_or_default())
-            );
-        }
-        let _ = writeln!(
-            svg,
-            "<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\" fill=\"none\" stroke=\"{FAINT}\"/>\
-             <text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"{INK}\">{}</text>",
-            left + w / 2.0,
-            bottom + 36.0,
-            escape(&self.panel.x_title)
-        );
-    }
-
     /// The position of a point, limited to a range in which renderers are precise.
     fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
-        let ((left, top), (w, h)) = (self.corner, self.size);
-        let (x, y) = (self.panel.x.place(x)?, self.panel.y.place(y)?);
-        Some((left + x * w, top + h - y.clamp(-2.0, 3.0) * h))
+        let (top, h) = (self.axes.corner.1, self.axes.size.1);
+        self.axes.place(x, y).map(|(x, y)| (x, y.clamp(top - 2.0 * h, top + 3.0 * h)))
     }
 
     fn band(&self, curve: &Curve, svg: &mut String) {
@@ -262,19 +235,28 @@ impl Drawing<'_> {
         );
     }
 
+    /// Significant digits of values, so that those of the panel can be told apart.
+    fn digits(&self) -> usize {
+        let (low, high) = self.panel.y.range();
+        let same =
+            if self.panel.y.log { 0.0 } else { (low.abs().max(high.abs()) / (high - low)).log10().floor() };
+        4 + same.clamp(0.0, 11.0) as usize
+    }
+
     /// Attributes with the values of a curve, for a script.
     fn values(&self, curve: &Curve) -> String {
         if !self.interactive {
             return String::new();
         }
         let shown = thinned(curve);
+        let digits = self.digits();
         let value = |point: &super::curve::Point| {
             let band = if point.high > point.low {
-                format!(" {:.3e} {:.3e}", point.low, point.high)
+                format!(" {:.*e} {:.*e}", digits - 1, point.low, digits - 1, point.high)
             } else {
                 String::new()
             };
-            format!("{} {:.4e}{band}", round_to(point.x), point.y)
+            format!("{} {:.digits$e}{band}", round_to(point.x), point.y)
         };
         let list: Vec<String> = shown.iter().map(value).collect();
         format!(" data-label=\"{}\" data-values=\"{}\"", escape(&curve.label), list.join(";"))
@@ -286,7 +268,7 @@ impl Drawing<'_> {
         let last =
             curve.points.last().and_then(|point| self.place(point.x, point.y).map(|place| (point, place)));
         let Some((point, (x, y))) = last else { return };
-        let y = y.clamp(self.corner.1 + 7.0, self.corner.1 + self.size.1 - 7.0);
+        let y = y.clamp(self.axes.corner.1 + 7.0, self.axes.corner.1 + self.axes.size.1 - 7.0);
         let (hue, class) = (colour(curve.series), curve.series % super::style::COLOURS.len());
         let _ = writeln!(
             svg,

@@ -22,9 +22,9 @@
     if (!parsed.has(line)) parsed.set(line, line.dataset.values.split(";").map((v) => v.split(" ").map(Number)));
     return parsed.get(line);
   };
-  const shown = (v) => {
+  const shown = (v, digits = 4) => {
     const a = Math.abs(v);
-    return a === 0 ? "0" : a >= 1e-3 && a < 1e5 ? String(Number(v.toPrecision(4))) : v.toExponential(2);
+    return a === 0 ? "0" : a >= 1e-3 && a < 1e5 ? String(Number(v.toPrecision(digits))) : v.toExponential(digits - 2);
   };
   const clear = () => {
     tip.hidden = true;
@@ -44,7 +44,7 @@
       const [left, top, w, h] = panel.dataset.box.split(" ").map(Number);
       if (at.x < left - 4 || at.x > left + w + 4 || at.y < top || at.y > top + h) continue;
       const [x0, x1] = panel.dataset.x.split(" ").map(Number), [y0, y1] = panel.dataset.y.split(" ").map(Number);
-      const log = panel.dataset.log === "1", x = x0 + ((at.x - left) / w) * (x1 - x0);
+      const log = panel.dataset.log === "1", digits = Number(panel.dataset.digits), x = x0 + ((at.x - left) / w) * (x1 - x0);
       const place = (y) => top + h * (1 - (log ? Math.log(y / y0) / Math.log(y1 / y0) : (y - y0) / (y1 - y0)));
       const found = [];
       for (const line of panel.querySelectorAll("[data-values]")) {
@@ -68,9 +68,9 @@
         if (py >= top && py <= top + h) overlay.append(element("circle", { cx: px, cy: py, r: 4, fill: colour }));
         const row = document.createElement("div"), key = document.createElement("i");
         key.style.background = colour;
-        const band = near.length > 2 ? ` (${shown(near[2])} to ${shown(near[3])})` : "";
+        const band = near.length > 2 ? ` (${shown(near[2], digits)} to ${shown(near[3], digits)})` : "";
         const where = near[0] === nearest ? "" : ` at ${shown(near[0])}`;
-        row.append(key, `${line.dataset.label}: ${shown(near[1])}${band}${where}`);
+        row.append(key, `${line.dataset.label}: ${shown(near[1], digits)}${band}${where}`);
         tip.append(row);
       }
       svg.append(overlay);

@@ -27,12 +27,12 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
             html,
             "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}",
             if finished < all { "finished " } else { "" },
-            table(&outcomes_table(&folder.outcomes, folder.experiment.seeds.len()))
+            table(&status_first(outcomes_table(&folder.outcomes, folder.experiment.seeds.len())))
         );
         let _ = writeln!(
             html,
             "<details><summary>Results of every seed</summary>{}</details>",
-            table(&seeds_table(&folder.outcomes))
+            table(&status_first(seeds_table(&folder.outcomes)))
         );
     }
     html.push_str(&figures(&folder.runs(), index));
@@ -180,7 +180,15 @@ fn provenance(folder: &RunFolder) -> String {
     )
 }
 
-/// A table as HTML, in a box that scrolls horizontally.
+/// The table with its last column, the status, right after the first.
+fn status_first(mut table: TextTable) -> TextTable {
+    for cells in table.rows.iter_mut().chain([&mut table.header]) {
+        cells[1..].rotate_right(1);
+    }
+    table
+}
+
+/// A table as HTML, in a box that scrolls horizontally below its first column.
 pub(crate) fn table(table: &TextTable) -> String {
     let cells = |row: &[String], tag: &str| -> String {
         row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
@@ -221,6 +229,16 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_status_comes_right_after_the_name() {
+        let outcomes = [crate::table::tests::outcome("a", 0, Status::Done, 0.25)];
+        for table in [outcomes_table(&outcomes, 1), seeds_table(&outcomes)] {
+            let moved = status_first(table.clone());
+            assert_eq!((moved.header[1].as_str(), moved.rows[0][1].as_str()), ("status", "done"));
+            assert_eq!(moved.header[2..], table.header[1..table.header.len() - 1]);
+        }
+    }
 
     #[test]
     fn dates_are_right() {
