@@ -1,6 +1,7 @@
 //! Tests of the experiment layer, in one binary.
 #![allow(unreachable_pub, reason = "a test binary has no users")]
 
+mod arrays; // the user's .npy, .npz and .safetensors files
 mod config; // mistakes in experiment files, named by their key
 mod own; // user-defined problems and engines
 mod runs; // run directories: stopped, resumed, extended, diverged, foreign
