@@ -93,7 +93,8 @@ fn network(problem: &ImageProblem<f32>, x: &[f32], folder: &Path) -> io::Result<
     fs::write(folder.join("manifest.json"), manifest.to_string())?;
     fs::write(folder.join("tensors.f32"), all(&tensors))?;
     fs::write(folder.join("gradient.f32"), all(&model.state_dict(&gradient)))?;
-    fs::write(folder.join("images.u8"), &test.pixels[..count * data.shape.len()])?;
-    fs::write(folder.join("labels.u8"), &test.labels[..count])?;
+    let pixels = (0..count).flat_map(|i| test.image(i).unwrap_or_default()).copied();
+    fs::write(folder.join("images.u8"), pixels.collect::<Vec<u8>>())?;
+    fs::write(folder.join("labels.u8"), &test.labels()[..count])?;
     fs::write(folder.join("logits.f32"), floats(&logits))
 }

@@ -26,10 +26,7 @@ const WINDOW_S: f64 = 0.1;
 /// Images of no meaning.
 pub fn noise(shape: Shape, count: usize) -> Images {
     let byte = |i: usize| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8;
-    Images {
-        pixels: (0..count * shape.len()).map(byte).collect(),
-        labels: (0..count).map(|i| byte(i) % 10).collect(),
-    }
+    Images::new((0..count * shape.len()).map(byte).collect(), (0..count).map(|i| byte(i) % 10).collect())
 }
 
 /// Runs `work(thread, repetition)` `repetitions` times on each thread, in `windows` windows that begin

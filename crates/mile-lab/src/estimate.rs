@@ -57,16 +57,17 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
     };
     let gradient = seconds(|call| one(call, false))?;
     let of_model = seconds(|_| evaluate(&*problem, x).map_err(AgentsError::Evaluation))?;
-    // The agents' models and their average, and the gradient of f there.
-    let mut evaluation = (agents + 1) as f64 * of_model;
+    // The evaluated agents' models and the average, and the gradient of f there.
+    let mut evaluation = (plan.evaluation.agents + 1) as f64 * of_model;
     if plan.size.records_gradient_norm {
         let is_stochastic = experiment.objectives.is_stochastic();
         let exact = if is_stochastic { seconds(|call| one(call, true))? } else { gradient };
         evaluation += agents as f64 * exact;
     }
     let jobs = plan.jobs();
+    let steps = |k: usize| experiment.algorithms[k].steps_per_round() * experiment.rounds as f64;
     let threads = rayon::current_num_threads().min(agents.saturating_mul(jobs.len())).max(1);
-    let steps: f64 = jobs.iter().map(|job| steps(plan, job.algorithm)).sum();
+    let steps: f64 = jobs.iter().map(|job| steps(job.algorithm)).sum();
     let gradients = steps * agents as f64;
     let records = 1 + experiment.rounds.div_ceil(experiment.eval_every);
     let evaluations = records * jobs.len() as u64;
@@ -74,21 +75,11 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
     Ok(TimeEstimate { seconds, gradient, gradients, evaluation, evaluations, threads })
 }
 
-/// The expected number of steps of an algorithm.
-fn steps(plan: &Plan, algorithm: usize) -> f64 {
-    let parameters = &plan.methods[algorithm].parameters;
-    let of_round = match parameters.probability {
-        Some(probability) => 1.0 / probability,
-        None => parameters.local_steps.unwrap_or(1) as f64,
-    };
-    of_round * plan.experiment.rounds as f64
-}
-
 /// What a record evaluates for one model.
 fn evaluate<T: Scalar>(problem: &dyn Problem<T>, x: &[T]) -> Result<(), Failure> {
     problem.objective(x)?;
-    if problem.records_accuracy() {
-        problem.accuracy(x)?;
+    if !problem.metrics().is_empty() {
+        problem.measure(x)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@
 
 use toml::Value;
 
-use crate::config::{Experiment, in_order};
+use crate::config::{AlgorithmConfig, Experiment, in_order};
 use crate::error::LabError;
 use crate::objectives::{EvaluationRows, RowCounts};
 
@@ -51,8 +51,8 @@ impl Costs {
         let n = experiment.network.agents as f64;
         let rows = objectives.rows(experiment.seeds[0])?;
         let RowCounts { all, run, .. } = rows.unwrap_or(RowCounts { all: 1, run: 1, largest_sample: 0 });
-        let steps: u64 = experiment.algorithms.iter().map(|a| a.parameters.local_steps.unwrap_or(1)).sum();
-        let steps = steps as f64 / experiment.algorithms.len().max(1) as f64;
+        let steps: f64 = experiment.algorithms.iter().map(AlgorithmConfig::steps_per_round).sum();
+        let steps = steps / experiment.algorithms.len().max(1) as f64;
         let EvaluationRows { training, test, .. } = objectives.evaluation_rows()?.unwrap_or(EvaluationRows {
             training: all * n as u64,
             test: 0,

@@ -84,6 +84,11 @@ impl<'a> Section<'a> {
         });
     }
 
+    /// Whether a key is given.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
     /// The value of a key that has aliases; giving two of the names is an error.
     pub fn value_or(
         &self,

@@ -1,4 +1,4 @@
-//! Image classification as a decentralized problem: data sets, partitions among agents, neural-network gradients.
+//! Neural networks as a decentralized problem: data sets, partitions among agents, gradients.
 //!
 //! - [`data`]: data sets (MNIST, Fashion-MNIST, CIFAR-10): download, reading, checking; `glyphs` is generated and
 //!   needs no files

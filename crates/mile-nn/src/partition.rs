@@ -189,6 +189,27 @@ impl Partition {
     }
 }
 
+/// Takes a random part of each agent's samples, of `fraction` rounded to whole samples, from it and returns all that were
+/// taken, in increasing order. An agent keeps at least one sample.
+///
+/// ```
+/// let mut parts = vec![vec![0, 1, 2, 3, 4], vec![5, 6, 7, 8, 9]];
+/// let taken = mile_nn::partition::hold_out(&mut parts, 0.2, 0);
+/// assert_eq!((parts[0].len(), parts[1].len(), taken.len()), (4, 4, 2));
+/// ```
+pub fn hold_out(parts: &mut [Vec<u32>], fraction: f64, seed: u64) -> Vec<u32> {
+    let mut taken = Vec::new();
+    for (part, agent) in parts.iter_mut().zip(1..) {
+        // Index 0 is the partition itself.
+        part.shuffle(&mut stream(seed, Purpose::Partition, agent, 0));
+        let kept = part.len() - (fraction * part.len() as f64).round() as usize;
+        taken.extend(part.drain(kept.clamp(1.min(part.len()), part.len())..));
+        part.sort_unstable();
+    }
+    taken.sort_unstable();
+    taken
+}
+
 /// Number of samples of each class at each agent: `counts[agent][class]`.
 pub fn label_counts(parts: &[Vec<u32>], labels: &[u8], classes: usize) -> Vec<Vec<usize>> {
     let count = |part: &Vec<u32>| {

@@ -1,8 +1,10 @@
-//! Image classification with a neural network as N local objectives: a data set partitioned among agents.
+//! Classification or regression with a neural network as N local objectives: a data set partitioned among agents.
 //!
 //! ```text
-//! f = (1/N) sum_i f_i,    f_i(x) = mean cross-entropy over agent i's samples of the network with parameters x
+//! f = (1/N) sum_i f_i,    f_i(x) = mean loss over agent i's samples of the network with parameters x
 //! ```
+//!
+//! The loss of a sample with a label is the cross-entropy, that of a sample with numbers half the squared distance.
 //!
 //! All agents have the same weight, whatever their number of samples: f is not the mean over all samples.
 
@@ -13,7 +15,7 @@ use mile::random::{Purpose, stream};
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
 
-use crate::data::{Dataset, Images};
+use crate::data::{Dataset, Images, Targets};
 use crate::kernel::{Isa, Scalar};
 use crate::model::{Model, ModelError, ModelSpec};
 use crate::network::{CHUNK, Dropout, Network, Score, Workspace};
@@ -70,6 +72,14 @@ pub enum ProblemError {
     /// The number of evaluated samples per agent is 0.
     #[error("evaluation: got 0 samples per agent, takes a whole number from 1")]
     EmptyEvaluation,
+    /// An agent has no samples, or one that is not in the data set.
+    #[error(
+        "agent {agent} has no samples, or one that is not in the data set; give it some, or use fewer agents"
+    )]
+    Parts {
+        /// The agent.
+        agent: usize,
+    },
     /// The number of test samples is 0, or larger than the test set.
     #[error("test_samples: got {got}, takes a whole number from 1 to {most}, the size of the test set")]
     TestSamples {
@@ -80,7 +90,16 @@ pub enum ProblemError {
     },
 }
 
-/// Image classification with the training set partitioned among agents; see the [module](self).
+/// Which samples belong to whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// The indices of the training samples of each agent.
+    pub train: Vec<Vec<u32>>,
+    /// The indices of training samples on which the accuracy is measured; `None`: on the test set.
+    pub held_out: Option<Vec<u32>>,
+}
+
+/// A neural network with the training set partitioned among agents; see the [module](self).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -115,6 +134,8 @@ pub struct ImageProblem<T> {
     evaluated: Vec<Vec<u32>>,
     /// Test samples on which the accuracy is evaluated.
     test: Vec<u32>,
+    /// Whether these are samples of the training set.
+    is_held_out: bool,
     idle: Mutex<Vec<Scratch<T>>>,
 }
 
@@ -134,18 +155,35 @@ impl<T: Scalar> ImageProblem<T> {
 
     /// As [`try_new`](Self::try_new), with the kernels of `isa`, or the portable ones if the machine cannot run those.
     pub fn with_isa(data: Arc<Dataset>, config: &ImageConfig, isa: Isa) -> Result<Self, ProblemError> {
+        let train = config.partition.split(data.train.labels(), data.classes, config.agents, config.seed)?;
+        Self::build(data, config, Parts { train, held_out: None }, isa)
+    }
+
+    /// As [`try_new`](Self::try_new), with the samples of each agent given; `partition` and `agents` of the configuration
+    /// are not used.
+    pub fn with_parts(data: Arc<Dataset>, config: &ImageConfig, parts: Parts) -> Result<Self, ProblemError> {
+        Self::build(data, config, parts, Isa::best())
+    }
+
+    fn build(data: Arc<Dataset>, config: &ImageConfig, parts: Parts, isa: Isa) -> Result<Self, ProblemError> {
         if !config.batch.is_valid() {
             return Err(ProblemError::EmptyBatch);
         }
         if config.evaluation == Evaluation::PerAgent(0) {
             return Err(ProblemError::EmptyEvaluation);
         }
-        let most = data.test.len();
+        let Parts { train: parts, held_out } = parts;
+        let is_wrong = |part: &Vec<u32>| part.iter().max().is_none_or(|&i| i as usize >= data.train.len());
+        if let Some(agent) = parts.iter().position(is_wrong) {
+            return Err(ProblemError::Parts { agent });
+        }
+        let is_held_out = held_out.is_some();
+        let test = held_out.unwrap_or_else(|| (0..data.test.len() as u32).collect());
+        let most = test.len();
         if let Some(got) = config.test_samples.filter(|n| !(1..=most).contains(n)) {
             return Err(ProblemError::TestSamples { got, most });
         }
         let model = Model::try_new(&config.model, data.shape, data.classes)?;
-        let parts = config.partition.split(&data.train.labels, data.classes, config.agents, config.seed)?;
         let per_agent = match config.evaluation {
             Evaluation::All => None,
             Evaluation::PerAgent(most) => Some(most),
@@ -153,10 +191,10 @@ impl<T: Scalar> ImageProblem<T> {
         let subset = |all: Vec<u32>, most, of| subset(all, most, config.seed, of);
         let evaluated =
             parts.iter().zip(0..).map(|(part, agent)| subset(part.clone(), per_agent, agent)).collect();
-        let test = subset((0..most as u32).collect(), config.test_samples, TEST);
+        let test = subset(test, config.test_samples, TEST);
         let network = Network::with_isa(model, isa);
         let idle = Mutex::new(Vec::new());
-        Ok(Self { data, network, parts, batch: config.batch, evaluated, test, idle })
+        Ok(Self { data, network, parts, batch: config.batch, evaluated, test, is_held_out, idle })
     }
 
     /// The neural network: its size, initialisation and export to PyTorch.
@@ -262,14 +300,27 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
         self.model().flops().saturating_mul(self.data.train.len() as u64) <= MAX_RECORDED_FLOPS
     }
 
+    /// The accuracy, or for numbers the root mean square of the errors; none if there are no test samples.
     fn metrics(&self) -> &'static [Metric] {
-        &[Metric::Accuracy]
+        match &self.data.train.targets {
+            _ if self.test.is_empty() => &[],
+            Targets::Labels(_) => &[Metric::Accuracy],
+            Targets::Numbers { .. } => &[Metric::Rmse],
+        }
     }
 
-    /// The accuracy on the evaluated test samples.
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
-        let scores = self.scores(x, &self.data.test, std::slice::from_ref(&self.test));
-        Ok(vec![scores[0].correct as f64 / self.test.len() as f64])
+        let images = if self.is_held_out { &self.data.train } else { &self.data.test };
+        let metric = |metric: &Metric| {
+            let score = self.scores(x, images, std::slice::from_ref(&self.test))[0];
+            let samples = self.test.len() as f64;
+            match metric {
+                Metric::Accuracy => score.correct as f64 / samples,
+                // The loss is half of the squared error, summed over the numbers of a target.
+                _ => (2.0 * score.loss / (samples * self.model().classes() as f64)).sqrt(),
+            }
+        };
+        Ok(self.metrics().iter().map(metric).collect())
     }
 
     fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
@@ -283,6 +334,9 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     fn class_counts(&self) -> Vec<Vec<usize>> {
-        label_counts(&self.parts, &self.data.train.labels, self.data.classes)
+        match &self.data.train.targets {
+            Targets::Labels(labels) => label_counts(&self.parts, labels, self.data.classes),
+            Targets::Numbers { .. } => Vec::new(),
+        }
     }
 }

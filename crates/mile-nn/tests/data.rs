@@ -59,8 +59,8 @@ fn idx_files_are_read_plain_and_gzipped() {
     assert_eq!(data::locate("mnist", Some(&directory)).unwrap(), Located::Directory(directory));
     let set = data::load("mnist", Some(&scratch.0)).unwrap();
     assert_eq!((set.train.len(), set.test.len(), set.classes), (3, 2, 10));
-    assert_eq!(set.train.labels, [1, 9, 0]);
-    assert_eq!(set.test.image(1)[..3], [16, 17, 18]);
+    assert_eq!(set.train.labels(), [1, 9, 0]);
+    assert_eq!(set.test.image(1).unwrap()[..3], [16, 17, 18]);
 }
 
 /// The offset and the text of the error that `bytes` in place of `file` lead to.
@@ -118,7 +118,7 @@ fn cifar_batches_are_read_as_interleaved_channels_and_checked() {
     (1..=6).for_each(|i| fs::write(directory.join(name(i)), &batch).unwrap());
     let set = data::load("cifar10", Some(&scratch.0)).unwrap();
     assert_eq!((set.train.len(), set.test.len()), (50_000, 10_000));
-    assert_eq!((set.train.labels[0], &set.train.image(0)[..3]), (7, &[10u8, 20, 30][..]));
+    assert_eq!((set.train.labels()[0], &set.train.image(0).unwrap()[..3]), (7, &[10u8, 20, 30][..]));
 
     batch[2 * 3073] = 10;
     fs::write(directory.join(name(2)), &batch).unwrap();
@@ -145,7 +145,7 @@ fn what_is_missing_is_said_with_the_remedy() {
 #[test]
 fn a_data_set_of_ones_own_must_fit_its_shape() {
     let shape = Shape { height: 2, width: 2, channels: 1 };
-    let images = |pixels: usize, labels: &[u8]| Images { pixels: vec![0; pixels], labels: labels.to_vec() };
+    let images = |pixels: usize, labels: &[u8]| Images::new(vec![0; pixels], labels.to_vec());
     assert!(Dataset::try_new("own", shape, 2, images(8, &[0, 1]), images(4, &[1])).is_ok());
     let error = Dataset::try_new("own", shape, 2, images(7, &[0, 1]), images(4, &[1])).unwrap_err();
     assert!(matches!(error, DataError::Shape { pixels: 7, .. }));
@@ -160,9 +160,9 @@ fn glyphs_are_a_function_of_the_seed_and_hold_all_digits() {
     assert_ne!(set.train, glyphs::generate(2, 300, 100).train);
     assert_ne!(set.train.image(0), set.test.image(0));
     for digit in 0..10 {
-        assert!(set.train.labels.contains(&digit));
+        assert!(set.train.labels().contains(&digit));
     }
-    let ink: u64 = set.train.pixels.iter().map(|&p| u64::from(p)).sum();
-    let mean = ink as f64 / set.train.pixels.len() as f64;
+    let pixels = || (0..set.train.len()).flat_map(|i| set.train.image(i).unwrap());
+    let mean = pixels().map(|&p| f64::from(p)).sum::<f64>() / pixels().count() as f64;
     assert!((10.0..100.0).contains(&mean), "mean pixel {mean}");
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::plain;
 use mile::random::{Purpose, stream};
-use mile_nn::data::{Images, Shape};
+use mile_nn::data::{Images, Shape, Targets, Values};
 use mile_nn::model::{Layer, Model, ModelSpec};
 use mile_nn::network::{Dropout, Network};
 use mile_nn::{Isa, Scalar};
@@ -50,10 +50,8 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
 
 fn random_images(shape: Shape, classes: usize, n: usize) -> Images {
     let mut rng = stream(0, Purpose::Probe, n as u64, 0);
-    Images {
-        pixels: (0..n * shape.len()).map(|_| rng.random()).collect(),
-        labels: (0..n).map(|_| rng.random_range(0..classes as u8)).collect(),
-    }
+    let pixels = (0..n * shape.len()).map(|_| rng.random()).collect();
+    Images::new(pixels, (0..n).map(|_| rng.random_range(0..classes as u8)).collect())
 }
 
 fn gradient<T: Scalar>(model: &Model, isa: Isa, images: &Images, dropout: Option<Dropout>) -> (f64, Vec<T>) {
@@ -127,6 +125,35 @@ fn gradients_are_central_differences() {
 }
 
 #[test]
+fn gradients_of_least_squares_are_central_differences() {
+    for (shape, outputs, layers) in odd_networks() {
+        let model = Model::try_new(&ModelSpec::Layers(layers.clone()), shape, outputs).unwrap();
+        let mut rng = stream(0, Purpose::Probe, 7, 0);
+        let mut numbers = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.random_range(-1.0..1.0)).collect() };
+        let doubles = numbers(3 * shape.len());
+        let targets = Targets::Numbers { values: numbers(3 * outputs), each: outputs };
+        let network = Network::<f64>::with_isa(model.clone(), Isa::Portable);
+        let (mut workspace, mut gradient) = (network.workspace(), vec![0.0; model.dim()]);
+        let singles = doubles.iter().map(|&x| x as f32).collect();
+        for pixels in [Values::Doubles(doubles), Values::Singles(singles)] {
+            let images = Images { pixels, targets: targets.clone() };
+            let mut parameters: Vec<f64> = model.initial(1).into_iter().map(f64::from).collect();
+            network.gradient(&parameters, &images, &[0, 2], None, &mut workspace, &mut gradient);
+            for i in [0, model.dim() / 2, model.dim() - 1] {
+                let (x, h) = (parameters[i], 1e-6);
+                let mut loss = |value: f64| {
+                    parameters[i] = value;
+                    network.score(&parameters, &images, &[0, 2], &mut workspace).loss / 2.0
+                };
+                let difference = (loss(x + h) - loss(x - h)) / (2.0 * h);
+                parameters[i] = x;
+                assert!((difference - gradient[i]).abs() < 1e-7, "parameter {i} of {layers:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_exported_parameters_give_the_same_scores_in_a_plain_network() {
     for (shape, classes, layers) in odd_networks() {
         let model = Model::try_new(&ModelSpec::Layers(layers.clone()), shape, classes).unwrap();
@@ -136,7 +163,7 @@ fn the_exported_parameters_give_the_same_scores_in_a_plain_network() {
         let network = Network::<f32>::new(model);
         let logits = network.logits(&parameters, &images, &[0, 4, 2], &mut network.workspace());
         for (row, sample) in logits.chunks(classes).zip([0, 4, 2]) {
-            let expected = plain::scores(&layers, shape, &tensors, images.image(sample));
+            let expected = plain::scores(&layers, shape, &tensors, images.image(sample).unwrap());
             for (a, b) in row.iter().zip(&expected) {
                 assert!((f64::from(*a) - b).abs() < 1e-5, "{row:?} {expected:?} {layers:?}");
             }
@@ -166,7 +193,7 @@ fn dropout_keeps_the_mean_of_the_scores_inputs() {
     let shape = Shape { height: 1, width: 1, channels: 1 };
     let layers = vec![Layer::Dense { out: 4000 }, Layer::Dropout { p: 0.25 }, Layer::Dense { out: 2 }];
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, 2).unwrap();
-    let images = Images { pixels: vec![255], labels: vec![0] };
+    let images = Images::new(vec![255], vec![0]);
     let network = Network::<f64>::new(model.clone());
     // First layer: weight 1, bias 0. Second: zero, so that its gradient is the dropped-out input times +-1/2.
     let mut parameters = vec![0.0; model.dim()];

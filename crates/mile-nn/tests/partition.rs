@@ -1,6 +1,6 @@
 //! Laws of every partition, and the limits of the Dirichlet one.
 
-use mile_nn::partition::{Partition, PartitionError, label_counts};
+use mile_nn::partition::{Partition, PartitionError, hold_out, label_counts};
 use proptest::prelude::*;
 
 fn any_partition() -> impl Strategy<Value = Partition> {
@@ -141,4 +141,23 @@ fn an_experiment_file_can_name_it() {
         Partition::LabelQuantity { classes: 2 }
     );
     assert!(read("partition = { kind = \"iid\", alpha = 1.0 }").is_err(), "unknown keys are refused");
+}
+
+#[test]
+fn what_is_held_out_is_a_part_of_each_agents_samples_by_the_seed() {
+    let parts: Vec<Vec<u32>> = vec![(0..10).collect(), (10..15).collect(), vec![15]];
+    let split = |fraction: f64, seed: u64| {
+        let mut kept = parts.clone();
+        let taken = hold_out(&mut kept, fraction, seed);
+        for (part, kept) in parts.iter().zip(&kept) {
+            let missing = part.iter().filter(|i| !kept.contains(i));
+            assert!(missing.clone().all(|i| taken.contains(i)) && kept.iter().all(|i| part.contains(i)));
+            assert_eq!(kept.len() + missing.count(), part.len());
+        }
+        (kept.iter().map(Vec::len).collect::<Vec<_>>(), taken)
+    };
+    assert_eq!(split(0.2, 0).0, [8, 4, 1]);
+    assert_eq!(split(0.99, 0).0, [1, 1, 1], "an agent keeps a sample");
+    assert_eq!(split(0.2, 0), split(0.2, 0));
+    assert!((1..5).any(|seed| split(0.2, seed).1 != split(0.2, 0).1));
 }

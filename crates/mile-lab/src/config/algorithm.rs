@@ -73,6 +73,14 @@ impl AlgorithmConfig {
         Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma, resolved: reader.finish()? })
     }
 
+    /// The expected number of updates in a round.
+    pub fn steps_per_round(&self) -> f64 {
+        match self.parameters.probability {
+            Some(probability) if probability > 0.0 => 1.0 / probability,
+            _ => self.parameters.local_steps.unwrap_or(1) as f64,
+        }
+    }
+
     /// Whether xi or gamma is `"auto"`.
     pub fn has_auto(&self) -> bool {
         [self.xi, self.gamma].contains(&Some(WeightChoice::Auto))

@@ -1,8 +1,9 @@
 //! The objectives of an experiment: one problem for each seed.
 //!
-//! A section `[problem]` names a *kind* of problem. The built-in kinds are `quadratic`, `table` and `images`;
+//! A section `[problem]` names a *kind* of problem. The built-in kinds are `quadratic`, `table`, `images` and `arrays`;
 //! [`Kinds::with`] adds others. A kind reads its section and returns the [`Objectives`].
 
+mod arrays;
 mod csv;
 mod images;
 mod loaded;
@@ -179,13 +180,15 @@ pub struct Kinds {
 }
 
 impl Default for Kinds {
-    /// The built-in kinds. Image data sets are loaded once for all experiments that are read with the same value.
+    /// The built-in kinds. Image data sets and arrays are loaded once for all experiments that are read with the same value.
     fn default() -> Self {
         let library = Arc::new(images::DatasetCache::default());
+        let arrays = Arc::new(arrays::ArrayCache::default());
         Self::none()
             .with("quadratic", quadratic::read)
             .with("table", table::read)
             .with("images", move |section, setting| images::read(section, setting, library.clone()))
+            .with("arrays", move |section, setting| arrays::read(section, setting, arrays.clone()))
     }
 }
 

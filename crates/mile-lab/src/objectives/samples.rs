@@ -1,19 +1,135 @@
-//! Keys that problems with samples share: batch size, partition, and number of samples for evaluation.
+//! Keys that problems with samples share: model, batch size, partition, and number of samples for evaluation.
 
 use mile::problems::Batch;
+use mile_nn::model::ModelSpec;
 use mile_nn::partition::Partition;
+use mile_nn::problem::{Evaluation, ImageConfig, ProblemError};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::{EvaluationRows, RowCounts, Setting};
 use crate::error::LabError;
 use crate::section::Section;
 
+/// How a neural network is trained and evaluated on samples.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Training {
+    /// Name of the neural network.
+    model_name: String,
+    config: ImageConfig,
+    /// Seed of the partition; `None`: the seed of the run.
+    seed: Option<u64>,
+    /// Whether the file says on how many samples models are evaluated.
+    is_evaluation_given: bool,
+}
+
+impl Training {
+    /// Reads the keys, with the default of `model`.
+    pub(super) fn read(section: &Section, setting: Setting, preset: &str) -> Result<Self, LabError> {
+        let preset = Value::from(preset);
+        let model = section.value("model").unwrap_or(&preset);
+        let model_name = model.as_str().unwrap_or("a custom model").to_owned();
+        let takes = "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers";
+        let model: ModelSpec = typed(section, "model", model, takes)?;
+        let is_evaluation_given = ["eval_samples", "test_samples"].iter().any(|key| section.has(key));
+        let config = ImageConfig {
+            model,
+            batch: batch(section, Batch::Size(32))?,
+            partition: partition(section)?,
+            evaluation: count(section, "eval_samples")?.map_or(Evaluation::All, Evaluation::PerAgent),
+            test_samples: count(section, "test_samples")?,
+            agents: setting.agents,
+            seed: 0,
+        };
+        let seed = section.whole("seed", "a whole number")?;
+        Ok(Self { model_name, config, seed, is_evaluation_given })
+    }
+
+    /// How many of so many training samples gradients read.
+    pub(super) fn rows(&self, samples: usize) -> RowCounts {
+        let all = (samples / self.config.agents.max(1)).max(1) as u64;
+        let run = match self.config.batch {
+            Batch::Full => all,
+            Batch::Size(rows) | Batch::Epoch(rows) => rows as u64,
+        };
+        RowCounts { all, run, largest_sample: 0 }
+    }
+
+    /// How many of so many training and test samples the evaluation of a model reads.
+    pub(super) fn evaluation_rows(&self, training: usize, test: usize) -> EvaluationRows {
+        let training = match self.config.evaluation {
+            Evaluation::All => training,
+            Evaluation::PerAgent(n) => training.min(n * self.config.agents),
+        };
+        let test = self.config.test_samples.unwrap_or(test).min(test);
+        EvaluationRows { training: training as u64, test: test as u64, is_given: self.is_evaluation_given }
+    }
+
+    /// The same, evaluated on at most so many samples.
+    pub(super) fn evaluating(&self, per_agent: usize, test: usize) -> Self {
+        let config = ImageConfig {
+            evaluation: Evaluation::PerAgent(per_agent),
+            test_samples: (test > 0).then_some(test),
+            ..self.config.clone()
+        };
+        Self { config, ..self.clone() }
+    }
+
+    /// The configuration for a run with this seed.
+    pub(super) fn config(&self, seed: u64) -> ImageConfig {
+        ImageConfig { seed: self.seed.unwrap_or(seed), ..self.config.clone() }
+    }
+
+    pub(super) fn partition(&self) -> Partition {
+        self.config.partition
+    }
+
+    pub(super) fn is_stochastic(&self) -> bool {
+        self.config.batch != Batch::Full
+    }
+
+    /// A short description, with what the data are called.
+    pub(super) fn title(&self, data: &str) -> String {
+        let batch = match self.config.batch {
+            Batch::Full => "full batches".into(),
+            Batch::Size(n) => format!("batch {n}"),
+            Batch::Epoch(n) => format!("batch {{ epoch = {n} }}"),
+        };
+        format!("{} on {data}, {batch}", self.model_name)
+    }
+
+    /// The samples on which losses and accuracies are measured, if not on all.
+    pub(super) fn evaluated_on(&self, samples: &str) -> Option<String> {
+        let losses = match self.config.evaluation {
+            Evaluation::All => None,
+            Evaluation::PerAgent(n) => Some(format!("losses over {n} training samples of each agent")),
+        };
+        let accuracies = self.config.test_samples.map(|n| format!("accuracies on {n} test {samples}"));
+        let parts: Vec<String> = losses.into_iter().chain(accuracies).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// The error of keys that do not fit the data.
+pub(super) fn refused(error: ProblemError) -> LabError {
+    match error {
+        ProblemError::TestSamples { got, most } => {
+            let takes = format!("a whole number from 1 to {most} (the size of the test set), or \"all\"");
+            LabError::config("problem.test_samples", format!("got {got}, takes {takes}"))
+        }
+        _ => LabError::config("problem", error),
+    }
+}
+
 /// The number of samples for evaluation; `None`: all.
-pub(super) fn count(section: &Section, key: &'static str) -> Result<Option<usize>, LabError> {
+fn count(section: &Section, key: &'static str) -> Result<Option<usize>, LabError> {
     let takes = "a whole number from 1, or \"all\"";
     let samples = match section.value(key) {
         None => None,
-        Some(value) if value.as_str() == Some("all") => None,
+        Some(value) if value.as_str() == Some("all") => {
+            section.keep(key, "all");
+            None
+        }
         Some(value) => match value.as_integer() {
             Some(n @ 1..) => Some(n as usize),
             _ => return Err(section.refuse(key, value, takes)),

@@ -1,6 +1,7 @@
 //! Tests of the experiment layer, in one binary.
 #![allow(unreachable_pub, reason = "a test binary has no users")]
 
+mod arrays; // the user's .npy, .npz and .safetensors files
 mod auto; // what is chosen where a file says "auto" or nothing
 mod config; // mistakes in experiment files, named by their key
 mod own; // user-defined problems and engines

@@ -6,6 +6,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use super::cifar::Labelled;
 use super::{DataError, Dataset, Images, Shape, cifar, idx};
 
 /// File format of a data set.
@@ -194,7 +195,7 @@ impl Entry {
     /// Reads and checks all files in `directory`.
     pub(crate) fn read(&self, directory: &Path) -> Result<Dataset, DataError> {
         let path = |stem: &str| idx::file_in(directory, stem).unwrap_or_else(|| directory.join(stem));
-        let (mut train, mut test) = (Images::default(), Images::default());
+        let (mut train, mut test) = (Labelled::default(), Labelled::default());
         match self.layout {
             Layout::Idx => {
                 for (part, stems) in [&mut train, &mut test].into_iter().zip(IDX_FILES.chunks(2)) {
@@ -211,6 +212,7 @@ impl Entry {
             }
             Layout::Generated => return Ok(super::glyphs::generate(0, self.train, self.test)),
         }
+        let [train, test] = [train, test].map(|part| Images::new(part.pixels, part.labels));
         Dataset::try_new(self.name, self.shape, self.classes, train, test)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{DataError, Images, idx};
+use super::{DataError, idx};
 
 /// Bytes of a colour plane.
 pub(crate) const PLANE: usize = 1024;
@@ -11,12 +11,19 @@ pub(crate) const BATCH: usize = 10_000;
 /// Bytes of a record: the label, then the red, green and blue plane.
 pub(crate) const RECORD: usize = 1 + 3 * PLANE;
 
+/// Bytes of images, and their labels.
+#[derive(Default)]
+pub(crate) struct Labelled {
+    pub(crate) pixels: Vec<u8>,
+    pub(crate) labels: Vec<u8>,
+}
+
 /// Appends the records of a batch file that must hold `count` of them.
 pub(crate) fn read_batch(
     path: &Path,
     count: usize,
     classes: usize,
-    images: &mut Images,
+    images: &mut Labelled,
 ) -> Result<(), DataError> {
     let bytes = idx::content(path)?;
     if bytes.len() != count * RECORD {

@@ -76,20 +76,34 @@ pub enum DataError {
     },
     /// The numbers of pixels and labels do not match the shape.
     #[error(
-        "{name} {part}: {pixels} bytes of pixels and {labels} labels do not match images of {shape}; give one label per \
-         image and at least one image"
+        "{name} {part}: {pixels} values of pixels and {labels} targets do not match images of {shape}; give one target per \
+         image and at least one image for training"
     )]
     Shape {
         /// Name of the data set.
         name: String,
         /// `train` or `test`.
         part: &'static str,
-        /// Bytes of pixels.
+        /// Values of all pixels.
         pixels: usize,
-        /// Number of labels.
+        /// Number of targets.
         labels: usize,
         /// Shape of one image.
         shape: Shape,
+    },
+    /// The targets do not have the number of values that the data set has.
+    #[error(
+        "{name} {part}: each target has {each} numbers, but the data set has {expected}; give both parts as many"
+    )]
+    Numbers {
+        /// Name of the data set.
+        name: String,
+        /// `train` or `test`.
+        part: &'static str,
+        /// Numbers of a target.
+        each: usize,
+        /// Numbers that a target should have.
+        expected: usize,
     },
     /// A label is not below the number of classes.
     #[error(

@@ -91,10 +91,10 @@ const STROKES: [&[&[Point]]; 10] = [
 pub fn generate(seed: u64, train: usize, test: usize) -> Dataset {
     let shape = Shape { height: SIDE, width: SIDE, channels: 1 };
     let part = |first: usize, count: usize| {
-        let mut images = Images { pixels: vec![0; count * shape.len()], labels: vec![0; count] };
-        let samples = images.pixels.par_chunks_mut(shape.len()).zip(images.labels.par_iter_mut());
+        let (mut pixels, mut labels) = (vec![0; count * shape.len()], vec![0; count]);
+        let samples = pixels.par_chunks_mut(shape.len()).zip(labels.par_iter_mut());
         samples.enumerate().for_each(|(i, (pixels, label))| *label = draw(seed, (first + i) as u64, pixels));
-        images
+        Images::new(pixels, labels)
     };
     Dataset { name: "glyphs".into(), train: part(0, train), test: part(train, test), classes: 10, shape }
 }

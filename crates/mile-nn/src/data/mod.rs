@@ -45,50 +45,116 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// Labelled images, one byte per pixel and channel, in the order height, width, channel (HWC).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Numbers of all samples, one after the other, as they were given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Bytes, of which a network sees byte/255.
+    Bytes(Vec<u8>),
+    /// In single precision, used as they are.
+    Singles(Vec<f32>),
+    /// In double precision, used as they are.
+    Doubles(Vec<f64>),
+}
+
+impl Values {
+    /// How many numbers there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Values::Bytes(values) => values.len(),
+            Values::Singles(values) => values.len(),
+            Values::Doubles(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a network is to predict, and thereby its loss.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Targets {
+    /// A class of each sample; the loss is the cross-entropy.
+    Labels(Vec<u8>),
+    /// So many numbers of each sample; the loss is half the squared distance from them.
+    Numbers {
+        /// The numbers of all samples.
+        values: Vec<f64>,
+        /// How many belong to a sample, at least one.
+        each: usize,
+    },
+}
+
+/// Images with what is to be predicted from them, in the order height, width, channel (HWC). A vector is an image of one
+/// pixel, whose channels are its numbers.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Images {
     /// All pixels, image after image.
-    pub pixels: Vec<u8>,
-    /// One label per image.
-    pub labels: Vec<u8>,
+    pub pixels: Values,
+    /// What is to be predicted.
+    pub targets: Targets,
 }
 
 impl Images {
+    /// Labelled images of one byte per pixel and channel.
+    pub fn new(pixels: Vec<u8>, labels: Vec<u8>) -> Self {
+        Self { pixels: Values::Bytes(pixels), targets: Targets::Labels(labels) }
+    }
+
     /// Number of images.
     pub fn len(&self) -> usize {
-        self.labels.len()
+        match &self.targets {
+            Targets::Labels(labels) => labels.len(),
+            Targets::Numbers { values, each } => values.len() / each,
+        }
     }
 
     /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.len() == 0
     }
 
-    /// The pixels of image `i`.
-    pub fn image(&self, i: usize) -> &[u8] {
-        let size = self.pixels.len() / self.labels.len();
-        &self.pixels[i * size..(i + 1) * size]
+    /// The label of each image; none if numbers are to be predicted.
+    pub fn labels(&self) -> &[u8] {
+        match &self.targets {
+            Targets::Labels(labels) => labels,
+            Targets::Numbers { .. } => &[],
+        }
+    }
+
+    /// The bytes of image `i`, if pixels are bytes.
+    pub fn image(&self, i: usize) -> Option<&[u8]> {
+        match &self.pixels {
+            Values::Bytes(bytes) => Some(&bytes[self.place(i)]),
+            _ => None,
+        }
+    }
+
+    /// Where the pixels of image `i` are.
+    pub(crate) fn place(&self, i: usize) -> std::ops::Range<usize> {
+        let size = self.pixels.len() / self.len();
+        i * size..(i + 1) * size
     }
 }
 
 /// A data set in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// Its name in experiment files.
     pub name: String,
     /// The training set.
     pub train: Images,
-    /// The test set.
+    /// The test set, on which the accuracy is measured; it may be empty.
     pub test: Images,
-    /// Number of classes.
+    /// Number of classes, or of the numbers that are predicted of each sample.
     pub classes: usize,
     /// Shape of each image.
     pub shape: Shape,
 }
 
 impl Dataset {
-    /// A data set of your own; an error if pixels, labels and shape do not match.
+    /// A data set of your own; an error if pixels, targets and shape do not match.
     pub fn try_new(
         name: impl Into<String>,
         shape: Shape,
@@ -98,12 +164,19 @@ impl Dataset {
     ) -> Result<Self, DataError> {
         let name = name.into();
         for (part, images) in [("train", &train), ("test", &test)] {
-            if images.is_empty() || images.pixels.len() != images.len() * shape.len() {
+            let is_missing = images.is_empty() && part == "train";
+            if is_missing || images.pixels.len() != images.len() * shape.len() {
                 let (pixels, labels) = (images.pixels.len(), images.len());
                 return Err(DataError::Shape { name, part, pixels, labels, shape });
             }
-            if let Some(index) = images.labels.iter().position(|&l| usize::from(l) >= classes) {
-                return Err(DataError::Label { name, part, index, label: images.labels[index], classes });
+            if let Targets::Numbers { each, .. } = images.targets
+                && each != classes
+            {
+                return Err(DataError::Numbers { name, part, each, expected: classes });
+            }
+            let labels = images.labels();
+            if let Some(index) = labels.iter().position(|&l| usize::from(l) >= classes) {
+                return Err(DataError::Label { name, part, index, label: labels[index], classes });
             }
         }
         Ok(Self { name, train, test, classes, shape })

@@ -17,17 +17,18 @@ pub enum ModelError {
         "the network does not end with a dense layer; end it with {{ kind = \"dense\", out = {classes} }}"
     )]
     NoDense {
-        /// Number of classes.
+        /// Number of classes, or of numbers in a target.
         classes: usize,
     },
-    /// The last layer does not have one output per class.
+    /// The last layer does not have one output per class, or per number of a target.
     #[error(
-        "the last dense layer has {out} outputs, but the data has {classes} classes; set out = {classes}"
+        "the last dense layer has {out} outputs, but the data has {classes} classes, or numbers in a target; set \
+         out = {classes}"
     )]
     Outputs {
         /// Outputs of the last layer.
         out: usize,
-        /// Number of classes.
+        /// Number of classes, or of numbers in a target.
         classes: usize,
     },
     /// A kernel does not fit its input.

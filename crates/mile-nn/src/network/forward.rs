@@ -5,25 +5,31 @@ use rand::Rng;
 
 use super::workspace::{Activations, Samples, delta_stride};
 use super::{DENSE_TAPS, Network, Workspace};
-use crate::data::Images;
+use crate::data::{Images, Targets, Values};
 use crate::kernel::{Activate, Contract, Kernels, Scalar, pack_taps, panel_width};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
-    /// Copies the samples into the first block's input, pixels divided by 255.
+    /// Copies the samples into the first block's input, bytes divided by 255.
     pub(super) fn load(&self, images: &Images, samples: &[u32], workspace: &mut Workspace<T>) {
-        let row = self.model.input().width * self.model.input().channels;
-        let input = &mut workspace.blocks[0].input;
-        for (place, &sample) in input.values.chunks_exact_mut(input.stride).zip(samples) {
-            let image = images.image(sample as usize);
+        let pixels = |sample: u32| {
+            let place = images.place(sample as usize);
             assert_eq!(
-                image.len(),
+                place.len(),
                 self.model.input().len(),
                 "the images do not have the model's input shape"
             );
-            for (y, pixels) in image.chunks_exact(row).enumerate() {
-                let to = &mut place[input.origin + y * input.row..][..row];
-                to.iter_mut().zip(pixels).for_each(|(to, &byte)| *to = self.pixels[usize::from(byte)]);
+            place
+        };
+        let row = self.model.input().width * self.model.input().channels;
+        let input = &mut workspace.blocks[0].input;
+        let places = input.values.chunks_exact_mut(input.stride).zip(samples);
+        for (place, &sample) in places {
+            let (to, from) = ((&mut place[input.origin..], input.row), pixels(sample));
+            match &images.pixels {
+                Values::Bytes(all) => copy(&all[from], row, to, |byte| self.pixels[usize::from(byte)]),
+                Values::Singles(all) => copy(&all[from], row, to, |x| T::of(f64::from(x))),
+                Values::Doubles(all) => copy(&all[from], row, to, T::of),
             }
         }
     }
@@ -54,8 +60,8 @@ impl<T: Scalar> Network<T> {
         }
     }
 
-    /// Computes the deltas at the logits: the gradient of `scale` times the sum of the cross-entropies with respect to
-    /// the logits. Returns that sum, without the scale.
+    /// Computes the deltas at the outputs: the gradient of `scale` times the sum of the losses with respect to the
+    /// outputs. Returns that sum, without the scale.
     pub(super) fn output_deltas(
         &self,
         images: &Images,
@@ -67,21 +73,54 @@ impl<T: Scalar> Network<T> {
         let deltas = workspace.deltas[0].chunks_exact_mut(delta_stride(classes));
         let mut loss = 0.0;
         for ((scores, delta), &sample) in workspace.logits.rows(samples.len()).zip(deltas).zip(samples) {
-            let label = usize::from(images.labels[sample as usize]);
-            loss += cross_entropy(scores, label);
-            let largest = largest(scores);
-            let total: T = scores.iter().map(|&s| (s - largest).exp()).sum();
-            for (c, (delta, &s)) in delta.iter_mut().zip(scores).enumerate() {
-                let target = if c == label { T::one() } else { T::zero() };
-                *delta = ((s - largest).exp() / total - target) * scale;
+            let sample = sample as usize;
+            match &images.targets {
+                Targets::Labels(labels) => {
+                    let label = usize::from(labels[sample]);
+                    loss += cross_entropy(scores, label);
+                    let largest = largest(scores);
+                    let total: T = scores.iter().map(|&s| (s - largest).exp()).sum();
+                    for (c, (delta, &s)) in delta.iter_mut().zip(scores).enumerate() {
+                        let target = if c == label { T::one() } else { T::zero() };
+                        *delta = ((s - largest).exp() / total - target) * scale;
+                    }
+                }
+                Targets::Numbers { values, each } => {
+                    let targets = &values[sample * each..][..*each];
+                    loss += least_squares(scores, targets);
+                    for ((delta, &s), &target) in delta.iter_mut().zip(scores).zip(targets) {
+                        *delta = (s - T::of(target)) * scale;
+                    }
+                }
             }
         }
         loss
     }
 }
 
+/// Copies the rows of an image, of `row` numbers each, to where rows have another distance.
+#[inline(always)]
+fn copy<V: Copy, T>(image: &[V], row: usize, (to, step): (&mut [T], usize), value: impl Fn(V) -> T) {
+    for (from, y) in image.chunks_exact(row).zip(0..) {
+        to[y * step..][..row].iter_mut().zip(from).for_each(|(to, &from)| *to = value(from));
+    }
+}
+
+/// The loss of one sample.
+pub(super) fn loss<T: Real>(scores: &[T], targets: &Targets, sample: usize) -> f64 {
+    match targets {
+        Targets::Labels(labels) => cross_entropy(scores, usize::from(labels[sample])),
+        Targets::Numbers { values, each } => least_squares(scores, &values[sample * each..][..*each]),
+    }
+}
+
+/// Half the squared distance, in double precision.
+fn least_squares<T: Real>(scores: &[T], targets: &[f64]) -> f64 {
+    scores.iter().zip(targets).map(|(s, target)| (s.wide() - target).powi(2)).sum::<f64>() / 2.0
+}
+
 /// `log sum_c exp(scores[c]) - scores[label]`, in double precision.
-pub(super) fn cross_entropy<T: Real>(scores: &[T], label: usize) -> f64 {
+fn cross_entropy<T: Real>(scores: &[T], label: usize) -> f64 {
     let largest = largest(scores).wide();
     let total: f64 = scores.iter().map(|s| (s.wide() - largest).exp()).sum();
     total.ln() + largest - scores[label].wide()

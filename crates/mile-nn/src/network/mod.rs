@@ -37,9 +37,9 @@ pub struct Dropout {
 /// Loss and number of correct predictions on a set of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
-    /// Sum of the cross-entropies.
+    /// Sum of the losses: cross-entropies, or halves of squared distances.
     pub loss: f64,
-    /// Number of samples that are classified correctly.
+    /// Number of samples that are classified correctly; 0 where numbers are predicted.
     pub correct: usize,
 }
 
@@ -74,7 +74,7 @@ impl<T: Scalar> Network<T> {
         Workspace::new(&self.model)
     }
 
-    /// Writes the gradient of the mean cross-entropy over `samples` of `images` into `gradient` and
+    /// Writes the gradient of the mean loss over `samples` of `images` into `gradient` and
     /// returns that mean. With `dropout`, these dropout masks are applied.
     ///
     /// # Panics
@@ -118,15 +118,16 @@ impl<T: Scalar> Network<T> {
             self.load(images, chunk, workspace);
             self.forward(parameters, chunk.len(), None, workspace);
             for (row, &sample) in workspace.logits.rows(chunk.len()).zip(chunk) {
-                let label = usize::from(images.labels[sample as usize]);
-                total.loss += forward::cross_entropy(row, label);
-                total.correct += usize::from(forward::predicted(row) == Some(label));
+                let sample = sample as usize;
+                total.loss += forward::loss(row, &images.targets, sample);
+                let label = images.labels().get(sample).copied().map(usize::from);
+                total.correct += usize::from(label.is_some() && forward::predicted(row) == label);
             }
         }
         total
     }
 
-    /// The logits of the classes, one row per sample, without dropout.
+    /// The outputs, such as the logits of the classes, one row per sample, without dropout.
     pub fn logits(
         &self,
         parameters: &[T],

@@ -1,0 +1,215 @@
+//! `kind = "arrays"`: a neural network on the user's own arrays, from `.npy`, `.npz` and `.safetensors` files.
+
+mod config;
+mod file;
+mod load;
+mod npy;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use mile::problems::Problem;
+use mile::real::Precision;
+use mile_nn::partition::hold_out;
+use mile_nn::problem::Parts;
+use mile_nn::{ImageProblem, Scalar};
+
+use super::samples::{Training, refused};
+use super::{Curvature, EvaluationRows, Facts, Objectives, RowCounts, Setting};
+use crate::digest;
+use crate::error::LabError;
+use crate::section::Section;
+use config::{ArraysConfig, DataConfig, Test};
+use load::Arrays;
+
+/// The arrays that were read last: planning and the run, all seeds and the points of a sweep read the files once.
+#[derive(Default)]
+pub(super) struct ArrayCache {
+    last: Mutex<Option<(Key, Arc<Arrays>)>>,
+}
+
+/// What was read, and size and time of each file.
+type Key = (DataConfig, Vec<Option<(u64, Option<SystemTime>)>>);
+
+impl ArrayCache {
+    fn arrays(&self, config: &DataConfig) -> Result<Arc<Arrays>, LabError> {
+        let stamp =
+            |path: PathBuf| std::fs::metadata(path).ok().map(|about| (about.len(), about.modified().ok()));
+        let stamps = files(config).into_iter().map(|(_, path)| stamp(path)).collect();
+        let key = (config.clone(), stamps);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, kept)) = last.as_ref().filter(|(known, _)| *known == key) {
+            return Ok(kept.clone());
+        }
+        *last = None;
+        let arrays = Arc::new(load::load(config)?);
+        *last = Some((key, arrays.clone()));
+        Ok(arrays)
+    }
+}
+
+/// The files that are available, each with its name among the facts.
+fn files(config: &DataConfig) -> Vec<(String, PathBuf)> {
+    let mut files = Vec::new();
+    for place in config.files() {
+        if place.is_per_agent() {
+            let own = |agent| (format!("problem.{}[{agent}]", place.key), place.file_of(agent));
+            files.extend(config.available().map(own));
+        } else {
+            files.push((format!("problem.{}", place.key), place.path.clone()));
+        }
+    }
+    files
+}
+
+struct ArrayObjectives {
+    data: DataConfig,
+    training: Training,
+    cache: Arc<ArrayCache>,
+}
+
+pub(super) fn read(
+    section: &Section,
+    setting: Setting,
+    cache: Arc<ArrayCache>,
+) -> Result<Arc<dyn Objectives>, LabError> {
+    let ArraysConfig { data, training } = ArraysConfig::read(section, setting)?;
+    Ok(Arc::new(ArrayObjectives { data, training, cache }))
+}
+
+impl ArrayObjectives {
+    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+        let arrays = self.cache.arrays(&self.data)?;
+        let config = self.training.config(seed);
+        let mut train = match &arrays.owned {
+            Some(owned) => self.owned(owned),
+            None => {
+                let labels = arrays.set.train.labels();
+                // Least squares has no classes, and divides by chance.
+                let none = vec![0; if labels.is_empty() { arrays.set.train.len() } else { 0 }];
+                let labels = if labels.is_empty() { &none } else { labels };
+                let split = config.partition.split(labels, arrays.set.classes, config.agents, config.seed);
+                split.map_err(|error| LabError::config("problem.partition", error))?
+            }
+        };
+        let held_out = match self.data.test {
+            Test::Fraction(part) => Some(hold_out(&mut train, part, config.seed)),
+            _ => None,
+        };
+        if held_out.as_ref().is_some_and(Vec::is_empty) {
+            let problem = "holds out no sample of any agent: take a larger part, or fewer agents";
+            return Err(LabError::config("problem.test", problem));
+        }
+        let problem = ImageProblem::<T>::with_parts(arrays.set.clone(), &config, Parts { train, held_out });
+        Ok(Arc::new(problem.map_err(refused)?))
+    }
+
+    /// What an agent reads: with one file for each, its own.
+    fn own(&self, agent: usize) -> DataConfig {
+        let only = self.data.train.inputs.is_per_agent().then_some(agent);
+        DataConfig { only, ..self.data.clone() }
+    }
+
+    /// The samples of each agent, with one file for each.
+    fn owned(&self, owned: &[std::ops::Range<u32>]) -> Vec<Vec<u32>> {
+        match self.data.only {
+            None => owned.iter().map(|range| range.clone().collect()).collect(),
+            // The objectives of other agents are never evaluated here, but must exist.
+            Some(only) => {
+                let own = |agent| if agent == only { owned[0].clone().collect() } else { vec![0] };
+                (0..self.data.agents).map(own).collect()
+            }
+        }
+    }
+}
+
+impl Objectives for ArrayObjectives {
+    fn title(&self) -> String {
+        let path = &self.data.train.inputs.path;
+        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        self.training.title(&file)
+    }
+
+    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
+        self.build(seed)
+    }
+
+    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
+        self.build(seed)
+    }
+
+    fn precision(&self) -> Precision {
+        Precision::F32
+    }
+
+    fn is_stochastic(&self) -> bool {
+        self.training.is_stochastic()
+    }
+
+    fn curvature(&self) -> Curvature {
+        Curvature::Changing
+    }
+
+    fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
+        let samples = self.cache.arrays(&self.data)?.set.train.len();
+        // With its own file only, an agent knows its own samples.
+        let known = if self.data.only.is_some() { samples * self.data.agents } else { samples };
+        Ok(Some(self.training.rows(known)))
+    }
+
+    fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
+        let set = self.cache.arrays(&self.data)?.set.clone();
+        let test = match self.data.test {
+            Test::Fraction(part) => (part * set.train.len() as f64) as usize,
+            _ => set.test.len(),
+        };
+        let rows = self.training.evaluation_rows(set.train.len(), test);
+        Ok(Some(EvaluationRows { is_given: rows.is_given || self.data.only.is_some(), ..rows }))
+    }
+
+    fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
+        let (data, cache) = (self.data.clone(), self.cache.clone());
+        Some(Arc::new(Self { data, training: self.training.evaluating(per_agent, test), cache }))
+    }
+
+    fn evaluated_on(&self) -> Option<String> {
+        self.training.evaluated_on("samples")
+    }
+
+    fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.data.files().into_iter().map(|place| (place.key, place.path.clone())).collect()
+    }
+
+    fn path_keys(&self) -> &'static [&'static str] {
+        match (&self.data.train.inputs.array, &self.data.test) {
+            (Some(_), Test::Arrays(source)) if source.inputs.key == "test" => &["data", "test"],
+            (Some(_), _) => &["data"],
+            (None, Test::Arrays(_)) => &["inputs", "targets", "test_inputs", "test_targets"],
+            (None, _) => &["inputs", "targets"],
+        }
+    }
+
+    fn digests(&self) -> Result<Facts, LabError> {
+        files(&self.data).into_iter().map(|(key, path)| Ok((key, digest::of_file(&path)?))).collect()
+    }
+
+    fn shared_facts(&self, agent: usize) -> Result<Facts, LabError> {
+        let own = self.own(agent);
+        let set = self.cache.arrays(&own)?.set.clone();
+        let mut facts: Facts = files(&own)
+            .into_iter()
+            .filter(|(key, _)| !key.ends_with(']'))
+            .map(|(key, path)| Ok((key, digest::of_file(&path)?)))
+            .collect::<Result<_, LabError>>()?;
+        facts.insert("problem.shape".into(), set.shape.to_string());
+        facts.insert("problem.outputs".into(), set.classes.to_string());
+        Ok(facts)
+    }
+
+    fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
+        let is_own = self.data.train.inputs.is_per_agent();
+        let (training, cache) = (self.training.clone(), self.cache.clone());
+        is_own.then(|| Arc::new(Self { data: self.own(agent), training, cache }) as Arc<dyn Objectives>)
+    }
+}

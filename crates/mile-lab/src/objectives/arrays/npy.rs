@@ -1,0 +1,191 @@
+//! One array of numbers: from the bytes of NumPy's `.npy` format, or of a tensor.
+//!
+//! ```text
+//! 93 'NUMPY' | major, minor | length of the header (2 bytes, from version 2 on 4) | header | numbers
+//! header: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+//! ```
+
+/// Numbers in the first of these types that holds them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Numbers {
+    Bytes(Vec<u8>),
+    Whole(Vec<i64>),
+    Singles(Vec<f32>),
+    Doubles(Vec<f64>),
+}
+
+/// An array in row-major order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Array {
+    pub(super) shape: Vec<usize>,
+    pub(super) numbers: Numbers,
+}
+
+/// The type of an element in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Element {
+    Bool,
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F32,
+    F64,
+}
+
+impl Element {
+    /// Bytes of an element.
+    pub(super) fn size(self) -> usize {
+        match self {
+            Element::Bool | Element::U8 | Element::I8 => 1,
+            Element::U16 | Element::I16 => 2,
+            Element::U32 | Element::I32 | Element::F32 => 4,
+            Element::U64 | Element::I64 | Element::F64 => 8,
+        }
+    }
+
+    /// The type that NumPy calls so, such as `f4`.
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "b1" => Element::Bool,
+            "u1" => Element::U8,
+            "i1" => Element::I8,
+            "u2" => Element::U16,
+            "i2" => Element::I16,
+            "u4" => Element::U32,
+            "i4" => Element::I32,
+            "u8" => Element::U64,
+            "i8" => Element::I64,
+            "f4" => Element::F32,
+            "f8" => Element::F64,
+            _ => return None,
+        })
+    }
+}
+
+/// What a type that is not taken is answered with.
+pub(super) fn refused_type(name: &str) -> String {
+    format!(
+        "has elements of type {name}, takes bool, whole numbers, float32 or float64: convert it, as in \
+         array.astype('float32')"
+    )
+}
+
+impl Array {
+    /// The array of a `.npy` file; an error says what is wrong with it.
+    pub(super) fn of_npy(bytes: &[u8]) -> Result<Self, String> {
+        let damaged = || "is not a whole .npy file: its header is damaged or incomplete".to_owned();
+        let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("is not a .npy file: it does not begin as one")?;
+        let (length, rest) = match rest {
+            [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
+            [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+            _ => return Err(damaged()),
+        };
+        let (header, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
+        let header = std::str::from_utf8(header).map_err(|_| damaged())?;
+        let field = |name| field(header, name).ok_or_else(damaged);
+        let descr = field("descr")?;
+        let name = match descr.chars().next() {
+            Some(quote @ ('\'' | '"')) => descr[1..].split(quote).next().unwrap_or_default(),
+            _ => return Err("is an array of records; takes an array of numbers".into()),
+        };
+        let (order, kind) = name.split_at_checked(1).ok_or_else(damaged)?;
+        let element = Element::named(kind).ok_or_else(|| refused_type(name))?;
+        let shape = shape(field("shape")?).ok_or_else(damaged)?;
+        let is_column_major = field("fortran_order")?.starts_with("True");
+        let mut array = Self::new(shape, element, order == ">", body)?;
+        if is_column_major {
+            array.numbers = match array.numbers {
+                Numbers::Bytes(values) => Numbers::Bytes(row_major(&values, &array.shape)),
+                Numbers::Whole(values) => Numbers::Whole(row_major(&values, &array.shape)),
+                Numbers::Singles(values) => Numbers::Singles(row_major(&values, &array.shape)),
+                Numbers::Doubles(values) => Numbers::Doubles(row_major(&values, &array.shape)),
+            };
+        }
+        Ok(array)
+    }
+
+    /// The array of these bytes.
+    pub(super) fn new(
+        shape: Vec<usize>,
+        element: Element,
+        big_end: bool,
+        bytes: &[u8],
+    ) -> Result<Self, String> {
+        let size = element.size();
+        let expected = shape.iter().try_fold(size, |product, n| product.checked_mul(*n));
+        if expected != Some(bytes.len()) {
+            let found = bytes.len();
+            return Err(format!("has {found} bytes of numbers, which is not what its shape {shape:?} needs"));
+        }
+        let numbers = match element {
+            Element::U8 => Numbers::Bytes(bytes.to_vec()),
+            Element::F32 => Numbers::Singles(read(bytes, big_end, f32::from_le_bytes)),
+            Element::F64 => Numbers::Doubles(read(bytes, big_end, f64::from_le_bytes)),
+            Element::U64 => {
+                let whole = read(bytes, big_end, |b| i64::try_from(u64::from_le_bytes(b)));
+                let whole: Result<_, _> = whole.into_iter().collect();
+                Numbers::Whole(whole.map_err(|_| "has a number above 2^63 - 1".to_owned())?)
+            }
+            Element::Bool => Numbers::Whole(bytes.iter().map(|b| i64::from(*b != 0)).collect()),
+            Element::I8 => Numbers::Whole(read(bytes, big_end, |b| i8::from_le_bytes(b).into())),
+            Element::U16 => Numbers::Whole(read(bytes, big_end, |b| u16::from_le_bytes(b).into())),
+            Element::I16 => Numbers::Whole(read(bytes, big_end, |b| i16::from_le_bytes(b).into())),
+            Element::U32 => Numbers::Whole(read(bytes, big_end, |b| u32::from_le_bytes(b).into())),
+            Element::I32 => Numbers::Whole(read(bytes, big_end, |b| i32::from_le_bytes(b).into())),
+            Element::I64 => Numbers::Whole(read(bytes, big_end, i64::from_le_bytes)),
+        };
+        Ok(Self { shape, numbers })
+    }
+}
+
+/// The numbers of these bytes, `N` of which make one.
+fn read<V, const N: usize>(bytes: &[u8], big_end: bool, value: impl Fn([u8; N]) -> V) -> Vec<V> {
+    let one = |bytes: &[u8; N]| {
+        let mut bytes = *bytes;
+        if big_end {
+            bytes.reverse();
+        }
+        value(bytes)
+    };
+    bytes.as_chunks::<N>().0.iter().map(one).collect()
+}
+
+/// What follows a key of the header, which is written as a dictionary of Python.
+fn field<'h>(header: &'h str, name: &str) -> Option<&'h str> {
+    let after = |quote: char| header.split_once(&format!("{quote}{name}{quote}")).map(|(_, after)| after);
+    let value = after('\'').or_else(|| after('"'))?.trim_start().strip_prefix(':')?;
+    Some(value.trim_start())
+}
+
+/// A tuple of whole numbers at the beginning of a text.
+fn shape(text: &str) -> Option<Vec<usize>> {
+    let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
+    inside.split(',').map(str::trim).filter(|n| !n.is_empty()).map(|n| n.parse().ok()).collect()
+}
+
+/// Column-major numbers in row-major order.
+fn row_major<V: Copy>(values: &[V], shape: &[usize]) -> Vec<V> {
+    let mut steps: Vec<usize> = Vec::with_capacity(shape.len());
+    shape.iter().fold(1, |step, n| {
+        steps.push(step);
+        step * n
+    });
+    let mut index = vec![0; shape.len()];
+    let mut next = |_: &V| {
+        let place: usize = index.iter().zip(&steps).map(|(i, step)| i * step).sum();
+        for (i, n) in index.iter_mut().zip(shape).rev() {
+            *i += 1;
+            if *i < *n {
+                break;
+            }
+            *i = 0;
+        }
+        values[place]
+    };
+    values.iter().map(&mut next).collect()
+}
