@@ -68,7 +68,7 @@ fn allocations(threads: usize, problem: &dyn Problem<f32>, network: &Network, na
 
 fn table(agents: usize, dim: usize, batch: Batch) -> Table<f32> {
     let shard = Shard { features: vec![0.1; 20 * dim], targets: vec![1.0; 20] };
-    Table::new(dim, vec![shard; agents], Loss::Logistic, 0.1, batch).unwrap()
+    Table::new(dim, vec![shard; agents], TableObjective::new(Loss::Logistic, 0.1), batch).unwrap()
 }
 
 #[test]
