@@ -10,12 +10,13 @@ fn table(batch: Batch) -> Table<f64> {
     Table::new(2, vec![shard(0), shard(1)], TableObjective::new(Loss::Logistic, 0.1), batch).unwrap()
 }
 
-const LOSSES: [Loss; 8] = [
+const LOSSES: [Loss; 9] = [
     Loss::LeastSquares,
     Loss::Logistic,
     Loss::NonconvexLogistic,
     Loss::Softmax { classes: 2 },
     Loss::Softmax { classes: 5 },
+    Loss::Softmax { classes: 17 },
     Loss::Poisson,
     Loss::Huber { delta: 0.4 },
     Loss::Welsch { c: 0.9 },
@@ -84,16 +85,18 @@ fn by_formula<T: Real>(table: &Table<T>, rows: &[usize], x: &[T]) -> (f64, Vec<f
     let (columns, classes) = (table.columns, loss.classes());
     let (mut value, mut gradient) = (0.0, vec![0.0; x.len()]);
     for class in 0..classes {
+        let mut penalty = 0.0;
         for k in (0..columns).filter(|k| !intercept || k + 1 < columns) {
             let (at, w) = (class * columns + k, x[class * columns + k]);
             if loss == Loss::NonconvexLogistic {
-                value += l2 * w * w / (1.0 + w * w);
+                penalty += l2 * w * w / (1.0 + w * w);
                 gradient[at] = 2.0 * l2 * w / (1.0 + w * w).powi(2);
             } else {
-                value += l2 / 2.0 * w * w;
+                penalty += l2 / 2.0 * w * w;
                 gradient[at] = l2 * w;
             }
         }
+        value += penalty;
     }
     let shard = &table.shards[0];
     for row in rows {
