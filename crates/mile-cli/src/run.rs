@@ -85,7 +85,7 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     let advice = advice(&plan)?;
     if arguments.dry_run {
         let time = estimate_time(&plan)?;
-        output::print(&format!("{}{advice}time: {time}\n", describe(&plan)))?;
+        output::print(&format!("{}{advice}time: {time}\n", describe(&plan)?))?;
         return Ok(0);
     }
     arguments.output.message(&advice);
@@ -105,14 +105,8 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
 /// Advice from the theory before step 0, one line each.
 pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     let mut text = String::new();
-    for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
-        if algorithm.has_auto() {
-            let xi = planned.parameters.xi.unwrap_or_default();
-            let gamma = planned.parameters.gamma.unwrap_or(xi);
-            let _ = writeln!(text, "note: {}: auto chose xi = {xi:.4}, gamma = {gamma:.4}", algorithm.label);
-        }
-    }
     let advice = mile_lab::advice::advise(plan)?;
+    advice.notes.iter().for_each(|note| drop(writeln!(text, "note: {note}")));
     if let Some((smoothness, sample)) = advice.sampled() {
         let _ = writeln!(text, "note: L = {}, estimated from {sample}", number(smoothness));
     }
@@ -295,7 +289,7 @@ pub(crate) fn choose_folder(name: &str, resume: bool) -> PathBuf {
     folder(if resume { (free - 1).max(1) } else { free })
 }
 
-fn describe(plan: &Plan) -> String {
+fn describe(plan: &Plan) -> Result<String, LabError> {
     let experiment = &plan.experiment;
     let mut text = format!(
         "{}: {} rounds, recorded every {} round(s), seeds {:?}, {}\n",
@@ -312,7 +306,16 @@ fn describe(plan: &Plan) -> String {
         plan.network.agents(),
         plan.network.drop_rate()
     );
-    let _ = writeln!(text, "problem: dimension {}\n", plan.size.dim);
+    let data = experiment.objectives.data_bytes(experiment.seeds[0])?;
+    let _ = writeln!(text, "problem: dimension {}, {} of data", plan.size.dim, HumanBytes(data));
+    let _ = writeln!(
+        text,
+        "evaluation: {} of {} agents' own models and their average{}; about {:.0}% of the work\n",
+        plan.evaluation.agents,
+        plan.network.agents(),
+        experiment.objectives.evaluated_on().map(|on| format!(", {on}")).unwrap_or_default(),
+        100.0 * plan.evaluation.share
+    );
     let jobs: Vec<Job> = plan.jobs();
     let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
         let job = Job { algorithm: k, seed: experiment.seeds[0] };
@@ -338,5 +341,5 @@ fn describe(plan: &Plan) -> String {
         HumanBytes(total)
     );
     let _ = writeln!(text, "# resolved experiment\n{}", experiment.resolved);
-    text
+    Ok(text)
 }

@@ -1,5 +1,6 @@
 //! Theory applied to a plan: advice before step 0, and the input of `mile theory`.
 
+use mile::digits::number;
 use mile::theory::advice::{self, Advice};
 use mile::theory::report::Inquiry;
 use mile::theory::sample::Sample;
@@ -30,6 +31,8 @@ pub struct PlanAdvice {
     pub estimate: Option<Smoothness>,
     /// The L that was used: known, or the estimate and a tenth of it.
     pub smoothness: Option<f64>,
+    /// What is worth knowing about the network and the choices that were made.
+    pub notes: Vec<String>,
     /// Advice for every algorithm, with its label.
     pub of_algorithms: Vec<(String, Advice)>,
 }
@@ -80,7 +83,34 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
         let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
-    Ok(PlanAdvice { estimate, smoothness, of_algorithms: found })
+    Ok(PlanAdvice { estimate, smoothness, notes: notes(plan), of_algorithms: found })
+}
+
+/// What is worth knowing about the network and the choices that were made.
+fn notes(plan: &Plan) -> Vec<String> {
+    let mut notes = Vec::new();
+    let agents = plan.network.agents();
+    if let Some((topology, simpler)) =
+        plan.experiment.network.topology().and_then(|topology| Some((topology, topology.simpler(agents)?)))
+    {
+        let (name, simpler) = (topology.name(), simpler.name());
+        notes.push(format!("network: {agents} is a prime number, so that the {name} is a {simpler}"));
+    }
+    for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
+        let mut chosen = Vec::new();
+        if algorithm.auto_step_size {
+            chosen.push(format!("step_size = {}", number(algorithm.schedule.step_size)));
+        }
+        if algorithm.has_auto() {
+            let xi = planned.parameters.xi.unwrap_or_default();
+            let gamma = planned.parameters.gamma.unwrap_or(xi);
+            chosen.push(format!("xi = {}, gamma = {}", number(xi), number(gamma)));
+        }
+        if !chosen.is_empty() {
+            notes.push(format!("{}: auto chose {}", algorithm.label, chosen.join(", ")));
+        }
+    }
+    notes
 }
 
 /// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm.

@@ -134,6 +134,11 @@ impl Objectives for ImageObjectives {
         Some(Arc::new(Self { config, library: self.library.clone() }))
     }
 
+    fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
+        let set = self.library.dataset(&self.config)?.set;
+        Ok((set.train.bytes() + set.test.bytes()) as u64)
+    }
+
     fn evaluated_on(&self) -> Option<String> {
         self.config.training.evaluated_on("images")
     }

@@ -125,6 +125,12 @@ pub trait Objectives: Send + Sync {
         None
     }
 
+    /// Bytes of memory for the data of a seed, beside the agents' vectors.
+    fn data_bytes(&self, seed: u64) -> Result<u64, LabError> {
+        let _ = seed;
+        Ok(0)
+    }
+
     /// The samples on which losses and accuracies are measured, if not on all.
     fn evaluated_on(&self) -> Option<String> {
         None

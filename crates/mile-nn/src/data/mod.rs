@@ -110,6 +110,20 @@ impl Images {
         }
     }
 
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        let pixels = match &self.pixels {
+            Values::Bytes(bytes) => bytes.len(),
+            Values::Singles(values) => size_of_val(&values[..]),
+            Values::Doubles(values) => size_of_val(&values[..]),
+        };
+        pixels
+            + match &self.targets {
+                Targets::Labels(labels) => labels.len(),
+                Targets::Numbers { values, .. } => size_of_val(&values[..]),
+            }
+    }
+
     /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

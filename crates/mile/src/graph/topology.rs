@@ -89,13 +89,28 @@ impl Topology {
         Graph::from_edges(n, edges)?.connected()
     }
 
+    /// The simpler topology that this one is with so many agents, if it is: a grid or torus of a prime number of agents has
+    /// one row.
+    pub fn simpler(&self, agents: usize) -> Option<Self> {
+        match self {
+            Self::Grid if agents > 3 && rows(agents) == 1 => Some(Self::Path),
+            Self::Torus if agents > 3 && rows(agents) == 1 => Some(Self::Ring),
+            _ => None,
+        }
+    }
+
     fn refuse(&self, parameter: &'static str, got: impl ToString, takes: impl Into<String>) -> GraphError {
         GraphError::Parameter { topology: self.name(), parameter, got: got.to_string(), takes: takes.into() }
     }
 }
 
+/// Rows of a grid of n agents: the largest divisor of n up to its square root.
+fn rows(n: usize) -> usize {
+    (1..=n.isqrt()).rev().find(|rows| n.is_multiple_of(*rows)).unwrap_or(1)
+}
+
 fn lattice(n: usize, closed: bool) -> Vec<(usize, usize)> {
-    let rows = (1..=n.isqrt()).rev().find(|rows| n.is_multiple_of(*rows)).unwrap_or(1);
+    let rows = rows(n);
     let columns = n / rows;
     let mut edges = Vec::new();
     for row in 0..rows {

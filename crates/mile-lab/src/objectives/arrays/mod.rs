@@ -173,6 +173,11 @@ impl Objectives for ArrayObjectives {
         Some(Arc::new(Self { data, training: self.training.evaluating(per_agent, test), cache }))
     }
 
+    fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
+        let set = self.cache.arrays(&self.data)?.set.clone();
+        Ok((set.train.bytes() + set.test.bytes()) as u64)
+    }
+
     fn evaluated_on(&self) -> Option<String> {
         self.training.evaluated_on("samples")
     }
