@@ -106,7 +106,9 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
 pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     let mut text = String::new();
     let advice = mile_lab::advice::advise(plan)?;
-    advice.notes.iter().for_each(|note| drop(writeln!(text, "note: {note}")));
+    for note in &advice.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
     if let Some((smoothness, sample)) = advice.sampled() {
         let _ = writeln!(text, "note: L = {}, estimated from {sample}", number(smoothness));
     }
