@@ -10,6 +10,7 @@ mod observers;
 mod output;
 mod plot;
 mod progress;
+mod reading;
 mod report;
 mod reproduce;
 mod run;
@@ -84,6 +85,7 @@ const USAGE: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> std::process::ExitCode {
+    reading::show_progress();
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Swarm(arguments) => swarm::run(&arguments),

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mile::with_precision;
 
+use crate::coefficients;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::job::JobContext;
@@ -43,6 +44,7 @@ pub fn execute(
     }
     Context::of(plan).write(&store)?;
     store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
+    store.write_all(&plan.experiment.objectives.documents()?)?;
     let kept: Vec<Outcome> = jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect();
     observer.opened(&store.records()?, &kept);
     let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
@@ -65,6 +67,7 @@ pub fn execute(
         return Err(error);
     }
     plan.sort_records(&store)?;
+    coefficients::write(plan, &store)?;
     let mut failed = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         failed.sort_by_key(|(job, _)| jobs.iter().position(|other| other == job));
