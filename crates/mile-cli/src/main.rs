@@ -12,6 +12,7 @@ mod observers;
 mod output;
 mod plot;
 mod progress;
+mod reading;
 mod records;
 mod report;
 mod reproduce;
@@ -94,6 +95,7 @@ const USAGE: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> std::process::ExitCode {
+    reading::show_progress();
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),

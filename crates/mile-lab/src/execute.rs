@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mile::with_precision;
 
+use crate::coefficients;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::job::JobContext;
@@ -83,6 +84,7 @@ pub fn execute(
     let sharing = Sharing::of(plan, rayon::current_num_threads());
     Context::of(plan, Some(sharing.threads)).write(&store)?;
     store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
+    store.write_all(&plan.experiment.objectives.documents()?)?;
     let kept: Vec<Outcome> = jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect();
     observer.opened(&store.records()?, &kept);
     let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
@@ -110,6 +112,7 @@ pub fn execute(
         return Err(error);
     }
     plan.sort_records(&store)?;
+    coefficients::write(plan, &store)?;
     let mut failed = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         failed.sort_by_key(|(job, _)| jobs.iter().position(|other| other == job));

@@ -16,6 +16,7 @@ use mile::run::Progress;
 use mile::simulator::Simulator;
 
 use crate::agent_files::AgentFiles;
+use crate::coefficients;
 use crate::context::Context;
 use crate::engines::Scalar;
 use crate::error::LabError;
@@ -71,6 +72,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         }
         Context::of(plan, None).write(&store)?;
         store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
+        store.write_all(&plan.experiment.objectives.documents()?)?;
         let files = (0..plan.network.agents()).map(|agent| AgentFiles::of(&agent_folder(folder, agent)));
         let mut gatherer = Self {
             plan,
@@ -293,6 +295,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         }
         self.write_summary()?;
         self.plan.sort_records(&self.store)?;
+        coefficients::write(self.plan, &self.store)?;
         Ok(self.jobs.iter().filter_map(|job| self.outcomes.get(job).cloned()).collect())
     }
 }

@@ -32,6 +32,7 @@
 pub mod advice;
 pub mod agent_files;
 pub mod auto;
+mod coefficients;
 pub mod config;
 pub mod context;
 mod digest;
@@ -53,6 +54,7 @@ pub mod observer;
 pub mod plan;
 pub mod plot;
 pub mod quantity;
+pub mod reading;
 pub mod record;
 pub mod report;
 pub mod resume;

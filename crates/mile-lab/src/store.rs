@@ -139,6 +139,11 @@ impl Store {
         write_file(&self.path(name), bytes)
     }
 
+    /// Writes several files in it, given by their names and contents.
+    pub(crate) fn write_all(&self, files: &[(&str, String)]) -> Result<(), LabError> {
+        files.iter().try_for_each(|(name, text)| self.write(name, text.as_bytes()))
+    }
+
     /// Appends one record.
     pub(crate) fn append(&self, record: &Record) -> Result<(), LabError> {
         let mut line = to_json(record);

@@ -4,9 +4,7 @@
 //! [`Kinds::with`] adds others. A kind reads its section and returns the [`Objectives`].
 
 mod arrays;
-mod csv;
 mod images;
-mod loaded;
 mod quadratic;
 mod samples;
 mod table;
@@ -23,6 +21,8 @@ use toml::Table;
 use crate::digest;
 use crate::error::LabError;
 use crate::section::Section;
+
+pub use self::table::{ColumnStatistics, Statistics};
 
 /// What a result depends on: keys of the experiment with their values, and digests of data.
 pub type Facts = BTreeMap<String, String>;
@@ -164,6 +164,32 @@ pub trait Objectives: Send + Sync {
         let _ = agent;
         None
     }
+
+    /// What the features of all agents need to know about one agent's data, to be merged with that of the others
+    /// ([`Statistics::merge`]); `None` for kinds whose features need nothing.
+    fn statistics(&self, agent: usize) -> Result<Option<Statistics>, LabError> {
+        let _ = agent;
+        Ok(None)
+    }
+
+    /// The names of the elements of the variable, in their order; none if they have no names.
+    fn coefficients(&self) -> Result<Vec<Coefficient>, LabError> {
+        Ok(Vec::new())
+    }
+
+    /// Names and contents of files about the data that are kept in the run directory.
+    fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {
+        Ok(Vec::new())
+    }
+}
+
+/// The name of an element of the variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coefficient {
+    /// The class it belongs to, where every class has its own coefficients.
+    pub class: Option<String>,
+    /// The name of its feature.
+    pub name: String,
 }
 
 /// What a kind of problem gets besides its section.

@@ -1,8 +1,13 @@
 //! CSV files: what is read, and errors with file, line and column.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
+use mile::problems::Metric;
 use mile_lab::config::Experiment;
+use mile_lab::execute::execute;
+use mile_lab::objectives::Statistics;
+use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
 
 const EXPERIMENT: &str = r#"
@@ -84,9 +89,7 @@ fn a_file_for_each_agent_is_read() {
 #[test]
 fn what_cannot_be_read_is_named_by_file_line_and_column() {
     refuses("a,b,y\n1,2,3\n1,x,3\n", &[], &["all.csv, line 3, column 'b'", "'x' is not a number"]);
-    refuses("a,b,y\n1,NaN,3\n", &[], &["line 2, column 'b'", "not a finite number"]);
     refuses("a,b,y\n1,inf,3\n", &[], &["line 2, column 'b'", "not a finite number"]);
-    refuses("a,b,y\n1,,3\n", &[], &["line 2, column 'b'", "is empty where a number belongs"]);
     refuses("a,b,y\n1,2,3\n1,2\n", &[], &["all.csv, line 3", "has 2 fields, the header has 3"]);
     refuses("a,b,y\n1,2,3,4\n", &[], &["line 2", "has 4 fields"]);
     refuses("a,b,y\n1,2,three\n", &[], &["line 2, column 'y'", "'three' is not a number"]);
@@ -113,7 +116,7 @@ fn classes_are_two_and_may_be_words() {
     accepts("a,y\n1,yes\n2,no\n3,no\n4,yes\n");
     refuses("a,y\n1,0\n2,1\n3,2\n", &[logistic], &["line 4, column 'y'", "third class"]);
     refuses("a,y\n1,1\n2,1\n", &[logistic], &["column 'y'", "one class only"]);
-    refuses("a,y\n1,1\n2,\n", &[logistic], &["line 3, column 'y'", "is empty"]);
+    refuses("a,y\n1,1\n2,\n", &[logistic], &["line 3", "1 in 'y'"]);
 }
 
 #[test]
@@ -161,4 +164,66 @@ fn one_agent_needs_its_own_file_only_and_tells_what_it_has_in_common_with_others
     assert!(plan(1, classes).map(drop).unwrap_err().contains("1.csv"));
     let auto = plan(0, &["problem.classes=['no', 'yes']", "algorithm.mile.xi=auto"]).map(drop).unwrap_err();
     assert!(auto.contains("all agents' data"), "{auto}");
+}
+
+#[test]
+fn a_run_directory_names_coefficients_and_agents() {
+    let text = "who,a,c,y\nu,1,p,3\nv,2,q,5\nv,4,p,9\nu,3,q,7\n";
+    let folder = Folder::new(&[("all.csv", text)]);
+    let set = [
+        "problem.by=who",
+        "problem.categorical=['c']",
+        "problem.standardise=true",
+        "problem.intercept=true",
+        "seeds=[0, 1]",
+        "rounds=3",
+    ];
+    let (plan, run) = (folder.plan(&set).unwrap(), folder.0.path().join("run"));
+    execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
+    let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap();
+    assert_eq!(read("agents.csv"), "agent,source,training_rows,test_rows\n0,u,2,0\n1,v,2,0\n");
+    let coefficients = read("coefficients.csv");
+    let rows: Vec<Vec<&str>> = coefficients.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["coefficient", "mile average", "mile seed 0", "mile seed 1"]);
+    assert_eq!(rows.iter().skip(1).map(|row| row[0]).collect::<Vec<_>>(), ["a", "c=q", "intercept"]);
+    let value = |row: &[&str], k: usize| row[k].parse::<f64>().unwrap();
+    for row in &rows[1..] {
+        assert_eq!(value(row, 1), (value(row, 2) + value(row, 3)) / 2.0);
+    }
+    let problem = plan.problem::<f64>(0).unwrap();
+    let model: Vec<f64> = rows[1..].iter().map(|row| value(row, 2)).collect();
+    assert!(problem.objective(&model).unwrap() < problem.objective(&[0.0; 3]).unwrap());
+    let statistics = Statistics::read(&run.join("statistics.json")).unwrap();
+    assert_eq!((statistics.columns[0].mean, statistics.columns[0].deviation()), (2.5, 1.25f64.sqrt()));
+}
+
+#[test]
+fn a_softmax_model_has_coefficients_for_each_class_and_is_measured_on_held_out_rows() {
+    let rows: String = (0..30).map(|k| format!("{},{}\n", k % 3, ["x", "y", "z"][k % 3])).collect();
+    let folder = Folder::new(&[("all.csv", &format!("a,y\n{rows}"))]);
+    let set = ["problem.loss=softmax", "problem.intercept=true", "problem.test=0.2", "problem.weights=rows"];
+    let (plan, run) = (folder.plan(&set).unwrap(), folder.0.path().join("run"));
+    assert_eq!(plan.size.dim, 6);
+    assert_eq!(plan.problem::<f64>(0).unwrap().metrics(), [Metric::Accuracy, Metric::TestLoss]);
+    execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
+    let text = std::fs::read_to_string(run.join("coefficients.csv")).unwrap();
+    let names: Vec<&str> = text.lines().map(|line| line.split(',').nth(1).unwrap()).collect();
+    assert_eq!(names, ["coefficient", "a", "intercept", "a", "intercept", "a", "intercept"]);
+    assert!(text.lines().nth(3).unwrap().starts_with("y,a,"));
+    assert!(!run.join("agents.csv").exists(), "nothing is named by a partition");
+}
+
+#[test]
+fn a_partition_is_shown_only_where_a_file_is_divided() {
+    let folder = Folder::new(&[("all.csv", GOOD), ("0.csv", GOOD), ("1.csv", GOOD)]);
+    let shown =
+        |set: &[&str]| folder.plan(set).unwrap().experiment.resolved["problem"].get("partition").cloned();
+    assert!(shown(&[]).is_some());
+    assert_eq!(shown(&["problem.by=b", "network.agents=4"]), None);
+    assert_eq!(shown(&["problem.data={agent}.csv"]), None);
+    assert_eq!(shown(&["problem.data={agent}.csv", "problem.partition={ kind = 'iid' }"]), None);
+    folder.refuses(
+        &["problem.data={agent}.csv", "problem.partition=iid"],
+        &["problem.partition", "leave it out"],
+    );
 }

@@ -5,14 +5,15 @@ use std::fs::Metadata;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use mile::problems::{Batch, Shard, Table, TableObjective, has_normal_equations};
+use mile::problems::{AgentWeights, Batch, InvalidTable, Shard, Table, TableObjective, has_normal_equations};
 use mile::random::{Permutation, Purpose, stream};
 use mile::real::Real;
 use mile::theory::smoothness::Effort;
 
-use super::RowCounts;
-use super::csv::{self, TableConfig};
+use super::config::{HeldOut, TableConfig};
+use super::encode::{self, About, Data};
 use crate::error::LabError;
+use crate::objectives::RowCounts;
 
 /// One of so many rows is kept a second time, for samples.
 const PART: usize = 4;
@@ -27,6 +28,7 @@ pub(super) struct Loaded {
 struct Last {
     key: Key,
     rows: RowCounts,
+    about: Arc<About>,
     /// [`Tables`] in the precision that was asked for.
     tables: Arc<dyn Any + Send + Sync>,
 }
@@ -37,9 +39,11 @@ type Key = (u64, Vec<Option<(u64, Option<SystemTime>)>>);
 /// All rows, and some of them.
 pub(super) struct Tables<T> {
     pub(super) all: Arc<Table<T>>,
-    dim: usize,
+    columns: usize,
     /// Rows of some agents, spread evenly, in random order.
     some: Vec<Shard<T>>,
+    /// What is minimised with them.
+    objective: TableObjective,
 }
 
 impl Loaded {
@@ -49,7 +53,7 @@ impl Loaded {
         config: &TableConfig,
         seed: u64,
     ) -> Result<Arc<Tables<T>>, LabError> {
-        let seed = config.seed.unwrap_or(seed);
+        let seed = config.data_seed(seed);
         let key = (seed, stamps(config));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = last.as_ref().filter(|last| last.key == key).map(|last| last.tables.clone());
@@ -57,42 +61,62 @@ impl Loaded {
             return Ok(tables);
         }
         *last = None;
-        let (tables, rows) = Tables::load(config, seed)?;
+        let (tables, rows, about) = Tables::load(config, seed)?;
         let tables = Arc::new(tables);
-        *last = Some(Last { key, rows, tables: tables.clone() });
+        *last = Some(Last { key, rows, about: Arc::new(about), tables: tables.clone() });
         Ok(tables)
     }
 
     /// How many rows gradients read.
     pub(super) fn rows(&self, config: &TableConfig, seed: u64) -> Result<RowCounts, LabError> {
-        let key = (config.seed.unwrap_or(seed), stamps(config));
+        let key = (config.data_seed(seed), stamps(config));
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match last.as_ref().filter(|last| last.key == key) {
             Some(last) => Ok(last.rows),
-            None => Tables::<f64>::load(config, key.0).map(|(_, rows)| rows),
+            None => Tables::<f64>::load(config, key.0).map(|(_, rows, _)| rows),
         }
+    }
+
+    /// What is known about the data beside their numbers, of any seed.
+    pub(super) fn about(&self, config: &TableConfig) -> Result<Arc<About>, LabError> {
+        let stamps = stamps(config);
+        let kept = |last: &Option<Last>| last.as_ref().filter(|l| l.key.1 == stamps).map(|l| l.about.clone());
+        if let Some(about) = kept(&self.last.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(about);
+        }
+        encode::load::<f64>(config, config.data_seed(0)).map(|data| Arc::new(data.about))
     }
 }
 
 /// Size and time of each file; a file that cannot be read is named when its rows are.
 fn stamps(config: &TableConfig) -> Vec<Option<(u64, Option<SystemTime>)>> {
-    let agents = if config.is_per_agent() { config.available() } else { 0..1 };
+    let mut paths = config.files(&config.data);
+    if let HeldOut::File(path) = &config.test {
+        paths.extend(config.files(path));
+    }
+    paths.extend(config.statistics.clone().map(|path| (None, path)));
     let stamp = |about: Metadata| (about.len(), about.modified().ok());
-    agents.map(|agent| std::fs::metadata(config.file_of(agent)).ok().map(stamp)).collect()
+    paths.iter().map(|(_, path)| std::fs::metadata(path).ok().map(stamp)).collect()
 }
 
 impl<T: Real> Tables<T> {
-    fn load(config: &TableConfig, seed: u64) -> Result<(Self, RowCounts), LabError> {
-        let (dim, shards) = csv::load::<T>(config, seed)?;
-        let rows = row_counts(config, dim, &shards);
+    fn load(config: &TableConfig, seed: u64) -> Result<(Self, RowCounts, About), LabError> {
+        let Data { columns, shards, test, about } = encode::load::<T>(config, seed)?;
+        let rows = row_counts(config, columns, &shards);
         let chosen = if rows.largest_sample == 0 { 0 } else { Effort::default().agents_of(shards.len()) };
-        let some = |k: usize| {
-            let agent = k * shards.len() / chosen;
-            part(&shards[agent], dim, agent, seed)
-        };
-        let some = (0..chosen).map(some).collect();
-        let all = Arc::new(table(config, dim, shards)?);
-        Ok((Self { all, dim, some }, rows))
+        let agent = |k: usize| k * shards.len() / chosen;
+        let some = (0..chosen).map(|k| part(&shards[agent(k)], columns, agent(k), seed)).collect();
+        let total = about.statistics.as_ref().map(|found| found.rows).filter(|_| config.only.is_some());
+        let objective = config.objective(about.classes.len(), total);
+        let counts: Vec<usize> = shards.iter().map(|shard| shard.targets.len()).collect();
+        let factors = objective.weights.factors(&counts).map_err(invalid)?;
+        let factors = AgentWeights::Factors((0..chosen).map(|k| factors[agent(k)]).collect());
+        let sampled = TableObjective { weights: factors, ..objective.clone() };
+        let mut all = Table::new(columns, shards, objective, config.batch).map_err(invalid)?;
+        if !test.is_empty() {
+            all = all.with_test(test).map_err(invalid)?;
+        }
+        Ok((Self { all: Arc::new(all), columns, some, objective: sampled }, rows, about))
     }
 
     /// The same problem with at most `rows` rows of each of some agents, of which all are in each gradient.
@@ -100,25 +124,25 @@ impl<T: Real> Tables<T> {
         let first = |shard: &Shard<T>| {
             let rows = rows.clamp(1, shard.targets.len());
             Shard {
-                features: shard.features[..rows * self.dim].to_vec(),
+                features: shard.features[..rows * self.columns].to_vec(),
                 targets: shard.targets[..rows].to_vec(),
             }
         };
-        table(config, self.dim, self.some.iter().map(first).collect())
+        let shards = self.some.iter().map(first).collect();
+        Table::new(self.columns, shards, self.objective.clone(), config.batch).map_err(invalid)
     }
 }
 
-fn table<T: Real>(config: &TableConfig, dim: usize, shards: Vec<Shard<T>>) -> Result<Table<T>, LabError> {
-    let objective = TableObjective::new(config.loss, config.l2);
-    Table::new(dim, shards, objective, config.batch).map_err(|error| LabError::config("problem", error))
+fn invalid(error: InvalidTable) -> LabError {
+    LabError::config("problem", error)
 }
 
-fn row_counts<T>(config: &TableConfig, dim: usize, shards: &[Shard<T>]) -> RowCounts {
+fn row_counts<T>(config: &TableConfig, columns: usize, shards: &[Shard<T>]) -> RowCounts {
     let rows = |shard: &Shard<T>| shard.targets.len();
     let most = shards.iter().map(rows).max().unwrap_or(0);
-    // With all rows in every gradient, least squares is a product with a matrix of `dim` rows.
-    if has_normal_equations(config.loss, config.batch, dim, most) {
-        return RowCounts { all: dim as u64, run: dim as u64, largest_sample: 0 };
+    // With all rows in every gradient, least squares is a product with a matrix of `columns` rows.
+    if has_normal_equations(config.loss, config.batch, columns, most) {
+        return RowCounts { all: columns as u64, run: columns as u64, largest_sample: 0 };
     }
     let run = match config.batch {
         Batch::Full => shards.iter().map(rows).sum::<usize>() / shards.len().max(1),
@@ -128,12 +152,12 @@ fn row_counts<T>(config: &TableConfig, dim: usize, shards: &[Shard<T>]) -> RowCo
 }
 
 /// Some rows of an agent, in random order.
-fn part<T: Real>(shard: &Shard<T>, dim: usize, agent: usize, seed: u64) -> Shard<T> {
+fn part<T: Real>(shard: &Shard<T>, columns: usize, agent: usize, seed: u64) -> Shard<T> {
     let all = shard.targets.len();
     let order = Permutation::new(all, stream(seed, Purpose::Probe, 6, agent as u64));
     let mut part = Shard { features: Vec::new(), targets: Vec::new() };
     for row in (0..all.div_ceil(PART)).map(|k| order.at(k)) {
-        part.features.extend_from_slice(&shard.features[row * dim..(row + 1) * dim]);
+        part.features.extend_from_slice(&shard.features[row * columns..(row + 1) * columns]);
         part.targets.push(shard.targets[row]);
     }
     part
@@ -148,22 +172,32 @@ mod tests {
     use mile_nn::partition::Partition;
 
     use super::*;
+    use crate::objectives::table::config::Missing;
 
     fn config(folder: &Path, loss: Loss, batch: Batch) -> TableConfig {
         TableConfig {
             data: folder.join("all.csv"),
             by: None,
             target: "y".into(),
+            columns: None,
+            exclude: Vec::new(),
+            categorical: Vec::new(),
+            delimiter: None,
+            missing: Missing::Refuse,
+            standardise: false,
+            statistics: None,
+            test: HeldOut::None,
             loss,
+            loss_name: "",
             l2: 0.0,
             intercept: false,
+            by_rows: false,
             batch,
             partition: Partition::Iid {},
             seed: None,
             classes: None,
             only: None,
             agents: 2,
-            loss_name: "",
         }
     }
 
@@ -194,7 +228,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 80);
         let config = config(folder.path(), Loss::Logistic, Batch::Size(4));
-        let (tables, rows) = Tables::<f64>::load(&config, 3).unwrap();
+        let (tables, rows, _) = Tables::<f64>::load(&config, 3).unwrap();
         assert_eq!(rows, RowCounts { all: 40, run: 4, largest_sample: 10 });
         let small = tables.sample(&config, 4).unwrap();
         assert_eq!((small.rows(), small.agents()), (vec![4, 4], 2));

@@ -1,0 +1,339 @@
+//! The section `[problem]` of kind `table`.
+
+use std::path::PathBuf;
+
+use mile::problems::{AgentWeights, Batch, Loss, TableObjective};
+use mile_nn::partition::Partition;
+use toml::{Table, Value};
+
+use super::words::class;
+use crate::error::LabError;
+use crate::objectives::{Setting, samples};
+use crate::section::{Section, nearest, resolve};
+
+/// The section `[problem]` of kind `table`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TableConfig {
+    /// Path of one file for all agents or, with `{agent}` in it, of one file for each agent.
+    pub(super) data: PathBuf,
+    /// Column that assigns each row to an agent.
+    pub(super) by: Option<String>,
+    /// Column to predict.
+    pub(super) target: String,
+    /// Columns of the features; `None`: all but the target and `by`.
+    pub(super) columns: Option<Vec<String>>,
+    /// Columns that are no features.
+    pub(super) exclude: Vec<String>,
+    /// Features that are words.
+    pub(super) categorical: Vec<String>,
+    /// Delimiter of the files; `None`: recognized.
+    pub(super) delimiter: Option<u8>,
+    /// What is done about missing values.
+    pub(super) missing: Missing,
+    /// Whether features are scaled to mean 0 and standard deviation 1.
+    pub(super) standardise: bool,
+    /// File with the statistics of all agents' data.
+    pub(super) statistics: Option<PathBuf>,
+    /// Rows that are held out.
+    pub(super) test: HeldOut,
+    /// Loss function; for [`Loss::Softmax`], the number of classes is that of the data.
+    pub(super) loss: Loss,
+    /// Name of the loss function.
+    pub(super) loss_name: &'static str,
+    /// Weight of the regularization.
+    pub(super) l2: f64,
+    /// Whether to add a constant feature, which is not penalised.
+    pub(super) intercept: bool,
+    /// Whether agents count by their rows.
+    pub(super) by_rows: bool,
+    /// Batch size.
+    pub(super) batch: Batch,
+    /// How the rows of a single file are divided among the agents.
+    pub(super) partition: Partition,
+    /// Seed of the partition; `None`: the seed of the run.
+    pub(super) seed: Option<u64>,
+    /// The classes of the target, in order; `None`: the sorted classes of the data.
+    pub(super) classes: Option<Vec<String>>,
+    /// With one file for each agent: the only agent whose file is available.
+    pub(super) only: Option<usize>,
+    /// Number of agents.
+    pub(super) agents: usize,
+}
+
+/// What is done about missing values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    Refuse,
+    /// Features are replaced by the mean of their column over all agents' training rows.
+    Mean,
+    /// Rows with missing values are left out.
+    Drop,
+}
+
+/// Rows that are held out.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum HeldOut {
+    None,
+    /// This part of each agent's rows.
+    Share(f64),
+    /// The rows of a file or, with `{agent}` in its path, of one file for each agent.
+    File(PathBuf),
+}
+
+/// Whether a path stands for one file for each agent.
+pub(super) fn is_per_agent(path: &std::path::Path) -> bool {
+    path.to_string_lossy().contains("{agent}")
+}
+
+/// An agent's file.
+pub(super) fn file_of(path: &std::path::Path, agent: usize) -> PathBuf {
+    path.to_string_lossy().replace("{agent}", &agent.to_string()).into()
+}
+
+impl TableConfig {
+    /// Whether each agent has its own file.
+    pub(super) fn is_per_agent(&self) -> bool {
+        is_per_agent(&self.data)
+    }
+
+    /// Whether the target is a class.
+    pub(super) fn has_classes(&self) -> bool {
+        matches!(self.loss, Loss::Logistic | Loss::NonconvexLogistic | Loss::Softmax { .. })
+    }
+
+    /// The agents whose files are available, with one file for each agent.
+    pub(super) fn available(&self) -> std::ops::Range<usize> {
+        self.only.map_or(0..self.agents, |agent| agent..agent + 1)
+    }
+
+    /// The files of a path, with the agent of each if it has one.
+    pub(super) fn files(&self, path: &std::path::Path) -> Vec<(Option<usize>, PathBuf)> {
+        if is_per_agent(path) {
+            self.available().map(|agent| (Some(agent), file_of(path, agent))).collect()
+        } else {
+            vec![(None, path.to_owned())]
+        }
+    }
+
+    /// The seed by which rows are divided, for a run with this seed: always the same where nothing is divided at random, so
+    /// that the files are read once for all runs.
+    pub(super) fn data_seed(&self, seed: u64) -> u64 {
+        let is_fixed = self.by.is_some() || self.is_per_agent();
+        self.seed.unwrap_or(if is_fixed { 0 } else { seed })
+    }
+
+    /// Whether the features of one agent depend on the data of the others.
+    pub(super) fn needs_statistics(&self) -> bool {
+        self.standardise || self.missing == Missing::Mean || !self.categorical.is_empty()
+    }
+
+    /// What is minimised, with so many classes and, where only one agent's rows are at hand, so many rows in all.
+    pub(super) fn objective(&self, classes: usize, total: Option<u64>) -> TableObjective {
+        let loss = match self.loss {
+            Loss::Softmax { .. } => Loss::Softmax { classes },
+            other => other,
+        };
+        let weights = if self.by_rows { AgentWeights::Rows { total } } else { AgentWeights::Equal };
+        TableObjective { loss, l2: self.l2, intercept: self.intercept, weights }
+    }
+}
+
+pub(super) fn read(section: &Section, setting: Setting) -> Result<TableConfig, LabError> {
+    let takes = "the path of a CSV file, or one for each agent such as \"agent-{agent}.csv\"";
+    let data = section.text("data", takes)?.ok_or_else(|| section.missing("data", takes))?;
+    let data = resolve(setting.folder, data);
+    section.keep("data", data.display().to_string());
+    let takes = "the name of the column to predict";
+    let target = section.text("target", takes)?.ok_or_else(|| section.missing("target", takes))?;
+    let (loss_name, loss) = loss(section)?;
+    let l2 = section.number_or("l2", "a number from 0", 0.0)?;
+    let intercept = section.flag("intercept")?.unwrap_or(false);
+    section.keep("intercept", intercept);
+    let by = section.text("by", "the name of the column that assigns each row to an agent")?;
+    if by.is_some() && is_per_agent(&data) {
+        return Err(LabError::config(
+            section.path("by"),
+            "needs a single file, but with {agent} in data each agent has its own: leave it out",
+        ));
+    }
+    let columns = names(section, "columns")?;
+    let exclude = names(section, "exclude")?;
+    if columns.is_some() && exclude.is_some() {
+        let problem =
+            "cannot be given together with columns, which names all features: leave one of them out";
+        return Err(LabError::config(section.path("exclude"), problem));
+    }
+    let missing = [("mean", Missing::Mean), ("drop", Missing::Drop)];
+    let weights = [("equal", false), ("rows", true)];
+    Ok(TableConfig {
+        partition: partition(section, by.is_some(), is_per_agent(&data))?,
+        data,
+        by: by.map(str::to_owned),
+        target: target.to_owned(),
+        columns,
+        exclude: exclude.unwrap_or_default(),
+        categorical: names(section, "categorical")?.unwrap_or_default(),
+        delimiter: delimiter(section)?,
+        missing: optional_choice(section, "missing", &missing)?.unwrap_or(Missing::Refuse),
+        standardise: section.flag("standardise")?.unwrap_or(false),
+        statistics: path(section, setting, "statistics", "the path of a file with the agents' statistics")?,
+        test: held_out(section, setting)?,
+        loss,
+        loss_name,
+        l2,
+        intercept,
+        by_rows: optional_choice(section, "weights", &weights)?.unwrap_or(false),
+        batch: samples::batch(section, Batch::Full)?,
+        seed: section.whole("seed", "a whole number")?,
+        classes: classes(section, loss)?,
+        only: None,
+        agents: setting.agents,
+    })
+}
+
+fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
+    let losses: Vec<(&'static str, (&'static str, Loss))> = [
+        ("least-squares", Loss::LeastSquares),
+        ("logistic", Loss::Logistic),
+        ("nonconvex-logistic", Loss::NonconvexLogistic),
+        ("softmax", Loss::Softmax { classes: 0 }),
+        ("poisson", Loss::Poisson),
+        ("huber", Loss::Huber { delta: 0.0 }),
+        ("welsch", Loss::Welsch { c: 0.0 }),
+    ]
+    .map(|(name, loss)| (name, (name, loss)))
+    .into();
+    let (name, loss) = section.choice("loss", &losses, None)?;
+    let positive = |key: &'static str, takes: &str| match section.number(key, takes)? {
+        None => Err(section.missing(key, takes)),
+        Some(number) if number > 0.0 && number.is_finite() => Ok(number),
+        Some(number) => Err(section.refuse(key, &Value::from(number), takes)),
+    };
+    let loss = match loss {
+        Loss::Huber { .. } => {
+            Loss::Huber { delta: positive("delta", "a number above 0: the error beyond which it is linear")? }
+        }
+        Loss::Welsch { .. } => {
+            Loss::Welsch { c: positive("c", "a number above 0: errors of several c hardly count")? }
+        }
+        other => other,
+    };
+    Ok((name, loss))
+}
+
+/// The partition of a single file. Without one to divide, it is refused; but `{ kind = "iid" }` is accepted there, because
+/// run directories of earlier versions hold it.
+fn partition(section: &Section, has_by: bool, is_per_agent: bool) -> Result<Partition, LabError> {
+    if !has_by && !is_per_agent {
+        return samples::partition(section);
+    }
+    let iid = Table::from_iter([("kind".to_owned(), Value::from("iid"))]);
+    if section.value("partition").is_some_and(|value| value.as_table() != Some(&iid)) {
+        let problem = if has_by {
+            "cannot be given together with by, which assigns the rows to agents: leave one of them out"
+        } else {
+            "needs a single file, but with {agent} in data each agent has its own: leave it out"
+        };
+        return Err(LabError::config(section.path("partition"), problem));
+    }
+    Ok(Partition::Iid {})
+}
+
+/// One of several words, if the key is given.
+fn optional_choice<C: Copy>(
+    section: &Section,
+    key: &'static str,
+    choices: &[(&'static str, C)],
+) -> Result<Option<C>, LabError> {
+    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    let takes = format!("one of {}", words.join(", "));
+    let Some(word) = section.text(key, &takes)? else { return Ok(None) };
+    match choices.iter().find(|(known, _)| *known == word) {
+        Some((_, choice)) => Ok(Some(*choice)),
+        None => {
+            let hint = nearest(word, &words).map(|near| format!("; did you mean {near}?"));
+            Err(section.refuse(key, &Value::from(word), takes + &hint.unwrap_or_default()))
+        }
+    }
+}
+
+/// A path, if the key is given.
+fn path(
+    section: &Section,
+    setting: Setting,
+    key: &'static str,
+    takes: &str,
+) -> Result<Option<PathBuf>, LabError> {
+    let path = section.text(key, takes)?.map(|path| resolve(setting.folder, path));
+    path.iter().for_each(|path| section.keep(key, path.display().to_string()));
+    Ok(path)
+}
+
+/// Names of columns, if the key is given.
+fn names(section: &Section, key: &'static str) -> Result<Option<Vec<String>>, LabError> {
+    let Some(value) = section.value(key) else { return Ok(None) };
+    let name = |value: &Value| value.as_str().map(str::to_owned);
+    let names: Option<Vec<String>> = value.as_array().and_then(|list| list.iter().map(name).collect());
+    let takes = "a list of different names of columns, such as [\"age\", \"income\"]";
+    let distinct = |names: &Vec<String>| !names.is_empty() && all_distinct(names);
+    section.keep(key, value.clone());
+    names.filter(distinct).map(Some).ok_or_else(|| section.refuse(key, value, takes))
+}
+
+fn all_distinct(names: &[String]) -> bool {
+    let mut sorted: Vec<&String> = names.iter().collect();
+    sorted.sort();
+    sorted.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+fn delimiter(section: &Section) -> Result<Option<u8>, LabError> {
+    let takes = "one character between fields, such as \";\" or \"\\t\"";
+    let Some(text) = section.text("delimiter", takes)? else { return Ok(None) };
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\"#\r\n+-.".contains(byte) => {
+            Ok(Some(*byte))
+        }
+        _ => Err(section.refuse("delimiter", &Value::from(text), takes)),
+    }
+}
+
+fn held_out(section: &Section, setting: Setting) -> Result<HeldOut, LabError> {
+    let takes = "the part of each agent's rows to hold out, above 0 and below 1, or the path of a CSV file";
+    match section.value("test") {
+        None => Ok(HeldOut::None),
+        Some(Value::String(_)) => {
+            let path = path(section, setting, "test", takes)?;
+            Ok(path.map_or(HeldOut::None, HeldOut::File))
+        }
+        Some(value) => {
+            let share = section.number("test", takes)?.filter(|share| *share > 0.0 && *share < 1.0);
+            share.map(HeldOut::Share).ok_or_else(|| section.refuse("test", value, takes))
+        }
+    }
+}
+
+fn classes(section: &Section, loss: Loss) -> Result<Option<Vec<String>>, LabError> {
+    let Some(value) = section.value("classes") else { return Ok(None) };
+    let takes = match loss {
+        Loss::Logistic | Loss::NonconvexLogistic => {
+            "the two classes of the target, -1 first, such as [\"no\", \"yes\"]"
+        }
+        Loss::Softmax { .. } => "two or more different classes of the target, such as [\"a\", \"b\", \"c\"]",
+        _ => {
+            let problem = "needs a loss for classes, logistic or softmax: leave it out";
+            return Err(LabError::config(section.path("classes"), problem));
+        }
+    };
+    let word = |value: &Value| match value {
+        Value::String(word) => Some(class(word)),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Some(class(&value.to_string())),
+        _ => None,
+    };
+    let words: Option<Vec<String>> = value.as_array().and_then(|list| list.iter().map(word).collect());
+    let fits = |words: &Vec<String>| match loss {
+        Loss::Softmax { .. } => words.len() >= 2 && all_distinct(words),
+        _ => words.len() == 2 && all_distinct(words),
+    };
+    section.keep("classes", value.clone());
+    words.filter(fits).map(Some).ok_or_else(|| section.refuse("classes", value, takes))
+}

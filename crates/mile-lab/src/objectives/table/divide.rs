@@ -1,0 +1,143 @@
+//! Divides rows among the agents, and holds some of them out.
+
+use mile::random::{Permutation, Purpose, stream};
+use mile_nn::partition::Partition;
+
+use super::bad;
+use super::config::TableConfig;
+use super::layout::Role;
+use super::rows::Rows;
+use crate::error::{DataFileError, LabError};
+
+/// The stream of the rows that are held out, among those of partitions.
+const HELD_OUT: u64 = u64::MAX;
+
+/// The rows of each agent, in increasing order.
+pub(super) type Division = Vec<Vec<u32>>;
+
+/// The rows of each agent, with the class of each row if there are classes.
+pub(super) fn training(
+    rows: &Rows,
+    classes: Option<(usize, &[Vec<u32>])>,
+    owners: &[String],
+    config: &TableConfig,
+    seed: u64,
+) -> Result<Division, LabError> {
+    let division = match (&config.by, config.is_per_agent()) {
+        (Some(by), _) => by_owner(rows, owners, by, config.agents)?,
+        (None, true) => of_files(rows, config.agents),
+        (None, false) => partition(rows, classes, config, seed)?,
+    };
+    let missing =
+        |agent: &usize| division[*agent].is_empty() && config.only.is_none_or(|only| only == *agent);
+    if let Some(agent) = (0..config.agents).find(missing) {
+        let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
+        return Err(bad(&rows.files[0].path, None, None, problem).into());
+    }
+    Ok(division)
+}
+
+/// The held-out rows of each agent: by owner, by file, or shared evenly.
+pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableConfig) -> Result<Division, LabError> {
+    let (agents, per_agent) = (config.agents, rows.agents[0].is_some());
+    match &config.by {
+        Some(by) => Ok(by_owner(rows, owners, by, agents)?),
+        None if per_agent => Ok(of_files(rows, agents)),
+        None => {
+            let of = |agent: usize| (0..rows.len() as u32).skip(agent).step_by(agents).collect();
+            let mine = |agent: usize| config.only.is_none_or(|only| only == agent);
+            Ok((0..agents).map(|agent| if mine(agent) { of(agent) } else { Vec::new() }).collect())
+        }
+    }
+}
+
+/// The values of `by`, in the order of the agents: words, then whole numbers by value.
+pub(super) fn owners(rows: &Rows, config: &TableConfig) -> Result<Vec<String>, DataFileError> {
+    let (Some(by), Some(role)) = (&config.by, rows.layout().owner) else { return Ok(Vec::new()) };
+    let mut names: Vec<String> = rows.names(role, str::to_owned).into_iter().collect();
+    names.sort_by_key(|name| (name.parse::<i64>().ok(), name.clone()));
+    if names.len() != config.agents {
+        let problem = format!(
+            "has {} different values, takes one for each of the {} agents",
+            names.len(),
+            config.agents
+        );
+        return Err(bad(&rows.files[0].path, None, Some(by), problem));
+    }
+    Ok(names)
+}
+
+fn by_owner(rows: &Rows, owners: &[String], by: &str, agents: usize) -> Result<Division, DataFileError> {
+    let role = rows.layout().owner.unwrap_or(Role::Unused);
+    let unknown = |word: &str| format!("'{word}' does not occur in column '{by}' of the training data");
+    let codes = rows.codes(role, str::to_owned, owners, &unknown)?;
+    let mut division = vec![Vec::new(); agents];
+    if let Role::Word(column) = role {
+        let all: Vec<u32> = (0..rows.len() as u32).collect();
+        for (row, k) in rows.some(&all).zip(&all) {
+            division[codes[row.file][row.words[column] as usize] as usize].push(*k);
+        }
+    }
+    Ok(division)
+}
+
+/// The rows of each agent's own file.
+fn of_files(rows: &Rows, agents: usize) -> Division {
+    let mut division = vec![Vec::new(); agents];
+    let mut first = 0;
+    for (file, agent) in rows.files.iter().zip(&rows.agents) {
+        let end = first + file.rows() as u32;
+        if let Some(agent) = agent {
+            division[*agent] = (first..end).collect();
+        }
+        first = end;
+    }
+    division
+}
+
+fn partition(
+    rows: &Rows,
+    classes: Option<(usize, &[Vec<u32>])>,
+    config: &TableConfig,
+    seed: u64,
+) -> Result<Division, LabError> {
+    let refuse = |problem: String| LabError::config("problem.partition", problem);
+    let is_iid = matches!(config.partition, Partition::Iid {});
+    let (labels, count) = match (classes, rows.layout().target) {
+        _ if is_iid => (vec![0; rows.len()], 1),
+        (Some((count, codes)), Role::Word(column)) => {
+            if count > 256 {
+                let problem = format!("divides at most 256 classes, the target has {count}: use iid or by");
+                return Err(refuse(problem));
+            }
+            let all: Vec<u32> = (0..rows.len() as u32).collect();
+            let label = |row: super::rows::Row| codes[row.file][row.words[column] as usize] as u8;
+            (rows.some(&all).map(label).collect(), count)
+        }
+        _ => {
+            let problem = format!(
+                "divides by class, and {} has no classes: use iid, by, or a file for each agent",
+                config.loss_name
+            );
+            return Err(refuse(problem));
+        }
+    };
+    config.partition.split(&labels, count, config.agents, seed).map_err(|error| refuse(error.to_string()))
+}
+
+/// Takes this part of each agent's rows out, at random; at least one row is left.
+pub(super) fn take_share(division: &mut Division, share: f64, seed: u64) -> Division {
+    let take = |(agent, rows): (usize, &mut Vec<u32>)| {
+        let count = ((share * rows.len() as f64).round() as usize).min(rows.len().saturating_sub(1));
+        let order = Permutation::new(rows.len(), stream(seed, Purpose::Partition, agent as u64, HELD_OUT));
+        let mut is_taken = vec![false; rows.len()];
+        (0..count).for_each(|k| is_taken[order.at(k)] = true);
+        let part = |taken: bool| -> Vec<u32> {
+            rows.iter().zip(&is_taken).filter(|(_, is)| **is == taken).map(|(row, _)| *row).collect()
+        };
+        let (kept, taken) = (part(false), part(true));
+        *rows = kept;
+        taken
+    };
+    division.iter_mut().enumerate().map(take).collect()
+}

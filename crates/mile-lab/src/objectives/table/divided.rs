@@ -1,0 +1,259 @@
+//! The rows of the user's files, divided among the agents and into training and held-out rows; their classes and statistics.
+
+use std::collections::BTreeMap;
+
+use mile::problems::Loss;
+use rayon::prelude::*;
+
+use super::bad;
+use super::config::{HeldOut, Missing, TableConfig, file_of};
+use super::divide::{self, Division};
+use super::layout::Role;
+use super::rows::{Rows, check_features};
+use super::statistics::{ColumnStatistics, Statistics};
+use super::words::{class, sort};
+use crate::error::{DataFileError, LabError};
+
+/// Most classes of a target.
+const MOST_CLASSES: usize = 1000;
+
+/// The training rows and the held-out rows of all agents.
+pub(super) struct Divided {
+    pub(super) rows: Rows,
+    pub(super) training: Division,
+    /// Held-out rows with their files; `None`: those of the training files.
+    pub(super) other: Option<Rows>,
+    pub(super) held_out: Division,
+    pub(super) classes: Vec<String>,
+    owners: Vec<String>,
+    /// Statistics from a file.
+    given: Option<Statistics>,
+}
+
+/// The statistics of one agent's data.
+pub(super) fn statistics_of(config: &TableConfig, agent: usize) -> Result<Statistics, LabError> {
+    let only = config.only.or(config.is_per_agent().then_some(agent));
+    let config = TableConfig { statistics: None, only, ..config.clone() };
+    Ok(Divided::read(&config, config.seed.unwrap_or(0))?.of_agent(agent))
+}
+
+impl Divided {
+    pub(super) fn read(config: &TableConfig, seed: u64) -> Result<Self, LabError> {
+        let given = config.statistics.as_deref().map(Statistics::read).transpose()?;
+        let rows = Rows::read(&config.data, config)?;
+        let owners = divide::owners(&rows, config)?;
+        let classes = classes(&rows, config, given.as_ref())?;
+        let codes = class_codes(&rows, &classes)?;
+        let labels = config.has_classes().then_some((classes.len(), &codes[..]));
+        let mut training = divide::training(&rows, labels, &owners, config, seed)?;
+        let (mut other, mut held_out) = (None, Division::new());
+        match &config.test {
+            HeldOut::None => {}
+            // Not by the seed of the run: all runs are measured on the same rows, and have the same statistics.
+            HeldOut::Share(share) => {
+                held_out = divide::take_share(&mut training, *share, config.seed.unwrap_or(0));
+            }
+            HeldOut::File(path) => {
+                let rows_of_test = Rows::read(path, config)?;
+                check_features(&rows_of_test.files[0], &rows.files[0])?;
+                held_out = divide::held_out(&rows_of_test, &owners, config)?;
+                other = Some(rows_of_test);
+            }
+        }
+        Ok(Self { rows, training, other, held_out, classes, owners, given })
+    }
+
+    /// The statistics of all agents' data, if they are needed: given, or computed where all data are at hand.
+    pub(super) fn statistics(&self, config: &TableConfig) -> Result<Option<Statistics>, LabError> {
+        let needed = config.needs_statistics() || (config.by_rows && config.only.is_some());
+        let found = match (&self.given, config.only) {
+            (Some(given), _) => {
+                self.check(given, config)?;
+                given.clone()
+            }
+            (None, _) if !needed => return Ok(None),
+            (None, Some(_)) => {
+                let problem = "is missing: standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
+                               all agents' data, and an agent has only its own; let each agent make its own with mile data \
+                               summary, merge them with mile data merge, and give every agent the result, as in statistics = \
+                               \"statistics.json\"";
+                return Err(LabError::config("problem.statistics", problem));
+            }
+            (None, None) => {
+                let agents: Vec<Statistics> =
+                    (0..config.agents).into_par_iter().map(|agent| self.of_agent(agent)).collect();
+                Statistics::merge(agents)?
+            }
+        };
+        let is_used = config.standardise || config.missing == Missing::Mean;
+        if let Some(empty) = found.columns.iter().find(|column| is_used && column.count == 0) {
+            let problem = "has no values in any training row: leave it out, with exclude";
+            return Err(bad(&self.rows.files[0].path, None, Some(&empty.name), problem).into());
+        }
+        Ok(Some(found))
+    }
+
+    /// Checks that given statistics are those of the features of all agents.
+    fn check(&self, given: &Statistics, config: &TableConfig) -> Result<(), LabError> {
+        let path = config.statistics.clone().unwrap_or_default();
+        let refuse = |problem: String| Err(LabError::Directory { path: path.clone(), problem });
+        if let Some(agent) = (0..config.agents).find(|agent| !given.agents.contains(agent)) {
+            return refuse(format!(
+                "lacks the statistics of agent {agent}: merge those of all {} agents",
+                config.agents
+            ));
+        }
+        if let Some(agent) = given.agents.iter().find(|agent| **agent >= config.agents) {
+            return refuse(format!(
+                "has statistics of agent {agent}, but there are {} agents",
+                config.agents
+            ));
+        }
+        let found: Vec<&str> = given.columns.iter().map(|column| column.name.as_str()).collect();
+        let expected: Vec<&str> = self.numbers().map(|(name, _)| name).collect();
+        if found != expected {
+            return refuse(format!(
+                "has other columns than the data: {} instead of {}",
+                found.join(", "),
+                expected.join(", ")
+            ));
+        }
+        match config.categorical.iter().find(|name| !given.categories.contains_key(*name)) {
+            Some(name) => refuse(format!("has no categories of column '{name}'")),
+            None => Ok(()),
+        }
+    }
+
+    /// Names and places of the numeric features.
+    fn numbers(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.rows.layout().features.iter().filter_map(|(name, role)| match role {
+            Role::Number(place) => Some((name.as_str(), *place)),
+            _ => None,
+        })
+    }
+
+    /// The statistics of one agent's data.
+    fn of_agent(&self, agent: usize) -> Statistics {
+        let columns: Vec<(&str, usize)> = self.numbers().collect();
+        let training = &self.training[agent];
+        // Sums of differences from the first value, so that equal values have exactly their mean and no deviation.
+        let mut sums = vec![(0u64, 0.0, 0.0); columns.len()];
+        for row in self.rows.some(training) {
+            for ((count, first, sum), (_, place)) in sums.iter_mut().zip(&columns) {
+                let value = row.numbers[*place];
+                if !value.is_nan() {
+                    *first = if *count == 0 { value } else { *first };
+                    *count += 1;
+                    *sum += value - *first;
+                }
+            }
+        }
+        let mean = |(count, first, sum): &(u64, f64, f64)| first + sum / (*count).max(1) as f64;
+        let means: Vec<f64> = sums.iter().map(mean).collect();
+        let mut squares = vec![0.0; columns.len()];
+        for row in self.rows.some(training) {
+            for ((square, mean), (_, place)) in squares.iter_mut().zip(&means).zip(&columns) {
+                let value = row.numbers[*place];
+                *square += if value.is_nan() { 0.0 } else { (value - mean) * (value - mean) };
+            }
+        }
+        let column = |k: usize| ColumnStatistics {
+            name: columns[k].0.to_owned(),
+            count: sums[k].0,
+            mean: means[k],
+            squares: squares[k],
+        };
+        Statistics {
+            agents: vec![agent],
+            rows: training.len() as u64,
+            columns: (0..columns.len()).map(column).collect(),
+            categories: self.categories(),
+            classes: self.classes.clone(),
+        }
+    }
+
+    /// The categories of all rows at hand.
+    fn categories(&self) -> BTreeMap<String, Vec<String>> {
+        let words = self.rows.layout().features.iter().filter(|(_, role)| matches!(role, Role::Word(_)));
+        let sorted = |role: Role| {
+            let mut names: Vec<String> = self.rows.names(role, class).into_iter().collect();
+            sort(&mut names);
+            names
+        };
+        words.map(|(name, role)| (name.clone(), sorted(*role))).collect()
+    }
+
+    /// For each agent whose rows are at hand, where they come from and how many they are.
+    pub(super) fn agents(&self, config: &TableConfig) -> Vec<(usize, String, [usize; 2])> {
+        let source = |agent: usize| match self.owners.get(agent) {
+            Some(owner) => owner.clone(),
+            None => file_of(&config.data, agent).display().to_string(),
+        };
+        let count = |division: &Division, agent: usize| division.get(agent).map_or(0, Vec::len);
+        let one = |agent: usize| {
+            (agent, source(agent), [count(&self.training, agent), count(&self.held_out, agent)])
+        };
+        config.available().map(one).collect()
+    }
+}
+
+/// The classes of the target, in order: given, or those of the statistics, or those of the data.
+fn classes(rows: &Rows, config: &TableConfig, given: Option<&Statistics>) -> Result<Vec<String>, LabError> {
+    if !config.has_classes() {
+        return Ok(Vec::new());
+    }
+    let target = rows.layout().target;
+    let two = !matches!(config.loss, Loss::Softmax { .. });
+    let named = config.classes.clone().or_else(|| given.map(|given| given.classes.clone()));
+    if two {
+        refuse_third_class(rows, named.as_deref().unwrap_or_default())?;
+    }
+    if let Some(classes) = named.filter(|classes| classes.len() >= 2) {
+        return Ok(classes);
+    }
+    let mut classes: Vec<String> = rows.names(target, class).into_iter().collect();
+    sort(&mut classes);
+    let refuse = |problem: String| bad(&rows.files[0].path, None, Some(&config.target), problem);
+    if classes.len() > MOST_CLASSES {
+        let problem = format!("has {} different values, takes at most {MOST_CLASSES} classes", classes.len());
+        return Err(refuse(problem).into());
+    }
+    if classes.len() < 2 {
+        let remedy = match config.only {
+            Some(_) => {
+                ", and other agents' files are not available: name all classes in [problem], as in classes = [0, 1]"
+            }
+            None if two => "; a logistic loss takes two",
+            None => "; softmax takes two or more",
+        };
+        let problem = format!("has one class only, '{}'{remedy}", classes.concat());
+        return Err(refuse(problem).into());
+    }
+    Ok(classes)
+}
+
+/// Refuses a third class, where it occurs first.
+fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError> {
+    let Role::Word(column) = rows.layout().target else { return Ok(()) };
+    let mut seen = named.to_vec();
+    for file in &rows.files {
+        for (word, line) in &file.words[column].found {
+            let word = class(word);
+            if !seen.contains(&word) {
+                seen.push(word);
+            }
+            if seen.len() > 2 {
+                let name = file.layout.name(file.layout.target);
+                let problem = format!("is a third class ({}); a logistic loss takes two", seen.join(", "));
+                return Err(bad(&file.path, Some(*line), Some(name), problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each file, the number of the class of each word of the target.
+pub(super) fn class_codes(rows: &Rows, classes: &[String]) -> Result<Vec<Vec<u32>>, DataFileError> {
+    let unknown = |word: &str| format!("'{word}' is none of the classes {}", classes.join(", "));
+    rows.codes(rows.layout().target, class, classes, &unknown)
+}

@@ -1,0 +1,220 @@
+//! Turns the rows of the user's files into the numbers of the problem: one shard for each agent.
+
+use mile::problems::{Loss, Shard};
+use mile::real::Real;
+use rayon::prelude::*;
+
+use super::bad;
+use super::config::{HeldOut, TableConfig};
+use super::divided::{Divided, class_codes};
+use super::layout::Role;
+use super::rows::{Row, Rows};
+use super::statistics::Statistics;
+use super::words::class;
+use crate::error::{DataFileError, LabError};
+
+/// The numbers of all agents.
+pub(super) struct Data<T> {
+    /// Number of features, the intercept included.
+    pub(super) columns: usize,
+    pub(super) shards: Vec<Shard<T>>,
+    /// Held-out rows of each agent; empty if there are none at all.
+    pub(super) test: Vec<Shard<T>>,
+    pub(super) about: About,
+}
+
+/// What is known about the data beside their numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct About {
+    /// Names of the features, the intercept included.
+    pub(super) features: Vec<String>,
+    /// The classes of the target, in order.
+    pub(super) classes: Vec<String>,
+    /// The statistics of all agents' data, if features depend on them.
+    pub(super) statistics: Option<Statistics>,
+    /// For each agent whose rows are at hand, where they come from and how many are for training and held out.
+    pub(super) agents: Vec<(usize, String, [usize; 2])>,
+}
+
+impl About {
+    /// The agents with the source of their rows, as a CSV file.
+    pub(super) fn agents_csv(&self) -> String {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let row = |(agent, source, [training, test]): &(usize, String, [usize; 2])| {
+            [agent.to_string(), source.clone(), training.to_string(), test.to_string()]
+        };
+        let header = ["agent", "source", "training_rows", "test_rows"].map(str::to_owned);
+        for record in [header].into_iter().chain(self.agents.iter().map(row)) {
+            let _ = writer.write_record(record);
+        }
+        String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+/// Reads the data of a table problem and divides them among the agents.
+pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Data<T>, LabError> {
+    let divided = Divided::read(config, seed)?;
+    let statistics = divided.statistics(config)?;
+    let encoder = Encoder::new(&divided, &divided.rows, config, statistics.as_ref())?;
+    let features = encoder.names(config);
+    // The objectives of agents whose rows are elsewhere are never evaluated here, but must exist.
+    let absent = |agent: usize| config.only.is_some_and(|only| only != agent);
+    let placeholder = || Shard { features: vec![T::zero(); features.len()], targets: vec![T::one()] };
+    let shard = |agent: usize| match absent(agent) {
+        true => placeholder(),
+        false => encoder.shard(&divided.rows, &divided.training[agent]),
+    };
+    let shards = (0..config.agents).into_par_iter().map(shard).collect();
+    let test: Vec<Shard<T>> = match (&config.test, &divided.other) {
+        (HeldOut::None, _) => Vec::new(),
+        (_, None) => divided.held_out.par_iter().map(|held| encoder.shard(&divided.rows, held)).collect(),
+        (_, Some(rows)) => {
+            let encoder = Encoder::new(&divided, rows, config, statistics.as_ref())?;
+            divided.held_out.par_iter().map(|held| encoder.shard(rows, held)).collect()
+        }
+    };
+    let agents = divided.agents(config);
+    let about = About { features, classes: divided.classes, statistics, agents };
+    Ok(Data { columns: about.features.len(), shards, test, about })
+}
+
+/// Turns rows into numbers.
+struct Encoder {
+    columns: Vec<Column>,
+    target: Role,
+    /// For each file, the target of each of its words.
+    targets: Vec<Vec<f64>>,
+    intercept: bool,
+}
+
+/// A column of the user's file as a feature.
+enum Column {
+    Number {
+        name: String,
+        place: usize,
+        /// What replaces a missing value.
+        fill: f64,
+        /// What is subtracted, and what the difference is divided by.
+        scale: Option<(f64, f64)>,
+    },
+    Category {
+        name: String,
+        place: usize,
+        /// For each file, the category of each of its words.
+        codes: Vec<Vec<u32>>,
+        categories: Vec<String>,
+        /// The first category that has a feature.
+        first: usize,
+    },
+}
+
+impl Encoder {
+    /// The encoder for some files.
+    fn new(
+        divided: &Divided,
+        rows: &Rows,
+        config: &TableConfig,
+        statistics: Option<&Statistics>,
+    ) -> Result<Self, DataFileError> {
+        let layout = rows.layout();
+        let known = |name: &str| statistics?.columns.iter().find(|column| column.name == name);
+        let column = |(name, role): &(String, Role)| match *role {
+            Role::Word(place) => {
+                let categories =
+                    statistics.and_then(|found| found.categories.get(name).cloned()).unwrap_or_default();
+                let unknown = |word: &str| {
+                    format!(
+                        "'{word}' is none of the categories of all agents' data, {}",
+                        categories.join(", ")
+                    )
+                };
+                let codes = rows.codes(*role, class, &categories, &unknown)?;
+                let first = usize::from(config.intercept);
+                Ok(Column::Category { name: name.clone(), place, codes, categories, first })
+            }
+            Role::Number(place) => {
+                let known = known(name);
+                let fill = known.map_or(f64::NAN, |column| column.mean);
+                let scale = known.filter(|_| config.standardise).map(|column| {
+                    let deviation = column.deviation();
+                    (column.mean, if deviation > 0.0 { deviation } else { 1.0 })
+                });
+                Ok(Column::Number { name: name.clone(), place, fill, scale })
+            }
+            Role::Unused => Err(bad(&rows.files[0].path, None, Some(name), "is not used")),
+        };
+        let columns = layout.features.iter().map(column).collect::<Result<_, _>>()?;
+        let is_softmax = matches!(config.loss, Loss::Softmax { .. });
+        let value = |code: u32| if is_softmax { f64::from(code) } else { 2.0 * f64::from(code) - 1.0 };
+        let codes = class_codes(rows, &divided.classes)?;
+        let targets = codes.into_iter().map(|codes| codes.into_iter().map(value).collect()).collect();
+        Ok(Self { columns, target: layout.target, targets, intercept: config.intercept })
+    }
+
+    /// The names of the features.
+    fn names(&self, config: &TableConfig) -> Vec<String> {
+        let mut names = Vec::new();
+        for column in &self.columns {
+            match column {
+                Column::Number { name, .. } => names.push(name.clone()),
+                Column::Category { name, categories, first, .. } => {
+                    names.extend(categories.iter().skip(*first).map(|category| format!("{name}={category}")));
+                }
+            }
+        }
+        if config.intercept {
+            names.push("intercept".to_owned());
+        }
+        names
+    }
+
+    /// The shard of some rows.
+    fn shard<T: Real>(&self, rows: &Rows, chosen: &[u32]) -> Shard<T> {
+        let width = self.columns.iter().map(Column::width).sum::<usize>() + usize::from(self.intercept);
+        let mut shard = Shard {
+            features: Vec::with_capacity(width * chosen.len()),
+            targets: Vec::with_capacity(chosen.len()),
+        };
+        for row in rows.some(chosen) {
+            self.columns.iter().for_each(|column| column.push(row, &mut shard.features));
+            if self.intercept {
+                shard.features.push(T::one());
+            }
+            let target = match self.target {
+                Role::Number(place) => row.numbers[place],
+                Role::Word(place) => self.targets[row.file][row.words[place] as usize],
+                Role::Unused => f64::NAN,
+            };
+            shard.targets.push(T::of(target));
+        }
+        shard
+    }
+}
+
+impl Column {
+    /// Number of features.
+    fn width(&self) -> usize {
+        match self {
+            Self::Number { .. } => 1,
+            Self::Category { categories, first, .. } => categories.len().saturating_sub(*first),
+        }
+    }
+
+    /// Adds the features of a row.
+    #[inline]
+    fn push<T: Real>(&self, row: Row, features: &mut Vec<T>) {
+        match self {
+            Self::Number { place, fill, scale, .. } => {
+                let value = row.numbers[*place];
+                let value = if value.is_nan() { *fill } else { value };
+                let value = scale.map_or(value, |(shift, deviation)| (value - shift) / deviation);
+                features.push(T::of(value));
+            }
+            Self::Category { place, codes, categories, first, .. } => {
+                let code = codes[row.file][row.words[*place] as usize] as usize;
+                let one = |k: usize| if k == code { T::one() } else { T::zero() };
+                features.extend((*first..categories.len()).map(one));
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the columns of a file are used for.
+
+use std::path::Path;
+
+use super::bad;
+use super::config::TableConfig;
+use crate::error::DataFileError;
+use crate::section::nearest;
+
+/// The use of one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It is not read.
+    Unused,
+    /// A number, at this place among the numbers of a row.
+    Number(usize),
+    /// A word, at this place among the words of a row.
+    Word(usize),
+}
+
+/// The columns of a file, and the features that they give.
+///
+/// The numbers of a row are those of its features, then the target if it is a number. Its words are the categories of its
+/// features, then the target if it is a class, then the value of `by`.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) header: Vec<String>,
+    /// The role of each column of the header.
+    pub(super) roles: Vec<Role>,
+    /// Names and roles of the features, in their order.
+    pub(super) features: Vec<(String, Role)>,
+    pub(super) target: Role,
+    pub(super) owner: Option<Role>,
+    /// Number of numbers in a row.
+    pub(super) numbers: usize,
+    /// Number of words in a row.
+    pub(super) words: usize,
+}
+
+impl Layout {
+    /// The use of the columns of a file; `owner`: the column that assigns rows to agents, if the file has it.
+    pub(super) fn new(
+        path: &Path,
+        header: &[String],
+        config: &TableConfig,
+        owner: Option<&str>,
+    ) -> Result<Self, DataFileError> {
+        let refuse = |problem: String| bad(path, Some(1), None, problem);
+        for (k, name) in header.iter().enumerate() {
+            if !name.is_empty() && header[..k].contains(name) {
+                return Err(refuse(format!("has two columns named '{name}': rename one of them")));
+            }
+        }
+        let find = |name: &str, key: &str| place(path, header, name, key);
+        let target = find(&config.target, "target")?;
+        let owner = owner.map(|by| find(by, "by")).transpose()?;
+        if owner == Some(target) {
+            return Err(refuse(format!("has its target '{}' also in problem.by", config.target)));
+        }
+        let reserved = |k: usize| k == target || Some(k) == owner;
+        let excluded: Vec<usize> =
+            config.exclude.iter().map(|name| find(name, "exclude")).collect::<Result<_, _>>()?;
+        let places: Vec<usize> = match &config.columns {
+            Some(names) => names.iter().map(|name| find(name, "columns")).collect::<Result<_, _>>()?,
+            None => (0..header.len()).filter(|k| !reserved(*k) && !excluded.contains(k)).collect(),
+        };
+        for (list, key) in [(&places, "columns"), (&excluded, "exclude")] {
+            if let Some(k) = list.iter().find(|k| reserved(**k)) {
+                let problem = format!("has '{}' as target or agent, and problem.{key} names it", header[*k]);
+                return Err(refuse(problem));
+            }
+        }
+        if let Some(k) = places.iter().find(|k| header[**k].is_empty()) {
+            let problem = format!(
+                "has no name for column {}, as pandas writes an index: name it, or leave it out with exclude = [\"\"]",
+                k + 1
+            );
+            return Err(refuse(problem));
+        }
+        for name in &config.categorical {
+            let k = find(name, "categorical")?;
+            if !places.contains(&k) {
+                return Err(refuse(format!("has '{name}' in problem.categorical, which is no feature")));
+            }
+        }
+        let mut layout = Self {
+            header: header.to_vec(),
+            roles: vec![Role::Unused; header.len()],
+            features: Vec::with_capacity(places.len()),
+            target: Role::Unused,
+            owner: None,
+            numbers: 0,
+            words: 0,
+        };
+        for k in places {
+            let role = layout.assign(k, config.categorical.contains(&header[k]));
+            layout.features.push((header[k].clone(), role));
+        }
+        layout.target = layout.assign(target, config.has_classes());
+        layout.owner = owner.map(|k| layout.assign(k, true));
+        Ok(layout)
+    }
+
+    fn assign(&mut self, column: usize, is_word: bool) -> Role {
+        let count = if is_word { &mut self.words } else { &mut self.numbers };
+        let role = if is_word { Role::Word(*count) } else { Role::Number(*count) };
+        *count += 1;
+        self.roles[column] = role;
+        role
+    }
+
+    /// The name of the column with a role.
+    pub(super) fn name(&self, role: Role) -> &str {
+        let place = self.roles.iter().position(|other| *other == role);
+        place.map_or("", |place| &self.header[place])
+    }
+}
+
+/// The place of a column that a key names.
+fn place(path: &Path, header: &[String], name: &str, key: &str) -> Result<usize, DataFileError> {
+    const SHOWN: usize = 20;
+    header.iter().position(|column| column == name).ok_or_else(|| {
+        let names: Vec<&str> = header.iter().map(String::as_str).collect();
+        let hint = nearest(name, &names).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+        let more = names.len().saturating_sub(SHOWN);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let shown = names[..names.len().min(SHOWN)].join(", ");
+        let problem = format!("has no column '{name}', named by problem.{key}{hint}; it has {shown}{more}");
+        bad(path, Some(1), None, problem)
+    })
+}

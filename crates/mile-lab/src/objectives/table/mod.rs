@@ -1,0 +1,202 @@
+//! `kind = "table"`: regression or classification on the user's own CSV files.
+//!
+//! Data flows one way: [`source`] cuts a file into blocks, [`parse`] reads them by the [`layout`] of the columns, [`rows`] numbers
+//! the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
+
+mod config;
+mod divide;
+mod divided;
+mod encode;
+mod layout;
+mod loaded;
+mod parse;
+mod rows;
+mod source;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mile::problems::{Batch, Loss, Problem};
+use mile::real::Real;
+
+use self::config::{HeldOut, TableConfig};
+use self::loaded::Loaded;
+pub use self::statistics::{ColumnStatistics, Statistics};
+use super::{Coefficient, Curvature, Facts, Objectives, RowCounts, Setting};
+use crate::digest;
+use crate::error::{DataFileError, LabError};
+use crate::section::Section;
+
+pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
+    Ok(Arc::new(Tables::new(config::read(section, setting)?)))
+}
+
+fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
+    let (file, column) = (file.to_owned(), column.map(str::to_owned));
+    DataFileError { file, line, column, problem: problem.to_string() }
+}
+
+/// The objectives of this kind.
+struct Tables {
+    config: Arc<TableConfig>,
+    loaded: Arc<Loaded>,
+    /// The most rows of each agent, for a sample.
+    most: Option<u64>,
+}
+
+impl Tables {
+    fn new(config: TableConfig) -> Self {
+        Self { config: Arc::new(config), loaded: Arc::default(), most: None }
+    }
+
+    fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+        let tables = self.loaded.tables::<T>(&self.config, seed)?;
+        Ok(match self.most {
+            None => tables.all.clone(),
+            Some(rows) => Arc::new(tables.sample(&self.config, rows as usize)?),
+        })
+    }
+
+    /// Digests of the files of a path.
+    fn digests_of(&self, key: &str, path: &Path) -> Result<Facts, LabError> {
+        let one = |(agent, file): (Option<usize>, PathBuf)| {
+            let key = agent.map_or(format!("problem.{key}"), |agent| format!("problem.{key}[{agent}]"));
+            Ok((key, digest::of_file(&file)?))
+        };
+        self.config.files(path).into_iter().map(one).collect()
+    }
+
+    /// What all agents' features have in common, by whatever means they know it.
+    fn common_facts(&self) -> Result<Facts, LabError> {
+        let mut facts = Facts::new();
+        let config = &self.config;
+        let is_given = config.statistics.is_some() || config.is_per_agent();
+        if is_given
+            && config.needs_statistics()
+            && let Some(statistics) = &self.loaded.about(config)?.statistics
+        {
+            facts.insert("problem.statistics".into(), digest::of_bytes(statistics.to_json().as_bytes()));
+        }
+        match &config.test {
+            HeldOut::None => {}
+            HeldOut::Share(share) => drop(facts.insert("problem.test".into(), share.to_string())),
+            HeldOut::File(path) if !config::is_per_agent(path) => {
+                facts.extend(self.digests_of("test", path)?)
+            }
+            HeldOut::File(_) => {}
+        }
+        Ok(facts)
+    }
+}
+
+impl Objectives for Tables {
+    fn title(&self) -> String {
+        let data = &self.config.data;
+        let file = data.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        format!("{} on {file}", self.config.loss_name)
+    }
+
+    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
+        self.build(seed)
+    }
+
+    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
+        self.build(seed)
+    }
+
+    fn is_stochastic(&self) -> bool {
+        self.config.batch != Batch::Full
+    }
+
+    fn curvature(&self) -> Curvature {
+        if self.config.loss == Loss::Poisson { Curvature::Changing } else { Curvature::Steady }
+    }
+
+    fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {
+        self.loaded.rows(&self.config, seed).map(Some)
+    }
+
+    fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
+        let (config, loaded) = (self.config.clone(), self.loaded.clone());
+        Some(Arc::new(Self { config, loaded, most: Some(rows) }))
+    }
+
+    fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let mut files = vec![("data", self.config.data.clone())];
+        files.extend(self.config.statistics.clone().map(|path| ("statistics", path)));
+        if let HeldOut::File(path) = &self.config.test {
+            files.push(("test", path.clone()));
+        }
+        files
+    }
+
+    fn path_keys(&self) -> &'static [&'static str] {
+        &["data", "statistics", "test"]
+    }
+
+    fn digests(&self) -> Result<Facts, LabError> {
+        let config = &self.config;
+        let mut facts = self.digests_of("data", &config.data)?;
+        if let HeldOut::File(path) = &config.test {
+            facts.extend(self.digests_of("test", path)?);
+        }
+        facts.extend(self.common_facts()?);
+        if config.by.is_some() || config.is_per_agent() {
+            // Earlier versions had this key also where nothing is partitioned.
+            facts.insert("problem.partition.kind".into(), "iid".into());
+        }
+        if config.intercept && config.l2 > 0.0 {
+            // Earlier versions penalised the intercept: their states belong to another problem.
+            facts.insert("problem.penalised".into(), "all coefficients but the intercept".into());
+        }
+        Ok(facts)
+    }
+
+    fn shared_facts(&self, _: usize) -> Result<Facts, LabError> {
+        let mut facts = self.common_facts()?;
+        let about = self.loaded.about(&self.config)?;
+        facts.insert("problem.columns".into(), about.features.join(","));
+        if self.config.has_classes() {
+            facts.insert("problem.classes".into(), about.classes.join(","));
+        }
+        if !self.config.is_per_agent() {
+            facts.extend(self.digests_of("data", &self.config.data)?);
+        }
+        Ok(facts)
+    }
+
+    fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
+        let own = || TableConfig { only: Some(agent), ..(*self.config).clone() };
+        self.config.is_per_agent().then(|| Arc::new(Self::new(own())) as Arc<dyn Objectives>)
+    }
+
+    fn statistics(&self, agent: usize) -> Result<Option<Statistics>, LabError> {
+        divided::statistics_of(&self.config, agent).map(Some)
+    }
+
+    fn coefficients(&self) -> Result<Vec<Coefficient>, LabError> {
+        let about = self.loaded.about(&self.config)?;
+        let of_class = |class: Option<&String>| -> Vec<Coefficient> {
+            let one = |name: &String| Coefficient { class: class.cloned(), name: name.clone() };
+            about.features.iter().map(one).collect()
+        };
+        Ok(match self.config.loss {
+            Loss::Softmax { .. } => about.classes.iter().flat_map(|class| of_class(Some(class))).collect(),
+            _ => of_class(None),
+        })
+    }
+
+    fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {
+        let about = self.loaded.about(&self.config)?;
+        let mut documents = Vec::new();
+        documents.extend(about.statistics.as_ref().map(|found| ("statistics.json", found.to_json())));
+        if self.config.by.is_some() || self.config.is_per_agent() {
+            documents.push(("agents.csv", about.agents_csv()));
+        }
+        Ok(documents)
+    }
+}
