@@ -164,7 +164,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableConfig, L
         return Err(LabError::config(section.path("exclude"), problem));
     }
     let missing = [("mean", Missing::Mean), ("drop", Missing::Drop)];
-    let weights = [("equal", false), ("rows", true)];
+    let weights = [("agents", false), ("rows", true)];
     Ok(TableConfig {
         partition: partition(section, by.is_some(), is_per_agent(&data))?,
         data,
