@@ -160,6 +160,14 @@ impl Drawing<'_> {
         self.panel.curves.iter().for_each(|curve| self.line(curve, svg));
         svg.push_str("</g>\n");
         self.panel.curves.iter().for_each(|curve| self.end(curve, svg));
+        for (series, point) in &self.panel.marks {
+            let Some((x, y)) = self.place(point.x, point.y) else { continue };
+            let (hue, class) = (colour(*series), series % super::style::COLOURS.len());
+            let _ = writeln!(
+                svg,
+                "<circle class=\"line c{class}\" data-series=\"{series}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" fill=\"none\" stroke=\"{hue}\" stroke-width=\"1.6\"/>"
+            );
+        }
         svg.push_str("</g>\n");
     }
 
