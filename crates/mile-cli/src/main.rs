@@ -44,6 +44,10 @@ enum Command {
     /// Run an experiment or a sweep in this process; without a file, a built-in example
     Run(run::RunArguments),
     /// Write a commented experiment file to start from
+    ///
+    /// The file runs as it is with mile run, and each of its keys has a comment. For your own data: mile init --data
+    /// FILE.csv looks at the header and the rows, and chooses the target (the last column), the loss (by the target's
+    /// values) and the agents (by a column of names, if there is one).
     Init(init::InitArguments),
     /// Run an experiment on this machine with one process per agent, over the network
     ///
@@ -75,8 +79,13 @@ enum Command {
     /// Write an HTML report of runs and sweeps
     Report(report::ReportArguments),
     /// Print a completion script for a shell
+    ///
+    /// For bash: mile completions bash > ~/.local/share/bash-completion/completions/mile. For zsh: into the file _mile in
+    /// a folder of $fpath. For fish: mile completions fish > ~/.config/fish/completions/mile.fish.
     Completions(completions::CompletionsArguments),
     /// Print the manual page, or write those of all commands
+    ///
+    /// For example, mile man ~/.local/share/man/man1, and then man mile-run.
     Man(completions::ManArguments),
 }
 

@@ -13,6 +13,7 @@ const MOST_CLASSES: usize = 20;
 const MOST_AGENTS: usize = 50;
 /// Agents if no column stands for them.
 const AGENTS: usize = 5;
+const DATA_COMMENT: &str = "CSV file with a header; \"agent-{agent}.csv\" for one file for each agent";
 /// Names of columns that stand for agents.
 const AGENT_NAMES: [&str; 14] = [
     "agent", "client", "node", "site", "station", "hospital", "device", "user", "owner", "group", "region",
@@ -22,6 +23,7 @@ const AGENT_NAMES: [&str; 14] = [
 /// The text of the experiment file; `data` is the path of the data as it is written there.
 pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Result<String, LabError> {
     let look = Look::at(path)?;
+    let is_given = target.is_some();
     let target = find_target(path, &look, target)?;
     let loss = Loss::of(path, &look, &look.columns[target])?;
     let by = agents_column(&look, target);
@@ -56,8 +58,8 @@ pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Resul
         .replace("@SEEN@", &seen)
         .replace("@NAME@", &quoted(&stem(path)))
         .replace("@AGENTS@", &line("agents", &agents.0.to_string(), &agents.1))
-        .replace("@DATA@", data)
-        .replace("@COLUMNS@", &columns(&look, target, by))
+        .replace("@DATA@", &line("data", data, DATA_COMMENT))
+        .replace("@COLUMNS@", &columns(&look, target, is_given, by))
         .replace("@LOSS@", &line("loss", &format!("\"{}\"", loss.name), &loss.reason(&look.columns[target])))
         .replace("@DIVISION@", &division)
         .replace("@STEP_SIZE@", &line("step_size", &step_size, step_comment)))
@@ -145,12 +147,10 @@ fn agents_column(look: &Look, target: usize) -> Option<usize> {
 }
 
 /// The keys about the columns of the file.
-fn columns(look: &Look, target: usize, by: Option<usize>) -> String {
-    let last = target + 1 == look.columns.len();
-    let which = if last {
-        "the column to predict: the last; change it if it is another"
-    } else {
-        "the column to predict"
+fn columns(look: &Look, target: usize, is_given: bool, by: Option<usize>) -> String {
+    let which = match is_given {
+        true => "the column to predict",
+        false => "the column to predict: the last one, unless you name another",
     };
     let mut lines = vec![line("target", &quoted(&look.columns[target].name), which)];
     if look.delimiter != b',' {
