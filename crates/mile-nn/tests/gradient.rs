@@ -12,11 +12,23 @@ use mile_nn::{Isa, Scalar};
 use rand::RngExt;
 
 fn conv(out: usize, kernel: usize, padding: usize) -> Layer {
-    Layer::Conv { out, kernel, padding }
+    strided(out, kernel, padding, 1)
+}
+
+fn strided(out: usize, kernel: usize, padding: usize, stride: usize) -> Layer {
+    Layer::Conv { out, kernel, padding, stride }
+}
+
+fn max_pool(size: usize, stride: usize) -> Layer {
+    Layer::MaxPool { size, stride: Some(stride) }
+}
+
+fn average_pool(size: usize, stride: usize) -> Layer {
+    Layer::AveragePool { size, stride: Some(stride) }
 }
 
 const RELU: Layer = Layer::Relu {};
-const POOL: Layer = Layer::MaxPool { size: 2 };
+const POOL: Layer = Layer::MaxPool { size: 2, stride: None };
 
 /// Odd sizes on purpose: partial vectors, uneven tiles, strips that overlap, panels that are not full, squares that do
 /// not cover the image.
@@ -45,6 +57,35 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
         ),
         (shape(2, 14, 1), 3, vec![conv(16, 5, 2), RELU, conv(20, 3, 1), conv(9, 5, 2), dense(3)]),
         (shape(3, 15, 1), 3, vec![conv(8, 3, 1), RELU, conv(70, 3, 1), dense(3)]),
+        // Strides: phases of different sizes, kernels that are multiples of the stride, pixels that no output reads.
+        (shape(11, 8, 2), 3, vec![strided(9, 3, 1, 2), RELU, strided(34, 3, 1, 2), RELU, dense(3)]),
+        (shape(13, 10, 1), 3, vec![conv(6, 3, 1), strided(17, 5, 2, 3), RELU, strided(5, 2, 0, 2), dense(3)]),
+        (shape(9, 19, 1), 2, vec![conv(3, 1, 0), RELU, strided(20, 6, 2, 2), strided(4, 1, 0, 3), dense(2)]),
+        (shape(16, 30, 3), 3, vec![conv(4, 3, 1), RELU, strided(33, 6, 5, 2), RELU, POOL, dense(3)]),
+        // Pooling of other sizes, that overlaps, twice, first, and with relu and dropout on it.
+        (
+            shape(10, 11, 2),
+            3,
+            vec![conv(18, 3, 1), RELU, max_pool(3, 2), conv(7, 3, 1), average_pool(2, 2), dense(3)],
+        ),
+        (
+            shape(9, 8, 3),
+            3,
+            vec![max_pool(2, 1), conv(5, 2, 0), POOL, POOL, RELU, Layer::Dropout { p: 0.3 }, dense(3)],
+        ),
+        (
+            shape(12, 7, 1),
+            2,
+            vec![
+                conv(35, 3, 1),
+                average_pool(3, 1),
+                RELU,
+                average_pool(2, 3),
+                conv(4, 1, 0),
+                max_pool(2, 2),
+                dense(2),
+            ],
+        ),
     ]
 }
 

@@ -11,6 +11,7 @@
 mod contract;
 mod outer;
 mod pointwise;
+mod pool;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -21,6 +22,7 @@ use mile::real::Real;
 pub(crate) use contract::Contract;
 pub(crate) use outer::Outer;
 pub(crate) use pointwise::{Activate, Scatter, pack_taps, panel_width, transpose, transpose_taps};
+pub(crate) use pool::{Pool, Squares, Unpool};
 
 /// A number type that has kernels: `f32` or `f64`.
 pub trait Scalar: Real + sealed::Sealed {}
@@ -46,6 +48,8 @@ pub(crate) struct Kernels<T> {
     outer: unsafe fn(&mut Outer<'_, T>),
     activate: unsafe fn(&mut Activate<'_, T>),
     scatter: unsafe fn(&mut Scatter<'_, T>),
+    pool: unsafe fn(&mut Pool<'_, T>),
+    unpool: unsafe fn(&mut Unpool<'_, T>),
 }
 
 impl<T: Scalar> Kernels<T> {
@@ -79,6 +83,18 @@ impl<T: Scalar> Kernels<T> {
         // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
         unsafe { (self.scatter)(&mut call) }
     }
+
+    /// Runs [`Pool`].
+    pub(crate) fn pool(&self, mut call: Pool<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.pool)(&mut call) }
+    }
+
+    /// Runs [`Unpool`].
+    pub(crate) fn unpool(&self, mut call: Unpool<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.unpool)(&mut call) }
+    }
 }
 
 /// Compiles the kernels for one [`Simd`](simd::Simd) under the target features it needs.
@@ -105,7 +121,15 @@ macro_rules! kernels {
                 // SAFETY: as above; its indices are checked.
                 unsafe { pointwise::scatter::<$simd>(call) }
             }
-            Kernels { contract, outer, activate, scatter }
+            $(#[$feature])?
+            unsafe fn pool(call: &mut Pool<'_, T>) {
+                pool::pool(call)
+            }
+            $(#[$feature])?
+            unsafe fn unpool(call: &mut Unpool<'_, T>) {
+                pool::unpool(call)
+            }
+            Kernels { contract, outer, activate, scatter, pool, unpool }
         }
     };
 }

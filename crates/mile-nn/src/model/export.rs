@@ -34,6 +34,7 @@ impl Model {
                         outputs_first(block, weights, pixels),
                     )
                 }
+                Kind::Pool(_) => continue,
             };
             tensors.push(Tensor { name: format!("{name}.weight"), shape, values });
             tensors.push(Tensor {

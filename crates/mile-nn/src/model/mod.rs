@@ -14,9 +14,9 @@
 //!
 //! # Order of the layers
 //!
-//! Any number of convolutions, then one or more dense layers, the last with one output per class. `relu`,
-//! `max-pool` and `dropout` follow the layer they act on, each at most once, `dropout` last. Any other order is an
-//! error that names the layer and its input shape.
+//! Any number of convolutions and poolings, then one or more dense layers, the last with one output per class. `relu` and
+//! `dropout` follow the layer they act on, each at most once, `dropout` last. Any other order is an error that names the
+//! layer and its input shape.
 
 mod export;
 mod layers;
@@ -83,6 +83,9 @@ impl Model {
     pub fn initial(&self, seed: u64) -> Vec<f32> {
         let mut parameters = Vec::with_capacity(self.dim);
         for (i, block) in self.blocks.iter().enumerate() {
+            if block.parameters() == 0 {
+                continue;
+            }
             let bound = 1.0 / (block.fan_in() as f32).sqrt();
             let mut rng = stream(seed, Purpose::Start, i as u64, 0);
             parameters.extend((0..block.parameters()).map(|_| rng.random_range(-bound..=bound)));
