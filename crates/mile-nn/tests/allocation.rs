@@ -38,6 +38,7 @@ fn gradients_allocate_nothing_after_the_first() {
     let data = Arc::new(glyphs::generate(0, 400, 10));
     let layers = vec![
         Layer::Conv { out: 8, kernel: 3, padding: 1, stride: 2 },
+        Layer::GroupNorm { groups: 4 },
         Layer::Relu {},
         Layer::MaxPool { size: 3, stride: Some(2) },
         Layer::Conv { out: 8, kernel: 3, padding: 1, stride: 1 },

@@ -23,6 +23,12 @@ fn max_pool(size: usize, stride: usize) -> Layer {
     Layer::MaxPool { size, stride: Some(stride) }
 }
 
+fn norm(groups: usize) -> Layer {
+    Layer::GroupNorm { groups }
+}
+
+const LAYER_NORM: Layer = Layer::LayerNorm {};
+
 fn average_pool(size: usize, stride: usize) -> Layer {
     Layer::AveragePool { size, stride: Some(stride) }
 }
@@ -86,7 +92,35 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
                 dense(2),
             ],
         ),
+        // Normalisation, first, of images and of vectors, with what may follow it.
+        (
+            shape(7, 6, 3),
+            3,
+            vec![norm(1), conv(18, 3, 1), norm(6), RELU, POOL, conv(5, 3, 1), norm(5), dense(3)],
+        ),
+        (
+            shape(5, 6, 2),
+            3,
+            vec![
+                LAYER_NORM,
+                conv(4, 3, 1),
+                LAYER_NORM,
+                RELU,
+                Layer::Dropout { p: 0.3 },
+                dense(37),
+                LAYER_NORM,
+                RELU,
+                dense(3),
+            ],
+        ),
+        (shape(1, 1, 20), 2, vec![dense(34), norm(17), RELU, Layer::Dropout { p: 0.3 }, dense(2)]),
     ]
+}
+
+/// Starting points with noise, so that scales are not 1 and shifts not 0.
+fn start(model: &Model, seed: u64) -> Vec<f32> {
+    let mut rng = stream(seed, Purpose::Probe, 0, 2);
+    model.initial(seed).into_iter().map(|x| x + rng.random_range(-0.1..0.1)).collect()
 }
 
 fn random_images(shape: Shape, classes: usize, n: usize) -> Images {
@@ -97,7 +131,7 @@ fn random_images(shape: Shape, classes: usize, n: usize) -> Images {
 
 fn gradient<T: Scalar>(model: &Model, isa: Isa, images: &Images, dropout: Option<Dropout>) -> (f64, Vec<T>) {
     let network = Network::<T>::with_isa(model.clone(), isa);
-    let parameters: Vec<T> = model.initial(1).iter().map(|&x| T::of(f64::from(x))).collect();
+    let parameters: Vec<T> = start(model, 1).iter().map(|&x| T::of(f64::from(x))).collect();
     let samples: Vec<u32> = (0..images.len() as u32).collect();
     // Poisoned: whatever is left of the old contents would be seen.
     let mut gradient = vec![T::nan(); model.dim()];
@@ -143,7 +177,7 @@ fn gradients_are_central_differences() {
         let samples: Vec<u32> = (0..3).collect();
         let network = Network::<f64>::with_isa(model.clone(), Isa::Portable);
         let mut workspace = network.workspace();
-        let mut parameters: Vec<f64> = model.initial(1).into_iter().map(f64::from).collect();
+        let mut parameters: Vec<f64> = start(&model, 1).into_iter().map(f64::from).collect();
         let (mut exact, mut scrap) = (vec![0.0; model.dim()], vec![0.0; model.dim()]);
         network.gradient(&parameters, &images, &samples, Some(MASKS), &mut workspace, &mut exact);
         let mut rng = stream(0, Purpose::Probe, 0, 1);
@@ -178,7 +212,7 @@ fn gradients_of_least_squares_are_central_differences() {
         let singles = doubles.iter().map(|&x| x as f32).collect();
         for pixels in [Values::Doubles(doubles), Values::Singles(singles)] {
             let images = Images { pixels, targets: targets.clone() };
-            let mut parameters: Vec<f64> = model.initial(1).into_iter().map(f64::from).collect();
+            let mut parameters: Vec<f64> = start(&model, 1).into_iter().map(f64::from).collect();
             network.gradient(&parameters, &images, &[0, 2], None, &mut workspace, &mut gradient);
             for i in [0, model.dim() / 2, model.dim() - 1] {
                 let (x, h) = (parameters[i], 1e-6);
@@ -199,7 +233,7 @@ fn the_exported_parameters_give_the_same_scores_in_a_plain_network() {
     for (shape, classes, layers) in odd_networks() {
         let model = Model::try_new(&ModelSpec::Layers(layers.clone()), shape, classes).unwrap();
         let images = random_images(shape, classes, 5);
-        let parameters = model.initial(2);
+        let parameters = start(&model, 2);
         let tensors = model.state_dict(&parameters);
         let network = Network::<f32>::new(model);
         let logits = network.logits(&parameters, &images, &[0, 4, 2], &mut network.workspace());

@@ -97,6 +97,10 @@ fn a_stack_that_does_not_fit_is_refused_with_the_shapes() {
     assert!(matches!(build(&[conv(3, 1)]), Err(ModelError::NoDense { classes: 10 })));
     assert!(matches!(build(&[]), Err(ModelError::NoDense { .. })));
     assert!(matches!(build(&[Layer::Dense { out: 9 }]), Err(ModelError::Outputs { out: 9, classes: 10 })));
+    for groups in [0, 3] {
+        let norm = [conv(3, 1), Layer::GroupNorm { groups }, dense];
+        assert!(matches!(build(&norm), Err(ModelError::Order { layer: 2, .. })), "{groups}");
+    }
     for (size, stride) in [(0, None), (2, Some(0)), (256, None)] {
         let pool = [conv(3, 1), max_pool(size, stride), dense];
         assert!(matches!(build(&pool), Err(ModelError::Range { layer: 2, .. })), "{size} {stride:?}");
@@ -148,4 +152,33 @@ fn the_state_dict_has_pytorchs_names_shapes_and_order() {
     assert_eq!(tensors[2].values[36 + 2 * 12 + 4 + 3], (27 + ((4 + 3) * 3 + 2) * 2 + 1) as f32);
     let total: usize = tensors.iter().map(|t| t.values.len()).sum();
     assert_eq!(total, model.dim());
+}
+
+#[test]
+fn normalisation_starts_as_nothing_more_and_is_exported_channel_first() {
+    let text = "model = [{ kind = \"conv\", out = 4, kernel = 1 }, { kind = \"group-norm\", groups = 2 }, { kind = \"layer-norm\" },
+        { kind = \"dense\", out = 3 }, { kind = \"layer-norm\" }, { kind = \"dense\", out = 2 }]";
+    let shape = Shape { height: 2, width: 3, channels: 2 };
+    let model = Model::try_new(&read(text).unwrap(), shape, 2).unwrap();
+    let numbered: Vec<f32> = (0..model.dim()).map(|i| i as f32).collect();
+    let (start, tensors) = (model.state_dict(&model.initial(0)), model.state_dict(&numbered));
+    let heads: Vec<_> = tensors.iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
+    let expected: [(&str, &[usize]); 6] = [
+        ("norm1.weight", &[4]),
+        ("norm1.bias", &[4]),
+        ("norm2.weight", &[4, 2, 3]),
+        ("norm2.bias", &[4, 2, 3]),
+        ("norm3.weight", &[3]),
+        ("norm3.bias", &[3]),
+    ];
+    let norms: Vec<_> = heads.iter().copied().filter(|(name, _)| name.starts_with("norm")).collect();
+    assert_eq!(norms, expected);
+    for tensor in start.iter().filter(|t| t.name.starts_with("norm")) {
+        let value = if tensor.name.ends_with("weight") { 1.0 } else { 0.0 };
+        assert!(tensor.values.iter().all(|x| *x == value), "{}", tensor.name);
+    }
+    // norm2.weight[channel 3][row 1][column 2] lies at [row][column][channel], after 12 + 8 parameters.
+    let second = tensors.iter().find(|t| t.name == "norm2.weight").unwrap();
+    assert_eq!(second.values[3 * 6 + 3 + 2], (20 + (3 + 2) * 4 + 3) as f32);
+    assert_eq!(tensors.iter().map(|t| t.values.len()).sum::<usize>(), model.dim());
 }

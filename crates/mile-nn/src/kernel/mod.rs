@@ -9,6 +9,7 @@
 //! samples.
 
 mod contract;
+mod norm;
 mod outer;
 mod pointwise;
 mod pool;
@@ -20,6 +21,7 @@ pub use mile::isa::Isa;
 use mile::real::Real;
 
 pub(crate) use contract::Contract;
+pub(crate) use norm::{Moments, Norm, NormBack};
 pub(crate) use outer::Outer;
 pub(crate) use pointwise::{Activate, Scatter, pack_taps, panel_width, transpose, transpose_taps};
 pub(crate) use pool::{Pool, Squares, Unpool};
@@ -50,6 +52,8 @@ pub(crate) struct Kernels<T> {
     scatter: unsafe fn(&mut Scatter<'_, T>),
     pool: unsafe fn(&mut Pool<'_, T>),
     unpool: unsafe fn(&mut Unpool<'_, T>),
+    norm: unsafe fn(&mut Norm<'_, T>),
+    norm_back: unsafe fn(&mut NormBack<'_, T>),
 }
 
 impl<T: Scalar> Kernels<T> {
@@ -95,6 +99,18 @@ impl<T: Scalar> Kernels<T> {
         // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
         unsafe { (self.unpool)(&mut call) }
     }
+
+    /// Runs [`Norm`].
+    pub(crate) fn norm(&self, mut call: Norm<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.norm)(&mut call) }
+    }
+
+    /// Runs [`NormBack`].
+    pub(crate) fn norm_back(&self, mut call: NormBack<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.norm_back)(&mut call) }
+    }
 }
 
 /// Compiles the kernels for one [`Simd`](simd::Simd) under the target features it needs.
@@ -129,7 +145,15 @@ macro_rules! kernels {
             unsafe fn unpool(call: &mut Unpool<'_, T>) {
                 pool::unpool(call)
             }
-            Kernels { contract, outer, activate, scatter, pool, unpool }
+            $(#[$feature])?
+            unsafe fn norm(call: &mut Norm<'_, T>) {
+                norm::norm(call)
+            }
+            $(#[$feature])?
+            unsafe fn norm_back(call: &mut NormBack<'_, T>) {
+                norm::norm_back(call)
+            }
+            Kernels { contract, outer, activate, scatter, pool, unpool, norm, norm_back }
         }
     };
 }

@@ -88,9 +88,12 @@ pub(crate) enum Kind {
     Dense,
     /// Pooling that is not done together with the block before.
     Pool(Squares),
+    /// Normalisation of groups of channels, with a scale and a shift for each number or for each channel.
+    Norm { groups: usize, by_number: bool },
 }
 
-/// A convolution, a dense layer, or pooling by itself, with the relu, 2 x 2 max-pooling and dropout on its output.
+/// A convolution, a dense layer, normalisation, or pooling by itself, with the relu, 2 x 2 max-pooling and dropout on its
+/// output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Block {
     pub(crate) kind: Kind,
@@ -108,23 +111,30 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Number of inputs of one output unit that have weights.
+    /// Number of inputs of one output unit of a convolution or a dense layer; else 0.
     pub(crate) fn fan_in(&self) -> usize {
         match self.kind {
             Kind::Conv { kernel, .. } => kernel.saturating_mul(kernel).saturating_mul(self.input.channels),
             Kind::Dense => self.input.len(),
-            Kind::Pool(_) => 0,
+            Kind::Pool(_) | Kind::Norm { .. } => 0,
         }
     }
 
-    /// Number of weights.
+    /// Number of weights, or of scales.
     pub(crate) fn weights(&self) -> usize {
-        self.fan_in() * self.out
+        match self.kind {
+            Kind::Norm { .. } => self.biases(),
+            _ => self.fan_in() * self.out,
+        }
     }
 
-    /// Number of biases.
+    /// Number of biases, or of shifts.
     fn biases(&self) -> usize {
-        if matches!(self.kind, Kind::Pool(_)) { 0 } else { self.out }
+        match self.kind {
+            Kind::Pool(_) => 0,
+            Kind::Norm { by_number: true, .. } => self.input.len(),
+            _ => self.out,
+        }
     }
 
     /// Number of weights and biases.
@@ -144,6 +154,7 @@ impl Block {
             Kind::Conv { kernel, padding, stride } => steps(kernel, stride, padding),
             Kind::Pool(Squares { side, stride, .. }) => steps(side, stride, 0),
             Kind::Dense => Shape { height: 1, width: 1, channels: self.out },
+            Kind::Norm { .. } => self.input,
         }
     }
 
@@ -224,6 +235,12 @@ fn new_block(
 ) -> Result<Block, ModelError> {
     let (kind, out) = match layer {
         Layer::Dense { out } => (Kind::Dense, out),
+        Layer::GroupNorm { groups } if groups == 0 || !input.channels.is_multiple_of(groups) => {
+            let what = "groups must divide the number of channels of its input";
+            return Err(ModelError::Order { layer: number, what, input });
+        }
+        Layer::GroupNorm { groups } => (Kind::Norm { groups, by_number: false }, input.channels),
+        Layer::LayerNorm {} => (Kind::Norm { groups: 1, by_number: true }, input.channels),
         _ if after_dense => {
             let what = "convolutions and pooling cannot follow a dense layer";
             return Err(ModelError::Order { layer: number, what, input });

@@ -44,6 +44,13 @@ pub enum Layer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<usize>,
     },
+    /// Makes mean 0 and variance 1 of each group of channels of a sample, then scales and shifts each channel.
+    GroupNorm {
+        /// Number of groups, of equally many channels.
+        groups: usize,
+    },
+    /// Makes mean 0 and variance 1 of a sample, then scales and shifts each number.
+    LayerNorm {},
     /// Flattens an image to a vector; implied before the first dense layer.
     Flatten {},
     /// A fully connected layer.

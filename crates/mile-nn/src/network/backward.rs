@@ -6,7 +6,8 @@ use super::phases::{Phase, Side};
 use super::workspace::{Activations, Samples, delta_stride, group};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::kernel::{
-    Contract, Kernels, Outer, Scalar, Scatter, Squares, Unpool, panel_width, transpose, transpose_taps,
+    Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Squares, Unpool, panel_width, transpose,
+    transpose_taps,
 };
 use crate::model::{Block, Kind};
 
@@ -38,14 +39,16 @@ impl<T: Scalar> Network<T> {
             }
             let weights = &parameters[block.offset..][..block.weights()];
             // The gradient with respect to the images is not needed.
-            let below = (i > 0).then_some(InputGradient { weights, scratch, delta: next });
-            let pass = Pass { kernels: &self.kernels, block, n, adds, output };
+            let below = (i > 0).then_some(&mut next[..]);
+            let pass = Pass { kernels: &self.kernels, block, weights, n, adds, output };
+            let saved = &mut before[i];
             match block.kind {
                 Kind::Conv { kernel, padding, stride } => {
-                    pass.conv((kernel, padding, stride), &mut before[i], delta, own, below)
+                    pass.conv((kernel, padding, stride), saved, delta, own, scratch, below)
                 }
-                Kind::Dense => pass.dense(&before[i], delta, own, below),
-                Kind::Pool(squares) => pass.pool(squares, &mut before[i], delta, below),
+                Kind::Dense => pass.dense(saved, delta, own, scratch, below),
+                Kind::Pool(squares) => pass.pool(squares, saved, delta, scratch, below),
+                Kind::Norm { groups, .. } => pass.norm(groups, saved, delta, own, scratch, below),
             }
             std::mem::swap(&mut delta, &mut next);
         }
@@ -64,19 +67,12 @@ impl<'a, T> Gradients<'a, T> {
     }
 }
 
-/// What is needed to compute the deltas at the input of a block.
-struct InputGradient<'a, T> {
-    weights: &'a [T],
-    /// Room for what is transposed.
-    scratch: &'a mut [T],
-    /// Deltas at the input of this block, to be written.
-    delta: &'a mut [T],
-}
-
-/// The backward pass of one block.
+/// The backward pass of one block. Its methods get the deltas at the output of the block, room for what is transposed or
+/// summed, and where to write the deltas at its input if they are needed.
 struct Pass<'a, T> {
     kernels: &'a Kernels<T>,
     block: &'a Block,
+    weights: &'a [T],
     n: usize,
     /// Whether the gradients are added to; else they are replaced.
     adds: bool,
@@ -90,7 +86,8 @@ impl<T: Scalar> Pass<'_, T> {
         saved: &Activations<T>,
         delta: &mut [T],
         own: Gradients<'_, T>,
-        below: Option<InputGradient<'_, T>>,
+        scratch: &mut [T],
+        below: Option<&mut [T]>,
     ) {
         let block = self.block;
         let (inputs, stride) = (block.fan_in(), delta_stride(block.out));
@@ -115,20 +112,20 @@ impl<T: Scalar> Pass<'_, T> {
             channels: block.out,
         });
         if let Some(below) = below {
-            self.dense_input(delta, below);
+            self.dense_input(delta, scratch, below);
         }
     }
 
     /// The deltas at the input of a dense layer. The inputs take the place of pixels and the samples that of channels,
     /// so that the weights are used as they are, and only deltas are transposed.
-    fn dense_input(&self, delta: &[T], below: InputGradient<'_, T>) {
+    fn dense_input(&self, delta: &[T], scratch: &mut [T], below: &mut [T]) {
         let (inputs, out) = (self.block.fan_in(), self.block.out);
         let (stride, below_stride) = (delta_stride(out), delta_stride(inputs));
         for first in (0..self.n).step_by(panel_width(self.n)) {
             let samples = panel_width(self.n - first);
-            let (transposed, sums) = below.scratch.split_at_mut(stride * samples);
+            let (transposed, sums) = scratch.split_at_mut(stride * samples);
             transpose(&delta[first * stride..][..samples * stride], stride, transposed, samples);
-            for (i, weights) in below.weights.chunks(DENSE_TAPS * out).enumerate() {
+            for (i, weights) in self.weights.chunks(DENSE_TAPS * out).enumerate() {
                 let rows = weights.len() / out;
                 self.kernels.contract(Contract {
                     input: weights,
@@ -145,7 +142,7 @@ impl<T: Scalar> Pass<'_, T> {
                     channels: samples,
                 });
                 let place = first * below_stride + i * DENSE_TAPS;
-                transpose(&sums[..rows * samples], samples, &mut below.delta[place..], below_stride);
+                transpose(&sums[..rows * samples], samples, &mut below[place..], below_stride);
             }
         }
     }
@@ -156,14 +153,15 @@ impl<T: Scalar> Pass<'_, T> {
         saved: &mut Activations<T>,
         delta: &[T],
         own: Gradients<'_, T>,
-        mut below: Option<InputGradient<'_, T>>,
+        scratch: &mut [T],
+        mut below: Option<&mut [T]>,
     ) {
         let block = self.block;
         let (full, channels) = (block.convolved(), block.input.channels);
         let delta_step = delta_stride(block.output().len());
         let convolution = Transposed::new(block, kernel, padding, stride);
-        if let Some(below) = &mut below {
-            convolution.transpose(below.weights, below.scratch);
+        if below.is_some() {
+            convolution.transpose(self.weights, scratch);
         }
         let Transposed { row, origin, len: back, .. } = convolution;
         let group = group(block);
@@ -191,8 +189,8 @@ impl<T: Scalar> Pass<'_, T> {
             let Some(below) = &mut below else { continue };
             let below_step = delta_stride(block.input.len());
             for s in 0..images {
-                let target = &mut below.delta[(first + s) * below_step..][..block.input.len()];
-                convolution.run(self.kernels, &saved.back[s * back..][..back], below.scratch, target);
+                let target = &mut below[(first + s) * below_step..][..block.input.len()];
+                convolution.run(self.kernels, &saved.back[s * back..][..back], scratch, target);
             }
         }
     }
@@ -202,23 +200,57 @@ impl<T: Scalar> Pass<'_, T> {
         squares: Squares,
         saved: &mut Activations<T>,
         delta: &[T],
-        below: Option<InputGradient<'_, T>>,
+        scratch: &mut [T],
+        below: Option<&mut [T]>,
     ) {
         let Some(below) = below else { return };
         let (block, full) = (self.block, self.block.convolved());
         let (step, below_step) = (delta_stride(block.output().len()), delta_stride(block.input.len()));
         let which = if squares.average { 0 } else { full.len() };
         for s in 0..self.n {
-            let sums = &mut below.scratch[..full.channels];
+            let sums = &mut scratch[..full.channels];
             self.scatter(s, &delta[s * step..], saved, (full.width * full.channels, 0), sums);
             self.kernels.unpool(Unpool {
                 delta: &saved.back,
                 which: &saved.which[s * which..][..which],
-                target: &mut below.delta[s * below_step..][..block.input.len()],
+                target: &mut below[s * below_step..][..block.input.len()],
                 target_row: block.input.width * block.input.channels,
                 size: (full.height, full.width),
                 channels: full.channels,
                 squares,
+            });
+        }
+    }
+
+    fn norm(
+        &self,
+        groups: usize,
+        saved: &mut Activations<T>,
+        delta: &[T],
+        own: Gradients<'_, T>,
+        scratch: &mut [T],
+        mut below: Option<&mut [T]>,
+    ) {
+        let (block, shape, len) = (self.block, self.block.input, self.block.input.len());
+        let (step, below_step) = (delta_stride(block.output().len()), delta_stride(len));
+        if !self.adds {
+            own.weights.fill(T::zero());
+        }
+        let (sums, rest) = scratch.split_at_mut(shape.channels);
+        let (first, second) = rest.split_at_mut(shape.channels);
+        for s in 0..self.n {
+            self.scatter(s, &delta[s * step..], saved, (shape.width * shape.channels, 0), sums);
+            let moments = &mut saved.moments[s * 2 * shape.channels..][..2 * shape.channels];
+            let (mean, inverse) = moments.split_at_mut(shape.channels);
+            self.kernels.norm_back(NormBack {
+                input: &saved.input.values[s * saved.input.stride..][..len],
+                scale: self.weights,
+                moments: Moments { mean, inverse },
+                delta: &saved.back,
+                gradient: (&mut *own.weights, &mut *own.bias),
+                target: below.as_mut().map(|below| &mut below[s * below_step..][..len]),
+                sums: (&mut *first, &mut second[..shape.channels]),
+                groups,
             });
         }
     }

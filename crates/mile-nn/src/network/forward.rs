@@ -6,7 +6,9 @@ use rand::Rng;
 use super::workspace::{Activations, Samples, delta_stride};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::data::{Images, Targets, Values};
-use crate::kernel::{Activate, Contract, Kernels, Pool, Scalar, Squares, pack_taps, panel_width};
+use crate::kernel::{
+    Activate, Contract, Kernels, Moments, Norm, Pool, Scalar, Squares, pack_taps, panel_width,
+};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
@@ -54,6 +56,7 @@ impl<T: Scalar> Network<T> {
                 Kind::Conv { kernel, stride, .. } => pass.conv((kernel, stride), saved, convolved, target),
                 Kind::Dense => pass.dense(saved, target),
                 Kind::Pool(squares) => pass.pool(squares, saved, convolved, target),
+                Kind::Norm { groups, .. } => pass.norm(groups, saved, convolved, target),
             }
             if let Some(rng) = masks.as_deref_mut().filter(|_| block.dropout > 0.0) {
                 dropout_forward(block, rng, n, &mut saved.mask, target);
@@ -200,6 +203,24 @@ impl<T: Scalar> Pass<'_, T> {
                 size: (full.height, full.width),
                 channels: full.channels,
                 squares,
+            });
+            self.activate(s, saved, convolved, target);
+        }
+    }
+
+    /// Normalisation of each sample.
+    fn norm(self, groups: usize, saved: &mut Activations<T>, convolved: &mut [T], target: &mut Samples<T>) {
+        let (len, channels) = (self.block.input.len(), self.block.out);
+        for s in 0..self.n {
+            let input = &saved.input;
+            let (mean, inverse) = saved.moments[s * 2 * channels..][..2 * channels].split_at_mut(channels);
+            self.kernels.norm(Norm {
+                input: &input.values[s * input.stride..][..len],
+                scale: self.weights,
+                shift: self.bias,
+                output: &mut convolved[..len],
+                moments: Moments { mean, inverse },
+                groups,
             });
             self.activate(s, saved, convolved, target);
         }

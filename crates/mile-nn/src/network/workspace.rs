@@ -68,7 +68,9 @@ impl<T: Real> Samples<T> {
     fn input_of(block: &Block) -> Self {
         let shape = block.input;
         match block.kind {
-            Kind::Dense | Kind::Pool(_) => Self::vectors(shape.len(), shape.width * shape.channels),
+            Kind::Dense | Kind::Pool(_) | Kind::Norm { .. } => {
+                Self::vectors(shape.len(), shape.width * shape.channels)
+            }
             Kind::Conv { padding, .. } => {
                 let row = (shape.width + 2 * padding) * shape.channels;
                 let stride = (shape.height + 2 * padding) * row;
@@ -98,6 +100,8 @@ pub(crate) struct Activations<T> {
     pub(crate) argmax: Vec<u8>,
     /// As `argmax`, of a block that is max-pooling by itself.
     pub(crate) which: Vec<u16>,
+    /// Of a block that normalises, mean and inverse deviation for each channel of each sample.
+    pub(crate) moments: Vec<T>,
     /// Dropout factors: 0 or 1/(1 - p).
     pub(crate) mask: Vec<T>,
     /// Deltas at the convolved images of a [`group`], with borders of zeros; or at one image, without.
@@ -114,7 +118,7 @@ impl<T: Real> Activations<T> {
                 group(block) * rows * columns * convolved.channels
             }
             Kind::Dense => 0,
-            Kind::Pool(_) => convolved.len(),
+            Kind::Pool(_) | Kind::Norm { .. } => convolved.len(),
         };
         let which = match block.kind {
             Kind::Pool(Squares { average: false, .. }) => CHUNK * convolved.len(),
@@ -124,6 +128,10 @@ impl<T: Real> Activations<T> {
             input: Samples::input_of(block),
             argmax: vec![0; if block.pool { CHUNK * output } else { 0 }],
             which: vec![0; which],
+            moments: vec![
+                T::zero();
+                if matches!(block.kind, Kind::Norm { .. }) { CHUNK * 2 * block.out } else { 0 }
+            ],
             mask: vec![T::zero(); if block.dropout > 0.0 { CHUNK * output } else { 0 }],
             back: Buffer::new(back),
         }
@@ -183,6 +191,7 @@ fn in_panels(block: &Block) -> usize {
             deltas.max(DENSE_TAPS.min(inputs) * panels(block.out))
         }
         Kind::Pool(_) => block.out,
+        Kind::Norm { .. } => 3 * block.out,
     }
 }
 

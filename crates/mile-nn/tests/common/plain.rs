@@ -25,6 +25,8 @@ pub(crate) fn scores(layers: &[Layer], shape: Shape, tensors: &[Tensor], pixels:
                 convolve(&image, parameters.next().unwrap(), (kernel, padding, stride))
             }
             Layer::Dense { .. } => dense(&image, parameters.next().unwrap()),
+            Layer::GroupNorm { groups } => normalise(image, parameters.next().unwrap(), groups),
+            Layer::LayerNorm {} => normalise(image, parameters.next().unwrap(), 1),
             Layer::Relu {} => Planes { values: image.values.iter().map(|x| x.max(0.0)).collect(), ..image },
             Layer::MaxPool { size, stride } => {
                 pool(&image, size, stride, |square| square.iter().copied().fold(f64::NEG_INFINITY, f64::max))
@@ -66,6 +68,22 @@ fn convolve(
         }
     }
     Planes { channels: out, height, width, values }
+}
+
+/// One scale and shift for each number, or for all of a channel.
+fn normalise(mut image: Planes, parameters: &[Tensor], groups: usize) -> Planes {
+    let size = image.values.len() / groups;
+    for group in image.values.chunks_mut(size) {
+        let mean = group.iter().sum::<f64>() / size as f64;
+        let variance = group.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / size as f64;
+        group.iter_mut().for_each(|x| *x = (*x - mean) / (variance + 1e-5).sqrt());
+    }
+    let each = image.values.len() / parameters[0].values.len();
+    for (i, x) in image.values.iter_mut().enumerate() {
+        let [scale, shift] = [0, 1].map(|k| f64::from(parameters[k].values[i / each]));
+        *x = *x * scale + shift;
+    }
+    image
 }
 
 fn dense(image: &Planes, parameters: &[Tensor]) -> Planes {
