@@ -2,9 +2,13 @@
 
 use mile::real::Real;
 
+use super::phases::{Phase, Side};
 use super::workspace::{Activations, Samples, delta_stride, group};
 use super::{DENSE_TAPS, Network, Workspace};
-use crate::kernel::{Contract, Kernels, Outer, Scalar, Scatter, panel_width, transpose, transpose_taps};
+use crate::kernel::{
+    Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Squares, Unpool, panel_width, transpose,
+    transpose_taps,
+};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
@@ -35,13 +39,16 @@ impl<T: Scalar> Network<T> {
             }
             let weights = &parameters[block.offset..][..block.weights()];
             // The gradient with respect to the images is not needed.
-            let below = (i > 0).then_some(InputGradient { weights, scratch, delta: next });
-            let pass = Pass { kernels: &self.kernels, block, n, adds, output };
+            let below = (i > 0).then_some(&mut next[..]);
+            let pass = Pass { kernels: &self.kernels, block, weights, n, adds, output };
+            let saved = &mut before[i];
             match block.kind {
-                Kind::Conv { kernel, padding } => {
-                    pass.conv(kernel, padding, &mut before[i], delta, own, below)
+                Kind::Conv { kernel, padding, stride } => {
+                    pass.conv((kernel, padding, stride), saved, delta, own, scratch, below)
                 }
-                Kind::Dense => pass.dense(&before[i], delta, own, below),
+                Kind::Dense => pass.dense(saved, delta, own, scratch, below),
+                Kind::Pool(squares) => pass.pool(squares, saved, delta, scratch, below),
+                Kind::Norm { groups, .. } => pass.norm(groups, saved, delta, own, scratch, below),
             }
             std::mem::swap(&mut delta, &mut next);
         }
@@ -60,19 +67,12 @@ impl<'a, T> Gradients<'a, T> {
     }
 }
 
-/// What is needed to compute the deltas at the input of a block.
-struct InputGradient<'a, T> {
-    weights: &'a [T],
-    /// Room for what is transposed.
-    scratch: &'a mut [T],
-    /// Deltas at the input of this block, to be written.
-    delta: &'a mut [T],
-}
-
-/// The backward pass of one block.
+/// The backward pass of one block. Its methods get the deltas at the output of the block, room for what is transposed or
+/// summed, and where to write the deltas at its input if they are needed.
 struct Pass<'a, T> {
     kernels: &'a Kernels<T>,
     block: &'a Block,
+    weights: &'a [T],
     n: usize,
     /// Whether the gradients are added to; else they are replaced.
     adds: bool,
@@ -86,7 +86,8 @@ impl<T: Scalar> Pass<'_, T> {
         saved: &Activations<T>,
         delta: &mut [T],
         own: Gradients<'_, T>,
-        below: Option<InputGradient<'_, T>>,
+        scratch: &mut [T],
+        below: Option<&mut [T]>,
     ) {
         let block = self.block;
         let (inputs, stride) = (block.fan_in(), delta_stride(block.out));
@@ -111,20 +112,20 @@ impl<T: Scalar> Pass<'_, T> {
             channels: block.out,
         });
         if let Some(below) = below {
-            self.dense_input(delta, below);
+            self.dense_input(delta, scratch, below);
         }
     }
 
     /// The deltas at the input of a dense layer. The inputs take the place of pixels and the samples that of channels,
     /// so that the weights are used as they are, and only deltas are transposed.
-    fn dense_input(&self, delta: &[T], below: InputGradient<'_, T>) {
+    fn dense_input(&self, delta: &[T], scratch: &mut [T], below: &mut [T]) {
         let (inputs, out) = (self.block.fan_in(), self.block.out);
         let (stride, below_stride) = (delta_stride(out), delta_stride(inputs));
         for first in (0..self.n).step_by(panel_width(self.n)) {
             let samples = panel_width(self.n - first);
-            let (transposed, sums) = below.scratch.split_at_mut(stride * samples);
+            let (transposed, sums) = scratch.split_at_mut(stride * samples);
             transpose(&delta[first * stride..][..samples * stride], stride, transposed, samples);
-            for (i, weights) in below.weights.chunks(DENSE_TAPS * out).enumerate() {
+            for (i, weights) in self.weights.chunks(DENSE_TAPS * out).enumerate() {
                 let rows = weights.len() / out;
                 self.kernels.contract(Contract {
                     input: weights,
@@ -141,41 +142,39 @@ impl<T: Scalar> Pass<'_, T> {
                     channels: samples,
                 });
                 let place = first * below_stride + i * DENSE_TAPS;
-                transpose(&sums[..rows * samples], samples, &mut below.delta[place..], below_stride);
+                transpose(&sums[..rows * samples], samples, &mut below[place..], below_stride);
             }
         }
     }
 
     fn conv(
         &self,
-        kernel: usize,
-        padding: usize,
+        (kernel, padding, stride): (usize, usize, usize),
         saved: &mut Activations<T>,
         delta: &[T],
         own: Gradients<'_, T>,
-        mut below: Option<InputGradient<'_, T>>,
+        scratch: &mut [T],
+        mut below: Option<&mut [T]>,
     ) {
         let block = self.block;
         let (full, channels) = (block.convolved(), block.input.channels);
-        let stride = delta_stride(block.output().len());
-        if let Some(below) = &mut below {
-            transpose_taps(below.weights, kernel * kernel, channels, block.out, below.scratch);
+        let delta_step = delta_stride(block.output().len());
+        let convolution = Transposed::new(block, kernel, padding, stride);
+        if below.is_some() {
+            convolution.transpose(self.weights, scratch);
         }
-        let border = kernel - 1 - padding;
-        let row = (full.width + 2 * border) * full.channels;
-        let origin = border * (row + full.channels);
-        let back = (full.height + 2 * border) * row;
+        let Transposed { row, origin, len: back, .. } = convolution;
         let group = group(block);
         for first in (0..self.n).step_by(group) {
             let images = group.min(self.n - first);
             for s in 0..images {
                 let origin = s * back + origin;
-                self.scatter(first + s, &delta[(first + s) * stride..], saved, (row, origin), own.bias);
+                self.scatter(first + s, &delta[(first + s) * delta_step..], saved, (row, origin), own.bias);
             }
             let input = &saved.input;
             self.kernels.outer(Outer {
                 input: &input.values[first * input.stride..][..images * input.stride],
-                input_step: (input.row, channels),
+                input_step: (stride * input.row, stride * channels),
                 tap_step: input.row,
                 taps: (kernel, kernel * channels),
                 delta: &saved.back[origin..],
@@ -188,23 +187,71 @@ impl<T: Scalar> Pass<'_, T> {
                 channels: block.out,
             });
             let Some(below) = &mut below else { continue };
-            let stride = delta_stride(block.input.len());
+            let below_step = delta_stride(block.input.len());
             for s in 0..images {
-                self.kernels.contract(Contract {
-                    input: &saved.back[s * back..][..back],
-                    input_step: (row, full.channels),
-                    tap_step: row,
-                    taps: (kernel, kernel * full.channels),
-                    weights: below.scratch,
-                    weight_step: panel_width(channels),
-                    bias: None,
-                    resumes: false,
-                    output: &mut below.delta[(first + s) * stride..],
-                    output_step: (block.input.width * channels, channels),
-                    size: (block.input.height, block.input.width),
-                    channels,
-                });
+                let target = &mut below[(first + s) * below_step..][..block.input.len()];
+                convolution.run(self.kernels, &saved.back[s * back..][..back], scratch, target);
             }
+        }
+    }
+
+    fn pool(
+        &self,
+        squares: Squares,
+        saved: &mut Activations<T>,
+        delta: &[T],
+        scratch: &mut [T],
+        below: Option<&mut [T]>,
+    ) {
+        let Some(below) = below else { return };
+        let (block, full) = (self.block, self.block.convolved());
+        let (step, below_step) = (delta_stride(block.output().len()), delta_stride(block.input.len()));
+        let which = if squares.average { 0 } else { full.len() };
+        for s in 0..self.n {
+            let sums = &mut scratch[..full.channels];
+            self.scatter(s, &delta[s * step..], saved, (full.width * full.channels, 0), sums);
+            self.kernels.unpool(Unpool {
+                delta: &saved.back,
+                which: &saved.which[s * which..][..which],
+                target: &mut below[s * below_step..][..block.input.len()],
+                target_row: block.input.width * block.input.channels,
+                size: (full.height, full.width),
+                channels: full.channels,
+                squares,
+            });
+        }
+    }
+
+    fn norm(
+        &self,
+        groups: usize,
+        saved: &mut Activations<T>,
+        delta: &[T],
+        own: Gradients<'_, T>,
+        scratch: &mut [T],
+        mut below: Option<&mut [T]>,
+    ) {
+        let (block, shape, len) = (self.block, self.block.input, self.block.input.len());
+        let (step, below_step) = (delta_stride(block.output().len()), delta_stride(len));
+        if !self.adds {
+            own.weights.fill(T::zero());
+        }
+        let (sums, rest) = scratch.split_at_mut(shape.channels);
+        let (first, second) = rest.split_at_mut(shape.channels);
+        for s in 0..self.n {
+            self.scatter(s, &delta[s * step..], saved, (shape.width * shape.channels, 0), sums);
+            let moments = &mut saved.moments[s * 2 * shape.channels..][..2 * shape.channels];
+            let (mean, inverse) = moments.split_at_mut(shape.channels);
+            self.kernels.norm_back(NormBack {
+                input: &saved.input.values[s * saved.input.stride..][..len],
+                scale: self.weights,
+                moments: Moments { mean, inverse },
+                delta: &saved.back,
+                gradient: (&mut *own.weights, &mut *own.bias),
+                target: below.as_mut().map(|below| &mut below[s * below_step..][..len]),
+                sums: (&mut *first, &mut second[..shape.channels]),
+                groups,
+            });
         }
     }
 
@@ -233,6 +280,80 @@ impl<T: Scalar> Pass<'_, T> {
             pool: block.pool,
             bias,
         });
+    }
+}
+
+/// The deltas at the input of a convolution, from those at its output with their borders.
+struct Transposed<'a> {
+    block: &'a Block,
+    kernel: usize,
+    stride: usize,
+    rows: Side,
+    columns: Side,
+    /// Numbers in a row of deltas with its borders.
+    row: usize,
+    /// Where the deltas begin after their borders.
+    origin: usize,
+    /// Numbers of an image of deltas with its borders.
+    len: usize,
+}
+
+impl<'a> Transposed<'a> {
+    fn new(block: &'a Block, kernel: usize, padding: usize, stride: usize) -> Self {
+        let [rows, columns] = Side::both(block, kernel, padding, stride);
+        let row = columns.padded() * block.out;
+        let origin = rows.before() * row + columns.before() * block.out;
+        Self { block, kernel, stride, rows, columns, row, origin, len: rows.padded() * row }
+    }
+
+    /// All pairs of phases of rows and of columns, each with the place of its transposed weights.
+    fn phases(&self) -> impl Iterator<Item = (Phase, Phase, usize)> {
+        let channels = self.block.input.channels;
+        let tap = self.block.out * channels.next_multiple_of(panel_width(channels));
+        let columns = self.columns.phases();
+        let pairs = self.rows.phases().flat_map(move |y| columns.clone().map(move |x| (y, x)));
+        pairs.scan(0, move |place, (y, x)| {
+            let own = *place;
+            *place += y.taps * x.taps * tap;
+            Some((y, x, own))
+        })
+    }
+
+    /// The weights of each phase, its last tap first.
+    fn transpose<T: Real>(&self, weights: &[T], scratch: &mut [T]) {
+        let Self { block, kernel, stride, .. } = *self;
+        for (y, x, place) in self.phases() {
+            let tap = |t: usize| (y.tap + stride * (t / x.taps)) * kernel + x.tap + stride * (t % x.taps);
+            let taps = (0..y.taps * x.taps).rev().map(tap);
+            transpose_taps(weights, taps, block.input.channels, block.out, &mut scratch[place..]);
+        }
+    }
+
+    /// Writes the deltas at the input of one image.
+    fn run<T: Scalar>(&self, kernels: &Kernels<T>, back: &[T], weights: &[T], target: &mut [T]) {
+        let Self { block, kernel, stride, row, .. } = *self;
+        let (width, channels) = (block.input.width, block.input.channels);
+        if stride > kernel {
+            // Some pixels are not read by any output.
+            target.fill(T::zero());
+        }
+        for (y, x, place) in self.phases() {
+            let begin = self.rows.begin(y) * row + self.columns.begin(x) * block.out;
+            kernels.contract(Contract {
+                input: &back[begin..],
+                input_step: (row, block.out),
+                tap_step: row,
+                taps: (y.taps, x.taps * block.out),
+                weights: &weights[place..],
+                weight_step: panel_width(channels),
+                bias: None,
+                resumes: false,
+                output: &mut target[(y.pixel * width + x.pixel) * channels..],
+                output_step: (stride * width * channels, stride * channels),
+                size: (y.pixels, x.pixels),
+                channels,
+            });
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod backward;
 mod forward;
+mod phases;
 mod workspace;
 
 use mile::random::{Purpose, stream};
