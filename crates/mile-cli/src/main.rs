@@ -7,6 +7,7 @@ mod data;
 mod graph;
 mod init;
 mod keygen;
+mod keys;
 mod network;
 mod observers;
 mod output;
@@ -60,6 +61,8 @@ enum Command {
     /// Agents identify each other by public key and wait for neighbours that are unreachable. A restarted agent resumes
     /// from its last checkpoint, with bit-identical results. It can be stopped at any time with Ctrl-C or SIGTERM.
     Agent(agent::AgentArguments),
+    /// Show all keys of experiment files, with their values, defaults, meaning and an example (also: mile help keys)
+    Keys(keys::KeysArguments),
     /// Generate an agent's secret key, or print its public key
     Keygen(keygen::KeygenArguments),
     /// Show agents' progress and who waits for whom
@@ -105,11 +108,16 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> std::process::ExitCode {
     reading::show_progress();
-    let result = match Arguments::parse().command {
+    let command = match keys::is_asked_for(std::env::args()) {
+        true => Command::Keys(keys::all()),
+        false => Arguments::parse().command,
+    };
+    let result = match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Swarm(arguments) => swarm::run(&arguments),
         Command::Agent(arguments) => agent::run(&arguments),
+        Command::Keys(arguments) => keys::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
