@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use mile::agents::AgentsError;
-use mile::problems::{Draw, Failure, Problem};
+use mile::problems::Draw;
 use mile::with_precision;
 use rayon::prelude::*;
 
@@ -56,9 +56,15 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
         done.map_err(AgentsError::objective(agent))
     };
     let gradient = seconds(|call| one(call, false))?;
-    let of_model = seconds(|_| evaluate(&*problem, x).map_err(AgentsError::Evaluation))?;
-    // The agents' models and their average, and the gradient of f there.
-    let mut evaluation = (agents + 1) as f64 * of_model;
+    let loss =
+        seconds(|call| problem.loss(agent(call), x).map(drop).map_err(AgentsError::objective(agent(call))))?;
+    let test = if problem.records_accuracy() {
+        seconds(|_| problem.accuracy(x).map(drop).map_err(AgentsError::Evaluation))?
+    } else {
+        0.0
+    };
+    // The agents' models and their average, each on all agents' data, and the gradient of f at the average.
+    let mut evaluation = (agents + 1) as f64 * (agents as f64 * loss + test);
     if plan.size.records_gradient_norm {
         let is_stochastic = experiment.objectives.is_stochastic();
         let exact = if is_stochastic { seconds(|call| one(call, true))? } else { gradient };
@@ -82,15 +88,6 @@ fn steps(plan: &Plan, algorithm: usize) -> f64 {
         None => parameters.local_steps.unwrap_or(1) as f64,
     };
     of_round * plan.experiment.rounds as f64
-}
-
-/// What a record evaluates for one model.
-fn evaluate<T: Scalar>(problem: &dyn Problem<T>, x: &[T]) -> Result<(), Failure> {
-    problem.objective(x)?;
-    if problem.records_accuracy() {
-        problem.accuracy(x)?;
-    }
-    Ok(())
 }
 
 /// Seconds of a call while all threads are busy with such calls. The first ones, which may read data for the first time,
