@@ -42,6 +42,7 @@ fn gradients_allocate_nothing_after_the_first() {
         Layer::Relu {},
         Layer::MaxPool { size: 3, stride: Some(2) },
         Layer::Conv { out: 8, kernel: 3, padding: 1, stride: 1 },
+        Layer::Residual { layers: vec![Layer::Conv { out: 8, kernel: 3, padding: 1, stride: 1 }] },
         Layer::AveragePool { size: 6, stride: None },
         Layer::Dense { out: 10 },
     ];

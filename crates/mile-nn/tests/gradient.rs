@@ -29,6 +29,10 @@ fn norm(groups: usize) -> Layer {
 
 const LAYER_NORM: Layer = Layer::LayerNorm {};
 
+fn residual(layers: &[Layer]) -> Layer {
+    Layer::Residual { layers: layers.to_vec() }
+}
+
 fn average_pool(size: usize, stride: usize) -> Layer {
     Layer::AveragePool { size, stride: Some(stride) }
 }
@@ -114,6 +118,46 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
             ],
         ),
         (shape(1, 1, 20), 2, vec![dense(34), norm(17), RELU, Layer::Dropout { p: 0.3 }, dense(2)]),
+        // Residual connections: first, within each other, with what may follow, of vectors.
+        (
+            shape(6, 7, 2),
+            3,
+            vec![
+                residual(&[conv(2, 3, 1), RELU]),
+                conv(17, 3, 1),
+                residual(&[conv(5, 1, 0), RELU, conv(17, 3, 1), norm(1)]),
+                RELU,
+                POOL,
+                dense(3),
+            ],
+        ),
+        (
+            shape(7, 5, 1),
+            3,
+            vec![
+                conv(6, 3, 1),
+                RELU,
+                residual(&[
+                    residual(&[norm(3), RELU, conv(6, 3, 1)]),
+                    max_pool(1, 1),
+                    residual(&[conv(6, 3, 1)]),
+                ]),
+                Layer::Dropout { p: 0.3 },
+                strided(4, 3, 1, 2),
+                dense(3),
+            ],
+        ),
+        (
+            shape(1, 1, 9),
+            2,
+            vec![
+                dense(21),
+                residual(&[LAYER_NORM, dense(33), RELU, dense(21)]),
+                RELU,
+                residual(&[dense(21)]),
+                dense(2),
+            ],
+        ),
     ]
 }
 

@@ -61,6 +61,40 @@ fn strides_and_pools_shrink_images() {
 }
 
 #[test]
+fn a_residual_connection_has_layers_that_keep_the_shape() {
+    let text = "model = [{ kind = \"conv\", out = 4, kernel = 3, padding = 1 }, { kind = \"relu\" },
+        { kind = \"residual\", layers = [{ kind = \"conv\", out = 4, kernel = 3, padding = 1 }, { kind = \"group-norm\", groups = 1 }] },
+        { kind = \"relu\" }, { kind = \"dense\", out = 10 }]";
+    let model = Model::try_new(&read(text).unwrap(), MNIST, 10).unwrap();
+    assert_eq!(model.dim(), 40 + 148 + 8 + 784 * 4 * 10 + 10);
+    let names: Vec<_> = model.state_dict(&model.initial(0)).into_iter().map(|t| t.name).collect();
+    let bare = ["conv1", "conv2", "norm1", "fc1"];
+    assert_eq!(names, bare.map(|name| [format!("{name}.weight"), format!("{name}.bias")]).concat());
+
+    let conv = |out| Layer::Conv { out, kernel: 3, padding: 1, stride: 1 };
+    let refused = |inner: &[Layer]| {
+        let layers = [conv(4), Layer::Residual { layers: inner.to_vec() }, Layer::Dense { out: 10 }];
+        build(&layers).unwrap_err()
+    };
+    let text = refused(&[conv(5)]).to_string();
+    assert!(
+        text.contains("layer 2") && text.contains("28 x 28 x 5") && text.contains("28 x 28 x 4"),
+        "{text}"
+    );
+    assert!(matches!(refused(&[]), ModelError::Residual { layer: 2, .. }));
+    assert!(matches!(refused(&[Layer::Flatten {}]), ModelError::Residual { layer: 2, .. }));
+    // What is first in it cannot be added to the layer before it.
+    assert!(matches!(refused(&[Layer::Relu {}, conv(4)]), ModelError::Order { layer: 3, .. }));
+    assert!(matches!(
+        refused(&[Layer::MaxPool { size: 2, stride: None }]),
+        ModelError::Residual { layer: 2, .. }
+    ));
+    assert!(matches!(refused(&[conv(4), Layer::Dense { out: 4 }]), ModelError::Residual { layer: 2, .. }));
+    let ends = [Layer::Residual { layers: vec![conv(1)] }];
+    assert!(matches!(build(&ends), Err(ModelError::NoDense { .. })));
+}
+
+#[test]
 fn what_a_file_gets_wrong_is_named() {
     let text = read("model = \"resnet\"").unwrap_err().to_string();
     assert!(text.contains("mnist-cnn"), "{text}");
@@ -75,38 +109,38 @@ fn a_stack_that_does_not_fit_is_refused_with_the_shapes() {
     let conv = |kernel, padding| Layer::Conv { out: 4, kernel, padding, stride: 1 };
     let strided = |stride| Layer::Conv { out: 4, kernel: 3, padding: 1, stride };
     let max_pool = |size, stride| Layer::MaxPool { size, stride };
-    let dense = Layer::Dense { out: 10 };
-    let text = build(&[conv(31, 1), dense]).unwrap_err().to_string();
+    const DENSE: Layer = Layer::Dense { out: 10 };
+    let text = build(&[conv(31, 1), DENSE]).unwrap_err().to_string();
     assert!(text.contains("31 x 31") && text.contains("28 x 28 x 1"), "{text}");
-    assert!(matches!(build(&[conv(3, 3), dense]), Err(ModelError::Kernel { layer: 1, .. })));
-    assert!(matches!(build(&[conv(0, 0), dense]), Err(ModelError::Kernel { layer: 1, .. })));
+    assert!(matches!(build(&[conv(3, 3), DENSE]), Err(ModelError::Kernel { layer: 1, .. })));
+    assert!(matches!(build(&[conv(0, 0), DENSE]), Err(ModelError::Kernel { layer: 1, .. })));
     for stride in [0, 31, usize::MAX] {
         assert!(
-            matches!(build(&[strided(stride), dense]), Err(ModelError::Kernel { layer: 1, .. })),
+            matches!(build(&[strided(stride), DENSE]), Err(ModelError::Kernel { layer: 1, .. })),
             "{stride}"
         );
     }
-    let small = [conv(28, 0), max_pool(2, None), dense];
+    let small = [conv(28, 0), max_pool(2, None), DENSE];
     assert!(matches!(build(&small), Err(ModelError::Pool { layer: 2, size: 2, .. })));
-    let small = [strided(2), Layer::AveragePool { size: 15, stride: Some(1) }, dense];
+    let small = [strided(2), Layer::AveragePool { size: 15, stride: Some(1) }, DENSE];
     assert!(matches!(build(&small), Err(ModelError::Pool { layer: 2, size: 15, .. })));
-    assert!(matches!(build(&[dense, max_pool(1, None)]), Err(ModelError::Order { layer: 2, .. })));
-    assert!(matches!(build(&[dense, conv(1, 0)]), Err(ModelError::Order { layer: 2, .. })));
-    assert!(matches!(build(&[Layer::Relu {}, dense]), Err(ModelError::Order { layer: 1, .. })));
-    assert!(matches!(build(&[dense, Layer::Relu {}]), Err(ModelError::Order { .. })));
+    assert!(matches!(build(&[DENSE, max_pool(1, None)]), Err(ModelError::Order { layer: 2, .. })));
+    assert!(matches!(build(&[DENSE, conv(1, 0)]), Err(ModelError::Order { layer: 2, .. })));
+    assert!(matches!(build(&[Layer::Relu {}, DENSE]), Err(ModelError::Order { layer: 1, .. })));
+    assert!(matches!(build(&[DENSE, Layer::Relu {}]), Err(ModelError::Order { .. })));
     assert!(matches!(build(&[conv(3, 1)]), Err(ModelError::NoDense { classes: 10 })));
     assert!(matches!(build(&[]), Err(ModelError::NoDense { .. })));
     assert!(matches!(build(&[Layer::Dense { out: 9 }]), Err(ModelError::Outputs { out: 9, classes: 10 })));
     for groups in [0, 3] {
-        let norm = [conv(3, 1), Layer::GroupNorm { groups }, dense];
+        let norm = [conv(3, 1), Layer::GroupNorm { groups }, DENSE];
         assert!(matches!(build(&norm), Err(ModelError::Order { layer: 2, .. })), "{groups}");
     }
     for (size, stride) in [(0, None), (2, Some(0)), (256, None)] {
-        let pool = [conv(3, 1), max_pool(size, stride), dense];
+        let pool = [conv(3, 1), max_pool(size, stride), DENSE];
         assert!(matches!(build(&pool), Err(ModelError::Range { layer: 2, .. })), "{size} {stride:?}");
     }
     for p in [1.0, -0.1, f32::NAN] {
-        let dropout = [conv(3, 1), Layer::Dropout { p }, dense];
+        let dropout = [conv(3, 1), Layer::Dropout { p }, DENSE];
         assert!(matches!(build(&dropout), Err(ModelError::Range { layer: 2, .. })));
     }
     for huge in [
@@ -116,7 +150,7 @@ fn a_stack_that_does_not_fit_is_refused_with_the_shapes() {
         conv(1 << 40, (1 << 40) - 1),
         conv(9000, 8999),
     ] {
-        assert!(matches!(build(&[huge, dense]), Err(ModelError::Range { layer: 1, .. })), "{huge:?}");
+        assert!(matches!(build(&[huge.clone(), DENSE]), Err(ModelError::Range { layer: 1, .. })), "{huge:?}");
     }
 }
 

@@ -46,7 +46,7 @@ impl Model {
                     };
                     (format!("norm{norms}"), shape, channels_first(weights, channels))
                 }
-                Kind::Pool(_) => continue,
+                Kind::Pool(_) | Kind::Add { .. } => continue,
             };
             let (bias_shape, biases) = match block.kind {
                 Kind::Norm { .. } => (shape.clone(), channels_first(biases, block.out)),

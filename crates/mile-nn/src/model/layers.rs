@@ -9,7 +9,8 @@ const MAX_PARAMETERS: usize = 1 << 30;
 /// Most values of one sample between two layers, which limits the memory of a chunk of samples.
 const MAX_VALUES: usize = 1 << 22;
 
-/// Why a list of layers is not a valid network for the data. Layers are numbered from 1.
+/// Why a list of layers is not a valid network for the data. Layers are numbered from 1, those of a residual connection after
+/// it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
@@ -59,6 +60,19 @@ pub enum ModelError {
         /// Shape of its input.
         input: Shape,
     },
+    /// The layers of a residual connection change the shape.
+    #[error(
+        "layer {layer}: the layers of a residual connection make {output} of an input of {input}; give it layers that keep the \
+         shape, so that the two can be added"
+    )]
+    Residual {
+        /// Number of the layer.
+        layer: usize,
+        /// Shape of its input.
+        input: Shape,
+        /// Shape of what is to be added.
+        output: Shape,
+    },
     /// A layer is in a place where it is not allowed.
     #[error("layer {layer}, with input {input}: {what}")]
     Order {
@@ -90,9 +104,11 @@ pub(crate) enum Kind {
     Pool(Squares),
     /// Normalisation of groups of channels, with a scale and a shift for each number or for each channel.
     Norm { groups: usize, by_number: bool },
+    /// The sum of its input and that of an earlier block.
+    Add { from: usize },
 }
 
-/// A convolution, a dense layer, normalisation, or pooling by itself, with the relu, 2 x 2 max-pooling and dropout on its
+/// A convolution, a dense layer, normalisation, a sum, or pooling by itself, with the relu, 2 x 2 max-pooling and dropout on its
 /// output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Block {
@@ -111,12 +127,17 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// A block with nothing on its output.
+    fn plain(kind: Kind, input: Shape, out: usize, offset: usize) -> Self {
+        Self { kind, input, out, relu: false, pool: false, dropout: 0.0, offset }
+    }
+
     /// Number of inputs of one output unit of a convolution or a dense layer; else 0.
     pub(crate) fn fan_in(&self) -> usize {
         match self.kind {
             Kind::Conv { kernel, .. } => kernel.saturating_mul(kernel).saturating_mul(self.input.channels),
             Kind::Dense => self.input.len(),
-            Kind::Pool(_) | Kind::Norm { .. } => 0,
+            Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => 0,
         }
     }
 
@@ -131,7 +152,7 @@ impl Block {
     /// Number of biases, or of shifts.
     fn biases(&self) -> usize {
         match self.kind {
-            Kind::Pool(_) => 0,
+            Kind::Pool(_) | Kind::Add { .. } => 0,
             Kind::Norm { by_number: true, .. } => self.input.len(),
             _ => self.out,
         }
@@ -154,7 +175,7 @@ impl Block {
             Kind::Conv { kernel, padding, stride } => steps(kernel, stride, padding),
             Kind::Pool(Squares { side, stride, .. }) => steps(side, stride, 0),
             Kind::Dense => Shape { height: 1, width: 1, channels: self.out },
-            Kind::Norm { .. } => self.input,
+            Kind::Norm { .. } | Kind::Add { .. } => self.input,
         }
     }
 
@@ -172,36 +193,79 @@ pub(super) fn assemble(
     input: Shape,
     classes: usize,
 ) -> Result<(Vec<Block>, usize), ModelError> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut offset = 0;
-    for (i, &layer) in layers.iter().enumerate() {
-        let number = i + 1;
-        let shape = blocks.last().map_or(input, Block::output);
-        match layer {
-            Layer::Flatten {} => {}
-            Layer::MaxPool { size: 2, stride: None | Some(2) } if takes_pool(blocks.last()) => {
-                blocks.iter_mut().last().into_iter().for_each(|block| block.pool = true);
+    let mut builder = Builder { input, blocks: Vec::new(), offset: 0, number: 0, first: 0 };
+    builder.add_all(layers)?;
+    let Builder { blocks, offset, number, .. } = builder;
+    match blocks.last() {
+        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => check_last(blocks, number, offset),
+        Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
+        _ => Err(ModelError::NoDense { classes }),
+    }
+}
+
+/// The blocks so far.
+struct Builder {
+    input: Shape,
+    blocks: Vec<Block>,
+    /// Number of parameters.
+    offset: usize,
+    /// Number of layers, those of residual connections included.
+    number: usize,
+    /// The first block that a layer may be added to: not one before the residual connection that the layer is in.
+    first: usize,
+}
+
+impl Builder {
+    /// Shape of the output.
+    fn shape(&self) -> Shape {
+        self.blocks.last().map_or(self.input, Block::output)
+    }
+
+    fn add_all(&mut self, layers: &[Layer]) -> Result<(), ModelError> {
+        layers.iter().try_for_each(|layer| {
+            self.number += 1;
+            self.add(layer)
+        })
+    }
+
+    fn add(&mut self, layer: &Layer) -> Result<(), ModelError> {
+        let (number, shape) = (self.number, self.shape());
+        let last = self.blocks[self.first..].last_mut();
+        match (layer, last) {
+            (Layer::Flatten {}, _) => Ok(()),
+            (Layer::MaxPool { size: 2, stride: None | Some(2) }, Some(block)) if takes_pool(block) => {
+                block.pool = true;
+                Ok(())
             }
-            Layer::Relu {} | Layer::Dropout { .. } => {
+            (Layer::Relu {} | Layer::Dropout { .. }, Some(block)) => add_to_block(layer, number, block),
+            (Layer::Relu {} | Layer::Dropout { .. }, None) => {
                 let what = "relu and dropout must follow a layer that they act on";
-                let block =
-                    blocks.last_mut().ok_or(ModelError::Order { layer: number, what, input: shape })?;
-                add_to_block(layer, number, block)?;
+                Err(ModelError::Order { layer: number, what, input: shape })
             }
+            (Layer::Residual { layers }, _) => self.add_residual(layers),
             _ => {
-                let after_dense = blocks.iter().any(|b| b.kind == Kind::Dense);
-                let block = new_block(layer, number, shape, after_dense, offset)?;
-                offset += block.parameters();
-                blocks.push(block);
+                let after_dense = self.blocks.iter().any(|b| b.kind == Kind::Dense);
+                self.push(new_block(layer, number, shape, after_dense, self.offset)?);
+                Ok(())
             }
         }
     }
-    match blocks.last() {
-        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => {
-            check_last(blocks, layers.len(), offset)
+
+    fn push(&mut self, block: Block) {
+        self.offset += block.parameters();
+        self.blocks.push(block);
+    }
+
+    fn add_residual(&mut self, layers: &[Layer]) -> Result<(), ModelError> {
+        let (layer, from, input) = (self.number, self.blocks.len(), self.shape());
+        self.first = from;
+        self.add_all(layers)?;
+        let output = self.shape();
+        if self.blocks.len() == from || output != input {
+            return Err(ModelError::Residual { layer, input, output });
         }
-        Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
-        _ => Err(ModelError::NoDense { classes }),
+        self.push(Block::plain(Kind::Add { from }, input, input.channels, self.offset));
+        Ok(())
     }
 }
 
@@ -216,24 +280,22 @@ fn check_last(blocks: Vec<Block>, layer: usize, dim: usize) -> Result<(Vec<Block
     }
 }
 
-/// Whether 2 x 2 max-pooling can be done together with the last block.
-fn takes_pool(block: Option<&Block>) -> bool {
-    block.is_some_and(|block| {
-        let shape = block.output();
-        let is_large = shape.height >= 2 && shape.width >= 2;
-        is_large && !block.pool && block.dropout == 0.0 && block.kind != Kind::Dense
-    })
+/// Whether 2 x 2 max-pooling can be done together with a block.
+fn takes_pool(block: &Block) -> bool {
+    let shape = block.output();
+    let is_large = shape.height >= 2 && shape.width >= 2;
+    is_large && !block.pool && block.dropout == 0.0 && block.kind != Kind::Dense
 }
 
 /// The block that a layer begins.
 fn new_block(
-    layer: Layer,
+    layer: &Layer,
     number: usize,
     input: Shape,
     after_dense: bool,
     offset: usize,
 ) -> Result<Block, ModelError> {
-    let (kind, out) = match layer {
+    let (kind, out) = match *layer {
         Layer::Dense { out } => (Kind::Dense, out),
         Layer::GroupNorm { groups } if groups == 0 || !input.channels.is_multiple_of(groups) => {
             let what = "groups must divide the number of channels of its input";
@@ -251,11 +313,11 @@ fn new_block(
         Layer::Conv { out, kernel, padding, stride } => (Kind::Conv { kernel, padding, stride }, out),
         Layer::MaxPool { size, stride } => (pooling(number, size, stride, false, input)?, input.channels),
         Layer::AveragePool { size, stride } => (pooling(number, size, stride, true, input)?, input.channels),
-        Layer::Flatten {} | Layer::Relu {} | Layer::Dropout { .. } => {
+        Layer::Flatten {} | Layer::Relu {} | Layer::Dropout { .. } | Layer::Residual { .. } => {
             unreachable!("these layers begin no block")
         }
     };
-    let block = Block { kind, input, out, relu: false, pool: false, dropout: 0.0, offset };
+    let block = Block::plain(kind, input, out, offset);
     check_size(&block).map_err(|what| ModelError::Range { layer: number, what })?;
     Ok(block)
 }
@@ -307,10 +369,10 @@ fn check_size(block: &Block) -> Result<(), &'static str> {
 }
 
 /// Adds a relu or dropout layer to the block before it.
-fn add_to_block(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
+fn add_to_block(layer: &Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
     let input = block.output();
     let refuse = |what| Err(ModelError::Order { layer: number, what, input });
-    match layer {
+    match *layer {
         _ if block.dropout > 0.0 => {
             return refuse("dropout must come last before the next layer with weights");
         }

@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 /// One layer; in an experiment file, `{ kind = "conv", out = 16, kernel = 5, padding = 2 }`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Layer {
@@ -51,6 +51,11 @@ pub enum Layer {
     },
     /// Makes mean 0 and variance 1 of a sample, then scales and shifts each number.
     LayerNorm {},
+    /// A residual connection: what these layers make of their input is added to that input.
+    Residual {
+        /// Layers whose output has the shape of their input.
+        layers: Vec<Layer>,
+    },
     /// Flattens an image to a vector; implied before the first dense layer.
     Flatten {},
     /// A fully connected layer.

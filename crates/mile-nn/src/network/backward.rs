@@ -2,12 +2,11 @@
 
 use mile::real::Real;
 
-use super::phases::{Phase, Side};
+use super::transposed::Transposed;
 use super::workspace::{Activations, Samples, delta_stride, group};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::kernel::{
     Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Squares, Unpool, panel_width, transpose,
-    transpose_taps,
 };
 use crate::model::{Block, Kind};
 
@@ -49,8 +48,27 @@ impl<T: Scalar> Network<T> {
                 Kind::Dense => pass.dense(saved, delta, own, scratch, below),
                 Kind::Pool(squares) => pass.pool(squares, saved, delta, scratch, below),
                 Kind::Norm { groups, .. } => pass.norm(groups, saved, delta, own, scratch, below),
+                Kind::Add { .. } => pass.add(saved, delta, scratch, below),
+            }
+            if i > 0 {
+                self.add_skipped(i, n, after, next);
             }
             std::mem::swap(&mut delta, &mut next);
+        }
+    }
+}
+
+impl<T: Scalar> Network<T> {
+    /// Adds to the deltas at the input of block `i` those that came past it, through sums after it.
+    fn add_skipped(&self, i: usize, n: usize, after: &[Activations<T>], delta: &mut [T]) {
+        for (block, saved) in self.model.blocks()[i + 1..].iter().zip(after) {
+            if block.kind == (Kind::Add { from: i }) {
+                let len = block.input.len();
+                let deltas = delta.chunks_exact_mut(delta_stride(len)).zip(saved.skipped.chunks_exact(len));
+                for (delta, skipped) in deltas.take(n) {
+                    delta.iter_mut().zip(skipped).for_each(|(s, &more)| *s += more);
+                }
+            }
         }
     }
 }
@@ -255,6 +273,21 @@ impl<T: Scalar> Pass<'_, T> {
         }
     }
 
+    /// The deltas at a sum are those at both its inputs.
+    fn add(&self, saved: &mut Activations<T>, delta: &[T], scratch: &mut [T], below: Option<&mut [T]>) {
+        let Some(below) = below else { return };
+        let (block, shape, len) = (self.block, self.block.input, self.block.input.len());
+        let (step, below_step) = (delta_stride(block.output().len()), delta_stride(len));
+        for s in 0..self.n {
+            let sums = &mut scratch[..shape.channels];
+            self.scatter(s, &delta[s * step..], saved, (shape.width * shape.channels, 0), sums);
+            below[s * below_step..][..len].copy_from_slice(&saved.back);
+            if !saved.skipped.is_empty() {
+                saved.skipped[s * len..][..len].copy_from_slice(&saved.back);
+            }
+        }
+    }
+
     /// Backward pass of pooling and relu for sample `s`, into `saved.back`.
     fn scatter(
         &self,
@@ -280,80 +313,6 @@ impl<T: Scalar> Pass<'_, T> {
             pool: block.pool,
             bias,
         });
-    }
-}
-
-/// The deltas at the input of a convolution, from those at its output with their borders.
-struct Transposed<'a> {
-    block: &'a Block,
-    kernel: usize,
-    stride: usize,
-    rows: Side,
-    columns: Side,
-    /// Numbers in a row of deltas with its borders.
-    row: usize,
-    /// Where the deltas begin after their borders.
-    origin: usize,
-    /// Numbers of an image of deltas with its borders.
-    len: usize,
-}
-
-impl<'a> Transposed<'a> {
-    fn new(block: &'a Block, kernel: usize, padding: usize, stride: usize) -> Self {
-        let [rows, columns] = Side::both(block, kernel, padding, stride);
-        let row = columns.padded() * block.out;
-        let origin = rows.before() * row + columns.before() * block.out;
-        Self { block, kernel, stride, rows, columns, row, origin, len: rows.padded() * row }
-    }
-
-    /// All pairs of phases of rows and of columns, each with the place of its transposed weights.
-    fn phases(&self) -> impl Iterator<Item = (Phase, Phase, usize)> {
-        let channels = self.block.input.channels;
-        let tap = self.block.out * channels.next_multiple_of(panel_width(channels));
-        let columns = self.columns.phases();
-        let pairs = self.rows.phases().flat_map(move |y| columns.clone().map(move |x| (y, x)));
-        pairs.scan(0, move |place, (y, x)| {
-            let own = *place;
-            *place += y.taps * x.taps * tap;
-            Some((y, x, own))
-        })
-    }
-
-    /// The weights of each phase, its last tap first.
-    fn transpose<T: Real>(&self, weights: &[T], scratch: &mut [T]) {
-        let Self { block, kernel, stride, .. } = *self;
-        for (y, x, place) in self.phases() {
-            let tap = |t: usize| (y.tap + stride * (t / x.taps)) * kernel + x.tap + stride * (t % x.taps);
-            let taps = (0..y.taps * x.taps).rev().map(tap);
-            transpose_taps(weights, taps, block.input.channels, block.out, &mut scratch[place..]);
-        }
-    }
-
-    /// Writes the deltas at the input of one image.
-    fn run<T: Scalar>(&self, kernels: &Kernels<T>, back: &[T], weights: &[T], target: &mut [T]) {
-        let Self { block, kernel, stride, row, .. } = *self;
-        let (width, channels) = (block.input.width, block.input.channels);
-        if stride > kernel {
-            // Some pixels are not read by any output.
-            target.fill(T::zero());
-        }
-        for (y, x, place) in self.phases() {
-            let begin = self.rows.begin(y) * row + self.columns.begin(x) * block.out;
-            kernels.contract(Contract {
-                input: &back[begin..],
-                input_step: (row, block.out),
-                tap_step: row,
-                taps: (y.taps, x.taps * block.out),
-                weights: &weights[place..],
-                weight_step: panel_width(channels),
-                bias: None,
-                resumes: false,
-                output: &mut target[(y.pixel * width + x.pixel) * channels..],
-                output_step: (stride * width * channels, stride * channels),
-                size: (y.pixels, x.pixels),
-                channels,
-            });
-        }
     }
 }
 

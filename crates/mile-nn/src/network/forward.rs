@@ -46,8 +46,8 @@ impl<T: Scalar> Network<T> {
     ) {
         let Workspace { blocks: saved, logits, convolved, weights: packed, .. } = workspace;
         for (i, block) in self.model.blocks().iter().enumerate() {
-            let (before, after) = saved.split_at_mut(i + 1);
-            let saved = &mut before[i];
+            let (before, after) = saved.split_at_mut(i);
+            let Some((saved, after)) = after.split_first_mut() else { break };
             let target = after.first_mut().map_or(&mut *logits, |next| &mut next.input);
             let range = block.offset..block.offset + block.parameters();
             let (weights, bias) = parameters[range].split_at(block.weights());
@@ -57,6 +57,7 @@ impl<T: Scalar> Network<T> {
                 Kind::Dense => pass.dense(saved, target),
                 Kind::Pool(squares) => pass.pool(squares, saved, convolved, target),
                 Kind::Norm { groups, .. } => pass.norm(groups, saved, convolved, target),
+                Kind::Add { from } => pass.add(&before[from].input, saved, convolved, target),
             }
             if let Some(rng) = masks.as_deref_mut().filter(|_| block.dropout > 0.0) {
                 dropout_forward(block, rng, n, &mut saved.mask, target);
@@ -222,6 +223,28 @@ impl<T: Scalar> Pass<'_, T> {
                 moments: Moments { mean, inverse },
                 groups,
             });
+            self.activate(s, saved, convolved, target);
+        }
+    }
+
+    /// The sum of each sample and what it was at the input of an earlier block.
+    fn add(
+        self,
+        earlier: &Samples<T>,
+        saved: &mut Activations<T>,
+        convolved: &mut [T],
+        target: &mut Samples<T>,
+    ) {
+        let row = self.block.input.width * self.block.input.channels;
+        let len = self.block.input.len();
+        for s in 0..self.n {
+            let own = saved.input.values[s * saved.input.stride..][..len].chunks_exact(row);
+            let rows = convolved[..len].chunks_exact_mut(row).zip(own);
+            for (y, (sums, own)) in rows.enumerate() {
+                let place = s * earlier.stride + earlier.origin + y * earlier.row;
+                let both = own.iter().zip(&earlier.values[place..][..row]);
+                sums.iter_mut().zip(both).for_each(|(sum, (&x, &y))| *sum = x + y);
+            }
             self.activate(s, saved, convolved, target);
         }
     }

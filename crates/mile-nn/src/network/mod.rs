@@ -7,6 +7,7 @@
 mod backward;
 mod forward;
 mod phases;
+mod transposed;
 mod workspace;
 
 use mile::random::{Purpose, stream};

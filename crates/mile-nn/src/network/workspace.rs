@@ -68,7 +68,7 @@ impl<T: Real> Samples<T> {
     fn input_of(block: &Block) -> Self {
         let shape = block.input;
         match block.kind {
-            Kind::Dense | Kind::Pool(_) | Kind::Norm { .. } => {
+            Kind::Dense | Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => {
                 Self::vectors(shape.len(), shape.width * shape.channels)
             }
             Kind::Conv { padding, .. } => {
@@ -102,6 +102,8 @@ pub(crate) struct Activations<T> {
     pub(crate) which: Vec<u16>,
     /// Of a block that normalises, mean and inverse deviation for each channel of each sample.
     pub(crate) moments: Vec<T>,
+    /// Of a sum, the deltas at the input of the earlier block that go through it.
+    pub(crate) skipped: Buffer<T>,
     /// Dropout factors: 0 or 1/(1 - p).
     pub(crate) mask: Vec<T>,
     /// Deltas at the convolved images of a [`group`], with borders of zeros; or at one image, without.
@@ -118,7 +120,7 @@ impl<T: Real> Activations<T> {
                 group(block) * rows * columns * convolved.channels
             }
             Kind::Dense => 0,
-            Kind::Pool(_) | Kind::Norm { .. } => convolved.len(),
+            Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => convolved.len(),
         };
         let which = match block.kind {
             Kind::Pool(Squares { average: false, .. }) => CHUNK * convolved.len(),
@@ -128,6 +130,10 @@ impl<T: Real> Activations<T> {
             input: Samples::input_of(block),
             argmax: vec![0; if block.pool { CHUNK * output } else { 0 }],
             which: vec![0; which],
+            skipped: Buffer::new(match block.kind {
+                Kind::Add { from: 1.. } => CHUNK * convolved.len(),
+                _ => 0,
+            }),
             moments: vec![
                 T::zero();
                 if matches!(block.kind, Kind::Norm { .. }) { CHUNK * 2 * block.out } else { 0 }
@@ -190,7 +196,7 @@ fn in_panels(block: &Block) -> usize {
             let deltas = (delta_stride(block.out) + DENSE_TAPS.min(inputs)) * panel_width(CHUNK);
             deltas.max(DENSE_TAPS.min(inputs) * panels(block.out))
         }
-        Kind::Pool(_) => block.out,
+        Kind::Pool(_) | Kind::Add { .. } => block.out,
         Kind::Norm { .. } => 3 * block.out,
     }
 }

@@ -17,10 +17,23 @@ pub(crate) fn scores(layers: &[Layer], shape: Shape, tensors: &[Tensor], pixels:
     let Shape { height, width, channels } = shape;
     let at = |c: usize, place: usize| f64::from(pixels[place * channels + c]) / 255.0;
     let values = (0..channels).flat_map(|c| (0..height * width).map(move |place| at(c, place))).collect();
-    let mut image = Planes { channels, height, width, values };
-    let mut parameters = tensors.chunks(2);
+    let image = Planes { channels, height, width, values };
+    forward(layers, image, &mut tensors.chunks(2)).values
+}
+
+fn forward<'t>(
+    layers: &[Layer],
+    mut image: Planes,
+    parameters: &mut impl Iterator<Item = &'t [Tensor]>,
+) -> Planes {
     for layer in layers {
         image = match *layer {
+            Layer::Residual { ref layers } => {
+                let own = image.values.clone();
+                let mut sum = forward(layers, image, parameters);
+                sum.values.iter_mut().zip(own).for_each(|(sum, x)| *sum += x);
+                sum
+            }
             Layer::Conv { kernel, padding, stride, .. } => {
                 convolve(&image, parameters.next().unwrap(), (kernel, padding, stride))
             }
@@ -37,7 +50,7 @@ pub(crate) fn scores(layers: &[Layer], shape: Shape, tensors: &[Tensor], pixels:
             _ => image,
         };
     }
-    image.values
+    image
 }
 
 fn convolve(
