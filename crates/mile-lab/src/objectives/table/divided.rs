@@ -17,6 +17,14 @@ use crate::error::{DataFileError, LabError};
 /// Most classes of a target.
 const MOST_CLASSES: usize = 1000;
 
+/// What rows are read for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Use {
+    Training,
+    /// Statistics of one agent, which may have fewer classes than all together.
+    Summary,
+}
+
 /// The training rows and the held-out rows of all agents.
 pub(super) struct Divided {
     pub(super) rows: Rows,
@@ -34,15 +42,15 @@ pub(super) struct Divided {
 pub(super) fn statistics_of(config: &TableConfig, agent: usize) -> Result<Statistics, LabError> {
     let only = config.only.or(config.is_per_agent().then_some(agent));
     let config = TableConfig { statistics: None, only, ..config.clone() };
-    Ok(Divided::read(&config, config.seed.unwrap_or(0))?.of_agent(agent))
+    Ok(Divided::read(&config, config.data_seed(0), Use::Summary)?.of_agent(agent))
 }
 
 impl Divided {
-    pub(super) fn read(config: &TableConfig, seed: u64) -> Result<Self, LabError> {
+    pub(super) fn read(config: &TableConfig, seed: u64, use_of_rows: Use) -> Result<Self, LabError> {
         let given = config.statistics.as_deref().map(Statistics::read).transpose()?;
         let rows = Rows::read(&config.data, config)?;
         let owners = divide::owners(&rows, config)?;
-        let classes = classes(&rows, config, given.as_ref())?;
+        let classes = classes(&rows, config, given.as_ref(), use_of_rows)?;
         let codes = class_codes(&rows, &classes)?;
         let labels = config.has_classes().then_some((classes.len(), &codes[..]));
         let mut training = divide::training(&rows, labels, &owners, config, seed)?;
@@ -65,13 +73,12 @@ impl Divided {
 
     /// The statistics of all agents' data, if they are needed: given, or computed where all data are at hand.
     pub(super) fn statistics(&self, config: &TableConfig) -> Result<Option<Statistics>, LabError> {
-        let needed = config.needs_statistics() || (config.by_rows && config.only.is_some());
         let found = match (&self.given, config.only) {
             (Some(given), _) => {
                 self.check(given, config)?;
                 given.clone()
             }
-            (None, _) if !needed => return Ok(None),
+            (None, _) if !config.needs_statistics() => return Ok(None),
             (None, Some(_)) => {
                 let problem = "is missing: standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
                                all agents' data, and an agent has only its own; let each agent make its own with mile data \
@@ -198,14 +205,19 @@ impl Divided {
 }
 
 /// The classes of the target, in order: given, or those of the statistics, or those of the data.
-fn classes(rows: &Rows, config: &TableConfig, given: Option<&Statistics>) -> Result<Vec<String>, LabError> {
+fn classes(
+    rows: &Rows,
+    config: &TableConfig,
+    given: Option<&Statistics>,
+    use_of_rows: Use,
+) -> Result<Vec<String>, LabError> {
     if !config.has_classes() {
         return Ok(Vec::new());
     }
     let target = rows.layout().target;
     let two = !matches!(config.loss, Loss::Softmax { .. });
     let named = config.classes.clone().or_else(|| given.map(|given| given.classes.clone()));
-    if two {
+    if two && use_of_rows == Use::Training {
         refuse_third_class(rows, named.as_deref().unwrap_or_default())?;
     }
     if let Some(classes) = named.filter(|classes| classes.len() >= 2) {
@@ -217,6 +229,14 @@ fn classes(rows: &Rows, config: &TableConfig, given: Option<&Statistics>) -> Res
     if classes.len() > MOST_CLASSES {
         let problem = format!("has {} different values, takes at most {MOST_CLASSES} classes", classes.len());
         return Err(refuse(problem).into());
+    }
+    if use_of_rows == Use::Summary {
+        return Ok(classes);
+    }
+    if !two && config.only.is_some() {
+        let problem = "is missing: other agents' files are not available, and may have other classes; name them all, as in \
+                       classes = [\"a\", \"b\", \"c\"], or give the agents' statistics";
+        return Err(LabError::config("problem.classes", problem));
     }
     if classes.len() < 2 {
         let remedy = match config.only {

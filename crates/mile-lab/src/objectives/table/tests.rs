@@ -283,6 +283,8 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
         &format!("{keys}\nstatistics = 'statistics.json'"),
         &["statistics.json", "lacks", "agent 1"],
     );
+    folder.put("1.csv", b"a,c,y\n1,0,2\n");
+    assert_eq!(own(1).classes, ["2"], "one agent may have one class");
     let merge = |list: Vec<Statistics>| Statistics::merge(list).unwrap_err().to_string();
     assert!(merge(vec![own(0), own(0)]).contains("agent 0 are given twice"));
     assert!(merge(vec![merged, own(0)]).contains("merged already"));
@@ -349,6 +351,10 @@ fn classes_of_softmax_are_all_values_sorted_or_those_given() {
     );
     refuses("a,y\n1,2\n", "loss = 'softmax'", &["one class only", "two or more"]);
     refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes", "logistic or softmax"]);
+    let folder = Folder::with(&[("0.csv", text), ("1.csv", text)]);
+    let config = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
+    let alone = encode::load::<f64>(&TableConfig { only: Some(0), ..config }, 0).err().unwrap().to_string();
+    assert!(alone.contains("problem.classes: is missing") && alone.contains("name them all"), "{alone}");
     refuses(text, "loss = 'huber'", &["problem.delta: is missing"]);
     refuses(text, "loss = 'welsch'\nc = 0", &["problem.c: got 0", "above 0"]);
 }
