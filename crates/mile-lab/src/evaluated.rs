@@ -45,3 +45,37 @@ impl EvaluatedAgents {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_agents_are_all_measured_and_many_by_a_draw_from_the_seed() {
+        let usual = EvaluatedAgents::default();
+        assert_eq!(usual.choose(16, 3), (0..16).collect::<Vec<_>>());
+        assert_eq!(usual.choose(1, 3), [0]);
+        assert_eq!(EvaluatedAgents::All.choose(500, 3), (0..500).collect::<Vec<_>>());
+        assert_eq!(EvaluatedAgents::AtMost(0).choose(9, 3).len(), 1);
+        for agents in [17, 18, 1_000, 100_000] {
+            let chosen = usual.choose(agents, 3);
+            assert!(chosen.len() == 16 && chosen.is_sorted_by(|a, b| a < b) && chosen[15] < agents);
+            assert_eq!(chosen, usual.choose(agents, 3));
+            assert_ne!(chosen, usual.choose(agents, 4), "{agents} agents");
+        }
+    }
+
+    #[test]
+    fn every_agent_is_as_likely_as_any_other() {
+        let (agents, seeds) = (20, 4_000);
+        let mut counts = vec![0.0; agents];
+        for seed in 0..seeds {
+            EvaluatedAgents::AtMost(4)
+                .choose(agents, seed)
+                .into_iter()
+                .for_each(|agent| counts[agent] += 1.0);
+        }
+        // Each is expected 800 times, with a standard deviation of 25.
+        assert!(counts.iter().all(|count: &f64| (count - 800.0).abs() < 5.0 * 25.3), "{counts:?}");
+    }
+}

@@ -190,6 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn metrics_have_three_names_and_titles_in_the_same_words() {
+        let names: Vec<&str> = Quantity::ALL.iter().map(|q| q.name()).collect();
+        assert_eq!(
+            names[6..12],
+            ["accuracy", "local_accuracy", "worst_accuracy", "auc", "local_auc", "worst_auc"]
+        );
+        assert_eq!(names[18..], ["test_loss", "local_test_loss", "worst_test_loss"]);
+        let worst = Quantity::Test(Metric::Rmse, Models::Worst);
+        assert_eq!((worst.name(), worst.title()), ("worst_rmse", "Test RMSE of the worst agent's own model"));
+        let better: Vec<&str> =
+            Quantity::ALL.into_iter().filter(|q| q.larger_is_better()).map(Quantity::name).collect();
+        let larger = ["accuracy", "auc", "r2"]
+            .map(|name| [name.to_owned(), format!("local_{name}"), format!("worst_{name}")]);
+        assert_eq!(better, larger.concat());
+    }
+
+    #[test]
     fn axes_have_units_a_person_can_read() {
         assert_eq!(Axis::BytesSent.unit(4.2e7), (1e6, "sent by all agents (MB)".into()));
         assert_eq!(Axis::GradientEvals.unit(900.0), (1.0, "gradient evaluations of all agents".into()));

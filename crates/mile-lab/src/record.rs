@@ -89,7 +89,8 @@ pub(crate) fn measure<T: Real>(
     let own = OwnModels::measure(problem, engine, evaluated)?;
     let of_average = problem.measure(&average).map_err(AgentsError::Evaluation)?;
     let mut held_out = HeldOut::default();
-    for ((metric, average), own) in problem.metrics().iter().zip(of_average).zip(&own.metrics) {
+    for (k, (metric, own)) in problem.metrics().iter().zip(&own.metrics).enumerate() {
+        let average = of_average.get(k).copied().unwrap_or(f64::NAN);
         let worst = if metric.larger_is_better() { f64::min } else { f64::max };
         held_out.push(*metric, [average, mean(own), extreme(own, worst)]);
     }
@@ -166,8 +167,8 @@ impl OwnModels {
                 .map_err(AgentsError::Evaluation)?;
             for (place, loss, measured) in each {
                 values[place] = loss;
-                for (k, value) in measured.into_iter().enumerate().take(metrics) {
-                    values[(1 + k) * count + place] = value;
+                for k in 0..metrics {
+                    values[(1 + k) * count + place] = measured.get(k).copied().unwrap_or(f64::NAN);
                 }
             }
             Ok(())
@@ -215,7 +216,18 @@ fn gradient_norm_sq<T: Real>(
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use mile::graph::Topology;
+    use mile::methods::catalogue::{self, Parameters};
+    use mile::mixing::Rule;
+    use mile::network::Network;
+    use mile::problems::Metric;
+    use mile::simulator::Simulator;
+
     use super::*;
+    use crate::evaluated::EvaluatedAgents;
+    use crate::held_out::Models;
 
     pub(crate) fn record(label: &str, seed: u64, round: u64, loss: f64) -> Record {
         Record {
@@ -236,6 +248,113 @@ pub(crate) mod tests {
             gradient_evals: 100 * round,
             wall_s: 0.5 * round as f64,
         }
+    }
+
+    /// f_i(x) = (x - i)^2/2, with an error, an accuracy and an AUC that is not defined; counts evaluations.
+    struct Counting {
+        agents: usize,
+        losses: AtomicUsize,
+        measured: AtomicUsize,
+    }
+
+    impl Problem<f64> for Counting {
+        fn agents(&self) -> usize {
+            self.agents
+        }
+
+        fn dim(&self) -> usize {
+            1
+        }
+
+        fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
+            self.losses.fetch_add(1, Ordering::Relaxed);
+            Ok((x[0] - agent as f64).powi(2) / 2.0)
+        }
+
+        fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+            gradient[0] = x[0] - agent as f64;
+            Ok(())
+        }
+
+        fn metrics(&self) -> &'static [Metric] {
+            &[Metric::Accuracy, Metric::Auc, Metric::Rmse]
+        }
+
+        fn measure(&self, x: &[f64]) -> Result<Vec<f64>, Failure> {
+            self.measured.fetch_add(1, Ordering::Relaxed);
+            Ok(vec![1.0 / (1.0 + x[0]), f64::NAN, 2.0 * x[0]])
+        }
+    }
+
+    /// A record of agents whose models are 1, 2, 3, ..., and the evaluations of losses and metrics that it took.
+    fn measured(agents: usize, evaluated: EvaluatedAgents) -> (Record, usize, usize) {
+        let problem = Counting { agents, losses: AtomicUsize::new(0), measured: AtomicUsize::new(0) };
+        let network = Network::new(Topology::Ring.build(agents, 0).unwrap(), Rule::Metropolis).unwrap();
+        let method = catalogue::find("dsgd").unwrap().build(&Parameters::default(), &network, 0).unwrap();
+        let models: Vec<f64> = (1..=agents).map(|k| k as f64).collect();
+        let mut engine = Simulator::new(&problem, &network, &*method, &models, 0).unwrap();
+        let run = RunId { algorithm: "dsgd", label: "d", seed: 5 };
+        let chosen = evaluated.choose(agents, run.seed);
+        let record = measure(run, &problem, &mut engine, &chosen, None, &Progress::default(), 0.0).unwrap();
+        (record, problem.losses.into_inner(), problem.measured.into_inner())
+    }
+
+    #[test]
+    fn own_models_are_those_of_the_evaluated_agents_and_cost_is_linear_in_agents() {
+        for (agents, evaluated) in [
+            (5, EvaluatedAgents::default()),
+            (40, EvaluatedAgents::default()),
+            (400, EvaluatedAgents::default()),
+            (40, EvaluatedAgents::All),
+            (40, EvaluatedAgents::AtMost(1)),
+        ] {
+            let (record, losses, measured) = measured(agents, evaluated);
+            let chosen = evaluated.choose(agents, 5);
+            assert_eq!((losses, measured), ((1 + chosen.len()) * agents, 1 + chosen.len()));
+            let models: Vec<f64> = chosen.iter().map(|agent| *agent as f64 + 1.0).collect();
+            let f = |x: f64| (0..agents).map(|i| (x - i as f64).powi(2) / 2.0).sum::<f64>() / agents as f64;
+            let mean =
+                |of: &dyn Fn(f64) -> f64| models.iter().map(|x| of(*x)).sum::<f64>() / models.len() as f64;
+            let close =
+                |a: f64, b: f64| assert!((a - b).abs() <= 1e-12 * b.abs(), "{agents} agents: {a} {b}");
+            close(record.local_loss, mean(&f));
+            close(record.worst_loss, models.iter().map(|x| f(*x)).fold(0.0, f64::max));
+            let average = (agents as f64 + 1.0) / 2.0;
+            close(record.loss, f(average));
+            close(record.consensus_error, (agents as f64 * agents as f64 - 1.0) / 12.0);
+            let get = |metric, models| record.held_out.get(metric, models).unwrap();
+            close(get(Metric::Accuracy, Models::Average), 1.0 / (1.0 + average));
+            close(get(Metric::Accuracy, Models::Own), mean(&|x| 1.0 / (1.0 + x)));
+            let largest = models.iter().copied().fold(0.0, f64::max);
+            close(get(Metric::Accuracy, Models::Worst), 1.0 / (1.0 + largest));
+            close(get(Metric::Rmse, Models::Average), 2.0 * average);
+            close(get(Metric::Rmse, Models::Own), 2.0 * mean(&|x| x));
+            close(get(Metric::Rmse, Models::Worst), 2.0 * largest);
+            assert!(Models::ALL.iter().all(|models| get(Metric::Auc, *models).is_nan()));
+            assert_eq!(record.held_out.get(Metric::R2, Models::Own), None);
+        }
+    }
+
+    #[test]
+    fn metrics_have_names_of_their_own_and_records_without_them_are_read() {
+        let text = r#"{"algorithm":"mile","label":"m","seed":1,"round":2,"step":3,"loss":1.0,"local_loss":1.5,
+            "worst_loss":2.0,"consensus_error":0.1,"accuracy":0.75,"local_accuracy":0.5,"worst_accuracy":null,
+            "vectors_sent":4,"bytes_sent":5,"gradient_evals":6,"wall_s":0.5,"of_another_version":[1]}"#;
+        let record: Record = serde_json::from_str(text).unwrap();
+        let get = |models| record.held_out.get(Metric::Accuracy, models);
+        assert_eq!((get(Models::Average), get(Models::Own)), (Some(0.75), Some(0.5)));
+        assert!(get(Models::Worst).unwrap().is_nan());
+        assert_eq!(record.held_out.get(Metric::Auc, Models::Average), None);
+        let written = serde_json::to_string(&measured(3, EvaluatedAgents::All).0).unwrap();
+        for part in [
+            r#""accuracy":0.3333333333333333,"local_accuracy":0.3611111111111111,"worst_accuracy":0.25,"#,
+            r#""auc":null,"local_auc":null,"worst_auc":null,"rmse":4.0,"local_rmse":4.0,"worst_rmse":6.0,"vectors_sent""#,
+        ] {
+            assert!(written.contains(part), "{written}");
+        }
+        assert!(!written.contains("r2") && !written.contains("test_loss"));
+        let again: Record = serde_json::from_str(&written).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), written);
     }
 
     #[test]

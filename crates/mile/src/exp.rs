@@ -133,6 +133,28 @@ mod tests {
     }
 
     #[test]
+    fn differences_from_one_keep_their_digits() {
+        for k in 0..=60_000 {
+            // From 1e-15 to 1e5.
+            let u = 10f64.powf(k as f64 / 3_000.0 - 15.0);
+            for (found, exact) in [(one_minus_exp_minus(u), -(-u).exp_m1()), (log_one_plus(u), u.ln_1p())] {
+                assert!((found - exact).abs() < 4.0 * f64::EPSILON * exact, "{found} {exact} at {u}");
+            }
+        }
+        assert!(one_minus_exp_minus(0.0) == 0.0 && log_one_plus(0.0) == 0.0);
+        assert_eq!(one_minus_exp_minus(f64::INFINITY), 1.0);
+        assert!(one_minus_exp_minus(f64::NAN).is_nan() && log_one_plus(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn what_is_too_large_is_infinite() {
+        assert_eq!(exp_or_infinity(701.0), f64::INFINITY);
+        assert_eq!(exp_or_infinity(88f32), f32::INFINITY);
+        assert_eq!(exp_or_infinity(3.5), 3.5f64.exp_in_plain_arithmetic());
+        assert!(exp_or_infinity(f64::NAN).is_nan());
+    }
+
+    #[test]
     fn far_out_arguments_do_not_overflow_and_nan_stays() {
         assert_eq!(log_one_plus_exp(1e4), 1e4);
         assert!(log_one_plus_exp(-1e4) < 1e-300);

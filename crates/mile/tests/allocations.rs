@@ -66,9 +66,9 @@ fn allocations(threads: usize, problem: &dyn Problem<f32>, network: &Network, na
     })
 }
 
-fn table(agents: usize, dim: usize, batch: Batch) -> Table<f32> {
+fn table(agents: usize, dim: usize, loss: Loss, batch: Batch) -> Table<f32> {
     let shard = Shard { features: vec![0.1; 20 * dim], targets: vec![1.0; 20] };
-    Table::new(dim, vec![shard; agents], Loss::Logistic, 0.1, batch).unwrap()
+    Table::new(dim, vec![shard; agents], TableObjective::new(loss, 0.1), batch).unwrap()
 }
 
 #[test]
@@ -80,11 +80,16 @@ fn no_step_allocates_after_the_first_round() {
         let network = if entry.name == "scaffold" { &complete } else { &shaky };
         for batch in [Batch::Full, Batch::Size(4), Batch::Epoch(4)] {
             assert_eq!(
-                allocations(1, &table(8, 40, batch), network, entry.name),
+                allocations(1, &table(8, 40, Loss::Logistic, batch), network, entry.name),
                 0,
                 "{} {batch:?}",
                 entry.name
             );
+        }
+    }
+    for loss in [Loss::Softmax { classes: 10 }, Loss::Poisson, Loss::Welsch { c: 1.0 }] {
+        for batch in [Batch::Full, Batch::Size(4)] {
+            assert_eq!(allocations(1, &table(8, 40, loss, batch), &shaky, "mile"), 0, "{loss:?} {batch:?}");
         }
     }
     // Large blocks, with all kernels using their threads: exchanges put off, and not.

@@ -93,3 +93,189 @@ fn auc(scores: &[f64], targets: &[f64]) -> f64 {
     }
     pairs as f64 / (2 * below * above) as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AgentWeights, InvalidTable, TableObjective};
+    use super::*;
+    use crate::isa::Isa;
+    use crate::problems::{Batch, Problem};
+
+    const COLUMNS: usize = 3;
+
+    fn value(k: usize) -> f64 {
+        ((k * 7919) % 2003) as f64 / 1000.0 - 1.0
+    }
+
+    fn target(loss: Loss, k: usize) -> f64 {
+        match loss {
+            Loss::Logistic | Loss::NonconvexLogistic => value(3 * k + 1).signum(),
+            Loss::Softmax { classes } => (k * 7919 % 2003 % classes) as f64,
+            Loss::Poisson => (k * 7919 % 2003 % 6) as f64,
+            _ => value(5 * k),
+        }
+    }
+
+    fn shard<T: Real>(from: usize, rows: usize, loss: Loss) -> Shard<T> {
+        Shard {
+            features: (from * COLUMNS..(from + rows) * COLUMNS).map(|k| T::of(value(k))).collect(),
+            targets: (from..from + rows).map(|k| T::of(target(loss, k))).collect(),
+        }
+    }
+
+    /// Three agents, of which one has no held-out rows; agents' weights have nothing to do with metrics.
+    fn table<T: Real>(loss: Loss) -> Table<T> {
+        let weights = AgentWeights::Factors(vec![1.0, 5.0, 0.0]);
+        let objective = TableObjective { weights, ..TableObjective::new(loss, 0.7) };
+        let train = vec![shard(0, 4, loss); 3];
+        let test = vec![shard(10, 70, loss), shard(0, 0, loss), shard(90, 9, loss)];
+        Table::new(COLUMNS, train, objective, Batch::Full).unwrap().with_test(test).unwrap()
+    }
+
+    /// Products and target of every held-out row.
+    fn rows<T: Real>(table: &Table<T>, x: &[T]) -> Vec<(Vec<f64>, f64)> {
+        let mut all = Vec::new();
+        for shard in &table.test {
+            for (a, b) in shard.features.chunks(COLUMNS).zip(&shard.targets) {
+                let product = |x: &[T]| a.iter().zip(x).map(|(a, x)| a.wide() * x.wide()).sum();
+                all.push((x.chunks(COLUMNS).map(product).collect(), b.wide()));
+            }
+        }
+        all
+    }
+
+    /// Metrics of rows by their definitions, pair by pair.
+    fn literally(metric: Metric, loss: Loss, rows: &[(Vec<f64>, f64)]) -> f64 {
+        let count = rows.len() as f64;
+        let error = |(p, b): &(Vec<f64>, f64)| if loss == Loss::Poisson { p[0].exp() - b } else { p[0] - b };
+        let squares = rows.iter().map(|row| error(row).powi(2)).sum::<f64>();
+        match metric {
+            Metric::Accuracy => {
+                let right = |(p, b): &&(Vec<f64>, f64)| match loss {
+                    Loss::Softmax { .. } => {
+                        let own = *b as usize;
+                        (0..p.len()).all(|c| if c < own { p[c] < p[own] } else { p[c] <= p[own] })
+                    }
+                    _ => (p[0] > 0.0) == (*b == 1.0),
+                };
+                rows.iter().filter(right).count() as f64 / count
+            }
+            Metric::Auc => {
+                let (mut right, mut pairs) = (0.0, 0.0);
+                for (p, _) in rows.iter().filter(|(_, b)| *b == 1.0) {
+                    for (q, _) in rows.iter().filter(|(_, b)| *b == -1.0) {
+                        right += if p[0] > q[0] {
+                            1.0
+                        } else if p[0] == q[0] {
+                            0.5
+                        } else {
+                            0.0
+                        };
+                        pairs += 1.0;
+                    }
+                }
+                right / pairs
+            }
+            Metric::Rmse => (squares / count).sqrt(),
+            Metric::R2 => {
+                // The spread about the mean is half the mean squared distance of pairs.
+                let pairs = rows.iter().flat_map(|(_, a)| rows.iter().map(move |(_, b)| (a - b).powi(2)));
+                1.0 - squares / (pairs.sum::<f64>() / (2.0 * count))
+            }
+            Metric::TestLoss => {
+                let one = |(p, b): &(Vec<f64>, f64)| match loss {
+                    Loss::Logistic | Loss::NonconvexLogistic => (1.0 + (-b * p[0]).exp()).ln(),
+                    Loss::Softmax { .. } => p.iter().map(|q| (q - p[*b as usize]).exp()).sum::<f64>().ln(),
+                    Loss::LeastSquares => (p[0] - b).powi(2) / 2.0,
+                    Loss::Poisson => p[0].exp() - b * p[0],
+                    Loss::Huber { delta } => {
+                        let r = (p[0] - b).abs();
+                        if r <= delta { r * r / 2.0 } else { delta * r - delta * delta / 2.0 }
+                    }
+                    Loss::Welsch { c } => c * c / 2.0 * (1.0 - (-((p[0] - b) / c).powi(2)).exp()),
+                };
+                rows.iter().map(one).sum::<f64>() / count
+            }
+        }
+    }
+
+    fn is_literal<T: Real>() {
+        for loss in [
+            Loss::LeastSquares,
+            Loss::Logistic,
+            Loss::NonconvexLogistic,
+            Loss::Softmax { classes: 4 },
+            Loss::Poisson,
+            Loss::Huber { delta: 0.5 },
+            Loss::Welsch { c: 0.8 },
+        ] {
+            let table = table::<T>(loss);
+            let x: Vec<T> = (0..table.dim()).map(|k| T::of(value(31 * k + 5))).collect();
+            let found = table.measure(&x).unwrap();
+            assert_eq!(table.metrics(), loss.metrics());
+            assert_eq!(found.len(), loss.metrics().len());
+            for (metric, found) in loss.metrics().iter().zip(&found) {
+                let expected = literally(*metric, loss, &rows(&table, &x));
+                assert!((found - expected).abs() < 1e-13, "{metric:?}, {loss:?}: {found} {expected}");
+            }
+            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+                let other = Table { isa, ..table.clone() };
+                assert_eq!(other.measure(&x).unwrap(), found, "{isa:?}, {loss:?}: the same bits");
+            }
+            let lost = table.measure(&vec![T::nan(); x.len()]).unwrap();
+            assert!(lost.iter().all(|value| value.is_nan()), "{loss:?}: {lost:?}");
+        }
+    }
+
+    #[test]
+    fn metrics_are_their_definitions_on_all_rows_of_all_agents() {
+        is_literal::<f64>();
+        is_literal::<f32>();
+    }
+
+    #[test]
+    fn ties_count_half_and_a_missing_class_leaves_the_auc_undefined() {
+        // Scores in quarters have many ties; -0 and 0 are one.
+        let scores: Vec<f64> = (0..200).map(|k| (value(k) * 4.0).round() / 4.0).collect();
+        assert!(scores.iter().any(|s| s.to_bits() == (-0.0f64).to_bits()) && scores.contains(&0.0));
+        let targets: Vec<f64> = (0..200).map(|k| target(Loss::Logistic, k)).collect();
+        let rows: Vec<(Vec<f64>, f64)> = scores.iter().zip(&targets).map(|(s, b)| (vec![*s], *b)).collect();
+        assert_eq!(auc(&scores, &targets), literally(Metric::Auc, Loss::Logistic, &rows));
+        assert_eq!(auc(&[1.0, 2.0, 3.0], &[-1.0, 1.0, 1.0]), 1.0);
+        assert_eq!(auc(&[1.0, 2.0, 3.0], &[1.0, -1.0, -1.0]), 0.0);
+        assert_eq!(auc(&[7.0; 5], &[1.0, -1.0, 1.0, 1.0, -1.0]), 0.5);
+        assert!(auc(&[1.0, 2.0], &[1.0, 1.0]).is_nan() && auc(&[1.0], &[-1.0]).is_nan());
+    }
+
+    #[test]
+    fn at_zero_a_class_is_predicted_and_equal_targets_have_no_r2() {
+        let zero = vec![0.0; COLUMNS];
+        let logistic = table::<f64>(Loss::Logistic);
+        let negative = rows(&logistic, &zero).iter().filter(|(_, b)| *b == -1.0).count();
+        let found = logistic.measure(&zero).unwrap();
+        assert_eq!(found[..2], [negative as f64 / 79.0, 0.5]);
+        let mut flat = table::<f64>(Loss::LeastSquares);
+        flat.test.iter_mut().for_each(|shard| shard.targets.fill(2.0));
+        let found = flat.measure(&zero).unwrap();
+        assert!(found[0] == 2.0 && found[1].is_nan() && found[2] == 2.0, "{found:?}");
+    }
+
+    #[test]
+    fn held_out_rows_must_fit_and_without_any_nothing_is_measured() {
+        let loss = Loss::Logistic;
+        let train = || {
+            let objective = TableObjective::new(loss, 0.0);
+            Table::<f64>::new(COLUMNS, vec![shard(0, 4, loss); 2], objective, Batch::Full).unwrap()
+        };
+        let none = train().with_test(vec![shard(0, 0, loss); 2]).unwrap();
+        for table in [train(), none] {
+            assert!(table.metrics().is_empty() && table.measure(&[0.0; COLUMNS]).unwrap().is_empty());
+        }
+        let refused = |test| train().with_test(test).unwrap_err();
+        assert_eq!(refused(vec![shard(0, 1, loss)]), InvalidTable::TestAgents { got: 1, agents: 2 });
+        let counts = vec![shard(0, 0, loss), shard(0, 5, Loss::Poisson)];
+        assert!(matches!(refused(counts), InvalidTable::Target { agent: 1, .. }));
+        let ragged = Shard { features: vec![1.0], targets: vec![1.0] };
+        assert!(matches!(refused(vec![ragged; 2]), InvalidTable::Ragged { agent: 0, .. }));
+    }
+}

@@ -9,20 +9,16 @@
 
 use num_traits::Zero;
 
+use super::products::{MOST_ROWS, Products, with_products};
 use super::{Loss, softmax};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LoadLanes};
 use crate::real::Real;
 
-/// Most rows of a block: enough for a vectorised `exp`.
-pub(super) const MOST_ROWS: usize = 64;
 /// Bytes of a block's rows: half of what the cache nearest to the core holds.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Rows that are worked on side by side.
+/// Rows, or classes, that are worked on side by side.
 const ABREAST: usize = 4;
-
-/// The products of a block's rows with the coefficients of one class.
-pub(super) type Products<S> = [S; MOST_ROWS];
 
 /// Rows of numbers, with a target for each.
 #[derive(Clone, Copy)]
@@ -73,44 +69,37 @@ impl<'a, T: Real> Samples<'a, T> {
     ) {
         let numbers = self.dim * loss.classes();
         assert!(x.len() == numbers && gradient.len() == numbers, "a number for each column and class");
-        T::run_on(isa, AddGradient { samples: self, loss, rows, scale, x, gradient });
+        with_products(loss.classes(), |products| {
+            T::run_on(isa, AddGradient { samples: self, loss, rows, scale, x, products, gradient });
+        });
     }
 
     /// The sum of the losses of all rows at x.
     pub(super) fn loss(self, isa: Isa, loss: Loss, x: &[T]) -> f64 {
         assert_eq!(x.len(), self.dim * loss.classes(), "a number for each column and class");
-        T::run_on(isa, SumLosses { samples: self, loss, x })
+        with_products(loss.classes(), |products| {
+            T::run_on(isa, SumLosses { samples: self, loss, x, products })
+        })
     }
 
     /// The product of each row with x or, for several classes, the first class whose product is largest; NaN if a product is.
     pub(super) fn predictions(self, isa: Isa, loss: Loss, x: &[T]) -> Vec<f64> {
         assert_eq!(x.len(), self.dim * loss.classes(), "a number for each column and class");
-        T::run_on(isa, Predict { samples: self, classes: loss.classes(), x })
+        with_products(loss.classes(), |products| T::run_on(isa, Predict { samples: self, x, products }))
     }
 }
 
-/// Rows that are worked on together, with their targets and, for each class, their products with its coefficients.
-struct Block<T, S> {
+/// Rows that are worked on together, with their targets.
+struct Block<T> {
     rows: [*const T; MOST_ROWS],
     targets: [T; MOST_ROWS],
     count: usize,
-    /// The products of the only class, where there is one: memory on the stack.
-    one: [Products<S>; 1],
-    /// The products of several classes.
-    several: Vec<Products<S>>,
 }
 
-impl<T: Real, S: Real> Block<T, S> {
+impl<T: Real> Block<T> {
     #[inline(always)]
-    fn new(classes: usize) -> Self {
-        let several = if classes == 1 { 0 } else { classes };
-        Self {
-            rows: [std::ptr::null(); MOST_ROWS],
-            targets: [T::zero(); MOST_ROWS],
-            count: 0,
-            one: [[S::zero(); MOST_ROWS]],
-            several: vec![[S::zero(); MOST_ROWS]; several],
-        }
+    fn new() -> Self {
+        Self { rows: [std::ptr::null(); MOST_ROWS], targets: [T::zero(); MOST_ROWS], count: 0 }
     }
 
     /// Takes the next rows; false if there are none.
@@ -125,27 +114,60 @@ impl<T: Real, S: Real> Block<T, S> {
         self.count > 0
     }
 
-    /// Forms the products of the rows with the coefficients x of each class; returns them, and the rows and targets.
+    /// Forms the products of the rows with the coefficients x of each class; returns the rows and their targets.
     ///
     /// # Safety
     ///
-    /// Every row has `dim` numbers, x has them for each class, and the machine has the instruction set of `V`.
+    /// Every row has `dim` numbers, and the machine has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn multiply<V: LoadLanes<T, T = S>>(
-        &mut self,
+    unsafe fn multiply<V: LoadLanes<T>>(
+        &self,
         dim: usize,
         x: &[T],
-    ) -> (&mut [Products<S>], &[*const T], &[T]) {
-        let products = if self.several.is_empty() { &mut self.one[..] } else { &mut self.several[..] };
+        products: &mut [Products<V::T>],
+    ) -> (&[*const T], &[T]) {
         let rows = &self.rows[..self.count];
-        for (class, products) in products.iter_mut().enumerate() {
-            let x = &x[class * dim..(class + 1) * dim];
+        if let [products] = products {
             for (row, product) in rows.iter().zip(products) {
                 // SAFETY: promised by the caller.
-                *product = unsafe { dot::<T, T, V>(*row, x) };
+                [*product] = unsafe { dots::<1, T, T, V>(*row, x) };
+            }
+            return (rows, &self.targets[..self.count]);
+        }
+        for (k, products) in products.chunks_mut(ABREAST).enumerate() {
+            let x = &x[k * ABREAST * dim..][..products.len() * dim];
+            // SAFETY: promised by the caller.
+            unsafe {
+                match products.len() {
+                    1 => multiply::<1, T, V>(rows, x, products),
+                    2 => multiply::<2, T, V>(rows, x, products),
+                    3 => multiply::<3, T, V>(rows, x, products),
+                    _ => multiply::<ABREAST, T, V>(rows, x, products),
+                }
             }
         }
-        (products, rows, &self.targets[..self.count])
+        (rows, &self.targets[..self.count])
+    }
+}
+
+/// Forms the products of rows with C vectors, which lie one after the other in x.
+///
+/// # Safety
+///
+/// As for [`dots`].
+#[inline(always)]
+unsafe fn multiply<const C: usize, T, V: LoadLanes<T>>(
+    rows: &[*const T],
+    x: &[T],
+    products: &mut [Products<V::T>],
+) {
+    let Some((products, _)) = products.split_first_chunk_mut::<C>() else { return };
+    for (j, row) in rows.iter().enumerate().take(MOST_ROWS) {
+        // SAFETY: promised by the caller.
+        let found = unsafe { dots::<C, T, T, V>(*row, x) };
+        for c in 0..C {
+            products[c][j] = found[c];
+        }
     }
 }
 
@@ -155,6 +177,7 @@ struct AddGradient<'a, T, R> {
     rows: R,
     scale: T,
     x: &'a [T],
+    products: &'a mut [Products<T>],
     gradient: &'a mut [T],
 }
 
@@ -163,16 +186,16 @@ impl<T: Real, R: Iterator<Item = usize>> Kernel<T> for AddGradient<'_, T, R> {
 
     #[inline(always)]
     unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) {
-        let Self { samples, loss, mut rows, scale, x, gradient } = self;
-        let (dim, mut block) = (samples.dim, Block::<T, T>::new(loss.classes()));
+        let Self { samples, loss, mut rows, scale, x, products, gradient } = self;
+        let (dim, mut block) = (samples.dim, Block::new());
         while block.fill(&samples, &mut rows) {
             // SAFETY: x and the gradient have `dim` numbers for each class (`add_gradient`), and so has every row of a
             // block (`row`); the caller vouches for the instructions.
             unsafe {
-                let (slopes, rows, targets) = block.multiply::<V>(dim, x);
-                loss.slopes(scale, slopes, targets);
+                let (rows, targets) = block.multiply::<V>(dim, x, products);
+                loss.slopes(scale, products, targets);
                 let (four, one) = rows.as_chunks::<ABREAST>();
-                for (class, slopes) in slopes.iter().enumerate() {
+                for (class, slopes) in products.iter().enumerate() {
                     let mut sums = Sums::<T, V>::new(&mut gradient[class * dim..(class + 1) * dim]);
                     let (slopes, last) = slopes[..rows.len()].as_chunks::<ABREAST>();
                     for (rows, slopes) in four.iter().zip(slopes) {
@@ -192,6 +215,7 @@ struct SumLosses<'a, T> {
     samples: Samples<'a, T>,
     loss: Loss,
     x: &'a [T],
+    products: &'a mut [Products<f64>],
 }
 
 impl<T: Real> Kernel<T> for SumLosses<'_, T> {
@@ -199,14 +223,14 @@ impl<T: Real> Kernel<T> for SumLosses<'_, T> {
 
     #[inline(always)]
     unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) -> f64 {
-        let Self { samples, loss, x } = self;
-        let (mut rows, mut block, mut sum) = (0..samples.len(), Block::<T, f64>::new(loss.classes()), 0.0);
+        let Self { samples, loss, x, products } = self;
+        let (mut rows, mut block, mut sum) = (0..samples.len(), Block::new(), 0.0);
         while block.fill(&samples, &mut rows) {
             // SAFETY: x has `dim` numbers for each class (`loss`), and so has every row of a block (`row`); the caller
             // vouches for the instructions.
-            let (losses, rows, targets) = unsafe { block.multiply::<W>(samples.dim, x) };
-            loss.values(losses, targets);
-            sum = losses[0][..rows.len()].iter().fold(sum, |sum, loss| sum + loss);
+            let (_, targets) = unsafe { block.multiply::<W>(samples.dim, x, products) };
+            loss.values(products, targets);
+            sum = products[0][..targets.len()].iter().fold(sum, |sum, loss| sum + loss);
         }
         sum
     }
@@ -214,8 +238,8 @@ impl<T: Real> Kernel<T> for SumLosses<'_, T> {
 
 struct Predict<'a, T> {
     samples: Samples<'a, T>,
-    classes: usize,
     x: &'a [T],
+    products: &'a mut [Products<f64>],
 }
 
 impl<T: Real> Kernel<T> for Predict<'_, T> {
@@ -223,17 +247,15 @@ impl<T: Real> Kernel<T> for Predict<'_, T> {
 
     #[inline(always)]
     unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) -> Vec<f64> {
-        let Self { samples, classes, x } = self;
-        let (mut rows, mut block) = (0..samples.len(), Block::<T, f64>::new(classes));
+        let Self { samples, x, products } = self;
+        let (mut rows, mut block) = (0..samples.len(), Block::new());
         let mut all = Vec::with_capacity(samples.len());
         while block.fill(&samples, &mut rows) {
             // SAFETY: x has `dim` numbers for each class (`predictions`), and so has every row of a block (`row`); the
             // caller vouches for the instructions.
-            let (products, rows, _) = unsafe { block.multiply::<W>(samples.dim, x) };
-            match products {
-                [only] => all.extend_from_slice(&only[..rows.len()]),
-                several => all.extend_from_slice(&softmax::classes(several)[..rows.len()]),
-            }
+            let (rows, _) = unsafe { block.multiply::<W>(samples.dim, x, products) };
+            let predicted = if products.len() == 1 { products[0] } else { softmax::classes(products) };
+            all.extend_from_slice(&predicted[..rows.len()]);
         }
         all
     }
@@ -256,7 +278,8 @@ pub(super) fn products<T: Real>(
             let Self(matrix, x, finish, out) = self;
             for (i, (row, out)) in matrix.chunks_exact(x.len().max(1)).zip(out).enumerate() {
                 // SAFETY: the row has as many numbers as x.
-                *out = T::of(finish(i, unsafe { dot::<f64, T, W>(row.as_ptr(), x) }));
+                let [product] = unsafe { dots::<1, f64, T, W>(row.as_ptr(), x) };
+                *out = T::of(finish(i, product));
             }
         }
     }
@@ -264,26 +287,36 @@ pub(super) fn products<T: Real>(
     T::run_on(isa, Products(matrix, x, finish, out));
 }
 
-/// The product of a row with x.
+/// The products of a row with C vectors, which lie one after the other in x.
 ///
 /// # Safety
 ///
-/// The row has as many numbers as x, and the machine has the instruction set of `V`.
+/// The row has as many numbers as each of the vectors, and the machine has the instruction set of `V`.
 #[inline(always)]
-unsafe fn dot<A, T, V: LoadLanes<A> + LoadLanes<T>>(row: *const A, x: &[T]) -> V::T {
-    let (dim, x) = (x.len(), x.as_ptr());
-    // SAFETY: columns below `dim`, of which the row and x have as many.
+unsafe fn dots<const C: usize, A, T, V: LoadLanes<A> + LoadLanes<T>>(row: *const A, x: &[T]) -> [V::T; C] {
+    let (dim, x) = (x.len() / C, x.as_ptr());
+    // SAFETY: columns below `dim`, of which the row and each vector have as many.
     unsafe {
-        let (mut sum, mut k) = (V::splat(V::T::zero()), 0);
+        let (mut sums, mut k) = ([V::splat(V::T::zero()); C], 0);
         while k + V::COUNT <= dim {
-            sum = sum.add(<V as LoadLanes<A>>::load(row.add(k)).mul(<V as LoadLanes<T>>::load(x.add(k))));
+            let row = <V as LoadLanes<A>>::load(row.add(k));
+            for (c, sum) in sums.iter_mut().enumerate() {
+                *sum = sum.add(row.mul(<V as LoadLanes<T>>::load(x.add(c * dim + k))));
+            }
             k += V::COUNT;
         }
         if k < dim {
             let row = <V as LoadLanes<A>>::load_first(row.add(k), dim - k);
-            sum = sum.add(row.mul(<V as LoadLanes<T>>::load_first(x.add(k), dim - k)));
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let x = <V as LoadLanes<T>>::load_first(x.add(c * dim + k), dim - k);
+                *sum = sum.add(row.mul(x));
+            }
         }
-        sum.sum()
+        let mut found = [V::T::zero(); C];
+        for c in 0..C {
+            found[c] = sums[c].sum();
+        }
+        found
     }
 }
 

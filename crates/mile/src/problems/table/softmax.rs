@@ -2,14 +2,14 @@
 //!
 //! Every loop is over rows, class after class, so that the compiler can turn it into vector instructions.
 
-use super::rows::{MOST_ROWS, Products};
+use super::products::{MOST_ROWS, Products};
 use crate::exp::{Exp, log_one_plus};
 use crate::real::Real;
 
 /// Replaces the products by `scale (softmax(p)_c - [b = c])`.
 #[inline(always)]
 pub(super) fn slopes<T: Real>(scale: T, products: &mut [Products<T>], targets: &[T]) {
-    let (largest, _) = largest(products, targets.len());
+    let (largest, _) = largest(products);
     let mut sums = [T::zero(); MOST_ROWS];
     for products in products.iter_mut() {
         for ((p, largest), sum) in products.iter_mut().zip(&largest).zip(&mut sums).take(targets.len()) {
@@ -17,10 +17,11 @@ pub(super) fn slopes<T: Real>(scale: T, products: &mut [Products<T>], targets: &
             *sum += *p;
         }
     }
+    sums.iter_mut().zip(targets).for_each(|(sum, _)| *sum = T::one() / *sum);
     for (class, products) in products.iter_mut().enumerate() {
         let class = T::of(class as f64);
-        for ((p, sum), target) in products.iter_mut().zip(&sums).zip(targets) {
-            *p = scale * (*p / *sum - if *target == class { T::one() } else { T::zero() });
+        for ((p, inverse), target) in products.iter_mut().zip(&sums).zip(targets) {
+            *p = scale * (*p * *inverse - if *target == class { T::one() } else { T::zero() });
         }
     }
 }
@@ -29,25 +30,29 @@ pub(super) fn slopes<T: Real>(scale: T, products: &mut [Products<T>], targets: &
 /// `(p_l - p_b) + log(1 + sum_{c != l} exp(p_c - p_l))`, which neither overflows nor loses a small loss.
 #[inline(always)]
 pub(super) fn values<T: Real>(products: &mut [Products<f64>], targets: &[T]) {
-    let (largest, at) = largest(products, targets.len());
+    let (largest, at) = largest(products);
     let (mut sums, mut own) = ([0.0; MOST_ROWS], [0.0; MOST_ROWS]);
     for (class, products) in products.iter().enumerate() {
         let class = class as f64;
-        for (row, target) in targets.iter().enumerate() {
-            let other = (products[row] - largest[row]).exp_in_plain_arithmetic();
-            sums[row] += if at[row] == class { 0.0 } else { other };
-            own[row] = if target.wide() == class { products[row] } else { own[row] };
+        let places = largest.iter().zip(&at).zip(&mut sums);
+        for ((p, ((largest, at), sum)), _) in products.iter().zip(places).zip(targets) {
+            let other = (p - largest).exp_in_plain_arithmetic();
+            *sum += if *at == class { 0.0 } else { other };
+        }
+        for ((p, own), target) in products.iter().zip(&mut own).zip(targets) {
+            *own = if target.wide() == class { *p } else { *own };
         }
     }
-    for (row, value) in products[0].iter_mut().enumerate().take(targets.len()) {
-        *value = (largest[row] - own[row]) + log_one_plus(sums[row]);
+    let places = largest.iter().zip(&own).zip(&sums);
+    for ((value, ((largest, own), sum)), _) in products[0].iter_mut().zip(places).zip(targets) {
+        *value = (largest - own) + log_one_plus(*sum);
     }
 }
 
 /// The first class of each row that has its largest product; NaN if a product of the row is.
 #[inline(always)]
 pub(super) fn classes(products: &[Products<f64>]) -> Products<f64> {
-    let (_, mut at) = largest(products, MOST_ROWS);
+    let (_, mut at) = largest(products);
     for products in products {
         at.iter_mut().zip(products).for_each(|(at, p)| *at = if p.is_nan() { f64::NAN } else { *at });
     }
@@ -56,14 +61,14 @@ pub(super) fn classes(products: &[Products<f64>]) -> Products<f64> {
 
 /// The largest product of each row, and the first class that has it.
 #[inline(always)]
-fn largest<T: Real>(products: &[Products<T>], rows: usize) -> (Products<T>, Products<T>) {
+fn largest<T: Real>(products: &[Products<T>]) -> (Products<T>, Products<T>) {
     let (mut largest, mut at) = (products[0], [T::zero(); MOST_ROWS]);
     for (class, products) in products.iter().enumerate().skip(1) {
         let class = T::of(class as f64);
-        for row in 0..rows {
-            let larger = products[row] > largest[row];
-            largest[row] = if larger { products[row] } else { largest[row] };
-            at[row] = if larger { class } else { at[row] };
+        for ((p, largest), at) in products.iter().zip(&mut largest).zip(&mut at) {
+            let larger = *p > *largest;
+            *at = if larger { class } else { *at };
+            *largest = if larger { *p } else { *largest };
         }
     }
     (largest, at)

@@ -10,62 +10,159 @@ fn table(batch: Batch) -> Table<f64> {
     Table::new(2, vec![shard(0), shard(1)], TableObjective::new(Loss::Logistic, 0.1), batch).unwrap()
 }
 
-/// A table of odd numbers, whose gradients are not formed by normal equations.
-fn odd<T: Real>(dim: usize, rows: usize, loss: Loss, isa: Isa) -> Table<T> {
-    let value = |k: usize| T::of(((k * 7919) % 2003) as f64 / 1000.0 - 1.0);
-    let target = |k: usize| if loss == Loss::LeastSquares { value(5 * k) } else { value(3 * k + 1).signum() };
-    let shard =
-        Shard { features: (0..rows * dim).map(value).collect(), targets: (0..rows).map(target).collect() };
-    let batch = Batch::Size(1);
-    Table { isa, ..Table::new(dim, vec![shard], TableObjective::new(loss, 0.1), batch).unwrap() }
+const LOSSES: [Loss; 9] = [
+    Loss::LeastSquares,
+    Loss::Logistic,
+    Loss::NonconvexLogistic,
+    Loss::Softmax { classes: 2 },
+    Loss::Softmax { classes: 5 },
+    Loss::Softmax { classes: 17 },
+    Loss::Poisson,
+    Loss::Huber { delta: 0.4 },
+    Loss::Welsch { c: 0.9 },
+];
+
+/// A number between -1 and 1.
+fn value<T: Real>(k: usize) -> T {
+    T::of(((k * 7919) % 2003) as f64 / 1000.0 - 1.0)
 }
 
-/// Loss and gradient by the formula, in `f64`.
-fn by_formula<T: Real>(table: &Table<T>, x: &[T]) -> (f64, Vec<f64>) {
-    let (x, l2) = (x.iter().map(|x| x.wide()).collect::<Vec<_>>(), table.objective.l2);
-    let nonconvex = table.objective.loss == Loss::NonconvexLogistic;
-    let penalty = |x: &f64| if nonconvex { l2 * x * x / (1.0 + x * x) } else { l2 / 2.0 * x * x };
-    let slope = |x: &f64| if nonconvex { 2.0 * l2 * x / (1.0 + x * x).powi(2) } else { l2 * x };
-    let mut loss = x.iter().map(penalty).sum::<f64>();
-    let mut gradient: Vec<f64> = x.iter().map(slope).collect();
-    let shard = &table.shards[0];
-    let rows = shard.targets.len();
-    for (j, b) in shard.targets.iter().map(|b| b.wide()).enumerate() {
-        let a = |k: usize| shard.features[j * table.columns + k].wide();
-        let p: f64 = (0..table.columns).map(|k| a(k) * x[k]).sum();
-        let (value, slope) = match table.objective.loss {
-            Loss::LeastSquares => (0.5 * (p - b).powi(2), p - b),
-            _ => ((-b * p).exp().ln_1p(), -b / (1.0 + (b * p).exp())),
-        };
-        loss += value / rows as f64;
-        (0..table.columns).for_each(|k| gradient[k] += slope * a(k) / rows as f64);
+/// A target that a loss takes.
+fn target<T: Real>(loss: Loss, k: usize) -> T {
+    match loss {
+        Loss::Logistic | Loss::NonconvexLogistic => value::<T>(3 * k + 1).signum(),
+        Loss::Softmax { classes } => T::of((k * 7919 % 2003 % classes) as f64),
+        Loss::Poisson => T::of((k * 7919 % 2003 % 6) as f64 / 2.0),
+        _ => value(5 * k),
     }
-    (loss, gradient)
+}
+
+fn shard<T: Real>(columns: usize, rows: usize, loss: Loss) -> Shard<T> {
+    Shard {
+        features: (0..rows * columns).map(value).collect(),
+        targets: (0..rows).map(|k| target(loss, k)).collect(),
+    }
+}
+
+/// A variable for a table.
+fn point<T: Real>(columns: usize, loss: Loss) -> Vec<T> {
+    (0..columns * loss.classes()).map(|k| T::of((k * 3 % 7) as f64 / 6.0 - 0.5)).collect()
+}
+
+/// A table of odd numbers, whose gradients are not formed by normal equations.
+fn odd<T: Real>(columns: usize, rows: usize, objective: TableObjective, isa: Isa) -> Table<T> {
+    let shard = shard(columns, rows, objective.loss);
+    Table { isa, ..Table::new(columns, vec![shard], objective, Batch::Size(3)).unwrap() }
+}
+
+/// The loss of a row with these products and its derivatives, as in the textbook.
+fn of_row(loss: Loss, p: &[f64], b: f64) -> (f64, Vec<f64>) {
+    let (own, r) = (p[0], p[0] - b);
+    let (value, slope) = match loss {
+        Loss::LeastSquares => (0.5 * r.powi(2), r),
+        Loss::Logistic | Loss::NonconvexLogistic => ((-b * own).exp().ln_1p(), -b / (1.0 + (b * own).exp())),
+        Loss::Poisson => (own.exp() - b * own, own.exp() - b),
+        Loss::Huber { delta } if r.abs() <= delta => (r * r / 2.0, r),
+        Loss::Huber { delta } => (delta * (r.abs() - delta / 2.0), delta * r.signum()),
+        Loss::Welsch { c } => {
+            let e = (-(r / c).powi(2)).exp();
+            (c * c / 2.0 * (1.0 - e), r * e)
+        }
+        Loss::Softmax { .. } => {
+            let sum: f64 = p.iter().map(|p| p.exp()).sum();
+            let is_own = |c: usize| if c == b as usize { 1.0 } else { 0.0 };
+            let slopes = p.iter().enumerate().map(|(c, p)| p.exp() / sum - is_own(c)).collect();
+            return (sum.ln() - p[b as usize], slopes);
+        }
+    };
+    (value, vec![slope])
+}
+
+/// Loss and gradient over some rows of the first agent by the formula, in `f64`.
+fn by_formula<T: Real>(table: &Table<T>, rows: &[usize], x: &[T]) -> (f64, Vec<f64>) {
+    let TableObjective { loss, l2, intercept, .. } = table.objective;
+    let x: Vec<f64> = x.iter().map(|x| x.wide()).collect();
+    let (columns, classes) = (table.columns, loss.classes());
+    let (mut value, mut gradient) = (0.0, vec![0.0; x.len()]);
+    for class in 0..classes {
+        let mut penalty = 0.0;
+        for k in (0..columns).filter(|k| !intercept || k + 1 < columns) {
+            let (at, w) = (class * columns + k, x[class * columns + k]);
+            if loss == Loss::NonconvexLogistic {
+                penalty += l2 * w * w / (1.0 + w * w);
+                gradient[at] = 2.0 * l2 * w / (1.0 + w * w).powi(2);
+            } else {
+                penalty += l2 / 2.0 * w * w;
+                gradient[at] = l2 * w;
+            }
+        }
+        value += penalty;
+    }
+    let shard = &table.shards[0];
+    for row in rows {
+        let a: Vec<f64> = (0..columns).map(|k| shard.features[row * columns + k].wide()).collect();
+        let product = |class: usize| (0..columns).map(|k| a[k] * x[class * columns + k]).sum();
+        let products: Vec<f64> = (0..classes).map(product).collect();
+        let (own, slopes) = of_row(loss, &products, shard.targets[*row].wide());
+        value += own / rows.len() as f64;
+        for (at, g) in gradient.iter_mut().enumerate() {
+            *g += slopes[at / columns] * a[at % columns] / rows.len() as f64;
+        }
+    }
+    let factor = table.factors[0];
+    (factor * value, gradient.iter().map(|g| factor * g).collect())
+}
+
+/// Asserts that numbers agree up to a part of the largest.
+fn agree<T: Real>(found: &[T], expected: &[f64], tolerance: f64, what: &str) {
+    let largest = expected.iter().fold(1.0, |m: f64, g| m.max(g.abs()));
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let error = (found.wide() - expected).abs();
+        assert!(error <= tolerance * largest, "{what}: {error:e} of {largest}");
+    }
 }
 
 fn passes_over_odd_shapes<T: Real>(tolerance: f64) {
-    for (dim, rows) in
-        [(0, 3), (1, 1), (3, 2), (7, 9), (8, 64), (15, 65), (16, 5), (17, 131), (30, 200), (515, 23)]
-    {
-        let x: Vec<T> = (0..dim).map(|k| T::of((k % 5) as f64 / 4.0 - 0.5)).collect();
-        for loss in [Loss::LeastSquares, Loss::Logistic, Loss::NonconvexLogistic] {
+    let shapes = [
+        (0, 3),
+        (1, 1),
+        (1, 70),
+        (3, 2),
+        (7, 9),
+        (8, 64),
+        (15, 65),
+        (16, 5),
+        (17, 131),
+        (30, 200),
+        (515, 23),
+    ];
+    let with_intercept = |loss| {
+        let weights = AgentWeights::Factors(vec![1.75]);
+        TableObjective { intercept: true, weights, ..TableObjective::new(loss, 0.1) }
+    };
+    for (columns, rows) in shapes {
+        for objective in LOSSES.into_iter().flat_map(|l| [TableObjective::new(l, 0.1), with_intercept(l)]) {
+            let what = format!("{rows} x {columns}, {objective:?}");
+            let x: Vec<T> = point(columns, objective.loss);
+            let draw = Draw { seed: 3, step: 5 };
             let at = |isa: Isa| {
-                let table = odd::<T>(dim, rows, loss, isa);
-                let mut g = vec![T::nan(); dim];
-                table.gradient(0, &x, &mut g).unwrap();
+                let table = odd::<T>(columns, rows, objective.clone(), isa);
+                let mut g = vec![vec![T::nan(); x.len()]; 2];
+                table.gradient(0, &x, &mut g[0]).unwrap();
+                table.sample_gradient(0, &x, draw, &mut g[1]).unwrap();
                 (table.loss(0, &x).unwrap(), g)
             };
             let found = at(Isa::Portable);
             for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-                assert_eq!(at(isa), found, "{isa:?}, {rows} x {dim}, {loss:?}: the same bits");
+                assert_eq!(at(isa), found, "{isa:?}, {what}: the same bits");
             }
-            let (value, gradient) = by_formula(&odd::<T>(dim, rows, loss, Isa::Portable), &x);
-            assert!((found.0 - value).abs() <= 1e-13 * (1.0 + value.abs()), "{rows} x {dim}, {loss:?}");
-            let largest = gradient.iter().fold(1.0, |m: f64, g| m.max(g.abs()));
-            for (found, expected) in found.1.iter().zip(&gradient) {
-                let error = (found.wide() - expected).abs();
-                assert!(error <= tolerance * largest, "{rows} x {dim}, {loss:?}: {error:e}");
-            }
+            let table = odd::<T>(columns, rows, objective, Isa::Portable);
+            let (value, gradient) = by_formula(&table, &(0..rows).collect::<Vec<_>>(), &x);
+            assert!((found.0 - value).abs() <= 1e-13 * (1.0 + value.abs()), "{what}: {} {value}", found.0);
+            agree(&found.1[0], &gradient, tolerance, &what);
+            let drawn: Vec<usize> = table.batch.samples(rows, 0, draw).collect();
+            agree(&found.1[1], &by_formula(&table, &drawn, &x).1, tolerance, &what);
         }
     }
 }
@@ -77,26 +174,136 @@ fn passes_over_odd_shapes_are_the_formula_with_the_same_bits_everywhere() {
 }
 
 #[test]
+fn two_classes_by_softmax_are_the_logistic_loss_of_the_difference() {
+    let (columns, rows) = (6, 41);
+    let logistic = odd::<f64>(columns, rows, TableObjective::new(Loss::Logistic, 0.0), Isa::best());
+    let mut shards = logistic.shards.clone();
+    shards[0].targets.iter_mut().for_each(|b| *b = (1.0 + *b) / 2.0);
+    let softmax = TableObjective::new(Loss::Softmax { classes: 2 }, 0.0);
+    let softmax = Table::new(columns, shards, softmax, Batch::Full).unwrap();
+    let x: Vec<f64> = point(columns, Loss::Softmax { classes: 2 });
+    let difference: Vec<f64> = (0..columns).map(|k| x[columns + k] - x[k]).collect();
+    let (mut both, mut one) = (vec![0.0; 2 * columns], vec![0.0; columns]);
+    softmax.gradient(0, &x, &mut both).unwrap();
+    logistic.gradient(0, &difference, &mut one).unwrap();
+    agree(&both[columns..], &one, 1e-14, "the second class");
+    agree(&both[..columns], &one.iter().map(|g| -g).collect::<Vec<_>>(), 1e-14, "the first class");
+    let (a, b) = (softmax.loss(0, &x).unwrap(), logistic.loss(0, &difference).unwrap());
+    assert!((a - b).abs() < 1e-14, "{a} {b}");
+}
+
+fn far_out<T: Real>() {
+    // One column; margins of 1e4.
+    let new = |loss: Loss, targets: &[f64]| {
+        let targets: Vec<T> = targets.iter().map(|b| T::of(*b)).collect();
+        let shard = Shard { features: vec![T::one(); targets.len()], targets };
+        Table::new(1, vec![shard], TableObjective::new(loss, 0.0), Batch::Full).unwrap()
+    };
+    let at = |table: &Table<T>, x: &[f64]| {
+        let x: Vec<T> = x.iter().map(|x| T::of(*x)).collect();
+        let mut g = vec![T::nan(); x.len()];
+        table.gradient(0, &x, &mut g).unwrap();
+        (table.loss(0, &x).unwrap(), g.iter().map(|g| g.wide()).collect::<Vec<_>>())
+    };
+    let close = |(value, gradient): (f64, Vec<f64>), expected: f64, slopes: &[f64]| {
+        assert!((value - expected).abs() <= 1e-12 * expected.abs().max(1e-300), "{value} {expected}");
+        gradient
+            .iter()
+            .zip(slopes)
+            .for_each(|(g, s)| assert!((g - s).abs() < 1e-6, "{gradient:?} {slopes:?}"));
+    };
+    close(at(&new(Loss::Logistic, &[1.0, -1.0]), &[1e4]), 5e3, &[0.5]);
+    let softmax = new(Loss::Softmax { classes: 3 }, &[0.0, 2.0]);
+    close(at(&softmax, &[1e4, 0.0, -1e4]), 1e4, &[0.5, 0.0, -0.5]);
+    close(at(&softmax, &[-1e4, -1e4, -1e4]), 3f64.ln(), &[-1.0 / 6.0, 1.0 / 3.0, -1.0 / 6.0]);
+    close(at(&new(Loss::Huber { delta: 2.0 }, &[0.0, 1e4]), &[1e4]), 1e4 - 1.0, &[1.0]);
+    close(at(&new(Loss::Welsch { c: 3.0 }, &[0.0, 1e4]), &[1e4]), 2.25, &[0.0]);
+    close(at(&new(Loss::Poisson, &[0.0, 2.0]), &[-1e4]), 1e4, &[-1.0]);
+    let (value, gradient) = at(&new(Loss::Poisson, &[1.0]), &[1e4]);
+    assert_eq!((value, gradient), (f64::INFINITY, vec![f64::INFINITY]), "not a finite number that is wrong");
+    for loss in LOSSES {
+        let b = target::<T>(loss, 1).wide();
+        let (value, gradient) = at(&new(loss, &[b]), &vec![f64::NAN; loss.classes()]);
+        assert!(value.is_nan() && gradient.iter().all(|g| g.is_nan()), "{loss:?}: {value} {gradient:?}");
+    }
+}
+
+#[test]
+fn large_margins_do_not_overflow_and_what_is_not_a_number_stays_so() {
+    far_out::<f64>();
+    far_out::<f32>();
+}
+
+#[test]
+fn a_small_loss_of_a_large_margin_keeps_its_digits() {
+    let shard = Shard { features: vec![1.0], targets: vec![1.0] };
+    let softmax = TableObjective::new(Loss::Softmax { classes: 3 }, 0.0);
+    let table = Table::new(1, vec![shard.clone()], softmax, Batch::Full).unwrap();
+    let expected = ((-50f64).exp() + (-60f64).exp()).ln_1p();
+    let found = table.loss(0, &[-50.0, 0.0, -60.0]).unwrap();
+    assert!((found / expected - 1.0).abs() < 1e-14, "{found} {expected}");
+    let welsch = TableObjective::new(Loss::Welsch { c: 1e8 }, 0.0);
+    let found = Table::new(1, vec![shard], welsch, Batch::Full).unwrap().loss(0, &[1.5]).unwrap();
+    assert!((found / 0.125 - 1.0).abs() < 1e-14, "least squares, for residuals far below c: {found}");
+}
+
+#[test]
+fn agents_weighted_by_rows_minimise_the_mean_over_all_rows() {
+    let (columns, counts) = (4, [1, 40, 9]);
+    for loss in LOSSES {
+        let all: Shard<f64> = shard(columns, 50, loss);
+        let mut first = 0;
+        let cut = |rows: usize| {
+            let range = first..first + rows;
+            first += rows;
+            let features = all.features[range.start * columns..range.end * columns].to_vec();
+            Shard { features, targets: all.targets[range].to_vec() }
+        };
+        let shards: Vec<Shard<f64>> = counts.map(cut).to_vec();
+        let objective =
+            |weights| TableObjective { intercept: true, weights, ..TableObjective::new(loss, 0.3) };
+        let by_rows = AgentWeights::Rows { total: None };
+        let table = Table::new(columns, shards.clone(), objective(by_rows), Batch::Full).unwrap();
+        let together = Table::new(columns, vec![all.clone()], objective(AgentWeights::Equal), Batch::Size(1));
+        let x: Vec<f64> = point(columns, loss);
+        let (value, gradient) = by_formula(&together.unwrap(), &(0..50).collect::<Vec<_>>(), &x);
+        assert!((table.objective(&x).unwrap() - value).abs() < 1e-13, "{loss:?}");
+        let mut sum = vec![0.0; x.len()];
+        for agent in 0..counts.len() {
+            let mut g = vec![0.0; x.len()];
+            table.gradient(agent, &x, &mut g).unwrap();
+            sum.iter_mut().zip(&g).for_each(|(sum, g)| *sum += g / counts.len() as f64);
+        }
+        agree(&sum, &gradient, 1e-14, "the mean of the gradients");
+        // An agent that has only its own rows, and others of which nothing is known, has the same objective.
+        let placeholder = shard(columns, 1, loss);
+        let alone = vec![placeholder.clone(), shards[1].clone(), placeholder];
+        let of_total = AgentWeights::Rows { total: Some(50) };
+        let alone = Table::new(columns, alone, objective(of_total), Batch::Full).unwrap();
+        assert_eq!(alone.loss(1, &x).unwrap(), table.loss(1, &x).unwrap());
+    }
+}
+
+#[test]
 fn normal_equations_give_the_gradient_to_rounding() {
-    for (dim, rows) in [(1, 2), (5, 11), (31, 63), (33, 67), (65, 131), (97, 400)] {
-        let rows_only = odd::<f64>(dim, rows, Loss::LeastSquares, Isa::best());
-        let exact = Table::new(
-            dim,
-            rows_only.shards.clone(),
-            TableObjective::new(Loss::LeastSquares, 0.1),
-            Batch::Full,
-        )
-        .unwrap();
-        assert!(exact.grams[0].is_some() && rows_only.grams[0].is_none());
-        let x: Vec<f64> = (0..dim).map(|k| (k % 5) as f64 / 4.0 - 0.5).collect();
-        let (mut by_rows, mut by_gram) = (vec![0.0; dim], vec![0.0; dim]);
-        rows_only.gradient(0, &x, &mut by_rows).unwrap();
-        exact.sample_gradient(0, &x, Draw { seed: 1, step: 2 }, &mut by_gram).unwrap();
-        for (a, b) in by_rows.iter().zip(&by_gram) {
-            assert!((a - b).abs() < 1e-14 * dim as f64, "{rows} x {dim}: {a} {b}");
+    let plain = TableObjective::new(Loss::LeastSquares, 0.1);
+    let weights = AgentWeights::Factors(vec![0.6]);
+    let other = TableObjective { intercept: true, weights, ..plain.clone() };
+    for (columns, rows) in [(1, 2), (5, 11), (31, 63), (33, 67), (65, 131), (97, 400)] {
+        for objective in [&plain, &other] {
+            let by_row = odd::<f64>(columns, rows, objective.clone(), Isa::best());
+            let exact = Table::new(columns, by_row.shards.clone(), objective.clone(), Batch::Full).unwrap();
+            assert!(exact.grams[0].is_some() && by_row.grams[0].is_none());
+            let x: Vec<f64> = point(columns, objective.loss);
+            let (mut by_rows, mut by_gram) = (vec![0.0; columns], vec![0.0; columns]);
+            by_row.gradient(0, &x, &mut by_rows).unwrap();
+            exact.sample_gradient(0, &x, Draw { seed: 1, step: 2 }, &mut by_gram).unwrap();
+            for (a, b) in by_rows.iter().zip(&by_gram) {
+                assert!((a - b).abs() < 1e-14 * columns as f64, "{rows} x {columns}: {a} {b}");
+            }
         }
     }
-    let pays = |dim, samples| has_normal_equations(Loss::LeastSquares, Batch::Full, dim, samples);
+    let pays = |columns, samples| has_normal_equations(Loss::LeastSquares, Batch::Full, columns, samples);
     assert!(pays(9, 18) && !pays(9, 17) && !pays(5_000, 50_000));
 }
 
@@ -111,7 +318,7 @@ fn normal_equations_in_single_precision_lose_no_digits_to_large_features() {
     let table =
         Table::new(dim, vec![shard], TableObjective::new(Loss::LeastSquares, 0.1), Batch::Full).unwrap();
     let x: Vec<f32> = (0..dim).map(|k| 1.0 / dim as f32 + k as f32 / 1000.0 - 0.003).collect();
-    let (mut found, expected) = (vec![0.0f32; dim], by_formula(&table, &x).1);
+    let (mut found, expected) = (vec![0.0f32; dim], by_formula(&table, &(0..rows).collect::<Vec<_>>(), &x).1);
     table.gradient(0, &x, &mut found).unwrap();
     for (found, expected) in found.iter().zip(expected) {
         assert!((f64::from(*found) - expected).abs() < 1e-6 * expected.abs(), "{found} {expected}");
@@ -140,12 +347,47 @@ fn what_makes_no_objective_is_refused() {
         |shards, loss, l2, batch| Table::new(1, shards, TableObjective::new(loss, l2), batch).unwrap_err();
     let both = vec![shard(&[1.0]), shard(&[])];
     assert_eq!(new(both, Loss::LeastSquares, 0.0, Batch::Full), InvalidTable::Empty { agent: 1 });
-    let classes = vec![shard(&[1.0, 0.0])];
-    assert!(matches!(new(classes, Loss::Logistic, 0.0, Batch::Full), InvalidTable::Target { row: 1, .. }));
     let good = || vec![shard(&[1.0])];
+    let ragged = vec![Shard { features: vec![1.0; 3], targets: vec![1.0] }];
     assert!(matches!(
-        new(good(), Loss::Logistic, f64::NAN, Batch::Full),
-        InvalidTable::Parameter { key: "l2", .. }
+        new(ragged, Loss::Logistic, 0.0, Batch::Full),
+        InvalidTable::Ragged { features: 3, .. }
     ));
     assert_eq!(new(good(), Loss::Logistic, 0.0, Batch::Size(0)), InvalidTable::Batch);
+    let softmax = Loss::Softmax { classes: 3 };
+    for (loss, target, takes) in [
+        (Loss::Logistic, 0.0, "-1 or 1"),
+        (Loss::NonconvexLogistic, 2.0, "-1 or 1"),
+        (softmax, 3.0, "the number of a class, from 0 to 2"),
+        (softmax, -1.0, "the number of a class"),
+        (softmax, 0.5, "the number of a class"),
+        (softmax, f64::NAN, "the number of a class"),
+        (Loss::Poisson, -1.0, "a finite number from 0"),
+        (Loss::Poisson, f64::INFINITY, "a finite number from 0"),
+    ] {
+        let found = new(vec![shard(&[1.0, target])], loss, 0.0, Batch::Full);
+        assert!(matches!(found, InvalidTable::Target { row: 1, .. }), "{loss:?}, {target}");
+        assert!(found.to_string().contains(takes), "{found}");
+    }
+    for (loss, l2, wrong) in [
+        (Loss::Logistic, f64::NAN, "l2"),
+        (Loss::Logistic, -1.0, "l2"),
+        (Loss::Softmax { classes: 1 }, 0.0, "classes"),
+        (Loss::Huber { delta: 0.0 }, 0.0, "delta"),
+        (Loss::Huber { delta: f64::INFINITY }, 0.0, "delta"),
+        (Loss::Welsch { c: -1.0 }, 0.0, "c"),
+        (Loss::Welsch { c: f64::NAN }, 0.0, "c"),
+    ] {
+        let found = new(good(), loss, l2, Batch::Full);
+        assert!(matches!(found, InvalidTable::Parameter { key, .. } if key == wrong), "{found}");
+    }
+    let weighted = |weights| {
+        let objective = TableObjective { weights, ..TableObjective::new(Loss::LeastSquares, 0.0) };
+        Table::new(1, vec![shard(&[1.0, 2.0])], objective, Batch::Full).unwrap_err()
+    };
+    let too_few = InvalidTable::TotalRows { got: 1, least: 2 };
+    assert_eq!(weighted(AgentWeights::Rows { total: Some(1) }), too_few);
+    for factors in [vec![], vec![1.0; 2], vec![-1.0], vec![f64::NAN]] {
+        assert!(matches!(weighted(AgentWeights::Factors(factors)), InvalidTable::Factors { agents: 1, .. }));
+    }
 }
