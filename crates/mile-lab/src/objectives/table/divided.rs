@@ -42,7 +42,8 @@ pub(super) struct Divided {
 pub(super) fn statistics_of(config: &TableConfig, agent: usize) -> Result<Statistics, LabError> {
     let only = config.only.or(config.is_per_agent().then_some(agent));
     let config = TableConfig { statistics: None, only, ..config.clone() };
-    Ok(Divided::read(&config, config.data_seed(0), Use::Summary)?.of_agent(agent))
+    let divided = Divided::read(&config, config.data_seed(0), Use::Summary)?;
+    Ok(divided.with_words(divided.numbers_of(agent)))
 }
 
 impl Divided {
@@ -88,14 +89,20 @@ impl Divided {
             }
             (None, None) => {
                 let agents: Vec<Statistics> =
-                    (0..config.agents).into_par_iter().map(|agent| self.of_agent(agent)).collect();
-                Statistics::merge(agents)?
+                    (0..config.agents).into_par_iter().map(|agent| self.numbers_of(agent)).collect();
+                self.with_words(Statistics::merge(agents)?)
             }
         };
         let is_used = config.standardise || config.missing == Missing::Mean;
-        if let Some(empty) = found.columns.iter().find(|column| is_used && column.count == 0) {
-            let problem = "has no values in any training row: leave it out, with exclude";
-            return Err(bad(&self.rows.files[0].path, None, Some(&empty.name), problem).into());
+        for column in found.columns.iter().filter(|_| is_used) {
+            let problem = match column.count {
+                0 => "has no values in any training row: leave it out, with exclude",
+                _ if !column.deviation().is_finite() => {
+                    "has values too large for a mean: scale or exclude it"
+                }
+                _ => continue,
+            };
+            return Err(bad(&self.rows.files[0].path, None, Some(&column.name), problem).into());
         }
         Ok(Some(found))
     }
@@ -139,8 +146,8 @@ impl Divided {
         })
     }
 
-    /// The statistics of one agent's data.
-    fn of_agent(&self, agent: usize) -> Statistics {
+    /// The statistics of one agent's numbers.
+    fn numbers_of(&self, agent: usize) -> Statistics {
         let columns: Vec<(&str, usize)> = self.numbers().collect();
         let training = &self.training[agent];
         // Sums of differences from the first value, so that equal values have exactly their mean and no deviation.
@@ -174,20 +181,24 @@ impl Divided {
             agents: vec![agent],
             rows: training.len() as u64,
             columns: (0..columns.len()).map(column).collect(),
-            categories: self.categories(),
-            classes: self.classes.clone(),
+            categories: BTreeMap::new(),
+            classes: Vec::new(),
         }
     }
 
-    /// The categories of all rows at hand.
-    fn categories(&self) -> BTreeMap<String, Vec<String>> {
+    /// Adds the categories and classes of all rows at hand.
+    fn with_words(&self, numbers: Statistics) -> Statistics {
         let words = self.rows.layout().features.iter().filter(|(_, role)| matches!(role, Role::Word(_)));
-        let sorted = |role: Role| {
-            let mut names: Vec<String> = self.rows.names(role, class).into_iter().collect();
+        let sorted = |mut names: Vec<String>| {
             sort(&mut names);
             names
         };
-        words.map(|(name, role)| (name.clone(), sorted(*role))).collect()
+        let names = |role: Role| sorted(self.rows.names(role, class).into_iter().collect());
+        Statistics {
+            categories: words.map(|(name, role)| (name.clone(), names(*role))).collect(),
+            classes: sorted(self.classes.clone()),
+            ..numbers
+        }
     }
 
     /// For each agent whose rows are at hand, where they come from and how many they are.

@@ -214,6 +214,7 @@ fn missing_values_are_refused_filled_or_dropped() {
     let filled = shard("a,b,y\n1,,1\nNA,4,2\n5,2,3\n", "missing = 'mean'");
     assert_eq!(filled, numbers(&[1.0, 3.0, 3.0, 4.0, 5.0, 2.0], &[1.0, 2.0, 3.0]));
     refuses("a,y\n,1\n,2\n", "missing = 'mean'", &["column 'a'", "no values in any training row"]);
+    refuses("a,y\n1e308,1\n-1e308,2\n", "standardise = true", &["column 'a'", "too large for a mean"]);
     refuses("a,y\n,1\n,2\n", "missing = 'drop'", &["no row without missing values"]);
     refuses("a,c,y\n1,,1\n", "missing = 'mean'\ncategorical = ['c']", &["1 in 'c'"]);
     refuses("a,y\n1,1\n", "missing = 'median'", &["problem.missing: got \"median\"", "mean, drop"]);
@@ -274,8 +275,9 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
         assert_eq!(alone.test[agent], all.test[agent]);
         assert_eq!(alone.about.features, all.about.features);
     }
-    let alone =
-        encode::load::<f64>(&TableConfig { only: Some(1), ..config.clone() }, 0).err().unwrap().to_string();
+    let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
+    let alone = TableConfig { only: Some(1), classes: named, ..config.clone() };
+    let alone = encode::load::<f64>(&alone, 0).err().unwrap().to_string();
     assert!(alone.contains("problem.statistics: is missing") && alone.contains("mile data merge"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();
     folder.refuses(
