@@ -79,11 +79,79 @@ pub(super) fn norm<T: Real>(call: &mut Norm<'_, T>) {
     let (mean, inverse) = (&mean[..c], &inverse[..c]);
     let images = call.input.chunks_exact(c).zip(call.output.chunks_exact_mut(c));
     for (p, (input, output)) in images.enumerate() {
-        let place = p * c % scales;
-        let (scale, shift) = (&call.scale[place..][..c], &call.shift[place..][..c]);
-        for i in 0..c {
-            output[i] = (input[i] - mean[i]) * inverse[i] * scale[i] + shift[i];
-        }
+        let place = if scales == c { 0 } else { p * c };
+        pixel(input, (mean, inverse), &call.scale[place..], &call.shift[place..], output);
+    }
+}
+
+// The arguments of the following functions are slices that do not overlap, which the compiler needs to know for vector
+// instructions.
+
+/// The output of one pixel.
+#[inline(always)]
+fn pixel<T: Real>(input: &[T], (mean, inverse): (&[T], &[T]), scale: &[T], shift: &[T], output: &mut [T]) {
+    let c = output.len();
+    let (input, mean, inverse) = (&input[..c], &mean[..c], &inverse[..c]);
+    let (scale, shift) = (&scale[..c], &shift[..c]);
+    for i in 0..c {
+        output[i] = (input[i] - mean[i]) * inverse[i] * scale[i] + shift[i];
+    }
+}
+
+/// Adds what one pixel gives to the gradients of scales and shifts.
+#[inline(always)]
+fn add_gradients<T: Real>(
+    input: &[T],
+    delta: &[T],
+    (mean, inverse): (&[T], &[T]),
+    scale_gradient: &mut [T],
+    shift_gradient: &mut [T],
+) {
+    let c = input.len();
+    let (delta, mean, inverse) = (&delta[..c], &mean[..c], &inverse[..c]);
+    let (scale_gradient, shift_gradient) = (&mut scale_gradient[..c], &mut shift_gradient[..c]);
+    for i in 0..c {
+        scale_gradient[i] += delta[i] * (input[i] - mean[i]) * inverse[i];
+        shift_gradient[i] += delta[i];
+    }
+}
+
+/// Adds the delta of one pixel times the scale, and that times h.
+#[inline(always)]
+fn add_products<T: Real>(
+    input: &[T],
+    delta: &[T],
+    (mean, inverse): (&[T], &[T]),
+    scale: &[T],
+    first: &mut [T],
+    second: &mut [T],
+) {
+    let c = input.len();
+    let (delta, mean, inverse, scale) = (&delta[..c], &mean[..c], &inverse[..c], &scale[..c]);
+    let (first, second) = (&mut first[..c], &mut second[..c]);
+    for i in 0..c {
+        let s = delta[i] * scale[i];
+        first[i] += s;
+        second[i] += s * (input[i] - mean[i]) * inverse[i];
+    }
+}
+
+/// The delta at the input of one pixel, from the means over its groups.
+#[inline(always)]
+fn pixel_back<T: Real>(
+    input: &[T],
+    delta: &[T],
+    (mean, inverse): (&[T], &[T]),
+    scale: &[T],
+    (first, second): (&[T], &[T]),
+    target: &mut [T],
+) {
+    let c = target.len();
+    let (input, delta, scale) = (&input[..c], &delta[..c], &scale[..c]);
+    let (mean, inverse, first, second) = (&mean[..c], &inverse[..c], &first[..c], &second[..c]);
+    for i in 0..c {
+        let h = (input[i] - mean[i]) * inverse[i];
+        target[i] = (delta[i] * scale[i] - first[i] - h * second[i]) * inverse[i];
     }
 }
 
@@ -97,27 +165,17 @@ pub(super) fn norm_back<T: Real>(call: &mut NormBack<'_, T>) {
     first.fill(T::zero());
     second.fill(T::zero());
     for (p, (input, delta)) in call.input.chunks_exact(c).zip(call.delta.chunks_exact(c)).enumerate() {
-        let place = p * c % scales;
-        let scale = &call.scale[place..][..c];
-        let (scale_gradient, shift_gradient) =
-            (&mut call.gradient.0[place..][..c], &mut call.gradient.1[place..][..c]);
-        for i in 0..c {
-            let h = (input[i] - mean[i]) * inverse[i];
-            scale_gradient[i] += delta[i] * h;
-            shift_gradient[i] += delta[i];
-            first[i] += delta[i] * scale[i];
-            second[i] += delta[i] * scale[i] * h;
-        }
+        let place = if scales == c { 0 } else { p * c };
+        let (scales, shifts) = (&mut call.gradient.0[place..], &mut call.gradient.1[place..]);
+        add_gradients(input, delta, (mean, inverse), scales, shifts);
+        add_products(input, delta, (mean, inverse), &call.scale[place..], first, second);
     }
     let Some(target) = &mut call.target else { return };
     means(first, call.groups, pixels, |mean| mean);
     means(second, call.groups, pixels, |mean| mean);
     let images = call.input.chunks_exact(c).zip(call.delta.chunks_exact(c));
     for (p, ((input, delta), target)) in images.zip(target.chunks_exact_mut(c)).enumerate() {
-        let scale = &call.scale[p * c % scales..][..c];
-        for i in 0..c {
-            let h = (input[i] - mean[i]) * inverse[i];
-            target[i] = (delta[i] * scale[i] - first[i] - h * second[i]) * inverse[i];
-        }
+        let place = if scales == c { 0 } else { p * c };
+        pixel_back(input, delta, (mean, inverse), &call.scale[place..], (&*first, &*second), target);
     }
 }
