@@ -75,7 +75,7 @@ enum Command {
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix and its spectral gap
     Graph(graph::GraphArguments),
-    /// List, download and locate image data sets
+    /// List, download and locate image data sets; statistics of tables
     Data(data::DataArguments),
     /// Plot runs and sweeps, as SVG and PNG
     Plot(plot::PlotArguments),
