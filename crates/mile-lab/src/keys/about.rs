@@ -35,7 +35,7 @@ pub(super) const ALL: &[About] = &[
     about("", "algorithm", "sections [[algorithm]], at least one", "The algorithms to be compared.", "algorithm = [{ name = \"mile\", step_size = 0.1 }]"),
     about("", "agent", "a section [agent]", "Settings of agents that run as processes of their own; mile run ignores them.", "agent = { checkpoint_every = 10 }"),
 
-    about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model.", "grad_norm = 1e-6"),
+    about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model; with problem.l1 that of x - prox(x - grad f(x)).", "grad_norm = 1e-6"),
     about("stop", "consensus", "", "Largest consensus error: (1/N) sum_i |x_i - mean x|^2.", "consensus = 1e-8"),
     about("stop", "loss_change", "", "Largest change of the loss of the average model from one record to the next, divided by the larger of 1 and the loss.", "loss_change = 1e-6"),
 
@@ -99,4 +99,6 @@ pub(super) const ALL: &[About] = &[
     about("problem (quadratic)", "condition", "", "Ratio of the largest to the smallest curvature.", "condition = 100"),
     about("problem (quadratic)", "heterogeneity", "", "How far the agents' minimisers lie apart; 0: all at the same point.", "heterogeneity = 0.5"),
     about("problem (quadratic)", "seed", "", "Seed of the data. Default: the seed of the run.", "seed = 1"),
+
+    about("problem (table)", "l1", "", "Weight of the penalty l1 |x|_1 (lasso; with l2 the elastic net), which makes coefficients exactly zero. The network minimises f + l1 |x|_1, without the intercept's coefficients. Taken by extra, ed, nids, dsgd and local-dsgd, by a proximal step; of these extra, ed and nids are exact, and ed gives all agents the same zeros. Losses in records include it, grad_norm_sq is that of x - prox(x - grad f(x)), and step_size = \"auto\" and mile theory are about f. Default: 0.", "l1 = 0.01"),
 ];
