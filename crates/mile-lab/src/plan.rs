@@ -339,7 +339,10 @@ fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
         "network" | "mixing" => {
             LabError::config("network", format!("{title} (algorithm[{index}]) takes {takes}, got {got}"))
         }
-        "penalty" => LabError::config("problem.l1", format!("{title} (algorithm[{index}]) takes {takes}")),
+        "penalty" => LabError::config(
+            "problem.l1",
+            format!("{title} (algorithm[{index}]) takes {takes}, or leave l1 out"),
+        ),
         _ => LabError::config(format!("algorithm[{index}].{parameter}"), format!("got {got}, takes {takes}")),
     }
 }

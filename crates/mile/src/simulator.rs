@@ -6,12 +6,15 @@
 //! all local steps and, where neighbours have neighbouring numbers, through the exchange. Rows too short for that to matter
 //! are served by one thread, each verb for all agents together.
 
+mod error;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+pub use self::error::SimulatorError;
 use crate::agents::{Agents, AgentsError, Vector};
 use crate::block;
 use crate::engine::Engine;
@@ -30,57 +33,6 @@ const NEAR: usize = 4 << 20;
 /// Bytes of a row up to which calling a verb costs more than passing over its memory: one thread then does a verb for
 /// all agents together.
 const SHORT: usize = 1 << 10;
-
-/// Agents, a problem and a starting point that do not go together, or do not fit.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulatorError {
-    /// The problem is for another number of agents.
-    #[error(
-        "the problem has objectives for {problem} agents and the network has {network}: make them the same number"
-    )]
-    Agents {
-        /// Objectives of the problem.
-        problem: usize,
-        /// Agents of the network.
-        network: usize,
-    },
-    /// A starting point of another shape.
-    #[error(
-        "the starting point has {got} numbers, takes {dim} (one point for all agents) or {agents} times as many (one for each)"
-    )]
-    Start {
-        /// Numbers given.
-        got: usize,
-        /// Dimension of the problem.
-        dim: usize,
-        /// Number of agents.
-        agents: usize,
-    },
-    /// Vectors that no memory can hold.
-    #[error(
-        "{vectors} vectors of dimension {dim} for {agents} agents do not fit into memory: use fewer agents, a smaller problem, or agents on several machines"
-    )]
-    TooLarge {
-        /// Number of agents.
-        agents: usize,
-        /// Dimension of the problem.
-        dim: usize,
-        /// Vectors the method works with.
-        vectors: usize,
-    },
-    /// A method that works with no vectors, or with more than an engine has room for.
-    #[error("the method works with {vectors} vectors, takes from 1 to {MOST_VECTORS}")]
-    Vectors {
-        /// Vectors the method works with.
-        vectors: usize,
-    },
-    /// A problem with a penalty, and a method that would minimise without it.
-    #[error(
-        "the problem has a penalty, and the method has no proximal step: use one that has (Method::takes_penalty)"
-    )]
-    Penalty,
-}
 
 /// Hosts every agent of a [`Network`]: a block is the paper's matrix X, a row for each agent.
 pub struct Simulator<'a, T> {

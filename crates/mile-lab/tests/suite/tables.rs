@@ -247,7 +247,10 @@ fn coefficients_without_use_are_exactly_zero_with_l1() {
 #[test]
 fn methods_without_a_proximal_step_refuse_l1_before_anything_is_computed() {
     let folder = Folder::new(&[("all.csv", GOOD)]);
-    let says = ["problem.l1: MILE (algorithm[0]) takes", "use extra, ed, nids, dsgd, local-dsgd"];
+    let says = [
+        "problem.l1: MILE (algorithm[0]) takes problems without a penalty: its agents would threshold",
+        "use one of extra, ed, nids, dsgd, local-dsgd, or leave l1 out",
+    ];
     folder.refuses(&["problem.l1=0.1"], &says);
     folder.refuses(&["problem.l1=0.1", "algorithm.mile.step_size=auto"], &says);
     folder.refuses(&["problem.l1=0.1", "algorithm.mile.xi=auto"], &says);

@@ -138,7 +138,7 @@ impl Entry {
                 "its agents would threshold their own models between exchanges, and nothing guarantees that they agree on a minimiser"
             }
         };
-        let takes = format!("a problem without: {why}; use {}", WITH_PENALTY.join(", "));
+        let takes = format!("problems without a penalty: {why}; use one of {}", WITH_PENALTY.join(", "));
         Err(Checker(self.name).refuse("penalty", "a problem with one", takes))
     }
 

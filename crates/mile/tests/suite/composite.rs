@@ -278,7 +278,7 @@ fn methods_without_a_proximal_step_refuse_and_name_those_that_have_one() {
         if let Err(error) = found {
             let text = error.to_string();
             assert!(
-                text.contains("penalty") && text.contains("use extra, ed, nids, dsgd, local-dsgd"),
+                text.contains("penalty") && text.contains("use one of extra, ed, nids, dsgd, local-dsgd"),
                 "{text}"
             );
         }
