@@ -1,6 +1,7 @@
 //! Theory applied to a plan: advice before step 0, and the input of `mile theory`.
 
 use mile::digits::number;
+use mile::methods::catalogue::Parameters;
 use mile::theory::advice::{self, Advice};
 use mile::theory::report::Inquiry;
 use mile::theory::sample::Sample;
@@ -72,9 +73,11 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
     let smoothness = estimate.as_ref().and_then(|found| smoothness_bound(experiment, found));
     let mut found = Vec::new();
     for (k, (algorithm, planned)) in plan.experiment.algorithms.iter().zip(&plan.methods).enumerate() {
+        // Of the smooth part of the objective.
+        let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
         let advice = advice::advise(&advice::Plan {
             entry: algorithm.entry,
-            parameters: &planned.parameters,
+            parameters: &parameters,
             network: &plan.network,
             step_size: algorithm.schedule.step_size,
             smoothness,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mile::agents::Costs;
 use mile::block;
-use mile::method::Method;
+use mile::method::{InvalidParameter, Method};
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
 use mile::problems::{Failure, Metric, Problem};
@@ -67,6 +67,8 @@ pub struct ProblemSize {
     pub dim: usize,
     /// Whether gradient norms are recorded.
     pub records_gradient_norm: bool,
+    /// Whether there is a nonsmooth penalty.
+    pub has_penalty: bool,
     /// What is measured on held-out data.
     pub metrics: &'static [Metric],
     /// Number of training samples of each class at each agent, by seed; empty for problems without classes.
@@ -78,6 +80,10 @@ impl Plan {
     pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
         let size = with_precision!(experiment.precision, T => check_problems::<T>(&experiment))?;
+        for (k, algorithm) in experiment.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
+            algorithm.entry.check_penalty().map_err(|error| invalid(k, algorithm.entry, error))?;
+            algorithm.parameters.penalty = true;
+        }
         auto::choose_step_sizes(&mut experiment, &network)?;
         let planned =
             |(k, algorithm): (usize, &AlgorithmConfig)| plan_algorithm(k, algorithm, &experiment, &network);
@@ -252,6 +258,7 @@ fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, Lab
         let mut size = found.take().unwrap_or_else(|| ProblemSize {
             dim,
             records_gradient_norm: problem.records_gradient_norm(),
+            has_penalty: problem.penalty().is_some(),
             metrics: problem.metrics(),
             class_counts: Vec::new(),
         });
@@ -321,17 +328,23 @@ fn build(
     network: &Network,
     seed: u64,
 ) -> Result<Box<dyn Method>, LabError> {
-    entry.build(parameters, network, seed).map_err(|error| match error.parameter {
+    entry.build(parameters, network, seed).map_err(|error| invalid(index, entry, error))
+}
+
+/// What is wrong with the method of an algorithm, by the key that is to be changed.
+fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
+    let InvalidParameter { parameter, got, takes, .. } = error;
+    let title = entry.title;
+    match parameter {
         "network" | "mixing" => {
-            let problem =
-                format!("{} (algorithm[{index}]) takes {}, got {}", entry.title, error.takes, error.got);
-            LabError::config("network", problem)
+            LabError::config("network", format!("{title} (algorithm[{index}]) takes {takes}, got {got}"))
         }
-        parameter => LabError::config(
-            format!("algorithm[{index}].{parameter}"),
-            format!("got {}, takes {}", error.got, error.takes),
+        "penalty" => LabError::config(
+            "problem.l1",
+            format!("{title} (algorithm[{index}]) takes {takes}, or leave l1 out"),
         ),
-    })
+        _ => LabError::config(format!("algorithm[{index}].{parameter}"), format!("got {got}, takes {takes}")),
+    }
 }
 
 /// The costs of a method's start-up and first round, measured by running it on an empty problem.

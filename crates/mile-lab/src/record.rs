@@ -24,7 +24,7 @@ pub struct Record {
     pub round: u64,
     /// Completed updates since x(0).
     pub step: u64,
-    /// f at the average model.
+    /// f at the average model, with the penalty if the problem has one; so are all losses.
     #[serde(deserialize_with = "null_is_nan")]
     pub loss: f64,
     /// Mean over the [evaluated agents](crate::evaluated::EvaluatedAgents) of f at their own models.
@@ -33,7 +33,8 @@ pub struct Record {
     /// Largest f over the own models of the evaluated agents.
     #[serde(deserialize_with = "null_is_nan")]
     pub worst_loss: f64,
-    /// `|grad f(mean x)|^2`.
+    /// `|grad f(mean x)|^2`; with a penalty g `|x - prox_g(x - grad f(x))|^2` at the mean x, the prox-gradient mapping with a
+    /// step of 1.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_or_nan")]
     pub grad_norm_sq: Option<f64>,
     /// `(1/N) sum_i |mean x - x_i|^2`.
@@ -188,7 +189,8 @@ fn extreme(values: &[f64], pick: fn(f64, f64) -> f64) -> f64 {
     values.iter().skip(1).fold(values.first().copied().unwrap_or(f64::NAN), over)
 }
 
-/// `|grad f(x)|^2` with `f = (1/N) sum f_i`, summed in `f64` in increasing agent.
+/// `|grad f(x)|^2` with `f = (1/N) sum f_i`, summed in `f64` in increasing agent; with a penalty that of the prox-gradient
+/// mapping.
 fn gradient_norm_sq<T: Real>(
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
@@ -211,7 +213,9 @@ fn gradient_norm_sq<T: Real>(
         }
         Ok(())
     })?;
-    Ok(mean.iter().map(|m| (m / agents as f64).powi(2)).sum())
+    mean.iter_mut().for_each(|m| *m /= agents as f64);
+    problem.penalty().into_iter().for_each(|penalty| penalty.gradient_mapping(x, &mut mean));
+    Ok(mean.iter().map(|m| m.powi(2)).sum())
 }
 
 #[cfg(test)]

@@ -32,13 +32,13 @@ const VALUES: usize = GRADIENT + SKETCH;
 /// Estimates of the whole network by one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// `(1/N) sum_i f_i(x_i)`.
+    /// `(1/N) sum_i f_i(x_i)`, with the penalty at x_i if the problem has one.
     #[serde(with = "legible")]
     pub loss: f64,
     /// `(1/N) sum_i |mean x - x_i|^2`.
     #[serde(with = "legible")]
     pub consensus_error: f64,
-    /// `|(1/N) sum_i grad f_i(x_i)|^2`, for problems whose full gradient is affordable.
+    /// `|(1/N) sum_i grad f_i(x_i)|^2`, for problems without a penalty whose full gradient is affordable.
     #[serde(with = "legible_option")]
     pub grad_norm_sq: Option<f64>,
 }

@@ -1,4 +1,5 @@
-//! Agents and the three verbs (operations on vectors) every method is written in: gradient, combine, pull.
+//! Agents and the verbs (operations on vectors) every method is written in: gradient, combine, pull and, for objectives
+//! with a nonsmooth penalty, prox.
 //!
 //! [`Agents`] is implemented by whatever hosts agents: all of them in one process, one process on a
 //! network, a rank of a cluster, a GPU. A method does not see where its vectors are stored; it refers to them by
@@ -56,6 +57,10 @@ pub trait Agents {
 
     /// `y <- keep*y + sum_k a_k v_k`. `y` must not be among the terms; with `keep = 0` it is not read.
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError>;
+
+    /// `x_i <- prox_{step g}(x_i)` with the [`Penalty`](crate::problems::Penalty) g of the objectives; nothing where they
+    /// have none.
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError>;
 
     /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair, as one exchange with all neighbours; returns the
     /// bytes sent from here.
@@ -115,6 +120,12 @@ impl Step<'_> {
     /// `y <- keep*y + sum_k a_k v_k`.
     pub fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
         self.agents.combine(y, keep, terms)
+    }
+
+    /// `x_i <- prox_{step g}(x_i)` with the [`Penalty`](crate::problems::Penalty) g of the objectives; nothing where they
+    /// have none.
+    pub fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.agents.prox(x, step)
     }
 
     /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair: one exchange of `pairs.len()` vectors.

@@ -68,6 +68,12 @@ pub trait Method: std::fmt::Debug + Send + Sync {
     /// One update, from x(t) to x(t+1).
     fn step(&self, step: &mut Step) -> Result<(), AgentsError>;
 
+    /// Whether it minimises objectives with a [`Penalty`](crate::problems::Penalty): its step then has a proximal step,
+    /// [`Step::prox`]. Such objectives are refused with a method that does not.
+    fn takes_penalty(&self) -> bool {
+        false
+    }
+
     /// An error if the method cannot run on this network.
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
         let _ = network;

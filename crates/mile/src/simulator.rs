@@ -6,12 +6,15 @@
 //! all local steps and, where neighbours have neighbouring numbers, through the exchange. Rows too short for that to matter
 //! are served by one thread, each verb for all agents together.
 
+mod error;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+pub use self::error::SimulatorError;
 use crate::agents::{Agents, AgentsError, Vector};
 use crate::block;
 use crate::engine::Engine;
@@ -30,52 +33,6 @@ const NEAR: usize = 4 << 20;
 /// Bytes of a row up to which calling a verb costs more than passing over its memory: one thread then does a verb for
 /// all agents together.
 const SHORT: usize = 1 << 10;
-
-/// Agents, a problem and a starting point that do not go together, or do not fit.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulatorError {
-    /// The problem is for another number of agents.
-    #[error(
-        "the problem has objectives for {problem} agents and the network has {network}: make them the same number"
-    )]
-    Agents {
-        /// Objectives of the problem.
-        problem: usize,
-        /// Agents of the network.
-        network: usize,
-    },
-    /// A starting point of another shape.
-    #[error(
-        "the starting point has {got} numbers, takes {dim} (one point for all agents) or {agents} times as many (one for each)"
-    )]
-    Start {
-        /// Numbers given.
-        got: usize,
-        /// Dimension of the problem.
-        dim: usize,
-        /// Number of agents.
-        agents: usize,
-    },
-    /// Vectors that no memory can hold.
-    #[error(
-        "{vectors} vectors of dimension {dim} for {agents} agents do not fit into memory: use fewer agents, a smaller problem, or agents on several machines"
-    )]
-    TooLarge {
-        /// Number of agents.
-        agents: usize,
-        /// Dimension of the problem.
-        dim: usize,
-        /// Vectors the method works with.
-        vectors: usize,
-    },
-    /// A method that works with no vectors, or with more than an engine has room for.
-    #[error("the method works with {vectors} vectors, takes from 1 to {MOST_VECTORS}")]
-    Vectors {
-        /// Vectors the method works with.
-        vectors: usize,
-    },
-}
 
 /// Hosts every agent of a [`Network`]: a block is the paper's matrix X, a row for each agent.
 pub struct Simulator<'a, T> {
@@ -114,6 +71,9 @@ impl<'a, T: Real> Simulator<'a, T> {
         }
         if vectors == 0 || vectors > MOST_VECTORS {
             return Err(SimulatorError::Vectors { vectors });
+        }
+        if problem.penalty().is_some() && !method.takes_penalty() {
+            return Err(SimulatorError::Penalty);
         }
         let too_large = SimulatorError::TooLarge { agents, dim, vectors };
         let elements = agents.checked_mul(dim).ok_or(too_large.clone())?;
@@ -193,6 +153,7 @@ impl<'a, T: Real> Simulator<'a, T> {
 
     /// One verb for all agents, with all threads if they are worth it.
     fn carry_out(&mut self, verb: &Verb) -> Result<(), AgentsError> {
+        let together = self.together();
         match *verb {
             Verb::Gradient { x, g, draw } => {
                 let mut out = std::mem::take(&mut self.blocks[g.0]);
@@ -202,7 +163,7 @@ impl<'a, T: Real> Simulator<'a, T> {
                 let one = |(agent, (g, x)): (usize, (&mut [T], &[T]))| {
                     problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))
                 };
-                let done = if self.together() {
+                let done = if together {
                     out.chunks_exact_mut(dim).zip(x.chunks_exact(dim)).enumerate().try_for_each(one)
                 } else {
                     out.par_chunks_exact_mut(dim).zip(x.par_chunks_exact(dim)).enumerate().try_for_each(one)
@@ -218,6 +179,16 @@ impl<'a, T: Real> Simulator<'a, T> {
                 }
                 block::combine_block(&mut out, keep, &lent[..used]);
                 self.blocks[y.0] = out;
+            }
+            Verb::Prox { x, step } => {
+                if let Some(penalty) = self.problem.penalty() {
+                    let (dim, block) = (self.dim.max(1), &mut self.blocks[x.0]);
+                    if together {
+                        block.chunks_exact_mut(dim).for_each(|row| penalty.prox(step, row));
+                    } else {
+                        block.par_chunks_exact_mut(dim).for_each(|row| penalty.prox(step, row));
+                    }
+                }
             }
             Verb::Pull { from, to } => {
                 let mut out = std::mem::take(&mut self.blocks[to.0]);
@@ -285,6 +256,16 @@ impl<T: Real> Agents for Simulator<'_, T> {
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
         self.check()?;
         self.noted.combine(y, keep, terms)?;
+        self.at_once()
+    }
+
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.check()?;
+        self.noted.check(x)?;
+        if self.problem.penalty().is_none() {
+            return Ok(());
+        }
+        self.noted.prox(x, step)?;
         self.at_once()
     }
 
@@ -384,7 +365,7 @@ mod tests {
     use crate::graph::Topology;
     use crate::methods::catalogue::{self, Parameters};
     use crate::mixing::Rule;
-    use crate::problems::Quadratic;
+    use crate::problems::{Batch, Loss, Quadratic, Shard, Table, TableObjective};
     use crate::run::Run;
     use crate::schedule::Schedule;
 
@@ -394,12 +375,21 @@ mod tests {
         let complete = Network::new(Topology::Complete.build(16, 0).unwrap(), Rule::Metropolis).unwrap();
         let shaky = ring.with_drop_rate(0.2).unwrap();
         for (dim, together) in [(5, true), (200, false)] {
-            let problem = Quadratic::<f64>::new(16, dim, 10.0, 1.0, 0).unwrap();
-            for entry in catalogue::ALL {
+            let smooth = Quadratic::<f64>::new(16, dim, 10.0, 1.0, 0).unwrap();
+            let shards = (0..16).map(|k| Shard { features: vec![0.1; dim], targets: vec![f64::from(k)] });
+            let objective = TableObjective { l1: 0.3, ..TableObjective::new(Loss::LeastSquares, 0.1) };
+            let sparse = Table::new(dim, shards.collect(), objective, Batch::Full).unwrap();
+            let with = |penalty| catalogue::ALL.iter().map(move |entry| (entry, penalty));
+            for (entry, penalty) in with(false).chain(with(true)) {
+                if penalty && !catalogue::WITH_PENALTY.contains(&entry.name) {
+                    continue;
+                }
+                let problem: &dyn Problem<f64> = if penalty { &sparse } else { &smooth };
                 let network = if entry.name == "scaffold" { &complete } else { &shaky };
-                let method = entry.build(&Parameters::default(), network, 0).unwrap();
+                let parameters = Parameters { penalty, ..Parameters::default() };
+                let method = entry.build(&parameters, network, 0).unwrap();
                 let [one, several] = [false, true].map(|threads| {
-                    let mut agents = Simulator::new(&problem, network, &*method, &vec![0.5; dim], 0).unwrap();
+                    let mut agents = Simulator::new(problem, network, &*method, &vec![0.5; dim], 0).unwrap();
                     agents.threads = Some(threads);
                     assert_eq!(agents.together(), together && !threads);
                     let mut run = Run::start(&*method, Schedule::constant(0.01), &mut agents).unwrap();
@@ -407,7 +397,7 @@ mod tests {
                     let states = method.layout().state.len();
                     (0..states).map(|v| agents.vector(Vector(v)).to_vec()).collect::<Vec<_>>()
                 });
-                assert_eq!(one, several, "{} with {dim} columns", entry.name);
+                assert_eq!(one, several, "{} with {dim} columns, penalty: {penalty}", entry.name);
             }
         }
     }

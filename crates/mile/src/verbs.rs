@@ -47,6 +47,13 @@ pub enum Verb {
         /// How many terms there are.
         used: usize,
     },
+    /// `x <- prox_{step g}(x)` with the penalty g of the problem.
+    Prox {
+        /// What is replaced.
+        x: Vector,
+        /// Step size of the proximal step.
+        step: f64,
+    },
     /// `to <- (W - I) from`, one pair of an exchange.
     Pull {
         /// What is sent.
@@ -112,6 +119,13 @@ impl Verbs {
         let mut room = [(0.0, Vector(0)); MOST_TERMS];
         room[..terms.len()].copy_from_slice(terms);
         self.verbs.push(Verb::Combine { y, keep, terms: room, used: terms.len() });
+        Ok(())
+    }
+
+    /// Notes a proximal step.
+    pub fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.check(x)?;
+        self.verbs.push(Verb::Prox { x, step });
         Ok(())
     }
 
@@ -261,6 +275,11 @@ impl<'b, T: Real> Rows<'b, T> {
                 let (y, lent) = self.borrow_terms(y, &terms[..used]);
                 block::combine(y, keep, &lent[..used]);
             }
+            Verb::Prox { x, step } => {
+                if let Some(penalty) = problem.penalty() {
+                    penalty.prox(step, self.borrow(x, []).0);
+                }
+            }
             Verb::Forget { scratch } => self.borrow(scratch, []).0.fill(T::nan()),
             Verb::Pull { .. } => return Err(AgentsError::Method("an exchange is not a local verb".into())),
         }
@@ -331,6 +350,7 @@ mod tests {
         let said = |result: Result<(), AgentsError>| result.unwrap_err().to_string();
         assert!(said(verbs.gradient(X, Vector(3), 0)).contains("vector 3 is not in its layout, which has 3"));
         assert!(said(verbs.gradient(X, X, 0)).contains("its own gradient"));
+        assert!(said(verbs.prox(Vector(3), 0.1)).contains("vector 3 is not in its layout"));
         assert!(said(verbs.combine(X, 1.0, &[(1.0, G), (1.0, X)])).contains("its own combination"));
         assert!(said(verbs.combine(X, 1.0, &[(1.0, G); 9])).contains("9 terms, at most 8"));
         assert!(said(verbs.check_pull(&[(X, D), (D, G)])).contains("vector 2 is sent and replaced"));

@@ -41,7 +41,9 @@ static ALLOCATOR: Counting = Counting;
 fn allocations(threads: usize, problem: &dyn Problem<f32>, network: &Network, name: &str) -> usize {
     let entry = catalogue::find(name).unwrap();
     let local_steps = entry.has_local_steps().then_some(3);
-    let method = entry.build(&Parameters { local_steps, ..Parameters::default() }, network, 0).unwrap();
+    let penalty = problem.penalty().is_some();
+    let parameters = Parameters { local_steps, penalty, ..Parameters::default() };
+    let method = entry.build(&parameters, network, 0).unwrap();
     let decay = Decay::Cosine { rounds: 30, floor: 0.1 };
     let schedule = Schedule { warmup: 2, decay, ..Schedule::constant(1e-3) };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -71,6 +73,12 @@ fn table(agents: usize, dim: usize, loss: Loss, batch: Batch) -> Table<f32> {
     Table::new(dim, vec![shard; agents], TableObjective::new(loss, 0.1), batch).unwrap()
 }
 
+fn sparse(agents: usize, dim: usize) -> Table<f32> {
+    let shard = Shard { features: vec![0.1; 2 * dim], targets: vec![1.0; 2] };
+    let objective = TableObjective { l1: 0.1, intercept: true, ..TableObjective::new(Loss::Logistic, 0.1) };
+    Table::new(dim, vec![shard; agents], objective, Batch::Full).unwrap()
+}
+
 #[test]
 fn no_step_allocates_after_the_first_round() {
     let ring = Network::new(Topology::Ring.build(8, 0).unwrap(), Rule::LazyMetropolis).unwrap();
@@ -91,6 +99,9 @@ fn no_step_allocates_after_the_first_round() {
         for batch in [Batch::Full, Batch::Size(4)] {
             assert_eq!(allocations(1, &table(8, 40, loss, batch), &shaky, "mile"), 0, "{loss:?} {batch:?}");
         }
+    }
+    for name in catalogue::WITH_PENALTY {
+        assert_eq!(allocations(1, &sparse(8, 40), &shaky, name), 0, "{name} with a penalty");
     }
     // Large blocks, with all kernels using their threads: exchanges put off, and not.
     let ring = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::LazyMetropolis).unwrap();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use mile_lab::config::AgentConfig;
+use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
 use mile_net::checkpoint::Folder;
@@ -50,6 +51,11 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     let folder = Folder::open(&config.folder, LOCK_TIMEOUT)?;
     write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
+    if plan.size.has_penalty && config.settings.stop.is_some_and(|stop| stop.grad_norm_sq.is_some()) {
+        let problem =
+            "the agents' mean gradient is not zero at a minimiser with problem.l1: use consensus_error";
+        return Err(LabError::config("agent.stop.grad_norm_sq", problem).in_file(&name).into());
+    }
     mile::with_precision!(plan.experiment.precision, T => jobs::run_jobs::<T>(&plan, &config, folder))?;
     Ok(0)
 }

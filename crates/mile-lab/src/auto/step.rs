@@ -69,6 +69,8 @@ fn limit(algorithm: &AlgorithmConfig, network: &Network, smoothness: f64) -> Res
     let parameters = Parameters {
         xi: weight(algorithm.xi),
         gamma: weight(algorithm.gamma),
+        // Of the smooth part of the objective.
+        penalty: false,
         ..algorithm.parameters.clone()
     };
     let method = algorithm.entry.build(&parameters, network, 0)?;

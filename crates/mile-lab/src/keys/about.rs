@@ -35,7 +35,7 @@ pub(super) const ALL: &[About] = &[
     about("", "algorithm", "sections [[algorithm]], at least one", "The algorithms to be compared.", "algorithm = [{ name = \"mile\", step_size = 0.1 }]"),
     about("", "agent", "a section [agent]", "Settings of agents that run as processes of their own; mile run ignores them.", "agent = { checkpoint_every = 10 }"),
 
-    about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model.", "grad_norm = 1e-6"),
+    about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model; with problem.l1 that of x - prox(x - grad f(x)).", "grad_norm = 1e-6"),
     about("stop", "consensus", "", "Largest consensus error: (1/N) sum_i |x_i - mean x|^2.", "consensus = 1e-8"),
     about("stop", "loss_change", "", "Largest change of the loss of the average model from one record to the next, divided by the larger of 1 and the loss.", "loss_change = 1e-6"),
 
@@ -107,6 +107,7 @@ pub(super) const ALL: &[About] = &[
     about("problem (table)", "delta", "", "Error beyond which the Huber loss is linear (huber).", "delta = 1.0"),
     about("problem (table)", "c", "", "Scale of the Welsch loss (welsch).", "c = 1.0"),
     about("problem (table)", "l2", "", "Weight of the penalty (l2/2) |x|^2, which leaves out the intercept.", "l2 = 0.01"),
+    about("problem (table)", "l1", "", "Weight of the penalty l1 |x|_1 (lasso; with l2 the elastic net), which makes coefficients exactly zero. The network minimises f + l1 |x|_1, without the intercept's coefficients. Taken by extra, ed, nids, dsgd and local-dsgd, by a proximal step; of these extra, ed and nids are exact, and ed gives all agents the same zeros. Losses in records include it, grad_norm_sq is that of x - prox(x - grad f(x)), and step_size = \"auto\" and mile theory are about f. Default: 0.", "l1 = 0.01"),
     about("problem (table)", "intercept", "", "Adds a column of ones, the last one; its coefficient is not penalised.", "intercept = true"),
     about("problem (table)", "by", "", "A column with one value for each agent: the rows of an agent. agents.csv in the run directory tells which is which.", "by = \"hospital\""),
     about("problem (table)", "partition", "{ kind = \"iid\" }, { kind = \"dirichlet\", alpha = 0.3 }, { kind = \"shards\", per_agent = 2 } or { kind = \"label-quantity\", classes = 2 }", "How the rows of one file are divided among the agents, if not by a column: at random, or unevenly by class (Dirichlet with parameter alpha, shards of sorted labels, or so many classes an agent).", "partition = { kind = \"dirichlet\", alpha = 0.3 }"),

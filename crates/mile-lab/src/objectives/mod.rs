@@ -308,7 +308,7 @@ impl<T: Real> FixedProblem<T> {
     }
 }
 
-/// A digest of the losses and gradients of all agents at the problem's starting point.
+/// A digest of the losses and gradients of all agents at the problem's starting point, and of the penalty.
 fn values<T: Real>(problem: &dyn Problem<T>) -> Result<String, LabError> {
     let evaluate = || -> Result<String, Failure> {
         let dim = problem.dim();
@@ -322,7 +322,8 @@ fn values<T: Real>(problem: &dyn Problem<T>) -> Result<String, LabError> {
                 digest::of_bytes(bytemuck::cast_slice(&gradient)),
             ));
         }
-        Ok(digest::of_bytes(format!("{found:?}").as_bytes()))
+        let penalty = problem.penalty().map_or(String::new(), |penalty| format!("{penalty:?}"));
+        Ok(digest::of_bytes(format!("{found:?}{penalty}").as_bytes()))
     };
     match catch_unwind(AssertUnwindSafe(evaluate)) {
         Ok(found) => found.map_err(failed),

@@ -306,6 +306,9 @@ impl Agents for Remote<'_, f64> {
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
         self.agents.combine(y, keep, terms)
     }
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.agents.prox(x, step)
+    }
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.agents.pull(round, pairs)
     }

@@ -9,6 +9,7 @@ use mile_lab::execute::execute;
 use mile_lab::objectives::Statistics;
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
+use mile_lab::store::read_records;
 
 const EXPERIMENT: &str = r#"
 rounds = 2
@@ -195,6 +196,70 @@ fn a_run_directory_names_coefficients_and_agents() {
     assert!(problem.objective(&model).unwrap() < problem.objective(&[0.0; 3]).unwrap());
     let statistics = Statistics::read(&run.join("statistics.json")).unwrap();
     assert_eq!((statistics.columns[0].mean, statistics.columns[0].deviation()), (2.5, 1.25f64.sqrt()));
+}
+
+/// Six features, of which the second and the fifth count.
+fn sparse_rows() -> String {
+    let mut text = "a,b,c,d,e,g,y\n".to_owned();
+    for row in 0..48u32 {
+        let feature = |k: u32| f64::from((row + 3) * (7 * k + 5) * (row + k) % 31) / 31.0 - 0.5;
+        let features: Vec<f64> = (0..6).map(feature).collect();
+        let noise = f64::from(row * row % 13) / 13.0 - 0.5;
+        let y = 3.0 + 4.0 * features[1] - 3.0 * features[4] + 0.2 * noise;
+        features.iter().for_each(|x| text += &format!("{x},"));
+        text += &format!("{y}\n");
+    }
+    text
+}
+
+#[test]
+fn coefficients_without_use_are_exactly_zero_with_l1() {
+    let folder = Folder::new(&[("all.csv", &sparse_rows())]);
+    let set = [
+        "network.agents=4",
+        "problem.l1=0.1",
+        "problem.l2=0.01",
+        "problem.intercept=true",
+        "algorithm.mile.name=ed",
+        "algorithm.ed.step_size=auto",
+        "rounds=4000",
+        "stop={ grad_norm = 1e-9, consensus = 1e-18 }",
+    ];
+    let (plan, run) = (folder.plan(&set).unwrap(), folder.0.path().join("run"));
+    execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
+    let text = std::fs::read_to_string(run.join("coefficients.csv")).unwrap();
+    let column = |k: usize| text.lines().skip(1).map(move |line| line.split(',').nth(k).unwrap());
+    let zeros: Vec<&str> =
+        column(0).zip(column(1)).filter(|(_, x)| *x == "0").map(|(name, _)| name).collect();
+    assert_eq!(zeros, ["a", "c", "d", "g"], "{text}");
+    let x: Vec<f64> = column(1).map(|x| x.parse().unwrap()).collect();
+    let last = read_records(&run).unwrap().pop().unwrap();
+    assert!(last.round < 4000 && last.grad_norm_sq.unwrap() <= 1e-18, "{last:?}");
+    // A loss includes the penalty, but not on the intercept.
+    let smooth: f64 = {
+        let plan = folder.plan(&[&set[..1], &set[2..6]].concat()).unwrap();
+        plan.problem::<f64>(0).unwrap().objective(&x).unwrap()
+    };
+    let expected = smooth + 0.1 * (x[1].abs() + x[4].abs());
+    assert!((last.loss - expected).abs() < 1e-12, "{} {expected}", last.loss);
+}
+
+#[test]
+fn methods_without_a_proximal_step_refuse_l1_before_anything_is_computed() {
+    let folder = Folder::new(&[("all.csv", GOOD)]);
+    let says = [
+        "problem.l1: MILE (algorithm[0]) takes problems without a penalty: its agents would threshold",
+        "use one of extra, ed, nids, dsgd, local-dsgd, or leave l1 out",
+    ];
+    folder.refuses(&["problem.l1=0.1"], &says);
+    folder.refuses(&["problem.l1=0.1", "algorithm.mile.step_size=auto"], &says);
+    folder.refuses(&["problem.l1=0.1", "algorithm.mile.xi=auto"], &says);
+    folder.refuses(&["problem.l1=-0.1", "algorithm.mile.name=ed"], &["l1 = -0.1", "a finite number from 0"]);
+    let resolved = |set: &[&str]| folder.plan(set).unwrap().experiment.resolved["problem"].get("l1").cloned();
+    assert_eq!(resolved(&[]), None);
+    assert_eq!(resolved(&["problem.l1=0"]), Some(0.0.into()));
+    let nids = |l1: &str| folder.plan(&[l1, "algorithm.mile.name=nids"]).unwrap().methods[0].vectors_stored;
+    assert_eq!((nids("problem.l1=0.0"), nids("problem.l1=0.1")), (2, 3));
 }
 
 #[test]

@@ -36,6 +36,10 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
             let problem = format!("it has {} of them, at most {MOST_VECTORS} are possible", layout.vectors());
             return Err(AgentsError::Method(problem));
         }
+        if job.problem.penalty().is_some() && !job.method.takes_penalty() {
+            let problem = "it has no proximal step, and the problem has a penalty".to_owned();
+            return Err(AgentsError::Method(problem));
+        }
         let (expected, mut vectors, mark, gossip, progress) = match from {
             StartFrom::Point(point, mark) => (1, vec![point], mark, Gossip::default(), None),
             StartFrom::State(State { mark, progress, vectors, gossip, .. }) => {
@@ -67,7 +71,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     }
 
     /// Evaluates the agent's own loss and, where affordable, gradient for the gossip, in memory that is free between
-    /// steps.
+    /// steps. With a penalty the mean gradient tells nothing: it is not zero at a minimiser.
     pub(super) fn evaluate(&mut self) -> Result<(), AgentsError> {
         if self.job.gossip_every == 0 {
             return Ok(());
@@ -75,8 +79,10 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         let Job { problem, agent, .. } = *self.job;
         let (state, scratch) = self.vectors.split_at_mut(self.job.method.layout().state.len());
         let model = &state[0];
-        let loss = problem.loss(agent, model).map_err(AgentsError::objective(agent))?;
-        let free = scratch.first_mut().filter(|_| problem.records_gradient_norm());
+        let penalty = problem.penalty();
+        let smooth = problem.loss(agent, model).map_err(AgentsError::objective(agent))?;
+        let loss = penalty.map_or(smooth, |penalty| smooth + penalty.value(model));
+        let free = scratch.first_mut().filter(|_| problem.records_gradient_norm() && penalty.is_none());
         let mut gradient = None;
         if let Some(free) = free {
             problem.gradient(agent, model, free).map_err(AgentsError::objective(agent))?;
@@ -131,6 +137,11 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
         self.verbs.combine(y, keep, terms)?;
+        self.carry_out()
+    }
+
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.verbs.prox(x, step)?;
         self.carry_out()
     }
 

@@ -10,7 +10,7 @@ use mile::graph::Topology;
 use mile::method::Method;
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::Quadratic;
+use mile::problems::{Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -26,7 +26,7 @@ pub(crate) const SEED: u64 = 3;
 
 pub(crate) struct Lab {
     pub(crate) network: Network,
-    pub(crate) problem: Quadratic<f32>,
+    pub(crate) problem: Box<dyn Problem<f32>>,
     pub(crate) schedule: Schedule,
     pub(crate) keys: Vec<SecretKey>,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -43,7 +43,7 @@ impl Lab {
             (0..agents).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
         Self {
             network: Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap(),
-            problem: Quadratic::new(agents, dim, 10.0, 1.0, 7).unwrap(),
+            problem: Box::new(Quadratic::new(agents, dim, 10.0, 1.0, 7).unwrap()),
             schedule: Schedule::constant(0.1),
             keys: (0..agents).map(|_| SecretKey::generate()).collect(),
             addresses: sockets.iter().map(|socket| socket.local_addr().unwrap()).collect(),
@@ -103,7 +103,7 @@ impl Lab {
         Job {
             index: 0,
             agent,
-            problem: &self.problem,
+            problem: &*self.problem,
             network: &self.network,
             method,
             schedule: &self.schedule,
@@ -151,7 +151,7 @@ impl Lab {
     pub(crate) fn check(&self, method: &dyn Method, rounds: u64, states: &[State<f32>]) {
         let dim = self.terms.dim;
         let mut simulator =
-            Simulator::new(&self.problem, &self.network, method, &vec![0.5; dim], SEED).unwrap();
+            Simulator::new(&*self.problem, &self.network, method, &vec![0.5; dim], SEED).unwrap();
         let mut run = Run::start(method, self.schedule.clone(), &mut simulator).unwrap();
         (0..rounds).for_each(|_| run.round(&mut simulator).unwrap());
         for (agent, state) in states.iter().enumerate() {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use mile::graph::Topology;
 use mile::method::Method;
-use mile::methods::{GradientTracking, MgSkip, Mile};
-use mile::problems::{Draw, Failure, Problem, Quadratic};
+use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
+use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
 use mile_net::agent::{Job, work};
 
 use crate::lab::{Dies, Lab};
@@ -29,6 +29,30 @@ fn several_vectors_several_exchanges_and_messages_of_many_frames_do_too() {
         let states = lab.all(method, 4);
         lab.check(method, 4, &states);
     }
+}
+
+#[test]
+fn proximal_steps_do_too_and_methods_without_one_are_refused() {
+    let mut lab = Lab::new(Topology::Ring, 3, 40);
+    let shard = |agent: u16| Shard {
+        features: (0..120u16).map(|k| f32::from(k * (agent + 3) % 17 * (k % 5)) / 60.0 - 0.5).collect(),
+        targets: vec![1.0, -1.0, f32::from(agent)],
+    };
+    let objective = TableObjective { l1: 0.1, ..TableObjective::new(Loss::LeastSquares, 0.1) };
+    let table = Table::new(40, (0..3).map(shard).collect(), objective, Batch::Full).unwrap();
+    lab.problem = Box::new(table);
+    for method in [&Ed as &dyn Method, &ProxNids] {
+        let states = lab.all(method, 40);
+        lab.check(method, 40, &states);
+        let zeros = states[0].vectors[0].iter().filter(|x| **x == 0.0).count();
+        assert!((1..40).contains(&zeros), "{zeros} zeros");
+        let seen = states[0].gossip.estimate();
+        assert!(seen.grad_norm_sq.is_none() && seen.loss > 0.0, "{seen:?}");
+        std::fs::remove_dir_all(lab.folder(0).parent().unwrap()).unwrap();
+    }
+    let (mut engine, from) = lab.start(0, lab.settings(0));
+    let error = work(&lab.job(0, &GradientTracking, 3), from, &mut engine).unwrap_err().to_string();
+    assert!(error.contains("has no proximal step, and the problem has a penalty"), "{error}");
 }
 
 #[test]
@@ -82,7 +106,7 @@ fn rare_checkpoints_need_a_deeper_outbox_and_get_it() {
 
 /// A problem that can be evaluated only so many times.
 struct Failing<'a> {
-    problem: &'a Quadratic<f32>,
+    problem: &'a dyn Problem<f32>,
     samples: AtomicU64,
     losses: AtomicU64,
 }
@@ -129,7 +153,7 @@ fn an_objective_that_fails_ends_the_agent_with_its_number_and_keeps_the_checkpoi
         let states = std::thread::scope(|scope| {
             let other = scope.spawn(|| lab.agent(0, &method, 9).0);
             let (mut engine, from) = lab.start(1, lab.settings(1));
-            let failing = Failing { problem: &lab.problem, samples: samples.into(), losses: losses.into() };
+            let failing = Failing { problem: &*lab.problem, samples: samples.into(), losses: losses.into() };
             let job = Job { problem: &failing, ..lab.job(1, &method, 9) };
             let text = work(&job, from, &mut engine).unwrap_err().to_string();
             assert!(text.contains("objective of agent 1") && text.contains("the data are gone"), "{text}");

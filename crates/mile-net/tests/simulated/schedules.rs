@@ -19,7 +19,7 @@ use crate::seeds;
 use crate::world::{Trouble, World};
 
 /// Nonconvex logistic regression on data of each agent's own.
-pub(crate) fn problem(agents: usize, dim: usize) -> Table<f32> {
+pub(crate) fn problem(agents: usize, dim: usize, l1: f64) -> Table<f32> {
     let shard = |agent: usize| {
         let mut random = stream(11, Purpose::Data, agent as u64, 0);
         let features = (0..6 * dim).map(|_| random.sample::<f32, _>(StandardNormal)).collect();
@@ -29,7 +29,7 @@ pub(crate) fn problem(agents: usize, dim: usize) -> Table<f32> {
     Table::new(
         dim,
         (0..agents).map(shard).collect(),
-        TableObjective::new(Loss::NonconvexLogistic, 0.1),
+        TableObjective { l1, ..TableObjective::new(Loss::NonconvexLogistic, 0.1) },
         Batch::Size(3),
     )
     .unwrap()
@@ -57,10 +57,11 @@ fn check(seed: u64, spoil: bool) {
     let network = Network::new(topology.build(agents, 1).unwrap(), rule).unwrap();
     let network = network.with_drop_rate(drop_rate).unwrap();
     let local_steps = entry.has_local_steps().then_some(3);
-    let parameters = Parameters { local_steps, ..Parameters::default() };
+    let penalty = seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name);
+    let parameters = Parameters { local_steps, penalty, ..Parameters::default() };
     let method = entry.build(&parameters, &network, seed).unwrap();
     let dim = [1, 5, 17][random.random_range(0..3)];
-    let (problem, start) = (problem(agents, dim), scattered(agents, dim));
+    let (problem, start) = (problem(agents, dim, if penalty { 0.3 } else { 0.0 }), scattered(agents, dim));
     let rounds = random.random_range(1..8);
 
     let mut expected = Simulator::new(&problem, &network, &*method, &start, seed).unwrap();

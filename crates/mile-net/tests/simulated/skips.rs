@@ -92,7 +92,7 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
         let parameters = Parameters { local_steps: Some(TAU), xi: Some(XI), ..Parameters::default() };
         let method = catalogue::find("mile").unwrap().build(&parameters, &network, seed).unwrap();
         let dim = [1, 7][random.random_range(0..2)];
-        let (problem, start) = (problem(agents, dim), scattered(agents, dim));
+        let (problem, start) = (problem(agents, dim, 0.0), scattered(agents, dim));
         let scene = Scene {
             problem: &problem,
             network: &network,

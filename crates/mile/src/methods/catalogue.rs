@@ -2,7 +2,7 @@
 
 use super::{
     D2, DecFedTrack, Diging, Dsgd, Ed, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd, MgSkip, Mile, Nids,
-    PeriodicalGt, ProxSkip, PushPull, Scaffold, Variant,
+    PeriodicalGt, ProxNids, ProxSkip, PushPull, Scaffold, Variant,
 };
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
@@ -33,6 +33,8 @@ pub struct Parameters {
     pub gossip: Option<u64>,
     /// Order of mixing and gradient step (dsgd).
     pub variant: Option<Variant>,
+    /// Whether the problem has a penalty: the method is then its proximal form, or refused.
+    pub penalty: bool,
 }
 
 impl Parameters {
@@ -40,8 +42,19 @@ impl Parameters {
     /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
     /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
-        let Self { local_steps, xi, gamma, beta, eta_s, communications, probability, chi, gossip, variant } =
-            self;
+        let Self {
+            local_steps,
+            xi,
+            gamma,
+            beta,
+            eta_s,
+            communications,
+            probability,
+            chi,
+            gossip,
+            variant,
+            penalty: _,
+        } = self;
         let whole = |value: &Option<u64>| value.map(|value| value.to_string());
         let number = |value: &Option<f64>| value.map(|value| value.to_string());
         let all = [
@@ -116,6 +129,19 @@ impl Entry {
         self.parameters.iter().any(|p| p.name == parameter)
     }
 
+    /// An error if it has no proximal form for problems with a penalty: why, and which methods have.
+    pub fn check_penalty(&self) -> Result<(), InvalidParameter> {
+        let why = match self.name {
+            name if WITH_PENALTY.contains(&name) => return Ok(()),
+            "d2" | "gradient-tracking" | "mg-skip" => "no proximal form of it is built in",
+            _ => {
+                "its agents would threshold their own models between exchanges, and nothing guarantees that they agree on a minimiser"
+            }
+        };
+        let takes = format!("problems without a penalty: {why}; use one of {}", WITH_PENALTY.join(", "));
+        Err(Checker(self.name).refuse("penalty", "a problem with one", takes))
+    }
+
     /// The method with these parameters, checked against their ranges and the network.
     ///
     /// `seed` is that of the run, for methods that communicate at random steps.
@@ -132,11 +158,17 @@ impl Entry {
             let takes = "1 only: the method communicates after every update";
             return Err(Checker(self.name).refuse("local_steps", steps, takes));
         }
+        if parameters.penalty {
+            self.check_penalty()?;
+        }
         let method = (self.build)(parameters, network, seed)?;
         method.check(network)?;
         Ok(method)
     }
 }
+
+/// The methods that minimise objectives with a penalty.
+pub const WITH_PENALTY: [&str; 5] = ["extra", "ed", "nids", "dsgd", "local-dsgd"];
 
 /// A method of the paper's Table 1 that is not implemented, and why.
 #[derive(Clone, Copy, Debug)]
@@ -276,7 +308,7 @@ pub const ALL: &[Entry] = &[
         reference: "Shi, Ling, Wu, Yin 2015",
         exact: true,
         parameters: &[],
-        note: "",
+        note: "with problem.l1: PG-EXTRA (Shi, Ling, Wu, Yin 2015)",
         build: |_, _, _| Ok(Box::new(Extra)),
     },
     Entry {
@@ -285,7 +317,7 @@ pub const ALL: &[Entry] = &[
         reference: "Yuan, Ying, Zhao, Sayed 2019",
         exact: true,
         parameters: &[],
-        note: "",
+        note: "with problem.l1: Prox-ED (Alghunaim, Ryu, Yuan, Sayed 2021)",
         build: |_, _, _| Ok(Box::new(Ed)),
     },
     Entry {
@@ -294,8 +326,8 @@ pub const ALL: &[Entry] = &[
         reference: "Li, Shi, Yan 2019",
         exact: true,
         parameters: &[],
-        note: "",
-        build: |_, _, _| Ok(Box::new(Nids)),
+        note: "with problem.l1: the paper's proximal form, which stores a vector more",
+        build: |p, _, _| Ok(if p.penalty { Box::new(ProxNids) } else { Box::new(Nids) }),
     },
     Entry {
         name: "d2",
@@ -345,7 +377,7 @@ pub const ALL: &[Entry] = &[
         reference: "DFedAvg: Sun, Li, Wang 2022",
         exact: false,
         parameters: &[LOCAL_STEPS],
-        note: "does not reach a stationary point when the f_i differ",
+        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without",
         build: |p, _, _| Ok(Box::new(LocalDsgd::new(p.tau())?)),
     },
     Entry {
@@ -354,7 +386,7 @@ pub const ALL: &[Entry] = &[
         reference: "Lian et al. 2017",
         exact: false,
         parameters: &[parameter("variant", "\"atc\" or \"cta\"", "\"atc\"")],
-        note: "does not reach a stationary point when the f_i differ",
+        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without",
         build: |p, _, _| Ok(Box::new(Dsgd { variant: p.variant.unwrap_or_default() })),
     },
     Entry {

@@ -8,6 +8,9 @@
 //!
 //! With a constant step size it does not reach a stationary point of f when the f_i differ.
 //!
+//! With a penalty g both end with its proximal step, which for the second is Prox-DGD (Zeng, Yin, "On Nonconvex
+//! Decentralized Gradient Descent", 2018): `x = prox_{alpha g}(W x - alpha grad f(x))`. It is as inexact as without.
+//!
 //! Sent: one vector. Stored: x.
 
 use crate::agents::{AgentsError, Step, Vector};
@@ -63,6 +66,10 @@ impl Method for Dsgd {
                 s.combine(X, 1.0, &[(1.0, D), (-alpha, G)])?;
             }
         }
-        Ok(())
+        s.prox(X, alpha)
+    }
+
+    fn takes_penalty(&self) -> bool {
+        true
     }
 }

@@ -7,9 +7,20 @@
 //!
 //! which is `v = x - alpha grad f(x) + c ; x = Wb v ; c = c - (v - x)` from c = 0.
 //!
+//! With a penalty g it is Prox-ED (Alghunaim, Ryu, Yuan, Sayed, "Decentralized Proximal Gradient Algorithms With Linear
+//! Convergence Rates", 2021):
+//!
+//! ```text
+//! v = x - alpha grad f(x) - B y ;  y = y + B v ;  x = prox_{alpha g}(Wb v)             (B^2 = (I - W)/2, y = 0 at the start)
+//! ```
+//!
+//! with c = -B y. It is exact for convex f_i if g is the same for all agents: at a fixed point v = W v, so all agents
+//! threshold the same vector and have the same zeros, and the c_i sum to zero. It is not NIDS, whose agents agree on x
+//! and not on v, and which keeps a vector more.
+//!
 //! Sent: phi (= v). Stored: x, c.
 
-use super::primal_dual::{LAYOUT, exchange, local_step};
+use super::primal_dual::{LAYOUT, X, exchange, local_step};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Layout, Method};
 
@@ -24,6 +35,11 @@ impl Method for Ed {
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         local_step(s)?;
-        exchange(s, 0.5, 0.5)
+        exchange(s, 0.5, 0.5)?;
+        s.prox(X, s.step_size)
+    }
+
+    fn takes_penalty(&self) -> bool {
+        true
     }
 }

@@ -6,7 +6,8 @@
 //! x(k+1) = (I + W)/2 (2x(k) - x(k-1) - alpha grad f(x(k)) + alpha grad f(x(k-1)))
 //! ```
 //!
-//! in the correction form of `primal_dual.rs`. Sent: v, one vector. Stored: x, c.
+//! in the correction form of `primal_dual.rs`. Sent: v, one vector. Stored: x, c. For objectives with a penalty:
+//! [`ProxNids`](super::ProxNids).
 
 use super::primal_dual::{LAYOUT, exchange, gradient_step, local_step};
 use crate::agents::{AgentsError, Step};

@@ -21,7 +21,7 @@
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Unit};
 
-const X: Vector = Vector(0);
+pub(super) const X: Vector = Vector(0);
 const C: Vector = Vector(1);
 const G: Vector = Vector(2);
 

@@ -1,15 +1,17 @@
 //! Objectives of the agents.
 //!
 //! A [`Problem`] has N local objectives `f_i` of the same variable; the network minimises
-//! `f = (1/N) sum_i f_i`. Implement the trait for objectives of your own.
+//! `f = (1/N) sum_i f_i`, plus a [`Penalty`] if there is one. Implement the trait for objectives of your own.
 
 mod batch;
 mod metric;
+mod penalty;
 mod quadratic;
 mod table;
 
 pub use batch::{Batch, Samples};
 pub use metric::Metric;
+pub use penalty::{InvalidPenalty, Penalty};
 pub use quadratic::{InvalidQuadratic, Quadratic};
 pub use table::{AgentWeights, InvalidTable, Loss, Shard, Table, TableObjective, has_normal_equations};
 
@@ -82,13 +84,20 @@ pub trait Problem<T: Real>: Send + Sync {
         self.gradient(agent, x, gradient)
     }
 
-    /// `f(x)`, the objective of the whole network.
+    /// A nonsmooth term that all agents have in common and that is added to f; none by default. Losses and gradients of
+    /// agents are without it.
+    fn penalty(&self) -> Option<&Penalty> {
+        None
+    }
+
+    /// `f(x)`, the objective of the whole network, with the penalty if there is one.
     fn objective(&self, x: &[T]) -> Result<f64, Failure> {
         let mut sum = 0.0;
         for agent in 0..self.agents() {
             sum += self.loss(agent, x)?;
         }
-        Ok(sum / self.agents() as f64)
+        let mean = sum / self.agents() as f64;
+        Ok(self.penalty().map_or(mean, |penalty| mean + penalty.value(x)))
     }
 
     /// Whether the gradient of f is cheap enough to record its norm during a run.

@@ -68,6 +68,11 @@ impl Agents for ModeAgents {
         Ok(())
     }
 
+    /// Modes are those of the smooth part of the objective.
+    fn prox(&mut self, _x: Vector, _step: f64) -> Result<(), AgentsError> {
+        Ok(())
+    }
+
     fn pull(&mut self, _round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         for &(from, to) in pairs {
             for row in 0..self.forcing.len() {

@@ -11,10 +11,10 @@ use mile::block;
 use mile::engine::{Contribution, Engine};
 use mile::graph::Topology;
 use mile::method::Method;
-use mile::methods::catalogue::{self, Parameters};
+use mile::methods::catalogue::{self, Parameters, WITH_PENALTY};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Draw, Failure, Problem, Table};
+use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -54,6 +54,10 @@ impl Agents for Rank<'_> {
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
         self.noted.combine(y, keep, terms)
+    }
+
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.noted.prox(x, step)
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
@@ -237,9 +241,9 @@ fn over_channels(
 
 /// The same objectives, with gradients that take their time: the simulator finds threads worth while, puts
 /// exchanges off, and meets its agents in another order each time.
-struct Slow<P>(P);
+struct Slow(Box<dyn Problem<f32>>);
 
-impl<P: Problem<f32>> Problem<f32> for Slow<P> {
+impl Problem<f32> for Slow {
     fn agents(&self) -> usize {
         self.0.agents()
     }
@@ -254,6 +258,10 @@ impl<P: Problem<f32>> Problem<f32> for Slow<P> {
 
     fn gradient(&self, agent: usize, x: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
         self.0.gradient(agent, x, gradient)
+    }
+
+    fn penalty(&self) -> Option<&Penalty> {
+        self.0.penalty()
     }
 
     fn sample_gradient(
@@ -272,12 +280,12 @@ impl<P: Problem<f32>> Problem<f32> for Slow<P> {
 fn simulator_and_channels_agree(
     graph: &Network,
     ranks: usize,
-    wrap: impl Fn(Table<f32>) -> Box<dyn Problem<f32>>,
+    wrap: impl Fn(Box<dyn Problem<f32>>) -> Box<dyn Problem<f32>>,
 ) {
     for entry in catalogue::ALL {
-        for drop_rate in [0.0, 0.3] {
+        for (drop_rate, penalty) in [(0.0, false), (0.3, false), (0.0, true), (0.3, true)] {
             let complete = entry.name == "scaffold";
-            if complete && drop_rate > 0.0 {
+            if complete && drop_rate > 0.0 || penalty && !WITH_PENALTY.contains(&entry.name) {
                 continue;
             }
             let network =
@@ -286,13 +294,16 @@ fn simulator_and_channels_agree(
             let local_steps = entry.has_local_steps().then_some(3);
             // More exchanges a round than are put off together.
             let gossip = (entry.name == "mg-skip").then_some(37);
-            let parameters = Parameters { local_steps, gossip, ..Parameters::default() };
+            let parameters = Parameters { local_steps, gossip, penalty, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
-            let problem = wrap(nonconvex::<f32>(network.agents(), DIM, Batch::Size(4)));
+            let smooth = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
+            let sparse = |problem| Penalised(problem, Penalty::l1(3.0).unwrap().except([1]));
+            let problem = wrap(if penalty { Box::new(sparse(smooth)) } else { Box::new(smooth) });
             let start = scattered::<f32>(network.agents(), DIM);
 
             let mut agents = Simulator::new(&*problem, &network, &*method, &start, SEED).unwrap();
             let (expected, expected_bytes) = drive(&*method, &mut agents, 9);
+            assert_eq!(agents.models().contains(&0.0), penalty, "{}", entry.name);
             let (vectors, measured, bytes) =
                 over_channels(&*problem, &network, &*method, &start, 9, ranks.min(network.agents()));
             for (k, vector) in vectors.iter().enumerate() {
@@ -310,7 +321,7 @@ fn simulator_and_channels_agree(
 fn threads_that_exchange_messages_reach_the_bits_of_the_simulator() {
     let small_world = network(Topology::SmallWorld { degree: 4, rewire: 0.4 }, 7, Rule::LazyMetropolis);
     for ranks in [1, 3, 7] {
-        simulator_and_channels_agree(&small_world, ranks, |problem| Box::new(problem));
+        simulator_and_channels_agree(&small_world, ranks, |problem| problem);
     }
 }
 

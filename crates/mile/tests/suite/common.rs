@@ -7,7 +7,7 @@ use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::{MixingMatrix, Rule};
 use mile::network::Network;
-use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
+use mile::problems::{Batch, Draw, Failure, Loss, Penalty, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::real::Real;
 use mile::run::Run;
@@ -59,6 +59,35 @@ pub fn nonconvex<T: Real>(agents: usize, dim: usize, batch: Batch) -> Table<T> {
         batch,
     )
     .unwrap()
+}
+
+/// Objectives with a penalty of their own.
+pub struct Penalised<P>(pub P, pub Penalty);
+
+impl<T: Real, P: Problem<T>> Problem<T> for Penalised<P> {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
+        self.0.loss(agent, x)
+    }
+
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
+        self.0.gradient(agent, x, gradient)
+    }
+
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
+        self.0.sample_gradient(agent, x, draw, gradient)
+    }
+
+    fn penalty(&self) -> Option<&Penalty> {
+        Some(&self.1)
+    }
 }
 
 /// A different starting point for each agent.

@@ -14,19 +14,19 @@ use rand::RngExt;
 use crate::common::*;
 
 /// A problem and a network, as matrices.
-struct Dense<'a> {
+pub struct Dense<'a> {
     problem: &'a dyn Problem<f64>,
-    w: Mat<f64>,
-    alpha: f64,
+    pub w: Mat<f64>,
+    pub alpha: f64,
 }
 
 impl<'a> Dense<'a> {
-    fn new(problem: &'a dyn Problem<f64>, network: &Network, alpha: f64) -> Self {
+    pub fn new(problem: &'a dyn Problem<f64>, network: &Network, alpha: f64) -> Self {
         let n = network.agents();
         Self { problem, w: Mat::from_fn(n, n, |i, j| network.mixing().weight(i, j)), alpha }
     }
 
-    fn identity(&self) -> Mat<f64> {
+    pub fn identity(&self) -> Mat<f64> {
         Mat::identity(self.w.nrows(), self.w.nrows())
     }
 
@@ -43,16 +43,16 @@ impl<'a> Dense<'a> {
     }
 
     /// `alpha grad f`.
-    fn ag(&self, x: &Mat<f64>) -> Mat<f64> {
+    pub fn ag(&self, x: &Mat<f64>) -> Mat<f64> {
         Scale(self.alpha) * self.g(x)
     }
 }
 
-fn matrix(rows: &[f64], dim: usize) -> Mat<f64> {
+pub fn matrix(rows: &[f64], dim: usize) -> Mat<f64> {
     Mat::from_fn(rows.len() / dim, dim, |i, k| rows[i * dim + k])
 }
 
-fn flat(x: &Mat<f64>) -> Vec<f64> {
+pub fn flat(x: &Mat<f64>) -> Vec<f64> {
     (0..x.nrows()).flat_map(|i| x.row(i).iter().copied().collect::<Vec<_>>()).collect()
 }
 

@@ -3,6 +3,7 @@
 
 mod channels; // the same methods over threads that exchange messages: equal bits
 mod common; // problems, networks, and how to drive a method
+mod composite; // objectives with a nonsmooth penalty: literal forms, minimisers, equal bits
 mod contract; // laws that every method obeys; adding a method is adding a row
 mod drops; // edges that are down
 mod gradients; // gradients against central differences

@@ -42,6 +42,8 @@ pub(super) struct TableConfig {
     pub(super) loss_name: &'static str,
     /// Weight of the regularization.
     pub(super) l2: f64,
+    /// Weight of the nonsmooth penalty, common to all agents.
+    pub(super) l1: f64,
     /// Whether to add a constant feature, which is not penalised.
     pub(super) intercept: bool,
     /// Whether agents count by their rows.
@@ -135,7 +137,7 @@ impl TableConfig {
             other => other,
         };
         let weights = if self.by_rows { AgentWeights::Rows { total } } else { AgentWeights::Equal };
-        TableObjective { loss, l2: self.l2, intercept: self.intercept, weights }
+        TableObjective { loss, l2: self.l2, l1: self.l1, intercept: self.intercept, weights }
     }
 }
 
@@ -182,6 +184,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableConfig, L
         loss,
         loss_name,
         l2,
+        l1: section.number("l1", "a number from 0")?.unwrap_or(0.0),
         intercept,
         by_rows: optional_choice(section, "weights", &weights)?.unwrap_or(false),
         batch: samples::batch(section, Batch::Full)?,

@@ -190,6 +190,7 @@ mod tests {
             loss,
             loss_name: "",
             l2: 0.0,
+            l1: 0.0,
             intercept: false,
             by_rows: false,
             batch,

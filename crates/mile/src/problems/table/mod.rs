@@ -5,7 +5,7 @@
 //! ```
 //!
 //! with the rows a_j and targets b_j of agent i and the losses of [`Loss`]. The penalty of the nonconvex logistic loss is
-//! `l2 sum_k x_k^2/(1 + x_k^2)` instead. Coefficients of an intercept are not penalised. The factors w_i are 1 for agents of equal
+//! `l2 sum_k x_k^2/(1 + x_k^2)` instead. With l1 the network minimises `f + l1 |x|_1` ([`Penalty`]). Coefficients of an intercept are not penalised. The factors w_i are 1 for agents of equal
 //! weight, and `N m_i/sum_j m_j` for agents that count by their rows ([`AgentWeights`]).
 
 mod gram;
@@ -24,7 +24,7 @@ use self::gram::Gram;
 pub use self::loss::Loss;
 pub use self::objective::{AgentWeights, TableObjective};
 use self::rows::Samples;
-use super::{Batch, Draw, Failure, Metric, Problem};
+use super::{Batch, Draw, Failure, InvalidPenalty, Metric, Penalty, Problem};
 use crate::block;
 use crate::isa::Isa;
 use crate::real::Real;
@@ -55,6 +55,8 @@ pub struct Table<T> {
     /// Held-out rows of each agent; empty if there are none at all.
     test: Vec<Shard<T>>,
     objective: TableObjective,
+    /// The nonsmooth term, if there is one.
+    penalty: Option<Penalty>,
     /// The factor of each agent.
     factors: Vec<f64>,
     batch: Batch,
@@ -140,6 +142,12 @@ pub enum InvalidTable {
     },
 }
 
+impl From<InvalidPenalty> for InvalidTable {
+    fn from(InvalidPenalty(got): InvalidPenalty) -> Self {
+        Self::Parameter { key: "l1", got, takes: "a finite number from 0" }
+    }
+}
+
 impl<T: Real> Shard<T> {
     /// Checks that there are `columns` features for each target, and that the loss takes the targets.
     fn check(&self, agent: usize, columns: usize, loss: Loss) -> Result<(), InvalidTable> {
@@ -166,7 +174,7 @@ impl<T: Real> Table<T> {
         objective: TableObjective,
         batch: Batch,
     ) -> Result<Self, InvalidTable> {
-        let TableObjective { loss, l2, .. } = objective;
+        let TableObjective { loss, l2, l1, intercept, .. } = objective;
         if !(l2 >= 0.0 && l2.is_finite()) {
             return Err(InvalidTable::Parameter { key: "l2", got: l2, takes: "a finite number from 0" });
         }
@@ -174,6 +182,9 @@ impl<T: Real> Table<T> {
             return Err(InvalidTable::Batch);
         }
         loss.check()?;
+        let intercepts = (1..=loss.classes()).map(|class| (class * columns).saturating_sub(1));
+        let penalty = Penalty::l1(l1)?.except(intercepts.filter(|_| intercept));
+        let penalty = (l1 > 0.0).then_some(penalty);
         for (agent, shard) in shards.iter().enumerate() {
             if shard.targets.is_empty() {
                 return Err(InvalidTable::Empty { agent });
@@ -188,7 +199,8 @@ impl<T: Real> Table<T> {
                 .then(|| Gram::new(Samples::new(columns, &shard.features, &shard.targets)))
         };
         let grams = shards.par_iter().map(gram).collect();
-        Ok(Self { columns, shards, test: Vec::new(), objective, factors, batch, isa: Isa::best(), grams })
+        let (test, isa) = (Vec::new(), Isa::best());
+        Ok(Self { columns, shards, test, objective, penalty, factors, batch, isa, grams })
     }
 
     /// Adds held-out rows of each agent, of which some may have none: what [`Loss::metrics`] says is measured on them, on those of
@@ -221,8 +233,8 @@ impl<T: Real> Table<T> {
         self.columns - usize::from(self.objective.intercept && self.columns > 0)
     }
 
-    /// Writes the gradient of the penalty.
-    fn penalty(&self, factor: f64, x: &[T], gradient: &mut [T]) {
+    /// Writes the gradient of the smooth penalty.
+    fn l2_gradient(&self, factor: f64, x: &[T], gradient: &mut [T]) {
         let l2 = T::of(factor * self.objective.l2);
         let two = T::of(2.0);
         let slope = |x: &T| match self.objective.loss {
@@ -238,7 +250,7 @@ impl<T: Real> Table<T> {
 
     fn mean_gradient(&self, agent: usize, rows: impl ExactSizeIterator<Item = usize>, x: &[T], g: &mut [T]) {
         let factor = self.factors[agent];
-        self.penalty(factor, x, g);
+        self.l2_gradient(factor, x, g);
         let scale = T::of(factor / rows.len() as f64);
         self.samples(agent).add_gradient(self.isa, self.objective.loss, rows, scale, x, g);
     }
@@ -285,6 +297,10 @@ impl<T: Real> Problem<T> for Table<T> {
         let rows = self.shards[agent].targets.len();
         self.mean_gradient(agent, self.batch.samples(rows, agent, draw), x, gradient);
         Ok(())
+    }
+
+    fn penalty(&self) -> Option<&Penalty> {
+        self.penalty.as_ref()
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -2,13 +2,15 @@
 
 use super::{InvalidTable, Loss};
 
-/// What is minimised: the mean of a loss over an agent's rows, plus a penalty.
+/// What is minimised: the mean of a loss over an agent's rows, plus penalties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableObjective {
     /// The loss of a row.
     pub loss: Loss,
-    /// Weight of the penalty.
+    /// Weight of the smooth penalty, which is part of each f_i.
     pub l2: f64,
+    /// Weight of the nonsmooth penalty `l1 |x|_1`, which all agents have in common ([`Penalty`](crate::problems::Penalty)).
+    pub l1: f64,
     /// Whether the last column is the constant 1. Its coefficients are then not penalised.
     pub intercept: bool,
     /// How much each agent counts.
@@ -16,9 +18,9 @@ pub struct TableObjective {
 }
 
 impl TableObjective {
-    /// A loss and the weight of its penalty; without intercept, with agents of equal weight.
+    /// A loss and the weight of its smooth penalty; without intercept, with agents of equal weight.
     pub fn new(loss: Loss, l2: f64) -> Self {
-        Self { loss, l2, intercept: false, weights: AgentWeights::Equal }
+        Self { loss, l2, l1: 0.0, intercept: false, weights: AgentWeights::Equal }
     }
 }
 
