@@ -173,7 +173,8 @@ fn commands_are_found_with_their_arguments() {
 fn what_does_not_exist_is_found() {
     let program = Program::find();
     let problem = |text: &str| program.problem(&words(text));
-    for right in ["run a.toml --dry-run", "data get mnist", "--version", "graph --topology ring", "help run"] {
+    for right in ["run a.toml --dry-run", "data get mnist", "--version", "graph --topology ring", "help run"]
+    {
         assert_eq!(problem(right), None, "{right}");
     }
     for wrong in ["walk", "run --dry-walk", "data got mnist", "swarm a.toml --topology ring", "help walk"] {
