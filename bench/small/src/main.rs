@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use mile::methods::catalogue::{self, Parameters};
-use mile::problems::{Batch, Loss, Shard, Table};
+use mile::problems::{Batch, Loss, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::{Network, Rule, Run, Schedule, Simulator, Topology};
 use rand::RngExt;
@@ -69,7 +69,7 @@ fn problem(data: &[f64]) -> Table<f64> {
         Shard { features: features.to_vec(), targets: targets.to_vec() }
     };
     let shards = data.chunks(ROWS * (DIM + 1)).map(shard).collect();
-    Table::new(DIM, shards, Loss::LeastSquares, 0.0, Batch::Full).expect("a problem")
+    Table::new(DIM, shards, TableObjective::new(Loss::LeastSquares, 0.0), Batch::Full).expect("a problem")
 }
 
 /// Milliseconds of each run, from the starting point to the final points. Methods take turns.

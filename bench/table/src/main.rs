@@ -8,7 +8,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use mile::problems::{Batch, Draw, Loss, Problem, Shard, Table};
+use mile::problems::{Batch, Draw, Loss, Problem, Shard, Table, TableObjective};
 use mile::real::{Precision, Real};
 use serde_json::{Value, json};
 
@@ -75,7 +75,8 @@ fn table<T: Real>(rows: usize, dim: usize, agents: usize, loss: Loss) -> Table<T
         features: (0..rows * dim).map(|k| T::of(value(k + agent))).collect(),
         targets: (0..rows).map(|k| T::of(value(3 * k + agent).signum())).collect(),
     };
-    Table::new(dim, (0..agents).map(shard).collect(), loss, 0.01, Batch::Full).expect("a table")
+    let objective = TableObjective::new(loss, 0.01);
+    Table::new(dim, (0..agents).map(shard).collect(), objective, Batch::Full).expect("a table")
 }
 
 fn measure<T: Real>(threads: usize, count: usize, (rows, dim): (usize, usize), loss: Loss) -> Value {

@@ -9,9 +9,6 @@ use clap_complete::Shell;
 use crate::{Arguments, output};
 
 /// A completion script for a shell.
-///
-/// For example, for bash: mile completions bash > ~/.local/share/bash-completion/completions/mile; for zsh, into a folder
-/// of $fpath as _mile; for fish: mile completions fish > ~/.config/fish/completions/mile.fish
 #[derive(Args)]
 pub(crate) struct CompletionsArguments {
     /// The shell

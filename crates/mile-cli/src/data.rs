@@ -1,4 +1,4 @@
-//! `mile data`: image data sets.
+//! `mile data`: image data sets, and statistics of tables.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use mile_lab::config::Experiment;
 use mile_lab::error::LabError;
+use mile_lab::objectives::Statistics;
 use mile_nn::data::{self, Located, Progress};
 
 use crate::output;
@@ -15,7 +17,7 @@ use crate::output;
 /// Time between two progress lines of a download, where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Image data sets.
+/// Image data sets, and statistics of tables.
 #[derive(Args)]
 pub(crate) struct DataArguments {
     #[command(subcommand)]
@@ -35,6 +37,34 @@ enum Action {
     },
     /// Show the folders searched for data sets, and where each was found
     Where(DataDirArguments),
+    /// Write the statistics of one agent's table: counts, means, deviations and categories
+    ///
+    /// For agents that each have only their own file, and standardise features, use categories, fill missing values or weigh
+    /// agents by their rows. Each owner writes such a file; mile data merge joins them, and every agent gets the result as
+    /// statistics = "FILE" in [problem]. No row leaves its owner.
+    Summary {
+        /// Experiment file of a table with one file for each agent
+        #[arg(value_name = "EXPERIMENT.toml")]
+        experiment: PathBuf,
+        /// The agent whose file is read
+        #[arg(long, value_name = "ID")]
+        agent: usize,
+        /// File to write [default: statistics-ID.json]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Replace a value of the experiment file; may be given several times
+        #[arg(long, value_name = "KEY.PATH=VALUE")]
+        set: Vec<String>,
+    },
+    /// Join the statistics of all agents
+    Merge {
+        /// Files that mile data summary has written, one for each agent, in any order
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        /// File to write
+        #[arg(short, long, value_name = "FILE", default_value = "statistics.json")]
+        output: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -49,8 +79,34 @@ pub(crate) fn run(arguments: &DataArguments) -> anyhow::Result<u8> {
         Action::List(place) => output::print(&list(place.data_dir.as_deref()))?,
         Action::Where(place) => output::print(&search_path(place.data_dir.as_deref()))?,
         Action::Get { name, place } => get(name, place.data_dir.as_deref())?,
+        Action::Summary { experiment, agent, output, set } => {
+            let place = output.clone().unwrap_or_else(|| format!("statistics-{agent}.json").into());
+            summary(experiment, *agent, set)?.write(&place)?;
+            output::print(&format!("{}\n", place.display()))?;
+        }
+        Action::Merge { files, output } => {
+            let each = files.iter().map(|file| Statistics::read(file)).collect::<Result<_, _>>()?;
+            Statistics::merge(each)?.write(output)?;
+            output::print(&format!("{}\n", output.display()))?;
+        }
     }
     Ok(0)
+}
+
+/// The statistics of one agent's data.
+fn summary(path: &Path, agent: usize, set: &[String]) -> Result<Statistics, LabError> {
+    let experiment = Experiment::load(path, set)?;
+    let name = path.display().to_string();
+    let agents = experiment.network.agents;
+    if agent >= agents {
+        let problem = format!("got {agent}, takes the number of an agent, below {agents}");
+        return Err(LabError::config("--agent", problem));
+    }
+    let found = experiment.objectives.statistics(agent).map_err(|error| error.in_file(&name))?;
+    found.ok_or_else(|| {
+        let problem = "needs no statistics; only kind = \"table\" does";
+        LabError::config("problem.kind", problem).in_file(&name)
+    })
 }
 
 fn location(name: &str, folder: Option<&Path>) -> String {

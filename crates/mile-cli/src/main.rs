@@ -7,6 +7,7 @@ mod data;
 mod graph;
 mod init;
 mod keygen;
+mod keys;
 mod network;
 mod observers;
 mod output;
@@ -44,6 +45,10 @@ enum Command {
     /// Run an experiment or a sweep in this process; without a file, a built-in example
     Run(run::RunArguments),
     /// Write a commented experiment file to start from
+    ///
+    /// The file runs as it is with mile run, and each of its keys has a comment. For your own data: mile init --data
+    /// FILE.csv looks at the header and the rows, and chooses the target (the last column), the loss (by the target's
+    /// values) and the agents (by a column of names, if there is one).
     Init(init::InitArguments),
     /// Run an experiment on this machine with one process per agent, over the network
     ///
@@ -56,6 +61,8 @@ enum Command {
     /// Agents identify each other by public key and wait for neighbours that are unreachable. A restarted agent resumes
     /// from its last checkpoint, with bit-identical results. It can be stopped at any time with Ctrl-C or SIGTERM.
     Agent(agent::AgentArguments),
+    /// Show all keys of experiment files, with their values, defaults, meaning and an example (also: mile help keys)
+    Keys(keys::KeysArguments),
     /// Generate an agent's secret key, or print its public key
     Keygen(keygen::KeygenArguments),
     /// Show agents' progress and who waits for whom
@@ -68,15 +75,20 @@ enum Command {
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix and its spectral gap
     Graph(graph::GraphArguments),
-    /// List, download and locate image data sets
+    /// List, download and locate image data sets; statistics of tables
     Data(data::DataArguments),
     /// Plot runs and sweeps, as SVG and PNG
     Plot(plot::PlotArguments),
     /// Write an HTML report of runs and sweeps
     Report(report::ReportArguments),
     /// Print a completion script for a shell
+    ///
+    /// For bash: mile completions bash > ~/.local/share/bash-completion/completions/mile. For zsh: into the file _mile in
+    /// a folder of $fpath. For fish: mile completions fish > ~/.config/fish/completions/mile.fish.
     Completions(completions::CompletionsArguments),
     /// Print the manual page, or write those of all commands
+    ///
+    /// For example, mile man ~/.local/share/man/man1, and then man mile-run.
     Man(completions::ManArguments),
 }
 
@@ -96,11 +108,16 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> std::process::ExitCode {
     reading::show_progress();
-    let result = match Arguments::parse().command {
+    let command = match keys::is_asked_for(std::env::args()) {
+        true => Command::Keys(keys::all()),
+        false => Arguments::parse().command,
+    };
+    let result = match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Swarm(arguments) => swarm::run(&arguments),
         Command::Agent(arguments) => agent::run(&arguments),
+        Command::Keys(arguments) => keys::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),

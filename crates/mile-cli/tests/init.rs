@@ -62,7 +62,13 @@ fn tables_run_as_they_are() {
             if wave(k) > 3.0 { "yes" } else { "no" }
         )
     });
-    for (name, loss, agents) in [("price", "least-squares", 5), ("ill", "logistic", 3)] {
+    write(folder.path(), "kind.csv", "colour,x,kind", |k| {
+        let (colour, kind) = (["red", "green"][k % 2], ["a", "b", "c"][(wave(k) / 21.0 + 1.5) as usize]);
+        format!("{colour},{},{kind}", wave(k))
+    });
+    for (name, loss, agents) in
+        [("price", "least-squares", 5), ("ill", "logistic", 3), ("kind", "softmax", 2)]
+    {
         let output = mile(folder.path(), &["init", "--data", &format!("{name}.csv")]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let file = format!("{name}.toml");

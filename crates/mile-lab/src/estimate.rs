@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use mile::agents::AgentsError;
-use mile::problems::{Draw, Failure, Problem};
+use mile::problems::Draw;
 use mile::with_precision;
 use rayon::prelude::*;
 
@@ -56,9 +56,14 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
         done.map_err(AgentsError::objective(agent))
     };
     let gradient = seconds(|call| one(call, false))?;
-    let of_model = seconds(|_| evaluate(&*problem, x).map_err(AgentsError::Evaluation))?;
-    // The evaluated agents' models and the average, and the gradient of f there.
-    let mut evaluation = (plan.evaluation.agents + 1) as f64 * of_model;
+    let loss =
+        seconds(|call| problem.loss(agent(call), x).map(drop).map_err(AgentsError::objective(agent(call))))?;
+    let test = match problem.metrics().is_empty() {
+        true => 0.0,
+        false => seconds(|_| problem.measure(x).map(drop).map_err(AgentsError::Evaluation))?,
+    };
+    // The evaluated agents' models and the average, each on all agents' data, and the gradient of f at the average.
+    let mut evaluation = (plan.evaluation.agents + 1) as f64 * (agents as f64 * loss + test);
     if plan.size.records_gradient_norm {
         let is_stochastic = experiment.objectives.is_stochastic();
         let exact = if is_stochastic { seconds(|call| one(call, true))? } else { gradient };
@@ -73,15 +78,6 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
     let evaluations = records * jobs.len() as u64;
     let seconds = (gradients * gradient + evaluations as f64 * evaluation) / threads as f64;
     Ok(TimeEstimate { seconds, gradient, gradients, evaluation, evaluations, threads })
-}
-
-/// What a record evaluates for one model.
-fn evaluate<T: Scalar>(problem: &dyn Problem<T>, x: &[T]) -> Result<(), Failure> {
-    problem.objective(x)?;
-    if !problem.metrics().is_empty() {
-        problem.measure(x)?;
-    }
-    Ok(())
 }
 
 /// Seconds of a call while all threads are busy with such calls. The first ones, which may read data for the first time,

@@ -66,8 +66,8 @@ pub(crate) fn title(metric: Metric, models: Models) -> &'static str {
     names(metric)[models as usize].1
 }
 
-/// What was measured on held-out data; in a record one number for each, by its [name](HeldOut), such as `accuracy`,
-/// `local_accuracy` and `worst_accuracy`.
+/// What was measured on held-out data. In a record each number has its own name, such as `accuracy`, `local_accuracy` and
+/// `worst_accuracy`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeldOut(Vec<(Metric, [f64; 3])>);
 

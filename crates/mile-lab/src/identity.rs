@@ -99,7 +99,8 @@ pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<(String, String, St
 
 /// The first fact that differs, where the old facts are those of one agent, which has only its own data.
 pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
-    let known = |key: &String| old.contains_key(key) || !key.starts_with("problem.data[");
+    let is_of_others = |key: &str| key.starts_with("problem.data[") || key.starts_with("problem.test[");
+    let known = |key: &String| old.contains_key(key) || !is_of_others(key);
     let new = new.iter().filter(|(key, _)| known(key)).map(|(key, value)| (key.clone(), value.clone()));
     difference(old, &new.collect())
 }
@@ -179,7 +180,12 @@ mod tests {
             entries.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
         };
         let own = facts(&[("precision", "f64"), ("problem.data[1]", "b")]);
-        let all = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "b")]);
+        let all = facts(&[
+            ("precision", "f64"),
+            ("problem.data[0]", "a"),
+            ("problem.data[1]", "b"),
+            ("problem.test[0]", "c"),
+        ]);
         assert_eq!(difference_for_agent(&own, &all), None);
         let changed = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "x")]);
         assert_eq!(difference_for_agent(&own, &changed).unwrap().0, "problem.data[1]");

@@ -54,3 +54,25 @@ impl Drop for Reading {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_slow_reading_is_shown_from_time_to_time_and_at_its_end() {
+        static SHOWN: Mutex<Vec<(String, f64)>> = Mutex::new(Vec::new());
+        show(|name, part| SHOWN.lock().unwrap().push((name.to_owned(), part)));
+        Reading::new("quick.csv", 100).advance(50);
+        let mut slow = Reading::new("slow.csv", 100);
+        slow.begun = slow.begun.checked_sub(2 * QUIET).unwrap();
+        slow.advance(43);
+        slow.advance(10);
+        drop(slow);
+        let shown = SHOWN.lock().unwrap();
+        let of = |name: &str| -> Vec<f64> {
+            shown.iter().filter(|(n, _)| n == name).map(|(_, part)| *part).collect()
+        };
+        assert_eq!((of("slow.csv"), of("quick.csv")), (vec![0.43, 1.0], vec![]));
+    }
+}

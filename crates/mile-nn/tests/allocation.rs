@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mile::problems::{Draw, Problem};
 use mile_nn::data::glyphs;
-use mile_nn::model::{ModelSpec, Preset};
+use mile_nn::model::{Layer, ModelSpec, Preset};
 use mile_nn::partition::Partition;
 use mile_nn::problem::{Evaluation, ImageConfig};
 use mile_nn::{Batch, ImageProblem};
@@ -36,13 +36,24 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn gradients_allocate_nothing_after_the_first() {
     let data = Arc::new(glyphs::generate(0, 400, 10));
+    let layers = vec![
+        Layer::Conv { out: 8, kernel: 3, padding: 1, stride: 2 },
+        Layer::GroupNorm { groups: 4 },
+        Layer::Relu {},
+        Layer::MaxPool { size: 3, stride: Some(2) },
+        Layer::Conv { out: 8, kernel: 3, padding: 1, stride: 1 },
+        Layer::Residual { layers: vec![Layer::Conv { out: 8, kernel: 3, padding: 1, stride: 1 }] },
+        Layer::AveragePool { size: 6, stride: None },
+        Layer::Dense { out: 10 },
+    ];
     for (model, batch) in [
-        (Preset::MnistCnn, Batch::Size(32)),
-        (Preset::CifarCnn, Batch::Epoch(33)),
-        (Preset::Linear, Batch::Full),
+        (ModelSpec::Preset(Preset::MnistCnn), Batch::Size(32)),
+        (ModelSpec::Preset(Preset::CifarCnn), Batch::Epoch(33)),
+        (ModelSpec::Preset(Preset::Linear), Batch::Full),
+        (ModelSpec::Layers(layers), Batch::Size(32)),
     ] {
         let config = ImageConfig {
-            model: ModelSpec::Preset(model),
+            model: model.clone(),
             partition: Partition::Iid {},
             agents: 2,
             seed: 0,

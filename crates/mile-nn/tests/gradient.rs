@@ -12,11 +12,33 @@ use mile_nn::{Isa, Scalar};
 use rand::RngExt;
 
 fn conv(out: usize, kernel: usize, padding: usize) -> Layer {
-    Layer::Conv { out, kernel, padding }
+    strided(out, kernel, padding, 1)
+}
+
+fn strided(out: usize, kernel: usize, padding: usize, stride: usize) -> Layer {
+    Layer::Conv { out, kernel, padding, stride }
+}
+
+fn max_pool(size: usize, stride: usize) -> Layer {
+    Layer::MaxPool { size, stride: Some(stride) }
+}
+
+fn norm(groups: usize) -> Layer {
+    Layer::GroupNorm { groups }
+}
+
+const LAYER_NORM: Layer = Layer::LayerNorm {};
+
+fn residual(layers: &[Layer]) -> Layer {
+    Layer::Residual { layers: layers.to_vec() }
+}
+
+fn average_pool(size: usize, stride: usize) -> Layer {
+    Layer::AveragePool { size, stride: Some(stride) }
 }
 
 const RELU: Layer = Layer::Relu {};
-const POOL: Layer = Layer::MaxPool { size: 2 };
+const POOL: Layer = Layer::MaxPool { size: 2, stride: None };
 
 /// Odd sizes on purpose: partial vectors, uneven tiles, strips that overlap, panels that are not full, squares that do
 /// not cover the image.
@@ -45,7 +67,104 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
         ),
         (shape(2, 14, 1), 3, vec![conv(16, 5, 2), RELU, conv(20, 3, 1), conv(9, 5, 2), dense(3)]),
         (shape(3, 15, 1), 3, vec![conv(8, 3, 1), RELU, conv(70, 3, 1), dense(3)]),
+        // Strides: phases of different sizes, kernels that are multiples of the stride, pixels that no output reads.
+        (shape(11, 8, 2), 3, vec![strided(9, 3, 1, 2), RELU, strided(34, 3, 1, 2), RELU, dense(3)]),
+        (shape(13, 10, 1), 3, vec![conv(6, 3, 1), strided(17, 5, 2, 3), RELU, strided(5, 2, 0, 2), dense(3)]),
+        (shape(9, 19, 1), 2, vec![conv(3, 1, 0), RELU, strided(20, 6, 2, 2), strided(4, 1, 0, 3), dense(2)]),
+        (shape(16, 30, 3), 3, vec![conv(4, 3, 1), RELU, strided(33, 6, 5, 2), RELU, POOL, dense(3)]),
+        // Pooling of other sizes, that overlaps, twice, first, and with relu and dropout on it.
+        (
+            shape(10, 11, 2),
+            3,
+            vec![conv(18, 3, 1), RELU, max_pool(3, 2), conv(7, 3, 1), average_pool(2, 2), dense(3)],
+        ),
+        (
+            shape(9, 8, 3),
+            3,
+            vec![max_pool(2, 1), conv(5, 2, 0), POOL, POOL, RELU, Layer::Dropout { p: 0.3 }, dense(3)],
+        ),
+        (
+            shape(12, 7, 1),
+            2,
+            vec![
+                conv(35, 3, 1),
+                average_pool(3, 1),
+                RELU,
+                average_pool(2, 3),
+                conv(4, 1, 0),
+                max_pool(2, 2),
+                dense(2),
+            ],
+        ),
+        // Normalisation, first, of images and of vectors, with what may follow it.
+        (
+            shape(7, 6, 3),
+            3,
+            vec![norm(1), conv(18, 3, 1), norm(6), RELU, POOL, conv(5, 3, 1), norm(5), dense(3)],
+        ),
+        (
+            shape(5, 6, 2),
+            3,
+            vec![
+                LAYER_NORM,
+                conv(4, 3, 1),
+                LAYER_NORM,
+                RELU,
+                Layer::Dropout { p: 0.3 },
+                dense(37),
+                LAYER_NORM,
+                RELU,
+                dense(3),
+            ],
+        ),
+        (shape(1, 1, 20), 2, vec![dense(34), norm(17), RELU, Layer::Dropout { p: 0.3 }, dense(2)]),
+        // Residual connections: first, within each other, with what may follow, of vectors.
+        (
+            shape(6, 7, 2),
+            3,
+            vec![
+                residual(&[conv(2, 3, 1), RELU]),
+                conv(17, 3, 1),
+                residual(&[conv(5, 1, 0), RELU, conv(17, 3, 1), norm(1)]),
+                RELU,
+                POOL,
+                dense(3),
+            ],
+        ),
+        (
+            shape(7, 5, 1),
+            3,
+            vec![
+                conv(6, 3, 1),
+                RELU,
+                residual(&[
+                    residual(&[norm(3), RELU, conv(6, 3, 1)]),
+                    max_pool(1, 1),
+                    residual(&[conv(6, 3, 1)]),
+                ]),
+                Layer::Dropout { p: 0.3 },
+                strided(4, 3, 1, 2),
+                dense(3),
+            ],
+        ),
+        (
+            shape(1, 1, 9),
+            2,
+            vec![
+                dense(21),
+                residual(&[LAYER_NORM, dense(33), RELU, dense(21)]),
+                RELU,
+                residual(&[dense(21)]),
+                dense(2),
+            ],
+        ),
     ]
+}
+
+/// Starting points with noise, so that scales are not 1 and shifts not 0.
+fn start(model: &Model, seed: u64) -> Vec<f32> {
+    let mut rng = stream(seed, Purpose::Probe, 0, 2);
+    model.initial(seed).into_iter().map(|x| x + rng.random_range(-0.1..0.1)).collect()
 }
 
 fn random_images(shape: Shape, classes: usize, n: usize) -> Images {
@@ -56,7 +175,7 @@ fn random_images(shape: Shape, classes: usize, n: usize) -> Images {
 
 fn gradient<T: Scalar>(model: &Model, isa: Isa, images: &Images, dropout: Option<Dropout>) -> (f64, Vec<T>) {
     let network = Network::<T>::with_isa(model.clone(), isa);
-    let parameters: Vec<T> = model.initial(1).iter().map(|&x| T::of(f64::from(x))).collect();
+    let parameters: Vec<T> = start(model, 1).iter().map(|&x| T::of(f64::from(x))).collect();
     let samples: Vec<u32> = (0..images.len() as u32).collect();
     // Poisoned: whatever is left of the old contents would be seen.
     let mut gradient = vec![T::nan(); model.dim()];
@@ -102,7 +221,7 @@ fn gradients_are_central_differences() {
         let samples: Vec<u32> = (0..3).collect();
         let network = Network::<f64>::with_isa(model.clone(), Isa::Portable);
         let mut workspace = network.workspace();
-        let mut parameters: Vec<f64> = model.initial(1).into_iter().map(f64::from).collect();
+        let mut parameters: Vec<f64> = start(&model, 1).into_iter().map(f64::from).collect();
         let (mut exact, mut scrap) = (vec![0.0; model.dim()], vec![0.0; model.dim()]);
         network.gradient(&parameters, &images, &samples, Some(MASKS), &mut workspace, &mut exact);
         let mut rng = stream(0, Purpose::Probe, 0, 1);
@@ -137,7 +256,7 @@ fn gradients_of_least_squares_are_central_differences() {
         let singles = doubles.iter().map(|&x| x as f32).collect();
         for pixels in [Values::Doubles(doubles), Values::Singles(singles)] {
             let images = Images { pixels, targets: targets.clone() };
-            let mut parameters: Vec<f64> = model.initial(1).into_iter().map(f64::from).collect();
+            let mut parameters: Vec<f64> = start(&model, 1).into_iter().map(f64::from).collect();
             network.gradient(&parameters, &images, &[0, 2], None, &mut workspace, &mut gradient);
             for i in [0, model.dim() / 2, model.dim() - 1] {
                 let (x, h) = (parameters[i], 1e-6);
@@ -158,7 +277,7 @@ fn the_exported_parameters_give_the_same_scores_in_a_plain_network() {
     for (shape, classes, layers) in odd_networks() {
         let model = Model::try_new(&ModelSpec::Layers(layers.clone()), shape, classes).unwrap();
         let images = random_images(shape, classes, 5);
-        let parameters = model.initial(2);
+        let parameters = start(&model, 2);
         let tensors = model.state_dict(&parameters);
         let network = Network::<f32>::new(model);
         let logits = network.logits(&parameters, &images, &[0, 4, 2], &mut network.workspace());

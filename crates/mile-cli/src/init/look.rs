@@ -32,8 +32,6 @@ pub(super) struct Column {
     /// How often each value occurs, for at most [`MOST_DISTINCT`] of them; numbers are compared by value.
     pub(super) values: BTreeMap<String, usize>,
     pub(super) missing: usize,
-    /// Sum of the squares of the numbers.
-    pub(super) squares: f64,
 }
 
 impl Column {
@@ -45,7 +43,6 @@ impl Column {
         let number = field.parse::<f64>().ok().filter(|number| number.is_finite());
         self.is_numeric &= number.is_some();
         self.is_whole &= number.is_some_and(|number| number.fract() == 0.0);
-        self.squares += number.unwrap_or_default().powi(2);
         let value = number.map_or_else(|| field.to_owned(), |number| number.to_string());
         if self.values.len() < MOST_DISTINCT || self.values.contains_key(&value) {
             *self.values.entry(value).or_default() += 1;

@@ -1,4 +1,4 @@
-//! The experiment file of a table: target, loss, agents and step size from a look at the data.
+//! The experiment file of a table: target, loss and agents from a look at the data.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ const MOST_CLASSES: usize = 20;
 const MOST_AGENTS: usize = 50;
 /// Agents if no column stands for them.
 const AGENTS: usize = 5;
+const DATA_COMMENT: &str = "CSV file with a header; \"agent-{agent}.csv\" for one file for each agent";
 /// Names of columns that stand for agents.
 const AGENT_NAMES: [&str; 14] = [
     "agent", "client", "node", "site", "station", "hospital", "device", "user", "owner", "group", "region",
@@ -22,6 +23,7 @@ const AGENT_NAMES: [&str; 14] = [
 /// The text of the experiment file; `data` is the path of the data as it is written there.
 pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Result<String, LabError> {
     let look = Look::at(path)?;
+    let is_given = target.is_some();
     let target = find_target(path, &look, target)?;
     let loss = Loss::of(path, &look, &look.columns[target])?;
     let by = agents_column(&look, target);
@@ -50,17 +52,14 @@ pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Resul
             "rows at random; or by = \"COLUMN\" that names the agent of a row",
         ),
     };
-    let step_size = step_size(&look, target, by, loss);
-    let step_comment = "half of 1/L, with a bound of the smoothness L from the mean square of the rows";
     Ok(include_str!("table.toml")
         .replace("@SEEN@", &seen)
         .replace("@NAME@", &quoted(&stem(path)))
         .replace("@AGENTS@", &line("agents", &agents.0.to_string(), &agents.1))
-        .replace("@DATA@", data)
-        .replace("@COLUMNS@", &columns(&look, target, by))
+        .replace("@DATA@", &line("data", data, DATA_COMMENT))
+        .replace("@COLUMNS@", &columns(&look, target, is_given, by))
         .replace("@LOSS@", &line("loss", &format!("\"{}\"", loss.name), &loss.reason(&look.columns[target])))
-        .replace("@DIVISION@", &division)
-        .replace("@STEP_SIZE@", &line("step_size", &step_size, step_comment)))
+        .replace("@DIVISION@", &division))
 }
 
 /// A key with its comment.
@@ -83,17 +82,16 @@ fn find_target(path: &Path, look: &Look, name: Option<&str>) -> Result<usize, La
     })
 }
 
-/// The loss of a target, and the factor in its bound of the smoothness.
+/// The loss of a target.
 #[derive(Clone, Copy)]
 struct Loss {
     name: &'static str,
-    curvature: f64,
 }
 
 impl Loss {
-    const LEAST_SQUARES: Self = Self { name: "least-squares", curvature: 1.0 };
-    const LOGISTIC: Self = Self { name: "logistic", curvature: 0.25 };
-    const SOFTMAX: Self = Self { name: "softmax", curvature: 0.5 };
+    const LEAST_SQUARES: Self = Self { name: "least-squares" };
+    const LOGISTIC: Self = Self { name: "logistic" };
+    const SOFTMAX: Self = Self { name: "softmax" };
 
     fn of(path: &Path, look: &Look, target: &Column) -> Result<Self, LabError> {
         let values = target.values.len();
@@ -145,12 +143,10 @@ fn agents_column(look: &Look, target: usize) -> Option<usize> {
 }
 
 /// The keys about the columns of the file.
-fn columns(look: &Look, target: usize, by: Option<usize>) -> String {
-    let last = target + 1 == look.columns.len();
-    let which = if last {
-        "the column to predict: the last; change it if it is another"
-    } else {
-        "the column to predict"
+fn columns(look: &Look, target: usize, is_given: bool, by: Option<usize>) -> String {
+    let which = match is_given {
+        true => "the column to predict",
+        false => "the column to predict: the last one, unless you name another",
     };
     let mut lines = vec![line("target", &quoted(&look.columns[target].name), which)];
     if look.delimiter != b',' {
@@ -179,18 +175,6 @@ fn columns(look: &Look, target: usize, by: Option<usize>) -> String {
         ));
     }
     lines.join("\n")
-}
-
-/// Half of 1/L, with the bound of L that is the mean square of the rows, to two digits.
-fn step_size(look: &Look, target: usize, by: Option<usize>, loss: Loss) -> String {
-    let is_feature = |k: usize| k != target && Some(k) != by;
-    let features = look.columns.iter().enumerate().filter(|(k, column)| is_feature(*k) && column.is_numeric);
-    let squares: f64 = features.map(|(_, column)| column.squares).sum();
-    // The intercept is a feature that is one, and each category too.
-    let categories = look.columns.iter().enumerate().filter(|(k, c)| is_feature(*k) && !c.is_numeric).count();
-    let bound = loss.curvature * (squares / look.rows as f64 + 1.0 + categories as f64);
-    let digits: f64 = format!("{:.1e}", 0.5 / bound).parse().unwrap_or(0.1);
-    toml::Value::from(digits).to_string()
 }
 
 #[cfg(test)]
@@ -258,14 +242,6 @@ mod tests {
         for wrong in ["", "only\n1\n", "a,b\n", "a,b\n1,2\n3\n"] {
             assert!(written(wrong, None).is_err(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn step_sizes_are_below_the_limit() {
-        // Mean square 100 of x, 1 of the intercept.
-        let table =
-            written(&rows("x,y", |k| format!("{},{k}", if k % 2 == 0 { 10 } else { -10 })), None).unwrap();
-        assert_eq!(table["algorithm"][0]["step_size"].as_float(), Some(0.005));
     }
 
     #[test]

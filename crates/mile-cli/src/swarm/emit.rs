@@ -11,6 +11,7 @@ use mile_lab::config::{
 };
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
+use mile_lab::store::write_file;
 use toml::{Table, Value};
 
 use super::folders::{self, AgentSetup};
@@ -34,12 +35,20 @@ pub(super) fn emit(
     };
     let setups: Vec<AgentSetup> = (0..network.agents()).map(setup).collect();
     let files = ExperimentFiles::of(&experiment);
-    let folders = folders::create(&network, folder, &setups, &files.relative(&experiment.resolved))?;
+    let mut table = files.relative(&experiment.resolved);
+    let statistics = folders::statistics(&experiment);
+    if statistics.is_some() {
+        folders::set_statistics(&mut table, folders::STATISTICS);
+    }
+    let folders = folders::create(&network, folder, &setups, &table)?;
     let mut text = String::new();
     for (agent, folder) in folders.iter().enumerate() {
         let place =
             addresses.get(&agent).map_or("connects to its neighbours".into(), |a| format!("reached at {a}"));
         text += &format!("{}: agent {agent}, {place}\n", folder.display());
+        if let Some(text) = &statistics {
+            write_file(&folder.join(folders::STATISTICS), text.as_bytes())?;
+        }
         for missing in files.copy(agent, folder)? {
             text += &format!("  {missing} was not found: copy it into this folder\n");
         }

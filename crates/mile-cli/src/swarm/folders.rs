@@ -7,12 +7,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mile::network::Network;
-use mile_lab::config::{AgentConfig, AgentSettings, NeighbourConfig};
+use mile_lab::config::{AgentConfig, AgentSettings, Experiment, NeighbourConfig};
 use mile_lab::gather::agent_folder;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
 use mile_net::keys;
-use toml::Table;
+use toml::{Table, Value};
+
+/// The name of the file with the statistics of all agents' data.
+pub(super) const STATISTICS: &str = "statistics.json";
 
 /// Ports outside the range that systems assign automatically.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -41,7 +44,32 @@ pub(super) fn create_local(
         AgentSetup { listen, address: Some(listen.to_string()), settings }
     };
     let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.network.agents())?).map(setup).collect();
-    create(&plan.network, folder, &setups, &plan.experiment.resolved)
+    let mut experiment = plan.experiment.resolved.clone();
+    if statistics(&plan.experiment).is_some() {
+        // Where the run directory has them.
+        let path = std::path::absolute(folder.join(STATISTICS)).context("cannot find the run directory")?;
+        set_statistics(&mut experiment, &path.display().to_string());
+    }
+    create(&plan.network, folder, &setups, &experiment)
+}
+
+/// The statistics of all agents' data, for agents that have only their own; none if they are given, not needed, or not known
+/// here because data are missing.
+pub(super) fn statistics(experiment: &Experiment) -> Option<String> {
+    let problem = experiment.resolved.get("problem").and_then(Value::as_table);
+    let is_given = problem.is_some_and(|problem| problem.contains_key("statistics"));
+    if is_given || experiment.objectives.for_agent(0).is_none() {
+        return None;
+    }
+    let documents = experiment.objectives.documents().ok()?;
+    documents.into_iter().find(|(name, _)| *name == STATISTICS).map(|(_, text)| text)
+}
+
+/// Names the file with the statistics in an agent's experiment.
+pub(super) fn set_statistics(experiment: &mut Table, path: &str) {
+    if let Some(problem) = experiment.get_mut("problem").and_then(Value::as_table_mut) {
+        problem.insert("statistics".to_owned(), path.into());
+    }
 }
 
 /// Creates the folders of all agents; existing keys are kept.

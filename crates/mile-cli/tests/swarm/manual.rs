@@ -20,6 +20,7 @@ loss = "logistic"
 classes = ["no", "yes"]
 l2 = 0.1
 batch = 2
+standardise = true
 [[algorithm]]
 name = "mile"
 step_size = 0.2
@@ -66,6 +67,11 @@ fn edit(folder: &TestFolder, agent: usize, old: &str, new: &str) {
 fn emitted_agents_need_their_own_data_only_and_give_the_same_bits() {
     let folder = tables();
     folder.succeed(&["run", "e.toml", "--out", "one"]);
+    folder.succeed(&["swarm", "e.toml", "--out", "swarm"]);
+    let bytes = |run: &str| folder.finals(run)["mile-seed0.safetensors"].bytes.clone();
+    assert_eq!(bytes("swarm"), bytes("one"));
+    let model = |run: &str| std::fs::read_to_string(folder.path(&format!("{run}/coefficients.csv"))).unwrap();
+    assert_eq!(model("swarm"), model("one"));
     emit(&folder, 3);
     std::fs::remove_dir_all(folder.path("data")).unwrap();
     let mut agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
@@ -125,6 +131,8 @@ fn what_is_wrong_in_an_agents_file_is_named() {
     std::fs::set_permissions(folder.path("out/agents/1/key"), std::fs::Permissions::from_mode(0o644))
         .unwrap();
     refused(1, "chmod 600");
+    edit(&folder, 2, "statistics = \"statistics.json\"\n", "");
+    refused(2, "problem.statistics: is missing");
     std::fs::remove_file(folder.path("out/agents/2/agent-2.csv")).unwrap();
     refused(2, "agent-2.csv: cannot be read");
     edit(&folder, 2, "id = 1", "id = 0");

@@ -17,10 +17,14 @@ pub(super) struct Probe {
 const ALGORITHM: &str = "[[algorithm]]\nname = 'mile'\nstep_size = 0.1\n";
 
 /// Sections `[problem]`, one for each kind.
-const PROBLEMS: [(&str, &str); 3] = [
+const PROBLEMS: [(&str, &str); 7] = [
     ("problem (quadratic)", "kind = 'quadratic'"),
     ("problem (table)", "kind = 'table'\ndata = 'd.csv'\ntarget = 'y'\nloss = 'logistic'"),
+    ("problem (table)", "kind = 'table'\ndata = 'd.csv'\ntarget = 'y'\nloss = 'huber'\ndelta = 1"),
+    ("problem (table)", "kind = 'table'\ndata = 'd.csv'\ntarget = 'y'\nloss = 'welsch'\nc = 1"),
     ("problem (images)", "kind = 'images'"),
+    ("problem (arrays)", "kind = 'arrays'\ndata = 'd.npz'"),
+    ("problem (arrays)", "kind = 'arrays'\ninputs = 'x.npy'\ntargets = 'y.npy'"),
 ];
 
 pub(super) fn all() -> Vec<Probe> {

@@ -1,6 +1,6 @@
 //! A figure: one or more panels that share a legend.
 
-use super::curve::{Curve, Runs, Series};
+use super::curve::{Curve, Point, Runs, Series};
 use super::scale::Scale;
 use crate::quantity::{Axis, Quantity};
 
@@ -18,6 +18,8 @@ pub(crate) struct Panel {
     pub(crate) x: Scale,
     pub(crate) y: Scale,
     pub(crate) curves: Vec<Curve>,
+    /// Points that are marked by a circle, with the algorithm of each.
+    pub(crate) marks: Vec<(usize, Point)>,
     /// Algorithms that did not diverge, but exceed the range of the axis.
     pub(crate) outside: Vec<String>,
     /// Name of the quantity and the axis, for the report's script.
@@ -126,7 +128,7 @@ impl Panel {
             |curve: &&Curve| curve.diverged.is_none() && curve.points.iter().any(|point| point.y > top);
         let outside = curves.iter().filter(leaves).map(|curve| curve.label.clone()).collect();
         let (title, y_title) = (quantity.title().to_owned(), axis_title(quantity));
-        Self { title, x_title, y_title, x, y, curves, outside, name }
+        Self { title, x_title, y_title, x, y, curves, marks: Vec::new(), outside, name }
     }
 }
 

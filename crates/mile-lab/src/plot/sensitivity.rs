@@ -63,6 +63,7 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
     for point in curves.iter_mut().filter(|curve| curve.diverged.is_some()).flat_map(|c| &mut c.points) {
         point.y = y.padded(2.0).range().1;
     }
+    let marks = best_points(&curves, series.len(), criterion);
     let panel = Panel {
         title: String::new(),
         x_title: name.replace('_', " "),
@@ -70,6 +71,7 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
         x: x.padded(0.03),
         y: y.padded(0.06).with_tick_below(bottom),
         curves,
+        marks,
         outside: Vec::new(),
         name: format!("{}-{name}", criterion.name()),
     };
@@ -78,12 +80,25 @@ fn figure(name: &str, trials: &[Trial], criterion: Quantity) -> Option<Figure> {
         name: format!("sensitivity-{name}"),
         title: format!("{}, by {name}", criterion.title()),
         note: format!(
-            "best result at each value over all other values tried; band: smallest to largest value over seeds{cross}"
+            "best result at each value over all other values tried; circle: best of all; band: smallest to largest value over seeds{cross}"
         ),
         panels: vec![panel],
         columns: 1,
         series,
     })
+}
+
+/// The best point of each algorithm that has one.
+fn best_points(curves: &[Curve], algorithms: usize, criterion: Quantity) -> Vec<(usize, Point)> {
+    let better = |a: Point, b: Point| {
+        let is_better = if criterion.larger_is_better() { b.y > a.y } else { b.y < a.y };
+        if is_better { b } else { a }
+    };
+    let points = |series: usize| {
+        let of = curves.iter().filter(move |curve| curve.series == series && curve.diverged.is_none());
+        of.flat_map(|curve| curve.points.iter().copied())
+    };
+    (0..algorithms).filter_map(|series| Some((series, points(series).reduce(better)?))).collect()
 }
 
 /// The points split at values where all trials diverged, so that no line is drawn across these.
@@ -152,6 +167,28 @@ mod tests {
         assert_eq!(lengths, [2, 2]);
         assert!(segments(Vec::new(), &[4.0]).is_empty());
         assert_eq!(segments(vec![point(1.0), point(2.0)], &[]).len(), 1);
+    }
+
+    #[test]
+    fn the_best_value_of_each_algorithm_is_marked() {
+        let curve = |series: usize, points: &[(f64, f64)], diverged: Option<u64>| Curve {
+            series,
+            label: "a".into(),
+            points: points.iter().map(|(x, y)| Point { round: 0, x: *x, y: *y, low: *y, high: *y }).collect(),
+            diverged,
+        };
+        let curves = [
+            curve(0, &[(1.0, 5.0), (2.0, 3.0)], None),
+            curve(0, &[(4.0, 4.0)], None),
+            curve(0, &[(8.0, 0.0)], Some(0)),
+            curve(2, &[(1.0, 7.0)], None),
+        ];
+        let places = |criterion: Quantity| -> Vec<(usize, f64)> {
+            best_points(&curves, 3, criterion).iter().map(|(series, point)| (*series, point.x)).collect()
+        };
+        assert_eq!(places(Quantity::Loss), [(0, 2.0), (2, 1.0)]);
+        let larger = Quantity::ALL.into_iter().find(|quantity| quantity.larger_is_better()).unwrap();
+        assert_eq!(places(larger), [(0, 1.0), (2, 1.0)]);
     }
 
     #[test]

@@ -160,6 +160,16 @@ impl Drawing<'_> {
         self.panel.curves.iter().for_each(|curve| self.line(curve, svg));
         svg.push_str("</g>\n");
         self.panel.curves.iter().for_each(|curve| self.end(curve, svg));
+        for (series, point) in &self.panel.marks {
+            // Circles of several algorithms at one place are around each other.
+            let radius = 7.0 + 2.5 * (series % 4) as f64;
+            let Some((x, y)) = self.place(point.x, point.y) else { continue };
+            let (hue, class) = (colour(*series), series % super::style::COLOURS.len());
+            let _ = writeln!(
+                svg,
+                "<circle class=\"line c{class}\" data-series=\"{series}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"none\" stroke=\"{hue}\" stroke-width=\"1.6\"/>"
+            );
+        }
         svg.push_str("</g>\n");
     }
 

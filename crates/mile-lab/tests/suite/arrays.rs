@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mile::problems::Problem;
+use mile::problems::{Metric, Problem};
 use mile_lab::config::Experiment;
+use mile_lab::held_out::Models;
 
 const EXPERIMENT: &str = r#"
 rounds = 2
@@ -307,9 +308,26 @@ fn keys_that_do_not_go_together_are_refused() {
         &[&numbers[..], &["partition={ kind = \"dirichlet\", alpha = 1 }"]].concat(),
         &["least-squares has no classes"],
     );
-    refuses(numpy, &[&numbers[..], &["test=0.5"]].concat(), &["problem.test", "cross-entropy"]);
     refuses(numpy, &[&numbers[..], &["classes=2"]].concat(), &["problem.classes", "leave it out"]);
     refuses(numpy, &["inputs=x-{agent}.npy", "targets=y.npy"], &["problem.targets", "{agent}"]);
     let each = [&EACH[..], &["partition={ kind = \"dirichlet\", alpha = 1 }"]].concat();
     refuses(numpy, &each, &["problem.partition", "each agent has its own"]);
+}
+
+#[test]
+fn numbers_are_predicted_in_a_whole_run_and_their_error_is_measured() {
+    let experiment = format!(
+        "rounds = 30\n[network]\nagents = 2\n[problem]\nkind = 'arrays'\ninputs = '{0}/x.npy'\ntargets = '{0}/y.npy'\n\
+         loss = 'least-squares'\ntest = 0.3\nbatch = 'full'\n[[algorithm]]\nname = 'mile'\nstep_size = 0.05\n",
+        written_by_numpy().display()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let results = mile_lab::Lab::default().quiet().run(&experiment, folder.path()).unwrap();
+    let rmse: Vec<f64> = mile_lab::store::read_records(folder.path())
+        .unwrap()
+        .iter()
+        .map(|record| record.held_out.get(Metric::Rmse, Models::Average).unwrap())
+        .collect();
+    assert!(results.is_complete && rmse.len() > 2);
+    assert!(rmse[rmse.len() - 1] < 0.9 * rmse[0], "{rmse:?}");
 }

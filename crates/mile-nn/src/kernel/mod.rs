@@ -9,8 +9,10 @@
 //! samples.
 
 mod contract;
+mod norm;
 mod outer;
 mod pointwise;
+mod pool;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -19,8 +21,10 @@ pub use mile::isa::Isa;
 use mile::real::Real;
 
 pub(crate) use contract::Contract;
+pub(crate) use norm::{Moments, Norm, NormBack};
 pub(crate) use outer::Outer;
 pub(crate) use pointwise::{Activate, Scatter, pack_taps, panel_width, transpose, transpose_taps};
+pub(crate) use pool::{Pool, Squares, Unpool};
 
 /// A number type that has kernels: `f32` or `f64`.
 pub trait Scalar: Real + sealed::Sealed {}
@@ -46,6 +50,10 @@ pub(crate) struct Kernels<T> {
     outer: unsafe fn(&mut Outer<'_, T>),
     activate: unsafe fn(&mut Activate<'_, T>),
     scatter: unsafe fn(&mut Scatter<'_, T>),
+    pool: unsafe fn(&mut Pool<'_, T>),
+    unpool: unsafe fn(&mut Unpool<'_, T>),
+    norm: unsafe fn(&mut Norm<'_, T>),
+    norm_back: unsafe fn(&mut NormBack<'_, T>),
 }
 
 impl<T: Scalar> Kernels<T> {
@@ -79,6 +87,30 @@ impl<T: Scalar> Kernels<T> {
         // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
         unsafe { (self.scatter)(&mut call) }
     }
+
+    /// Runs [`Pool`].
+    pub(crate) fn pool(&self, mut call: Pool<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.pool)(&mut call) }
+    }
+
+    /// Runs [`Unpool`].
+    pub(crate) fn unpool(&self, mut call: Unpool<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.unpool)(&mut call) }
+    }
+
+    /// Runs [`Norm`].
+    pub(crate) fn norm(&self, mut call: Norm<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.norm)(&mut call) }
+    }
+
+    /// Runs [`NormBack`].
+    pub(crate) fn norm_back(&self, mut call: NormBack<'_, T>) {
+        // SAFETY: its body indexes with checks; `new` has asked the machine for the features.
+        unsafe { (self.norm_back)(&mut call) }
+    }
 }
 
 /// Compiles the kernels for one [`Simd`](simd::Simd) under the target features it needs.
@@ -105,7 +137,23 @@ macro_rules! kernels {
                 // SAFETY: as above; its indices are checked.
                 unsafe { pointwise::scatter::<$simd>(call) }
             }
-            Kernels { contract, outer, activate, scatter }
+            $(#[$feature])?
+            unsafe fn pool(call: &mut Pool<'_, T>) {
+                pool::pool(call)
+            }
+            $(#[$feature])?
+            unsafe fn unpool(call: &mut Unpool<'_, T>) {
+                pool::unpool(call)
+            }
+            $(#[$feature])?
+            unsafe fn norm(call: &mut Norm<'_, T>) {
+                norm::norm(call)
+            }
+            $(#[$feature])?
+            unsafe fn norm_back(call: &mut NormBack<'_, T>) {
+                norm::norm_back(call)
+            }
+            Kernels { contract, outer, activate, scatter, pool, unpool, norm, norm_back }
         }
     };
 }

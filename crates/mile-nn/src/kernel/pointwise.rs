@@ -190,17 +190,19 @@ pub(crate) fn pack_taps<T: Real>(weights: &[T], outputs: usize, packed: &mut [T]
     }
 }
 
-/// Weights for the backward pass: `[tap][input][output]` to `[panel of inputs][tap reversed][output][input]`.
+/// Weights for the backward pass: `[tap][input][output]` to `[panel of inputs][tap][output][input]`, for the taps given in
+/// their order.
 pub(crate) fn transpose_taps<T: Real>(
     weights: &[T],
-    taps: usize,
+    taps: impl ExactSizeIterator<Item = usize>,
     inputs: usize,
     outputs: usize,
     back: &mut [T],
 ) {
-    let panel = panel_width(inputs);
-    for (from, tap) in weights.chunks_exact(inputs * outputs).zip((0..taps).rev()) {
-        for (from, to) in from.chunks(panel * outputs).zip(back.chunks_exact_mut(taps * outputs * panel)) {
+    let (panel, count) = (panel_width(inputs), taps.len());
+    for (tap, from) in taps.enumerate() {
+        let from = &weights[from * inputs * outputs..][..inputs * outputs];
+        for (from, to) in from.chunks(panel * outputs).zip(back.chunks_exact_mut(count * outputs * panel)) {
             transpose(from, outputs, &mut to[tap * outputs * panel..][..outputs * panel], panel);
         }
     }

@@ -2,13 +2,15 @@
 
 use super::Layer;
 use crate::data::Shape;
+use crate::kernel::Squares;
 
 /// Most parameters of a network; more is assumed to be a typing error.
 const MAX_PARAMETERS: usize = 1 << 30;
 /// Most values of one sample between two layers, which limits the memory of a chunk of samples.
 const MAX_VALUES: usize = 1 << 22;
 
-/// Why a list of layers is not a valid network for the data. Layers are numbered from 1.
+/// Why a list of layers is not a valid network for the data. Layers are numbered from 1, those of a residual connection after
+/// it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
@@ -33,8 +35,8 @@ pub enum ModelError {
     },
     /// A kernel does not fit its input.
     #[error(
-        "layer {layer}: a {kernel} x {kernel} convolution with padding {padding} does not fit an input of {input}; \
-         the kernel must be from 1 to the padded side, and the padding less than the kernel"
+        "layer {layer}: a {kernel} x {kernel} convolution with padding {padding} and stride {stride} does not fit an input of \
+         {input}; kernel and stride must be from 1 to the padded side, and the padding less than the kernel"
     )]
     Kernel {
         /// Number of the layer.
@@ -43,16 +45,33 @@ pub enum ModelError {
         kernel: usize,
         /// The padding.
         padding: usize,
+        /// The stride.
+        stride: usize,
         /// Shape of its input.
         input: Shape,
     },
-    /// An image is too small for max-pooling.
-    #[error("layer {layer}: an input of {input} is too small for 2 x 2 max-pooling; remove the layer")]
+    /// An image is too small for pooling.
+    #[error("layer {layer}: an input of {input} is too small for {size} x {size} pooling; remove the layer")]
     Pool {
+        /// Number of the layer.
+        layer: usize,
+        /// Side of the squares.
+        size: usize,
+        /// Shape of its input.
+        input: Shape,
+    },
+    /// The layers of a residual connection change the shape.
+    #[error(
+        "layer {layer}: the layers of a residual connection make {output} of an input of {input}; give it layers that keep the \
+         shape, so that the two can be added"
+    )]
+    Residual {
         /// Number of the layer.
         layer: usize,
         /// Shape of its input.
         input: Shape,
+        /// Shape of what is to be added.
+        output: Shape,
     },
     /// A layer is in a place where it is not allowed.
     #[error("layer {layer}, with input {input}: {what}")]
@@ -77,13 +96,20 @@ pub enum ModelError {
 /// What a block computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A convolution of this kernel side and padding.
-    Conv { kernel: usize, padding: usize },
+    /// A convolution of this kernel side, padding and stride.
+    Conv { kernel: usize, padding: usize, stride: usize },
     /// A dense layer.
     Dense,
+    /// Pooling that is not done together with the block before.
+    Pool(Squares),
+    /// Normalisation of groups of channels, with a scale and a shift for each number or for each channel.
+    Norm { groups: usize, by_number: bool },
+    /// The sum of its input and that of an earlier block.
+    Add { from: usize },
 }
 
-/// A convolution or dense layer with the relu, pooling and dropout on its output.
+/// A convolution, a dense layer, normalisation, a sum, or pooling by itself, with the relu, 2 x 2 max-pooling and dropout on its
+/// output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Block {
     pub(crate) kind: Kind,
@@ -92,6 +118,7 @@ pub(crate) struct Block {
     /// Output channels.
     pub(crate) out: usize,
     pub(crate) relu: bool,
+    /// Whether its output is max-pooled over 2 x 2 squares.
     pub(crate) pool: bool,
     /// Probability of dropout; 0 for none.
     pub(crate) dropout: f32,
@@ -100,33 +127,55 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Number of inputs of one output unit.
+    /// A block with nothing on its output.
+    fn plain(kind: Kind, input: Shape, out: usize, offset: usize) -> Self {
+        Self { kind, input, out, relu: false, pool: false, dropout: 0.0, offset }
+    }
+
+    /// Number of inputs of one output unit of a convolution or a dense layer; else 0.
     pub(crate) fn fan_in(&self) -> usize {
         match self.kind {
             Kind::Conv { kernel, .. } => kernel.saturating_mul(kernel).saturating_mul(self.input.channels),
             Kind::Dense => self.input.len(),
+            Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => 0,
         }
     }
 
-    /// Number of weights.
+    /// Number of weights, or of scales.
     pub(crate) fn weights(&self) -> usize {
-        self.fan_in() * self.out
+        match self.kind {
+            Kind::Norm { .. } => self.biases(),
+            _ => self.fan_in() * self.out,
+        }
+    }
+
+    /// Number of biases, or of shifts.
+    fn biases(&self) -> usize {
+        match self.kind {
+            Kind::Pool(_) | Kind::Add { .. } => 0,
+            Kind::Norm { by_number: true, .. } => self.input.len(),
+            _ => self.out,
+        }
     }
 
     /// Number of weights and biases.
     pub(crate) fn parameters(&self) -> usize {
-        self.weights() + self.out
+        self.weights() + self.biases()
     }
 
-    /// Shape before pooling.
+    /// Shape of its output before relu and 2 x 2 max-pooling.
     pub(crate) fn convolved(&self) -> Shape {
+        let Shape { height, width, .. } = self.input;
+        let steps = |size: usize, stride: usize, padding: usize| Shape {
+            height: (height + 2 * padding - size) / stride + 1,
+            width: (width + 2 * padding - size) / stride + 1,
+            channels: self.out,
+        };
         match self.kind {
-            Kind::Conv { kernel, padding } => Shape {
-                height: self.input.height + 2 * padding + 1 - kernel,
-                width: self.input.width + 2 * padding + 1 - kernel,
-                channels: self.out,
-            },
+            Kind::Conv { kernel, padding, stride } => steps(kernel, stride, padding),
+            Kind::Pool(Squares { side, stride, .. }) => steps(side, stride, 0),
             Kind::Dense => Shape { height: 1, width: 1, channels: self.out },
+            Kind::Norm { .. } | Kind::Add { .. } => self.input,
         }
     }
 
@@ -144,33 +193,79 @@ pub(super) fn assemble(
     input: Shape,
     classes: usize,
 ) -> Result<(Vec<Block>, usize), ModelError> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut offset = 0;
-    for (i, &layer) in layers.iter().enumerate() {
-        let number = i + 1;
-        let shape = blocks.last().map_or(input, Block::output);
-        match layer {
-            Layer::Conv { .. } | Layer::Dense { .. } => {
-                let after_dense = blocks.last().is_some_and(|b| b.kind == Kind::Dense);
-                let block = new_block(layer, number, shape, after_dense, offset)?;
-                offset += block.parameters();
-                blocks.push(block);
+    let mut builder = Builder { input, blocks: Vec::new(), offset: 0, number: 0, first: 0 };
+    builder.add_all(layers)?;
+    let Builder { blocks, offset, number, .. } = builder;
+    match blocks.last() {
+        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => check_last(blocks, number, offset),
+        Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
+        _ => Err(ModelError::NoDense { classes }),
+    }
+}
+
+/// The blocks so far.
+struct Builder {
+    input: Shape,
+    blocks: Vec<Block>,
+    /// Number of parameters.
+    offset: usize,
+    /// Number of layers, those of residual connections included.
+    number: usize,
+    /// The first block that a layer may be added to: not one before the residual connection that the layer is in.
+    first: usize,
+}
+
+impl Builder {
+    /// Shape of the output.
+    fn shape(&self) -> Shape {
+        self.blocks.last().map_or(self.input, Block::output)
+    }
+
+    fn add_all(&mut self, layers: &[Layer]) -> Result<(), ModelError> {
+        layers.iter().try_for_each(|layer| {
+            self.number += 1;
+            self.add(layer)
+        })
+    }
+
+    fn add(&mut self, layer: &Layer) -> Result<(), ModelError> {
+        let (number, shape) = (self.number, self.shape());
+        let last = self.blocks[self.first..].last_mut();
+        match (layer, last) {
+            (Layer::Flatten {}, _) => Ok(()),
+            (Layer::MaxPool { size: 2, stride: None | Some(2) }, Some(block)) if takes_pool(block) => {
+                block.pool = true;
+                Ok(())
             }
-            Layer::Flatten {} => {}
-            Layer::Relu {} | Layer::MaxPool { .. } | Layer::Dropout { .. } => {
-                let what = "relu, max-pool and dropout must follow a convolution or a dense layer";
-                let block =
-                    blocks.last_mut().ok_or(ModelError::Order { layer: number, what, input: shape })?;
-                add_to_block(layer, number, block)?;
+            (Layer::Relu {} | Layer::Dropout { .. }, Some(block)) => add_to_block(layer, number, block),
+            (Layer::Relu {} | Layer::Dropout { .. }, None) => {
+                let what = "relu and dropout must follow a layer that they act on";
+                Err(ModelError::Order { layer: number, what, input: shape })
+            }
+            (Layer::Residual { layers }, _) => self.add_residual(layers),
+            _ => {
+                let after_dense = self.blocks.iter().any(|b| b.kind == Kind::Dense);
+                self.push(new_block(layer, number, shape, after_dense, self.offset)?);
+                Ok(())
             }
         }
     }
-    match blocks.last() {
-        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => {
-            check_last(blocks, layers.len(), offset)
+
+    fn push(&mut self, block: Block) {
+        self.offset += block.parameters();
+        self.blocks.push(block);
+    }
+
+    fn add_residual(&mut self, layers: &[Layer]) -> Result<(), ModelError> {
+        let (layer, from, input) = (self.number, self.blocks.len(), self.shape());
+        self.first = from;
+        self.add_all(layers)?;
+        let output = self.shape();
+        if self.blocks.len() == from || output != input {
+            return Err(ModelError::Residual { layer, input, output });
         }
-        Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
-        _ => Err(ModelError::NoDense { classes }),
+        self.push(Block::plain(Kind::Add { from }, input, input.channels, self.offset));
+        Ok(())
     }
 }
 
@@ -185,35 +280,74 @@ fn check_last(blocks: Vec<Block>, layer: usize, dim: usize) -> Result<(Vec<Block
     }
 }
 
-/// The block of a convolution or dense layer.
+/// Whether 2 x 2 max-pooling can be done together with a block.
+fn takes_pool(block: &Block) -> bool {
+    let shape = block.output();
+    let is_large = shape.height >= 2 && shape.width >= 2;
+    is_large && !block.pool && block.dropout == 0.0 && block.kind != Kind::Dense
+}
+
+/// The block that a layer begins.
 fn new_block(
-    layer: Layer,
+    layer: &Layer,
     number: usize,
     input: Shape,
     after_dense: bool,
     offset: usize,
 ) -> Result<Block, ModelError> {
-    let (kind, out) = match layer {
-        Layer::Conv { .. } if after_dense => {
-            let what = "a convolution cannot follow a dense layer";
+    let (kind, out) = match *layer {
+        Layer::Dense { out } => (Kind::Dense, out),
+        Layer::GroupNorm { groups } if groups == 0 || !input.channels.is_multiple_of(groups) => {
+            let what = "groups must divide the number of channels of its input";
             return Err(ModelError::Order { layer: number, what, input });
         }
-        Layer::Conv { kernel, padding, .. } if !fits(kernel, padding, input) => {
-            return Err(ModelError::Kernel { layer: number, kernel, padding, input });
+        Layer::GroupNorm { groups } => (Kind::Norm { groups, by_number: false }, input.channels),
+        Layer::LayerNorm {} => (Kind::Norm { groups: 1, by_number: true }, input.channels),
+        _ if after_dense => {
+            let what = "convolutions and pooling cannot follow a dense layer";
+            return Err(ModelError::Order { layer: number, what, input });
         }
-        Layer::Conv { out, kernel, padding } => (Kind::Conv { kernel, padding }, out),
-        Layer::Dense { out } => (Kind::Dense, out),
-        _ => unreachable!("only convolutions and dense layers begin a block"),
+        Layer::Conv { kernel, padding, stride, .. } if !fits(kernel, padding, stride, input) => {
+            return Err(ModelError::Kernel { layer: number, kernel, padding, stride, input });
+        }
+        Layer::Conv { out, kernel, padding, stride } => (Kind::Conv { kernel, padding, stride }, out),
+        Layer::MaxPool { size, stride } => (pooling(number, size, stride, false, input)?, input.channels),
+        Layer::AveragePool { size, stride } => (pooling(number, size, stride, true, input)?, input.channels),
+        Layer::Flatten {} | Layer::Relu {} | Layer::Dropout { .. } | Layer::Residual { .. } => {
+            unreachable!("these layers begin no block")
+        }
     };
-    let block = Block { kind, input, out, relu: false, pool: false, dropout: 0.0, offset };
+    let block = Block::plain(kind, input, out, offset);
     check_size(&block).map_err(|what| ModelError::Range { layer: number, what })?;
     Ok(block)
 }
 
-/// Whether a kernel of this side and padding fits an image.
-fn fits(kernel: usize, padding: usize, input: Shape) -> bool {
+/// Whether a kernel of this side, padding and stride fits an image.
+fn fits(kernel: usize, padding: usize, stride: usize, input: Shape) -> bool {
     let side = padding.saturating_mul(2).saturating_add(input.height.min(input.width));
-    (1..=side).contains(&kernel) && padding < kernel
+    (1..=side).contains(&kernel) && (1..=side).contains(&stride) && padding < kernel
+}
+
+/// Largest side of a square that is pooled, so that 16 bits tell its numbers apart.
+const MAX_POOL: usize = 255;
+
+/// Pooling as a block.
+fn pooling(
+    layer: usize,
+    size: usize,
+    stride: Option<usize>,
+    average: bool,
+    input: Shape,
+) -> Result<Kind, ModelError> {
+    let stride = stride.unwrap_or(size);
+    if !(1..=MAX_POOL).contains(&size) || stride == 0 {
+        let what = "pooling takes a size from 1 to 255, and a stride from 1";
+        return Err(ModelError::Range { layer, what });
+    }
+    if input.height < size || input.width < size {
+        return Err(ModelError::Pool { layer, size, input });
+    }
+    Ok(Kind::Pool(Squares { side: size, stride, average }))
 }
 
 fn check_size(block: &Block) -> Result<(), &'static str> {
@@ -234,26 +368,16 @@ fn check_size(block: &Block) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Adds a relu, pooling or dropout layer to the block before it.
-fn add_to_block(layer: Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
+/// Adds a relu or dropout layer to the block before it.
+fn add_to_block(layer: &Layer, number: usize, block: &mut Block) -> Result<(), ModelError> {
     let input = block.output();
     let refuse = |what| Err(ModelError::Order { layer: number, what, input });
-    match layer {
+    match *layer {
         _ if block.dropout > 0.0 => {
             return refuse("dropout must come last before the next layer with weights");
         }
         Layer::Relu {} if block.relu => return refuse("a second relu has no effect; remove it"),
         Layer::Relu {} => block.relu = true,
-        Layer::MaxPool { size } if size != 2 => {
-            return Err(ModelError::Range { layer: number, what: "max-pool takes size = 2 only" });
-        }
-        Layer::MaxPool { .. } if block.pool || block.kind == Kind::Dense => {
-            return refuse("max-pool must follow a convolution, once");
-        }
-        Layer::MaxPool { .. } if input.height < 2 || input.width < 2 => {
-            return Err(ModelError::Pool { layer: number, input });
-        }
-        Layer::MaxPool { .. } => block.pool = true,
         Layer::Dropout { p } if (0.0..1.0).contains(&p) => block.dropout = p,
         _ => {
             return Err(ModelError::Range { layer: number, what: "dropout takes p from 0 to below 1" });

@@ -7,6 +7,7 @@
 //! ```text
 //! conv    weights [kernel row][kernel column][input channel][output channel], biases [output channel]
 //! dense   weights [input][output],                                            biases [output]
+//! norm    scales [channel] or [row][column][channel],                         shifts as many
 //! ```
 //!
 //! The inputs of a dense layer after a convolution are in the order row, column, channel, as the kernels read
@@ -14,9 +15,11 @@
 //!
 //! # Order of the layers
 //!
-//! Any number of convolutions, then one or more dense layers, the last with one output per class. `relu`,
-//! `max-pool` and `dropout` follow the layer they act on, each at most once, `dropout` last. Any other order is an
-//! error that names the layer and its input shape.
+//! Any number of convolutions, poolings and normalisations, then one or more dense layers with or without normalisation,
+//! the last with one output per class. `relu` and
+//! `dropout` follow the layer they act on, each at most once, `dropout` last. `residual` has layers of its own, which keep the
+//! shape and of which the first begins with neither of the two. Any other order is an error that names the
+//! layer and its input shape.
 
 mod export;
 mod layers;
@@ -79,10 +82,15 @@ impl Model {
         self.blocks.iter().any(|block| block.dropout > 0.0)
     }
 
-    /// PyTorch's default initialisation: weights and biases uniform in +-1/sqrt(fan-in).
+    /// PyTorch's default initialisation: weights and biases uniform in +-1/sqrt(fan-in); scales 1, shifts 0.
     pub fn initial(&self, seed: u64) -> Vec<f32> {
         let mut parameters = Vec::with_capacity(self.dim);
         for (i, block) in self.blocks.iter().enumerate() {
+            if block.fan_in() == 0 {
+                parameters.extend(std::iter::repeat_n(1.0, block.weights()));
+                parameters.resize(block.offset + block.parameters(), 0.0);
+                continue;
+            }
             let bound = 1.0 / (block.fan_in() as f32).sqrt();
             let mut rng = stream(seed, Purpose::Start, i as u64, 0);
             parameters.extend((0..block.parameters()).map(|_| rng.random_range(-bound..=bound)));

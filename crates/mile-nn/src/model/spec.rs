@@ -7,11 +7,11 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 /// One layer; in an experiment file, `{ kind = "conv", out = 16, kernel = 5, padding = 2 }`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Layer {
-    /// A convolution with stride 1.
+    /// A convolution.
     Conv {
         /// Output channels.
         out: usize,
@@ -20,14 +20,41 @@ pub enum Layer {
         /// Width of the border of zeros.
         #[serde(default)]
         padding: usize,
+        /// Step from one place of the kernel to the next.
+        #[serde(default = "one")]
+        stride: usize,
     },
     /// max(0, x).
     Relu {},
-    /// Max-pooling over 2 x 2 squares; an odd last row or column is left out.
+    /// Max-pooling over squares; rows and columns that do not fill one are left out.
     MaxPool {
-        /// Side of the squares: 2.
+        /// Side of the squares.
         #[serde(default = "two")]
         size: usize,
+        /// Step from one square to the next; none for the side.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stride: Option<usize>,
+    },
+    /// Average pooling over squares; rows and columns that do not fill one are left out.
+    AveragePool {
+        /// Side of the squares.
+        #[serde(default = "two")]
+        size: usize,
+        /// Step from one square to the next; none for the side.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stride: Option<usize>,
+    },
+    /// Makes mean 0 and variance 1 of each group of channels of a sample, then scales and shifts each channel.
+    GroupNorm {
+        /// Number of groups, of equally many channels.
+        groups: usize,
+    },
+    /// Makes mean 0 and variance 1 of a sample, then scales and shifts each number.
+    LayerNorm {},
+    /// A residual connection: what these layers make of their input is added to that input.
+    Residual {
+        /// Layers whose output has the shape of their input.
+        layers: Vec<Layer>,
     },
     /// Flattens an image to a vector; implied before the first dense layer.
     Flatten {},
@@ -41,6 +68,10 @@ pub enum Layer {
         /// Probability, from 0 to below 1.
         p: f32,
     },
+}
+
+fn one() -> usize {
+    1
 }
 
 fn two() -> usize {
@@ -77,7 +108,11 @@ impl ModelSpec {
     /// The layers, for data with this number of classes.
     pub fn layers(&self, classes: usize) -> Vec<Layer> {
         let conv = |out, kernel| {
-            [Layer::Conv { out, kernel, padding: kernel / 2 }, Layer::Relu {}, Layer::MaxPool { size: 2 }]
+            let (conv, pool) = (
+                Layer::Conv { out, kernel, padding: kernel / 2, stride: 1 },
+                Layer::MaxPool { size: 2, stride: None },
+            );
+            [conv, Layer::Relu {}, pool]
         };
         let dense = |out| [Layer::Dense { out }];
         match self {

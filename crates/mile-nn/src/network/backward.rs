@@ -2,9 +2,12 @@
 
 use mile::real::Real;
 
+use super::transposed::Transposed;
 use super::workspace::{Activations, Samples, delta_stride, group};
 use super::{DENSE_TAPS, Network, Workspace};
-use crate::kernel::{Contract, Kernels, Outer, Scalar, Scatter, panel_width, transpose, transpose_taps};
+use crate::kernel::{
+    Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Squares, Unpool, panel_width, transpose,
+};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
@@ -35,15 +38,37 @@ impl<T: Scalar> Network<T> {
             }
             let weights = &parameters[block.offset..][..block.weights()];
             // The gradient with respect to the images is not needed.
-            let below = (i > 0).then_some(InputGradient { weights, scratch, delta: next });
-            let pass = Pass { kernels: &self.kernels, block, n, adds, output };
+            let below = (i > 0).then_some(&mut next[..]);
+            let pass = Pass { kernels: &self.kernels, block, weights, n, adds, output };
+            let saved = &mut before[i];
             match block.kind {
-                Kind::Conv { kernel, padding } => {
-                    pass.conv(kernel, padding, &mut before[i], delta, own, below)
+                Kind::Conv { kernel, padding, stride } => {
+                    pass.conv((kernel, padding, stride), saved, delta, own, scratch, below)
                 }
-                Kind::Dense => pass.dense(&before[i], delta, own, below),
+                Kind::Dense => pass.dense(saved, delta, own, scratch, below),
+                Kind::Pool(squares) => pass.pool(squares, saved, delta, scratch, below),
+                Kind::Norm { groups, .. } => pass.norm(groups, saved, delta, own, scratch, below),
+                Kind::Add { .. } => pass.add(saved, delta, scratch, below),
+            }
+            if i > 0 {
+                self.add_skipped(i, n, after, next);
             }
             std::mem::swap(&mut delta, &mut next);
+        }
+    }
+}
+
+impl<T: Scalar> Network<T> {
+    /// Adds to the deltas at the input of block `i` those that came past it, through sums after it.
+    fn add_skipped(&self, i: usize, n: usize, after: &[Activations<T>], delta: &mut [T]) {
+        for (block, saved) in self.model.blocks()[i + 1..].iter().zip(after) {
+            if block.kind == (Kind::Add { from: i }) {
+                let len = block.input.len();
+                let deltas = delta.chunks_exact_mut(delta_stride(len)).zip(saved.skipped.chunks_exact(len));
+                for (delta, skipped) in deltas.take(n) {
+                    delta.iter_mut().zip(skipped).for_each(|(s, &more)| *s += more);
+                }
+            }
         }
     }
 }
@@ -60,19 +85,12 @@ impl<'a, T> Gradients<'a, T> {
     }
 }
 
-/// What is needed to compute the deltas at the input of a block.
-struct InputGradient<'a, T> {
-    weights: &'a [T],
-    /// Room for what is transposed.
-    scratch: &'a mut [T],
-    /// Deltas at the input of this block, to be written.
-    delta: &'a mut [T],
-}
-
-/// The backward pass of one block.
+/// The backward pass of one block. Its methods get the deltas at the output of the block, room for what is transposed or
+/// summed, and where to write the deltas at its input if they are needed.
 struct Pass<'a, T> {
     kernels: &'a Kernels<T>,
     block: &'a Block,
+    weights: &'a [T],
     n: usize,
     /// Whether the gradients are added to; else they are replaced.
     adds: bool,
@@ -86,7 +104,8 @@ impl<T: Scalar> Pass<'_, T> {
         saved: &Activations<T>,
         delta: &mut [T],
         own: Gradients<'_, T>,
-        below: Option<InputGradient<'_, T>>,
+        scratch: &mut [T],
+        below: Option<&mut [T]>,
     ) {
         let block = self.block;
         let (inputs, stride) = (block.fan_in(), delta_stride(block.out));
@@ -111,20 +130,20 @@ impl<T: Scalar> Pass<'_, T> {
             channels: block.out,
         });
         if let Some(below) = below {
-            self.dense_input(delta, below);
+            self.dense_input(delta, scratch, below);
         }
     }
 
     /// The deltas at the input of a dense layer. The inputs take the place of pixels and the samples that of channels,
     /// so that the weights are used as they are, and only deltas are transposed.
-    fn dense_input(&self, delta: &[T], below: InputGradient<'_, T>) {
+    fn dense_input(&self, delta: &[T], scratch: &mut [T], below: &mut [T]) {
         let (inputs, out) = (self.block.fan_in(), self.block.out);
         let (stride, below_stride) = (delta_stride(out), delta_stride(inputs));
         for first in (0..self.n).step_by(panel_width(self.n)) {
             let samples = panel_width(self.n - first);
-            let (transposed, sums) = below.scratch.split_at_mut(stride * samples);
+            let (transposed, sums) = scratch.split_at_mut(stride * samples);
             transpose(&delta[first * stride..][..samples * stride], stride, transposed, samples);
-            for (i, weights) in below.weights.chunks(DENSE_TAPS * out).enumerate() {
+            for (i, weights) in self.weights.chunks(DENSE_TAPS * out).enumerate() {
                 let rows = weights.len() / out;
                 self.kernels.contract(Contract {
                     input: weights,
@@ -141,41 +160,39 @@ impl<T: Scalar> Pass<'_, T> {
                     channels: samples,
                 });
                 let place = first * below_stride + i * DENSE_TAPS;
-                transpose(&sums[..rows * samples], samples, &mut below.delta[place..], below_stride);
+                transpose(&sums[..rows * samples], samples, &mut below[place..], below_stride);
             }
         }
     }
 
     fn conv(
         &self,
-        kernel: usize,
-        padding: usize,
+        (kernel, padding, stride): (usize, usize, usize),
         saved: &mut Activations<T>,
         delta: &[T],
         own: Gradients<'_, T>,
-        mut below: Option<InputGradient<'_, T>>,
+        scratch: &mut [T],
+        mut below: Option<&mut [T]>,
     ) {
         let block = self.block;
         let (full, channels) = (block.convolved(), block.input.channels);
-        let stride = delta_stride(block.output().len());
-        if let Some(below) = &mut below {
-            transpose_taps(below.weights, kernel * kernel, channels, block.out, below.scratch);
+        let delta_step = delta_stride(block.output().len());
+        let convolution = Transposed::new(block, kernel, padding, stride);
+        if below.is_some() {
+            convolution.transpose(self.weights, scratch);
         }
-        let border = kernel - 1 - padding;
-        let row = (full.width + 2 * border) * full.channels;
-        let origin = border * (row + full.channels);
-        let back = (full.height + 2 * border) * row;
+        let Transposed { row, origin, len: back, .. } = convolution;
         let group = group(block);
         for first in (0..self.n).step_by(group) {
             let images = group.min(self.n - first);
             for s in 0..images {
                 let origin = s * back + origin;
-                self.scatter(first + s, &delta[(first + s) * stride..], saved, (row, origin), own.bias);
+                self.scatter(first + s, &delta[(first + s) * delta_step..], saved, (row, origin), own.bias);
             }
             let input = &saved.input;
             self.kernels.outer(Outer {
                 input: &input.values[first * input.stride..][..images * input.stride],
-                input_step: (input.row, channels),
+                input_step: (stride * input.row, stride * channels),
                 tap_step: input.row,
                 taps: (kernel, kernel * channels),
                 delta: &saved.back[origin..],
@@ -188,22 +205,85 @@ impl<T: Scalar> Pass<'_, T> {
                 channels: block.out,
             });
             let Some(below) = &mut below else { continue };
-            let stride = delta_stride(block.input.len());
+            let below_step = delta_stride(block.input.len());
             for s in 0..images {
-                self.kernels.contract(Contract {
-                    input: &saved.back[s * back..][..back],
-                    input_step: (row, full.channels),
-                    tap_step: row,
-                    taps: (kernel, kernel * full.channels),
-                    weights: below.scratch,
-                    weight_step: panel_width(channels),
-                    bias: None,
-                    resumes: false,
-                    output: &mut below.delta[(first + s) * stride..],
-                    output_step: (block.input.width * channels, channels),
-                    size: (block.input.height, block.input.width),
-                    channels,
-                });
+                let target = &mut below[(first + s) * below_step..][..block.input.len()];
+                convolution.run(self.kernels, &saved.back[s * back..][..back], scratch, target);
+            }
+        }
+    }
+
+    fn pool(
+        &self,
+        squares: Squares,
+        saved: &mut Activations<T>,
+        delta: &[T],
+        scratch: &mut [T],
+        below: Option<&mut [T]>,
+    ) {
+        let Some(below) = below else { return };
+        let (block, full) = (self.block, self.block.convolved());
+        let (step, below_step) = (delta_stride(block.output().len()), delta_stride(block.input.len()));
+        let which = if squares.average { 0 } else { full.len() };
+        for s in 0..self.n {
+            let sums = &mut scratch[..full.channels];
+            self.scatter(s, &delta[s * step..], saved, (full.width * full.channels, 0), sums);
+            self.kernels.unpool(Unpool {
+                delta: &saved.back,
+                which: &saved.which[s * which..][..which],
+                target: &mut below[s * below_step..][..block.input.len()],
+                target_row: block.input.width * block.input.channels,
+                size: (full.height, full.width),
+                channels: full.channels,
+                squares,
+            });
+        }
+    }
+
+    fn norm(
+        &self,
+        groups: usize,
+        saved: &mut Activations<T>,
+        delta: &[T],
+        own: Gradients<'_, T>,
+        scratch: &mut [T],
+        mut below: Option<&mut [T]>,
+    ) {
+        let (block, shape, len) = (self.block, self.block.input, self.block.input.len());
+        let (step, below_step) = (delta_stride(block.output().len()), delta_stride(len));
+        if !self.adds {
+            own.weights.fill(T::zero());
+        }
+        let (sums, rest) = scratch.split_at_mut(shape.channels);
+        let (first, second) = rest.split_at_mut(shape.channels);
+        for s in 0..self.n {
+            self.scatter(s, &delta[s * step..], saved, (shape.width * shape.channels, 0), sums);
+            let moments = &mut saved.moments[s * 2 * shape.channels..][..2 * shape.channels];
+            let (mean, inverse) = moments.split_at_mut(shape.channels);
+            self.kernels.norm_back(NormBack {
+                input: &saved.input.values[s * saved.input.stride..][..len],
+                scale: self.weights,
+                moments: Moments { mean, inverse },
+                delta: &saved.back,
+                gradient: (&mut *own.weights, &mut *own.bias),
+                target: below.as_mut().map(|below| &mut below[s * below_step..][..len]),
+                sums: (&mut *first, &mut second[..shape.channels]),
+                groups,
+            });
+        }
+    }
+
+    /// The deltas at a sum are those at both its inputs.
+    fn add(&self, saved: &mut Activations<T>, delta: &[T], scratch: &mut [T], below: Option<&mut [T]>) {
+        let Some(below) = below else { return };
+        let (block, shape, len) = (self.block, self.block.input, self.block.input.len());
+        let (step, below_step) = (delta_stride(block.output().len()), delta_stride(len));
+        for s in 0..self.n {
+            let sums = &mut scratch[..shape.channels];
+            self.scatter(s, &delta[s * step..], saved, (shape.width * shape.channels, 0), sums);
+            below[s * below_step..][..len].copy_from_slice(&saved.back);
+            if !saved.skipped.is_empty() {
+                saved.skipped[s * len..][..len].copy_from_slice(&saved.back);
             }
         }
     }

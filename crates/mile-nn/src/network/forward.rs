@@ -6,7 +6,9 @@ use rand::Rng;
 use super::workspace::{Activations, Samples, delta_stride};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::data::{Images, Targets, Values};
-use crate::kernel::{Activate, Contract, Kernels, Scalar, pack_taps, panel_width};
+use crate::kernel::{
+    Activate, Contract, Kernels, Moments, Norm, Pool, Scalar, Squares, pack_taps, panel_width,
+};
 use crate::model::{Block, Kind};
 
 impl<T: Scalar> Network<T> {
@@ -44,15 +46,18 @@ impl<T: Scalar> Network<T> {
     ) {
         let Workspace { blocks: saved, logits, convolved, weights: packed, .. } = workspace;
         for (i, block) in self.model.blocks().iter().enumerate() {
-            let (before, after) = saved.split_at_mut(i + 1);
-            let saved = &mut before[i];
+            let (before, after) = saved.split_at_mut(i);
+            let Some((saved, after)) = after.split_first_mut() else { break };
             let target = after.first_mut().map_or(&mut *logits, |next| &mut next.input);
             let range = block.offset..block.offset + block.parameters();
             let (weights, bias) = parameters[range].split_at(block.weights());
             let pass = Pass { kernels: &self.kernels, block, weights, packed, bias, n };
             match block.kind {
-                Kind::Conv { kernel, .. } => pass.conv(kernel, saved, convolved, target),
+                Kind::Conv { kernel, stride, .. } => pass.conv((kernel, stride), saved, convolved, target),
                 Kind::Dense => pass.dense(saved, target),
+                Kind::Pool(squares) => pass.pool(squares, saved, convolved, target),
+                Kind::Norm { groups, .. } => pass.norm(groups, saved, convolved, target),
+                Kind::Add { from } => pass.add(&before[from].input, saved, convolved, target),
             }
             if let Some(rng) = masks.as_deref_mut().filter(|_| block.dropout > 0.0) {
                 dropout_forward(block, rng, n, &mut saved.mask, target);
@@ -149,16 +154,21 @@ struct Pass<'a, T> {
 
 impl<T: Scalar> Pass<'_, T> {
     /// One convolution of each sample, activated into the next block's input.
-    fn conv(self, kernel: usize, saved: &mut Activations<T>, convolved: &mut [T], target: &mut Samples<T>) {
+    fn conv(
+        self,
+        (kernel, stride): (usize, usize),
+        saved: &mut Activations<T>,
+        convolved: &mut [T],
+        target: &mut Samples<T>,
+    ) {
         let block = self.block;
-        let (full, output) = (block.convolved(), block.output());
-        let input = &saved.input;
-        let argmax = if block.pool { output.len() } else { 0 };
+        let full = block.convolved();
         pack_taps(self.weights, block.out, self.packed);
         for s in 0..self.n {
+            let input = &saved.input;
             self.kernels.contract(Contract {
                 input: &input.values[s * input.stride..][..input.stride],
-                input_step: (input.row, block.input.channels),
+                input_step: (stride * input.row, stride * block.input.channels),
                 tap_step: input.row,
                 taps: (kernel, kernel * block.input.channels),
                 weights: self.packed,
@@ -170,18 +180,91 @@ impl<T: Scalar> Pass<'_, T> {
                 size: (full.height, full.width),
                 channels: full.channels,
             });
-            self.kernels.activate(Activate {
-                input: convolved,
-                input_row: full.width * full.channels,
-                output: &mut target.values[s * target.stride + target.origin..],
-                output_row: target.row,
-                argmax: &mut saved.argmax[s * argmax..][..argmax],
-                size: (output.height, output.width),
-                channels: output.channels,
-                relu: block.relu,
-                pool: block.pool,
-            });
+            self.activate(s, saved, convolved, target);
         }
+    }
+
+    /// Pooling of each sample.
+    fn pool(
+        self,
+        squares: Squares,
+        saved: &mut Activations<T>,
+        convolved: &mut [T],
+        target: &mut Samples<T>,
+    ) {
+        let full = self.block.convolved();
+        let which = if squares.average { 0 } else { full.len() };
+        for s in 0..self.n {
+            let input = &saved.input;
+            self.kernels.pool(Pool {
+                input: &input.values[s * input.stride..],
+                input_row: input.row,
+                output: &mut convolved[..full.len()],
+                which: &mut saved.which[s * which..][..which],
+                size: (full.height, full.width),
+                channels: full.channels,
+                squares,
+            });
+            self.activate(s, saved, convolved, target);
+        }
+    }
+
+    /// Normalisation of each sample.
+    fn norm(self, groups: usize, saved: &mut Activations<T>, convolved: &mut [T], target: &mut Samples<T>) {
+        let (len, channels) = (self.block.input.len(), self.block.out);
+        for s in 0..self.n {
+            let input = &saved.input;
+            let (mean, inverse) = saved.moments[s * 2 * channels..][..2 * channels].split_at_mut(channels);
+            self.kernels.norm(Norm {
+                input: &input.values[s * input.stride..][..len],
+                scale: self.weights,
+                shift: self.bias,
+                output: &mut convolved[..len],
+                moments: Moments { mean, inverse },
+                groups,
+            });
+            self.activate(s, saved, convolved, target);
+        }
+    }
+
+    /// The sum of each sample and what it was at the input of an earlier block.
+    fn add(
+        self,
+        earlier: &Samples<T>,
+        saved: &mut Activations<T>,
+        convolved: &mut [T],
+        target: &mut Samples<T>,
+    ) {
+        let row = self.block.input.width * self.block.input.channels;
+        let len = self.block.input.len();
+        for s in 0..self.n {
+            let own = saved.input.values[s * saved.input.stride..][..len].chunks_exact(row);
+            let rows = convolved[..len].chunks_exact_mut(row).zip(own);
+            for (y, (sums, own)) in rows.enumerate() {
+                let place = s * earlier.stride + earlier.origin + y * earlier.row;
+                let both = own.iter().zip(&earlier.values[place..][..row]);
+                sums.iter_mut().zip(both).for_each(|(sum, (&x, &y))| *sum = x + y);
+            }
+            self.activate(s, saved, convolved, target);
+        }
+    }
+
+    /// Relu and 2 x 2 max-pooling of sample `s`, from `convolved` to the next block's input.
+    fn activate(&self, s: usize, saved: &mut Activations<T>, convolved: &[T], target: &mut Samples<T>) {
+        let block = self.block;
+        let (full, output) = (block.convolved(), block.output());
+        let argmax = if block.pool { output.len() } else { 0 };
+        self.kernels.activate(Activate {
+            input: convolved,
+            input_row: full.width * full.channels,
+            output: &mut target.values[s * target.stride + target.origin..],
+            output_row: target.row,
+            argmax: &mut saved.argmax[s * argmax..][..argmax],
+            size: (output.height, output.width),
+            channels: output.channels,
+            relu: block.relu,
+            pool: block.pool,
+        });
     }
 
     /// One dense layer on all samples.

@@ -6,6 +6,8 @@
 
 mod backward;
 mod forward;
+mod phases;
+mod transposed;
 mod workspace;
 
 use mile::random::{Purpose, stream};

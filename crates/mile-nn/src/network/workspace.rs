@@ -3,8 +3,9 @@
 use bytemuck::Zeroable;
 use mile::real::Real;
 
+use super::phases::Side;
 use super::{CHUNK, DENSE_TAPS};
-use crate::kernel::panel_width;
+use crate::kernel::{Squares, panel_width};
 use crate::model::{Block, Kind, Model};
 
 /// A cache line; buffers begin on one, so that no vector of the kernels straddles two.
@@ -67,7 +68,9 @@ impl<T: Real> Samples<T> {
     fn input_of(block: &Block) -> Self {
         let shape = block.input;
         match block.kind {
-            Kind::Dense => Self::vectors(shape.len(), shape.width * shape.channels),
+            Kind::Dense | Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => {
+                Self::vectors(shape.len(), shape.width * shape.channels)
+            }
             Kind::Conv { padding, .. } => {
                 let row = (shape.width + 2 * padding) * shape.channels;
                 let stride = (shape.height + 2 * padding) * row;
@@ -95,9 +98,15 @@ pub(crate) struct Activations<T> {
     pub(crate) input: Samples<T>,
     /// The position of the largest number in each pooled square.
     pub(crate) argmax: Vec<u8>,
+    /// As `argmax`, of a block that is max-pooling by itself.
+    pub(crate) which: Vec<u16>,
+    /// Of a block that normalises, mean and inverse deviation for each channel of each sample.
+    pub(crate) moments: Vec<T>,
+    /// Of a sum, the deltas at the input of the earlier block that go through it.
+    pub(crate) skipped: Buffer<T>,
     /// Dropout factors: 0 or 1/(1 - p).
     pub(crate) mask: Vec<T>,
-    /// Deltas at the convolved images of a [`group`], with borders of zeros.
+    /// Deltas at the convolved images of a [`group`], with borders of zeros; or at one image, without.
     pub(crate) back: Buffer<T>,
 }
 
@@ -106,15 +115,29 @@ impl<T: Real> Activations<T> {
         let output = block.output().len();
         let convolved = block.convolved();
         let back = match block.kind {
-            Kind::Conv { kernel, padding } => {
-                let border = 2 * (kernel - 1 - padding);
-                group(block) * (convolved.height + border) * (convolved.width + border) * convolved.channels
+            Kind::Conv { kernel, padding, stride } => {
+                let [rows, columns] = Side::both(block, kernel, padding, stride).map(Side::padded);
+                group(block) * rows * columns * convolved.channels
             }
             Kind::Dense => 0,
+            Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => convolved.len(),
+        };
+        let which = match block.kind {
+            Kind::Pool(Squares { average: false, .. }) => CHUNK * convolved.len(),
+            _ => 0,
         };
         Self {
             input: Samples::input_of(block),
             argmax: vec![0; if block.pool { CHUNK * output } else { 0 }],
+            which: vec![0; which],
+            skipped: Buffer::new(match block.kind {
+                Kind::Add { from: 1.. } => CHUNK * convolved.len(),
+                _ => 0,
+            }),
+            moments: vec![
+                T::zero();
+                if matches!(block.kind, Kind::Norm { .. }) { CHUNK * 2 * block.out } else { 0 }
+            ],
             mask: vec![T::zero(); if block.dropout > 0.0 { CHUNK * output } else { 0 }],
             back: Buffer::new(back),
         }
@@ -160,7 +183,7 @@ pub(crate) fn group(block: &Block) -> usize {
 }
 
 /// Room for the weights of a block that are needed at a time in panels of outputs, for transposed weights of a
-/// convolution, and for transposed deltas of a dense layer.
+/// convolution, for transposed deltas of a dense layer, and for sums over the pixels of each channel.
 fn in_panels(block: &Block) -> usize {
     let panels = |channels: usize| channels.next_multiple_of(panel_width(channels));
     match block.kind {
@@ -173,6 +196,8 @@ fn in_panels(block: &Block) -> usize {
             let deltas = (delta_stride(block.out) + DENSE_TAPS.min(inputs)) * panel_width(CHUNK);
             deltas.max(DENSE_TAPS.min(inputs) * panels(block.out))
         }
+        Kind::Pool(_) | Kind::Add { .. } => block.out,
+        Kind::Norm { .. } => 3 * block.out,
     }
 }
 

@@ -17,26 +17,51 @@ pub(crate) fn scores(layers: &[Layer], shape: Shape, tensors: &[Tensor], pixels:
     let Shape { height, width, channels } = shape;
     let at = |c: usize, place: usize| f64::from(pixels[place * channels + c]) / 255.0;
     let values = (0..channels).flat_map(|c| (0..height * width).map(move |place| at(c, place))).collect();
-    let mut image = Planes { channels, height, width, values };
-    let mut parameters = tensors.chunks(2);
+    let image = Planes { channels, height, width, values };
+    forward(layers, image, &mut tensors.chunks(2)).values
+}
+
+fn forward<'t>(
+    layers: &[Layer],
+    mut image: Planes,
+    parameters: &mut impl Iterator<Item = &'t [Tensor]>,
+) -> Planes {
     for layer in layers {
         image = match *layer {
-            Layer::Conv { kernel, padding, .. } => {
-                convolve(&image, parameters.next().unwrap(), kernel, padding)
+            Layer::Residual { ref layers } => {
+                let own = image.values.clone();
+                let mut sum = forward(layers, image, parameters);
+                sum.values.iter_mut().zip(own).for_each(|(sum, x)| *sum += x);
+                sum
+            }
+            Layer::Conv { kernel, padding, stride, .. } => {
+                convolve(&image, parameters.next().unwrap(), (kernel, padding, stride))
             }
             Layer::Dense { .. } => dense(&image, parameters.next().unwrap()),
+            Layer::GroupNorm { groups } => normalise(image, parameters.next().unwrap(), groups),
+            Layer::LayerNorm {} => normalise(image, parameters.next().unwrap(), 1),
             Layer::Relu {} => Planes { values: image.values.iter().map(|x| x.max(0.0)).collect(), ..image },
-            Layer::MaxPool { .. } => pool(&image),
+            Layer::MaxPool { size, stride } => {
+                pool(&image, size, stride, |square| square.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+            }
+            Layer::AveragePool { size, stride } => {
+                pool(&image, size, stride, |square| square.iter().sum::<f64>() / square.len() as f64)
+            }
             _ => image,
         };
     }
-    image.values
+    image
 }
 
-fn convolve(image: &Planes, parameters: &[Tensor], kernel: usize, padding: usize) -> Planes {
+fn convolve(
+    image: &Planes,
+    parameters: &[Tensor],
+    (kernel, padding, stride): (usize, usize, usize),
+) -> Planes {
     let (weight, bias) = (&parameters[0], &parameters[1].values);
     let (out, channels) = (weight.shape[0], weight.shape[1]);
-    let (height, width) = (image.height + 2 * padding + 1 - kernel, image.width + 2 * padding + 1 - kernel);
+    let steps = |side: usize| (side + 2 * padding - kernel) / stride + 1;
+    let (height, width) = (steps(image.height), steps(image.width));
     let pixel = |c: usize, y: usize, x: usize| {
         let inside =
             (padding..padding + image.height).contains(&y) && (padding..padding + image.width).contains(&x);
@@ -49,13 +74,29 @@ fn convolve(image: &Planes, parameters: &[Tensor], kernel: usize, padding: usize
             for (c, dy) in (0..channels).flat_map(|c| (0..kernel).map(move |dy| (c, dy))) {
                 for dx in 0..kernel {
                     let w = weight.values[((o * channels + c) * kernel + dy) * kernel + dx];
-                    sum += f64::from(w) * pixel(c, y + dy, x + dx);
+                    sum += f64::from(w) * pixel(c, stride * y + dy, stride * x + dx);
                 }
             }
             values.push(sum);
         }
     }
     Planes { channels: out, height, width, values }
+}
+
+/// One scale and shift for each number, or for all of a channel.
+fn normalise(mut image: Planes, parameters: &[Tensor], groups: usize) -> Planes {
+    let size = image.values.len() / groups;
+    for group in image.values.chunks_mut(size) {
+        let mean = group.iter().sum::<f64>() / size as f64;
+        let variance = group.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / size as f64;
+        group.iter_mut().for_each(|x| *x = (*x - mean) / (variance + 1e-5).sqrt());
+    }
+    let each = image.values.len() / parameters[0].values.len();
+    for (i, x) in image.values.iter_mut().enumerate() {
+        let [scale, shift] = [0, 1].map(|k| f64::from(parameters[k].values[i / each]));
+        *x = *x * scale + shift;
+    }
+    image
 }
 
 fn dense(image: &Planes, parameters: &[Tensor]) -> Planes {
@@ -67,13 +108,15 @@ fn dense(image: &Planes, parameters: &[Tensor]) -> Planes {
     Planes { channels: values.len(), height: 1, width: 1, values }
 }
 
-fn pool(image: &Planes) -> Planes {
-    let (height, width) = (image.height / 2, image.width / 2);
+fn pool(image: &Planes, size: usize, stride: Option<usize>, of: impl Fn(&[f64]) -> f64) -> Planes {
+    let stride = stride.unwrap_or(size);
+    let (height, width) = ((image.height - size) / stride + 1, (image.width - size) / stride + 1);
     let mut values = Vec::new();
     for plane in image.values.chunks(image.height * image.width) {
         for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
-            let at = |dy: usize, dx: usize| plane[(2 * y + dy) * image.width + 2 * x + dx];
-            values.push(at(0, 0).max(at(0, 1)).max(at(1, 0)).max(at(1, 1)));
+            let places = (0..size).flat_map(|dy| (0..size).map(move |dx| (stride * y + dy, stride * x + dx)));
+            let square: Vec<f64> = places.map(|(y, x)| plane[y * image.width + x]).collect();
+            values.push(of(&square));
         }
     }
     Planes { channels: image.channels, height, width, values }

@@ -144,19 +144,13 @@ impl ArraysConfig {
                     "divides by class, and least-squares has no classes: use iid, or a file for each agent",
                 );
             }
-            if self.data.test != Test::None {
-                return refuse(
-                    "test",
-                    "measures the accuracy, which needs loss = \"cross-entropy\": leave it out",
-                );
-            }
         }
         if self.data.test == Test::None
             && section.value("test_samples").is_some_and(|n| n.as_str() != Some("all"))
         {
             return refuse(
                 "test_samples",
-                "needs test, which says what the accuracy is measured on: give it, or leave this out",
+                "needs test, which says what models are tested on: give it, or leave this out",
             );
         }
         Ok(())

@@ -122,9 +122,10 @@ impl TableConfig {
         self.seed.unwrap_or(if is_fixed { 0 } else { seed })
     }
 
-    /// Whether the features of one agent depend on the data of the others.
+    /// Whether the objective of one agent depends on the data of the others.
     pub(super) fn needs_statistics(&self) -> bool {
-        self.standardise || self.missing == Missing::Mean || !self.categorical.is_empty()
+        let features = self.standardise || self.missing == Missing::Mean || !self.categorical.is_empty();
+        features || (self.by_rows && self.is_per_agent())
     }
 
     /// What is minimised, with so many classes and, where only one agent's rows are at hand, so many rows in all.

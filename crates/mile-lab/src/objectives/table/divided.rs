@@ -17,6 +17,14 @@ use crate::error::{DataFileError, LabError};
 /// Most classes of a target.
 const MOST_CLASSES: usize = 1000;
 
+/// What rows are read for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Use {
+    Training,
+    /// Statistics of one agent, which may have fewer classes than all together.
+    Summary,
+}
+
 /// The training rows and the held-out rows of all agents.
 pub(super) struct Divided {
     pub(super) rows: Rows,
@@ -34,15 +42,16 @@ pub(super) struct Divided {
 pub(super) fn statistics_of(config: &TableConfig, agent: usize) -> Result<Statistics, LabError> {
     let only = config.only.or(config.is_per_agent().then_some(agent));
     let config = TableConfig { statistics: None, only, ..config.clone() };
-    Ok(Divided::read(&config, config.seed.unwrap_or(0))?.of_agent(agent))
+    let divided = Divided::read(&config, config.data_seed(0), Use::Summary)?;
+    Ok(divided.with_words(divided.numbers_of(agent)))
 }
 
 impl Divided {
-    pub(super) fn read(config: &TableConfig, seed: u64) -> Result<Self, LabError> {
+    pub(super) fn read(config: &TableConfig, seed: u64, use_of_rows: Use) -> Result<Self, LabError> {
         let given = config.statistics.as_deref().map(Statistics::read).transpose()?;
         let rows = Rows::read(&config.data, config)?;
         let owners = divide::owners(&rows, config)?;
-        let classes = classes(&rows, config, given.as_ref())?;
+        let classes = classes(&rows, config, given.as_ref(), use_of_rows)?;
         let codes = class_codes(&rows, &classes)?;
         let labels = config.has_classes().then_some((classes.len(), &codes[..]));
         let mut training = divide::training(&rows, labels, &owners, config, seed)?;
@@ -65,13 +74,12 @@ impl Divided {
 
     /// The statistics of all agents' data, if they are needed: given, or computed where all data are at hand.
     pub(super) fn statistics(&self, config: &TableConfig) -> Result<Option<Statistics>, LabError> {
-        let needed = config.needs_statistics() || (config.by_rows && config.only.is_some());
         let found = match (&self.given, config.only) {
             (Some(given), _) => {
                 self.check(given, config)?;
                 given.clone()
             }
-            (None, _) if !needed => return Ok(None),
+            (None, _) if !config.needs_statistics() => return Ok(None),
             (None, Some(_)) => {
                 let problem = "is missing: standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
                                all agents' data, and an agent has only its own; let each agent make its own with mile data \
@@ -81,14 +89,20 @@ impl Divided {
             }
             (None, None) => {
                 let agents: Vec<Statistics> =
-                    (0..config.agents).into_par_iter().map(|agent| self.of_agent(agent)).collect();
-                Statistics::merge(agents)?
+                    (0..config.agents).into_par_iter().map(|agent| self.numbers_of(agent)).collect();
+                self.with_words(Statistics::merge(agents)?)
             }
         };
         let is_used = config.standardise || config.missing == Missing::Mean;
-        if let Some(empty) = found.columns.iter().find(|column| is_used && column.count == 0) {
-            let problem = "has no values in any training row: leave it out, with exclude";
-            return Err(bad(&self.rows.files[0].path, None, Some(&empty.name), problem).into());
+        for column in found.columns.iter().filter(|_| is_used) {
+            let problem = match column.count {
+                0 => "has no values in any training row: leave it out, with exclude",
+                _ if !column.deviation().is_finite() => {
+                    "has values too large for a mean: scale or exclude it"
+                }
+                _ => continue,
+            };
+            return Err(bad(&self.rows.files[0].path, None, Some(&column.name), problem).into());
         }
         Ok(Some(found))
     }
@@ -132,8 +146,8 @@ impl Divided {
         })
     }
 
-    /// The statistics of one agent's data.
-    fn of_agent(&self, agent: usize) -> Statistics {
+    /// The statistics of one agent's numbers.
+    fn numbers_of(&self, agent: usize) -> Statistics {
         let columns: Vec<(&str, usize)> = self.numbers().collect();
         let training = &self.training[agent];
         // Sums of differences from the first value, so that equal values have exactly their mean and no deviation.
@@ -167,20 +181,24 @@ impl Divided {
             agents: vec![agent],
             rows: training.len() as u64,
             columns: (0..columns.len()).map(column).collect(),
-            categories: self.categories(),
-            classes: self.classes.clone(),
+            categories: BTreeMap::new(),
+            classes: Vec::new(),
         }
     }
 
-    /// The categories of all rows at hand.
-    fn categories(&self) -> BTreeMap<String, Vec<String>> {
+    /// Adds the categories and classes of all rows at hand.
+    fn with_words(&self, numbers: Statistics) -> Statistics {
         let words = self.rows.layout().features.iter().filter(|(_, role)| matches!(role, Role::Word(_)));
-        let sorted = |role: Role| {
-            let mut names: Vec<String> = self.rows.names(role, class).into_iter().collect();
+        let sorted = |mut names: Vec<String>| {
             sort(&mut names);
             names
         };
-        words.map(|(name, role)| (name.clone(), sorted(*role))).collect()
+        let names = |role: Role| sorted(self.rows.names(role, class).into_iter().collect());
+        Statistics {
+            categories: words.map(|(name, role)| (name.clone(), names(*role))).collect(),
+            classes: sorted(self.classes.clone()),
+            ..numbers
+        }
     }
 
     /// For each agent whose rows are at hand, where they come from and how many they are.
@@ -198,14 +216,19 @@ impl Divided {
 }
 
 /// The classes of the target, in order: given, or those of the statistics, or those of the data.
-fn classes(rows: &Rows, config: &TableConfig, given: Option<&Statistics>) -> Result<Vec<String>, LabError> {
+fn classes(
+    rows: &Rows,
+    config: &TableConfig,
+    given: Option<&Statistics>,
+    use_of_rows: Use,
+) -> Result<Vec<String>, LabError> {
     if !config.has_classes() {
         return Ok(Vec::new());
     }
     let target = rows.layout().target;
     let two = !matches!(config.loss, Loss::Softmax { .. });
     let named = config.classes.clone().or_else(|| given.map(|given| given.classes.clone()));
-    if two {
+    if two && use_of_rows == Use::Training {
         refuse_third_class(rows, named.as_deref().unwrap_or_default())?;
     }
     if let Some(classes) = named.filter(|classes| classes.len() >= 2) {
@@ -217,6 +240,14 @@ fn classes(rows: &Rows, config: &TableConfig, given: Option<&Statistics>) -> Res
     if classes.len() > MOST_CLASSES {
         let problem = format!("has {} different values, takes at most {MOST_CLASSES} classes", classes.len());
         return Err(refuse(problem).into());
+    }
+    if use_of_rows == Use::Summary {
+        return Ok(classes);
+    }
+    if !two && config.only.is_some() {
+        let problem = "is missing: other agents' files are not available, and may have other classes; name them all, as in \
+                       classes = [\"a\", \"b\", \"c\"], or give the agents' statistics";
+        return Err(LabError::config("problem.classes", problem));
     }
     if classes.len() < 2 {
         let remedy = match config.only {

@@ -1,15 +1,17 @@
 //! Turns the rows of the user's files into the numbers of the problem: one shard for each agent.
 
+use std::collections::HashMap;
+
 use mile::problems::{Loss, Shard};
 use mile::real::Real;
 use rayon::prelude::*;
 
 use super::bad;
 use super::config::{HeldOut, TableConfig};
-use super::divided::{Divided, class_codes};
+use super::divided::{Divided, Use, class_codes};
 use super::layout::Role;
 use super::rows::{Row, Rows};
-use super::statistics::Statistics;
+use super::statistics::{ColumnStatistics, Statistics};
 use super::words::class;
 use crate::error::{DataFileError, LabError};
 
@@ -53,7 +55,7 @@ impl About {
 
 /// Reads the data of a table problem and divides them among the agents.
 pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Data<T>, LabError> {
-    let divided = Divided::read(config, seed)?;
+    let divided = Divided::read(config, seed, Use::Training)?;
     let statistics = divided.statistics(config)?;
     let encoder = Encoder::new(&divided, &divided.rows, config, statistics.as_ref())?;
     let features = encoder.names(config);
@@ -117,7 +119,9 @@ impl Encoder {
         statistics: Option<&Statistics>,
     ) -> Result<Self, DataFileError> {
         let layout = rows.layout();
-        let known = |name: &str| statistics?.columns.iter().find(|column| column.name == name);
+        let columns = statistics.map_or(&[][..], |found| &found.columns);
+        let known: HashMap<&str, &ColumnStatistics> =
+            columns.iter().map(|column| (column.name.as_str(), column)).collect();
         let column = |(name, role): &(String, Role)| match *role {
             Role::Word(place) => {
                 let categories =
@@ -133,7 +137,7 @@ impl Encoder {
                 Ok(Column::Category { name: name.clone(), place, codes, categories, first })
             }
             Role::Number(place) => {
-                let known = known(name);
+                let known = known.get(name.as_str());
                 let fill = known.map_or(f64::NAN, |column| column.mean);
                 let scale = known.filter(|_| config.standardise).map(|column| {
                     let deviation = column.deviation();

@@ -1,5 +1,6 @@
 //! What the columns of a file are used for.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::bad;
@@ -46,12 +47,15 @@ impl Layout {
         owner: Option<&str>,
     ) -> Result<Self, DataFileError> {
         let refuse = |problem: String| bad(path, Some(1), None, problem);
+        let mut known: HashMap<&str, usize> = HashMap::new();
         for (k, name) in header.iter().enumerate() {
-            if !name.is_empty() && header[..k].contains(name) {
+            if known.insert(name, k).is_some() && !name.is_empty() {
                 return Err(refuse(format!("has two columns named '{name}': rename one of them")));
             }
         }
-        let find = |name: &str, key: &str| place(path, header, name, key);
+        let find = |name: &str, key: &str| {
+            known.get(name).copied().ok_or_else(|| refuse(unknown(header, name, key)))
+        };
         let target = find(&config.target, "target")?;
         let owner = owner.map(|by| find(by, "by")).transpose()?;
         if owner == Some(target) {
@@ -116,16 +120,13 @@ impl Layout {
     }
 }
 
-/// The place of a column that a key names.
-fn place(path: &Path, header: &[String], name: &str, key: &str) -> Result<usize, DataFileError> {
+/// What is said about a column that a key names and the file does not have.
+fn unknown(header: &[String], name: &str, key: &str) -> String {
     const SHOWN: usize = 20;
-    header.iter().position(|column| column == name).ok_or_else(|| {
-        let names: Vec<&str> = header.iter().map(String::as_str).collect();
-        let hint = nearest(name, &names).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
-        let more = names.len().saturating_sub(SHOWN);
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        let shown = names[..names.len().min(SHOWN)].join(", ");
-        let problem = format!("has no column '{name}', named by problem.{key}{hint}; it has {shown}{more}");
-        bad(path, Some(1), None, problem)
-    })
+    let names: Vec<&str> = header.iter().map(String::as_str).collect();
+    let hint = nearest(name, &names).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+    let more = names.len().saturating_sub(SHOWN);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    format!("has no column '{name}', named by problem.{key}{hint}; it has {shown}{more}")
 }

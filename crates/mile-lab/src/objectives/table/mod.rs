@@ -120,6 +120,13 @@ impl Objectives for Tables {
         self.loaded.rows(&self.config, seed).map(Some)
     }
 
+    fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
+        let about = self.loaded.about(&self.config)?;
+        let rows: usize = about.agents.iter().map(|(_, _, [training, test])| training + test).sum();
+        // Features and target of each row, in double precision.
+        Ok((rows * (about.features.len() + 1) * size_of::<f64>()) as u64)
+    }
+
     fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
         let (config, loaded) = (self.config.clone(), self.loaded.clone());
         Some(Arc::new(Self { config, loaded, most: Some(rows) }))

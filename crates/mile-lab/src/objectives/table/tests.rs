@@ -214,6 +214,7 @@ fn missing_values_are_refused_filled_or_dropped() {
     let filled = shard("a,b,y\n1,,1\nNA,4,2\n5,2,3\n", "missing = 'mean'");
     assert_eq!(filled, numbers(&[1.0, 3.0, 3.0, 4.0, 5.0, 2.0], &[1.0, 2.0, 3.0]));
     refuses("a,y\n,1\n,2\n", "missing = 'mean'", &["column 'a'", "no values in any training row"]);
+    refuses("a,y\n1e308,1\n-1e308,2\n", "standardise = true", &["column 'a'", "too large for a mean"]);
     refuses("a,y\n,1\n,2\n", "missing = 'drop'", &["no row without missing values"]);
     refuses("a,c,y\n1,,1\n", "missing = 'mean'\ncategorical = ['c']", &["1 in 'c'"]);
     refuses("a,y\n1,1\n", "missing = 'median'", &["problem.missing: got \"median\"", "mean, drop"]);
@@ -274,8 +275,9 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
         assert_eq!(alone.test[agent], all.test[agent]);
         assert_eq!(alone.about.features, all.about.features);
     }
-    let alone =
-        encode::load::<f64>(&TableConfig { only: Some(1), ..config.clone() }, 0).err().unwrap().to_string();
+    let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
+    let alone = TableConfig { only: Some(1), classes: named, ..config.clone() };
+    let alone = encode::load::<f64>(&alone, 0).err().unwrap().to_string();
     assert!(alone.contains("problem.statistics: is missing") && alone.contains("mile data merge"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();
     folder.refuses(
@@ -283,6 +285,8 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
         &format!("{keys}\nstatistics = 'statistics.json'"),
         &["statistics.json", "lacks", "agent 1"],
     );
+    folder.put("1.csv", b"a,c,y\n1,0,2\n");
+    assert_eq!(own(1).classes, ["2"], "one agent may have one class");
     let merge = |list: Vec<Statistics>| Statistics::merge(list).unwrap_err().to_string();
     assert!(merge(vec![own(0), own(0)]).contains("agent 0 are given twice"));
     assert!(merge(vec![merged, own(0)]).contains("merged already"));
@@ -349,6 +353,10 @@ fn classes_of_softmax_are_all_values_sorted_or_those_given() {
     );
     refuses("a,y\n1,2\n", "loss = 'softmax'", &["one class only", "two or more"]);
     refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes", "logistic or softmax"]);
+    let folder = Folder::with(&[("0.csv", text), ("1.csv", text)]);
+    let config = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
+    let alone = encode::load::<f64>(&TableConfig { only: Some(0), ..config }, 0).err().unwrap().to_string();
+    assert!(alone.contains("problem.classes: is missing") && alone.contains("name them all"), "{alone}");
     refuses(text, "loss = 'huber'", &["problem.delta: is missing"]);
     refuses(text, "loss = 'welsch'\nc = 0", &["problem.c: got 0", "above 0"]);
 }

@@ -1,6 +1,6 @@
 //! The loss of a row, and its derivative.
 
-use super::rows::Products;
+use super::products::Products;
 use super::{InvalidTable, softmax};
 use crate::exp::{exp_or_infinity, log_one_plus_exp, one_minus_exp_minus, one_over_one_plus_exp};
 use crate::problems::metric::Metric;

@@ -12,6 +12,7 @@ mod gram;
 mod held_out;
 mod loss;
 mod objective;
+mod products;
 mod rows;
 mod softmax;
 #[cfg(test)]

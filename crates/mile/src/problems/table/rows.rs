@@ -9,32 +9,16 @@
 
 use num_traits::Zero;
 
+use super::products::{MOST_ROWS, Products, with_products};
 use super::{Loss, softmax};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LoadLanes};
 use crate::real::Real;
 
-/// Most rows of a block: enough for a vectorised `exp`.
-pub(super) const MOST_ROWS: usize = 64;
 /// Bytes of a block's rows: half of what the cache nearest to the core holds.
 const BLOCK_BYTES: usize = 16 << 10;
 /// Rows, or classes, that are worked on side by side.
 const ABREAST: usize = 4;
-
-/// The products of a block's rows with the coefficients of one class.
-pub(super) type Products<S> = [S; MOST_ROWS];
-
-/// Calls `work` with the products of each class. Up to 16 classes they are on the stack, so that nothing is allocated.
-#[inline(always)]
-fn with_products<S: Real, R>(classes: usize, work: impl FnOnce(&mut [Products<S>]) -> R) -> R {
-    const FEW: usize = 16;
-    let zeros = [S::zero(); MOST_ROWS];
-    match classes {
-        1 => work(&mut [zeros]),
-        ..=FEW => work(&mut [zeros; FEW][..classes]),
-        _ => work(&mut vec![zeros; classes]),
-    }
-}
 
 /// Rows of numbers, with a target for each.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 //!
 //! Every loop is over rows, class after class, so that the compiler can turn it into vector instructions.
 
-use super::rows::{MOST_ROWS, Products};
+use super::products::{MOST_ROWS, Products};
 use crate::exp::{Exp, log_one_plus};
 use crate::real::Real;
 

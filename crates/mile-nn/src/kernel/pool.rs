@@ -1,0 +1,110 @@
+//! Max and average pooling over squares of any side, forward and backward. Pooling of 2 x 2 that follows a convolution is
+//! done by [`Activate`](super::Activate).
+
+use mile::real::Real;
+
+/// Pooling of one image.
+pub(crate) struct Pool<'a, T> {
+    /// `[row][column][channel]`.
+    pub(crate) input: &'a [T],
+    /// Numbers in a row of `input`.
+    pub(crate) input_row: usize,
+    /// `[row][column][channel]`.
+    pub(crate) output: &'a mut [T],
+    /// For max-pooling, which number of each square was the largest; for average pooling, empty.
+    pub(crate) which: &'a mut [u16],
+    /// Rows and columns of the output.
+    pub(crate) size: (usize, usize),
+    pub(crate) channels: usize,
+    pub(crate) squares: Squares,
+}
+
+/// Squares of which pooling makes one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Squares {
+    pub(crate) side: usize,
+    /// Step from one square to the next.
+    pub(crate) stride: usize,
+    /// Whether the average is taken, not the maximum.
+    pub(crate) average: bool,
+}
+
+/// The backward pass of [`Pool`].
+pub(crate) struct Unpool<'a, T> {
+    /// Deltas at the output.
+    pub(crate) delta: &'a [T],
+    /// As written by [`Pool`].
+    pub(crate) which: &'a [u16],
+    /// Deltas at the input, to be written, `[row][column][channel]`.
+    pub(crate) target: &'a mut [T],
+    /// Numbers in a row of `target`.
+    pub(crate) target_row: usize,
+    /// Rows and columns of the output.
+    pub(crate) size: (usize, usize),
+    pub(crate) channels: usize,
+    pub(crate) squares: Squares,
+}
+
+impl Squares {
+    /// Where each number of the square of output pixel (y, x) is, in rows of `row` numbers.
+    fn places(self, (y, x): (usize, usize), row: usize, channels: usize) -> impl Iterator<Item = usize> {
+        let Self { side, stride, .. } = self;
+        let first = y * stride * row + x * stride * channels;
+        (0..side).flat_map(move |dy| (0..side).map(move |dx| first + dy * row + dx * channels))
+    }
+
+    /// What a number of an average counts.
+    fn weight<T: Real>(self) -> T {
+        T::one() / T::of((self.side * self.side) as f64)
+    }
+}
+
+/// Of several largest numbers the first is taken, as in PyTorch; NaN counts as largest, so that divergence is visible.
+#[inline(always)]
+pub(super) fn pool<T: Real>(call: &mut Pool<'_, T>) {
+    let (c, squares) = (call.channels, call.squares);
+    for (i, output) in call.output.chunks_exact_mut(c).take(call.size.0 * call.size.1).enumerate() {
+        let place = (i / call.size.1, i % call.size.1);
+        if squares.average {
+            output.fill(T::zero());
+            for place in squares.places(place, call.input_row, c) {
+                output.iter_mut().zip(&call.input[place..][..c]).for_each(|(sum, &x)| *sum += x);
+            }
+            output.iter_mut().for_each(|sum| *sum *= squares.weight());
+            continue;
+        }
+        let which = &mut call.which[i * c..][..c];
+        which.fill(0);
+        for (place, k) in squares.places(place, call.input_row, c).zip(0u16..) {
+            let input = &call.input[place..][..c];
+            for ((largest, which), &x) in output.iter_mut().zip(which.iter_mut()).zip(input) {
+                let wins = (x > *largest) | x.is_nan() | (k == 0);
+                *largest = if wins { x } else { *largest };
+                *which = if wins { k } else { *which };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn unpool<T: Real>(call: &mut Unpool<'_, T>) {
+    let (c, squares) = (call.channels, call.squares);
+    call.target.fill(T::zero());
+    for (i, delta) in call.delta.chunks_exact(c).take(call.size.0 * call.size.1).enumerate() {
+        let places = squares.places((i / call.size.1, i % call.size.1), call.target_row, c);
+        if squares.average {
+            for place in places {
+                let target = &mut call.target[place..][..c];
+                target.iter_mut().zip(delta).for_each(|(to, &s)| *to += s * squares.weight());
+            }
+            continue;
+        }
+        let which = &call.which[i * c..][..c];
+        for (place, k) in places.zip(0u16..) {
+            let target = &mut call.target[place..][..c];
+            for ((to, &s), &which) in target.iter_mut().zip(delta).zip(which) {
+                *to += if which == k { s } else { T::zero() };
+            }
+        }
+    }
+}
