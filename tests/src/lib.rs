@@ -1,6 +1,6 @@
-//! Tests of the workspace as a whole; the examples of its README are among them.
+//! Tests of the workspace as a whole; the examples of its documentation are among them.
 
-/// The README.
+/// The page about the libraries.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct Readme;
+#[doc = include_str!("../../docs/src/library.md")]
+pub struct Libraries;

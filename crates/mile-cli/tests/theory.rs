@@ -84,7 +84,7 @@ fn the_theorems_are_printed_with_what_holds_and_what_does_not() {
     let output = mile(folder.path(), &["reproduce", "theorems", "--out", "."]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    assert!(table.contains("NO") && table.contains("as corrected (docs/theory.md) 48 hold"), "{table}");
+    assert!(table.contains("NO") && table.contains("as corrected (docs/src/theory.md) 48 hold"), "{table}");
     assert!(
         table.contains("fail as printed (Theorems 2 and 4; starts: apart, random; apart, slowest mode)"),
         "{table}"

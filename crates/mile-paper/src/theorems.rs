@@ -84,7 +84,7 @@ fn explanation(cases: &[Case]) -> String {
     format!(
         "Theorems 1 and 3 bound the gradient at the average, 2 and 4 the disagreement; 3 and 4 with stochastic \
          gradients, means over seeds with 95 % confidence. {} of {} inequalities fail as printed{which}; as corrected \
-         (docs/theory.md) {corrected} hold.\n",
+         (docs/src/theory.md) {corrected} hold.\n",
         failed.len(),
         cases.len()
     )

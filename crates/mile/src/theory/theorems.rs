@@ -11,7 +11,7 @@
 //!      + 26 E S/(alpha^2 L^2 rho^2 tau^4 K) + (2028 B_2 + 6) alpha^2 sigma^2
 //! ```
 //!
-//! The derivation is in docs/theory.md. Theorems 1 and 3 are correct as printed.
+//! The derivation is in docs/src/theory.md. Theorems 1 and 3 are correct as printed.
 
 use serde::Serialize;
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! By Jury's criterion both eigenvalues are inside the unit circle iff `xi > 0`, `0 < gamma d < 2` and
-//! `(tau xi + 2 gamma) d < 4`; the paper's MILE is gamma = xi. See docs/theory.md for the derivation.
+//! `(tau xi + 2 gamma) d < 4`; the paper's MILE is gamma = xi. See docs/src/theory.md for the derivation.
 
 use serde::Serialize;
 
