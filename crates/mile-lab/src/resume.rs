@@ -34,10 +34,10 @@ pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
     for algorithm in table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(algorithm) = algorithm.as_table_mut() else { continue };
         let Some(chosen) = before.iter().find(|other| label(other) == label(algorithm)) else { continue };
-        for key in CHOSEN {
-            if algorithm.get(key).and_then(Value::as_str) != Some("auto") {
-                continue;
-            }
+        let is_auto = |key: &str| algorithm.get(key).and_then(Value::as_str) == Some("auto");
+        // If one of the weights is chosen, both are.
+        let (step_size, weights) = (is_auto("step_size"), is_auto("xi") || is_auto("gamma"));
+        for (key, _) in CHOSEN.into_iter().zip([step_size, weights, weights]).filter(|(_, chosen)| *chosen) {
             match chosen.get(key) {
                 Some(number) => drop(algorithm.insert(key.to_owned(), number.clone())),
                 // A gamma that was chosen equal to xi is not written.
@@ -80,19 +80,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let written = "eval_every = 5\nrounds = 100\n[problem]\nkind = 'images'\ntest_samples = 500\n\
              [[algorithm]]\nname = 'mile'\nlabel = 'm'\nxi = 0.25\nstep_size = 0.5\n\
-             [[algorithm]]\nname = 'mile'\nxi = 0.3\ngamma = 0.9\nstep_size = 0.1";
+             [[algorithm]]\nname = 'mile'\nxi = 0.3\ngamma = 0.9\nstep_size = 0.1\n\
+             [[algorithm]]\nname = 'mile'\nlabel = 'n'\nxi = 0.15\ngamma = 0.8\nstep_size = 0.2";
         std::fs::write(folder.path().join("config.toml"), written).unwrap();
         let mut table: Table = "rounds = 400\n[problem]\nkind = 'images'\ntest_samples = 700\n\
              [[algorithm]]\nname = 'mile'\nxi = 'paper'\ngamma = 'auto'\nstep_size = 0.2\n\
              [[algorithm]]\nname = 'mile'\nlabel = 'm'\nxi = 'auto'\ngamma = 'auto'\nstep_size = 'auto'\n\
+             [[algorithm]]\nname = 'mile'\nlabel = 'n'\ngamma = 'auto'\nstep_size = 0.2\n\
              [[algorithm]]\nname = 'led'\nstep_size = 'auto'"
             .parse()
             .unwrap();
         keep_choices(&mut table, folder.path()).unwrap();
         let expected: Table =
             "rounds = 400\neval_every = 5\n[problem]\nkind = 'images'\ntest_samples = 700\n\
-             [[algorithm]]\nname = 'mile'\nxi = 'paper'\ngamma = 0.9\nstep_size = 0.2\n\
+             [[algorithm]]\nname = 'mile'\nxi = 0.3\ngamma = 0.9\nstep_size = 0.2\n\
              [[algorithm]]\nname = 'mile'\nlabel = 'm'\nxi = 0.25\nstep_size = 0.5\n\
+             [[algorithm]]\nname = 'mile'\nlabel = 'n'\ngamma = 0.8\nxi = 0.15\nstep_size = 0.2\n\
              [[algorithm]]\nname = 'led'\nstep_size = 'auto'"
                 .parse()
                 .unwrap();

@@ -52,6 +52,18 @@ fn shown(path: &Path) -> String {
 }
 
 #[test]
+fn the_reference_of_keys_is_what_the_readers_say() {
+    for (file, written) in [
+        ("docs/src/keys.md", mile_lab::keys::markdown()),
+        ("docs/src/experiment.schema.json", mile_lab::keys::json_schema()),
+    ] {
+        let found = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+        let format = if file.ends_with("md") { "markdown" } else { "json-schema" };
+        assert!(found == written, "{file} is stale: mile keys --format {format} > {file}");
+    }
+}
+
+#[test]
 fn every_page_is_in_the_table_of_contents_and_the_other_way_round() {
     let summary = root().join("docs/src/SUMMARY.md");
     let linked: Vec<PathBuf> =

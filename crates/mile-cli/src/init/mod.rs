@@ -61,9 +61,20 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<u8> {
         (Kind::Table, Some(path)) => {
             table::experiment(path, &quoted_path(path, &out)?, arguments.target.as_deref())?
         }
-        (Kind::Arrays, Some(path)) => include_str!("arrays.toml")
-            .replace("@NAME@", &quoted(&stem(path)))
-            .replace("@DATA@", &quoted_path(path, &out)?),
+        (Kind::Arrays, Some(path)) => {
+            let place = quoted_path(path, &out)?;
+            // A .npy file holds one array, and the other one is in a file of its own.
+            let data = match path.extension().is_some_and(|extension| extension == "npy") {
+                true => format!(
+                    "inputs = {place}\ntargets = \"y.npy\"             # file with the labels or numbers"
+                ),
+                false => format!(
+                    "data = {place}    # \"agent-{{agent}}.npz\" for one file for each agent\n\
+                     inputs = \"x\"                  # names of the two arrays in the file\ntargets = \"y\""
+                ),
+            };
+            include_str!("arrays.toml").replace("@NAME@", &quoted(&stem(path))).replace("@DATA@", &data)
+        }
         (Kind::Quadratic, _) => include_str!("quadratic.toml").to_owned(),
         (Kind::Agent, _) => include_str!("agent.toml").to_owned(),
         _ => include_str!("images.toml").to_owned(),
