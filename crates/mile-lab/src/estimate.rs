@@ -164,7 +164,7 @@ mod tests {
             Ok(())
         };
         let found = seconds(slow).unwrap();
-        assert!((0.02..0.2).contains(&found), "{found}");
+        assert!(found >= 0.02, "{found}");
     }
 
     #[test]
