@@ -3,8 +3,8 @@
 //! Evaluations take at most a fifth of the gradient work of a run, counted before the first step and not timed, so that the
 //! choice is the same on every machine, for all methods and all seeds:
 //!
-//! * twenty records after the first one, if they fit, or if they read at most [`ALWAYS`] numbers, which takes about a second;
-//! * of data of which samples can be evaluated, so many that they fit, but at least [`LEAST`] for losses and as many for
+//! * twenty records after the first one, if they fit, or if they read at most two billion numbers, which takes about a second;
+//! * of data of which samples can be evaluated, so many that they fit, but at least a thousand for losses and as many for
 //!   metrics;
 //! * if that is still too much, fewer records.
 

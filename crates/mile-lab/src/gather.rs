@@ -25,7 +25,7 @@ use crate::identity;
 use crate::job::DIVERGED;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::record::{Record, RunId, measure, rms};
+use crate::record::{Evaluated, Record, RunId, measure, rms};
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
@@ -171,9 +171,10 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let (plan, method) = (self.plan, self.plan.method(job)?);
         let seed_problem = self.seed_problem(job.seed)?;
         let mut engine = Simulator::new(&*seed_problem.problem, &plan.network, &*method, &models, job.seed)?;
-        let evaluated = plan.experiment.eval_agents.choose(plan.network.agents(), job.seed);
+        let chosen = plan.experiment.eval_agents.choose(plan.network.agents(), job.seed);
+        let evaluated = Evaluated { agents: &chosen, each: plan.experiment.agent_metrics };
         let problem = &*seed_problem.problem;
-        let record = measure(subject, problem, &mut engine, &evaluated, drift, &progress, wall_s)?;
+        let record = measure(subject, problem, &mut engine, evaluated, drift, &progress, wall_s)?;
         let size = rms(&mut engine)?;
         let lost = !size.is_finite() || size > seed_problem.limit || !record.loss.is_finite();
         self.store.append(&record)?;

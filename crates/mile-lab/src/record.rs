@@ -1,14 +1,16 @@
 //! Records: the metrics of a run after a round, each one line of `metrics.jsonl`.
 
+use std::collections::BTreeMap;
+
 use mile::agents::{AgentsError, Costs, Vector};
 use mile::engine::Engine;
-use mile::problems::{Failure, Problem};
+use mile::problems::{Failure, Metric, Problem};
 use mile::real::Real;
 use mile::run::Progress;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::held_out::HeldOut;
+use crate::held_out::{self, HeldOut, Models};
 
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
 /// problem are left out.
@@ -46,6 +48,10 @@ pub struct Record {
     /// What was measured on held-out data, each under its own name such as `accuracy`.
     #[serde(flatten)]
     pub held_out: HeldOut,
+    /// On request, the numbers of each evaluated agent's own model, in increasing agent: `agent`, `loss`, and each metric by its
+    /// name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<String, Vec<Option<f64>>>,
     /// n-vectors sent by an agent to each neighbour so far.
     pub vectors_sent: u64,
     /// Bytes sent by all agents so far.
@@ -75,19 +81,27 @@ pub(crate) struct RunId<'a> {
 /// The agents' models: the first state vector of every method.
 const MODELS: Vector = Vector(0);
 
-/// Makes a record of the agents' current models. Own models are measured for the agents `evaluated`, in increasing order; `drift`
-/// is the consensus error just before the last mixing, if it was measured.
+/// The agents whose own models are measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evaluated<'a> {
+    /// In increasing order.
+    pub(crate) agents: &'a [usize],
+    /// Whether the record has the numbers of each.
+    pub(crate) each: bool,
+}
+
+/// Makes a record of the agents' current models. `drift` is the consensus error just before the last mixing, if it was measured.
 pub(crate) fn measure<T: Real>(
     subject: RunId,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
-    evaluated: &[usize],
+    evaluated: Evaluated,
     drift: Option<f64>,
     progress: &Progress,
     wall_s: f64,
 ) -> Result<Record, AgentsError> {
     let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let own = OwnModels::measure(problem, engine, evaluated)?;
+    let own = OwnModels::measure(problem, engine, evaluated.agents)?;
     let of_average = problem.measure(&average).map_err(AgentsError::Evaluation)?;
     let mut held_out = HeldOut::default();
     for (k, (metric, own)) in problem.metrics().iter().zip(&own.metrics).enumerate() {
@@ -111,6 +125,7 @@ pub(crate) fn measure<T: Real>(
         consensus_error: engine.consensus_error(MODELS)?,
         consensus_error_before: drift,
         held_out,
+        agents: if evaluated.each { own.each(evaluated.agents, problem.metrics()) } else { BTreeMap::new() },
         vectors_sent,
         bytes_sent,
         gradient_evals,
@@ -176,6 +191,22 @@ impl OwnModels {
         })?;
         let mut all = values.chunks(count.max(1)).map(<[f64]>::to_vec);
         Ok(Self { losses: all.next().unwrap_or_default(), metrics: all.collect() })
+    }
+}
+
+impl OwnModels {
+    /// The numbers of each agent, by name.
+    fn each(&self, evaluated: &[usize], metrics: &[Metric]) -> BTreeMap<String, Vec<Option<f64>>> {
+        let finite =
+            |values: &Vec<f64>| values.iter().map(|value| value.is_finite().then_some(*value)).collect();
+        let agents = evaluated.iter().map(|agent| Some(*agent as f64)).collect();
+        let mut each =
+            BTreeMap::from([("agent".to_owned(), agents), ("loss".to_owned(), finite(&self.losses))]);
+        let named = |metric: &Metric| held_out::name(*metric, Models::Average).to_owned();
+        each.extend(
+            metrics.iter().zip(&self.metrics).map(|(metric, values)| (named(metric), finite(values))),
+        );
+        each
     }
 }
 
@@ -247,6 +278,7 @@ pub(crate) mod tests {
             consensus_error: loss * 1e-3,
             consensus_error_before: None,
             held_out: HeldOut::default(),
+            agents: BTreeMap::new(),
             vectors_sent: round,
             bytes_sent: 100 * round,
             gradient_evals: 100 * round,
@@ -299,7 +331,16 @@ pub(crate) mod tests {
         let mut engine = Simulator::new(&problem, &network, &*method, &models, 0).unwrap();
         let run = RunId { algorithm: "dsgd", label: "d", seed: 5 };
         let chosen = evaluated.choose(agents, run.seed);
-        let record = measure(run, &problem, &mut engine, &chosen, None, &Progress::default(), 0.0).unwrap();
+        let record = measure(
+            run,
+            &problem,
+            &mut engine,
+            Evaluated { agents: &chosen, each: true },
+            None,
+            &Progress::default(),
+            0.0,
+        )
+        .unwrap();
         (record, problem.losses.into_inner(), problem.measured.into_inner())
     }
 
@@ -323,6 +364,13 @@ pub(crate) mod tests {
                 |a: f64, b: f64| assert!((a - b).abs() <= 1e-12 * b.abs(), "{agents} agents: {a} {b}");
             close(record.local_loss, mean(&f));
             close(record.worst_loss, models.iter().map(|x| f(*x)).fold(0.0, f64::max));
+            for ((agent, loss), chosen) in
+                record.agents["agent"].iter().zip(&record.agents["loss"]).zip(&chosen)
+            {
+                assert_eq!(*agent, Some(*chosen as f64));
+                close(loss.unwrap(), f(*chosen as f64 + 1.0));
+            }
+            assert_eq!(record.agents["accuracy"].len(), chosen.len());
             let average = (agents as f64 + 1.0) / 2.0;
             close(record.loss, f(average));
             close(record.consensus_error, (agents as f64 * agents as f64 - 1.0) / 12.0);

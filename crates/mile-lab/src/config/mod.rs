@@ -49,6 +49,8 @@ pub struct Experiment {
     pub eval_every: u64,
     /// Agents whose own models are measured.
     pub eval_agents: EvaluatedAgents,
+    /// Whether records have the numbers of each evaluated agent's own model.
+    pub agent_metrics: bool,
     /// When a run has converged and ends before its last round.
     pub stop: Option<StopRule>,
     /// Precision of states and gradients.
@@ -91,6 +93,7 @@ impl Experiment {
         }
         let eval_every = eval_every.unwrap_or((rounds / 20).max(1));
         let eval_agents = eval_agents(&top)?;
+        let agent_metrics = top.flag("agent_metrics")?.unwrap_or(false);
         let stop = StopRule::read(&top)?;
 
         let network = section(&top, "network")?;
@@ -110,6 +113,7 @@ impl Experiment {
             rounds,
             eval_every,
             eval_agents,
+            agent_metrics,
             stop,
             precision,
             network,

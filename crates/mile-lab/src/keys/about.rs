@@ -27,6 +27,7 @@ pub(super) const ALL: &[About] = &[
     about("", "rounds", "", "Communication rounds. A round is local_steps updates and one mixing; a record of round r is made right after the r-th mixing, and round 0 is x(0), after the method's own start-up.", "rounds = 200"),
     about("", "eval_every", "", "Rounds between records; the last round is always recorded. Default: a twentieth of the rounds, or as many as keep evaluations below a fifth of the work of the run; runs of a few seconds may take more.", "eval_every = 10"),
     about("", "eval_agents", "a whole number from 1, or \"all\"", "Agents whose own models are measured in records. At most so many are drawn from the seed, the same in all records and for all methods; local_... is their mean and worst_... the worst of them. Default: 16.", "eval_agents = \"all\""),
+    about("", "agent_metrics", "", "Whether records have the loss and the metrics of each evaluated agent's own model, as lists under agents in metrics.jsonl; eval_agents = \"all\" gives those of all. Default: false.", "agent_metrics = true"),
     about("", "stop", "a table with grad_norm, consensus or loss_change", "When a run has converged and ends before its last round; checked at every record. All tolerances that are given must hold.", "stop = { grad_norm = 1e-6 }"),
     about("", "precision", "", "Numbers of models and gradients. Default: f64, or f32 for neural networks.", "precision = \"f32\""),
     about("", "network", "a section [network]", "The graph of the agents and its weights.", "network = { agents = 10 }"),

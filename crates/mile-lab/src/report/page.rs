@@ -161,6 +161,10 @@ fn provenance(folder: &RunFolder) -> String {
             rows.push(("started", date(context.started)));
             rows.push(("machine", format!("{}, {}", machine.processor, machine.system)));
             rows.push(("threads", machine.threads.to_string()));
+            if let Some(threads) = context.threads_per_job {
+                let text = format!("of each run on {threads} of its own, without evaluations");
+                rows.push(("computing time", text));
+            }
             if let Some(memory) = machine.memory {
                 rows.push(("memory", format!("{:.1} GiB", memory as f64 / (1u64 << 30) as f64)));
             }

@@ -11,8 +11,18 @@ use crate::error::LabError;
 const MAX_POINTS: usize = 10_000;
 
 /// Keys of an experiment file outside `[[algorithm]]`.
-const EXPERIMENT_KEYS: [&str; 9] =
-    ["seeds", "rounds", "eval_every", "eval_agents", "stop", "precision", "network", "problem", "start"];
+const EXPERIMENT_KEYS: [&str; 10] = [
+    "seeds",
+    "rounds",
+    "eval_every",
+    "eval_agents",
+    "agent_metrics",
+    "stop",
+    "precision",
+    "network",
+    "problem",
+    "start",
+];
 
 /// A point of a sweep: one combination of values, run as an experiment.
 #[derive(Clone, Debug, PartialEq)]
