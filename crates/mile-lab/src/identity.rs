@@ -99,7 +99,7 @@ pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<(String, String, St
 
 /// The first fact that differs, where the old facts are those of one agent, which has only its own data.
 pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
-    let is_of_others = |key: &str| key.starts_with("problem.data[") || key.starts_with("problem.test[");
+    let is_of_others = |key: &str| key.starts_with("problem.") && key.ends_with(']');
     let known = |key: &String| old.contains_key(key) || !is_of_others(key);
     let new = new.iter().filter(|(key, _)| known(key)).map(|(key, value)| (key.clone(), value.clone()));
     difference(old, &new.collect())
@@ -185,6 +185,7 @@ mod tests {
             ("problem.data[0]", "a"),
             ("problem.data[1]", "b"),
             ("problem.test[0]", "c"),
+            ("problem.inputs[0]", "d"),
         ]);
         assert_eq!(difference_for_agent(&own, &all), None);
         let changed = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "x")]);

@@ -400,7 +400,7 @@ pub(crate) mod tests {
         let written = serde_json::to_string(&measured(3, EvaluatedAgents::All).0).unwrap();
         for part in [
             r#""accuracy":0.3333333333333333,"local_accuracy":0.3611111111111111,"worst_accuracy":0.25,"#,
-            r#""auc":null,"local_auc":null,"worst_auc":null,"rmse":4.0,"local_rmse":4.0,"worst_rmse":6.0,"vectors_sent""#,
+            r#""auc":null,"local_auc":null,"worst_auc":null,"rmse":4.0,"local_rmse":4.0,"worst_rmse":6.0,"agents":{"#,
         ] {
             assert!(written.contains(part), "{written}");
         }

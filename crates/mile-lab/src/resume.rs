@@ -35,9 +35,10 @@ pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
         let Some(algorithm) = algorithm.as_table_mut() else { continue };
         let Some(chosen) = before.iter().find(|other| label(other) == label(algorithm)) else { continue };
         let is_auto = |key: &str| algorithm.get(key).and_then(Value::as_str) == Some("auto");
-        // If one of the weights is chosen, both are.
+        // If one of the weights is chosen, both are, except for a gamma that is given.
         let (step_size, weights) = (is_auto("step_size"), is_auto("xi") || is_auto("gamma"));
-        for (key, _) in CHOSEN.into_iter().zip([step_size, weights, weights]).filter(|(_, chosen)| *chosen) {
+        let gamma = weights && (is_auto("gamma") || !algorithm.contains_key("gamma"));
+        for (key, _) in CHOSEN.into_iter().zip([step_size, weights, gamma]).filter(|(_, chosen)| *chosen) {
             match chosen.get(key) {
                 Some(number) => drop(algorithm.insert(key.to_owned(), number.clone())),
                 // A gamma that was chosen equal to xi is not written.

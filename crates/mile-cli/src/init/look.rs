@@ -36,7 +36,7 @@ pub(super) struct Column {
 
 impl Column {
     fn add(&mut self, field: &str) {
-        if field.is_empty() || ["na", "nan", "null", "?"].contains(&field.to_ascii_lowercase().as_str()) {
+        if field.is_empty() || ["?", "NA", "N/A", "NaN", "nan", "null", "NULL"].contains(&field) {
             self.missing += 1;
             return;
         }

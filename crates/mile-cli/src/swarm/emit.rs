@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mile::network::Network;
-use mile_lab::config::{
-    AgentSettings, AlgorithmConfig, Experiment, GraphSource, MixingSource, is_host_and_port,
-};
+use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, is_host_and_port};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
@@ -34,7 +32,7 @@ pub(super) fn emit(
         AgentSetup { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, settings: settings.clone() }
     };
     let setups: Vec<AgentSetup> = (0..network.agents()).map(setup).collect();
-    let files = ExperimentFiles::of(&experiment);
+    let files = ExperimentFiles::of(&experiment)?;
     let mut table = files.relative(&experiment.resolved);
     let statistics = folders::statistics(&experiment);
     if statistics.is_some() {
@@ -63,7 +61,7 @@ pub(super) fn emit(
 /// The experiment with all weights resolved to numbers, checked as far as the data on this machine allow.
 fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
     let spread = experiment.objectives.for_agent(0).is_some();
-    let chosen = experiment.algorithms.iter().any(AlgorithmConfig::has_auto);
+    let chosen = experiment.algorithms.iter().any(|a| a.has_auto() || a.auto_step_size);
     match Plan::new(experiment.clone()) {
         Ok(plan) => Ok(plan.experiment),
         Err(LabError::Data(error)) if spread && !chosen => {
@@ -80,7 +78,8 @@ fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
 struct ExperimentFiles(Vec<([&'static str; 2], PathBuf)>);
 
 impl ExperimentFiles {
-    fn of(experiment: &Experiment) -> Self {
+    /// Two files of one name would overwrite each other in an agent's folder.
+    fn of(experiment: &Experiment) -> Result<Self, LabError> {
         let of_problem = experiment.objectives.files().into_iter();
         let mut named: Vec<_> = of_problem.map(|(key, path)| (["problem", key], path)).collect();
         if let GraphSource::File(path) = &experiment.network.graph {
@@ -89,7 +88,18 @@ impl ExperimentFiles {
         if let MixingSource::File(path) = &experiment.network.mixing {
             named.push((["network", "matrix"], path.clone()));
         }
-        Self(named)
+        for (k, ([section, key], path)) in named.iter().enumerate() {
+            let twin =
+                |(_, other): &&([&str; 2], PathBuf)| other != path && file_name(other) == file_name(path);
+            if let Some((_, other)) = named[..k].iter().find(twin) {
+                let problem = format!(
+                    "has the same file name as {}, and both are copied to one folder: rename one of them",
+                    other.display()
+                );
+                return Err(LabError::config(format!("{section}.{key}"), problem));
+            }
+        }
+        Ok(Self(named))
     }
 
     /// The experiment with all paths relative to the agent's folder.

@@ -27,7 +27,7 @@ pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) 
     };
     let key = |k: usize| format!("algorithm[{k}].step_size");
     if experiment.objectives.curvature() == Curvature::Changing {
-        let problem = "\"auto\" needs a curvature that stays as it is at the start, and that of a neural network does not: \
+        let problem = "\"auto\" needs a curvature that stays as it is at the start, and that of this problem does not: \
                        give a number, or try several in a section [sweep]";
         return Err(LabError::config(key(first), problem));
     }

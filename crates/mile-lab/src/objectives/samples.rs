@@ -59,10 +59,15 @@ impl Training {
     pub(super) fn evaluation_rows(&self, training: usize, test: usize) -> EvaluationRows {
         let training = match self.config.evaluation {
             Evaluation::All => training,
-            Evaluation::PerAgent(n) => training.min(n * self.config.agents),
+            Evaluation::PerAgent(n) => training.min(n.saturating_mul(self.config.agents)),
         };
         let test = self.config.test_samples.unwrap_or(test).min(test);
         EvaluationRows { training: training as u64, test: test as u64, is_given: self.is_evaluation_given }
+    }
+
+    /// Whether the experiment file says on how many samples models are evaluated.
+    pub(super) fn is_evaluation_given(&self) -> bool {
+        self.is_evaluation_given
     }
 
     /// The same, evaluated on at most so many samples.

@@ -331,3 +331,17 @@ fn numbers_are_predicted_in_a_whole_run_and_their_error_is_measured() {
     assert!(results.is_complete && rmse.len() > 2);
     assert!(rmse[rmse.len() - 1] < 0.9 * rmse[0], "{rmse:?}");
 }
+
+#[test]
+fn samples_that_are_chosen_are_at_most_those_that_were_held_out() {
+    // A fifth of six samples is one for each of two agents, and a fifth of twelve is two.
+    let set = ["data=arrays.npz", "test=0.2", "network.agents=2"];
+    let objectives = experiment(written_by_numpy(), &set).unwrap().objectives;
+    let chosen = objectives.evaluating(3, 5).unwrap();
+    assert_eq!(chosen.double(0).unwrap().measure(&[0.0; 39]).unwrap().len(), 1);
+    refuses(
+        written_by_numpy(),
+        &["data=arrays.npz", "test=0.2", "network.agents=2", "test_samples=5"],
+        &["test_samples"],
+    );
+}

@@ -81,7 +81,7 @@ pub(super) fn read(
 impl ArrayObjectives {
     fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let arrays = self.cache.arrays(&self.data)?;
-        let config = self.training.config(seed);
+        let mut config = self.training.config(seed);
         let mut train = match &arrays.owned {
             Some(owned) => self.owned(owned),
             None => {
@@ -101,6 +101,14 @@ impl ArrayObjectives {
             let problem = "holds out no sample of any agent: take a larger part, or fewer agents";
             return Err(LabError::config("problem.test", problem));
         }
+        let test = held_out.as_ref().map_or(arrays.set.test.len(), Vec::len);
+        config.test_samples = match config.test_samples {
+            // With its own file only, an agent has a part of the test samples, and none of it is measured.
+            _ if self.data.only.is_some() => None,
+            // Rows that are held out are rounded for each agent.
+            Some(chosen) if !self.training.is_evaluation_given() => Some(chosen.min(test)),
+            given => given,
+        };
         let problem = ImageProblem::<T>::with_parts(arrays.set.clone(), &config, Parts { train, held_out });
         Ok(Arc::new(problem.map_err(refused)?))
     }
