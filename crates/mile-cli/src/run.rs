@@ -46,8 +46,8 @@ pub(crate) struct RunArguments {
     /// Folder to search first for image data sets [default: see mile data where]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Resume the run in --out [default: the newest runs/NAME]. Without an experiment file it keeps its settings. Finished
-    /// work is kept; rounds, seeds and algorithms may be added, e.g. --out runs/NAME --resume --set rounds=400
+    /// Resume the run in --out [default: the newest runs/NAME]. With --out and without an experiment file, it keeps its own
+    /// settings. Finished work is kept; rounds, seeds and algorithms may be added, e.g. --out runs/NAME --resume --set rounds=400
     #[arg(long)]
     resume: bool,
     /// Check the experiment and print the resolved file, memory, bytes to be sent and an estimate of the time, without

@@ -13,6 +13,7 @@ use mile::problems::{Failure, Metric, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::{Simulator, SimulatorError};
+use mile::theory::weights::WeightChoice;
 use mile::with_precision;
 use toml::Value;
 
@@ -282,7 +283,12 @@ fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, Lab
 /// The first algorithm with a value `"auto"`, and its key.
 fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
     let k = algorithms.iter().position(|algorithm| algorithm.auto_step_size || algorithm.has_auto())?;
-    Some((k, if algorithms[k].auto_step_size { "step_size" } else { "xi" }))
+    let key = match &algorithms[k] {
+        algorithm if algorithm.auto_step_size => "step_size",
+        algorithm if algorithm.xi == Some(WeightChoice::Auto) => "xi",
+        _ => "gamma",
+    };
+    Some((k, key))
 }
 
 fn plan_algorithm(

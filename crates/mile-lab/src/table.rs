@@ -2,6 +2,7 @@
 
 use crate::quantity::Quantity;
 use crate::store::{Outcome, Status, labels};
+pub use mile::digits::number;
 
 /// A table with a header; the first column is left-aligned, the others right-aligned.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,21 +77,6 @@ fn status(outcomes: &[&Outcome], seeds: usize) -> String {
         (_, some) => parts.push(format!("{some} of {over} diverged, not in the means")),
     }
     if parts.is_empty() { "done".into() } else { parts.join(", ") }
-}
-
-/// A number with four significant digits; `-` if it is not finite.
-pub fn number(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if !value.is_finite() => "-".into(),
-        0.0 => "0".into(),
-        _ if value.fract() == 0.0 && size < 1e9 => format!("{value:.0}"),
-        1e-3..1e5 => {
-            let digits = (3 - size.log10().floor() as i32).max(0) as usize;
-            format!("{value:.digits$}")
-        }
-        _ => format!("{value:.3e}"),
-    }
 }
 
 impl std::fmt::Display for TextTable {
