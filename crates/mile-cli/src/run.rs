@@ -46,8 +46,8 @@ pub(crate) struct RunArguments {
     /// Folder to search first for image data sets [default: see mile data where]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Resume the run in --out [default: the newest runs/NAME]. With --out and without an experiment file, it keeps its own
-    /// settings. Finished work is kept; rounds, seeds and algorithms may be added, e.g. --out runs/NAME --resume --set rounds=400
+    /// Resume the run in --out [default: the newest runs/NAME]. Without an experiment file it keeps its own settings.
+    /// Finished work is kept; rounds, seeds and algorithms may be added, e.g. --out runs/NAME --resume --set rounds=400
     #[arg(long)]
     resume: bool,
     /// Check the experiment and print the resolved file, memory, bytes to be sent and an estimate of the time, without
@@ -61,9 +61,10 @@ pub(crate) struct RunArguments {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
-    let name = match &arguments.experiment {
-        Some(path) => path.display().to_string(),
-        None => "the built-in experiment".into(),
+    let name = match (&arguments.experiment, resumed_alone(arguments)) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(folder)) => folder.join("config.toml").display().to_string(),
+        (None, None) => "the built-in experiment".into(),
     };
     run_named(arguments).map_err(|error| match error.downcast::<LabError>() {
         Ok(error) => error.in_file(&name).into(),
@@ -77,7 +78,8 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         return run_sweep(arguments, &sweep);
     }
     let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("experiment");
-    let folder = arguments.out.clone().unwrap_or_else(|| choose_folder(name, arguments.resume));
+    let folder = arguments.out.clone().or_else(|| resumed_alone(arguments));
+    let folder = folder.unwrap_or_else(|| choose_folder(name, arguments.resume));
     if arguments.resume {
         resume::keep_choices(&mut table, &folder)?;
     }
@@ -123,10 +125,19 @@ pub(crate) fn advice(plan: &Plan) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The experiment's table, and the folder that relative paths in it refer to. A run that is resumed without an experiment
-/// file keeps its own settings.
+/// The folder of a run that is resumed without an experiment file: it keeps its own settings.
+fn resumed_alone(arguments: &RunArguments) -> Option<PathBuf> {
+    let newest = || {
+        let table: toml::Table = DEFAULT.parse().unwrap_or_default();
+        choose_folder(table.get("name").and_then(toml::Value::as_str).unwrap_or("experiment"), true)
+    };
+    let is_alone = arguments.resume && arguments.experiment.is_none();
+    is_alone.then(|| arguments.out.clone().unwrap_or_else(newest))
+}
+
+/// The experiment's table, and the folder that relative paths in it refer to.
 fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
-    if let (None, true, Some(folder)) = (&arguments.experiment, arguments.resume, &arguments.out) {
+    if let Some(folder) = &resumed_alone(arguments) {
         if folder.join("sweep.toml").exists() {
             return Err(LabError::Directory {
                 path: folder.clone(),

@@ -308,6 +308,31 @@ fn a_closed_pipe_is_no_panic() {
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
 }
 
+#[test]
+fn without_a_file_the_newest_built_in_run_is_resumed_with_its_own_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| mile(folder.path(), &[&["run", "--quiet"], arguments].concat());
+    let none = run(&["--resume"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("runs/default: holds no run to resume"), "{}", text(&none.stderr));
+    let small = ["problem={ kind = \"quadratic\", dim = 3 }", "rounds=4", "network.agents=3"];
+    let small: Vec<&str> = small.iter().flat_map(|set| ["--set", set]).collect();
+    for _ in 0..2 {
+        let begun = run(&small);
+        assert!(begun.status.success(), "{}", text(&begun.stderr));
+    }
+    let longer = run(&["--resume", "--set", "rounds=6"]);
+    assert!(longer.status.success(), "{}", text(&longer.stderr));
+    let rounds = |name: &str| {
+        let config = std::fs::read_to_string(folder.path().join("runs").join(name).join("config.toml"));
+        config.unwrap().parse::<toml::Table>().unwrap()["rounds"].as_integer().unwrap()
+    };
+    assert_eq!((rounds("default"), rounds("default-2")), (4, 6));
+    let refused = run(&["--resume", "--set", "rounds=7", "--set", "network.agents=-1"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("runs/default-2/config.toml"), "{}", text(&refused.stderr));
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_stops_cleanly_and_resume_goes_on_to_the_same_bits() {

@@ -9,6 +9,7 @@ use mile::theory::smoothness::{Scatter, Smoothness};
 use mile::theory::weights::WeightChoice;
 
 use crate::auto::{self, smoothness_bound, theory_error};
+use crate::config::Start;
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::Plan;
@@ -99,6 +100,12 @@ fn notes(plan: &Plan) -> Vec<String> {
         let (name, simpler) = (topology.name(), simpler.name());
         notes.push(format!("network: {agents} is a prime number, so that the {name} is a {simpler}"));
     }
+    if plan.experiment.seeds.len() > 1 && !depends_on_seed(plan) {
+        notes.push(
+            "seeds: all seeds give the same run, since gradients are exact and nothing is drawn at random"
+                .into(),
+        );
+    }
     for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
         let mut chosen = Vec::new();
         if algorithm.auto_step_size {
@@ -114,6 +121,15 @@ fn notes(plan: &Plan) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Whether some job may differ from another one in more than the number of its seed.
+fn depends_on_seed(plan: &Plan) -> bool {
+    let experiment = &plan.experiment;
+    experiment.objectives.depends_on_seed()
+        || matches!(experiment.start, Start::Common | Start::Random)
+        || plan.network.drop_rate() > 0.0
+        || experiment.algorithms.iter().any(|algorithm| algorithm.entry.takes("probability"))
 }
 
 /// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm.

@@ -46,12 +46,18 @@ pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
             }
         }
     }
+    keep_evaluation(table, &settings);
+    Ok(())
+}
+
+/// Puts how another run is evaluated, by its resolved settings, into the table of an experiment, unless the table says it.
+pub(crate) fn keep_evaluation(table: &mut Table, settings: &Table) {
     for (section, key) in EVALUATION {
         let place = |table: &Table| match section {
             "" => table.get(key).cloned(),
             section => table.get(section)?.as_table()?.get(key).cloned(),
         };
-        if let (None, Some(value)) = (place(table), place(&settings)) {
+        if let (None, Some(value)) = (place(table), place(settings)) {
             let target = match section {
                 "" => Some(&mut *table),
                 section => table.get_mut(section).and_then(Value::as_table_mut),
@@ -59,7 +65,6 @@ pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
             target.into_iter().for_each(|target| drop(target.insert(key.to_owned(), value.clone())));
         }
     }
-    Ok(())
 }
 
 fn algorithms(table: &Table) -> Vec<&Table> {

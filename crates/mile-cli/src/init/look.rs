@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use mile_lab::error::LabError;
+use mile_lab::objectives::is_missing_word;
 
 /// The most bytes that are read; of a larger file the first rows are looked at.
 const MOST_BYTES: u64 = 64 << 20;
@@ -36,7 +37,7 @@ pub(super) struct Column {
 
 impl Column {
     fn add(&mut self, field: &str) {
-        if field.is_empty() || ["?", "NA", "N/A", "NaN", "nan", "null", "NULL"].contains(&field) {
+        if is_missing_word(field) {
             self.missing += 1;
             return;
         }

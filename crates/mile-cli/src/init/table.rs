@@ -164,15 +164,16 @@ fn columns(look: &Look, target: usize, is_given: bool, by: Option<usize>) -> Str
     if let Some(list) = names(&is_category) {
         lines.push(line("categorical", &list, "text with few values: a feature for each value"));
     }
-    if let Some(list) = names(&|column| !column.is_numeric && !is_category(column)) {
+    let is_excluded = |column: &Column| !column.is_numeric && !is_category(column);
+    if let Some(list) = names(&is_excluded) {
         lines.push(line("exclude", &list, "text with many values: no features"));
     }
-    if features().any(|column| column.missing > 0) {
-        lines.push(line(
-            "missing",
-            "\"mean\"",
-            "missing numbers become the mean of their column; or \"drop\" the row",
-        ));
+    let has_gaps = |column: &Column| column.missing > 0;
+    if has_gaps(&look.columns[target]) || features().any(|column| has_gaps(column) && is_category(column)) {
+        lines.push(line("missing", "\"drop\"", "rows with missing values are left out"));
+    } else if features().any(|column| has_gaps(column) && !is_excluded(column)) {
+        let why = "missing numbers become the mean of their column; or \"drop\" the row";
+        lines.push(line("missing", "\"mean\"", why));
     }
     lines.join("\n")
 }
@@ -239,6 +240,19 @@ mod tests {
         let table = written(&rows("x,z,y", |k| format!("{},{k},{k}", if k == 3 { "NA" } else { "1" })), None)
             .unwrap();
         assert_eq!(table["problem"]["missing"].as_str(), Some("mean"));
+        let gap = |k: usize, value: &'static str| if k == 3 { "NA" } else { value };
+        for (row, missing) in [
+            // The mean of words is not a word, and a target is not made up.
+            (&|k| format!("{k},{},{k}.5", gap(k, ["u", "v"][k % 2])) as String, Some("drop")),
+            (&|k| format!("{k},1,{}", gap(k, "0.5")), Some("drop")),
+        ] as [(&dyn Fn(usize) -> String, Option<&str>); 2]
+        {
+            let table = written(&rows("x,z,y", row), Some("y")).unwrap();
+            assert_eq!(table["problem"].get("missing").and_then(toml::Value::as_str), missing);
+        }
+        let many = (0..200).map(|k| if k == 3 { "NA,1,1\n".into() } else { format!("name {k},{k},{k}\n") });
+        let table = written(&format!("x,z,y\n{}", many.collect::<String>()), None).unwrap();
+        assert!(table["problem"].get("exclude").is_some() && table["problem"].get("missing").is_none());
         for wrong in ["", "only\n1\n", "a,b\n", "a,b\n1,2\n3\n"] {
             assert!(written(wrong, None).is_err(), "{wrong:?}");
         }

@@ -15,6 +15,7 @@ use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
 use mile_lab::plan::Plan;
+use mile_lab::resume;
 use mile_lab::store::Outcome;
 
 use self::supervisor::Supervisor;
@@ -75,17 +76,21 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     }
     let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");
-    let experiment = Experiment::read(&table, &base)?;
+    let mut experiment = Experiment::read(&table, &base)?;
+    let folder = match &arguments.out {
+        Some(folder) => folder.clone(),
+        None => choose_folder(&experiment.name, arguments.resume),
+    };
+    if arguments.resume {
+        resume::keep_choices(&mut table, &folder)?;
+        experiment = Experiment::read(&table, &base)?;
+    }
     settings.check(&experiment)?;
     if let Some(folder) = &arguments.emit {
         return emit::emit(experiment, &settings, folder, &arguments.host, arguments.hosts.as_deref());
     }
     let plan = Plan::new(experiment)?;
     eprint!("{}", advice(&plan)?);
-    let folder = match &arguments.out {
-        Some(folder) => folder.clone(),
-        None => choose_folder(&plan.experiment.name, arguments.resume),
-    };
     let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
     let outcomes = mile::with_precision!(plan.experiment.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());

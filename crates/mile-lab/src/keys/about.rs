@@ -121,7 +121,7 @@ pub(super) const ALL: &[About] = &[
     about("problem (table)", "statistics", "", "A file with counts, means, deviations and categories of all agents' data, for an agent that has only its own file.", "statistics = \"statistics.json\""),
     about("problem (table)", "missing", "", "What to do about empty fields: mean replaces a number by the mean of its column over all training rows, drop leaves the row out. Default: they are refused, with a count.", "missing = \"mean\""),
     about("problem (table)", "delimiter", "", "The character between fields. Default: found in the header.", "delimiter = \";\""),
-    about("problem (table)", "test", "a number between 0 and 1, or the path of a CSV file", "Rows that are held out: a part of each agent's rows, drawn by the key seed (by default the seed of the run for a partition, else 0), or a file with the same columns. Accuracy, AUC, RMSE, R2 and the loss are measured there.", "test = 0.2"),
+    about("problem (table)", "test", "a number between 0 and 1, or the path of a CSV file", "Rows that are held out: a part of each agent's own rows (by, or one file for each agent), or of all rows before the partition divides them, or a file with the same columns. A part is drawn by the key seed, by default 0: runs with different seeds are measured on the same rows. Accuracy, AUC, RMSE, R2 and the loss are measured there.", "test = 0.2"),
     about("problem (table)", "classes", "a list of the classes of the target", "The classes in order, for logistic losses -1 first. Default: all values of the target, sorted.", "classes = [\"no\", \"yes\"]"),
     about("problem (table)", "batch", "a whole number from 1, { epoch = NUMBER }, or \"full\"", "Rows of a gradient. A number: drawn with replacement in every step; { epoch = n }: every row once in an epoch; full: all rows, exact gradients.", "batch = 32"),
 
@@ -142,7 +142,7 @@ pub(super) const ALL: &[About] = &[
     about("problem (arrays)", "layout", "", "Order of the axes of images.", "layout = \"nchw\""),
     about("problem (arrays)", "loss", "", "cross-entropy of the labels, or least-squares: half the squared distance from the numbers.", "loss = \"least-squares\""),
     about("problem (arrays)", "classes", "", "Number of classes. Default: the largest label and one.", "classes = 10"),
-    about("problem (arrays)", "test", "a number between 0 and 1, or the path of a file", "Samples that models are tested on: a part of each agent's samples, drawn by the seed, or a file.", "test = 0.2"),
+    about("problem (arrays)", "test", "a number between 0 and 1, or the path of a file", "Samples that models are tested on: a part of each agent's own samples (one file for each agent), or of all samples before the partition divides them, or a file. A part is drawn by the key seed, by default 0: runs with different seeds are tested on the same samples.", "test = 0.2"),
     about("problem (arrays)", "test_inputs", "the name of an array in the file, or the path of a .npy file", "Inputs of the test samples.", "test_inputs = \"x_test\""),
     about("problem (arrays)", "test_targets", "the name of an array in the file, or the path of a .npy file", "Targets of the test samples.", "test_targets = \"y_test\""),
     about("problem (arrays)", "model", "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers", "The neural network. Default: linear.", "model = [{ kind = \"dense\", out = 64 }, { kind = \"relu\" }, { kind = \"dense\", out = 10 }]"),

@@ -22,7 +22,7 @@ use crate::digest;
 use crate::error::LabError;
 use crate::section::Section;
 
-pub use self::table::{ColumnStatistics, Statistics};
+pub use self::table::{ColumnStatistics, Statistics, is_missing_word};
 
 /// What a result depends on: keys of the experiment with their values, and digests of data.
 pub type Facts = BTreeMap<String, String>;
@@ -91,6 +91,11 @@ pub trait Objectives: Send + Sync {
     /// Whether gradients are stochastic.
     fn is_stochastic(&self) -> bool {
         false
+    }
+
+    /// Whether the seed of a run changes the data, their division among the agents, or gradients.
+    fn depends_on_seed(&self) -> bool {
+        true
     }
 
     /// What is known about their curvature.

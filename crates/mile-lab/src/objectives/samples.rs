@@ -85,6 +85,11 @@ impl Training {
         ImageConfig { seed: self.seed.unwrap_or(seed), ..self.config.clone() }
     }
 
+    /// The seed of samples that are held out. Not that of the run: all runs are tested on the same samples.
+    pub(super) fn held_out_seed(&self) -> u64 {
+        self.seed.unwrap_or(0)
+    }
+
     pub(super) fn partition(&self) -> Partition {
         self.config.partition
     }

@@ -19,6 +19,7 @@ use crate::observer::Observer;
 use crate::plan::Plan;
 use crate::quantity::Quantity;
 use crate::record::Record;
+use crate::resume::{keep_choices, keep_evaluation};
 use crate::store::{Outcome, lock_folder, read_outcomes, read_records, write_file};
 
 /// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
@@ -91,7 +92,30 @@ impl SweepPlan {
 
     /// The plan of a point, checked.
     pub fn plan(&self, point: &Point) -> Result<Plan, LabError> {
-        let experiment = Experiment::read_with(&point.table, &self.base, &self.kinds)?;
+        self.read_plan(&point.table)
+    }
+
+    /// The plan of a point in its folder: with what was chosen when it was begun, and evaluated as the first point is.
+    fn plan_in(&self, folder: &Path, point: &Point, first: Option<&Table>) -> Result<Plan, LabError> {
+        let mut table = point.table.clone();
+        if folder.join("config.toml").exists() {
+            keep_choices(&mut table, folder)?;
+        }
+        if let Some(first) = first.filter(|_| self.has_one_problem()) {
+            keep_evaluation(&mut table, first);
+        }
+        self.read_plan(&table)
+    }
+
+    /// Whether all points have the same data, divided among the same agents.
+    fn has_one_problem(&self) -> bool {
+        let is_training =
+            |key: &str| key == "problem.batch" || !key.starts_with("problem") && !key.starts_with("network");
+        self.sweep.values.iter().all(|(key, _)| is_training(key))
+    }
+
+    fn read_plan(&self, table: &Table) -> Result<Plan, LabError> {
+        let experiment = Experiment::read_with(table, &self.base, &self.kinds)?;
         let plan = Plan::new(experiment)?.on(self.engines.clone());
         self.check_criterion(&plan)?;
         Ok(plan)
@@ -106,13 +130,15 @@ impl SweepPlan {
         observers: &ObserverFactory,
         stop: &AtomicBool,
     ) -> Result<SweepFolder, LabError> {
+        let place = |point: &Point| folder.join("points").join(&point.name);
         // Most mistakes show in the first point: it is checked before anything is written, and so is every point
         // that has been started before.
-        self.points.first().map(|point| self.plan(point)).transpose()?;
+        let first = self.points.first().map(|point| self.plan_in(&place(point), point, None)).transpose()?;
+        let first = first.map(|plan| plan.experiment.resolved);
+        let plan = |point: &Point| self.plan_in(&place(point), point, first.as_ref());
         let _lock = open(folder, resume)?;
-        let place = |point: &Point| folder.join("points").join(&point.name);
         for point in self.points.iter().filter(|point| place(point).join("config.toml").exists()) {
-            check(&self.plan(point)?, &place(point))?;
+            check(&plan(point)?, &place(point))?;
         }
         let mut found = SweepFolder {
             path: folder.to_owned(),
@@ -128,7 +154,7 @@ impl SweepPlan {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let plan = match self.plan(point) {
+            let plan = match plan(point) {
                 Ok(plan) => plan,
                 Err(error) if error.is_of_one_job() => {
                     found.note_failures(point, [("the problem".to_owned(), error.to_string())].into_iter());
@@ -294,5 +320,34 @@ impl SweepFolder {
             outcomes.extend(trial.outcomes.iter().map(|o| Outcome { label: label.clone(), ..o.clone() }));
         }
         Ok((records, outcomes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep(key: &str) -> SweepPlan {
+        let text = format!(
+            "rounds = 40\n[network]\nagents = 4\n[problem]\nkind = 'quadratic'\n[[algorithm]]\nname = 'mile'\nstep_size = 0.1\n\
+             [sweep]\n{key} = [5, 6]\n"
+        );
+        SweepPlan::read(&text.parse().unwrap(), Path::new("")).unwrap().unwrap()
+    }
+
+    #[test]
+    fn points_of_one_problem_are_evaluated_as_the_first_one_and_begun_points_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let first: Table = "eval_every = 7".parse().unwrap();
+        let every = |sweep: &SweepPlan| {
+            sweep.plan_in(folder.path(), &sweep.points[1], Some(&first)).unwrap().experiment.eval_every
+        };
+        let alone = sweep("local_steps");
+        let alone = alone.plan(&alone.points[1]).unwrap().experiment.eval_every;
+        assert!(![3, 7].contains(&alone));
+        assert_eq!(every(&sweep("local_steps")), 7);
+        assert_eq!(every(&sweep("'network.agents'")), alone, "other agents have other data");
+        std::fs::write(folder.path().join("config.toml"), "eval_every = 3").unwrap();
+        assert_eq!(every(&sweep("local_steps")), 3);
     }
 }

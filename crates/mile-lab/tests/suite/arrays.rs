@@ -135,6 +135,12 @@ fn the_accuracy_is_measured_on_test_arrays_or_on_what_is_held_out() {
     let counts = held_out.class_counts();
     assert!(counts.iter().all(|classes| classes.iter().sum::<usize>() == 3), "{counts:?}");
     assert_eq!(held_out.measure(&vec![0.0; 39]).unwrap()[0] * 6.0 % 1.0, 0.0);
+    let set = ["data=arrays.npz", "test=0.5", "network.agents=2"];
+    let objectives = experiment(folder, &set).unwrap().objectives;
+    let measured = |seed: u64| objectives.double(seed).unwrap().measure(&weights(12, 3)).unwrap();
+    let trained = |seed: u64| objectives.double(seed).unwrap().loss(0, &weights(12, 3)).unwrap();
+    assert!((1..5).all(|seed| measured(seed) == measured(0)), "all seeds are tested on the same samples");
+    assert!((1..5).any(|seed| trained(seed) != trained(0)), "which are divided in another way");
     let one =
         problem(folder, &["data=arrays.npz", "test=0.5", "test_samples=1", "network.agents=2"]).unwrap();
     assert!([0.0, 1.0].contains(&one.measure(&weights(12, 3)).unwrap()[0]));
@@ -318,7 +324,7 @@ fn keys_that_do_not_go_together_are_refused() {
 fn numbers_are_predicted_in_a_whole_run_and_their_error_is_measured() {
     let experiment = format!(
         "rounds = 30\n[network]\nagents = 2\n[problem]\nkind = 'arrays'\ninputs = '{0}/x.npy'\ntargets = '{0}/y.npy'\n\
-         loss = 'least-squares'\ntest = 0.3\nbatch = 'full'\n[[algorithm]]\nname = 'mile'\nstep_size = 0.05\n",
+         loss = 'least-squares'\ntest_inputs = '{0}/x.npy'\ntest_targets = '{0}/y.npy'\nbatch = 'full'\n[[algorithm]]\nname = 'mile'\nstep_size = 0.05\n",
         written_by_numpy().display()
     );
     let folder = tempfile::tempdir().unwrap();

@@ -292,3 +292,29 @@ fn a_partition_is_shown_only_where_a_file_is_divided() {
         &["problem.partition", "leave it out"],
     );
 }
+
+#[test]
+fn a_note_says_when_all_seeds_give_the_same_run() {
+    let rows: String = (0..24).map(|k| format!("{},{k},{}\n", k % 3, k * k % 7)).collect();
+    let folder = Folder::new(&[("all.csv", &format!("b,a,y\n{rows}"))]);
+    let has_note = |set: &[&str]| {
+        let plan = folder.plan(&[&["network.agents=3", "seeds=[0, 1]"], set].concat()).unwrap();
+        mile_lab::advice::advise(&plan)
+            .unwrap()
+            .notes
+            .iter()
+            .any(|note| note.contains("all seeds give the same run"))
+    };
+    assert!(has_note(&["problem.by=b"]));
+    assert!(has_note(&["problem.seed=4"]));
+    for set in [
+        &[][..],
+        &["problem.by=b", "seeds=[3]"],
+        &["problem.by=b", "problem.batch=2"],
+        &["problem.by=b", "network.drop_rate=0.1"],
+        &["problem.by=b", "start.value=random"],
+        &["problem.by=b", "algorithm.mile.name=proxskip"],
+    ] {
+        assert!(!has_note(set), "{set:?}");
+    }
+}

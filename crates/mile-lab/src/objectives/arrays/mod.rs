@@ -11,8 +11,9 @@ use std::time::SystemTime;
 
 use mile::problems::Problem;
 use mile::real::Precision;
+use mile_nn::data::Dataset;
 use mile_nn::partition::hold_out;
-use mile_nn::problem::Parts;
+use mile_nn::problem::{ImageConfig, Parts};
 use mile_nn::{ImageProblem, Scalar};
 
 use super::samples::{Training, refused};
@@ -82,20 +83,22 @@ impl ArrayObjectives {
     fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let arrays = self.cache.arrays(&self.data)?;
         let mut config = self.training.config(seed);
-        let mut train = match &arrays.owned {
-            Some(owned) => self.owned(owned),
-            None => {
-                let labels = arrays.set.train.labels();
-                // Least squares has no classes, and divides by chance.
-                let none = vec![0; if labels.is_empty() { arrays.set.train.len() } else { 0 }];
-                let labels = if labels.is_empty() { &none } else { labels };
-                let split = config.partition.split(labels, arrays.set.classes, config.agents, config.seed);
-                split.map_err(|error| LabError::config("problem.partition", error))?
-            }
-        };
-        let held_out = match self.data.test {
-            Test::Fraction(part) => Some(hold_out(&mut train, part, config.seed)),
+        let hold_out = |parts: &mut [Vec<u32>]| match self.data.test {
+            Test::Fraction(part) => Some(hold_out(parts, part, self.training.held_out_seed())),
             _ => None,
+        };
+        let (train, held_out) = match &arrays.owned {
+            Some(owned) => {
+                let mut own = self.owned(owned);
+                let held_out = hold_out(&mut own);
+                (own, held_out)
+            }
+            // Before they are divided, so that what is held out does not depend on the seed of the run.
+            None => {
+                let mut rest = [(0..arrays.set.train.len() as u32).collect::<Vec<u32>>()];
+                let held_out = hold_out(&mut rest);
+                (divide(&arrays.set, &rest[0], &config)?, held_out)
+            }
         };
         if held_out.as_ref().is_some_and(Vec::is_empty) {
             let problem = "holds out no sample of any agent: take a larger part, or fewer agents";
@@ -130,6 +133,18 @@ impl ArrayObjectives {
             }
         }
     }
+}
+
+/// Divides some samples among the agents.
+fn divide(set: &Dataset, some: &[u32], config: &ImageConfig) -> Result<Vec<Vec<u32>>, LabError> {
+    let labels = set.train.labels();
+    // Least squares has no classes, and divides by chance.
+    let label = |sample: &u32| if labels.is_empty() { 0 } else { labels[*sample as usize] };
+    let of_some: Vec<u8> = some.iter().map(label).collect();
+    let split = config.partition.split(&of_some, set.classes, config.agents, config.seed);
+    let split = split.map_err(|error| LabError::config("problem.partition", error))?;
+    let sample = |place: &u32| some[*place as usize];
+    Ok(split.iter().map(|places| places.iter().map(sample).collect()).collect())
 }
 
 impl Objectives for ArrayObjectives {

@@ -76,10 +76,20 @@ pub(super) enum Missing {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum HeldOut {
     None,
-    /// This part of each agent's rows.
+    /// This part of the rows.
     Share(f64),
     /// The rows of a file or, with `{agent}` in its path, of one file for each agent.
     File(PathBuf),
+}
+
+impl HeldOut {
+    /// The part of the training data's rows that are held out.
+    pub(super) fn share(&self) -> f64 {
+        match self {
+            Self::Share(share) => *share,
+            Self::None | Self::File(_) => 0.0,
+        }
+    }
 }
 
 /// Whether a path stands for one file for each agent.
@@ -120,8 +130,12 @@ impl TableConfig {
     /// The seed by which rows are divided, for a run with this seed: always the same where nothing is divided at random, so
     /// that the files are read once for all runs.
     pub(super) fn data_seed(&self, seed: u64) -> u64 {
-        let is_fixed = self.by.is_some() || self.is_per_agent();
-        self.seed.unwrap_or(if is_fixed { 0 } else { seed })
+        self.seed.unwrap_or(if self.is_divided_by_owner() { 0 } else { seed })
+    }
+
+    /// Whether the data say which agent has which rows.
+    pub(super) fn is_divided_by_owner(&self) -> bool {
+        self.by.is_some() || self.is_per_agent()
     }
 
     /// Whether the objective of one agent depends on the data of the others.

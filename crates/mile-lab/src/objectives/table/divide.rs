@@ -15,18 +15,33 @@ const HELD_OUT: u64 = u64::MAX;
 /// The rows of each agent, in increasing order.
 pub(super) type Division = Vec<Vec<u32>>;
 
-/// The rows of each agent, with the class of each row if there are classes.
+/// Divides the rows among the agents, into training rows and, with a share of them, held-out rows. `classes` are those of
+/// the rows, if they have classes.
+///
+/// Rows are held out by `problem.seed`, or 0, and not by the seed of the run: all runs are measured on the same rows. Where
+/// agents have rows of their own, each holds out its share; of rows that the seed of the run divides, the share is
+/// held out before.
 pub(super) fn training(
     rows: &Rows,
     classes: Option<(usize, &[Vec<u32>])>,
     owners: &[String],
     config: &TableConfig,
     seed: u64,
-) -> Result<Division, LabError> {
-    let division = match (&config.by, config.is_per_agent()) {
-        (Some(by), _) => by_owner(rows, owners, by, config.agents)?,
-        (None, true) => of_files(rows, config.agents),
-        (None, false) => partition(rows, classes, config, seed)?,
+) -> Result<(Division, Division), LabError> {
+    let share = config.test.share();
+    let held_out_seed = config.seed.unwrap_or(0);
+    let (division, held_out) = if config.is_divided_by_owner() {
+        let mut own = match &config.by {
+            Some(by) => by_owner(rows, owners, by, config.agents)?,
+            None => of_files(rows, config.agents),
+        };
+        let take = |(agent, rows): (usize, &mut Vec<u32>)| take_share(rows, share, held_out_seed, agent);
+        let held_out = own.iter_mut().enumerate().map(take).collect();
+        (own, held_out)
+    } else {
+        let mut all: Vec<u32> = (0..rows.len() as u32).collect();
+        let taken = take_share(&mut all, share, held_out_seed, 0);
+        (partition(rows, &all, classes, config, seed)?, evenly(&taken, config.agents))
     };
     let missing =
         |agent: &usize| division[*agent].is_empty() && config.only.is_none_or(|only| only == *agent);
@@ -34,7 +49,12 @@ pub(super) fn training(
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
         return Err(bad(&rows.files[0].path, None, None, problem).into());
     }
-    Ok(division)
+    Ok((division, held_out))
+}
+
+/// Rows shared evenly among the agents.
+fn evenly(rows: &[u32], agents: usize) -> Division {
+    (0..agents).map(|agent| rows.iter().skip(agent).step_by(agents).copied().collect()).collect()
 }
 
 /// The held-out rows of each agent: by owner, by file, or shared evenly.
@@ -44,9 +64,16 @@ pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableConfig) -> 
         Some(by) => Ok(by_owner(rows, owners, by, agents)?),
         None if per_agent => Ok(of_files(rows, agents)),
         None => {
-            let of = |agent: usize| (0..rows.len() as u32).skip(agent).step_by(agents).collect();
-            let mine = |agent: usize| config.only.is_none_or(|only| only == agent);
-            Ok((0..agents).map(|agent| if mine(agent) { of(agent) } else { Vec::new() }).collect())
+            let all: Vec<u32> = (0..rows.len() as u32).collect();
+            let mut division = evenly(&all, agents);
+            if let Some(only) = config.only {
+                division
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(agent, _)| *agent != only)
+                    .for_each(|(_, of)| of.clear());
+            }
+            Ok(division)
         }
     }
 }
@@ -95,8 +122,10 @@ fn of_files(rows: &Rows, agents: usize) -> Division {
     division
 }
 
+/// Divides some rows by the partition.
 fn partition(
     rows: &Rows,
+    some: &[u32],
     classes: Option<(usize, &[Vec<u32>])>,
     config: &TableConfig,
     seed: u64,
@@ -104,15 +133,14 @@ fn partition(
     let refuse = |problem: String| LabError::config("problem.partition", problem);
     let is_iid = matches!(config.partition, Partition::Iid {});
     let (labels, count) = match (classes, rows.layout().target) {
-        _ if is_iid => (vec![0; rows.len()], 1),
+        _ if is_iid => (vec![0; some.len()], 1),
         (Some((count, codes)), Role::Word(column)) => {
             if count > 256 {
                 let problem = format!("divides at most 256 classes, the target has {count}: use iid or by");
                 return Err(refuse(problem));
             }
-            let all: Vec<u32> = (0..rows.len() as u32).collect();
             let label = |row: super::rows::Row| codes[row.file][row.words[column] as usize] as u8;
-            (rows.some(&all).map(label).collect(), count)
+            (rows.some(some).map(label).collect(), count)
         }
         _ => {
             let problem = format!(
@@ -122,22 +150,22 @@ fn partition(
             return Err(refuse(problem));
         }
     };
-    config.partition.split(&labels, count, config.agents, seed).map_err(|error| refuse(error.to_string()))
+    let division = config.partition.split(&labels, count, config.agents, seed);
+    let division = division.map_err(|error| refuse(error.to_string()))?;
+    let number = |place: &u32| some[*place as usize];
+    Ok(division.iter().map(|places| places.iter().map(number).collect()).collect())
 }
 
-/// Takes this part of each agent's rows out, at random; at least one row is left.
-pub(super) fn take_share(division: &mut Division, share: f64, seed: u64) -> Division {
-    let take = |(agent, rows): (usize, &mut Vec<u32>)| {
-        let count = ((share * rows.len() as f64).round() as usize).min(rows.len().saturating_sub(1));
-        let order = Permutation::new(rows.len(), stream(seed, Purpose::Partition, agent as u64, HELD_OUT));
-        let mut is_taken = vec![false; rows.len()];
-        (0..count).for_each(|k| is_taken[order.at(k)] = true);
-        let part = |taken: bool| -> Vec<u32> {
-            rows.iter().zip(&is_taken).filter(|(_, is)| **is == taken).map(|(row, _)| *row).collect()
-        };
-        let (kept, taken) = (part(false), part(true));
-        *rows = kept;
-        taken
+/// Takes this share of the rows out, at random; at least one row is left.
+fn take_share(rows: &mut Vec<u32>, share: f64, seed: u64, agent: usize) -> Vec<u32> {
+    let count = ((share * rows.len() as f64).round() as usize).min(rows.len().saturating_sub(1));
+    let order = Permutation::new(rows.len(), stream(seed, Purpose::Partition, agent as u64, HELD_OUT));
+    let mut is_taken = vec![false; rows.len()];
+    (0..count).for_each(|k| is_taken[order.at(k)] = true);
+    let part = |taken: bool| -> Vec<u32> {
+        rows.iter().zip(&is_taken).filter(|(_, is)| **is == taken).map(|(row, _)| *row).collect()
     };
-    division.iter_mut().enumerate().map(take).collect()
+    let (kept, taken) = (part(false), part(true));
+    *rows = kept;
+    taken
 }

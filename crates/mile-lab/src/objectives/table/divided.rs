@@ -1,5 +1,6 @@
 //! The rows of the user's files, divided among the agents and into training and held-out rows; their classes and statistics.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mile::problems::Loss;
@@ -43,7 +44,7 @@ pub(super) fn statistics_of(config: &TableConfig, agent: usize) -> Result<Statis
     let only = config.only.or(config.is_per_agent().then_some(agent));
     let config = TableConfig { statistics: None, only, ..config.clone() };
     let divided = Divided::read(&config, config.data_seed(0), Use::Summary)?;
-    Ok(divided.with_words(divided.numbers_of(agent)))
+    Ok(divided.with_words(divided.numbers_of(agent, &divided.training[agent])))
 }
 
 impl Divided {
@@ -54,20 +55,13 @@ impl Divided {
         let classes = classes(&rows, config, given.as_ref(), use_of_rows)?;
         let codes = class_codes(&rows, &classes)?;
         let labels = config.has_classes().then_some((classes.len(), &codes[..]));
-        let mut training = divide::training(&rows, labels, &owners, config, seed)?;
-        let (mut other, mut held_out) = (None, Division::new());
-        match &config.test {
-            HeldOut::None => {}
-            // Not by the seed of the run: all runs are measured on the same rows, and have the same statistics.
-            HeldOut::Share(share) => {
-                held_out = divide::take_share(&mut training, *share, config.seed.unwrap_or(0));
-            }
-            HeldOut::File(path) => {
-                let rows_of_test = Rows::read(path, config)?;
-                check_features(&rows_of_test.files[0], &rows.files[0])?;
-                held_out = divide::held_out(&rows_of_test, &owners, config)?;
-                other = Some(rows_of_test);
-            }
+        let (training, mut held_out) = divide::training(&rows, labels, &owners, config, seed)?;
+        let mut other = None;
+        if let HeldOut::File(path) = &config.test {
+            let rows_of_test = Rows::read(path, config)?;
+            check_features(&rows_of_test.files[0], &rows.files[0])?;
+            held_out = divide::held_out(&rows_of_test, &owners, config)?;
+            other = Some(rows_of_test);
         }
         Ok(Self { rows, training, other, held_out, classes, owners, given })
     }
@@ -88,9 +82,9 @@ impl Divided {
                 return Err(LabError::config("problem.statistics", problem));
             }
             (None, None) => {
-                let agents: Vec<Statistics> =
-                    (0..config.agents).into_par_iter().map(|agent| self.numbers_of(agent)).collect();
-                self.with_words(Statistics::merge(agents)?)
+                let rows = self.rows_of_statistics(config);
+                let parts = rows.par_iter().enumerate().map(|(agent, rows)| self.numbers_of(agent, rows));
+                self.with_words(Statistics::merge(parts.collect())?)
             }
         };
         let is_used = config.standardise || config.missing == Missing::Mean;
@@ -146,10 +140,21 @@ impl Divided {
         })
     }
 
-    /// The statistics of one agent's numbers.
-    fn numbers_of(&self, agent: usize) -> Statistics {
+    /// The training rows, in as many parts as there are agents, in whose order their statistics are merged: those of each
+    /// agent, or, where the seed of the run divides them, parts that are the same for all seeds.
+    fn rows_of_statistics(&self, config: &TableConfig) -> Cow<'_, Division> {
+        if config.is_divided_by_owner() {
+            return Cow::Borrowed(&self.training);
+        }
+        let mut all: Vec<u32> = self.training.concat();
+        all.sort_unstable();
+        let cut = |agent: usize| agent * all.len() / config.agents;
+        Cow::Owned((0..config.agents).map(|agent| all[cut(agent)..cut(agent + 1)].to_vec()).collect())
+    }
+
+    /// The statistics of the numbers in an agent's training rows.
+    fn numbers_of(&self, agent: usize, training: &[u32]) -> Statistics {
         let columns: Vec<(&str, usize)> = self.numbers().collect();
-        let training = &self.training[agent];
         // Sums of differences from the first value, so that equal values have exactly their mean and no deviation.
         let mut sums = vec![(0u64, 0.0, 0.0); columns.len()];
         for row in self.rows.some(training) {

@@ -25,6 +25,7 @@ use mile::real::Real;
 
 use self::config::{HeldOut, TableConfig};
 use self::loaded::Loaded;
+pub use self::parse::is_missing_word;
 pub use self::statistics::{ColumnStatistics, Statistics};
 use super::{Coefficient, Curvature, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
@@ -112,6 +113,11 @@ impl Objectives for Tables {
         self.config.batch != Batch::Full
     }
 
+    fn depends_on_seed(&self) -> bool {
+        let is_divided_by_seed = !self.config.is_divided_by_owner() && self.config.seed.is_none();
+        self.is_stochastic() || is_divided_by_seed
+    }
+
     fn curvature(&self) -> Curvature {
         if self.config.loss == Loss::Poisson { Curvature::Changing } else { Curvature::Steady }
     }
@@ -152,7 +158,7 @@ impl Objectives for Tables {
             facts.extend(self.digests_of("test", path)?);
         }
         facts.extend(self.common_facts()?);
-        if config.by.is_some() || config.is_per_agent() {
+        if config.is_divided_by_owner() {
             // Earlier versions had this key also where nothing is partitioned.
             facts.insert("problem.partition.kind".into(), "iid".into());
         }
@@ -201,7 +207,7 @@ impl Objectives for Tables {
         let about = self.loaded.about(&self.config)?;
         let mut documents = Vec::new();
         documents.extend(about.statistics.as_ref().map(|found| ("statistics.json", found.to_json())));
-        if self.config.by.is_some() || self.config.is_per_agent() {
+        if self.config.is_divided_by_owner() {
             documents.push(("agents.csv", about.agents_csv()));
         }
         Ok(documents)

@@ -278,7 +278,7 @@ fn number(field: &str) -> Result<Option<f64>, String> {
     }
 }
 
-/// Whether a field says that its value is missing.
-fn is_missing_word(field: &str) -> bool {
+/// Whether a field of a table says that its value is missing.
+pub fn is_missing_word(field: &str) -> bool {
     field.is_empty() || ["?", "NA", "N/A", "NaN", "nan", "null", "NULL"].contains(&field)
 }

@@ -314,6 +314,32 @@ fn a_part_of_each_agents_rows_is_held_out_and_one_row_is_left() {
 }
 
 #[test]
+fn all_seeds_have_the_same_held_out_rows_and_statistics_whatever_the_partition() {
+    let mut text = "a,y\n".to_owned();
+    (0..90).for_each(|k| writeln!(text, "{},{}", (k * 7919 % 2003) as f64 / 7.0, k % 3).unwrap());
+    let folder = Folder::with(&[("all.csv", &text)]);
+    let keys =
+        "loss = 'softmax'\npartition = { kind = 'dirichlet', alpha = 0.5 }\ntest = 0.2\nstandardise = true";
+    let config = folder.config(4, keys).unwrap();
+    let load = |seed: u64| encode::load::<f64>(&config, seed).unwrap();
+    let (first, second) = (load(0), load(1));
+    assert_ne!(first.shards, second.shards);
+    assert_eq!(first.test, second.test);
+    assert_eq!(first.test.iter().map(|shard| shard.targets.len()).collect::<Vec<_>>(), [5, 5, 4, 4]);
+    assert_eq!(first.about.statistics, second.about.statistics);
+    let mut all: Vec<f64> =
+        first.shards.iter().chain(&first.test).flat_map(|shard| shard.features.clone()).collect();
+    let mut expected: Vec<f64> = (0..90).map(|k| (k * 7919 % 2003) as f64 / 7.0).collect();
+    let column = &first.about.statistics.as_ref().unwrap().columns[0];
+    assert_eq!((column.count, first.about.statistics.as_ref().unwrap().rows), (72, 72));
+    expected.iter_mut().for_each(|a| *a = (*a - column.mean) / column.deviation());
+    (all.sort_by(f64::total_cmp), expected.sort_by(f64::total_cmp));
+    assert_eq!(all, expected, "each row is in one place");
+    let other = folder.config(4, &format!("{keys}\nseed = 7")).unwrap();
+    assert_ne!(encode::load::<f64>(&other, 0).unwrap().test, first.test);
+}
+
+#[test]
 fn held_out_rows_of_a_file_go_to_their_agents_or_are_shared() {
     let train = "who,a,y\nu,1,1\nv,2,2\nv,4,4\n";
     let folder = Folder::with(&[("all.csv", train), ("t.csv", "y,who,a\n7,v,70\n8,u,80\n9,v,90\n")]);
