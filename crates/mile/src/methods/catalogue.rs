@@ -6,6 +6,7 @@ use super::{
 };
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
+use crate::schedule::Weight;
 
 /// Default number of local steps.
 pub const DEFAULT_LOCAL_STEPS: u64 = 10;
@@ -16,7 +17,7 @@ pub struct Parameters {
     /// Local steps tau: updates per communication round.
     pub local_steps: Option<u64>,
     /// Weight of the correction (mile).
-    pub xi: Option<f64>,
+    pub xi: Option<Weight>,
     /// Weight of the mixing (mile).
     pub gamma: Option<f64>,
     /// Weight of the correction (led, proxskip).
@@ -59,7 +60,7 @@ impl Parameters {
         let number = |value: &Option<f64>| value.map(|value| value.to_string());
         let all = [
             ("local_steps", whole(local_steps)),
-            ("xi", number(xi)),
+            ("xi", xi.map(|xi| xi.to_string())),
             ("gamma", number(gamma)),
             ("beta", number(beta)),
             ("eta_s", number(eta_s)),
@@ -210,15 +211,15 @@ pub const ALL: &[Entry] = &[
             LOCAL_STEPS,
             parameter(
                 "xi",
-                "a number in (0, 1], \"paper\" or \"auto\"",
+                "a number in (0, 1], \"paper\", \"auto\" or { from, to, rounds }",
                 "\"paper\": 0.9 * 2/(local_steps + 3)",
             ),
             parameter("gamma", "a number in (0, 1], or \"auto\"", "xi, the paper's method"),
         ],
         note: "a gamma different from xi decouples mixing from correction: our extension of the paper",
         build: |p, _, _| {
-            let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()));
-            Ok(Box::new(Mile::decoupled(p.tau(), xi, p.gamma.unwrap_or(xi))?))
+            let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()).into());
+            Ok(Box::new(Mile::with_weights(p.tau(), xi, p.gamma)?))
         },
     },
     Entry {

@@ -63,6 +63,8 @@ fn rows() -> Vec<Row> {
     vec![
         row("mile", xi(5, 0.22)),
         row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.1) }),
+        row("mile", Parameters { gamma: Some(0.8), ..growing(5, 0.001, 0.1, 50) }),
+        row("mile", growing(5, 0.02, 0.22, 7)),
         row("led", tau(5)),
         Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) },
         Row {

@@ -305,6 +305,35 @@ fn decoupled_mile_is_its_matrix_form() {
     }
 }
 
+/// The matrix form with the weight xi(r) = from (to/from)^(min(r, rounds)/rounds) of round r; without gamma it is xi(r).
+fn with_growing_weight(
+    d: &Dense,
+    x0: &Mat<f64>,
+    tau: usize,
+    (from, to, rounds): (f64, f64, usize),
+    gamma: Option<f64>,
+) -> Vec<Vec<f64>> {
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    while out.len() < ROUNDS {
+        let v = &x - d.ag(&x) + &c;
+        let weight = from * (to / from).powf(out.len().min(rounds) as f64 / rounds as f64);
+        let mixed = &d.w * &v;
+        x = &v + Scale(gamma.unwrap_or(weight)) * (&mixed - &v);
+        c += Scale(weight) * (&mixed - &v);
+        out.push(flat(&x));
+        (1..tau).for_each(|_| x = &x - d.ag(&x) + &c);
+    }
+    out
+}
+
+#[test]
+fn mile_with_a_growing_weight_is_its_matrix_form() {
+    for gamma in [None, Some(0.9)] {
+        let parameters = Parameters { gamma, ..growing(4, 0.01, 0.2, 25) };
+        agree("mile", parameters, |d, x| with_growing_weight(d, x, 4, (0.01, 0.2, 25), gamma));
+    }
+}
+
 #[test]
 fn led_is_its_recursion() {
     agree("led", tau(5), |d, x| led(d, x, 5, 0.2, ROUNDS));
