@@ -116,9 +116,7 @@ impl Weight {
         match self {
             Self::Constant(weight) => weight,
             Self::Geometric { to, rounds, .. } if round >= rounds => to,
-            Self::Geometric { from, to, rounds } => {
-                from * libm::pow(to / from, round as f64 / rounds as f64)
-            }
+            Self::Geometric { from, to, rounds } => from * libm::pow(to / from, round as f64 / rounds as f64),
         }
     }
 

@@ -17,9 +17,19 @@
 //! steps is corrected. It reaches a stationary point for every stable pair. So does an xi that changes from round to round
 //! ([`Weight`]), since it is the same for all agents.
 //!
-//! Sent: v. Stored: x, c.
+//! With momentum mu, ours too, the correction goes through it:
+//!
+//! ```text
+//! m = mu m + (alpha grad f(x) - c) ;  v = x - m        (Nesterov: v = x - (mu m + alpha grad f(x) - c))
+//! ```
+//!
+//! A fixed point has m = 0, so it is exact as before. m is not sent, and an exchange leaves it as it is. For small step
+//! sizes it needs about `mu xi < gamma (1 - mu)^2` ([`theory::momentum`](crate::theory::momentum)).
+//!
+//! Sent: v. Stored: x, c; with momentum also m.
 
-use super::primal_dual::{LAYOUT, exchange, gradient_step, local_step};
+use super::momentum::Momentum;
+use super::primal_dual::Steps;
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::schedule::Weight;
@@ -31,6 +41,7 @@ pub struct Mile {
     xi: Weight,
     /// The weight xi of each round if there is none.
     gamma: Option<f64>,
+    steps: Steps,
 }
 
 impl Mile {
@@ -62,7 +73,12 @@ impl Mile {
         if let Some(gamma) = gamma {
             check.number("gamma", gamma, is_weight(gamma), "a number in (0, 1]")?;
         }
-        Ok(Self { local_steps, xi, gamma })
+        Ok(Self { local_steps, xi, gamma, steps: Steps { momentum: None } })
+    }
+
+    /// With momentum in the local steps.
+    pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
+        Self { steps: Steps { momentum }, ..self }
     }
 
     /// The default xi: 0.9 times the paper's bound 2/(tau + 3).
@@ -73,18 +89,19 @@ impl Mile {
 
 impl Method for Mile {
     fn layout(&self) -> Layout {
-        LAYOUT
+        self.steps.layout()
     }
 
+    /// From x(-1) to x(0), with c = 0.
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        gradient_step(s)
+        self.steps.local_step(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
+        self.steps.local_step(s)?;
         if s.t.is_multiple_of(self.local_steps) {
             let xi = self.xi.at(s.round);
-            exchange(s, self.gamma.unwrap_or(xi), xi)?;
+            self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
         }
         Ok(())
     }

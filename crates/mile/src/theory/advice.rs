@@ -197,17 +197,18 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     );
     if is_mile(plan) {
         let smaller = auto::xi(question(plan))?.xi;
-        let (parameter, suggestion, remedy) = if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
-            ("xi", smaller, format!("take a smaller xi, {}", number(round_down(smaller))))
-        } else {
-            let both = auto::decoupled(question(plan))?;
-            let remedy = format!(
-                "take gamma = {} and xi = {}: strong mixing tolerates dropped edges",
-                number(both.gamma),
-                number(both.xi)
-            );
-            ("gamma", both.gamma, remedy)
-        };
+        let (parameter, suggestion, remedy) =
+            if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
+                ("xi", smaller, format!("take a smaller xi, {}", number(round_down(smaller))))
+            } else {
+                let both = auto::decoupled(question(plan))?;
+                let remedy = format!(
+                    "take gamma = {} and xi = {}: strong mixing tolerates dropped edges",
+                    number(both.gamma),
+                    number(both.xi)
+                );
+                ("gamma", both.gamma, remedy)
+            };
         let message = format!("{measured}: {remedy}");
         advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
     } else {

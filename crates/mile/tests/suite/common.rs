@@ -113,6 +113,11 @@ pub fn growing(local_steps: u64, from: f64, to: f64, rounds: u64) -> Parameters 
     Parameters { xi: Some(Weight::Geometric { from, to, rounds }), ..tau(local_steps) }
 }
 
+/// The same parameters with momentum.
+pub fn with_momentum(parameters: Parameters, mu: f64, nesterov: bool) -> Parameters {
+    Parameters { momentum: Some(mu), nesterov: Some(nesterov), ..parameters }
+}
+
 /// The agents' models after each of `rounds` rounds.
 pub fn trajectory(
     problem: &dyn Problem<f64>,

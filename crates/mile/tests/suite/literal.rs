@@ -14,6 +14,7 @@ use rand::RngExt;
 use crate::common::*;
 
 /// A problem and a network, as matrices.
+#[derive(Clone)]
 pub struct Dense<'a> {
     problem: &'a dyn Problem<f64>,
     pub w: Mat<f64>,
@@ -31,7 +32,7 @@ impl<'a> Dense<'a> {
     }
 
     /// Rows `grad f_i(x_i)`.
-    fn g(&self, x: &Mat<f64>) -> Mat<f64> {
+    pub fn g(&self, x: &Mat<f64>) -> Mat<f64> {
         let mut out = Mat::zeros(x.nrows(), x.ncols());
         for i in 0..x.nrows() {
             let row: Vec<f64> = x.row(i).iter().copied().collect();
@@ -269,7 +270,7 @@ const ROUNDS: usize = 40;
 const ALPHA: f64 = 0.05;
 
 /// Production against the literal form, on the lazy ring from scattered starts.
-fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat<f64>) -> Vec<Vec<f64>>) {
+pub fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat<f64>) -> Vec<Vec<f64>>) {
     agree_on(&ring(Rule::LazyMetropolis), &scattered(AGENTS, DIM), name, parameters, literal);
 }
 
