@@ -2,6 +2,7 @@
 
 use mile::digits::number;
 use mile::methods::catalogue::Parameters;
+use mile::schedule::Weight;
 use mile::theory::advice::{self, Advice};
 use mile::theory::report::Inquiry;
 use mile::theory::sample::Sample;
@@ -112,7 +113,7 @@ fn notes(plan: &Plan) -> Vec<String> {
             chosen.push(format!("step_size = {}", number(algorithm.schedule.step_size)));
         }
         if algorithm.has_auto() {
-            let xi = planned.parameters.xi.unwrap_or_default();
+            let xi = planned.parameters.xi.map_or(0.0, Weight::last);
             let gamma = planned.parameters.gamma.unwrap_or(xi);
             chosen.push(format!("xi = {}, gamma = {}", number(xi), number(gamma)));
         }
@@ -141,7 +142,11 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
     Inquiry {
         network: &plan.network,
         local_steps: parameters.local_steps.unwrap_or(1),
-        xi: parameters.xi.map_or(WeightChoice::Paper, WeightChoice::Number),
+        xi: match parameters.xi {
+            None => WeightChoice::Paper,
+            Some(Weight::Constant(xi)) => WeightChoice::Number(xi),
+            Some(changing) => WeightChoice::Changing(changing),
+        },
         gamma: parameters.gamma.map(WeightChoice::Number),
         smoothness: bound.unwrap_or(estimate.smoothness.estimate),
         estimate: bound.is_none().then_some(&estimate.smoothness),

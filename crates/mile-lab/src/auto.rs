@@ -94,7 +94,7 @@ pub(crate) fn choose(
     };
     let key = if algorithm.gamma == Some(WeightChoice::Auto) { "gamma" } else { "xi" };
     let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].{key}"), error))?;
-    parameters.xi = Some(chosen.xi);
+    parameters.xi = Some(chosen.xi.into());
     parameters.gamma = (chosen.gamma != chosen.xi).then_some(chosen.gamma);
     Ok(())
 }

@@ -165,7 +165,7 @@ mod tests {
     fn a_parameter_that_is_not_given_has_no_fact() {
         use mile::methods::catalogue::Parameters;
         let table: Table = "name = 'mile'\nlabel = 'm'\nstep_size = 0.5\nxi = 'paper'".parse().unwrap();
-        let parameters = Parameters { local_steps: Some(5), xi: Some(0.1), ..Parameters::default() };
+        let parameters = Parameters { local_steps: Some(5), xi: Some(0.1.into()), ..Parameters::default() };
         let facts = of_algorithm(&table, &parameters.given());
         let keys: Vec<&str> = facts.keys().map(String::as_str).collect();
         assert_eq!(keys, ["algorithm.local_steps", "algorithm.name", "algorithm.step_size", "algorithm.xi"]);

@@ -11,7 +11,7 @@ use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
 use mile::problems::{Failure, Metric, Problem};
 use mile::run::Run;
-use mile::schedule::Schedule;
+use mile::schedule::{Schedule, Weight};
 use mile::simulator::{Simulator, SimulatorError};
 use mile::theory::weights::WeightChoice;
 use mile::with_precision;
@@ -299,7 +299,7 @@ fn plan_algorithm(
 ) -> Result<PlannedMethod, LabError> {
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
-    parameters.xi = algorithm.xi.and_then(|weight| weight.number(tau));
+    parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
     if algorithm.has_auto() {
         auto::choose(index, algorithm, experiment, network, &mut parameters)?;
@@ -319,7 +319,8 @@ fn resolve_auto_weights(experiment: &mut Experiment, methods: &[PlannedMethod]) 
     let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
     for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
         if let (true, Some(table)) = (algorithm.has_auto(), table.as_table_mut()) {
-            let chosen = [("xi", planned.parameters.xi), ("gamma", planned.parameters.gamma)];
+            let xi = planned.parameters.xi.map(Weight::last);
+            let chosen = [("xi", xi), ("gamma", planned.parameters.gamma)];
             for (key, number) in chosen.into_iter().filter_map(|(key, n)| n.map(|n| (key, n))) {
                 table.insert(key.to_owned(), Value::Float(number));
             }

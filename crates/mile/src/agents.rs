@@ -102,7 +102,8 @@ pub struct Step<'a> {
     pub t: u64,
     /// Step size alpha of this step.
     pub step_size: f64,
-    pub(crate) round: u64,
+    /// Communication rounds done.
+    pub round: u64,
     pub(crate) draw: u64,
     pub(crate) agents: &'a mut dyn Agents,
     pub(crate) costs: &'a mut Costs,

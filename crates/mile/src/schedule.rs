@@ -1,4 +1,4 @@
-//! Step-size schedules: warm-up and decay.
+//! Step-size schedules: warm-up and decay; and weights that grow during a run.
 //!
 //! A schedule is a function of the communication rounds done, so the step size is constant between two
 //! exchanges. When it changes, corrections in units of x are rescaled with it
@@ -93,9 +93,82 @@ impl Schedule {
     }
 }
 
+/// A weight such as MILE's xi as a function of the communication rounds done. It is the same for all agents, so that both
+/// ends of an edge add opposite numbers to their corrections and their sum stays zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weight {
+    /// The same in every round.
+    Constant(f64),
+    /// `from (to/from)^(r/rounds)` after r < rounds rounds, `to` afterwards.
+    Geometric {
+        /// The weight in the first round.
+        from: f64,
+        /// The weight from round `rounds` on.
+        to: f64,
+        /// Rounds until `to` is reached.
+        rounds: u64,
+    },
+}
+
+impl Weight {
+    /// The weight after `round` communication rounds.
+    pub fn at(self, round: u64) -> f64 {
+        match self {
+            Self::Constant(weight) => weight,
+            Self::Geometric { to, rounds, .. } if round >= rounds => to,
+            Self::Geometric { from, to, rounds } => from * libm::pow(to / from, round as f64 / rounds as f64),
+        }
+    }
+
+    /// The weight in the first round and the one it ends with; all others lie between.
+    pub fn ends(self) -> [f64; 2] {
+        match self {
+            Self::Constant(weight) => [weight; 2],
+            Self::Geometric { from, to, .. } => [from, to],
+        }
+    }
+
+    /// The weight it ends with.
+    pub fn last(self) -> f64 {
+        self.ends()[1]
+    }
+}
+
+impl From<f64> for Weight {
+    fn from(weight: f64) -> Self {
+        Self::Constant(weight)
+    }
+}
+
+/// A number, or `from 0.001 to 0.03 in 600 rounds`; different weights have different texts.
+impl std::fmt::Display for Weight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Constant(weight) => weight.fmt(f),
+            Self::Geometric { from, to, rounds } => write!(f, "from {from} to {to} in {rounds} rounds"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_weight_grows_by_the_same_factor_in_every_round_and_then_stays() {
+        let grows = Weight::Geometric { from: 0.001, to: 0.016, rounds: 4 };
+        for (round, expected) in [0.001, 0.002, 0.004, 0.008, 0.016, 0.016].into_iter().enumerate() {
+            let found = grows.at(round as u64);
+            assert!((found / expected - 1.0).abs() < 1e-15, "{round}: {found}");
+        }
+        assert_eq!((grows.at(0), grows.at(4), grows.at(u64::MAX)), (0.001, 0.016, 0.016));
+        let falls = Weight::Geometric { from: 0.5, to: 0.125, rounds: 2 };
+        assert_eq!([0, 1, 2].map(|round| falls.at(round)), [0.5, 0.25, 0.125]);
+        assert_eq!((falls.ends(), falls.last()), ([0.5, 0.125], 0.125));
+        let constant = Weight::from(0.3);
+        assert_eq!((constant.at(0), constant.at(9), constant.ends()), (0.3, 0.3, [0.3; 2]));
+        assert_eq!([grows, constant].map(|w| w.to_string()), ["from 0.001 to 0.016 in 4 rounds", "0.3"]);
+    }
 
     #[test]
     fn schedules_go_through_their_corners() {

@@ -239,7 +239,10 @@ mod tests {
         let plans = ["rounds = 1", "rounds = 900\nseeds = [0, 1]"]
             .map(|settings| plan(folder.path(), settings, "xi = \"auto\""));
         let [short, long] = plans.each_ref().map(|plan| {
-            (plan.methods[0].parameters.xi.map(f64::to_bits), advise(plan).unwrap().estimate.unwrap())
+            (
+                plan.methods[0].parameters.xi.map(|xi| xi.last().to_bits()),
+                advise(plan).unwrap().estimate.unwrap(),
+            )
         });
         assert!(short.1.sample.unwrap().rows.is_some());
         assert_eq!(short, long);

@@ -4,6 +4,7 @@
 use mile::digits::round_down;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
+use mile::schedule::Weight;
 use mile::theory::TheoryError;
 use mile::theory::modes::Modes;
 use mile::theory::stability::step_limit;
@@ -63,16 +64,22 @@ pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) 
 fn limit(algorithm: &AlgorithmConfig, network: &Network, smoothness: f64) -> Result<f64, TheoryError> {
     let tau = algorithm.parameters.local_steps.unwrap_or(1);
     let weight = |choice: Option<WeightChoice>| match choice {
-        Some(WeightChoice::Auto) => WeightChoice::Paper.number(tau),
-        other => other.and_then(|weight| weight.number(tau)),
+        Some(WeightChoice::Auto) => WeightChoice::Paper.weight(tau),
+        other => other.and_then(|weight| weight.weight(tau)),
     };
-    let parameters = Parameters {
-        xi: weight(algorithm.xi),
-        gamma: weight(algorithm.gamma),
-        // Of the smooth part of the objective.
-        penalty: false,
-        ..algorithm.parameters.clone()
+    let (xi, gamma) = (weight(algorithm.xi), weight(algorithm.gamma).map(Weight::last));
+    let at = |xi: Option<f64>| {
+        let parameters = Parameters {
+            xi: xi.map(Weight::from),
+            gamma,
+            // Of the smooth part of the objective.
+            penalty: false,
+            ..algorithm.parameters.clone()
+        };
+        let method = algorithm.entry.build(&parameters, network, 0)?;
+        Ok(step_limit(&Modes::of(&*method)?, network.spectrum())?.step_size(smoothness))
     };
-    let method = algorithm.entry.build(&parameters, network, 0)?;
-    Ok(step_limit(&Modes::of(&*method)?, network.spectrum())?.step_size(smoothness))
+    // A weight that changes is stable where it is at both ends.
+    let Some([from, to]) = xi.map(Weight::ends) else { return at(None) };
+    Ok(f64::min(at(Some(from))?, at(Some(to))?))
 }

@@ -2,7 +2,7 @@
 
 use mile::methods::Variant;
 use mile::methods::catalogue::{self, Entry, Parameters};
-use mile::schedule::{Decay, Schedule};
+use mile::schedule::{Decay, Schedule, Weight};
 use mile::theory::weights::WeightChoice;
 use toml::{Table, Value};
 
@@ -202,8 +202,25 @@ fn weight(
     takes: &str,
 ) -> Result<Option<WeightChoice>, LabError> {
     let Some(value) = reader.value(key) else { return Ok(None) };
+    if let (Value::Table(table), "xi") = (value, key) {
+        return changing_weight(reader, key, table).map(Some);
+    }
     let word = value.as_str().and_then(|word| words.iter().find(|(known, _)| *known == word));
     let weight = word.map(|(_, weight)| *weight).or_else(|| as_number(value).map(WeightChoice::Number));
     reader.keep(key, value.clone());
     weight.map(Some).ok_or_else(|| reader.refuse(key, value, takes))
+}
+
+/// A weight that changes from round to round. Its rounds have no default, so that a run that is extended keeps its weights.
+fn changing_weight(reader: &Section, key: &str, table: &Table) -> Result<WeightChoice, LabError> {
+    let inner = Section::new(reader.path(key), table);
+    let end = |key: &'static str| {
+        let takes = "a number in (0, 1]";
+        inner.number(key, takes)?.ok_or_else(|| inner.missing(key, takes))
+    };
+    let (from, to) = (end("from")?, end("to")?);
+    let takes = "a whole number of rounds from 1";
+    let rounds = inner.whole("rounds", takes)?.ok_or_else(|| inner.missing("rounds", takes))?;
+    reader.keep(key, inner.finish()?);
+    Ok(WeightChoice::Changing(Weight::Geometric { from, to, rounds }))
 }

@@ -45,6 +45,8 @@ pub(super) fn all() -> Vec<Probe> {
         ["'step'", "'cosine'"]
             .map(|kind| probe(format!("{quadratic}{ALGORITHM}schedule = {{ kind = {kind} }}"))),
     );
+    let changing = "xi = { from = 0.01, to = 0.1, rounds = 10 }";
+    probes.push(probe(format!("{quadratic}{ALGORITHM}{changing}")));
     probes.push(probe(format!("stop = {{ consensus = 1.0 }}\n{quadratic}{ALGORITHM}")));
     for entry in catalogue::ALL {
         let name = entry.name;

@@ -54,7 +54,7 @@ fn a_good_file_is_read_with_its_aliases_and_defaults() {
     assert_eq!((experiment.rounds, experiment.eval_every, experiment.precision), (6, 1, Precision::F64));
     assert_eq!(experiment.algorithms[0].parameters.local_steps, Some(4));
     assert_eq!(experiment.algorithms[0].xi, Some(WeightChoice::Paper));
-    assert_eq!(plan.methods[0].parameters.xi, Some(0.9 * 2.0 / 7.0));
+    assert_eq!(plan.methods[0].parameters.xi, Some((0.9 * 2.0 / 7.0).into()));
     assert_eq!(experiment.algorithms[1].parameters.local_steps, Some(10));
     assert_eq!(plan.jobs().len(), 6);
 }
@@ -110,7 +110,7 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
     refused("algorithm.mile.local_steps=3", &["another name of local_steps"]);
     refused("algorithm.mile.tau=0", &["algorithm[0].local_steps: got 0"]);
     refused("algorithm.mile.xi=2", &["algorithm[0].xi: got 2", "(0, 1]"]);
-    refused("algorithm.mile.xi=best", &["algorithm[0].xi: got \"best\"", "\"paper\" or \"auto\""]);
+    refused("algorithm.mile.xi=best", &["algorithm[0].xi: got \"best\"", "\"paper\", \"auto\" or"]);
     refused("algorithm.dsgd.local_steps=3", &["algorithm[2].local_steps: got 3", "1 only"]);
     refused("algorithm.dsgd.variant=abc", &["algorithm[2].variant", "atc, cta"]);
     refused("algorithm.dsgd.label=led", &["algorithm[2].label", "give each its own label"]);

@@ -89,7 +89,7 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
         let agents = random.random_range(3..6);
         let topology = [Topology::Ring, Topology::Star, Topology::Complete][random.random_range(0..3)];
         let network = Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
-        let parameters = Parameters { local_steps: Some(TAU), xi: Some(XI), ..Parameters::default() };
+        let parameters = Parameters { local_steps: Some(TAU), xi: Some(XI.into()), ..Parameters::default() };
         let method = catalogue::find("mile").unwrap().build(&parameters, &network, seed).unwrap();
         let dim = [1, 7][random.random_range(0..2)];
         let (problem, start) = (problem(agents, dim, 0.0), scattered(agents, dim));
@@ -140,7 +140,7 @@ fn least_squares(agents: usize, dim: usize) -> Table<f32> {
 fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_point() {
     let (agents, dim, rounds) = (5, 3, 500);
     let network = Network::new(Topology::Ring.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
-    let parameters = Parameters { local_steps: Some(TAU), xi: Some(XI), ..Parameters::default() };
+    let parameters = Parameters { local_steps: Some(TAU), xi: Some(XI.into()), ..Parameters::default() };
     let method = catalogue::find("mile").unwrap().build(&parameters, &network, 0).unwrap();
     let (problem, start) = (least_squares(agents, dim), scattered(agents, dim));
     let scene = Scene {

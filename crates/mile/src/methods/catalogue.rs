@@ -1,85 +1,13 @@
 //! The built-in methods by name: their parameters, their references, and how to build one.
 
 use super::{
-    D2, DecFedTrack, Diging, Dsgd, Ed, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd, MgSkip, Mile, Nids,
-    PeriodicalGt, ProxNids, ProxSkip, PushPull, Scaffold, Variant,
+    D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
+    MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,
 };
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
 
-/// Default number of local steps.
-pub const DEFAULT_LOCAL_STEPS: u64 = 10;
-
-/// Hyperparameters as a user gives them; each method uses some of them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parameters {
-    /// Local steps tau: updates per communication round.
-    pub local_steps: Option<u64>,
-    /// Weight of the correction (mile).
-    pub xi: Option<f64>,
-    /// Weight of the mixing (mile).
-    pub gamma: Option<f64>,
-    /// Weight of the correction (led, proxskip).
-    pub beta: Option<f64>,
-    /// Global step size, applied between communication rounds (k-gt, dec-fedtrack, scaffold).
-    pub eta_s: Option<f64>,
-    /// Exchanges per communication round (gta).
-    pub communications: Option<u64>,
-    /// Probability that a step communicates (proxskip, mg-skip).
-    pub probability: Option<f64>,
-    /// Damping of the mixing (proxskip).
-    pub chi: Option<f64>,
-    /// Gossip exchanges per communication round (mg-skip).
-    pub gossip: Option<u64>,
-    /// Order of mixing and gradient step (dsgd).
-    pub variant: Option<Variant>,
-    /// Whether the problem has a penalty: the method is then its proximal form, or refused.
-    pub penalty: bool,
-}
-
-impl Parameters {
-    /// The parameters that are given, as (name in experiment files, value); different values have different texts.
-    /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
-    /// result for older experiments.
-    pub fn given(&self) -> Vec<(&'static str, String)> {
-        let Self {
-            local_steps,
-            xi,
-            gamma,
-            beta,
-            eta_s,
-            communications,
-            probability,
-            chi,
-            gossip,
-            variant,
-            penalty: _,
-        } = self;
-        let whole = |value: &Option<u64>| value.map(|value| value.to_string());
-        let number = |value: &Option<f64>| value.map(|value| value.to_string());
-        let all = [
-            ("local_steps", whole(local_steps)),
-            ("xi", number(xi)),
-            ("gamma", number(gamma)),
-            ("beta", number(beta)),
-            ("eta_s", number(eta_s)),
-            ("communications", whole(communications)),
-            ("probability", number(probability)),
-            ("chi", number(chi)),
-            ("gossip", whole(gossip)),
-            ("variant", variant.map(|variant| variant.name().to_owned())),
-        ];
-        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-    }
-
-    fn tau(&self) -> u64 {
-        self.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS)
-    }
-
-    fn probability(&self) -> f64 {
-        self.probability.unwrap_or(1.0 / self.tau().max(1) as f64)
-    }
-}
+pub use super::parameters::{DEFAULT_LOCAL_STEPS, Parameters};
 
 /// The documentation of one parameter of a method.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +61,9 @@ impl Entry {
     pub fn check_penalty(&self) -> Result<(), InvalidParameter> {
         let why = match self.name {
             name if WITH_PENALTY.contains(&name) => return Ok(()),
-            "d2" | "gradient-tracking" | "mg-skip" => "no proximal form of it is built in",
+            "d2" | "gradient-tracking" | "mg-skip" | "momentum-tracking" | "edm" => {
+                "no proximal form of it is built in"
+            }
             _ => {
                 "its agents would threshold their own models between exchanges, and nothing guarantees that they agree on a minimiser"
             }
@@ -160,6 +90,10 @@ impl Entry {
         }
         if parameters.penalty {
             self.check_penalty()?;
+            if let Some(mu) = parameters.momentum.filter(|mu| *mu != 0.0 && self.takes("momentum")) {
+                let takes = "0 with a penalty: a proximal step has no momentum";
+                return Err(Checker(self.name).refuse("momentum", mu, takes));
+            }
         }
         let method = (self.build)(parameters, network, seed)?;
         method.check(network)?;
@@ -197,6 +131,9 @@ const fn parameter(name: &'static str, takes: &'static str, default: &'static st
 const LOCAL_STEPS: Parameter = parameter("local_steps", "a whole number from 1", "10");
 const ETA_S: Parameter = parameter("eta_s", "a positive number", "1");
 const COMMUNICATIONS: Parameter = parameter("communications", "a whole number from 1", "1");
+const MOMENTUM: Parameter = parameter("momentum", "a number in [0, 1)", "0");
+const USUAL_MOMENTUM: Parameter = parameter("momentum", "a number in [0, 1)", "0.9");
+const NESTEROV: Parameter = parameter("nesterov", "true or false", "false");
 const PROBABILITY: Parameter = parameter("probability", "a number in (0, 1]", "1/local_steps");
 
 /// Every built-in method.
@@ -210,15 +147,17 @@ pub const ALL: &[Entry] = &[
             LOCAL_STEPS,
             parameter(
                 "xi",
-                "a number in (0, 1], \"paper\" or \"auto\"",
+                "a number in (0, 1], \"paper\", \"auto\" or { from, to, rounds }",
                 "\"paper\": 0.9 * 2/(local_steps + 3)",
             ),
             parameter("gamma", "a number in (0, 1], or \"auto\"", "xi, the paper's method"),
+            MOMENTUM,
+            NESTEROV,
         ],
-        note: "a gamma different from xi decouples mixing from correction: our extension of the paper",
+        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper",
         build: |p, _, _| {
-            let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()));
-            Ok(Box::new(Mile::decoupled(p.tau(), xi, p.gamma.unwrap_or(xi))?))
+            let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()).into());
+            Ok(Box::new(Mile::with_weights(p.tau(), xi, p.gamma)?.with_momentum(p.momentum("mile")?)))
         },
     },
     Entry {
@@ -226,18 +165,26 @@ pub const ALL: &[Entry] = &[
         title: "LED",
         reference: "Alghunaim 2024",
         exact: true,
-        parameters: &[LOCAL_STEPS, parameter("beta", "a number in (0, 1]", "1/local_steps")],
-        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"",
-        build: |p, _, _| Ok(Box::new(Led::new(p.tau(), p.beta)?)),
+        parameters: &[
+            LOCAL_STEPS,
+            parameter("beta", "a number in (0, 1]", "1/local_steps, less with momentum"),
+            MOMENTUM,
+            NESTEROV,
+        ],
+        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; its momentum is our extension",
+        build: |p, _, _| Ok(Box::new(Led::with_momentum(p.tau(), p.beta, p.momentum("led")?)?)),
     },
     Entry {
         name: "k-gt",
         title: "K-GT",
         reference: "Liu, Lin, Koloskova, Stich 2023",
         exact: true,
-        parameters: &[LOCAL_STEPS, ETA_S],
-        note: "",
-        build: |p, _, _| Ok(Box::new(KGt::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+        parameters: &[LOCAL_STEPS, ETA_S, MOMENTUM, NESTEROV],
+        note: "its momentum is our extension",
+        build: |p, _, _| {
+            let method = KGt::new(p.tau(), p.eta_s.unwrap_or(1.0))?;
+            Ok(Box::new(method.with_momentum(p.momentum("k-gt")?)))
+        },
     },
     Entry {
         name: "periodical-gt",
@@ -376,9 +323,9 @@ pub const ALL: &[Entry] = &[
         title: "local DSGD",
         reference: "DFedAvg: Sun, Li, Wang 2022",
         exact: false,
-        parameters: &[LOCAL_STEPS],
-        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without",
-        build: |p, _, _| Ok(Box::new(LocalDsgd::new(p.tau())?)),
+        parameters: &[LOCAL_STEPS, MOMENTUM, NESTEROV],
+        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
+        build: |p, _, _| Ok(Box::new(LocalDsgd::new(p.tau())?.with_momentum(p.momentum("local-dsgd")?))),
     },
     Entry {
         name: "dsgd",
@@ -406,5 +353,41 @@ pub const ALL: &[Entry] = &[
         parameters: &[LOCAL_STEPS, ETA_S],
         note: "on the complete graph, where one exchange gives the server's average",
         build: |p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+    },
+    Entry {
+        name: "momentum-tracking",
+        title: "Momentum Tracking",
+        reference: "Takezawa, Bao, Niwa, Sato, Yamada 2022",
+        exact: true,
+        parameters: &[USUAL_MOMENTUM],
+        note: "starts from c = 0, without the average over all agents of the authors' code",
+        build: |p, _, _| Ok(Box::new(MomentumTracking::new(p.usual_momentum("momentum-tracking")?))),
+    },
+    Entry {
+        name: "edm",
+        title: "EDM",
+        reference: "Hu, Chen, Liu, Mao 2025",
+        exact: true,
+        parameters: &[USUAL_MOMENTUM],
+        note: "our reading of the paper, with the matrix (I + W)/2 of ED",
+        build: |p, _, _| Ok(Box::new(Edm::new(p.usual_momentum("edm")?))),
+    },
+    Entry {
+        name: "qg-dsgdm",
+        title: "QG-DSGDm",
+        reference: "Lin, Karimireddy, Stich, Jaggi 2021",
+        exact: false,
+        parameters: &[USUAL_MOMENTUM, NESTEROV],
+        note: "does not reach a stationary point when the f_i differ: its fixed points are those of dsgd",
+        build: |p, _, _| Ok(Box::new(QgDsgdm::new(p.usual_momentum("qg-dsgdm")?))),
+    },
+    Entry {
+        name: "decentlam",
+        title: "DecentLaM",
+        reference: "Yuan et al. 2021",
+        exact: false,
+        parameters: &[USUAL_MOMENTUM],
+        note: "does not reach a stationary point when the f_i differ: its fixed points are those of dsgd",
+        build: |p, _, _| Ok(Box::new(DecentLaM::new(p.usual_momentum("decentlam")?))),
     },
 ];

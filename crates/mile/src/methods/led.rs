@@ -10,9 +10,15 @@
 //! For small step sizes the mode of an eigenvalue l of W is stable iff
 //! beta tau (1 - l) < 2 (1 + l): with beta = 1/tau, l_N > -1/3.
 //!
-//! Sent: phi. Stored: x, c.
+//! With momentum mu (ours) the correction goes through it: `m = mu m + alpha grad f(phi) + beta y ;  phi = phi - m`, or with
+//! Nesterov's form `phi - (mu m + alpha grad f(phi) + beta y)`. The drift of local steps is then up to 1/(1 - mu) times as large,
+//! so beta is by default `min((1 - mu)/tau, (1 - mu)^2/(2 mu))`, with mu^2 instead of the last mu in Nesterov's form; see
+//! [`theory::momentum`](crate::theory::momentum).
+//!
+//! Sent: phi. Stored: x, c; with momentum also m.
 
-use super::primal_dual::{LAYOUT, exchange, local_step};
+use super::momentum::Momentum;
+use super::primal_dual::Steps;
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
@@ -21,29 +27,44 @@ use crate::method::{Checker, InvalidParameter, Layout, Method};
 pub struct Led {
     local_steps: u64,
     beta: f64,
+    steps: Steps,
 }
 
 impl Led {
     /// `beta` is 1/tau unless given.
     pub fn new(local_steps: u64, beta: Option<f64>) -> Result<Self, InvalidParameter> {
+        Self::with_momentum(local_steps, beta, None)
+    }
+
+    /// With momentum in the local steps.
+    pub fn with_momentum(
+        local_steps: u64,
+        beta: Option<f64>,
+        momentum: Option<Momentum>,
+    ) -> Result<Self, InvalidParameter> {
         let check = Checker("led");
         let local_steps = check.at_least_one("local_steps", local_steps)?;
-        let beta = beta.unwrap_or(1.0 / local_steps as f64);
+        let tau = local_steps as f64;
+        let usual = momentum.map_or(1.0 / tau, |momentum| {
+            let slack = 1.0 - momentum.mu;
+            (slack / tau).min(0.5 * slack * slack / momentum.mu.powi(momentum.order()))
+        });
+        let beta = beta.unwrap_or(usual);
         let beta =
             check.number("beta", beta, beta > 0.0 && beta <= 1.0, "a number in (0, 1]; 1/tau is usual")?;
-        Ok(Self { local_steps, beta })
+        Ok(Self { local_steps, beta, steps: Steps { momentum } })
     }
 }
 
 impl Method for Led {
     fn layout(&self) -> Layout {
-        LAYOUT
+        self.steps.layout()
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
+        self.steps.local_step(s)?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
-            exchange(s, 1.0, self.beta)?;
+            self.steps.exchange(s, 1.0, self.beta)?;
         }
         Ok(())
     }

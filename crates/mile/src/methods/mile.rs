@@ -14,40 +14,71 @@
 //! `x(t+1) = W~(t) (2x(t) - x(t-1) - alpha grad f(x(t)) + alpha grad f(x(t-1)))`, and c replaces its
 //! differences; this form needs one gradient per step, which may be stochastic. A gamma different from xi is our
 //! extension (decoupled MILE): gamma sets how fast the agents reach consensus, xi how strongly the drift of local
-//! steps is corrected. It reaches a stationary point for every stable pair.
+//! steps is corrected. It reaches a stationary point for every stable pair. So does an xi that changes from round to round
+//! ([`Weight`]), since it is the same for all agents.
 //!
-//! Sent: v. Stored: x, c.
+//! With momentum mu, ours too, the correction goes through it:
+//!
+//! ```text
+//! m = mu m + (alpha grad f(x) - c) ;  v = x - m        (Nesterov: v = x - (mu m + alpha grad f(x) - c))
+//! ```
+//!
+//! A fixed point has m = 0, so it is exact as before. m is not sent, and an exchange leaves it as it is. For small step
+//! sizes it needs about `mu xi < gamma (1 - mu)^2` ([`theory::momentum`](crate::theory::momentum)).
+//!
+//! Sent: v. Stored: x, c; with momentum also m.
 
-use super::primal_dual::{LAYOUT, exchange, gradient_step, local_step};
+use super::momentum::Momentum;
+use super::primal_dual::Steps;
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
+use crate::schedule::Weight;
 
 /// MILE, the paper's (`gamma = xi`) or decoupled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mile {
     local_steps: u64,
-    xi: f64,
-    gamma: f64,
+    xi: Weight,
+    /// The weight xi of each round if there is none.
+    gamma: Option<f64>,
+    steps: Steps,
 }
 
 impl Mile {
     /// The paper's method, gamma = xi. Convergence is proven for `xi < 2/(tau + 3)`; [`theory`](crate::theory) tells
     /// which larger values are stable.
     pub fn new(local_steps: u64, xi: f64) -> Result<Self, InvalidParameter> {
-        Self::decoupled(local_steps, xi, xi)
+        Self::with_weights(local_steps, xi.into(), None)
     }
 
     /// Decoupled MILE: `gamma` is the weight of the mixing, `xi` that of the correction.
     pub fn decoupled(local_steps: u64, xi: f64, gamma: f64) -> Result<Self, InvalidParameter> {
+        Self::with_weights(local_steps, xi.into(), Some(gamma))
+    }
+
+    /// MILE with a weight xi that may change from round to round, and with gamma = xi unless it is given.
+    pub fn with_weights(local_steps: u64, xi: Weight, gamma: Option<f64>) -> Result<Self, InvalidParameter> {
         let check = Checker("mile");
         let bound = 2.0 / (local_steps as f64 + 3.0);
         let takes =
             format!("a number in (0, 1]; convergence is proven in (0, 2/(tau + 3)) = (0, {bound:.4})");
-        Ok(Self {
-            local_steps: check.at_least_one("local_steps", local_steps)?,
-            xi: check.number("xi", xi, xi > 0.0 && xi <= 1.0, &takes)?,
-            gamma: check.number("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]")?,
-        })
+        let is_weight = |weight: f64| weight > 0.0 && weight <= 1.0;
+        let local_steps = check.at_least_one("local_steps", local_steps)?;
+        for end in xi.ends() {
+            check.number("xi", end, is_weight(end), &takes)?;
+        }
+        if let Weight::Geometric { rounds, .. } = xi {
+            check.at_least_one("xi.rounds", rounds)?;
+        }
+        if let Some(gamma) = gamma {
+            check.number("gamma", gamma, is_weight(gamma), "a number in (0, 1]")?;
+        }
+        Ok(Self { local_steps, xi, gamma, steps: Steps { momentum: None } })
+    }
+
+    /// With momentum in the local steps.
+    pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
+        Self { steps: Steps { momentum }, ..self }
     }
 
     /// The default xi: 0.9 times the paper's bound 2/(tau + 3).
@@ -58,17 +89,19 @@ impl Mile {
 
 impl Method for Mile {
     fn layout(&self) -> Layout {
-        LAYOUT
+        self.steps.layout()
     }
 
+    /// From x(-1) to x(0), with c = 0.
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        gradient_step(s)
+        self.steps.local_step(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
+        self.steps.local_step(s)?;
         if s.t.is_multiple_of(self.local_steps) {
-            exchange(s, self.gamma, self.xi)?;
+            let xi = self.xi.at(s.round);
+            self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
         }
         Ok(())
     }

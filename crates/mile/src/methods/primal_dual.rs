@@ -17,17 +17,26 @@
 //! | ED | 1/2 | 1/2 | always |
 //! | D2 | 1 | 1 | always |
 //! | NIDS | 1/2 | 1/2 | always, after an unmixed first step |
+//!
+//! With [`Momentum`] the correction goes through it, `m = mu m + (alpha grad f(x) - c)` and `v = x - m`: at a fixed point
+//! m = 0, and the rest is as above. m is in units of x, as c is, so it is rescaled with the step size.
 
+use super::momentum::Momentum;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Unit};
 
 pub(super) const X: Vector = Vector(0);
 const C: Vector = Vector(1);
+const M: Vector = Vector(2);
 const G: Vector = Vector(2);
 
 /// State x and c. The scratch vector g holds the gradient, and after it W v - v.
 pub(super) const LAYOUT: Layout =
     Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g"] };
+
+/// State x, c and m.
+const WITH_MOMENTUM: Layout =
+    Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize), ("m", Unit::StepSize)], scratch: &["g"] };
 
 /// `x = x - alpha grad f(x)`, the unmixed first step of MILE and NIDS.
 pub(super) fn gradient_step(s: &mut Step) -> Result<(), AgentsError> {
@@ -45,9 +54,42 @@ pub(super) fn local_step(s: &mut Step) -> Result<(), AgentsError> {
 
 /// The exchange above with d = m - v: `d = W v - v ; c = c + xi d ; x = v + gamma d`.
 pub(super) fn exchange(s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
-    let (v, d) = (X, G);
+    exchange_by(s, G, gamma, xi)
+}
+
+/// The same exchange with d in another vector than g.
+pub(super) fn exchange_by(s: &mut Step, d: Vector, gamma: f64, xi: f64) -> Result<(), AgentsError> {
+    let v = X;
     s.pull(&[(v, d)])?;
     s.combine(C, 1.0, &[(xi, d)])?;
     s.combine(X, 1.0, &[(gamma, d)])?;
     Ok(())
+}
+
+/// The same steps with momentum, if there is one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Steps {
+    pub(super) momentum: Option<Momentum>,
+}
+
+impl Steps {
+    pub(super) fn layout(self) -> Layout {
+        if self.momentum.is_some() { WITH_MOMENTUM } else { LAYOUT }
+    }
+
+    fn scratch(self) -> Vector {
+        Vector(self.layout().state.len())
+    }
+
+    /// `m = mu m + (alpha grad f(x) - c) ; x = v = x - m`.
+    pub(super) fn local_step(self, s: &mut Step) -> Result<(), AgentsError> {
+        let Some(momentum) = self.momentum else { return local_step(s) };
+        let g = self.scratch();
+        s.gradient(X, g)?;
+        momentum.step(s, (X, M), 1.0, &[(s.step_size, g), (-1.0, C)])
+    }
+
+    pub(super) fn exchange(self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
+        exchange_by(s, self.scratch(), gamma, xi)
+    }
 }

@@ -11,6 +11,7 @@ use super::{TheoryError, valid_smoothness, valid_step_size};
 use crate::digits::{number, round_down};
 use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
 use crate::network::Network;
+use crate::schedule::Weight;
 use crate::spectrum::Spectrum;
 
 /// Most agents for which stability under dropped edges is simulated.
@@ -58,8 +59,24 @@ pub struct Plan<'a> {
     pub seed: u64,
 }
 
-/// Advice on a planned run, the most serious first; empty if there is none.
+/// Advice on a planned run, the most serious first; empty if there is none. A weight that changes during the run is checked
+/// at both ends.
 pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
+    let Some(Weight::Geometric { from, to, .. }) = plan.parameters.xi else { return advise_constant(plan) };
+    let mut advice: Vec<Advice> = Vec::new();
+    for (end, when) in [(from, "in the first round"), (to, "at the end")] {
+        let parameters = Parameters { xi: Some(end.into()), ..plan.parameters.clone() };
+        let found = advise_constant(&Plan { parameters: &parameters, ..*plan })?;
+        advice.extend(found.into_iter().map(|advice| {
+            let message = format!("{when}, with xi = {end}: {}", advice.message);
+            Advice { message, ..advice }
+        }));
+    }
+    advice.sort_by_key(|a| std::cmp::Reverse(a.severity));
+    Ok(advice)
+}
+
+fn advise_constant(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
     valid_step_size(plan.step_size)?;
     let spectrum = plan.network.spectrum();
     let mut advice = Vec::new();
@@ -137,7 +154,7 @@ fn xi_beyond_proven_range(
 ) -> Result<(), TheoryError> {
     let tau = plan.parameters.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS);
     let ranges = xi_ranges(tau, spectrum.extremes())?;
-    let Some(xi) = plan.parameters.xi else { return Ok(()) };
+    let Some(xi) = plan.parameters.xi.map(Weight::last) else { return Ok(()) };
     let coupled = plan.parameters.gamma.is_none_or(|gamma| gamma == xi);
     let top = plan.smoothness.map_or(auto::MAX_STEP_TIMES_SMOOTHNESS, |l| {
         (l * plan.step_size).min(auto::MAX_STEP_TIMES_SMOOTHNESS)
@@ -180,17 +197,18 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     );
     if is_mile(plan) {
         let smaller = auto::xi(question(plan))?.xi;
-        let (parameter, suggestion, remedy) = if smaller > 0.3 * plan.parameters.xi.unwrap_or(smaller) {
-            ("xi", smaller, format!("take a smaller xi, {}", number(round_down(smaller))))
-        } else {
-            let both = auto::decoupled(question(plan))?;
-            let remedy = format!(
-                "take gamma = {} and xi = {}: strong mixing tolerates dropped edges",
-                number(both.gamma),
-                number(both.xi)
-            );
-            ("gamma", both.gamma, remedy)
-        };
+        let (parameter, suggestion, remedy) =
+            if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
+                ("xi", smaller, format!("take a smaller xi, {}", number(round_down(smaller))))
+            } else {
+                let both = auto::decoupled(question(plan))?;
+                let remedy = format!(
+                    "take gamma = {} and xi = {}: strong mixing tolerates dropped edges",
+                    number(both.gamma),
+                    number(both.xi)
+                );
+                ("gamma", both.gamma, remedy)
+            };
         let message = format!("{measured}: {remedy}");
         advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
     } else {

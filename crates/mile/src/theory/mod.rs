@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`weights`] | which xi and gamma are admissible, and which mix fastest as the step size goes to zero |
 //! | [`auto`] | the xi and gamma chosen by `xi = "auto"`, `gamma = "auto"` |
+//! | [`momentum`] | which xi and gamma are admissible with momentum, and the weights of `"auto"` with it |
 //! | [`modes`] | a method's exact matrix of one period, extracted by running its own code |
 //! | [`stability`] | the largest stable step size, the convergence rate of the consensus error, stability maps |
 //! | [`mixed`] | the largest stable step size when the agents' Hessians differ |
@@ -25,6 +26,7 @@ pub mod drops;
 pub mod lemma1;
 pub mod mixed;
 pub mod modes;
+pub mod momentum;
 pub mod report;
 pub mod sample;
 pub mod smoothness;

@@ -103,8 +103,10 @@ pub struct TheoryReport {
     pub xi_auto: f64,
     /// The weights of `gamma = "auto"`.
     pub decoupled_auto: Choice,
-    /// The xi in use.
+    /// The xi in use; of one that changes from round to round, the last.
     pub xi: f64,
+    /// How xi changes from round to round, if it does.
+    pub xi_schedule: Option<String>,
     /// The gamma in use.
     pub gamma: f64,
     /// Eigenvalues of W~ = (1 - xi) I + xi W.
@@ -175,6 +177,10 @@ impl TheoryReport {
             xi_auto: coupled.xi,
             decoupled_auto: both,
             xi: chosen.xi,
+            xi_schedule: match inquiry.xi {
+                WeightChoice::Changing(weight) => Some(weight.to_string()),
+                _ => None,
+            },
             gamma: chosen.gamma,
             rho: spectrum.lambda.iter().map(|l| 1.0 - chosen.xi + chosen.xi * l).collect(),
             contraction_per_round: slowest,
@@ -226,6 +232,10 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
     let (coupled, both) = (auto::xi(question)?, auto::decoupled(question)?);
     let xi = match inquiry.xi {
         WeightChoice::Number(xi) => valid_xi(xi)?,
+        WeightChoice::Changing(weight) => {
+            weight.ends().into_iter().try_for_each(|end| valid_xi(end).map(drop))?;
+            weight.last()
+        }
         WeightChoice::Paper => paper_xi(inquiry.local_steps)?,
         WeightChoice::Auto => coupled.xi,
     };
@@ -248,7 +258,7 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
 fn parameters(inquiry: &Inquiry, chosen: &Choice) -> Parameters {
     Parameters {
         local_steps: Some(inquiry.local_steps),
-        xi: Some(chosen.xi),
+        xi: Some(chosen.xi.into()),
         gamma: (chosen.gamma != chosen.xi).then_some(chosen.gamma),
         ..Parameters::default()
     }
@@ -280,7 +290,10 @@ fn advice(inquiry: &Inquiry, chosen: &Choice) -> Result<Vec<Advice>, TheoryError
     let (Some(entry), Some(step_size)) = (catalogue::find("mile"), inquiry.step_size) else {
         return Ok(Vec::new());
     };
-    let given = parameters(inquiry, chosen);
+    let mut given = parameters(inquiry, chosen);
+    if let WeightChoice::Changing(weight) = inquiry.xi {
+        given.xi = Some(weight);
+    }
     advise(&Plan {
         entry,
         parameters: &given,

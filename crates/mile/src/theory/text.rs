@@ -95,6 +95,9 @@ fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
         &format!("with xi = {} (decoupled MILE)", number(both.xi)),
     )?;
     line(f, "in use: xi", number(report.xi), &format!("gamma = {}", number(report.gamma)))?;
+    if let Some(schedule) = &report.xi_schedule {
+        line(f, "xi changes", "", &format!("{schedule}; above, the last"))?;
+    }
     let digit =
         report.rounds_per_digit.map_or("does not shrink".into(), |r| format!("a tenth in {r:.1} rounds"));
     line(f, "disagreement per round", number(report.contraction_per_round), &digit)?;

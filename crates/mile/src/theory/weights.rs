@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::{TheoryError, valid_local_steps, valid_xi};
 use crate::methods::Mile;
+use crate::schedule::Weight;
 use crate::spectrum::Extremes;
 
 /// A weight as given in an experiment file.
@@ -21,6 +22,8 @@ use crate::spectrum::Extremes;
 pub enum WeightChoice {
     /// A number.
     Number(f64),
+    /// A weight that changes from round to round.
+    Changing(Weight),
     /// `"paper"`: 0.9 * 2/(tau + 3).
     Paper,
     /// `"auto"`: chosen by [`auto`](super::auto) from the spectrum, the step size and the curvature.
@@ -28,13 +31,19 @@ pub enum WeightChoice {
 }
 
 impl WeightChoice {
-    /// Its value; none for [`Auto`](Self::Auto).
-    pub fn number(self, local_steps: u64) -> Option<f64> {
+    /// The weight; none for [`Auto`](Self::Auto).
+    pub fn weight(self, local_steps: u64) -> Option<Weight> {
         match self {
-            Self::Number(number) => Some(number),
-            Self::Paper => Some(Mile::paper_xi(local_steps)),
+            Self::Number(number) => Some(number.into()),
+            Self::Changing(weight) => Some(weight),
+            Self::Paper => Some(Mile::paper_xi(local_steps).into()),
             Self::Auto => None,
         }
+    }
+
+    /// Its value, or the one it ends with; none for [`Auto`](Self::Auto).
+    pub fn number(self, local_steps: u64) -> Option<f64> {
+        self.weight(local_steps).map(Weight::last)
     }
 }
 

@@ -11,7 +11,7 @@ use mile::problems::{Batch, Draw, Failure, Loss, Penalty, Problem, Shard, Table,
 use mile::random::{Purpose, stream};
 use mile::real::Real;
 use mile::run::Run;
-use mile::schedule::Schedule;
+use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -105,7 +105,17 @@ pub fn tau(local_steps: u64) -> Parameters {
 }
 
 pub fn xi(local_steps: u64, xi: f64) -> Parameters {
-    Parameters { xi: Some(xi), ..tau(local_steps) }
+    Parameters { xi: Some(xi.into()), ..tau(local_steps) }
+}
+
+/// A weight xi that grows during the run.
+pub fn growing(local_steps: u64, from: f64, to: f64, rounds: u64) -> Parameters {
+    Parameters { xi: Some(Weight::Geometric { from, to, rounds }), ..tau(local_steps) }
+}
+
+/// The same parameters with momentum.
+pub fn with_momentum(parameters: Parameters, mu: f64, nesterov: bool) -> Parameters {
+    Parameters { momentum: Some(mu), nesterov: Some(nesterov), ..parameters }
 }
 
 /// The agents' models after each of `rounds` rounds.

@@ -53,6 +53,18 @@ fn row(name: &'static str, parameters: Parameters) -> Row {
     }
 }
 
+/// A method with momentum, whose average does not move along the mean gradient alone.
+fn heavy(row: Row, mu: f64, nesterov: bool) -> Row {
+    let parameters = with_momentum(row.parameters, mu, nesterov);
+    let moves = (row.moves.0, false);
+    Row { parameters, step_size: row.step_size * (1.0 - mu), stored: row.stored + 1, moves, ..row }
+}
+
+/// A method that is known by its momentum.
+fn momentum(name: &'static str, step_size: f64) -> Row {
+    Row { step_size, moves: ("x", false), ..row(name, Parameters::default()) }
+}
+
 fn tracker(name: &'static str, parameters: Parameters) -> Row {
     Row { sent: 2, stored: 3, zero_sum: &[], tracks: true, step_size: 0.05, ..row(name, parameters) }
 }
@@ -63,7 +75,15 @@ fn rows() -> Vec<Row> {
     vec![
         row("mile", xi(5, 0.22)),
         row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.1) }),
+        row("mile", Parameters { gamma: Some(0.8), ..growing(5, 0.001, 0.1, 50) }),
+        row("mile", growing(5, 0.02, 0.22, 7)),
+        heavy(row("mile", xi(5, 0.22)), 0.3, false),
+        heavy(row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.004) }), 0.9, false),
+        heavy(row("mile", Parameters { gamma: Some(1.0), ..xi(5, 0.02) }), 0.8, true),
+        heavy(row("mile", Parameters { gamma: Some(1.0), ..growing(5, 0.0005, 0.005, 50) }), 0.9, true),
         row("led", tau(5)),
+        heavy(row("led", tau(5)), 0.9, false),
+        heavy(row("led", tau(5)), 0.8, true),
         Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) },
         Row {
             sent: 2,
@@ -71,6 +91,8 @@ fn rows() -> Vec<Row> {
             moves: ("u", false),
             ..row("k-gt", Parameters { eta_s: Some(0.5), ..tau(5) })
         },
+        heavy(Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) }, 0.9, false),
+        heavy(Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) }, 0.8, true),
         Row { sent: 2, step_size: 0.05, ..row("periodical-gt", tau(5)) },
         Row { sent: 2, stored: 3, moves: ("u", true), ..row("dec-fedtrack", tau(5)) },
         tracker("gta-1", tau(5)),
@@ -88,10 +110,17 @@ fn rows() -> Vec<Row> {
         row("proxskip", tau(5)),
         Row { sent: 3, exchanges: 3, ..row("mg-skip", Parameters { gossip: Some(3), ..tau(5) }) },
         Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) },
+        heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, false),
+        heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, true),
         Row { stored: 1, zero_sum: &[], ..row("dsgd", none()) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", Parameters { variant: Some(Variant::Cta), ..none() }) },
         tracker("gradient-tracking", none()),
         Row { sent: 2, stored: 4, zero_sum: &[], moves: ("y", true), ..row("scaffold", tau(5)) },
+        Row { sent: 2, stored: 3, ..momentum("momentum-tracking", 0.005) },
+        Row { stored: 3, ..momentum("edm", 0.1) },
+        Row { zero_sum: &[], ..momentum("qg-dsgdm", 0.01) },
+        Row { zero_sum: &[], parameters: with_momentum(none(), 0.9, true), ..momentum("qg-dsgdm", 0.01) },
+        Row { zero_sum: &[], ..momentum("decentlam", 0.01) },
     ]
 }
 

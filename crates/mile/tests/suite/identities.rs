@@ -235,3 +235,18 @@ fn without_a_small_weight_local_steps_diverge() {
     let path = trajectory(&problem, &plain, &*method, &starts(), 1e-3, 400);
     assert!(path[399].iter().all(|v| v.abs() < 10.0));
 }
+
+#[test]
+fn a_weight_that_grows_to_itself_is_a_constant_weight_and_after_its_rounds_too() {
+    let problem = nonconvex(AGENTS, DIM, Batch::Full);
+    let network = ring(Rule::LazyMetropolis);
+    let start = scattered(AGENTS, DIM);
+    let path = |parameters: Parameters| {
+        trajectory(&problem, &network, &*build("mile", &parameters, &network), &start, 0.1, 40)
+    };
+    assert_eq!(path(growing(5, 0.1, 0.1, 9)), path(xi(5, 0.1)));
+    // Where a weight will be at a later round does not matter before: an extended run keeps its bits.
+    let (short, long) = (path(growing(5, 0.01, 0.04, 20)), path(growing(5, 0.01, 0.16, 40)));
+    assert!(distance(&short[..20], &long[..20]) < 1e-13 && distance(&short[..21], &long[..21]) < 1e-13);
+    assert!(distance(&short, &long) > 1e-6);
+}

@@ -14,6 +14,7 @@ use rand::RngExt;
 use crate::common::*;
 
 /// A problem and a network, as matrices.
+#[derive(Clone)]
 pub struct Dense<'a> {
     problem: &'a dyn Problem<f64>,
     pub w: Mat<f64>,
@@ -31,7 +32,7 @@ impl<'a> Dense<'a> {
     }
 
     /// Rows `grad f_i(x_i)`.
-    fn g(&self, x: &Mat<f64>) -> Mat<f64> {
+    pub fn g(&self, x: &Mat<f64>) -> Mat<f64> {
         let mut out = Mat::zeros(x.nrows(), x.ncols());
         for i in 0..x.nrows() {
             let row: Vec<f64> = x.row(i).iter().copied().collect();
@@ -269,7 +270,7 @@ const ROUNDS: usize = 40;
 const ALPHA: f64 = 0.05;
 
 /// Production against the literal form, on the lazy ring from scattered starts.
-fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat<f64>) -> Vec<Vec<f64>>) {
+pub fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat<f64>) -> Vec<Vec<f64>>) {
     agree_on(&ring(Rule::LazyMetropolis), &scattered(AGENTS, DIM), name, parameters, literal);
 }
 
@@ -302,6 +303,35 @@ fn decoupled_mile_is_its_matrix_form() {
     for (steps, weight, gamma) in [(1, 0.4, 1.0), (5, 0.1, 0.7), (10, 0.03, 1.0)] {
         let parameters = Parameters { gamma: Some(gamma), ..xi(steps, weight) };
         agree("mile", parameters, |d, x| decoupled(d, x, steps as usize, weight, gamma, ROUNDS));
+    }
+}
+
+/// The matrix form with the weight xi(r) = from (to/from)^(min(r, rounds)/rounds) of round r; without gamma it is xi(r).
+fn with_growing_weight(
+    d: &Dense,
+    x0: &Mat<f64>,
+    tau: usize,
+    (from, to, rounds): (f64, f64, usize),
+    gamma: Option<f64>,
+) -> Vec<Vec<f64>> {
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    while out.len() < ROUNDS {
+        let v = &x - d.ag(&x) + &c;
+        let weight = from * (to / from).powf(out.len().min(rounds) as f64 / rounds as f64);
+        let mixed = &d.w * &v;
+        x = &v + Scale(gamma.unwrap_or(weight)) * (&mixed - &v);
+        c += Scale(weight) * (&mixed - &v);
+        out.push(flat(&x));
+        (1..tau).for_each(|_| x = &x - d.ag(&x) + &c);
+    }
+    out
+}
+
+#[test]
+fn mile_with_a_growing_weight_is_its_matrix_form() {
+    for gamma in [None, Some(0.9)] {
+        let parameters = Parameters { gamma, ..growing(4, 0.01, 0.2, 25) };
+        agree("mile", parameters, |d, x| with_growing_weight(d, x, 4, (0.01, 0.2, 25), gamma));
     }
 }
 

@@ -9,4 +9,5 @@ mod drops; // edges that are down
 mod gradients; // gradients against central differences
 mod identities; // which method is which other one, and which is not
 mod literal; // every recursion written a second time, densely
+mod momentum; // methods with momentum: literal forms, kin, step sizes that change
 mod schedules; // step sizes that change

@@ -123,7 +123,7 @@ fn advice(network: &Network, name: &str, parameters: Parameters, step_size: f64)
 #[test]
 fn advice_is_given_where_it_is_needed_and_only_there() {
     let plain = ring(10, Rule::Metropolis);
-    let mile = |xi: f64| Parameters { xi: Some(xi), ..tau(10) };
+    let mile = |xi: f64| Parameters { xi: Some(xi.into()), ..tau(10) };
     assert!(advice(&plain, "mile", mile(0.1), 0.1).is_empty());
     assert!(advice(&plain, "k-gt", tau(10), 0.01).is_empty());
 
@@ -147,7 +147,7 @@ fn advice_is_given_where_it_is_needed_and_only_there() {
     let dropping = plain.with_drop_rate(0.6).unwrap();
     let fewer = advice(&dropping, "mile", mile(0.14), 0.1);
     assert_eq!((fewer[0].severity, fewer[0].parameter), (Severity::Warning, "gamma"));
-    let better = Parameters { gamma: fewer[0].suggestion, xi: Some(0.02), ..tau(10) };
+    let better = Parameters { gamma: fewer[0].suggestion, xi: Some(0.02.into()), ..tau(10) };
     assert!(advice(&dropping, "mile", better, 0.1).is_empty());
     assert!(advice(&dropping, "k-gt", tau(10), 0.1).is_empty());
 }

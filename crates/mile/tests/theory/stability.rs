@@ -98,7 +98,7 @@ fn outcome(network: &Network, name: &str, parameters: &Parameters, factor: f64) 
 #[test]
 fn runs_at_98_percent_of_the_step_limit_converge_and_at_102_percent_diverge() {
     let network = ring(8, Rule::LazyMetropolis);
-    let mile = |xi: f64, gamma: Option<f64>| Parameters { xi: Some(xi), gamma, ..tau(5) };
+    let mile = |xi: f64, gamma: Option<f64>| Parameters { xi: Some(xi.into()), gamma, ..tau(5) };
     let cases = [
         ("mile", mile(0.225, None)),
         ("mile", mile(0.6, None)),
@@ -129,8 +129,8 @@ fn runs_at_98_percent_of_the_step_limit_converge_and_at_102_percent_diverge() {
 fn runs_on_a_plain_ring_agree_with_the_limits_too() {
     let network = ring(10, Rule::Metropolis);
     for (name, parameters) in [
-        ("mile", Parameters { xi: Some(0.1), ..tau(10) }),
-        ("mile", Parameters { xi: Some(0.03), gamma: Some(1.0), ..tau(10) }),
+        ("mile", Parameters { xi: Some(0.1.into()), ..tau(10) }),
+        ("mile", Parameters { xi: Some(0.03.into()), gamma: Some(1.0), ..tau(10) }),
         ("k-gt", tau(10)),
         ("diging", tau(3)),
     ] {
@@ -199,7 +199,7 @@ fn agents_that_differ_cost_trackers_more_of_their_step_than_mile_and_led() {
         println!("{name:14} agents differ: alpha L limit {found:.3}");
         found
     };
-    let (mile, led) = (limit("mile", Parameters { xi: Some(0.225), ..tau(5) }), limit("led", tau(5)));
+    let (mile, led) = (limit("mile", Parameters { xi: Some(0.225.into()), ..tau(5) }), limit("led", tau(5)));
     let (kgt, diging) = (limit("k-gt", tau(5)), limit("diging", tau(5)));
     assert!(mile > 0.5 && led > 0.5 && kgt > 0.1, "{mile} {led} {kgt}");
     assert!(diging > 0.1 && diging < 0.8 * mile, "{diging} {mile}");
