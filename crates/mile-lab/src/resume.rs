@@ -29,8 +29,13 @@ const EVALUATION: [(&str, &str); 4] =
 /// Puts what was chosen at the start of the run in `folder` into the table of an experiment: the numbers of `"auto"`, and how
 /// the run is evaluated, unless the table says it.
 pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
-    let settings = settings(folder)?;
-    let before = algorithms(&settings);
+    fill_choices(table, &settings(folder)?);
+    Ok(())
+}
+
+/// The same with the resolved settings of a run.
+pub(crate) fn fill_choices(table: &mut Table, settings: &Table) {
+    let before = algorithms(settings);
     for algorithm in table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(algorithm) = algorithm.as_table_mut() else { continue };
         let Some(chosen) = before.iter().find(|other| label(other) == label(algorithm)) else { continue };
@@ -51,7 +56,7 @@ pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
             "" => table.get(key).cloned(),
             section => table.get(section)?.as_table()?.get(key).cloned(),
         };
-        if let (None, Some(value)) = (place(table), place(&settings)) {
+        if let (None, Some(value)) = (place(table), place(settings)) {
             let target = match section {
                 "" => Some(&mut *table),
                 section => table.get_mut(section).and_then(Value::as_table_mut),
@@ -59,7 +64,6 @@ pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
             target.into_iter().for_each(|target| drop(target.insert(key.to_owned(), value.clone())));
         }
     }
-    Ok(())
 }
 
 fn algorithms(table: &Table) -> Vec<&Table> {
