@@ -28,9 +28,7 @@ pub(super) fn training(
         (None, true) => of_files(rows, config.agents),
         (None, false) => partition(rows, classes, config, seed)?,
     };
-    let missing =
-        |agent: &usize| division[*agent].is_empty() && config.only.is_none_or(|only| only == *agent);
-    if let Some(agent) = (0..config.agents).find(missing) {
+    if let Some(agent) = config.available().into_iter().find(|agent| division[*agent].is_empty()) {
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
         return Err(bad(&rows.files[0].path, None, None, problem).into());
     }
@@ -45,8 +43,7 @@ pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableConfig) -> 
         None if per_agent => Ok(of_files(rows, agents)),
         None => {
             let of = |agent: usize| (0..rows.len() as u32).skip(agent).step_by(agents).collect();
-            let mine = |agent: usize| config.only.is_none_or(|only| only == agent);
-            Ok((0..agents).map(|agent| if mine(agent) { of(agent) } else { Vec::new() }).collect())
+            Ok((0..agents).map(of).collect())
         }
     }
 }
