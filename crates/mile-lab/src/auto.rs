@@ -40,7 +40,8 @@ pub(crate) fn scatter(experiment: &Experiment) -> Result<Option<Scatter>, LabErr
 fn scatter_as<T: Scalar>(experiment: &Experiment) -> Result<Scatter, LabError> {
     let seed = experiment.seeds[0];
     let problem = T::problem(&*experiment.objectives, seed)?;
-    let start = start::points(experiment.start, &*problem, seed)?;
+    // Only the first point is used.
+    let start = start::points(experiment.start, &*problem, &[0], seed)?;
     Ok(smoothness::scatter(&*problem, &start[..problem.dim()], DRAWS, seed)?)
 }
 

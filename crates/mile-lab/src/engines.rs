@@ -6,6 +6,7 @@ use mile::engine::Engine;
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
+use mile::ranks::{Alone, Ranks};
 use mile::real::Real;
 use mile::simulator::Simulator;
 
@@ -22,7 +23,7 @@ pub struct EngineSetup<'a, T> {
     pub network: &'a Network,
     /// The method.
     pub method: &'a dyn Method,
-    /// Starting point: one row for all agents, or one row for each.
+    /// Starting point: one row for all agents, or one row for each that is hosted here.
     pub start: &'a [T],
     /// Seed of the run.
     pub seed: u64,
@@ -30,6 +31,16 @@ pub struct EngineSetup<'a, T> {
 
 /// Creates engines: in this process, on a GPU, on a cluster.
 pub trait Engines: Send + Sync {
+    /// The processes that run the experiment together.
+    fn ranks(&self) -> &dyn Ranks {
+        &Alone
+    }
+
+    /// The agents that this process hosts, in the order of their rows.
+    fn hosted(&self, network: &Network) -> Vec<usize> {
+        (0..network.agents()).collect()
+    }
+
     /// Creates an engine in single precision.
     fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError>;
 

@@ -65,6 +65,19 @@ pub enum LabError {
     /// Problem, network and starting point do not match, or do not fit into memory.
     #[error(transparent)]
     Simulator(#[from] mile::simulator::SimulatorError),
+    /// An error that all ranks return together: none of them waits for another.
+    #[error("{0}")]
+    Agreed(Box<LabError>),
+    /// What failed on one of several ranks.
+    #[error("{rank}: {message}")]
+    OnRank {
+        /// The rank and its host.
+        rank: String,
+        /// Its message.
+        message: String,
+        /// Whether it is in the user's input.
+        is_usage: bool,
+    },
     /// A job panicked: a bug in its objective or in this library.
     #[error("panicked: {0}")]
     Panicked(String),
@@ -76,10 +89,18 @@ pub enum LabError {
 impl LabError {
     /// Whether the error is in the user's input, rather than a failure while running.
     pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Self::Config(_) | Self::Data(_) | Self::Images(_) | Self::Directory { .. } | Self::Simulator(_)
-        )
+        match self {
+            Self::Agreed(error) => error.is_usage(),
+            Self::OnRank { is_usage, .. } => *is_usage,
+            _ => matches!(
+                self,
+                Self::Config(_)
+                    | Self::Data(_)
+                    | Self::Images(_)
+                    | Self::Directory { .. }
+                    | Self::Simulator(_)
+            ),
+        }
     }
 
     /// A panic, with its message.
@@ -107,8 +128,13 @@ impl LabError {
 
     /// Adds the name of the experiment file to a config error.
     pub fn in_file(mut self, name: &str) -> Self {
-        if let Self::Config(error) = &mut self {
-            error.file.get_or_insert_with(|| name.to_owned());
+        match &mut self {
+            Self::Config(error) => drop(error.file.get_or_insert_with(|| name.to_owned())),
+            Self::Agreed(error) => {
+                let inner = std::mem::replace(&mut **error, Self::Failed(Vec::new()));
+                **error = inner.in_file(name);
+            }
+            _ => {}
         }
         self
     }

@@ -14,6 +14,7 @@ use crate::error::LabError;
 use crate::job::JobContext;
 use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
+use crate::ranks::{agree, from_first, is_first, lost};
 use crate::resume::settings;
 use crate::store::{Outcome, Status, Store};
 
@@ -70,23 +71,26 @@ pub fn execute(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Vec<Outcome>, LabError> {
-    let store = Store::open(folder, resume)?;
+    let ranks = plan.engines.ranks();
+    let sharing = match ranks.count() {
+        1 => Sharing::of(plan, rayon::current_num_threads()),
+        _ => Sharing { jobs_at_once: 1, threads: rayon::current_num_threads() },
+    };
+    // Only the first rank has the run directory; the others know what is in it.
+    let mut here = None;
+    let (outcomes, records) = from_first(ranks, || {
+        let (store, outcomes) = prepare(plan, folder, resume, sharing)?;
+        let records = store.records()?;
+        here = Some(store);
+        Ok((outcomes, records))
+    })?;
+    let store = here.unwrap_or_else(|| Store::elsewhere(folder, records.clone()));
     let (jobs, halt) = (plan.jobs(), AtomicBool::new(false));
     let context = JobContext { plan, store: &store, observer, stop, halt: &halt };
-    let mut outcomes: HashMap<Job, Outcome> = HashMap::new();
-    if resume {
-        refuse_to_lose(plan, &store.outcomes()?, folder)?;
-        let before = settings(folder)?;
-        let same_stop = before.get("stop") == plan.experiment.resolved.get("stop");
-        outcomes = finished(&context, same_stop)?;
-        drop_repeated_records(&context, &jobs, &outcomes)?;
-    }
-    let sharing = Sharing::of(plan, rayon::current_num_threads());
-    Context::of(plan, Some(sharing.threads)).write(&store)?;
-    store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
-    store.write_all(&plan.experiment.objectives.documents()?)?;
+    let kept = outcomes.into_iter().filter_map(|outcome| Some((plan.job_of(&outcome.last)?, outcome)));
+    let outcomes: HashMap<Job, Outcome> = kept.collect();
     let kept: Vec<Outcome> = jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect();
-    observer.opened(&store.records()?, &kept);
+    observer.opened(&records, &kept);
     let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
     // Seed by seed, so that an interrupted run has all algorithms with the same seeds.
     todo.sort_by_key(|job| plan.experiment.seeds.iter().position(|seed| *seed == job.seed));
@@ -96,23 +100,20 @@ pub fn execute(
         failed: Mutex::default(),
         fatal: Mutex::new(None),
     };
-    std::thread::scope(|scope| {
-        for _ in 0..sharing.jobs_at_once {
-            scope.spawn(|| {
-                let work = || work(&context, &shared, &jobs, resume);
-                match rayon::ThreadPoolBuilder::new().num_threads(sharing.threads).build() {
-                    Ok(pool) => pool.install(work),
-                    // No threads of its own: those that all share.
-                    Err(_) => work(),
-                }
-            });
-        }
-    });
+    if ranks.count() > 1 {
+        // On the thread that may talk to the other ranks.
+        work(&context, &shared, &jobs, resume);
+    } else {
+        run_at_once(sharing, || work(&context, &shared, &jobs, resume));
+    }
     if let Some(error) = shared.fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    plan.sort_records(&store)?;
-    coefficients::write(plan, &store)?;
+    let concluded = match is_first(ranks) {
+        true => plan.sort_records(&store).and_then(|()| coefficients::write(plan, &store)),
+        false => Ok(()),
+    };
+    agree(ranks, concluded)?;
     let mut failed = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         failed.sort_by_key(|(job, _)| jobs.iter().position(|other| other == job));
@@ -122,6 +123,43 @@ pub fn execute(
     }
     let outcomes = shared.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect())
+}
+
+/// Opens the run directory, and returns it with the outcomes of jobs that need not be run again.
+fn prepare(
+    plan: &Plan,
+    folder: &Path,
+    resume: bool,
+    sharing: Sharing,
+) -> Result<(Store, Vec<Outcome>), LabError> {
+    let store = Store::open(folder, resume)?;
+    let mut outcomes = HashMap::new();
+    if resume {
+        let flag = AtomicBool::new(false);
+        let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
+        refuse_to_lose(plan, &store.outcomes()?, folder)?;
+        let before = settings(folder)?;
+        let same_stop = before.get("stop") == plan.experiment.resolved.get("stop");
+        outcomes = finished(&context, same_stop)?;
+        drop_repeated_records(&context, &plan.jobs(), &outcomes)?;
+    }
+    Context::of(plan, Some(sharing.threads)).write(&store)?;
+    store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
+    store.write_all(&plan.experiment.objectives.documents()?)?;
+    Ok((store, outcomes.into_values().collect()))
+}
+
+/// Workers, each with threads of its own.
+fn run_at_once(sharing: Sharing, work: impl Fn() + Sync + Send) {
+    std::thread::scope(|scope| {
+        for _ in 0..sharing.jobs_at_once {
+            scope.spawn(|| match rayon::ThreadPoolBuilder::new().num_threads(sharing.threads).build() {
+                Ok(pool) => pool.install(&work),
+                // No threads of its own: those that all share.
+                Err(_) => work(),
+            });
+        }
+    });
 }
 
 /// Checks that a run directory could be resumed with this plan, and changes nothing in it.
@@ -143,9 +181,21 @@ struct Shared {
     fatal: Mutex<Option<LabError>>,
 }
 
+/// Whether no other job is started: ranks decide it together, except after an error that ends them all.
+fn should_stop(context: &JobContext, shared: &Shared) -> bool {
+    let ranks = context.plan.engines.ranks();
+    if ranks.count() == 1 || context.halt.load(Ordering::Relaxed) {
+        return context.should_stop();
+    }
+    ranks.any(context.should_stop().into()).unwrap_or_else(|error| {
+        shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(lost(error));
+        1
+    }) != 0
+}
+
 fn work(context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
     let next = || shared.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    while !context.should_stop()
+    while !should_stop(context, shared)
         && let Some(job) = next()
     {
         context.observer.began(job);
@@ -175,15 +225,18 @@ fn record_outcome(
 ) -> Result<(), LabError> {
     let outcome = match result {
         Ok(outcome) => outcome,
-        Err(error) if error.is_of_one_job() => match context.failed(job, &error)? {
-            Some(outcome) => outcome,
-            None => {
-                context.observer.failed(job, &error);
-                let mut failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.push((job, error.to_string()));
-                return Ok(());
+        // Over several ranks the others may wait in the midst of this job: it ends them all.
+        Err(error) if error.is_of_one_job() && context.plan.engines.ranks().count() == 1 => {
+            match context.failed(job, &error)? {
+                Some(outcome) => outcome,
+                None => {
+                    context.observer.failed(job, &error);
+                    let mut failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.push((job, error.to_string()));
+                    return Ok(());
+                }
             }
-        },
+        }
         Err(error) => return Err(error),
     };
     context.observer.ended(job, &outcome);

@@ -1,15 +1,18 @@
 //! Exports trained models: one safetensors file per model, with the tensor names and shapes of its problem. For neural
 //! networks these are PyTorch's `state_dict`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mile::block;
+use mile::engine::Engine;
 use mile::problems::{Problem, Tensor};
 use mile::real::Real;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
 use crate::error::LabError;
+use crate::ranks::is_first;
+use crate::record::MODELS;
 use crate::store::write_file;
 
 /// Writes the average model and each agent's model next to the final state: `NAME.average.safetensors`,
@@ -20,11 +23,44 @@ pub(crate) fn models<T: Real>(state: &Path, problem: &dyn Problem<T>, rows: &[T]
     if average.is_empty() {
         return Ok(());
     }
-    write(&state.with_extension("average.safetensors"), &average)?;
-    for (agent, row) in rows.chunks_exact(dim).enumerate() {
-        write(&state.with_extension(format!("agent-{agent}.safetensors")), &problem.tensors(row))?;
+    write(&of_average(state), &average)?;
+    let mut agents = rows.chunks_exact(dim).enumerate();
+    agents.try_for_each(|(agent, row)| write(&of_agent(state, agent), &problem.tensors(row)))
+}
+
+/// The same for the models of an engine, of which the first rank writes one after the other. A call of all ranks together.
+pub(crate) fn models_of<T: Real>(
+    state: &Path,
+    problem: &dyn Problem<T>,
+    engine: &mut dyn Engine<T>,
+) -> Result<(), LabError> {
+    if engine.ranks().count() == 1 {
+        return models(state, problem, &engine.vector(MODELS)?);
+    }
+    let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
+    let average = problem.tensors(&average);
+    if average.is_empty() {
+        return Ok(());
+    }
+    let writes = is_first(engine.ranks());
+    if writes {
+        write(&of_average(state), &average)?;
+    }
+    for agent in 0..engine.agents() {
+        let row = engine.row(MODELS, agent)?;
+        if writes {
+            write(&of_agent(state, agent), &problem.tensors(&row))?;
+        }
     }
     Ok(())
+}
+
+fn of_average(state: &Path) -> PathBuf {
+    state.with_extension("average.safetensors")
+}
+
+fn of_agent(state: &Path, agent: usize) -> PathBuf {
+    state.with_extension(format!("agent-{agent}.safetensors"))
 }
 
 fn write(path: &Path, tensors: &[Tensor]) -> Result<(), LabError> {

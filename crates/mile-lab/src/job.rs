@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mile::agents::Vector;
 use mile::engine::Engine;
 use mile::method::Method;
 use mile::problems::Problem;
@@ -16,14 +15,20 @@ use crate::export;
 use crate::identity::{changed_key_of, difference};
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::record::{Evaluated, Record, RunId, measure, rms};
+use crate::ranks::lost;
+use crate::record::{Evaluated, Record, RunId, measure, rms, total};
 use crate::resume::settings;
+use crate::saved;
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
 /// A run has diverged when the root mean square of its models is not finite, or exceeds this factor times the larger of
 /// 1 and its value at the start.
 pub const DIVERGED: f64 = 1e8;
+
+/// Wishes of ranks: to stop after this round, and to write a checkpoint.
+const STOP: u8 = 1;
+const SAVE: u8 = 2;
 
 /// Time between two checkpoints of a job.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(20);
@@ -106,7 +111,7 @@ impl JobContext<'_> {
         let running = RunningJob::begin(self, job, &*problem, &*method, &mut *engine, resume)?;
         let outcome = running.complete()?;
         if outcome.status == Status::Done {
-            export::models(&self.final_path(job), &*problem, &engine.gather(Vector(0))?)?;
+            export::models_of(&self.final_path(job), &*problem, &mut *engine)?;
         }
         Ok(outcome)
     }
@@ -202,8 +207,13 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             if round >= experiment.rounds {
                 break Status::Done;
             }
-            if self.engine.agree(self.context.should_stop())? {
+            let wishes = self.wishes()?;
+            if wishes & STOP != 0 {
                 break Status::Stopped;
+            }
+            if wishes & SAVE != 0 {
+                self.checkpoint()?;
+                self.saved = Instant::now();
             }
             let next = round + 1;
             let due = next.is_multiple_of(experiment.eval_every) || next == experiment.rounds;
@@ -228,12 +238,15 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             {
                 break Status::Done;
             }
-            if self.engine.agree(self.saved.elapsed() > CHECKPOINT_INTERVAL)? {
-                self.checkpoint()?;
-                self.saved = Instant::now();
-            }
         };
         self.conclude(status)
+    }
+
+    /// What this rank or any other wants to be done before the next round.
+    fn wishes(&self) -> Result<u8, LabError> {
+        let stop = if self.context.should_stop() { STOP } else { 0 };
+        let save = if self.saved.elapsed() > CHECKPOINT_INTERVAL { SAVE } else { 0 };
+        self.engine.ranks().any(stop | save).map_err(lost)
     }
 
     fn record(&mut self, drift: Option<f64>) -> Result<(), LabError> {
@@ -256,15 +269,10 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     }
 
     fn save(&mut self, path: &Path, wall_s: Option<f64>) -> Result<(), LabError> {
-        let header = Header::new(self.context.plan.facts_of(self.job), self.run.progress(), wall_s);
-        let shape = [self.problem.agents(), self.problem.dim()];
-        let layout = self.method.layout();
-        let mut tensors: Vec<(&str, Vec<T>)> = Vec::new();
-        for (k, (name, _)) in layout.state.iter().enumerate() {
-            tensors.push((name, self.engine.gather(Vector(k))?.into_owned()));
-        }
-        let tensors: Vec<(&str, &[T])> = tensors.iter().map(|(name, values)| (*name, &values[..])).collect();
-        state::save(path, &header, &tensors, shape)
+        let mut progress = *self.run.progress();
+        progress.costs = total(self.engine, progress.costs)?;
+        let header = Header::new(self.context.plan.facts_of(self.job), &progress, wall_s);
+        saved::write(path, &header, self.method.layout(), self.engine)
     }
 
     fn conclude(mut self, status: Status) -> Result<Outcome, LabError> {
@@ -273,12 +281,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             self.checkpoint()?;
         } else {
             self.save(&self.context.final_path(self.job), None)?;
-            match std::fs::remove_file(&checkpoint) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(LabError::io(&checkpoint, "remove")(error));
-                }
-                _ => {}
-            }
+            self.context.store.remove(&checkpoint)?;
         }
         let progress = *self.run.progress();
         let last = match self.last.take() {
@@ -307,16 +310,11 @@ fn restore<T: Scalar>(
     method: &dyn Method,
     engine: &mut dyn Engine<T>,
 ) -> Result<Option<Header>, LabError> {
-    let (dim, hosted) = (engine.dim(), engine.hosted());
-    let shape = [engine.agents(), dim];
     for path in [context.checkpoint_path(job), context.final_path(job)] {
-        let Some(mut found) = state::open(&path)? else { continue };
-        state::check(&path, &found.header, &context.plan.facts_of(job))?;
-        for (k, (name, _)) in method.layout().state.iter().enumerate() {
-            let all: Vec<T> = state::vector(&mut found, &path, name, shape)?;
-            engine.set_vector(Vector(k), &all[hosted.start * dim..hosted.end * dim])?;
+        let found = saved::read(&path, &context.plan.facts_of(job), method.layout(), engine)?;
+        if found.is_some() {
+            return Ok(found);
         }
-        return Ok(Some(found.header));
     }
     Ok(None)
 }

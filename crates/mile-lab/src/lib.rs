@@ -32,6 +32,7 @@
 pub mod advice;
 pub mod agent_files;
 pub mod auto;
+pub mod choices;
 mod coefficients;
 pub mod config;
 pub mod context;
@@ -54,10 +55,12 @@ pub mod observer;
 pub mod plan;
 pub mod plot;
 pub mod quantity;
+pub mod ranks;
 pub mod reading;
 pub mod record;
 pub mod report;
 pub mod resume;
+mod saved;
 pub mod section;
 pub mod serve;
 mod start;
@@ -66,6 +69,7 @@ pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod tensorboard;
+mod worth;
 
 pub use error::LabError;
 pub use job::DIVERGED;

@@ -10,6 +10,7 @@ use mile::method::{InvalidParameter, Method};
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
 use mile::problems::{Failure, Metric, Problem};
+use mile::ranks::Ranks;
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::{Simulator, SimulatorError};
@@ -25,6 +26,7 @@ use crate::evaluation::{self, EvaluationPlan};
 use crate::identity;
 use crate::objectives::Facts;
 use crate::quantity::Quantity;
+use crate::ranks::{agree, lost};
 use crate::record::Record;
 use crate::start;
 use crate::store::{Outcome, Status, Store};
@@ -43,6 +45,8 @@ pub struct Plan {
     pub evaluation: EvaluationPlan,
     /// Creates the engines of the jobs.
     pub(crate) engines: Arc<dyn Engines>,
+    /// The agents that this process hosts, in the order of their rows.
+    hosted: Vec<usize>,
     facts: Facts,
     /// Problems in use by some job, by seed.
     problems: Mutex<HashMap<u64, Box<dyn Any + Send>>>,
@@ -78,9 +82,40 @@ pub struct ProblemSize {
 
 impl Plan {
     /// Reads the data, and checks everything that can be checked before the first step.
-    pub fn new(mut experiment: Experiment) -> Result<Self, LabError> {
+    pub fn new(experiment: Experiment) -> Result<Self, LabError> {
         let network = experiment.network.build()?;
-        let size = with_precision!(experiment.precision, T => check_problems::<T>(&experiment))?;
+        let all = (0..network.agents()).collect();
+        Self::hosting(experiment, network, all)
+    }
+
+    /// The plan of a rank, which needs only the data of the agents it hosts. Weights and step sizes must be numbers
+    /// ([`choose_once`](crate::choices::choose_once)). A call of all ranks together.
+    pub fn spread(mut experiment: Experiment, engines: Arc<dyn Engines>) -> Result<Self, LabError> {
+        let ranks = engines.ranks();
+        if ranks.count() == 1 {
+            return Ok(Self::new(experiment)?.on(engines));
+        }
+        let network = agree(ranks, experiment.network.build())?;
+        if ranks.count() > network.agents() {
+            let problem = format!(
+                "got {}, takes at least {}, the number of ranks: start fewer ranks, or use more agents",
+                network.agents(),
+                ranks.count()
+            );
+            return agree(ranks, Err(LabError::config("network.agents", problem)));
+        }
+        let hosted = engines.hosted(&network);
+        if let Some(own) = experiment.objectives.for_ranks(&hosted, ranks)? {
+            experiment.objectives = own;
+        }
+        let mut plan = agree(ranks, Self::hosting(experiment, network, hosted))?;
+        plan.facts = all_facts(ranks, &plan.facts)?;
+        Ok(plan.on(engines.clone()))
+    }
+
+    fn hosting(mut experiment: Experiment, network: Network, hosted: Vec<usize>) -> Result<Self, LabError> {
+        let size =
+            with_precision!(experiment.precision, T => check_problems::<T>(&experiment, hosted.len()))?;
         for (k, algorithm) in experiment.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
@@ -100,7 +135,7 @@ impl Plan {
         let facts = identity::of_experiment(&experiment, &network, size.dim)?;
         let engines = Arc::new(InProcess);
         let problems = Mutex::default();
-        Ok(Self { experiment, network, methods, size, evaluation, engines, facts, problems })
+        Ok(Self { experiment, network, methods, size, evaluation, engines, hosted, facts, problems })
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
@@ -185,9 +220,14 @@ impl Plan {
         Ok(problem)
     }
 
-    /// The agents' starting points for a seed: one row for all agents, or one row for each.
+    /// The agents that this process hosts, in the order of their rows.
+    pub fn hosted(&self) -> &[usize] {
+        &self.hosted
+    }
+
+    /// The hosted agents' starting points for a seed: one row for all agents, or one row for each.
     pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
-        start::points(self.experiment.start, problem, seed)
+        start::points(self.experiment.start, problem, &self.hosted, seed)
     }
 
     /// The file name of a job's state.
@@ -236,8 +276,30 @@ pub struct Job {
     pub seed: u64,
 }
 
+/// The facts of all ranks, each of which has those of its own data. They must not contradict each other.
+fn all_facts(ranks: &dyn Ranks, own: &Facts) -> Result<Facts, LabError> {
+    let told = serde_json::to_vec(&(ranks.name(), own)).unwrap_or_default();
+    let mut all: HashMap<String, (String, String)> = HashMap::new();
+    for text in ranks.all_gather(&told).map_err(lost)? {
+        let (rank, facts): (String, Facts) =
+            serde_json::from_slice(&text).map_err(|error| lost(error.into()))?;
+        for (key, value) in facts {
+            match all.get(&key) {
+                Some((other, known)) if *known != value => {
+                    let problem = format!(
+                        "is {known} at {other} and {value} at {rank}: give all ranks the same file, data and program"
+                    );
+                    return agree(ranks, Err(LabError::config(key, problem)));
+                }
+                _ => drop(all.insert(key, (rank.clone(), value))),
+            }
+        }
+    }
+    Ok(all.into_iter().map(|(key, (_, value))| (key, value)).collect())
+}
+
 /// Builds the problem of every seed once, and checks that they match the network and each other.
-fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, LabError> {
+fn check_problems<T: Scalar>(experiment: &Experiment, hosted: usize) -> Result<ProblemSize, LabError> {
     let mut found: Option<ProblemSize> = None;
     for seed in &experiment.seeds {
         let problem = T::problem(&*experiment.objectives, *seed)?;
@@ -253,7 +315,7 @@ fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, Lab
             return Err(LabError::config("problem", "has dimension 0, takes at least 1"));
         }
         // One vector is the least: what a method needs is checked when its engine is opened.
-        if block::try_zeros::<T>(1, agents.saturating_mul(dim)).is_none() {
+        if block::try_zeros::<T>(1, hosted.saturating_mul(dim)).is_none() {
             return Err(SimulatorError::TooLarge { agents, dim, vectors: 1 }.into());
         }
         let mut size = found.take().unwrap_or_else(|| ProblemSize {
@@ -281,7 +343,7 @@ fn check_problems<T: Scalar>(experiment: &Experiment) -> Result<ProblemSize, Lab
 }
 
 /// The first algorithm with a value `"auto"`, and its key.
-fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
+pub(crate) fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
     let k = algorithms.iter().position(|algorithm| algorithm.auto_step_size || algorithm.has_auto())?;
     let key = match &algorithms[k] {
         algorithm if algorithm.auto_step_size => "step_size",

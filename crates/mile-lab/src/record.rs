@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use mile::agents::{AgentsError, Costs, Vector};
+use mile::block;
 use mile::engine::Engine;
-use mile::problems::{Failure, Metric, Problem};
+use mile::problems::{Metric, Problem};
 use mile::real::Real;
 use mile::run::Progress;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::held_out::{self, HeldOut, Models};
+use crate::worth::{Worth, evaluate, hosted};
 
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
 /// problem are left out.
@@ -79,7 +81,7 @@ pub(crate) struct RunId<'a> {
 }
 
 /// The agents' models: the first state vector of every method.
-const MODELS: Vector = Vector(0);
+pub(crate) const MODELS: Vector = Vector(0);
 
 /// The agents whose own models are measured.
 #[derive(Clone, Copy, Debug)]
@@ -101,11 +103,12 @@ pub(crate) fn measure<T: Real>(
     wall_s: f64,
 ) -> Result<Record, AgentsError> {
     let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let own = OwnModels::measure(problem, engine, evaluated.agents)?;
-    let of_average = problem.measure(&average).map_err(AgentsError::Evaluation)?;
+    let own = own_models(problem, engine, evaluated.agents)?;
+    // On ranks that take turns it is the turn of the first again.
+    let of_average = evaluate(problem, engine, 0, &average)?;
     let mut held_out = HeldOut::default();
     for (k, (metric, own)) in problem.metrics().iter().zip(&own.metrics).enumerate() {
-        let average = of_average.get(k).copied().unwrap_or(f64::NAN);
+        let average = of_average.metrics.get(k).copied().unwrap_or(f64::NAN);
         let worst = if metric.larger_is_better() { f64::min } else { f64::max };
         held_out.push(*metric, [average, mean(own), extreme(own, worst)]);
     }
@@ -118,7 +121,7 @@ pub(crate) fn measure<T: Real>(
         seed: subject.seed,
         round: progress.round,
         step: progress.step,
-        loss: problem.objective(&average).map_err(AgentsError::Evaluation)?,
+        loss: of_average.loss,
         local_loss: mean(&own.losses),
         worst_loss: extreme(&own.losses, f64::max),
         grad_norm_sq: norm,
@@ -140,17 +143,11 @@ pub(crate) fn rms<T: Real>(engine: &mut dyn Engine<T>) -> Result<f64, AgentsErro
 }
 
 /// The costs of all agents together, from those of the agents hosted by this process.
-fn total<T: Real>(engine: &mut dyn Engine<T>, costs: Costs) -> Result<Costs, AgentsError> {
-    if engine.hosted() == (0..engine.agents()) {
-        return Ok(costs);
-    }
-    let mut sums = [0.0; 2];
-    engine.fold(MODELS, &mut sums, &mut |sums, _, _| {
-        sums[0] += costs.bytes_sent as f64;
-        sums[1] += costs.gradient_evals as f64;
-        Ok(())
-    })?;
-    Ok(Costs { bytes_sent: sums[0] as u64, gradient_evals: sums[1] as u64, ..costs })
+pub(crate) fn total<T: Real>(engine: &mut dyn Engine<T>, costs: Costs) -> Result<Costs, AgentsError> {
+    let ranks = engine.ranks();
+    let bytes_sent = ranks.total(costs.bytes_sent).map_err(AgentsError::Engine)?;
+    let gradient_evals = ranks.total(costs.gradient_evals).map_err(AgentsError::Engine)?;
+    Ok(Costs { bytes_sent, gradient_evals, ..costs })
 }
 
 /// Losses and metrics of the evaluated agents' own models.
@@ -160,38 +157,27 @@ struct OwnModels {
     metrics: Vec<Vec<f64>>,
 }
 
-impl OwnModels {
-    fn measure<T: Real>(
-        problem: &dyn Problem<T>,
-        engine: &mut dyn Engine<T>,
-        evaluated: &[usize],
-    ) -> Result<Self, AgentsError> {
-        let (dim, count, metrics) = (engine.dim(), evaluated.len(), problem.metrics().len());
-        // The losses of all evaluated agents, then their values of each metric.
-        let mut values = vec![0.0; (1 + metrics) * count];
-        engine.fold(MODELS, &mut values, &mut |values, first, rows| {
-            let last = first + rows.len() / dim.max(1);
-            let places: Vec<usize> = (0..count).filter(|k| (first..last).contains(&evaluated[*k])).collect();
-            let one = |place: &usize| {
-                let model = &rows[(evaluated[*place] - first) * dim..][..dim];
-                Ok((*place, problem.objective(model)?, problem.measure(model)?))
-            };
-            let each: Vec<(usize, f64, Vec<f64>)> = places
-                .par_iter()
-                .map(one)
-                .collect::<Result<_, Failure>>()
-                .map_err(AgentsError::Evaluation)?;
-            for (place, loss, measured) in each {
-                values[place] = loss;
-                for k in 0..metrics {
-                    values[(1 + k) * count + place] = measured.get(k).copied().unwrap_or(f64::NAN);
-                }
-            }
-            Ok(())
-        })?;
-        let mut all = values.chunks(count.max(1)).map(<[f64]>::to_vec);
-        Ok(Self { losses: all.next().unwrap_or_default(), metrics: all.collect() })
-    }
+fn own_models<T: Real>(
+    problem: &dyn Problem<T>,
+    engine: &mut dyn Engine<T>,
+    evaluated: &[usize],
+) -> Result<OwnModels, AgentsError> {
+    let each: Vec<Worth> = if engine.ranks().count() == 1 {
+        let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
+        let one = |agent: &usize| Worth::alone(problem, &rows[agent * dim..(agent + 1) * dim]);
+        evaluated.par_iter().map(one).collect::<Result<_, _>>()?
+    } else {
+        let one = |(turn, agent): (usize, &usize)| {
+            let model = engine.row(MODELS, *agent)?;
+            evaluate(problem, engine, 1 + turn, &model)
+        };
+        evaluated.iter().enumerate().map(one).collect::<Result<_, _>>()?
+    };
+    let metric = |k: usize| each.iter().map(|one| one.metrics.get(k).copied().unwrap_or(f64::NAN)).collect();
+    Ok(OwnModels {
+        losses: each.iter().map(|one| one.loss).collect(),
+        metrics: (0..problem.metrics().len()).map(metric).collect(),
+    })
 }
 
 impl OwnModels {
@@ -227,24 +213,28 @@ fn gradient_norm_sq<T: Real>(
     engine: &mut dyn Engine<T>,
     x: &[T],
 ) -> Result<f64, AgentsError> {
-    let (agents, hosted) = (engine.agents(), engine.hosted());
-    let at_once = rayon::current_num_threads().min(hosted.len()).max(1);
-    let mut mean = vec![0.0; x.len()];
-    engine.fold(MODELS, &mut mean, &mut |sums, _, _| {
-        let mut gradients = vec![vec![T::zero(); x.len()]; at_once];
-        for first in hosted.clone().step_by(at_once) {
-            let group = &mut gradients[..(hosted.end - first).min(at_once)];
-            let one = |(k, g): (usize, &mut Vec<T>)| {
-                problem.gradient(first + k, x, g).map_err(AgentsError::objective(first + k))
-            };
-            group.par_iter_mut().enumerate().try_for_each(one)?;
-            for g in group.iter() {
-                sums.iter_mut().zip(g).for_each(|(sum, g)| *sum += g.wide());
-            }
+    let agents = hosted(engine);
+    let gradient =
+        |agent: usize, g: &mut [T]| problem.gradient(agent, x, g).map_err(AgentsError::objective(agent));
+    let mut mean = if engine.ranks().count() == 1 {
+        let mut sums = vec![0.0; x.len()];
+        let at_once = rayon::current_num_threads().min(agents.len()).max(1);
+        let mut gradients = vec![T::zero(); at_once * x.len()];
+        for group in agents.chunks(at_once) {
+            let rows = &mut gradients[..group.len() * x.len()];
+            let one = |(agent, g): (&usize, &mut [T])| gradient(*agent, g);
+            group.par_iter().zip(rows.par_chunks_exact_mut(x.len().max(1))).try_for_each(one)?;
+            block::add_rows(&mut sums, rows);
         }
-        Ok(())
-    })?;
-    mean.iter_mut().for_each(|m| *m /= agents as f64);
+        sums
+    } else {
+        let mut rows = vec![T::zero(); agents.len() * x.len()];
+        let one = |(agent, g): (&usize, &mut [T])| gradient(*agent, g);
+        agents.par_iter().zip(rows.par_chunks_exact_mut(x.len().max(1))).try_for_each(one)?;
+        engine.sum_rows(&rows)?
+    };
+    let count = engine.agents() as f64;
+    mean.iter_mut().for_each(|m| *m /= count);
     problem.penalty().into_iter().for_each(|penalty| penalty.gradient_mapping(x, &mut mean));
     Ok(mean.iter().map(|m| m.powi(2)).sum())
 }
@@ -257,7 +247,7 @@ pub(crate) mod tests {
     use mile::methods::catalogue::{self, Parameters};
     use mile::mixing::Rule;
     use mile::network::Network;
-    use mile::problems::Metric;
+    use mile::problems::{Failure, Metric};
     use mile::simulator::Simulator;
 
     use super::*;

@@ -10,8 +10,13 @@ use crate::config::Start;
 use crate::error::LabError;
 use crate::objectives::failed;
 
-/// The agents' starting points: one row for all agents, or one row for each.
-pub(crate) fn points<T: Real>(start: Start, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
+/// The starting points of some agents: one row for all agents, or one row for each of these.
+pub(crate) fn points<T: Real>(
+    start: Start,
+    problem: &dyn Problem<T>,
+    agents: &[usize],
+    seed: u64,
+) -> Result<Vec<T>, LabError> {
     let zeros = || vec![T::zero(); problem.dim()];
     let random = |index: u64| {
         let mut random = stream(seed, Purpose::Start, index, 0);
@@ -21,6 +26,6 @@ pub(crate) fn points<T: Real>(start: Start, problem: &dyn Problem<T>, seed: u64)
         Start::Zeros => zeros(),
         Start::Model => problem.initial(seed).map_err(failed)?.unwrap_or_else(zeros),
         Start::Common => random(u64::MAX).collect(),
-        Start::Random => (0..problem.agents() as u64).flat_map(random).collect(),
+        Start::Random => agents.iter().flat_map(|agent| random(*agent as u64)).collect(),
     })
 }

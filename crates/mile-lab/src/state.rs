@@ -103,10 +103,46 @@ pub(crate) fn vector<T: Real>(
     name: &str,
     shape: [usize; 2],
 ) -> Result<Vec<T>, LabError> {
+    check_shape(state, path, name, shape)?;
+    state.vector(name).map_err(lab_error)
+}
+
+/// Reads some rows of a vector, whose checksum is compared with [`check_sum`] when all rows are known.
+pub(crate) fn rows<T: Real>(
+    state: &mut StateFile<Header>,
+    path: &Path,
+    name: &str,
+    rows: &[usize],
+    shape: [usize; 2],
+) -> Result<Vec<T>, LabError> {
+    check_shape(state, path, name, shape)?;
+    state.rows(name, rows, shape[1]).map_err(lab_error)
+}
+
+/// Compares the checksum of a vector.
+pub(crate) fn check_sum(
+    state: &StateFile<Header>,
+    path: &Path,
+    name: &str,
+    sum: &str,
+) -> Result<(), LabError> {
+    if state.checksum(name) == Some(sum) {
+        return Ok(());
+    }
+    let what = format!("the checksum of {name} differs");
+    Err(lab_error(StateError::Damaged { path: path.to_owned(), what }))
+}
+
+fn check_shape(
+    state: &StateFile<Header>,
+    path: &Path,
+    name: &str,
+    shape: [usize; 2],
+) -> Result<(), LabError> {
     let found = state.shape(name).map(<[usize]>::to_vec);
     if let Some(found) = found.filter(|found| *found != shape) {
         let what = format!("tensor {name} has shape {found:?}");
         return Err(lab_error(StateError::Damaged { path: path.to_owned(), what }));
     }
-    state.vector(name).map_err(lab_error)
+    Ok(())
 }

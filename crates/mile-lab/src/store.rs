@@ -96,8 +96,16 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
 #[derive(Debug)]
 pub(crate) struct Store {
     folder: PathBuf,
-    metrics: Mutex<File>,
-    _lock: FolderLock,
+    place: Place,
+}
+
+/// Who writes the run directory.
+#[derive(Debug)]
+enum Place {
+    /// This process, which keeps `metrics.jsonl` open.
+    Here { metrics: Mutex<File>, _lock: FolderLock },
+    /// Another rank: the records are known here too, and nothing is written.
+    Elsewhere { records: Mutex<Vec<Record>> },
 }
 
 impl Store {
@@ -121,7 +129,12 @@ impl Store {
         let path = folder.join("metrics.jsonl");
         let options = File::options().create(true).append(true).read(true).open(&path);
         let metrics = Mutex::new(options.map_err(LabError::io(&path, "write"))?);
-        Ok(Self { folder: folder.to_owned(), metrics, _lock: lock })
+        Ok(Self { folder: folder.to_owned(), place: Place::Here { metrics, _lock: lock } })
+    }
+
+    /// The run directory that another rank writes, with the records it has.
+    pub(crate) fn elsewhere(folder: &Path, records: Vec<Record>) -> Self {
+        Self { folder: folder.to_owned(), place: Place::Elsewhere { records: Mutex::new(records) } }
     }
 
     /// Its path.
@@ -136,7 +149,23 @@ impl Store {
 
     /// Writes a file in it, atomically.
     pub(crate) fn write(&self, name: impl AsRef<Path>, bytes: &[u8]) -> Result<(), LabError> {
-        write_file(&self.path(name), bytes)
+        match self.place {
+            Place::Here { .. } => write_file(&self.path(name), bytes),
+            Place::Elsewhere { .. } => Ok(()),
+        }
+    }
+
+    /// Removes a file in it, if it is there.
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), LabError> {
+        if let Place::Elsewhere { .. } = self.place {
+            return Ok(());
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(LabError::io(path, "remove")(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes several files in it, given by their names and contents.
@@ -146,16 +175,29 @@ impl Store {
 
     /// Appends one record.
     pub(crate) fn append(&self, record: &Record) -> Result<(), LabError> {
+        let metrics = match &self.place {
+            Place::Here { metrics, .. } => metrics,
+            Place::Elsewhere { records } => {
+                records.lock().unwrap_or_else(PoisonError::into_inner).push(record.clone());
+                return Ok(());
+            }
+        };
         let mut line = to_json(record);
         line.push('\n');
-        let mut file = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = metrics.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes()).map_err(LabError::io(&self.path("metrics.jsonl"), "write"))
     }
 
     /// All records. An incomplete last line, left by a killed process, is ignored.
     pub(crate) fn records(&self) -> Result<Vec<Record>, LabError> {
         let path = self.path("metrics.jsonl");
-        let mut file = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = match &self.place {
+            Place::Here { metrics, .. } => metrics,
+            Place::Elsewhere { records } => {
+                return Ok(records.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            }
+        };
+        let mut file = metrics.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         file.rewind().and_then(|()| file.read_to_string(&mut text)).map_err(LabError::io(&path, "read"))?;
         parse_records(&path, &text)
@@ -163,9 +205,10 @@ impl Store {
 
     /// Replaces all records.
     pub(crate) fn rewrite(&self, records: &[Record]) -> Result<(), LabError> {
+        let Place::Here { metrics, .. } = &self.place else { return Ok(()) };
         let text: String = records.iter().map(|record| to_json(record) + "\n").collect();
         let path = self.path("metrics.jsonl");
-        let mut file = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = metrics.lock().unwrap_or_else(PoisonError::into_inner);
         write_file(&path, text.as_bytes())?;
         let options = File::options().append(true).read(true).open(&path);
         *file = options.map_err(LabError::io(&path, "write"))?;

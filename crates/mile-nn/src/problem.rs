@@ -136,6 +136,9 @@ pub struct ImageProblem<T> {
     test: Vec<u32>,
     /// Whether these are samples of the training set.
     is_held_out: bool,
+    /// Training samples of all agents together, and those of each class at each agent, wherever they are.
+    samples: usize,
+    counts: Vec<Vec<usize>>,
     idle: Mutex<Vec<Scratch<T>>>,
 }
 
@@ -194,7 +197,52 @@ impl<T: Scalar> ImageProblem<T> {
         let test = subset(test, config.test_samples, TEST);
         let network = Network::with_isa(model, isa);
         let idle = Mutex::new(Vec::new());
-        Ok(Self { data, network, parts, batch: config.batch, evaluated, test, is_held_out, idle })
+        let samples = data.train.len();
+        let counts = match &data.train.targets {
+            Targets::Labels(labels) => label_counts(&parts, labels, data.classes),
+            Targets::Numbers { .. } => Vec::new(),
+        };
+        let batch = config.batch;
+        Ok(Self { data, network, parts, batch, evaluated, test, is_held_out, samples, counts, idle })
+    }
+
+    /// The same with the training samples of some agents only, in memory of its own; the others cannot be evaluated. Test samples
+    /// are all kept.
+    pub fn hosting(mut self, agents: &[usize]) -> Self {
+        let held_out = if self.is_held_out { &self.test[..] } else { &[] };
+        let mut kept: Vec<u32> = agents.iter().flat_map(|agent| &self.parts[*agent]).copied().collect();
+        kept.extend(held_out);
+        kept.sort_unstable();
+        kept.dedup();
+        let renumbered = |all: &[u32]| {
+            all.iter().map(|i| kept.partition_point(|kept| kept < i) as u32).collect::<Vec<u32>>()
+        };
+        for agent in 0..self.parts.len() {
+            let is_here = agents.contains(&agent);
+            for part in [&mut self.parts[agent], &mut self.evaluated[agent]] {
+                *part = if is_here { renumbered(part) } else { Vec::new() };
+            }
+        }
+        if self.is_held_out {
+            self.test = renumbered(&self.test);
+        }
+        let Dataset { name, train, test, classes, shape } = &*self.data;
+        self.data = Arc::new(Dataset {
+            name: name.clone(),
+            train: train.some(&kept),
+            test: test.clone(),
+            classes: *classes,
+            shape: *shape,
+        });
+        self
+    }
+
+    /// Refuses an agent whose samples are elsewhere.
+    fn check(&self, agent: usize) -> Result<(), Failure> {
+        match self.parts[agent].is_empty() {
+            true => Err(format!("the samples of agent {agent} are on another rank").into()),
+            false => Ok(()),
+        }
     }
 
     /// The neural network: its size, initialisation and export to PyTorch.
@@ -264,12 +312,14 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
 
     /// The mean over the agent's evaluated samples.
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
+        self.check(agent)?;
         let set = std::slice::from_ref(&self.evaluated[agent]);
         Ok(self.scores(x, &self.data.train, set)[0].loss / set[0].len() as f64)
     }
 
     /// The gradient over all samples of the agent, without dropout.
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
+        self.check(agent)?;
         self.with_scratch(|scratch| {
             let workspace = &mut scratch.workspace;
             self.network.gradient(x, &self.data.train, &self.parts[agent], None, workspace, gradient);
@@ -278,6 +328,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
+        self.check(agent)?;
         let Draw { seed, step } = draw;
         let dropout = self.model().has_dropout().then_some(Dropout { seed, agent: agent as u64, step });
         self.with_scratch(|scratch| {
@@ -297,7 +348,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     fn records_gradient_norm(&self) -> bool {
-        self.model().flops().saturating_mul(self.data.train.len() as u64) <= MAX_RECORDED_FLOPS
+        self.model().flops().saturating_mul(self.samples as u64) <= MAX_RECORDED_FLOPS
     }
 
     /// The accuracy, or for numbers the root mean square of the errors; none if there are no test samples.
@@ -334,9 +385,6 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     fn class_counts(&self) -> Vec<Vec<usize>> {
-        match &self.data.train.targets {
-            Targets::Labels(labels) => label_counts(&self.parts, labels, self.data.classes),
-            Targets::Numbers { .. } => Vec::new(),
-        }
+        self.counts.clone()
     }
 }

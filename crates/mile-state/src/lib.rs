@@ -2,10 +2,12 @@
 //!
 //! - [`mod@file`]: files that are the old one or the whole new one, also after a power failure;
 //! - [`lock`]: folders that one process works in at a time;
+//! - [`parts`]: states that several processes write together;
 //! - [`state`]: named vectors and a header in one safetensors file, with checksums.
 
 pub mod file;
 pub mod lock;
+pub mod parts;
 pub mod state;
 
 pub use file::{write_file, write_with};

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use mile::real::{Precision, Real};
@@ -93,30 +94,49 @@ pub fn write<T: Real, H: Serialize>(
     let failed = |source: std::io::Error| StateError::Io { path: path.to_owned(), action: "write", source };
     let mut sorted: Vec<&Array<'_, T>> = arrays.iter().collect();
     sorted.sort_by_key(|array| array.name);
-    let mut checksums = BTreeMap::new();
-    let (mut infos, mut offset) = (Vec::with_capacity(sorted.len()), 0);
+    let described: Vec<(&str, &[usize], String)> = sorted
+        .iter()
+        .map(|array| (array.name, array.shape, checksum(bytemuck::cast_slice(array.values))))
+        .collect();
+    let head = head::<T, H>(header, &described).map_err(failed)?;
     for array in &sorted {
-        let bytes: &[u8] = bytemuck::cast_slice(array.values);
-        checksums.insert(array.name.to_owned(), checksum(bytes));
-        let data_offsets = (offset, offset + bytes.len());
-        infos.push((
-            array.name.to_owned(),
-            TensorInfo { dtype: dtype::<T>(), shape: array.shape.to_vec(), data_offsets },
-        ));
-        offset += bytes.len();
+        let elements = array.shape.iter().try_fold(1usize, |n, k| n.checked_mul(*k));
+        if elements != Some(array.values.len()) {
+            let problem =
+                format!("{} has {} numbers for shape {:?}", array.name, array.values.len(), array.shape);
+            return Err(failed(std::io::Error::other(problem)));
+        }
     }
-    let sealed = seal(header, checksums).map_err(|error| failed(error.into()))?;
-    // One entry only: two would come in any order, and the same state would not be the same bytes.
-    let meta = HashMap::from([(KEY.to_owned(), sealed)]);
-    let metadata = Metadata::new(Some(meta), infos).map_err(|error| failed(std::io::Error::other(error)))?;
-    let mut head = serde_json::to_vec(&metadata).map_err(|error| failed(error.into()))?;
-    head.resize(head.len().next_multiple_of(8), b' ');
     let body = |file: &mut dyn Write| {
-        file.write_all(&(head.len() as u64).to_le_bytes())?;
         file.write_all(&head)?;
         sorted.iter().try_for_each(|array| file.write_all(bytemuck::cast_slice(array.values)))
     };
     write_with(path, body).map_err(failed)
+}
+
+/// What comes before the vectors of a state, which are given by name, in order, with shape and checksum.
+pub(crate) fn head<T: Real, H: Serialize>(
+    header: &H,
+    vectors: &[(&str, &[usize], String)],
+) -> std::io::Result<Vec<u8>> {
+    let mut checksums = BTreeMap::new();
+    let (mut infos, mut offset) = (Vec::with_capacity(vectors.len()), 0usize);
+    for (name, shape, checksum) in vectors {
+        checksums.insert((*name).to_owned(), checksum.clone());
+        let bytes = shape.iter().try_fold(size_of::<T>(), |n, k| n.checked_mul(*k));
+        let end = bytes.and_then(|bytes| offset.checked_add(bytes));
+        let end = end.ok_or_else(|| std::io::Error::other(format!("{name} is too large")))?;
+        let info = TensorInfo { dtype: dtype::<T>(), shape: shape.to_vec(), data_offsets: (offset, end) };
+        infos.push(((*name).to_owned(), info));
+        offset = end;
+    }
+    let sealed = seal(header, checksums)?;
+    // One entry only: two would come in any order, and the same state would not be the same bytes.
+    let meta = HashMap::from([(KEY.to_owned(), sealed)]);
+    let metadata = Metadata::new(Some(meta), infos).map_err(std::io::Error::other)?;
+    let mut text = serde_json::to_vec(&metadata)?;
+    text.resize(text.len().next_multiple_of(8), b' ');
+    Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }
 
 /// The header and the checksums of the vectors, with a checksum of their own.
@@ -186,7 +206,44 @@ impl<H: DeserializeOwned> StateFile<H> {
         self.read_vector(name).map_err(|what| StateError::Damaged { path: self.path.clone(), what })
     }
 
+    /// Reads some rows of a vector with rows of equal length. Their checksums are not compared: that of the whole vector is
+    /// told by [`checksum`](Self::checksum), and [`of_rows`](crate::parts::of_rows) forms it from those of all rows.
+    pub fn rows<T: Real>(&mut self, name: &str, rows: &[usize], dim: usize) -> Result<Vec<T>, StateError> {
+        let damaged = |what: String| StateError::Damaged { path: self.path.clone(), what };
+        let range = self.range_of::<T>(name).map_err(damaged)?;
+        let bytes = dim * size_of::<T>();
+        if let Some(row) = rows.iter().find(|row| (*row + 1) * bytes > range.len()) {
+            return Err(damaged(format!("{name} has no row {row}")));
+        }
+        let mut values = vec![T::zero(); rows.len() * dim];
+        for (row, values) in rows.iter().zip(values.chunks_exact_mut(dim.max(1))) {
+            let place = self.start + (range.start + row * bytes) as u64;
+            let read = self.file.seek(SeekFrom::Start(place));
+            read.and_then(|_| self.file.read_exact(bytemuck::cast_slice_mut(values)))
+                .map_err(|error| StateError::Damaged { path: self.path.clone(), what: error.to_string() })?;
+        }
+        Ok(values)
+    }
+
+    /// The checksum of a vector.
+    pub fn checksum(&self, name: &str) -> Option<&str> {
+        self.checksums.get(name).map(String::as_str)
+    }
+
     fn read_vector<T: Real>(&mut self, name: &str) -> Result<Vec<T>, String> {
+        let Range { start: from, end: to } = self.range_of::<T>(name)?;
+        let mut values = vec![T::zero(); (to - from) / size_of::<T>()];
+        let text = |error: std::io::Error| error.to_string();
+        self.file.seek(SeekFrom::Start(self.start + from as u64)).map_err(text)?;
+        self.file.read_exact(bytemuck::cast_slice_mut(&mut values)).map_err(text)?;
+        if self.checksums.get(name) != Some(&checksum(bytemuck::cast_slice(&values))) {
+            return Err(format!("the checksum of {name} differs"));
+        }
+        Ok(values)
+    }
+
+    /// Where a vector lies among the vectors, in bytes.
+    fn range_of<T: Real>(&self, name: &str) -> Result<Range<usize>, String> {
         let info = self.metadata.info(name).ok_or_else(|| format!("{name} is not in it"))?;
         if info.dtype != dtype::<T>() {
             return Err(format!("{name} is {:?}", info.dtype));
@@ -197,14 +254,7 @@ impl<H: DeserializeOwned> StateFile<H> {
         if from > to || bytes != Some(to - from) || to as u64 > self.length.saturating_sub(self.start) {
             return Err("it is cut short".into());
         }
-        let mut values = vec![T::zero(); (to - from) / size_of::<T>()];
-        let text = |error: std::io::Error| error.to_string();
-        self.file.seek(SeekFrom::Start(self.start + from as u64)).map_err(text)?;
-        self.file.read_exact(bytemuck::cast_slice_mut(&mut values)).map_err(text)?;
-        if self.checksums.get(name) != Some(&checksum(bytemuck::cast_slice(&values))) {
-            return Err(format!("the checksum of {name} differs"));
-        }
-        Ok(values)
+        Ok(from..to)
     }
 }
 

@@ -49,7 +49,8 @@ impl AgentsError {
 /// An engine may defer work: an error may then be returned later than by the verb that caused it, at the
 /// latest by [`settle`](Self::settle). After an error the contents of the vectors are unspecified.
 pub trait Agents {
-    /// The numbers of the agents hosted here.
+    /// The places of the agents hosted here. An agent's place is its number, unless an engine puts neighbours next to each
+    /// other ([`Engine::agent_at`](crate::engine::Engine::agent_at)).
     fn hosted(&self) -> Range<usize>;
 
     /// `g_i <- grad f_i(x_i)`, stochastic or exact; the same `draw` uses the same mini-batch.

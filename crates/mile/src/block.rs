@@ -4,6 +4,8 @@
 //! order everywhere. Products and sums are rounded separately (no fused multiply-add), hence equal
 //! bits on every CPU.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::real::Real;
@@ -177,6 +179,49 @@ pub fn pull<T: Real>(weights: &SparseRows, v: &[T], out: &mut [T], dim: usize) {
     }
 }
 
+/// An agent's row of [`pull_rows`].
+#[derive(Clone, Copy, Debug)]
+pub struct Pulled<'v, T> {
+    /// Which row of `out` it is.
+    pub place: usize,
+    /// The agent's own vector.
+    pub own: &'v [T],
+    /// Weight and vector of each neighbour whose edge is up, in increasing agent.
+    pub others: &'v [(f64, &'v [T])],
+}
+
+/// [`pull`] for some rows of a block and some of its columns, with neighbours' vectors that may lie anywhere.
+///
+/// # Panics
+/// If a vector is shorter than `dim`, the columns or a place are outside of the block, or places do not increase.
+pub fn pull_rows<T: Real>(out: &mut [T], dim: usize, columns: Range<usize>, rows: &[Pulled<'_, T>]) {
+    assert!(columns.end <= dim, "columns of the block");
+    assert!(rows.is_sorted_by(|a, b| a.place < b.place), "each row once");
+    let last = rows.last().map_or(0, |row| row.place + 1);
+    assert!(last.checked_mul(dim).is_some_and(|end| end <= out.len()), "rows of the block");
+    let target = Shared(out.as_mut_ptr());
+    let part = |rows: &[Pulled<'_, T>], columns: Range<usize>| {
+        for row in rows {
+            let at = row.place * dim;
+            // SAFETY: the place is one of the block's rows and the columns end at `dim` at the latest, so the range is inside
+            // `out`, which is borrowed mutably; a place occurs once, and parts have other rows or other columns.
+            let y = unsafe { target.slice_mut(at + columns.start..at + columns.end) };
+            let others = row.others.iter().map(|(w, v)| (*w, &v[columns.clone()], false));
+            pull_row(y, &row.own[columns.clone()], others);
+        }
+    };
+    let width = columns.len().max(1);
+    if rows.len() * width <= 2 * CHUNK {
+        part(rows, columns);
+    } else if width <= CHUNK {
+        rows.par_chunks((CHUNK / width).max(1)).for_each(|rows| part(rows, columns.clone()));
+    } else {
+        let tiles = width.div_ceil(CHUNK);
+        let tile = |k: usize| columns.start + k * CHUNK..(columns.start + (k + 1) * CHUNK).min(columns.end);
+        (0..tiles).into_par_iter().for_each(|k| part(rows, tile(k)));
+    }
+}
+
 /// Columns of one task of [`pull`].
 ///
 /// Wide, because memory is slow at the beginning of each stretch of a row: on a ring of ten, 64 KiB of
@@ -280,22 +325,16 @@ pub fn add_rows<T: Real>(sums: &mut [f64], rows: &[T]) {
     });
 }
 
-/// Number of sums that [`add_distances`] takes.
-pub fn distance_sums(dim: usize) -> usize {
-    dim.div_ceil(CHUNK)
-}
-
-/// Adds the squared distances of rows from `mean` to `sums`, one sum for each range of columns, in increasing
-/// row: those of a consensus error that is formed place by place. The error is their sum in order, over N.
-pub fn add_distances<T: Real>(sums: &mut [f64], rows: &[T], mean: &[f64]) {
-    sums.par_iter_mut().zip(mean.par_chunks(CHUNK)).enumerate().for_each(|(k, (sum, mean_part))| {
-        let columns = k * CHUNK..k * CHUNK + mean_part.len();
-        for row in rows.chunks_exact(mean.len()) {
-            for (m, v) in mean_part.iter().zip(&row[columns.clone()]) {
-                *sum += (v.wide() - m).powi(2);
-            }
-        }
-    });
+/// The squared distance of each row from `mean`, each summed in pieces of [`CHUNK`] columns, which are added in order.
+pub fn row_distances_sq<T: Real>(rows: &[T], mean: &[f64]) -> Vec<f64> {
+    let distance = |row: &[T]| -> f64 {
+        let piece = |(row, mean): (&[T], &[f64])| -> f64 {
+            row.iter().zip(mean).map(|(v, m)| (v.wide() - m).powi(2)).sum()
+        };
+        let pieces: Vec<f64> = row.par_chunks(CHUNK).zip(mean.par_chunks(CHUNK)).map(piece).collect();
+        pieces.iter().sum()
+    };
+    rows.par_chunks_exact(mean.len().max(1)).map(distance).collect()
 }
 
 /// The mean row, summed in `f64` in increasing row.
@@ -314,9 +353,8 @@ fn mean_wide<T: Real>(block: &[T], dim: usize) -> Vec<f64> {
 /// `(1/N) sum_i |mean - x_i|^2` in `f64`, the same bits whatever the number of threads.
 pub fn consensus_error<T: Real>(block: &[T], dim: usize) -> f64 {
     let rows = (block.len() / dim.max(1)).max(1);
-    let mut sums = vec![0.0; distance_sums(dim)];
-    add_distances(&mut sums, block, &mean_wide(block, dim));
-    sums.iter().sum::<f64>() / rows as f64
+    let distances = row_distances_sq(block, &mean_wide(block, dim));
+    distances.iter().fold(0.0, |sum, distance| sum + distance) / rows as f64
 }
 
 /// Sum of squares in `f64`, the same bits whatever the number of threads. NaN if any entry is.
@@ -378,6 +416,38 @@ mod tests {
                     prop_assert_eq!(out[i * dim + k], sum);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_of_a_pull_are_those_of_the_whole() {
+        for (rows, dim) in [(7, 3), (5, 2 * CHUNK + 9), (3 * CHUNK, 5)] {
+            let v: Vec<f32> = (0..rows * dim).map(|k| (k * 7919 % 2003) as f32).collect();
+            let mut weights = SparseRows { starts: vec![0], entries: vec![] };
+            for i in 0..rows {
+                weights
+                    .entries
+                    .extend([(i + rows - 1) % rows, i, (i + 1) % rows].map(|j| (j, 0.3 + j as f64)));
+                weights.entries[3 * i..].sort_by_key(|(j, _)| *j);
+                weights.starts.push(3 * i + 3);
+            }
+            let mut expected = vec![0.0; rows * dim];
+            pull(&weights, &v, &mut expected, dim);
+            let row = |j: usize| &v[j * dim..(j + 1) * dim];
+            let others: Vec<Vec<(f64, &[f32])>> = (0..rows)
+                .map(|i| weights.row(i).iter().filter(|(j, _)| *j != i).map(|(j, w)| (*w, row(*j))).collect())
+                .collect();
+            let mut out = vec![f32::NAN; rows * dim];
+            for some in [0, 1] {
+                let pulled: Vec<Pulled<f32>> = (some..rows)
+                    .step_by(2)
+                    .map(|i| Pulled { place: i, own: row(i), others: &others[i] })
+                    .collect();
+                for columns in [0..dim / 2, dim / 2..dim] {
+                    pull_rows(&mut out, dim, columns, &pulled);
+                }
+            }
+            assert!(out == expected, "{rows} x {dim}");
         }
     }
 

@@ -8,17 +8,16 @@ use std::borrow::Cow;
 
 use crate::agents::{Agents, AgentsError, Vector};
 use crate::block;
+use crate::ranks::{Alone, Ranks};
 use crate::real::Real;
-
-/// Adds what the rows of some agents contribute to sums over all agents: the sums so far, the number of the
-/// first of these agents, and their rows.
-pub type Contribution<'c, T> = dyn FnMut(&mut [f64], usize, &[T]) -> Result<(), AgentsError> + 'c;
 
 /// A place where some or all agents of a network live.
 ///
 /// An engine that hosts all agents implements [`agents`](Self::agents), [`dim`](Self::dim),
 /// [`vector`](Self::vector) and [`set_vector`](Self::set_vector), and [`watch`](Self::watch) and [`drift`](Self::drift) if it can. One
-/// that hosts a part also implements [`fold`](Self::fold), [`gather`](Self::gather) and [`agree`](Self::agree).
+/// that hosts a part also implements [`ranks`](Self::ranks), [`agent_at`](Self::agent_at) if it places agents in another order, and
+/// the calls of all ranks together: [`of_all`](Self::of_all), [`sum`](Self::sum), [`sum_rows`](Self::sum_rows) and
+/// [`row`](Self::row).
 pub trait Engine<T: Real>: Agents {
     /// Number of agents of the whole network, hosted here or elsewhere.
     fn agents(&self) -> usize;
@@ -28,15 +27,6 @@ pub trait Engine<T: Real>: Agents {
 
     /// A vector of the hosted agents, row after row; what was put off is done first.
     fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError>;
-
-    /// A vector of all agents of the network, row after row. A call of all places together; an engine that hosts a
-    /// part of the agents must implement it.
-    fn gather(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
-        if self.hosted() == (0..self.agents()) {
-            return self.vector(v);
-        }
-        Err(AgentsError::Engine("the rows of agents that live elsewhere cannot be gathered here".into()))
-    }
 
     /// Replaces a vector of the hosted agents: how a checkpoint is restored.
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError>;
@@ -49,42 +39,57 @@ pub trait Engine<T: Real>: Agents {
         Ok(None)
     }
 
-    /// Whether all places say yes. Decisions that lead to calls of all places together, such as to stop or to
-    /// write a checkpoint, are made with it: a call of all places together.
-    fn agree(&mut self, yes: bool) -> Result<bool, AgentsError> {
-        Ok(yes)
+    /// The processes that host the agents together.
+    fn ranks(&self) -> &dyn Ranks {
+        &Alone
     }
 
-    /// Sums over all agents, in increasing agent. `add` is called here once, with the rows of the hosted agents;
-    /// `sums` comes from those who host smaller numbers, goes on to those who host larger ones, and is the same
-    /// everywhere in the end. A call of all places together.
-    fn fold(&mut self, v: Vector, sums: &mut [f64], add: &mut Contribution<T>) -> Result<(), AgentsError> {
-        let hosted = self.hosted();
-        if hosted != (0..self.agents()) {
-            return Err(AgentsError::Engine(
-                "sums over agents that live elsewhere cannot be formed here".into(),
-            ));
-        }
-        add(sums, hosted.start, &self.vector(v)?)
+    /// The agent in a place. [`hosted`](Agents::hosted) are places: they have the numbers of the agents unless an engine
+    /// places neighbours next to each other.
+    fn agent_at(&self, place: usize) -> usize {
+        place
+    }
+
+    /// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: as many of
+    /// each. A call of all ranks together.
+    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+        refuse_part(self)?;
+        Ok(own)
+    }
+
+    /// The sum of a vector over all agents, column by column, in increasing agent. A call of all ranks together.
+    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        refuse_part(self)?;
+        let mut sums = vec![0.0; self.dim()];
+        block::add_rows(&mut sums, &self.vector(v)?);
+        Ok(sums)
+    }
+
+    /// The same for rows of the hosted agents that are no vector of the method. A call of all ranks together.
+    fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
+        refuse_part(self)?;
+        let mut sums = vec![0.0; self.dim()];
+        block::add_rows(&mut sums, rows);
+        Ok(sums)
+    }
+
+    /// One agent's row of a vector. A call of all ranks together.
+    fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
+        refuse_part(self)?;
+        let dim = self.dim();
+        Ok(self.vector(v)?[agent * dim..(agent + 1) * dim].to_vec())
     }
 
     /// Sum of squares of a vector over all agents; NaN if any entry is.
     fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
-        let (dim, mut sums) = (self.dim(), [0.0]);
-        self.fold(v, &mut sums, &mut |sums, _, rows| {
-            block::row_norms_sq(rows, dim).into_iter().for_each(|norm| sums[0] += norm);
-            Ok(())
-        })?;
-        Ok(sums[0])
+        let dim = self.dim();
+        let own = block::row_norms_sq(&self.vector(v)?, dim);
+        Ok(in_order(&self.of_all(own)?))
     }
 
     /// The mean over all agents of a vector, in `f64`.
     fn mean(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
-        let mut mean = vec![0.0; self.dim()];
-        self.fold(v, &mut mean, &mut |sums, _, rows| {
-            block::add_rows(sums, rows);
-            Ok(())
-        })?;
+        let mut mean = self.sum(v)?;
         let agents = self.agents() as f64;
         mean.iter_mut().for_each(|m| *m /= agents);
         Ok(mean)
@@ -93,11 +98,20 @@ pub trait Engine<T: Real>: Agents {
     /// `(1/N) sum_i |mean - v_i|^2` over all agents.
     fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
         let mean = self.mean(v)?;
-        let mut sums = vec![0.0; block::distance_sums(mean.len())];
-        self.fold(v, &mut sums, &mut |sums, _, rows| {
-            block::add_distances(sums, rows, &mean);
-            Ok(())
-        })?;
-        Ok(sums.iter().sum::<f64>() / self.agents() as f64)
+        let own = block::row_distances_sq(&self.vector(v)?, &mean);
+        Ok(in_order(&self.of_all(own)?) / self.agents() as f64)
     }
+}
+
+/// The sum of numbers from the first to the last.
+fn in_order(numbers: &[f64]) -> f64 {
+    numbers.iter().fold(0.0, |sum, number| sum + number)
+}
+
+/// What needs all agents is refused by an engine that hosts a part and cannot ask the others.
+fn refuse_part<T: Real>(engine: &(impl Engine<T> + ?Sized)) -> Result<(), AgentsError> {
+    if engine.hosted() == (0..engine.agents()) {
+        return Ok(());
+    }
+    Err(AgentsError::Engine("sums over agents that live elsewhere cannot be formed here".into()))
 }

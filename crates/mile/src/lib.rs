@@ -39,6 +39,7 @@ pub mod mixing;
 pub mod network;
 pub mod problems;
 pub mod random;
+pub mod ranks;
 pub mod real;
 pub mod run;
 pub mod schedule;

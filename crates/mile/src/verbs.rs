@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::agents::{AgentsError, Vector};
 use crate::block;
 use crate::problems::{Draw, Problem};
@@ -231,6 +233,31 @@ impl<'b, T: Real> Rows<'b, T> {
         work(&mut Rows { agent, blocks, offset: 0, dim })
     }
 
+    /// Works with the rows of each of several agents, whose vectors are blocks with a row for each in this order; on all
+    /// threads if asked. An error ends the work.
+    ///
+    /// # Panics
+    /// If there are more than [`MOST_VECTORS`] blocks, or one has not a row of `dim` elements for each agent.
+    pub fn each(
+        agents: &[usize],
+        blocks: &mut [Vec<T>],
+        dim: usize,
+        threads: bool,
+        work: impl Fn(&mut Rows<'_, T>) -> Result<(), AgentsError> + Sync,
+    ) -> Result<(), AgentsError> {
+        let elements = agents.len().checked_mul(dim);
+        assert!(blocks.iter().all(|block| Some(block.len()) == elements), "a row for each agent");
+        let blocks = &share(blocks)[..blocks.len()];
+        // Every place is served once, so nobody else has its rows.
+        let one = |(place, agent): (usize, &usize)| {
+            work(&mut Rows { agent: *agent, blocks, offset: place * dim, dim })
+        };
+        match threads {
+            true => agents.par_iter().enumerate().try_for_each(one),
+            false => agents.iter().enumerate().try_for_each(one),
+        }
+    }
+
     /// The rows of one of several agents.
     ///
     /// # Safety
@@ -253,7 +280,7 @@ impl<'b, T: Real> Rows<'b, T> {
     pub fn borrow<const K: usize>(&mut self, write: Vector, read: [Vector; K]) -> (&mut [T], [&[T]; K]) {
         assert!(read.iter().all(|v| *v != write), "a row is not read and written at once");
         let range = self.range();
-        // SAFETY: the range is this agent's row and inside every block (`alone`, `among`), `self` is borrowed
+        // SAFETY: the range is this agent's row and inside every block (`alone`, `each`, `among`), `self` is borrowed
         // mutably, and the row to be written is in another block than those to be read.
         unsafe {
             let y = self.blocks[write.0].slice_mut(range.clone());

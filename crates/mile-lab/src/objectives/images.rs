@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::problems::Problem;
+use mile::ranks::Ranks;
 use mile::real::Precision;
 use mile_nn::data::{self, Dataset, Images, Values};
 use mile_nn::{ImageProblem, Scalar};
@@ -25,11 +26,20 @@ struct ImagesConfig {
     training: Training,
 }
 
-/// A data set in memory, with its digest.
-#[derive(Clone)]
+/// A data set that was loaded, and what is known about it.
 struct LoadedDataset {
-    set: Arc<Dataset>,
+    /// Not kept where only some agents' samples are.
+    set: Option<Arc<Dataset>>,
+    about: About,
+}
+
+/// What is known about a data set.
+#[derive(Clone, Debug)]
+struct About {
     digest: String,
+    training: usize,
+    test: usize,
+    bytes: usize,
 }
 
 /// Name of a data set, and the folder to search first.
@@ -42,18 +52,40 @@ pub(super) struct DatasetCache {
 }
 
 impl DatasetCache {
-    fn dataset(&self, config: &ImagesConfig) -> Result<LoadedDataset, LabError> {
+    fn with<V>(
+        &self,
+        config: &ImagesConfig,
+        is_enough: impl Fn(&LoadedDataset) -> bool,
+        take: impl FnOnce(&mut LoadedDataset) -> V,
+    ) -> Result<V, LabError> {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (config.dataset.clone(), config.data_dir.clone());
-        if let Some(kept) = sets.get(&key) {
-            return Ok(kept.clone());
+        if let Some(kept) = sets.get_mut(&key).filter(|kept| is_enough(kept)) {
+            return Ok(take(kept));
         }
         let set = Arc::new(data::load(&config.dataset, config.data_dir.as_deref())?);
         let parts = [&set.train, &set.test];
-        let digest = digest::of_pieces(parts.iter().flat_map(|part| [bytes(part), part.labels()]));
-        let kept = LoadedDataset { set, digest };
-        sets.insert(key, kept.clone());
-        Ok(kept)
+        let about = About {
+            digest: digest::of_pieces(parts.iter().flat_map(|part| [bytes(part), part.labels()])),
+            training: set.train.len(),
+            test: set.test.len(),
+            bytes: set.train.bytes() + set.test.bytes(),
+        };
+        let mut kept = LoadedDataset { set: Some(set), about };
+        let taken = take(&mut kept);
+        sets.insert(key, kept);
+        Ok(taken)
+    }
+
+    fn about(&self, config: &ImagesConfig) -> Result<About, LabError> {
+        self.with(config, |_| true, |kept| kept.about.clone())
+    }
+
+    /// The data set, which is kept in memory if asked.
+    fn dataset(&self, config: &ImagesConfig, keep: bool) -> Result<Arc<Dataset>, LabError> {
+        let take = |kept: &mut LoadedDataset| if keep { kept.set.clone() } else { kept.set.take() };
+        let found = self.with(config, |kept| kept.set.is_some(), take)?;
+        found.ok_or_else(|| LabError::config("problem.dataset", "was not loaded"))
     }
 }
 
@@ -65,6 +97,8 @@ fn bytes(images: &Images) -> &[u8] {
 struct ImageObjectives {
     config: ImagesConfig,
     library: Arc<DatasetCache>,
+    /// The agents that are hosted here, if not all.
+    here: Option<Vec<usize>>,
 }
 
 pub(super) fn read(
@@ -72,7 +106,7 @@ pub(super) fn read(
     setting: Setting,
     library: Arc<DatasetCache>,
 ) -> Result<Arc<dyn Objectives>, LabError> {
-    Ok(Arc::new(ImageObjectives { config: config(section, setting)?, library }))
+    Ok(Arc::new(ImageObjectives { config: config(section, setting)?, library, here: None }))
 }
 
 fn config(section: &Section, setting: Setting) -> Result<ImagesConfig, LabError> {
@@ -87,9 +121,12 @@ fn config(section: &Section, setting: Setting) -> Result<ImagesConfig, LabError>
 
 impl ImageObjectives {
     fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
-        let set = self.library.dataset(&self.config)?.set;
-        let problem = ImageProblem::<T>::try_new(set, &self.config.training.config(seed));
-        Ok(Arc::new(problem.map_err(refused)?))
+        let set = self.library.dataset(&self.config, self.here.is_none())?;
+        let problem = ImageProblem::<T>::try_new(set, &self.config.training.config(seed)).map_err(refused)?;
+        Ok(Arc::new(match &self.here {
+            None => problem,
+            Some(here) => problem.hosting(here),
+        }))
     }
 }
 
@@ -119,24 +156,27 @@ impl Objectives for ImageObjectives {
     }
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
-        let samples = self.library.dataset(&self.config)?.set.train.len();
-        Ok(Some(self.config.training.rows(samples)))
+        Ok(Some(self.config.training.rows(self.library.about(&self.config)?.training)))
     }
 
     fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
-        let set = self.library.dataset(&self.config)?.set;
-        Ok(Some(self.config.training.evaluation_rows(set.train.len(), set.test.len())))
+        let About { training, test, .. } = self.library.about(&self.config)?;
+        Ok(Some(self.config.training.evaluation_rows(training, test)))
     }
 
     fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
         let training = self.config.training.evaluating(per_agent, test);
         let config = ImagesConfig { training, ..self.config.clone() };
-        Some(Arc::new(Self { config, library: self.library.clone() }))
+        Some(Arc::new(Self { config, library: self.library.clone(), here: self.here.clone() }))
     }
 
     fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
-        let set = self.library.dataset(&self.config)?.set;
-        Ok((set.train.bytes() + set.test.bytes()) as u64)
+        Ok(self.library.about(&self.config)?.bytes as u64)
+    }
+
+    fn for_ranks(&self, hosted: &[usize], _: &dyn Ranks) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+        let (config, library) = (self.config.clone(), self.library.clone());
+        Ok(Some(Arc::new(Self { config, library, here: Some(hosted.to_vec()) })))
     }
 
     fn evaluated_on(&self) -> Option<String> {
@@ -148,6 +188,6 @@ impl Objectives for ImageObjectives {
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        Ok(Facts::from([("problem.dataset".into(), self.library.dataset(&self.config)?.digest)]))
+        Ok(Facts::from([("problem.dataset".into(), self.library.about(&self.config)?.digest)]))
     }
 }

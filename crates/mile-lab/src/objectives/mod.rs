@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::problems::{Failure, Problem};
+use mile::ranks::Ranks;
 use mile::real::{Precision, Real};
 use toml::Table;
 
@@ -168,6 +169,17 @@ pub trait Objectives: Send + Sync {
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
         let _ = agent;
         None
+    }
+
+    /// The same objectives for a rank that hosts these agents and needs only their data; `None` for objectives that are the
+    /// same everywhere. All that ranks have to tell each other is told here: a call of all ranks together.
+    fn for_ranks(
+        &self,
+        hosted: &[usize],
+        ranks: &dyn Ranks,
+    ) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+        let _ = (hosted, ranks);
+        Ok(None)
     }
 
     /// What the features of all agents need to know about one agent's data, to be merged with that of the others

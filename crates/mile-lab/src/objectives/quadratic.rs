@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mile::problems::{Problem, Quadratic};
+use mile::ranks::Ranks;
 use mile::real::Real;
 
 use super::{Curvature, Objectives, RowCounts, Setting};
@@ -10,6 +11,7 @@ use crate::error::LabError;
 use crate::section::Section;
 
 /// The section `[problem]` of this kind.
+#[derive(Clone)]
 struct Quadratics {
     agents: usize,
     dim: usize,
@@ -17,6 +19,8 @@ struct Quadratics {
     heterogeneity: f64,
     /// Seed of the data; `None`: the seed of the run.
     seed: Option<u64>,
+    /// The agents that are hosted here, if not all.
+    here: Option<Vec<usize>>,
 }
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
@@ -26,13 +30,15 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Object
         condition: section.number_or("condition", "a number", 10.0)?,
         heterogeneity: section.number_or("heterogeneity", "a number", 1.0)?,
         seed: section.whole("seed", "a whole number")?,
+        here: None,
     }))
 }
 
 impl Quadratics {
     fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
-        let Self { agents, dim, condition, heterogeneity, seed: own } = *self;
-        match Quadratic::<T>::new(agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
+        let Self { agents, dim, condition, heterogeneity, seed: own, .. } = *self;
+        let is_here = |agent: usize| self.here.as_ref().is_none_or(|here| here.contains(&agent));
+        match Quadratic::<T>::hosting(&is_here, agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
             Ok(problem) => Ok(Arc::new(problem)),
             Err(error) => {
                 let problem = format!("got {}, takes {}", error.got, error.takes);
@@ -63,5 +69,9 @@ impl Objectives for Quadratics {
 
     fn curvature(&self) -> Curvature {
         Curvature::Known(1.0)
+    }
+
+    fn for_ranks(&self, hosted: &[usize], _: &dyn Ranks) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+        Ok(Some(Arc::new(Self { here: Some(hosted.to_vec()), ..self.clone() })))
     }
 }

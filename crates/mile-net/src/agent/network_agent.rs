@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use mile::agents::{Agents, AgentsError, Vector};
-use mile::engine::{Contribution, Engine};
+use mile::engine::Engine;
 use mile::real::Real;
 use mile::run::Progress;
 use mile::verbs::{MOST_VECTORS, Rows, Verbs};
@@ -198,10 +198,19 @@ impl<T: Real> Engine<T> for NetworkAgent<'_, T> {
         Ok(())
     }
 
-    fn fold(&mut self, _: Vector, _: &mut [f64], _: &mut Contribution<T>) -> Result<(), AgentsError> {
-        let problem = "sums over all agents are not available from one agent on a network: use the estimates of its gossip";
-        Err(AgentsError::Engine(problem.into()))
+    fn of_all(&mut self, _: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+        Err(no_sums())
     }
+
+    fn sum(&mut self, _: Vector) -> Result<Vec<f64>, AgentsError> {
+        Err(no_sums())
+    }
+}
+
+fn no_sums() -> AgentsError {
+    let problem =
+        "sums over all agents are not available from one agent on a network: use the estimates of its gossip";
+    AgentsError::Engine(problem.into())
 }
 
 fn unknown(v: Vector) -> AgentsError {

@@ -145,6 +145,26 @@ impl Images {
         }
     }
 
+    /// Some of the images, in this order.
+    pub(crate) fn some(&self, chosen: &[u32]) -> Self {
+        fn pick<V: Copy>(all: &[V], each: usize, chosen: &[u32]) -> Vec<V> {
+            chosen.iter().flat_map(|i| &all[*i as usize * each..(*i as usize + 1) * each]).copied().collect()
+        }
+        let size = self.pixels.len() / self.len().max(1);
+        let pixels = match &self.pixels {
+            Values::Bytes(all) => Values::Bytes(pick(all, size, chosen)),
+            Values::Singles(all) => Values::Singles(pick(all, size, chosen)),
+            Values::Doubles(all) => Values::Doubles(pick(all, size, chosen)),
+        };
+        let targets = match &self.targets {
+            Targets::Labels(all) => Targets::Labels(pick(all, 1, chosen)),
+            Targets::Numbers { values, each } => {
+                Targets::Numbers { values: pick(values, *each, chosen), each: *each }
+            }
+        };
+        Self { pixels, targets }
+    }
+
     /// Where the pixels of image `i` are.
     pub(crate) fn place(&self, i: usize) -> std::ops::Range<usize> {
         let size = self.pixels.len() / self.len();

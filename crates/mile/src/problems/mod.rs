@@ -90,7 +90,8 @@ pub trait Problem<T: Real>: Send + Sync {
         None
     }
 
-    /// `f(x)`, the objective of the whole network, with the penalty if there is one.
+    /// `f(x)`, the objective of the whole network, with the penalty if there is one: the mean of the losses, summed in
+    /// increasing agent. Over several ranks it is formed from the losses of each agent in this way.
     fn objective(&self, x: &[T]) -> Result<f64, Failure> {
         let mut sum = 0.0;
         for agent in 0..self.agents() {
@@ -114,6 +115,25 @@ pub trait Problem<T: Real>: Send + Sync {
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
         let _ = x;
         Ok(Vec::new())
+    }
+
+    /// Whether the held-out data belong to agents: then [`measure`](Self::measure) is
+    /// [`measure_from`](Self::measure_from) what [`held_out`](Self::held_out) gives for each agent, and need not have all
+    /// of them in one process.
+    fn measures_by_agent(&self) -> bool {
+        false
+    }
+
+    /// What metrics need from an agent's held-out data for the model `x`: numbers such as its predictions.
+    fn held_out(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
+        let _ = (agent, x);
+        Ok(Vec::new())
+    }
+
+    /// The metrics from the numbers of [`held_out`](Self::held_out) of all agents, in increasing agent.
+    fn measure_from(&self, held_out: &[Vec<f64>]) -> Vec<f64> {
+        let _ = held_out;
+        Vec::new()
     }
 
     /// The problem's own starting point, such as a neural network's initialisation; none to start at zero.

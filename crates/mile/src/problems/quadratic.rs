@@ -44,6 +44,18 @@ impl<T: Real> Quadratic<T> {
         heterogeneity: f64,
         seed: u64,
     ) -> Result<Self, InvalidQuadratic> {
+        Self::hosting(&|_| true, agents, dim, condition, heterogeneity, seed)
+    }
+
+    /// The same, of which only those of the agents that are hosted here are generated; the others cannot be evaluated.
+    pub fn hosting(
+        is_here: &dyn Fn(usize) -> bool,
+        agents: usize,
+        dim: usize,
+        condition: f64,
+        heterogeneity: f64,
+        seed: u64,
+    ) -> Result<Self, InvalidQuadratic> {
         let refuse = |key, got, takes| Err(InvalidQuadratic { key, got, takes });
         if dim == 0 {
             return refuse("dim", 0.0, "a whole number from 1");
@@ -62,6 +74,9 @@ impl<T: Real> Quadratic<T> {
         };
         let common = gaussian(u64::MAX, 0);
         let agent = |i: usize| {
+            if !is_here(i) {
+                return (Vec::new(), Vec::new());
+            }
             let u = gaussian(i as u64, 0);
             let norm = u.iter().map(|v| v * v).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
             let normal: Vec<T> = u.iter().map(|v| T::of(v / norm)).collect();
@@ -71,6 +86,14 @@ impl<T: Real> Quadratic<T> {
         };
         let (normals, minimisers) = (0..agents).map(agent).unzip();
         Ok(Self { dim, curvature, normals, minimisers })
+    }
+
+    /// The normal and the minimiser of an agent.
+    fn of(&self, agent: usize) -> Result<(&[T], &[T]), Failure> {
+        match (&self.normals[agent][..], &self.minimisers[agent][..]) {
+            ([], _) => Err(format!("the data of agent {agent} are on another rank").into()),
+            found => Ok(found),
+        }
     }
 }
 
@@ -84,7 +107,7 @@ impl<T: Real> Problem<T> for Quadratic<T> {
     }
 
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
-        let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
+        let (u, b) = self.of(agent)?;
         let along: f64 = (0..self.dim).map(|k| u[k].wide() * (x[k].wide() - b[k].wide())).sum();
         let reflected = |k: usize| x[k].wide() - b[k].wide() - 2.0 * along * u[k].wide();
         Ok((0..self.dim).map(|k| 0.5 * self.curvature[k].wide() * reflected(k).powi(2)).sum())
@@ -92,7 +115,7 @@ impl<T: Real> Problem<T> for Quadratic<T> {
 
     /// `R D R (x - b)`, R being its own inverse.
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
-        let (u, b) = (&self.normals[agent], &self.minimisers[agent]);
+        let (u, b) = self.of(agent)?;
         block::combine(gradient, 0.0, &[(1.0, x), (-1.0, b)]);
         reflect(u, gradient);
         gradient.iter_mut().zip(&self.curvature).for_each(|(g, d)| *g *= *d);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mile::agents::{Agents, AgentsError, Vector};
 use mile::block;
-use mile::engine::{Contribution, Engine};
+use mile::engine::Engine;
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters, WITH_PENALTY};
@@ -140,21 +140,36 @@ impl Engine<f32> for Rank<'_> {
         Ok(self.drift)
     }
 
+    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+        let width = own.len() / self.hosted.len();
+        let mut all = vec![0.0; width * self.network.agents()];
+        let own_part = self.hosted.start * width..self.hosted.end * width;
+        self.pass_on(&mut all, |all| all[own_part].copy_from_slice(&own));
+        Ok(all)
+    }
+
+    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        let (rows, mut sums) = (self.vector(v)?.into_owned(), vec![0.0; self.dim()]);
+        self.pass_on(&mut sums, |sums| block::add_rows(sums, &rows));
+        Ok(sums)
+    }
+}
+
+impl Rank<'_> {
     /// From the first rank to the last, and back to all.
-    fn fold(&mut self, v: Vector, sums: &mut [f64], add: &mut Contribution<f32>) -> Result<(), AgentsError> {
+    fn pass_on(&mut self, numbers: &mut [f64], add: impl FnOnce(&mut [f64])) {
         let (rank, ranks) = self.place;
         if rank > 0 {
-            sums.copy_from_slice(&self.ranks.1[&(rank - 1)].recv().unwrap());
+            numbers.copy_from_slice(&self.ranks.1[&(rank - 1)].recv().unwrap());
         }
-        add(sums, self.hosted.start, &self.vector(v)?)?;
+        add(numbers);
         if rank + 1 < ranks {
-            self.ranks.0[&(rank + 1)].send(sums.to_vec()).unwrap();
-            sums.copy_from_slice(&self.ranks.1[&(rank + 1)].recv().unwrap());
+            self.ranks.0[&(rank + 1)].send(numbers.to_vec()).unwrap();
+            numbers.copy_from_slice(&self.ranks.1[&(rank + 1)].recv().unwrap());
         }
         if rank > 0 {
-            self.ranks.0[&(rank - 1)].send(sums.to_vec()).unwrap();
+            self.ranks.0[&(rank - 1)].send(numbers.to_vec()).unwrap();
         }
-        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use mile::problems::Problem;
+use mile::ranks::Ranks;
 use mile::real::Precision;
 use mile_nn::data::Dataset;
 use mile_nn::partition::hold_out;
@@ -68,6 +69,8 @@ struct ArrayObjectives {
     data: DataConfig,
     training: Training,
     cache: Arc<ArrayCache>,
+    /// The agents that are hosted here, if not all.
+    here: Option<Vec<usize>>,
 }
 
 pub(super) fn read(
@@ -76,7 +79,7 @@ pub(super) fn read(
     cache: Arc<ArrayCache>,
 ) -> Result<Arc<dyn Objectives>, LabError> {
     let ArraysConfig { data, training } = ArraysConfig::read(section, setting)?;
-    Ok(Arc::new(ArrayObjectives { data, training, cache }))
+    Ok(Arc::new(ArrayObjectives { data, training, cache, here: None }))
 }
 
 impl ArrayObjectives {
@@ -113,7 +116,11 @@ impl ArrayObjectives {
             given => given,
         };
         let problem = ImageProblem::<T>::with_parts(arrays.set.clone(), &config, Parts { train, held_out });
-        Ok(Arc::new(problem.map_err(refused)?))
+        let problem = problem.map_err(refused)?;
+        Ok(Arc::new(match &self.here {
+            None => problem,
+            Some(here) => problem.hosting(here),
+        }))
     }
 
     /// What an agent reads: with one file for each, its own.
@@ -192,13 +199,18 @@ impl Objectives for ArrayObjectives {
     }
 
     fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
-        let (data, cache) = (self.data.clone(), self.cache.clone());
-        Some(Arc::new(Self { data, training: self.training.evaluating(per_agent, test), cache }))
+        let (data, cache, here) = (self.data.clone(), self.cache.clone(), self.here.clone());
+        Some(Arc::new(Self { data, training: self.training.evaluating(per_agent, test), cache, here }))
     }
 
     fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
         let set = self.cache.arrays(&self.data)?.set.clone();
         Ok((set.train.bytes() + set.test.bytes()) as u64)
+    }
+
+    fn for_ranks(&self, hosted: &[usize], _: &dyn Ranks) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+        let (data, training, cache) = (self.data.clone(), self.training.clone(), self.cache.clone());
+        Ok(Some(Arc::new(Self { data, training, cache, here: Some(hosted.to_vec()) })))
     }
 
     fn evaluated_on(&self) -> Option<String> {
@@ -238,6 +250,7 @@ impl Objectives for ArrayObjectives {
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
         let is_own = self.data.train.inputs.is_per_agent();
         let (training, cache) = (self.training.clone(), self.cache.clone());
-        is_own.then(|| Arc::new(Self { data: self.own(agent), training, cache }) as Arc<dyn Objectives>)
+        let own = || Self { data: self.own(agent), training, cache, here: None };
+        is_own.then(|| Arc::new(own()) as Arc<dyn Objectives>)
     }
 }

@@ -6,6 +6,7 @@ use mile::problems::{AgentWeights, Batch, Loss, TableObjective};
 use mile_nn::partition::Partition;
 use toml::{Table, Value};
 
+use super::statistics::Statistics;
 use super::words::class;
 use crate::error::LabError;
 use crate::objectives::{Setting, samples};
@@ -56,10 +57,21 @@ pub(super) struct TableConfig {
     pub(super) seed: Option<u64>,
     /// The classes of the target, in order; `None`: the sorted classes of the data.
     pub(super) classes: Option<Vec<String>>,
-    /// With one file for each agent: the only agent whose file is available.
-    pub(super) only: Option<usize>,
+    /// The agents whose rows are kept here, if not all. With one file for each agent, only these are read.
+    pub(super) only: Option<Vec<usize>>,
+    /// What the other ranks have told about their agents' files.
+    pub(super) told: Option<Told>,
     /// Number of agents.
     pub(super) agents: usize,
+}
+
+/// What ranks tell each other about the files of all agents.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    /// The statistics of all agents' data.
+    pub(super) statistics: Statistics,
+    /// Training rows and held-out rows of each agent's files.
+    pub(super) rows: Vec<[usize; 2]>,
 }
 
 /// What is done about missing values.
@@ -113,15 +125,33 @@ impl TableConfig {
         matches!(self.loss, Loss::Logistic | Loss::NonconvexLogistic | Loss::Softmax { .. })
     }
 
-    /// The agents whose files are available, with one file for each agent.
-    pub(super) fn available(&self) -> std::ops::Range<usize> {
-        self.only.map_or(0..self.agents, |agent| agent..agent + 1)
+    /// Whether the rows of an agent are kept here.
+    pub(super) fn is_here(&self, agent: usize) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&agent))
+    }
+
+    /// Whether there are files of other agents that are not read here.
+    pub(super) fn is_partial(&self) -> bool {
+        self.only.is_some() && self.is_per_agent()
+    }
+
+    /// Whether this is one of several ranks, which know about all agents' rows.
+    pub(super) fn is_rank(&self) -> bool {
+        self.told.is_some() || (self.only.is_some() && !self.is_per_agent())
+    }
+
+    /// The agents whose files are read, with one file for each agent; else all.
+    pub(super) fn available(&self) -> Vec<usize> {
+        match &self.only {
+            Some(only) if self.is_per_agent() => only.clone(),
+            _ => (0..self.agents).collect(),
+        }
     }
 
     /// The files of a path, with the agent of each if it has one.
     pub(super) fn files(&self, path: &std::path::Path) -> Vec<(Option<usize>, PathBuf)> {
         if is_per_agent(path) {
-            self.available().map(|agent| (Some(agent), file_of(path, agent))).collect()
+            self.available().into_iter().map(|agent| (Some(agent), file_of(path, agent))).collect()
         } else {
             vec![(None, path.to_owned())]
         }
@@ -205,6 +235,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableConfig, L
         seed: section.whole("seed", "a whole number")?,
         classes: classes(section, loss)?,
         only: None,
+        told: None,
         agents: setting.agents,
     })
 }

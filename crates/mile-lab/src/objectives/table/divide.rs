@@ -43,9 +43,7 @@ pub(super) fn training(
         let taken = take_share(&mut all, share, held_out_seed, 0);
         (partition(rows, &all, classes, config, seed)?, evenly(&taken, config.agents))
     };
-    let missing =
-        |agent: &usize| division[*agent].is_empty() && config.only.is_none_or(|only| only == *agent);
-    if let Some(agent) = (0..config.agents).find(missing) {
+    if let Some(agent) = config.available().into_iter().find(|agent| division[*agent].is_empty()) {
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
         return Err(bad(&rows.files[0].path, None, None, problem).into());
     }
@@ -65,15 +63,7 @@ pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableConfig) -> 
         None if per_agent => Ok(of_files(rows, agents)),
         None => {
             let all: Vec<u32> = (0..rows.len() as u32).collect();
-            let mut division = evenly(&all, agents);
-            if let Some(only) = config.only {
-                division
-                    .iter_mut()
-                    .enumerate()
-                    .filter(|(agent, _)| *agent != only)
-                    .for_each(|(_, of)| of.clear());
-            }
-            Ok(division)
+            Ok(evenly(&all, agents))
         }
     }
 }

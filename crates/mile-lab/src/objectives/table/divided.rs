@@ -7,7 +7,7 @@ use mile::problems::Loss;
 use rayon::prelude::*;
 
 use super::bad;
-use super::config::{HeldOut, Missing, TableConfig, file_of};
+use super::config::{HeldOut, Missing, TableConfig, file_of, is_per_agent};
 use super::divide::{self, Division};
 use super::layout::Role;
 use super::rows::{Rows, check_features};
@@ -41,15 +41,26 @@ pub(super) struct Divided {
 
 /// The statistics of one agent's data.
 pub(super) fn statistics_of(config: &TableConfig, agent: usize) -> Result<Statistics, LabError> {
-    let only = config.only.or(config.is_per_agent().then_some(agent));
-    let config = TableConfig { statistics: None, only, ..config.clone() };
+    summary_of(config, agent).map(|(statistics, _)| statistics)
+}
+
+/// The statistics of one agent's data, and the numbers of its training and held-out rows.
+pub(super) fn summary_of(config: &TableConfig, agent: usize) -> Result<(Statistics, [usize; 2]), LabError> {
+    let only = if config.is_per_agent() { Some(vec![agent]) } else { config.only.clone() };
+    let mut config = TableConfig { statistics: None, only, ..config.clone() };
+    if matches!(&config.test, HeldOut::File(path) if !is_per_agent(path)) {
+        // A file that all agents share says nothing about this one.
+        config.test = HeldOut::None;
+    }
     let divided = Divided::read(&config, config.data_seed(0), Use::Summary)?;
-    Ok(divided.with_words(divided.numbers_of(agent, &divided.training[agent])))
+    let rows = [&divided.training, &divided.held_out].map(|all| all.get(agent).map_or(0, Vec::len));
+    Ok((divided.with_words(divided.numbers_of(agent, &divided.training[agent])), rows))
 }
 
 impl Divided {
     pub(super) fn read(config: &TableConfig, seed: u64, use_of_rows: Use) -> Result<Self, LabError> {
-        let given = config.statistics.as_deref().map(Statistics::read).transpose()?;
+        let told = || config.told.as_ref().map(|told| told.statistics.clone());
+        let given = config.statistics.as_deref().map(Statistics::read).transpose()?.or_else(told);
         let rows = Rows::read(&config.data, config)?;
         let owners = divide::owners(&rows, config)?;
         let classes = classes(&rows, config, given.as_ref(), use_of_rows)?;
@@ -68,20 +79,21 @@ impl Divided {
 
     /// The statistics of all agents' data, if they are needed: given, or computed where all data are at hand.
     pub(super) fn statistics(&self, config: &TableConfig) -> Result<Option<Statistics>, LabError> {
-        let found = match (&self.given, config.only) {
+        let found = match (&self.given, config.is_partial()) {
+            (Some(_), _) if config.statistics.is_none() && !config.needs_statistics() => return Ok(None),
             (Some(given), _) => {
                 self.check(given, config)?;
                 given.clone()
             }
             (None, _) if !config.needs_statistics() => return Ok(None),
-            (None, Some(_)) => {
+            (None, true) => {
                 let problem = "is missing: standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
                                all agents' data, and an agent has only its own; let each agent make its own with mile data \
                                summary, merge them with mile data merge, and give every agent the result, as in statistics = \
                                \"statistics.json\"";
                 return Err(LabError::config("problem.statistics", problem));
             }
-            (None, None) => {
+            (None, false) => {
                 let rows = self.rows_of_statistics(config);
                 let parts = rows.par_iter().enumerate().map(|(agent, rows)| self.numbers_of(agent, rows));
                 self.with_words(Statistics::merge(parts.collect())?)
@@ -213,10 +225,17 @@ impl Divided {
             None => file_of(&config.data, agent).display().to_string(),
         };
         let count = |division: &Division, agent: usize| division.get(agent).map_or(0, Vec::len);
+        let known = |agent: usize| config.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
+        // Other ranks' files are not read here, and their rows are those that they told.
         let one = |agent: usize| {
-            (agent, source(agent), [count(&self.training, agent), count(&self.held_out, agent)])
+            let [training, test] = known(agent);
+            let rows = [training.max(count(&self.training, agent)), test.max(count(&self.held_out, agent))];
+            (agent, source(agent), rows)
         };
-        config.available().map(one).collect()
+        match config.told {
+            Some(_) => (0..config.agents).map(one).collect(),
+            None => config.available().into_iter().map(one).collect(),
+        }
     }
 }
 
@@ -249,18 +268,18 @@ fn classes(
     if use_of_rows == Use::Summary {
         return Ok(classes);
     }
-    if !two && config.only.is_some() {
+    if !two && config.is_partial() {
         let problem = "is missing: other agents' files are not available, and may have other classes; name them all, as in \
                        classes = [\"a\", \"b\", \"c\"], or give the agents' statistics";
         return Err(LabError::config("problem.classes", problem));
     }
     if classes.len() < 2 {
-        let remedy = match config.only {
-            Some(_) => {
+        let remedy = match config.is_partial() {
+            true => {
                 ", and other agents' files are not available: name all classes in [problem], as in classes = [0, 1]"
             }
-            None if two => "; a logistic loss takes two",
-            None => "; softmax takes two or more",
+            false if two => "; a logistic loss takes two",
+            false => "; softmax takes two or more",
         };
         let problem = format!("has one class only, '{}'{remedy}", classes.concat());
         return Err(refuse(problem).into());

@@ -60,19 +60,25 @@ pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Data<T>, 
     let encoder = Encoder::new(&divided, &divided.rows, config, statistics.as_ref())?;
     let features = encoder.names(config);
     // The objectives of agents whose rows are elsewhere are never evaluated here, but must exist.
-    let absent = |agent: usize| config.only.is_some_and(|only| only != agent);
     let placeholder = || Shard { features: vec![T::zero(); features.len()], targets: vec![T::one()] };
-    let shard = |agent: usize| match absent(agent) {
-        true => placeholder(),
-        false => encoder.shard(&divided.rows, &divided.training[agent]),
+    let shard = |agent: usize| match config.is_here(agent) {
+        false => placeholder(),
+        true => encoder.shard(&divided.rows, &divided.training[agent]),
     };
     let shards = (0..config.agents).into_par_iter().map(shard).collect();
+    let held = |encoder: &Encoder, rows: &Rows| -> Vec<Shard<T>> {
+        let one = |(agent, held): (usize, &Vec<u32>)| match config.is_here(agent) {
+            true => encoder.shard(rows, held),
+            false => Shard::default(),
+        };
+        divided.held_out.par_iter().enumerate().map(one).collect()
+    };
     let test: Vec<Shard<T>> = match (&config.test, &divided.other) {
         (HeldOut::None, _) => Vec::new(),
-        (_, None) => divided.held_out.par_iter().map(|held| encoder.shard(&divided.rows, held)).collect(),
+        (_, None) => held(&encoder, &divided.rows),
         (_, Some(rows)) => {
             let encoder = Encoder::new(&divided, rows, config, statistics.as_ref())?;
-            divided.held_out.par_iter().map(|held| encoder.shard(rows, held)).collect()
+            held(&encoder, rows)
         }
     };
     let agents = divided.agents(config);

@@ -102,19 +102,35 @@ fn stamps(config: &TableConfig) -> Vec<Option<(u64, Option<SystemTime>)>> {
 impl<T: Real> Tables<T> {
     fn load(config: &TableConfig, seed: u64) -> Result<(Self, RowCounts, About), LabError> {
         let Data { columns, shards, test, about } = encode::load::<T>(config, seed)?;
-        let rows = row_counts(config, columns, &shards);
-        let chosen = if rows.largest_sample == 0 { 0 } else { Effort::default().agents_of(shards.len()) };
+        let counts: Vec<usize> = match config.is_rank() {
+            true => about.agents.iter().map(|(_, _, [training, _])| *training).collect(),
+            false => shards.iter().map(|shard| shard.targets.len()).collect(),
+        };
+        let rows = row_counts(config, columns, &counts);
+        let chosen = if rows.largest_sample == 0 || config.is_rank() {
+            0
+        } else {
+            Effort::default().agents_of(shards.len())
+        };
         let agent = |k: usize| k * shards.len() / chosen;
         let some = (0..chosen).map(|k| part(&shards[agent(k)], columns, agent(k), seed)).collect();
-        let total = about.statistics.as_ref().map(|found| found.rows).filter(|_| config.only.is_some());
+        let of_statistics = || about.statistics.as_ref().map(|found| found.rows);
+        let total = match (config.is_rank(), config.is_partial()) {
+            (true, _) => Some(counts.iter().map(|rows| *rows as u64).sum()),
+            (false, true) => of_statistics(),
+            (false, false) => None,
+        };
         let objective = config.objective(about.classes.len(), total);
-        let counts: Vec<usize> = shards.iter().map(|shard| shard.targets.len()).collect();
         let factors = objective.weights.factors(&counts).map_err(invalid)?;
         let factors = AgentWeights::Factors((0..chosen).map(|k| factors[agent(k)]).collect());
         let sampled = TableObjective { weights: factors, ..objective.clone() };
         let mut all = Table::new(columns, shards, objective, config.batch).map_err(invalid)?;
+        let is_held_out = |(_, _, [_, test]): &(usize, String, [usize; 2])| *test > 0;
         if !test.is_empty() {
-            all = all.with_test(test).map_err(invalid)?;
+            all = match config.is_rank() && about.agents.iter().any(is_held_out) {
+                true => all.with_part_of_test(test).map_err(invalid)?,
+                false => all.with_test(test).map_err(invalid)?,
+            };
         }
         Ok((Self { all: Arc::new(all), columns, some, objective: sampled }, rows, about))
     }
@@ -137,15 +153,14 @@ fn invalid(error: InvalidTable) -> LabError {
     LabError::config("problem", error)
 }
 
-fn row_counts<T>(config: &TableConfig, columns: usize, shards: &[Shard<T>]) -> RowCounts {
-    let rows = |shard: &Shard<T>| shard.targets.len();
-    let most = shards.iter().map(rows).max().unwrap_or(0);
+fn row_counts(config: &TableConfig, columns: usize, counts: &[usize]) -> RowCounts {
+    let most = counts.iter().copied().max().unwrap_or(0);
     // With all rows in every gradient, least squares is a product with a matrix of `columns` rows.
     if has_normal_equations(config.loss, config.batch, columns, most) {
         return RowCounts { all: columns as u64, run: columns as u64, largest_sample: 0 };
     }
     let run = match config.batch {
-        Batch::Full => shards.iter().map(rows).sum::<usize>() / shards.len().max(1),
+        Batch::Full => counts.iter().sum::<usize>() / counts.len().max(1),
         Batch::Size(rows) | Batch::Epoch(rows) => rows,
     };
     RowCounts { all: most as u64, run: run as u64, largest_sample: (most / PART) as u64 }
@@ -198,6 +213,7 @@ mod tests {
             seed: None,
             classes: None,
             only: None,
+            told: None,
             agents: 2,
         }
     }

@@ -21,19 +21,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::problems::{Batch, Loss, Problem};
+use mile::ranks::Ranks;
 use mile::real::Real;
+use rayon::prelude::*;
 
-use self::config::{HeldOut, TableConfig};
+use self::config::{HeldOut, TableConfig, Told};
 use self::loaded::Loaded;
 pub use self::parse::is_missing_word;
 pub use self::statistics::{ColumnStatistics, Statistics};
 use super::{Coefficient, Curvature, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::{DataFileError, LabError};
+use crate::ranks::{agree, lost};
 use crate::section::Section;
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
     Ok(Arc::new(Tables::new(config::read(section, setting)?)))
+}
+
+/// What all ranks know about their agents' files. A call of all ranks together.
+fn tell(config: &TableConfig, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told, LabError> {
+    let own: Result<Vec<(Statistics, [usize; 2])>, LabError> =
+        hosted.par_iter().map(|agent| divided::summary_of(config, *agent)).collect();
+    let own = serde_json::to_vec(&agree(ranks, own)?).unwrap_or_default();
+    let (mut statistics, mut rows) = (Vec::new(), vec![[0; 2]; config.agents]);
+    for text in ranks.all_gather(&own).map_err(lost)? {
+        let told: Vec<(Statistics, [usize; 2])> =
+            serde_json::from_slice(&text).map_err(|error| lost(error.into()))?;
+        for (one, count) in told {
+            one.agents.iter().for_each(|agent| rows[*agent] = count);
+            statistics.push(one);
+        }
+    }
+    Ok(Told { statistics: agree(ranks, Statistics::merge(statistics))?, rows })
 }
 
 fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
@@ -183,8 +203,21 @@ impl Objectives for Tables {
     }
 
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
-        let own = || TableConfig { only: Some(agent), ..(*self.config).clone() };
+        let own = || TableConfig { only: Some(vec![agent]), ..(*self.config).clone() };
         self.config.is_per_agent().then(|| Arc::new(Self::new(own())) as Arc<dyn Objectives>)
+    }
+
+    fn for_ranks(
+        &self,
+        hosted: &[usize],
+        ranks: &dyn Ranks,
+    ) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+        let config = &self.config;
+        let told = match config.is_per_agent() {
+            true => Some(tell(config, hosted, ranks)?),
+            false => None,
+        };
+        Ok(Some(Arc::new(Self::new(TableConfig { only: Some(hosted.to_vec()), told, ..(**config).clone() }))))
     }
 
     fn statistics(&self, agent: usize) -> Result<Option<Statistics>, LabError> {

@@ -259,7 +259,7 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     let config = folder.config(3, keys).unwrap();
     let own = |agent: usize| {
         let path = folder.path().join(format!("own-{agent}.json"));
-        let own = TableConfig { only: Some(agent), ..config.clone() };
+        let own = TableConfig { only: Some(vec![agent]), ..config.clone() };
         super::divided::statistics_of(&own, agent).unwrap().write(&path).unwrap();
         Statistics::read(&path).unwrap()
     };
@@ -270,13 +270,14 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     merged.write(&folder.path().join("statistics.json")).unwrap();
     let given = folder.config(3, &format!("{keys}\nstatistics = 'statistics.json'")).unwrap();
     for agent in 0..3 {
-        let alone: Data<f64> = encode::load(&TableConfig { only: Some(agent), ..given.clone() }, 0).unwrap();
+        let alone: Data<f64> =
+            encode::load(&TableConfig { only: Some(vec![agent]), ..given.clone() }, 0).unwrap();
         assert_eq!(alone.shards[agent], all.shards[agent]);
         assert_eq!(alone.test[agent], all.test[agent]);
         assert_eq!(alone.about.features, all.about.features);
     }
     let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
-    let alone = TableConfig { only: Some(1), classes: named, ..config.clone() };
+    let alone = TableConfig { only: Some(vec![1]), classes: named, ..config.clone() };
     let alone = encode::load::<f64>(&alone, 0).err().unwrap().to_string();
     assert!(alone.contains("problem.statistics: is missing") && alone.contains("mile data merge"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();
@@ -381,7 +382,8 @@ fn classes_of_softmax_are_all_values_sorted_or_those_given() {
     refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes", "logistic or softmax"]);
     let folder = Folder::with(&[("0.csv", text), ("1.csv", text)]);
     let config = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
-    let alone = encode::load::<f64>(&TableConfig { only: Some(0), ..config }, 0).err().unwrap().to_string();
+    let alone =
+        encode::load::<f64>(&TableConfig { only: Some(vec![0]), ..config }, 0).err().unwrap().to_string();
     assert!(alone.contains("problem.classes: is missing") && alone.contains("name them all"), "{alone}");
     refuses(text, "loss = 'huber'", &["problem.delta: is missing"]);
     refuses(text, "loss = 'welsch'\nc = 0", &["problem.c: got 0", "above 0"]);

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::rows::Samples;
-use super::{Loss, Metric, Shard, Table};
+use super::{Loss, Metric, Table};
 use crate::exp::exp_or_infinity;
 use crate::real::Real;
 
@@ -19,9 +19,9 @@ struct Predictions {
 impl<T: Real> Table<T> {
     /// The metrics of the loss, in its order. All are NaN if a prediction is.
     pub(super) fn measure_on_test(&self, x: &[T]) -> Vec<f64> {
-        let predictions = self.predict(x);
-        let one = |metric: &Metric| predictions.measure(*metric, self.objective.loss);
-        self.metrics_on_test().iter().map(one).collect()
+        let agents: Vec<Vec<f64>> =
+            (0..self.test.len()).into_par_iter().map(|k| self.predict(k, x)).collect();
+        self.measure_predictions(&agents)
     }
 
     /// What is measured: nothing without held-out rows.
@@ -29,18 +29,26 @@ impl<T: Real> Table<T> {
         if self.test.is_empty() { &[] } else { self.objective.loss.metrics() }
     }
 
-    fn predict(&self, x: &[T]) -> Predictions {
+    /// The sum of the losses of an agent's held-out rows, and prediction and target of each.
+    pub(super) fn predict(&self, agent: usize, x: &[T]) -> Vec<f64> {
         let loss = self.objective.loss;
-        let one = |shard: &Shard<T>| {
-            let samples = Samples::new(self.columns, &shard.features, &shard.targets);
-            (samples.predictions(self.isa, loss, x), samples.loss(self.isa, loss, x))
+        let Some(shard) = self.test.get(agent) else { return Vec::new() };
+        let samples = Samples::new(self.columns, &shard.features, &shard.targets);
+        let predicted = samples.predictions(self.isa, loss, x);
+        let rows = predicted.into_iter().zip(&shard.targets).flat_map(|(p, b)| [p, b.wide()]);
+        std::iter::once(samples.loss(self.isa, loss, x)).chain(rows).collect()
+    }
+
+    /// The metrics from what [`predict`](Self::predict) gives for each agent.
+    pub(super) fn measure_predictions(&self, agents: &[Vec<f64>]) -> Vec<f64> {
+        let rows = || agents.iter().flat_map(|one| one.get(1..).unwrap_or_default().chunks_exact(2));
+        let predictions = Predictions {
+            predicted: rows().map(|row| row[0]).collect(),
+            targets: rows().map(|row| row[1]).collect(),
+            loss: agents.iter().filter_map(|one| one.first()).sum(),
         };
-        let parts: Vec<(Vec<f64>, f64)> = self.test.par_iter().map(one).collect();
-        Predictions {
-            predicted: parts.iter().flat_map(|(predicted, _)| predicted).copied().collect(),
-            targets: self.test.iter().flat_map(|shard| &shard.targets).map(|b| b.wide()).collect(),
-            loss: parts.iter().map(|(_, loss)| loss).sum(),
-        }
+        let one = |metric: &Metric| predictions.measure(*metric, self.objective.loss);
+        self.metrics_on_test().iter().map(one).collect()
     }
 }
 
@@ -96,7 +104,7 @@ fn auc(scores: &[f64], targets: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AgentWeights, InvalidTable, TableObjective};
+    use super::super::{AgentWeights, InvalidTable, Shard, TableObjective};
     use super::*;
     use crate::isa::Isa;
     use crate::problems::{Batch, Problem};

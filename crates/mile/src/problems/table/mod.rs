@@ -205,7 +205,15 @@ impl<T: Real> Table<T> {
 
     /// Adds held-out rows of each agent, of which some may have none: what [`Loss::metrics`] says is measured on them, on those of
     /// all agents together.
-    pub fn with_test(mut self, shards: Vec<Shard<T>>) -> Result<Self, InvalidTable> {
+    pub fn with_test(self, shards: Vec<Shard<T>>) -> Result<Self, InvalidTable> {
+        let some = shards.iter().any(|shard| !shard.targets.is_empty());
+        let mut with = self.with_part_of_test(shards)?;
+        with.test.retain(|_| some);
+        Ok(with)
+    }
+
+    /// The same where rows of other agents may be elsewhere: metrics are measured also if no agent has held-out rows here.
+    pub fn with_part_of_test(mut self, shards: Vec<Shard<T>>) -> Result<Self, InvalidTable> {
         let (got, agents) = (shards.len(), self.shards.len());
         if got != agents {
             return Err(InvalidTable::TestAgents { got, agents });
@@ -213,8 +221,7 @@ impl<T: Real> Table<T> {
         for (agent, shard) in shards.iter().enumerate() {
             shard.check(agent, self.columns, self.objective.loss)?;
         }
-        let some = shards.iter().any(|shard| !shard.targets.is_empty());
-        self.test = if some { shards } else { Vec::new() };
+        self.test = shards;
         Ok(self)
     }
 
@@ -309,5 +316,17 @@ impl<T: Real> Problem<T> for Table<T> {
 
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
         Ok(self.measure_on_test(x))
+    }
+
+    fn measures_by_agent(&self) -> bool {
+        true
+    }
+
+    fn held_out(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
+        Ok(self.predict(agent, x))
+    }
+
+    fn measure_from(&self, held_out: &[Vec<f64>]) -> Vec<f64> {
+        self.measure_predictions(held_out)
     }
 }

@@ -1,0 +1,54 @@
+//! What is chosen before a run that several ranks share, once for all of them.
+
+use std::path::Path;
+
+use mile::ranks::Ranks;
+use toml::Table;
+
+use crate::config::Experiment;
+use crate::error::LabError;
+use crate::plan::{Plan, first_auto};
+use crate::ranks::{agree, from_first};
+use crate::resume::fill_choices;
+
+/// Puts numbers in the place of `"auto"` in the table of an experiment that several ranks run: rank 0 chooses them, for
+/// which it needs the data of all agents. A call of all ranks together.
+pub fn choose_once(table: &mut Table, base: &Path, ranks: &dyn Ranks) -> Result<(), LabError> {
+    if ranks.count() == 1 {
+        return Ok(());
+    }
+    let experiment = agree(ranks, Experiment::read(table, base))?;
+    if first_auto(&experiment.algorithms).is_none() {
+        return Ok(());
+    }
+    let chosen = from_first(ranks, || Ok(Plan::new(experiment)?.experiment.resolved.to_string()))?;
+    let chosen =
+        chosen.parse().map_err(|error: toml::de::Error| LabError::config("auto", error.message()))?;
+    fill_choices(table, &chosen);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::tests::on_ranks;
+
+    #[test]
+    fn numbers_for_auto_are_chosen_once() {
+        let text = "rounds = 5\n[network]\nagents = 4\n[problem]\nkind = 'quadratic'\ndim = 3\n\
+                    [[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nxi = 'auto'\nlocal_steps = 2\n";
+        let table: Table = text.parse().unwrap();
+        let alone = Plan::new(Experiment::read(&table, Path::new("")).unwrap()).unwrap();
+        for found in on_ranks(2, |ranks| {
+            let mut table = table.clone();
+            choose_once(&mut table, Path::new(""), ranks).unwrap();
+            Plan::new(Experiment::read(&table, Path::new("")).unwrap())
+                .unwrap()
+                .experiment
+                .resolved
+                .to_string()
+        }) {
+            assert_eq!(found, alone.experiment.resolved.to_string());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a model is worth: its loss on the data of all agents, and its metrics, wherever the data are.
+//!
+//! Over several ranks, each evaluates the losses of the agents it hosts; they are summed in increasing agent, as one process does.
+//! Held-out data of agents give predictions, which the first rank gathers; held-out data that all ranks have are measured by one
+//! rank for each model, in turn.
+
+use mile::agents::{AgentsError, Failure};
+use mile::engine::Engine;
+use mile::problems::Problem;
+use mile::real::Real;
+use rayon::prelude::*;
+
+/// Loss and metrics of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Worth {
+    pub(crate) loss: f64,
+    /// In the order of the problem's metrics.
+    pub(crate) metrics: Vec<f64>,
+}
+
+impl Worth {
+    /// Of a model, with the data of all agents in this process.
+    pub(crate) fn alone<T: Real>(problem: &dyn Problem<T>, x: &[T]) -> Result<Self, AgentsError> {
+        let evaluated = || Ok(Self { loss: problem.objective(x)?, metrics: problem.measure(x)? });
+        evaluated().map_err(AgentsError::Evaluation)
+    }
+}
+
+/// The agents that an engine hosts here, in the order of their rows.
+pub(crate) fn hosted<T: Real>(engine: &dyn Engine<T>) -> Vec<usize> {
+    engine.hosted().map(|place| engine.agent_at(place)).collect()
+}
+
+/// The worth of a model that all ranks have. Where each rank could measure it, that of this `turn` does. A call of all ranks
+/// together.
+pub(crate) fn evaluate<T: Real>(
+    problem: &dyn Problem<T>,
+    engine: &mut dyn Engine<T>,
+    turn: usize,
+    x: &[T],
+) -> Result<Worth, AgentsError> {
+    if engine.ranks().count() == 1 {
+        return Worth::alone(problem, x);
+    }
+    let agents = hosted(engine);
+    let loss = |agent: &usize| problem.loss(*agent, x).map_err(AgentsError::objective(*agent));
+    let own: Vec<f64> = agents.par_iter().map(loss).collect::<Result<_, _>>()?;
+    let all = engine.of_all(own)?;
+    let mean = all.iter().fold(0.0, |sum, loss| sum + loss) / engine.agents() as f64;
+    let loss = problem.penalty().map_or(mean, |penalty| mean + penalty.value(x));
+    let metrics = match (problem.metrics().is_empty(), problem.measures_by_agent()) {
+        (true, _) => Vec::new(),
+        (false, true) => measure_by_agent(problem, engine, &agents, x).map_err(AgentsError::Evaluation)?,
+        (false, false) => measure_in_turn(problem, engine, turn, x).map_err(AgentsError::Evaluation)?,
+    };
+    Ok(Worth { loss, metrics })
+}
+
+/// The first rank forms the metrics from the predictions of all agents.
+fn measure_by_agent<T: Real>(
+    problem: &dyn Problem<T>,
+    engine: &dyn Engine<T>,
+    agents: &[usize],
+    x: &[T],
+) -> Result<Vec<f64>, Failure> {
+    let one = |agent: &usize| problem.held_out(*agent, x).map(|found| (*agent, found));
+    let own: Vec<(usize, Vec<f64>)> = agents.par_iter().map(one).collect::<Result<_, _>>()?;
+    let mut message = Vec::new();
+    for (agent, found) in &own {
+        message.extend_from_slice(&(*agent as u64).to_le_bytes());
+        message.extend_from_slice(&(found.len() as u64).to_le_bytes());
+        message.extend_from_slice(bytemuck::cast_slice(found));
+    }
+    let ranks = engine.ranks();
+    let mut metrics = Vec::new();
+    if let Some(all) = ranks.gather(&message)? {
+        let mut held_out = vec![Vec::new(); engine.agents()];
+        for message in all {
+            let mut rest = &message[..];
+            while let Some((head, tail)) = rest.split_at_checked(16) {
+                let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes) as usize;
+                let (agent, bytes) = (number(&head[..8]), 8 * number(&head[8..]));
+                let cut = || Failure::from("predictions of another rank are cut short");
+                let (numbers, after) = tail.split_at_checked(bytes).ok_or_else(cut)?;
+                *held_out.get_mut(agent).ok_or_else(cut)? = bytemuck::pod_collect_to_vec(numbers);
+                rest = after;
+            }
+        }
+        metrics = problem.measure_from(&held_out);
+    }
+    let mut bytes = bytemuck::cast_slice(&metrics).to_vec();
+    ranks.broadcast(0, &mut bytes)?;
+    Ok(bytemuck::pod_collect_to_vec(&bytes))
+}
+
+/// One of the ranks, all of which have the held-out data, measures and tells the others.
+fn measure_in_turn<T: Real>(
+    problem: &dyn Problem<T>,
+    engine: &dyn Engine<T>,
+    turn: usize,
+    x: &[T],
+) -> Result<Vec<f64>, Failure> {
+    let ranks = engine.ranks();
+    let one = turn % ranks.count();
+    let metrics = if ranks.rank() == one { problem.measure(x)? } else { Vec::new() };
+    let mut bytes = bytemuck::cast_slice(&metrics).to_vec();
+    ranks.broadcast(one, &mut bytes)?;
+    Ok(bytemuck::pod_collect_to_vec(&bytes))
+}

@@ -1,0 +1,112 @@
+//! Sums over all agents, column by column, in increasing agent.
+//!
+//! The order of summation is that of the agents' numbers, so ranks cannot add up what they have and then add these sums: other
+//! bits would come out. Instead every rank gets a range of columns of all agents' rows, adds them in order, and all ranks get the sums of all
+//! columns. A rank sends its rows once, and all add at the same time.
+
+use mile::agents::Failure;
+use mile::real::Real;
+
+use crate::placement::Placement;
+use crate::transport::Transport;
+
+/// Bytes of other ranks' rows that a rank holds at a time.
+const ROOM: usize = 32 << 20;
+
+/// The sums over all agents of `dim` columns, from the rows of the hosted ones. A call of all ranks together.
+pub(crate) fn sum<T: Real>(
+    transport: &dyn Transport,
+    placement: &Placement,
+    rows: &[T],
+    dim: usize,
+) -> Result<Vec<f64>, Failure> {
+    sum_in_blocks(transport, placement, rows, dim, ROOM)
+}
+
+fn sum_in_blocks<T: Real>(
+    transport: &dyn Transport,
+    placement: &Placement,
+    rows: &[T],
+    dim: usize,
+    room: usize,
+) -> Result<Vec<f64>, Failure> {
+    let ranks = placement.ranks();
+    let agents: usize = (0..ranks).map(|rank| placement.agents(rank).len()).sum();
+    let each = (room / (agents * size_of::<T>()).max(1)).max(1);
+    let mut sums = Vec::with_capacity(dim);
+    for first in (0..dim).step_by(each * ranks) {
+        let width = (dim - first).min(each * ranks);
+        sums.extend(sum_block(transport, placement, rows, dim, first, width)?);
+    }
+    Ok(sums)
+}
+
+/// The sums of `width` columns from `first` on, each rank those of an equal part of them.
+fn sum_block<T: Real>(
+    transport: &dyn Transport,
+    placement: &Placement,
+    rows: &[T],
+    dim: usize,
+    first: usize,
+    width: usize,
+) -> Result<Vec<f64>, Failure> {
+    let (rank, ranks) = (transport.rank(), placement.ranks());
+    let columns = |rank: usize| first + rank * width / ranks..first + (rank + 1) * width / ranks;
+    let others = || (0..ranks).filter(move |other| *other != rank);
+    let mine = columns(rank);
+    let packed: Vec<Vec<T>> = others()
+        .map(|other| rows.chunks_exact(dim).flat_map(|row| row[columns(other)].iter().copied()).collect())
+        .collect();
+    let mut received: Vec<Vec<T>> =
+        others().map(|other| vec![T::zero(); placement.agents(other).len() * mine.len()]).collect();
+    let sends: Vec<(usize, &[u8])> =
+        others().zip(&packed).map(|(other, rows)| (other, bytemuck::cast_slice(rows))).collect();
+    let mut receives: Vec<(usize, &mut [u8])> =
+        others().zip(&mut received).map(|(other, rows)| (other, bytemuck::cast_slice_mut(rows))).collect();
+    transport.exchange(&sends, &mut receives, &mut |_| false)?;
+    let mut sums = vec![0.0; mine.len()];
+    let agents = placement.places(ranks - 1).end;
+    for agent in 0..agents {
+        let of = placement.rank_of(agent);
+        let row = placement.place_of(agent) - placement.places(of).start;
+        let row = match of {
+            _ if of == rank => &rows[row * dim..(row + 1) * dim][mine.clone()],
+            _ => &received[of - usize::from(of > rank)][row * mine.len()..(row + 1) * mine.len()],
+        };
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value.wide());
+    }
+    let all = transport.all_gather(bytemuck::cast_slice(&sums))?;
+    Ok(all.iter().flat_map(|part| bytemuck::pod_collect_to_vec::<u8, f64>(part)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use mile::block;
+    use mile::graph::{Graph, Topology};
+    use mile::ranks::Ranks;
+
+    use super::*;
+    use crate::threads::Threads;
+
+    #[test]
+    fn sums_have_the_bits_of_one_process_wherever_agents_are() {
+        let grid = Topology::Grid.build(12, 0).unwrap();
+        let shuffled = Graph::from_edges(12, grid.edges().map(|(i, j)| (i * 5 % 12, j * 5 % 12))).unwrap();
+        for dim in [1, 2, 7, 100] {
+            let all: Vec<f32> = (0..12 * dim).map(|k| ((k * 7919 % 2003) as f32).sin() * 1e3).collect();
+            let mut expected = vec![0.0; dim];
+            block::add_rows(&mut expected, &all);
+            for ranks in [1, 2, 5, 12] {
+                for room in [1, 500, 1 << 20] {
+                    let placement = Placement::of(&shuffled, ranks);
+                    let found = Threads::run(ranks, |rank| {
+                        let own = placement.agents(rank.rank()).iter();
+                        let rows: Vec<f32> = own.flat_map(|k| all[k * dim..(k + 1) * dim].to_vec()).collect();
+                        sum_in_blocks(&rank, &placement, &rows, dim, room).unwrap()
+                    });
+                    assert!(found.iter().all(|found| *found == expected), "{dim} columns, {ranks} ranks");
+                }
+            }
+        }
+    }
+}

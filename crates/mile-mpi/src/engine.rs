@@ -1,0 +1,434 @@
+//! The agents of one rank.
+//!
+//! Verbs between exchanges are noted down, and each agent does all of them at once. In an exchange, receives are posted first, then
+//! sends; while messages are under way, agents whose neighbours are all here are served, and the others as soon as the rows that they
+//! need are here.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mile::agents::{Agents, AgentsError, Vector};
+use mile::block::{self, Pulled};
+use mile::engine::Engine;
+use mile::method::Method;
+use mile::network::Network;
+use mile::problems::Problem;
+use mile::ranks::Ranks;
+use mile::real::Real;
+use mile::simulator::SimulatorError;
+use mile::verbs::{MOST_VECTORS, Rows, Verb, Verbs};
+
+use crate::columns;
+use crate::exchange::{Crossing, Source};
+use crate::placement::Placement;
+use crate::transport::{Arrived, Transport};
+
+/// Work that takes less than this in all is not worth waking the thread pool.
+const WORTH_THREADS: Duration = Duration::from_micros(60);
+/// Elements of rows that are served between two looks at the messages.
+const SLICE: usize = 1 << 20;
+
+/// The agents of one rank of a cluster.
+pub struct RankEngine<'a, T, C> {
+    transport: Arc<C>,
+    placement: Arc<Placement>,
+    problem: &'a dyn Problem<T>,
+    network: &'a Network,
+    seed: u64,
+    dim: usize,
+    blocks: Vec<Vec<T>>,
+    noted: Verbs,
+    /// What crosses ranks, for the edges that were up in this round.
+    crossing: (u64, Crossing),
+    /// Messages to and from each peer.
+    buffers: (Vec<Vec<T>>, Vec<Vec<T>>),
+    threads: Option<bool>,
+    watching: bool,
+    drift: Option<f64>,
+    /// Whether a verb has failed: the vectors hold nothing of use any more.
+    failed: bool,
+}
+
+impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
+    /// Agents at their starting points, with the vectors `method` works with. `start` has one row for all agents, or one for each
+    /// agent of this rank, in the order of its places.
+    pub fn new(
+        transport: Arc<C>,
+        placement: Arc<Placement>,
+        problem: &'a dyn Problem<T>,
+        network: &'a Network,
+        method: &dyn Method,
+        start: &[T],
+        seed: u64,
+    ) -> Result<Self, SimulatorError> {
+        let (agents, dim, vectors) = (network.agents(), problem.dim(), method.layout().vectors());
+        if problem.agents() != agents {
+            return Err(SimulatorError::Agents { problem: problem.agents(), network: agents });
+        }
+        if vectors == 0 || vectors > MOST_VECTORS {
+            return Err(SimulatorError::Vectors { vectors });
+        }
+        if problem.penalty().is_some() && !method.takes_penalty() {
+            return Err(SimulatorError::Penalty);
+        }
+        let hosted = placement.agents(transport.rank()).len();
+        let too_large = SimulatorError::TooLarge { agents: hosted, dim, vectors };
+        let elements = hosted.checked_mul(dim).ok_or(too_large.clone())?;
+        if start.len() != dim && start.len() != elements {
+            return Err(SimulatorError::Start { got: start.len(), dim, agents: hosted });
+        }
+        let mut blocks = block::try_zeros(vectors, elements).ok_or(too_large)?;
+        let starts = start.chunks_exact(dim.max(1)).cycle();
+        for (row, start) in blocks[0].chunks_exact_mut(dim.max(1)).zip(starts) {
+            row.copy_from_slice(start);
+        }
+        let crossing = (0, Crossing::of(network, &placement, transport.rank(), seed, 0));
+        Ok(Self {
+            transport,
+            placement,
+            problem,
+            network,
+            seed,
+            dim,
+            blocks,
+            noted: Verbs::new(vectors),
+            crossing,
+            buffers: (Vec::new(), Vec::new()),
+            threads: None,
+            watching: false,
+            drift: None,
+            failed: false,
+        })
+    }
+
+    /// Refuses to go on after a verb has failed.
+    fn check(&self) -> Result<(), AgentsError> {
+        if self.failed {
+            let problem = "an earlier step failed, so the agents' vectors are unusable: start anew";
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        Ok(())
+    }
+
+    /// Whether agents are so few that threads share their rows, verb by verb.
+    fn is_wide(&self) -> bool {
+        self.dim > 1 << 16 && self.hosted().len() < rayon::current_num_threads()
+    }
+
+    /// Carries out what was noted, which has no exchanges.
+    fn carry_out(&mut self) -> Result<(), AgentsError> {
+        let agents = self.placement.agents(self.transport.rank());
+        let (problem, seed, dim) = (self.problem, self.seed, self.dim);
+        let noted = self.noted.stage(0);
+        let threads = self.threads == Some(true);
+        if !self.is_wide() {
+            let serve = |rows: &mut Rows<'_, T>| {
+                noted.iter().try_for_each(|verb| rows.carry_out(verb, problem, seed))
+            };
+            return Rows::each(agents, &mut self.blocks, dim, threads, serve);
+        }
+        for verb in noted {
+            if let Verb::Combine { y, keep, ref terms, used } = *verb {
+                let mut out = std::mem::take(&mut self.blocks[y.0]);
+                let lent: Vec<(f64, &[T])> =
+                    terms[..used].iter().map(|(a, v)| (*a, &self.blocks[v.0][..])).collect();
+                block::combine_block(&mut out, keep, &lent);
+                self.blocks[y.0] = out;
+            } else {
+                let serve = |rows: &mut Rows<'_, T>| rows.carry_out(verb, problem, seed);
+                Rows::each(agents, &mut self.blocks, dim, threads, serve)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that each peer gets: in place where they lie together, else packed.
+    fn pack(&mut self, pairs: &[(Vector, Vector)]) {
+        let (dim, peers) = (self.dim, &self.crossing.1.peers);
+        let (out, room) = &mut self.buffers;
+        out.resize_with(peers.len().max(out.len()), Vec::new);
+        room.resize_with(peers.len().max(room.len()), Vec::new);
+        for (peer, (out, room)) in peers.iter().zip(out.iter_mut().zip(room)) {
+            room.resize(peer.receives.len() * pairs.len() * dim, T::zero());
+            out.clear();
+            if lie_together(&peer.sends, pairs).is_none() {
+                for row in &peer.sends {
+                    for (from, _) in pairs {
+                        out.extend_from_slice(&self.blocks[from.0][row * dim..(row + 1) * dim]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends and receives the packed rows, and adds up.
+    fn send_and_fold(&mut self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
+        self.pack(pairs);
+        let mut targets: Vec<Vec<T>> =
+            pairs.iter().map(|(_, to)| std::mem::take(&mut self.blocks[to.0])).collect();
+        let (dim, crossing) = (self.dim, &self.crossing.1);
+        let sources: Vec<&[T]> = pairs.iter().map(|(from, _)| &self.blocks[from.0][..]).collect();
+        let (out, room) = &mut self.buffers;
+        let sends: Vec<(usize, &[u8])> = crossing
+            .peers
+            .iter()
+            .zip(&*out)
+            .map(|(peer, packed)| {
+                let rows = match lie_together(&peer.sends, pairs) {
+                    Some(rows) => &sources[0][rows.start * dim..rows.end * dim],
+                    None => packed,
+                };
+                (peer.rank, bytemuck::cast_slice(rows))
+            })
+            .collect();
+        let mut receives: Vec<(usize, &mut [u8])> = crossing
+            .peers
+            .iter()
+            .zip(room)
+            .map(|(peer, rows)| (peer.rank, bytemuck::cast_slice_mut(rows)))
+            .collect();
+        let mut work = Work { crossing, dim, sources: &sources, targets: &mut targets, slice: 0, served: 0 };
+        let done = self.transport.exchange(&sends, &mut receives, &mut |arrived| work.step(arrived));
+        let complete = work.served == crossing.border().len();
+        for ((_, to), target) in pairs.iter().zip(targets) {
+            self.blocks[to.0] = target;
+        }
+        done.map_err(AgentsError::Engine)?;
+        if !complete {
+            return Err(AgentsError::Engine("not all rows of an exchange were added up".into()));
+        }
+        Ok(())
+    }
+}
+
+/// The rows of the block that a message consists of, if it is one piece of one vector.
+fn lie_together(rows: &[usize], pairs: &[(Vector, Vector)]) -> Option<Range<usize>> {
+    let (first, last) = (*rows.first()?, *rows.last()?);
+    (pairs.len() == 1 && last - first + 1 == rows.len()).then_some(first..last + 1)
+}
+
+/// What is done while messages are under way.
+struct Work<'w, T> {
+    crossing: &'w Crossing,
+    dim: usize,
+    sources: &'w [&'w [T]],
+    targets: &'w mut [Vec<T>],
+    /// Slices of the inner rows that are done.
+    slice: usize,
+    /// Border rows that are done, the first ones.
+    served: usize,
+}
+
+impl<T: Real> Work<'_, T> {
+    /// Does a piece of work, and says whether it did any.
+    fn step(&mut self, arrived: &Arrived<'_>) -> bool {
+        if let Some((rows, columns)) = self.next_slice() {
+            self.slice += 1;
+            let inner = &self.crossing.inner()[rows];
+            self.fold(inner, columns, &[]);
+            return true;
+        }
+        // In order, so that what is served is a range: messages arrive nearly together.
+        let border = &self.crossing.border()[self.served..];
+        let is_here = |(_, source): &(f64, Source)| match source {
+            Source::Here(_) => true,
+            Source::From(peer, _) => arrived[*peer].is_some(),
+        };
+        let most = (SLICE / self.dim.max(1)).max(1);
+        let is_ready = |row: &&usize| self.crossing.terms(**row).iter().all(is_here);
+        let ready = border.iter().take(most).take_while(is_ready).count();
+        if ready == 0 {
+            return false;
+        }
+        let messages: Vec<&[T]> =
+            arrived.iter().map(|bytes| bytes.map_or(&[][..], bytemuck::cast_slice)).collect();
+        self.fold(&border[..ready], 0..self.dim, &messages);
+        self.served += ready;
+        true
+    }
+
+    /// The next slice of the inner rows: some columns of all of them if rows are long, else some rows.
+    fn next_slice(&self) -> Option<(Range<usize>, Range<usize>)> {
+        let inner = self.crossing.inner().len();
+        if inner * self.dim <= SLICE || self.dim <= block::CHUNK {
+            let step = (SLICE / self.dim.max(1)).max(1);
+            let first = self.slice * step;
+            return (first < inner).then(|| (first..(first + step).min(inner), 0..self.dim));
+        }
+        let step = (SLICE / inner).next_multiple_of(block::CHUNK) * rayon::current_num_threads();
+        let first = self.slice * step;
+        (first < self.dim).then(|| (0..inner, first..(first + step).min(self.dim)))
+    }
+
+    fn fold(&mut self, rows: &[usize], columns: Range<usize>, messages: &[&[T]]) {
+        let (dim, pairs) = (self.dim, self.sources.len());
+        for (pair, (source, target)) in self.sources.iter().zip(self.targets.iter_mut()).enumerate() {
+            let row_of = |place: &Source| match *place {
+                Source::Here(row) => &source[row * dim..(row + 1) * dim],
+                Source::From(peer, row) => &messages[peer][(row * pairs + pair) * dim..][..dim],
+            };
+            let terms: Vec<(f64, &[T])> = rows
+                .iter()
+                .flat_map(|row| self.crossing.terms(*row))
+                .map(|(weight, place)| (*weight, row_of(place)))
+                .collect();
+            let mut rest = &terms[..];
+            let pulled: Vec<Pulled<'_, T>> = rows
+                .iter()
+                .map(|&place| {
+                    let (others, after) = rest.split_at(self.crossing.terms(place).len());
+                    rest = after;
+                    Pulled { place, own: &source[place * dim..(place + 1) * dim], others }
+                })
+                .collect();
+            block::pull_rows(target, dim, columns.clone(), &pulled);
+        }
+    }
+}
+
+impl<T: Real, C: Transport> Agents for RankEngine<'_, T, C> {
+    fn hosted(&self) -> Range<usize> {
+        self.placement.places(self.transport.rank())
+    }
+
+    fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.check()?;
+        self.noted.gradient(x, g, draw)
+    }
+
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.check()?;
+        self.noted.combine(y, keep, terms)
+    }
+
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.check()?;
+        self.noted.prox(x, step)
+    }
+
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.noted.check_pull(pairs)?;
+        self.settle()?;
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(pairs[0].0)?);
+        }
+        if self.crossing.0 != round && self.network.drop_rate() > 0.0 {
+            let crossing =
+                Crossing::of(self.network, &self.placement, self.transport.rank(), self.seed, round);
+            self.crossing = (round, crossing);
+        }
+        self.failed = true;
+        self.send_and_fold(pairs)?;
+        self.failed = false;
+        Ok(self.crossing.1.messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
+    }
+
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
+        if cfg!(debug_assertions) {
+            self.noted.forget(scratch)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), AgentsError> {
+        self.check()?;
+        if self.noted.is_empty() {
+            return Ok(());
+        }
+        // Until all is well: an error, or a panic in an objective, leaves the vectors half done.
+        self.failed = true;
+        let begun = self.threads.is_none().then(Instant::now);
+        self.carry_out()?;
+        if let Some(begun) = begun {
+            self.threads = Some(begun.elapsed() >= WORTH_THREADS);
+        }
+        self.noted.clear();
+        self.failed = false;
+        Ok(())
+    }
+}
+
+impl<T: Real, C: Transport> Engine<T> for RankEngine<'_, T, C> {
+    fn agents(&self) -> usize {
+        self.network.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
+        self.settle()?;
+        self.noted.check(v)?;
+        Ok(Cow::Borrowed(&self.blocks[v.0]))
+    }
+
+    fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
+        self.settle()?;
+        self.noted.check(v)?;
+        let block = &mut self.blocks[v.0];
+        if block.len() != rows.len() {
+            let problem = format!("a vector of {} numbers is set to {}", block.len(), rows.len());
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        block.copy_from_slice(rows);
+        Ok(())
+    }
+
+    fn watch(&mut self) {
+        self.watching = true;
+        self.drift = None;
+    }
+
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
+        Ok(self.drift)
+    }
+
+    fn ranks(&self) -> &dyn Ranks {
+        &*self.transport
+    }
+
+    fn agent_at(&self, place: usize) -> usize {
+        self.placement.agent_at(place)
+    }
+
+    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+        let width = own.len() / self.hosted().len().max(1);
+        let parts = self.transport.all_gather(bytemuck::cast_slice(&own)).map_err(AgentsError::Engine)?;
+        let mut all = vec![0.0; width * self.network.agents()];
+        for (rank, part) in parts.iter().enumerate() {
+            let numbers: Vec<f64> = bytemuck::pod_collect_to_vec(part);
+            let agents = self.placement.agents(rank).iter();
+            for (agent, own) in agents.zip(numbers.chunks_exact(width.max(1))) {
+                all[agent * width..(agent + 1) * width].copy_from_slice(own);
+            }
+        }
+        Ok(all)
+    }
+
+    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        self.settle()?;
+        self.noted.check(v)?;
+        columns::sum(&*self.transport, &self.placement, &self.blocks[v.0], self.dim)
+            .map_err(AgentsError::Engine)
+    }
+
+    fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
+        columns::sum(&*self.transport, &self.placement, rows, self.dim).map_err(AgentsError::Engine)
+    }
+
+    fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
+        self.settle()?;
+        self.noted.check(v)?;
+        let (rank, dim) = (self.placement.rank_of(agent), self.dim);
+        let mut bytes = Vec::new();
+        if rank == self.transport.rank() {
+            let place = self.placement.place_of(agent) - self.hosted().start;
+            bytes.extend_from_slice(bytemuck::cast_slice(&self.blocks[v.0][place * dim..(place + 1) * dim]));
+        }
+        self.transport.broadcast(rank, &mut bytes).map_err(AgentsError::Engine)?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+}

@@ -1,0 +1,52 @@
+//! Opens the engine of this rank for the jobs of an experiment.
+
+use std::sync::Arc;
+
+use mile::engine::Engine;
+use mile::network::Network;
+use mile::ranks::Ranks;
+use mile::real::Real;
+use mile_lab::engines::{EngineSetup, Engines};
+use mile_lab::error::LabError;
+
+use crate::engine::RankEngine;
+use crate::placement::Placement;
+use crate::transport::Transport;
+
+/// Engines on this rank, for [`Plan::spread`](mile_lab::plan::Plan::spread).
+pub struct RankEngines<C> {
+    transport: Arc<C>,
+}
+
+impl<C: Transport + 'static> RankEngines<C> {
+    /// On the ranks of this transport.
+    pub fn new(transport: Arc<C>) -> Self {
+        Self { transport }
+    }
+
+    fn open<'a, T: Real>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed, .. } = setup;
+        let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));
+        let engine =
+            RankEngine::new(self.transport.clone(), placement, problem, network, method, start, seed)?;
+        Ok(Box::new(engine))
+    }
+}
+
+impl<C: Transport + 'static> Engines for RankEngines<C> {
+    fn ranks(&self) -> &dyn Ranks {
+        &*self.transport
+    }
+
+    fn hosted(&self, network: &Network) -> Vec<usize> {
+        Placement::of(network.graph(), self.transport.count()).agents(self.transport.rank()).to_vec()
+    }
+
+    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+        self.open(agents)
+    }
+
+    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+        self.open(agents)
+    }
+}

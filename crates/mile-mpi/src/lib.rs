@@ -1,0 +1,23 @@
+//! The agents of an experiment over several ranks: processes of a cluster that talk by MPI.
+//!
+//! Every rank hosts some agents, a block of rows of every vector, and sends only what crosses ranks. States and records have
+//! the bits of one process, because every sum over agents runs in increasing agent, wherever they are.
+//!
+//! - [`placement`]: which agents are on which rank, and what crosses;
+//! - [`transport`]: what ranks need to talk; [`threads`] is one in a single process, for tests, and `mpi` (feature `mpi`) the
+//!   real one;
+//! - [`exchange`]: which rows go where in an exchange;
+//! - [`engine`]: the agents of one rank; [`engines`] opens it for the jobs of an experiment.
+
+mod columns;
+pub mod engine;
+pub mod engines;
+pub mod exchange;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod placement;
+pub mod threads;
+pub mod transport;
+
+pub use engines::RankEngines;
+pub use placement::Placement;

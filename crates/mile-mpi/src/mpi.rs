@@ -1,0 +1,284 @@
+//! Ranks of an MPI job.
+//!
+//! This is the only file that calls MPI. One thread at a time does ([`Threading::Serialized`]). Counts in MPI are 32-bit
+//! numbers, so long messages go in pieces; MPI keeps the order of pieces between two ranks. Failures of MPI itself end the job, with its own
+//! message: that is MPI's default, and it is left so.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mile::agents::Failure;
+use mile::ranks::Ranks;
+use mpi::datatype::PartitionMut;
+use mpi::environment::{Threading, Universe, processor_name};
+use mpi::ffi;
+use mpi::raw::AsRaw;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator, CommunicatorCollectives, Root};
+
+use crate::transport::{Arrived, Transport};
+
+/// Most bytes of a piece.
+const PIECE: usize = 1 << 30;
+/// Tag of the messages of exchanges.
+const TAG: c_int = 17;
+/// Set by what starts the ranks of a job: Open MPI, MPICH and those derived from it, and Slurm with PMIx.
+const LAUNCHED: [&str; 5] =
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_SIZE"];
+
+/// This process as a rank of an MPI job.
+pub struct Mpi {
+    /// Ends MPI when it is dropped.
+    _universe: Universe,
+    world: Mutex<SimpleCommunicator>,
+    rank: usize,
+    count: usize,
+    host: String,
+    piece: usize,
+}
+
+// SAFETY: MPI was initialised for calls from any thread, one at a time, and all calls are made with `world` locked; the
+// universe is not used until it is dropped.
+unsafe impl Send for Mpi {}
+// SAFETY: as above.
+unsafe impl Sync for Mpi {}
+
+impl Mpi {
+    /// Joins the job that this process was started for; `None` if it was not started by `mpirun`, `mpiexec` or `srun`.
+    ///
+    /// # Errors
+    /// If MPI is in use already, or takes calls from the main thread only.
+    pub fn join() -> Result<Option<Self>, Failure> {
+        if LAUNCHED.iter().all(|name| std::env::var_os(name).is_none()) {
+            return Ok(None);
+        }
+        Self::join_with_pieces(PIECE).map(Some)
+    }
+
+    /// The same, also without a job, with messages in pieces of at most so many bytes.
+    pub fn join_with_pieces(piece: usize) -> Result<Self, Failure> {
+        let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
+            .ok_or("MPI is in use already: it can be initialised once in a process")?;
+        if threading < Threading::Serialized {
+            return Err(
+                "this MPI takes calls from the main thread only: use one with MPI_THREAD_SERIALIZED".into()
+            );
+        }
+        let world = universe.world();
+        let (rank, count) = (world.rank() as usize, world.size() as usize);
+        let host = processor_name().unwrap_or_else(|_| "an unnamed host".into());
+        let piece = piece.clamp(1, PIECE);
+        Ok(Self { _universe: universe, world: Mutex::new(world), rank, count, host, piece })
+    }
+
+    /// Ends all ranks of the job at once.
+    pub fn abort(&self, code: u8) -> ! {
+        self.world().abort(code.into())
+    }
+
+    fn world(&self) -> MutexGuard<'_, SimpleCommunicator> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The numbers of bytes that all ranks give.
+    fn lengths(&self, own: usize) -> Vec<usize> {
+        let mut all = vec![0u64; self.count];
+        self.world().all_gather_into(&(own as u64), &mut all[..]);
+        all.into_iter().map(|length| length as usize).collect()
+    }
+}
+
+impl Ranks for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn name(&self) -> String {
+        format!("rank {} on {}", self.rank, self.host)
+    }
+
+    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        let lengths = self.lengths(own.len());
+        let total: usize = lengths.iter().sum();
+        if total > PIECE {
+            // More than one call can count: each rank in turn.
+            let one = |from: usize| {
+                let mut bytes = if from == self.rank { own.to_vec() } else { Vec::new() };
+                self.broadcast(from, &mut bytes).map(|()| bytes)
+            };
+            return (0..self.count).map(one).collect();
+        }
+        let counts: Vec<c_int> = lengths.iter().map(|length| *length as c_int).collect();
+        let starts: Vec<c_int> = counts
+            .iter()
+            .scan(0, |next, count| {
+                *next += count;
+                Some(*next - count)
+            })
+            .collect();
+        let mut all = vec![0u8; total];
+        let mut parts = PartitionMut::new(&mut all[..], counts, &starts[..]);
+        self.world().all_gather_varcount_into(own, &mut parts);
+        let mut rest = &all[..];
+        let part = |length: &usize| {
+            let (part, after) = rest.split_at(*length);
+            rest = after;
+            part.to_vec()
+        };
+        Ok(lengths.iter().map(part).collect())
+    }
+
+    fn gather(&self, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let lengths = self.lengths(own.len());
+        if self.rank > 0 {
+            self.exchange(&[(0, own)], &mut [], &mut |_| false)?;
+            return Ok(None);
+        }
+        let mut all: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
+        all[0].copy_from_slice(own);
+        let mut receives: Vec<(usize, &mut [u8])> =
+            all.iter_mut().enumerate().skip(1).map(|(from, bytes)| (from, &mut bytes[..])).collect();
+        self.exchange(&[], &mut receives, &mut |_| false)?;
+        Ok(Some(all))
+    }
+
+    fn broadcast(&self, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        let world = self.world();
+        let root = world.process_at_rank(from as c_int);
+        let mut length = bytes.len() as u64;
+        root.broadcast_into(&mut length);
+        bytes.resize(length as usize, 0);
+        bytes.chunks_mut(self.piece).for_each(|piece| root.broadcast_into(piece));
+        Ok(())
+    }
+}
+
+/// Requests of one kind, each of the message with this number.
+#[derive(Default)]
+struct Requests {
+    handles: Vec<ffi::MPI_Request>,
+    messages: Vec<usize>,
+    done: Vec<c_int>,
+}
+
+impl Requests {
+    /// Notes which of the requests are done; waits for at least one of them if asked, which must not be done yet.
+    fn look(&mut self, wait: bool, missing: &mut [usize]) {
+        if self.handles.is_empty() {
+            return;
+        }
+        self.done.resize(self.handles.len(), 0);
+        let mut count: c_int = 0;
+        let look = if wait { ffi::MPI_Waitsome } else { ffi::MPI_Testsome };
+        // SAFETY: the arrays have room for all requests, which are live or null.
+        unsafe {
+            look(
+                self.handles.len() as c_int,
+                self.handles.as_mut_ptr(),
+                &mut count,
+                self.done.as_mut_ptr(),
+                ffi::RSMPI_STATUSES_IGNORE,
+            )
+        };
+        // A negative count, `MPI_UNDEFINED`, says that all are done already.
+        for done in self.done.iter().take(usize::try_from(count).unwrap_or(0)) {
+            missing[self.messages[*done as usize]] -= 1;
+        }
+    }
+}
+
+impl Transport for Mpi {
+    fn exchange(
+        &self,
+        sends: &[(usize, &[u8])],
+        receives: &mut [(usize, &mut [u8])],
+        meanwhile: &mut dyn FnMut(&Arrived<'_>) -> bool,
+    ) -> Result<(), Failure> {
+        let world = self.world().as_raw();
+        // Where each message is received, and how many of its pieces are missing.
+        let room: Vec<(*mut u8, usize)> =
+            receives.iter_mut().map(|(_, bytes)| (bytes.as_mut_ptr(), bytes.len())).collect();
+        let mut missing: Vec<usize> = room.iter().map(|(_, length)| length.div_ceil(self.piece)).collect();
+        let (mut incoming, mut outgoing) = (Requests::default(), Requests::default());
+        {
+            let _turn = self.world();
+            for (k, (from, bytes)) in receives.iter_mut().enumerate() {
+                for piece in bytes.chunks_mut(self.piece) {
+                    // SAFETY: the room is borrowed mutably until this function returns, which is not before the request is done,
+                    // and nobody looks at it until then; its length fits a count.
+                    let request = unsafe {
+                        let mut request = ffi::RSMPI_REQUEST_NULL;
+                        ffi::MPI_Irecv(
+                            piece.as_mut_ptr().cast(),
+                            piece.len() as c_int,
+                            ffi::RSMPI_UINT8_T,
+                            *from as c_int,
+                            TAG,
+                            world,
+                            &mut request,
+                        );
+                        request
+                    };
+                    incoming.handles.push(request);
+                    incoming.messages.push(k);
+                }
+            }
+            for (k, (to, bytes)) in sends.iter().enumerate() {
+                for piece in bytes.chunks(self.piece) {
+                    // SAFETY: the message is borrowed until this function returns, which is not before the request is done; its
+                    // length fits a count.
+                    let request = unsafe {
+                        let mut request = ffi::RSMPI_REQUEST_NULL;
+                        ffi::MPI_Isend(
+                            piece.as_ptr().cast(),
+                            piece.len() as c_int,
+                            ffi::RSMPI_UINT8_T,
+                            *to as c_int,
+                            TAG,
+                            world,
+                            &mut request,
+                        );
+                        request
+                    };
+                    outgoing.handles.push(request);
+                    outgoing.messages.push(k);
+                }
+            }
+        }
+        loop {
+            let _turn = self.world();
+            incoming.look(false, &mut missing);
+            drop(_turn);
+            let arrived: Vec<Option<&[u8]>> = room
+                .iter()
+                .zip(&missing)
+                .map(|((from, length), missing)| {
+                    // SAFETY: all pieces of this message are here, so MPI is done with its room, which stays borrowed.
+                    (*missing == 0).then(|| unsafe { std::slice::from_raw_parts(*from, *length) })
+                })
+                .collect();
+            if meanwhile(&arrived) {
+                continue;
+            }
+            if missing.iter().all(|missing| *missing == 0) {
+                break;
+            }
+            let _turn = self.world();
+            incoming.look(true, &mut missing);
+        }
+        let _turn = self.world();
+        // SAFETY: the requests are live or null.
+        unsafe {
+            ffi::MPI_Waitall(
+                outgoing.handles.len() as c_int,
+                outgoing.handles.as_mut_ptr(),
+                ffi::RSMPI_STATUSES_IGNORE,
+            )
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! Ranks against one process, to the bit. Ranks are threads here; `tests/mpi.sh` does the same with processes.
+
+mod engines;
+mod lab;
