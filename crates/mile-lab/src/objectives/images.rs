@@ -89,7 +89,9 @@ impl ImageObjectives {
     fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let set = self.library.dataset(&self.config)?.set;
         let problem = ImageProblem::<T>::try_new(set, &self.config.training.config(seed));
-        Ok(Arc::new(problem.map_err(refused)?))
+        let decayed =
+            problem.and_then(|problem| problem.with_weight_decay(self.config.training.weight_decay()));
+        Ok(Arc::new(decayed.map_err(refused)?))
     }
 }
 

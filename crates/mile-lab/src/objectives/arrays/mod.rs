@@ -110,7 +110,8 @@ impl ArrayObjectives {
             given => given,
         };
         let problem = ImageProblem::<T>::with_parts(arrays.set.clone(), &config, Parts { train, held_out });
-        Ok(Arc::new(problem.map_err(refused)?))
+        let decayed = problem.and_then(|problem| problem.with_weight_decay(self.training.weight_decay()));
+        Ok(Arc::new(decayed.map_err(refused)?))
     }
 
     /// What an agent reads: with one file for each, its own.
