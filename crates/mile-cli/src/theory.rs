@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use mile::methods::Mile;
+use mile::methods::{Mile, Momentum};
 use mile::network::Network;
 use mile::theory::modes::Modes;
 use mile::theory::report::{Inquiry, TheoryReport};
@@ -47,6 +47,12 @@ pub(crate) struct TheoryArguments {
     /// Weight gamma of MILE's mixing, if decoupled from xi: a number in (0, 1], or auto [default: xi, or the experiment's]
     #[arg(long)]
     gamma: Option<String>,
+    /// Momentum of the local steps, a number in [0, 1) [default: none, or the experiment's]
+    #[arg(long)]
+    momentum: Option<f64>,
+    /// Nesterov's form of the momentum
+    #[arg(long, requires = "momentum")]
+    nesterov: bool,
     /// Smoothness constant L of the objectives [default: 1, or estimated from the experiment's problem]
     #[arg(long, allow_negative_numbers = true)]
     smoothness: Option<f64>,
@@ -69,6 +75,10 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             return Ok(USAGE);
         }
     };
+    if let Some(mu) = arguments.momentum.filter(|mu| !(0.0..1.0).contains(mu)) {
+        eprintln!("mile: --momentum: got {mu}, takes a number in [0, 1)");
+        return Ok(USAGE);
+    }
     match &arguments.experiment {
         Some(path) => {
             let experiment = Experiment::load(path, &arguments.set)?;
@@ -84,6 +94,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
                 local_steps: 10,
                 xi: WeightChoice::Paper,
                 gamma: None,
+                momentum: None,
                 smoothness: 1.0,
                 estimate: None,
                 sample: None,
@@ -108,6 +119,9 @@ fn with_arguments<'a>(
         (inquiry.xi, inquiry.gamma) = (xi.unwrap_or(inquiry.xi), None);
     }
     inquiry.gamma = gamma.or(inquiry.gamma);
+    if let Some(mu) = arguments.momentum {
+        inquiry.momentum = (mu > 0.0).then_some(Momentum { mu, nesterov: arguments.nesterov });
+    }
     if let Some(smoothness) = arguments.smoothness {
         (inquiry.smoothness, inquiry.estimate, inquiry.sample) = (smoothness, None, None);
     }
@@ -163,7 +177,7 @@ fn write_figures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> any
     let tau = inquiry.local_steps;
     let apart = (report.gamma != report.xi).then_some(report.gamma);
     let boxed = |tau: u64, xi: f64| {
-        let method = Mile::decoupled(tau, xi, apart.unwrap_or(xi))?;
+        let method = Mile::decoupled(tau, xi, apart.unwrap_or(xi))?.with_momentum(inquiry.momentum);
         Ok(Box::new(method) as Box<dyn mile::method::Method>)
     };
     let top = (1.5 * report.xi_exact_max).max(1.1 * report.xi).min(1.0);
@@ -181,7 +195,7 @@ fn write_figures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> any
     write("stability-xi", stability_map_svg(&by_xi, &title, mark(report.xi)))?;
     let title = format!("Stability of MILE with xi = {:.4}{fixed}", report.xi);
     write("stability-tau", stability_map_svg(&by_tau, &title, mark(tau as f64)))?;
-    let method = Mile::decoupled(tau, report.xi, report.gamma)?;
+    let method = Mile::decoupled(tau, report.xi, report.gamma)?.with_momentum(inquiry.momentum);
     write(
         "modes",
         modes_svg(&modes(inquiry.network, &method, inquiry)?, "Eigenvalues of one round of MILE"),

@@ -148,6 +148,7 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
             Some(changing) => WeightChoice::Changing(changing),
         },
         gamma: parameters.gamma.map(WeightChoice::Number),
+        momentum: parameters.checked_momentum(algorithms[k].entry.name).ok().flatten(),
         smoothness: bound.unwrap_or(estimate.smoothness.estimate),
         estimate: bound.is_none().then_some(&estimate.smoothness),
         sample: estimate.smoothness.sample,

@@ -3,9 +3,11 @@
 mod budget;
 mod step;
 
+use mile::methods::Momentum;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
 use mile::theory::auto::{self, Question};
+use mile::theory::momentum;
 use mile::theory::smoothness::{self, Scatter, Smoothness};
 use mile::theory::weights::WeightChoice;
 use mile::with_precision;
@@ -81,6 +83,15 @@ pub(crate) fn choose(
         scatter: scatter(experiment)?,
         seed: experiment.seeds[0],
     };
+    let momentum = parameters.checked_momentum(algorithm.entry.name).map_err(|error| {
+        LabError::config(
+            format!("algorithm[{index}].{}", error.parameter),
+            format!("got {}, takes {}", error.got, error.takes),
+        )
+    })?;
+    if let Some(momentum) = momentum {
+        return choose_with_momentum(index, algorithm, question, momentum, parameters);
+    }
     let chosen = match (algorithm.xi, algorithm.gamma) {
         (_, Some(WeightChoice::Auto)) => auto::decoupled(question),
         (_, None) => auto::xi(question),
@@ -97,5 +108,30 @@ pub(crate) fn choose(
     let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].{key}"), error))?;
     parameters.xi = Some(chosen.xi.into());
     parameters.gamma = (chosen.gamma != chosen.xi).then_some(chosen.gamma);
+    Ok(())
+}
+
+/// The same with momentum: xi in units of 1 - mu, and below its limit with momentum.
+fn choose_with_momentum(
+    index: usize,
+    algorithm: &AlgorithmConfig,
+    question: Question,
+    momentum: Momentum,
+    parameters: &mut Parameters,
+) -> Result<(), LabError> {
+    let key = |key: &str| format!("algorithm[{index}].{key}");
+    if algorithm.gamma.is_none() {
+        let problem = format!(
+            "\"auto\" with momentum needs a weight of the mixing of its own: give gamma = \"auto\" too, since the paper's gamma = xi \
+             is unstable with a momentum of {} on most networks",
+            momentum.mu
+        );
+        return Err(LabError::config(key("xi"), problem));
+    }
+    let plain = auto::decoupled(question).map_err(|error| theory_error(&key("gamma"), error))?.xi;
+    let (xi, gamma) =
+        momentum::weights(question.local_steps, momentum, plain, parameters.gamma, question.network)
+            .map_err(|error| theory_error(&key("gamma"), error))?;
+    (parameters.xi, parameters.gamma) = (Some(xi.into()), Some(gamma));
     Ok(())
 }

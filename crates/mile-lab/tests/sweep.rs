@@ -253,3 +253,15 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     let found = execute(&plan, parts.path(), true);
     assert_eq!(losses(&found), losses(&expected));
 }
+
+#[test]
+fn an_end_of_a_growing_weight_and_momentum_can_be_swept() {
+    let sweep = "\"algorithm.mile.xi.to\" = [0.05, 0.1]\n\"algorithm.mile.momentum\" = [0, 0.3]";
+    let set = ["algorithm.mile.xi={ from = 0.01, to = 0.1, rounds = 5 }".to_owned()];
+    let table = parse_table(&format!("{BASE}\n[sweep]\n{sweep}"), &set).unwrap();
+    let plan = SweepPlan::read(&table, Path::new("")).unwrap().unwrap();
+    let names: Vec<_> = plan.points.iter().map(|point| point.name.as_str()).collect();
+    assert!(names.contains(&"mile.xi.to=0.05+mile.momentum=0.3"), "{names:?}");
+    let point = plan.points.iter().find(|point| point.name == "mile.xi.to=0.05+mile.momentum=0.3").unwrap();
+    assert_eq!(point.table["algorithm"][0]["xi"]["to"].as_float(), Some(0.05));
+}

@@ -1,8 +1,11 @@
 //! Classification or regression with a neural network as N local objectives: a data set partitioned among agents.
 //!
 //! ```text
-//! f = (1/N) sum_i f_i,    f_i(x) = mean loss over agent i's samples of the network with parameters x
+//! f = (1/N) sum_i f_i,    f_i(x) = mean loss over agent i's samples of the network with parameters x + (w/2) |x|^2
 //! ```
+//!
+//! The weight decay w, 0 unless given, is a part of every f_i: its gradient w x is added to that of the loss, so that every method
+//! has it and exact methods stay exact. It is that of all parameters, as in PyTorch's `weight_decay`.
 //!
 //! The loss of a sample with a label is the cross-entropy, that of a sample with numbers half the squared distance.
 //!
@@ -10,6 +13,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mile::block;
 use mile::problems::{Batch, Draw, Failure, Metric, Problem, Tensor};
 use mile::random::{Purpose, stream};
 use rand::seq::SliceRandom;
@@ -80,6 +84,12 @@ pub enum ProblemError {
         /// The agent.
         agent: usize,
     },
+    /// The weight decay is negative or not a number.
+    #[error("weight_decay: got {got}, takes a number from 0")]
+    WeightDecay {
+        /// The number given.
+        got: f64,
+    },
     /// The number of test samples is 0, or larger than the test set.
     #[error("test_samples: got {got}, takes a whole number from 1 to {most}, the size of the test set")]
     TestSamples {
@@ -130,6 +140,7 @@ pub struct ImageProblem<T> {
     network: Network<T>,
     parts: Vec<Vec<u32>>,
     batch: Batch,
+    weight_decay: f64,
     /// Samples of each agent on which the loss is evaluated.
     evaluated: Vec<Vec<u32>>,
     /// Test samples on which the accuracy is evaluated.
@@ -203,7 +214,20 @@ impl<T: Scalar> ImageProblem<T> {
             Targets::Numbers { .. } => Vec::new(),
         };
         let batch = config.batch;
-        Ok(Self { data, network, parts, batch, evaluated, test, is_held_out, samples, counts, idle })
+        let weight_decay = 0.0;
+        Ok(Self {
+            data,
+            network,
+            parts,
+            batch,
+            weight_decay,
+            evaluated,
+            test,
+            is_held_out,
+            samples,
+            counts,
+            idle,
+        })
     }
 
     /// The same with the training samples of some agents only, in memory of its own; the others cannot be evaluated. Test samples
@@ -242,6 +266,26 @@ impl<T: Scalar> ImageProblem<T> {
         match self.parts[agent].is_empty() {
             true => Err(format!("the samples of agent {agent} are on another rank").into()),
             false => Ok(()),
+        }
+    }
+
+    /// With a weight decay, a finite number from 0: the penalty `(weight/2) |x|^2` in every f_i.
+    pub fn with_weight_decay(self, weight: f64) -> Result<Self, ProblemError> {
+        if !(weight >= 0.0 && weight.is_finite()) {
+            return Err(ProblemError::WeightDecay { got: weight });
+        }
+        Ok(Self { weight_decay: weight, ..self })
+    }
+
+    /// `(w/2) |x|^2`.
+    fn decay_loss(&self, x: &[T]) -> f64 {
+        if self.weight_decay == 0.0 { 0.0 } else { 0.5 * self.weight_decay * block::norm_sq(x) }
+    }
+
+    /// Adds w x to a gradient.
+    fn add_decay(&self, x: &[T], gradient: &mut [T]) {
+        if self.weight_decay != 0.0 {
+            block::combine(gradient, 1.0, &[(self.weight_decay, x)]);
         }
     }
 
@@ -314,7 +358,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         self.check(agent)?;
         let set = std::slice::from_ref(&self.evaluated[agent]);
-        Ok(self.scores(x, &self.data.train, set)[0].loss / set[0].len() as f64)
+        Ok(self.scores(x, &self.data.train, set)[0].loss / set[0].len() as f64 + self.decay_loss(x))
     }
 
     /// The gradient over all samples of the agent, without dropout.
@@ -324,6 +368,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
             let workspace = &mut scratch.workspace;
             self.network.gradient(x, &self.data.train, &self.parts[agent], None, workspace, gradient);
         });
+        self.add_decay(x, gradient);
         Ok(())
     }
 
@@ -338,13 +383,14 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
             samples.extend(self.batch.samples(shard.len(), agent, draw).map(|k| shard[k]));
             self.network.gradient(x, &self.data.train, samples, dropout, workspace, gradient);
         });
+        self.add_decay(x, gradient);
         Ok(())
     }
 
     fn objective(&self, x: &[T]) -> Result<f64, Failure> {
         let scores = self.scores(x, &self.data.train, &self.evaluated);
         let means = scores.iter().zip(&self.evaluated).map(|(score, set)| score.loss / set.len() as f64);
-        Ok(means.sum::<f64>() / self.agents() as f64)
+        Ok(means.sum::<f64>() / self.agents() as f64 + self.decay_loss(x))
     }
 
     fn records_gradient_norm(&self) -> bool {

@@ -198,3 +198,39 @@ fn gradient_descent_learns_glyphs() {
     let accuracy = problem.measure(&x).unwrap()[0];
     assert!(accuracy > 0.6, "{accuracy}");
 }
+
+#[test]
+fn weight_decay_is_a_part_of_the_loss_and_its_gradient_is_checked() {
+    let config = config(Preset::Mlp, Batch::Size(16));
+    let (plain, decayed) = (problem(&config), problem(&config).with_weight_decay(0.3).unwrap());
+    let mut x = plain.initial(0).unwrap().unwrap();
+    let half_square = |x: &[f64]| 0.5 * x.iter().map(|v| v * v).sum::<f64>();
+    let added = decayed.loss(2, &x).unwrap() - plain.loss(2, &x).unwrap();
+    assert!((added - 0.3 * half_square(&x)).abs() < 1e-9, "{added}");
+    let added = decayed.objective(&x).unwrap() - plain.objective(&x).unwrap();
+    assert!((added - 0.3 * half_square(&x)).abs() < 1e-9, "{added}");
+    // What is measured on the test set has no penalty.
+    assert_eq!(decayed.measure(&x).unwrap(), plain.measure(&x).unwrap());
+    let mut exact = vec![0.0; decayed.dim()];
+    decayed.gradient(2, &x, &mut exact).unwrap();
+    for i in [0, 777, decayed.dim() / 2, decayed.dim() - 1] {
+        let (old, h) = (x[i], 1e-5);
+        let mut loss = |value| {
+            x[i] = value;
+            decayed.loss(2, &x).unwrap()
+        };
+        let central = (loss(old + h) - loss(old - h)) / (2.0 * h);
+        x[i] = old;
+        assert!((central - exact[i]).abs() < 1e-7, "{i}: {central} {}", exact[i]);
+    }
+    // Of a mini-batch too.
+    let (with, without) = (at(&decayed, 1, &x, 4), at(&plain, 1, &x, 4));
+    for ((with, without), x) in with.iter().zip(&without).zip(&x) {
+        assert_eq!(*with, without + 0.3 * x);
+    }
+    assert_eq!(at(&problem(&config).with_weight_decay(0.0).unwrap(), 1, &x, 4), without);
+    for bad in [-0.1, f64::NAN, f64::INFINITY] {
+        let refused = problem(&config).with_weight_decay(bad).unwrap_err().to_string();
+        assert!(refused.contains("weight_decay") && refused.contains("from 0"), "{refused}");
+    }
+}

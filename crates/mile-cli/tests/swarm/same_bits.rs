@@ -39,22 +39,38 @@ fn every_method_ends_with_the_bits_of_one_process() {
         "dsgd",
         "gradient-tracking",
         "scaffold",
+        "momentum-tracking",
+        "edm",
+        "qg-dsgdm",
+        "decentlam",
     ];
     let mut experiment = NETWORK.to_owned();
     for name in names {
         experiment += &format!("[[algorithm]]\nname = \"{name}\"\nstep_size = 0.05\n");
     }
+    let heavy = [
+        ("mile", "xi = { from = 0.001, to = 0.1, rounds = 3 }\ngamma = 0.9\nmomentum = 0.8"),
+        ("led", "momentum = 0.8\nnesterov = true"),
+        ("k-gt", "momentum = 0.5"),
+        ("local-dsgd", "momentum = 0.9"),
+    ];
+    for (name, keys) in heavy {
+        experiment += &format!(
+            "[[algorithm]]\nname = \"{name}\"\nlabel = \"heavy {name}\"\nstep_size = 0.05\n{keys}\n"
+        );
+    }
+    let count = names.len() + heavy.len();
     let folder = TestFolder::with(&experiment);
     folder.succeed(&["run", "e.toml", "--out", "one"]);
     folder.succeed(&["swarm", "e.toml", "--out", "many"]);
-    assert_eq!(folder.finals("many").len(), names.len());
+    assert_eq!(folder.finals("many").len(), count);
     folder.assert_equal("one", "many");
     for file in ["config.toml", "table.txt", "table.tex", "report.html", "context.json"] {
         assert!(folder.path("many").join(file).exists(), "{file}");
     }
     // What was gathered is gone from the agents' folders; what they ended with is not.
     let left = |part: &str| std::fs::read_dir(folder.path("many/agents/3").join(part)).unwrap().count();
-    assert_eq!((left("snapshots"), left("final")), (0, names.len()));
+    assert_eq!((left("snapshots"), left("final")), (0, count));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use mile::network::Network;
 use mile::schedule::Weight;
 use mile::theory::TheoryError;
 use mile::theory::modes::Modes;
+use mile::theory::momentum;
 use mile::theory::stability::step_limit;
 use mile::theory::weights::WeightChoice;
 use toml::Value;
@@ -67,7 +68,14 @@ fn limit(algorithm: &AlgorithmConfig, network: &Network, smoothness: f64) -> Res
         Some(WeightChoice::Auto) => WeightChoice::Paper.weight(tau),
         other => other.and_then(|weight| weight.weight(tau)),
     };
-    let (xi, gamma) = (weight(algorithm.xi), weight(algorithm.gamma).map(Weight::last));
+    let (mut xi, mut gamma) = (weight(algorithm.xi), weight(algorithm.gamma).map(Weight::last));
+    let momentum = algorithm.parameters.checked_momentum(algorithm.entry.name)?;
+    if let (true, Some(momentum)) = (algorithm.has_auto(), momentum) {
+        let given = gamma.filter(|_| algorithm.gamma != Some(WeightChoice::Auto));
+        let plain = xi.map_or(1.0, Weight::last);
+        let chosen = momentum::weights(tau, momentum, plain, given, network)?;
+        (xi, gamma) = (Some(chosen.0.into()), Some(chosen.1));
+    }
     let at = |xi: Option<f64>| {
         let parameters = Parameters {
             xi: xi.map(Weight::from),

@@ -184,6 +184,8 @@ fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabErr
         chi: number("chi")?,
         gossip: whole("gossip")?,
         variant,
+        momentum: number("momentum")?,
+        nesterov: if takes("nesterov").is_some() { reader.flag("nesterov")? } else { None },
         ..Parameters::default()
     };
     let weight = |key: &'static str, words: &[(&str, WeightChoice)]| match takes(key) {
@@ -192,6 +194,10 @@ fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabErr
     };
     let xi = weight("xi", &[("paper", WeightChoice::Paper), ("auto", WeightChoice::Auto)])?;
     let gamma = weight("gamma", &[("auto", WeightChoice::Auto)])?;
+    if let (Some(WeightChoice::Changing(_)), Some(WeightChoice::Auto)) = (xi, gamma) {
+        let takes = "a number in (0, 1] with this xi: \"auto\" would choose both";
+        return Err(reader.refuse("gamma", &Value::from("auto"), takes));
+    }
     Ok((parameters, xi, gamma))
 }
 

@@ -67,6 +67,8 @@ pub(super) const ALL: &[About] = &[
     about("algorithm", "chi", "", "Damping of the mixing (proxskip).", "chi = 1.0"),
     about("algorithm", "gossip", "", "Gossip exchanges in a round (mg-skip).", "gossip = 3"),
     about("algorithm", "variant", "", "Order of mixing and gradient step (dsgd): adapt then combine, or combine then adapt.", "variant = \"cta\""),
+    about("algorithm", "momentum", "", "Momentum mu of the local steps (mile, led, k-gt, local-dsgd; default 0), or of the method (momentum-tracking, edm, qg-dsgdm, decentlam; default 0.9). A constant gradient moves a model 1/(1 - mu) times as far, so the step size, and the weight of a correction, belong in units of 1 - mu.", "momentum = 0.9"),
+    about("algorithm", "nesterov", "", "Whether the momentum has Nesterov's form, and not that of heavy ball. Default: false.", "nesterov = true"),
     about("algorithm.xi", "from", "", "Weight in the first round (mile).", "from = 0.001"),
     about("algorithm.xi", "to", "", "Weight from round `rounds` on.", "to = 0.03"),
     about("algorithm.xi", "rounds", "", "Rounds until the weight is `to`. It stays the same when a run is extended.", "rounds = 600"),
@@ -136,6 +138,7 @@ pub(super) const ALL: &[About] = &[
     about("problem (images)", "partition", "{ kind = \"iid\" }, { kind = \"dirichlet\", alpha = 0.3 }, { kind = \"shards\", per_agent = 2 } or { kind = \"label-quantity\", classes = 2 }", "How the samples are divided among the agents: at random, or unevenly by class (Dirichlet with parameter alpha, shards of sorted labels, or so many classes an agent).", "partition = { kind = \"dirichlet\", alpha = 0.3 }"),
     about("problem (images)", "eval_samples", "a whole number from 1, or \"all\"", "Training samples of each agent on which losses are measured. Default: as many as keep evaluations below a fifth of the work of the run, but enough for a thousand samples; runs of a few seconds may take more.", "eval_samples = 500"),
     about("problem (images)", "test_samples", "a whole number from 1, or \"all\"", "Test samples on which models are tested. Default: as many as keep evaluations below a fifth of the work of the run, but enough for a thousand samples; runs of a few seconds may take more.", "test_samples = 2000"),
+    about("problem (images)", "weight_decay", "", "Weight of the penalty (weight_decay/2) |x|^2 of all parameters. It is a part of every f_i, so that losses in records include it, every method has it and exact methods stay exact. Default: 0.", "weight_decay = 0.0005"),
     about("problem (images)", "seed", "", "Seed of the partition. Default: the seed of the run.", "seed = 1"),
 
     about("problem (arrays)", "kind", "", "arrays: a neural network on arrays of one's own.", "kind = \"arrays\""),
@@ -153,5 +156,6 @@ pub(super) const ALL: &[About] = &[
     about("problem (arrays)", "partition", "{ kind = \"iid\" }, { kind = \"dirichlet\", alpha = 0.3 }, { kind = \"shards\", per_agent = 2 } or { kind = \"label-quantity\", classes = 2 }", "How the samples are divided among the agents: at random, or unevenly by class (Dirichlet with parameter alpha, shards of sorted labels, or so many classes an agent).", "partition = { kind = \"dirichlet\", alpha = 0.3 }"),
     about("problem (arrays)", "eval_samples", "a whole number from 1, or \"all\"", "Training samples of each agent on which losses are measured. Default: as many as keep evaluations below a fifth of the work of the run, but enough for a thousand samples; runs of a few seconds may take more.", "eval_samples = 500"),
     about("problem (arrays)", "test_samples", "a whole number from 1, or \"all\"", "Test samples on which models are tested. Default: as many as keep evaluations below a fifth of the work of the run, but enough for a thousand samples; runs of a few seconds may take more.", "test_samples = 2000"),
+    about("problem (arrays)", "weight_decay", "", "Weight of the penalty (weight_decay/2) |x|^2 of all parameters. It is a part of every f_i, so that losses in records include it, every method has it and exact methods stay exact. Default: 0.", "weight_decay = 0.0005"),
     about("problem (arrays)", "seed", "", "Seed of the partition. Default: the seed of the run.", "seed = 1"),
 ];

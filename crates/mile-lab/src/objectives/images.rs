@@ -122,7 +122,10 @@ fn config(section: &Section, setting: Setting) -> Result<ImagesConfig, LabError>
 impl ImageObjectives {
     fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let set = self.library.dataset(&self.config, self.here.is_none())?;
-        let problem = ImageProblem::<T>::try_new(set, &self.config.training.config(seed)).map_err(refused)?;
+        let training = &self.config.training;
+        let problem = ImageProblem::<T>::try_new(set, &training.config(seed));
+        let decayed = problem.and_then(|problem| problem.with_weight_decay(training.weight_decay()));
+        let problem = decayed.map_err(refused)?;
         Ok(Arc::new(match &self.here {
             None => problem,
             Some(here) => problem.hosting(here),

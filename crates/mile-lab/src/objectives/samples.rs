@@ -17,6 +17,7 @@ pub(super) struct Training {
     /// Name of the neural network.
     model_name: String,
     config: ImageConfig,
+    weight_decay: f64,
     /// Seed of the partition; `None`: the seed of the run.
     seed: Option<u64>,
     /// Whether the file says on how many samples models are evaluated.
@@ -42,7 +43,17 @@ impl Training {
             seed: 0,
         };
         let seed = section.whole("seed", "a whole number")?;
-        Ok(Self { model_name, config, seed, is_evaluation_given })
+        let takes = "a number from 0";
+        let weight_decay = section.number("weight_decay", takes)?.unwrap_or(0.0);
+        if !(weight_decay >= 0.0 && weight_decay.is_finite()) {
+            return Err(section.refuse("weight_decay", &Value::from(weight_decay), takes));
+        }
+        Ok(Self { model_name, config, weight_decay, seed, is_evaluation_given })
+    }
+
+    /// Weight of the penalty (weight/2) |x|^2.
+    pub(super) fn weight_decay(&self) -> f64 {
+        self.weight_decay
     }
 
     /// How many of so many training samples gradients read.

@@ -109,6 +109,16 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
     refused("algorithm.mile.lr=0.1", &["another name of step_size"]);
     refused("algorithm.mile.local_steps=3", &["another name of local_steps"]);
     refused("algorithm.mile.tau=0", &["algorithm[0].local_steps: got 0"]);
+    refused("algorithm.mile.xi={ from = 0.1, to = 0.2 }", &["algorithm[0].xi.rounds: is missing"]);
+    refused(
+        "algorithm.mile.xi={ from = 0.1, to = 0.2, round = 5 }",
+        &["algorithm[0].xi.round", "did you mean rounds?"],
+    );
+    refused("algorithm.mile.xi={ from = 0, to = 0.2, rounds = 5 }", &["algorithm[0].xi: got 0", "(0, 1]"]);
+    refused("algorithm.mile.xi={ from = 0.1, to = 0.2, rounds = 0 }", &["algorithm[0].xi.rounds", "from 1"]);
+    refused("algorithm.mile.momentum=1", &["algorithm[0].momentum: got 1", "[0, 1)"]);
+    refused("algorithm.mile.nesterov=true", &["algorithm[0].nesterov", "momentum = 0.9"]);
+    refused("algorithm.mile.nesterov=3", &["algorithm[0].nesterov: got 3", "true or false"]);
     refused("algorithm.mile.xi=2", &["algorithm[0].xi: got 2", "(0, 1]"]);
     refused("algorithm.mile.xi=best", &["algorithm[0].xi: got \"best\"", "\"paper\", \"auto\" or"]);
     refused("algorithm.dsgd.local_steps=3", &["algorithm[2].local_steps: got 3", "1 only"]);

@@ -390,3 +390,33 @@ fn no_rounds_leave_the_starting_point() {
     let outcomes = go(&plan(&["rounds=0"]), folder.path(), false).unwrap();
     assert!(outcomes.iter().all(|o| o.status == Status::Done && o.round == 0 && o.last.round == 0));
 }
+
+/// A weight that grows and momentum: states, extended and resumed runs have the bits of one run.
+#[test]
+fn a_growing_weight_and_momentum_are_kept_when_a_run_is_stopped_and_extended() {
+    let settings = [
+        "algorithm.mile.xi={ from = 0.001, to = 0.05, rounds = 20 }",
+        "algorithm.mile.gamma=0.9",
+        "algorithm.mile.momentum=0.8",
+        "algorithm.k-gt.momentum=0.5",
+        "algorithm.k-gt.nesterov=true",
+    ];
+    let with = |more: &[&str]| plan(&[&settings, more].concat());
+    let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    go(&with(&[]), whole.path(), false).unwrap();
+    go(&with(&["rounds=9"]), pieces.path(), false).unwrap();
+    stop_at(&with(&[]), pieces.path(), 17, true);
+    go(&with(&[]), pieces.path(), true).unwrap();
+    assert!(finals(whole.path()) == finals(pieces.path()));
+    let written = std::fs::read_to_string(whole.path().join("config.toml")).unwrap();
+    assert!(written.contains("to = 0.05") && written.contains("momentum = 0.8"), "{written}");
+    for (other, says) in [
+        ("algorithm.mile.xi.to=0.06", "algorithm.xi"),
+        ("algorithm.mile.xi=0.05", "algorithm.xi"),
+        ("algorithm.mile.momentum=0.7", "algorithm.momentum"),
+        ("algorithm.k-gt.nesterov=false", "algorithm.nesterov"),
+    ] {
+        let refused = go(&with(&[other, "rounds=40"]), whole.path(), true).unwrap_err().to_string();
+        assert!(refused.contains(says), "{refused}");
+    }
+}

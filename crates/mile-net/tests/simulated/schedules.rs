@@ -8,6 +8,7 @@ use mile::network::Network;
 use mile::problems::{Batch, Loss, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::run::Run;
+use mile::schedule::Weight;
 use mile::simulator::Simulator;
 use mile_net::session::MissingPolicy;
 use rand::{Rng, RngExt, SeedableRng};
@@ -58,7 +59,17 @@ fn check(seed: u64, spoil: bool) {
     let network = network.with_drop_rate(drop_rate).unwrap();
     let local_steps = entry.has_local_steps().then_some(3);
     let penalty = seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name);
-    let parameters = Parameters { local_steps, penalty, ..Parameters::default() };
+    // Momentum, and a weight that grows, where the method has them.
+    let heavy = entry.takes("momentum") && !penalty && seed % 3 != 0;
+    let grows = Weight::Geometric { from: 0.001, to: 0.1, rounds: 4 };
+    let parameters = Parameters {
+        local_steps,
+        penalty,
+        momentum: heavy.then_some(0.7),
+        nesterov: (heavy && entry.takes("nesterov") && seed.is_multiple_of(5)).then_some(true),
+        xi: (entry.takes("xi") && !seed.is_multiple_of(4)).then_some(grows),
+        ..Parameters::default()
+    };
     let method = entry.build(&parameters, &network, seed).unwrap();
     let dim = [1, 5, 17][random.random_range(0..3)];
     let (problem, start) = (problem(agents, dim, if penalty { 0.3 } else { 0.0 }), scattered(agents, dim));

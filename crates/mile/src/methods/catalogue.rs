@@ -157,7 +157,7 @@ pub const ALL: &[Entry] = &[
         note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper",
         build: |p, _, _| {
             let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()).into());
-            Ok(Box::new(Mile::with_weights(p.tau(), xi, p.gamma)?.with_momentum(p.momentum("mile")?)))
+            Ok(Box::new(Mile::with_weights(p.tau(), xi, p.gamma)?.with_momentum(p.checked_momentum("mile")?)))
         },
     },
     Entry {
@@ -172,7 +172,7 @@ pub const ALL: &[Entry] = &[
             NESTEROV,
         ],
         note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; its momentum is our extension",
-        build: |p, _, _| Ok(Box::new(Led::with_momentum(p.tau(), p.beta, p.momentum("led")?)?)),
+        build: |p, _, _| Ok(Box::new(Led::with_momentum(p.tau(), p.beta, p.checked_momentum("led")?)?)),
     },
     Entry {
         name: "k-gt",
@@ -183,7 +183,7 @@ pub const ALL: &[Entry] = &[
         note: "its momentum is our extension",
         build: |p, _, _| {
             let method = KGt::new(p.tau(), p.eta_s.unwrap_or(1.0))?;
-            Ok(Box::new(method.with_momentum(p.momentum("k-gt")?)))
+            Ok(Box::new(method.with_momentum(p.checked_momentum("k-gt")?)))
         },
     },
     Entry {
@@ -325,7 +325,9 @@ pub const ALL: &[Entry] = &[
         exact: false,
         parameters: &[LOCAL_STEPS, MOMENTUM, NESTEROV],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
-        build: |p, _, _| Ok(Box::new(LocalDsgd::new(p.tau())?.with_momentum(p.momentum("local-dsgd")?))),
+        build: |p, _, _| {
+            Ok(Box::new(LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?)))
+        },
     },
     Entry {
         name: "dsgd",

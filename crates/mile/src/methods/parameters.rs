@@ -78,8 +78,8 @@ impl Parameters {
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
-    /// The momentum of the method with this name, checked; none if it is not given or 0.
-    pub(crate) fn momentum(&self, method: &'static str) -> Result<Option<Momentum>, InvalidParameter> {
+    /// The momentum of local steps of the method with this name, checked; none if it is not given or 0.
+    pub fn checked_momentum(&self, method: &'static str) -> Result<Option<Momentum>, InvalidParameter> {
         Momentum::of(method, self.momentum, self.nesterov)
     }
 

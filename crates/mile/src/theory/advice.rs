@@ -5,10 +5,12 @@ use serde::Serialize;
 use super::auto::{self, Question};
 use super::drops::growth_under_drops;
 use super::modes::Modes;
+use super::momentum;
 use super::stability::{contraction, step_limit};
 use super::weights::xi_ranges;
 use super::{TheoryError, valid_smoothness, valid_step_size};
 use crate::digits::{number, round_down};
+use crate::methods::Momentum;
 use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
 use crate::network::Network;
 use crate::schedule::Weight;
@@ -93,6 +95,10 @@ fn is_mile(plan: &Plan) -> bool {
     plan.entry.takes("xi")
 }
 
+fn momentum(plan: &Plan) -> Result<Option<Momentum>, TheoryError> {
+    Ok(plan.parameters.checked_momentum(plan.entry.name)?)
+}
+
 fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
     Question {
         network: plan.network,
@@ -113,7 +119,21 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
         let message = format!(
             "{title} is unstable on this network for every step size: the disagreement between agents grows by a factor {growth:.3} per round"
         );
-        if is_mile(plan) {
+        if let (true, Some(momentum)) = (is_mile(plan), momentum(plan)?) {
+            let (tau, plain) = (question(plan).local_steps, auto::decoupled(question(plan))?.xi);
+            let (xi, gamma) = momentum::weights(tau, momentum, plain, None, plan.network)?;
+            let message = format!(
+                "{message}; gamma = {} and xi = {} are stable with this momentum",
+                number(gamma),
+                number(round_down(xi))
+            );
+            advice.push(Advice {
+                severity: Severity::Warning,
+                parameter: "xi",
+                message,
+                suggestion: Some(xi),
+            });
+        } else if is_mile(plan) {
             let xi = auto::xi(question(plan))?.xi;
             let message = format!("{message}; xi = {} is inside the stable range", number(xi));
             advice.push(Advice {
@@ -140,7 +160,7 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
             number(spectrum.extremes().lambda_n)
         );
         advice.push(Advice { severity: Severity::Caution, parameter: "mixing", message, suggestion: None });
-    } else if is_mile(plan) {
+    } else if is_mile(plan) && momentum(plan)?.is_none() {
         xi_beyond_proven_range(plan, spectrum, advice)?;
     }
     Ok(())
@@ -195,7 +215,7 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
         "with drop_rate = {rate} the disagreement of {title} grows by a factor {:.3} per round in simulation",
         growth.per_round
     );
-    if is_mile(plan) {
+    if is_mile(plan) && momentum(plan)?.is_none() {
         let smaller = auto::xi(question(plan))?.xi;
         let (parameter, suggestion, remedy) =
             if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
@@ -212,7 +232,8 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
         let message = format!("{measured}: {remedy}");
         advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
     } else {
-        let message = format!("{measured}: use fewer local steps or a lower drop rate");
+        let weight = if is_mile(plan) { "a smaller xi, " } else { "" };
+        let message = format!("{measured}: use {weight}fewer local steps or a lower drop rate");
         advice.push(Advice {
             severity: Severity::Warning,
             parameter: "local_steps",

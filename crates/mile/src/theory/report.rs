@@ -7,11 +7,13 @@ use super::auto::{self, Choice, Question};
 use super::constants::Constants;
 use super::mixed::mixed_step_limit;
 use super::modes::Modes;
+use super::momentum;
 use super::sample::Sample;
 use super::smoothness::{Scatter, Smoothness};
 use super::stability::{contraction, step_limit};
 use super::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges};
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
+use crate::methods::Momentum;
 use crate::methods::catalogue::{self, Parameters};
 use crate::network::Network;
 use crate::spectrum::{Extremes, Spectrum};
@@ -27,6 +29,8 @@ pub struct Inquiry<'a> {
     pub xi: WeightChoice,
     /// Weight gamma of the mixing; without it gamma = xi, the paper's method.
     pub gamma: Option<WeightChoice>,
+    /// Momentum of the local steps, of the methods that have one.
+    pub momentum: Option<Momentum>,
     /// Smoothness L of every f_i.
     pub smoothness: f64,
     /// The estimate of L, if it was estimated and need not hold for the whole run.
@@ -109,6 +113,14 @@ pub struct TheoryReport {
     pub xi_schedule: Option<String>,
     /// The gamma in use.
     pub gamma: f64,
+    /// Momentum of the local steps; none without.
+    pub momentum: Option<f64>,
+    /// Whether it has Nesterov's form.
+    pub nesterov: bool,
+    /// The exact limit of xi with this momentum and gamma, as the step size goes to zero.
+    pub xi_momentum_max: Option<f64>,
+    /// The weights (xi, gamma) of `gamma = "auto"` with this momentum.
+    pub momentum_auto: Option<(f64, f64)>,
     /// Eigenvalues of W~ = (1 - xi) I + xi W.
     pub rho: Vec<f64>,
     /// Factor of the disagreement per round as the step size goes to zero: the modulus of the slowest mode.
@@ -156,7 +168,11 @@ impl TheoryReport {
         let best = if alone { (paper_xi(tau)?, 0.0) } else { best_xi(tau, extremes)? };
         let constants = Constants::new(tau, chosen.xi, spectrum);
         let found = constants.as_ref().ok().filter(|_| !alone);
-        let slowest = if alone { 0.0 } else { slowest_modulus(tau, chosen.xi, chosen.gamma, extremes) };
+        let slowest = match inquiry.momentum {
+            _ if alone => 0.0,
+            None => slowest_modulus(tau, chosen.xi, chosen.gamma, extremes),
+            Some(momentum) => momentum::disagreement(tau, chosen.xi, chosen.gamma, momentum, spectrum)?,
+        };
         Ok(Self {
             agents: inquiry.network.agents(),
             edges: inquiry.network.graph().edges().count(),
@@ -182,6 +198,13 @@ impl TheoryReport {
                 _ => None,
             },
             gamma: chosen.gamma,
+            momentum: inquiry.momentum.map(|momentum| momentum.mu),
+            nesterov: inquiry.momentum.is_some_and(|momentum| momentum.nesterov),
+            xi_momentum_max: inquiry
+                .momentum
+                .filter(|_| !alone)
+                .map(|momentum| momentum::xi_limit(tau, chosen.gamma, momentum, extremes)),
+            momentum_auto: momentum_auto(inquiry, &both)?,
             rho: spectrum.lambda.iter().map(|l| 1.0 - chosen.xi + chosen.xi * l).collect(),
             contraction_per_round: slowest,
             rounds_per_digit: (slowest > 0.0 && slowest < 1.0).then(|| -1.0 / slowest.log10()),
@@ -189,7 +212,7 @@ impl TheoryReport {
             a3: found.map(|c| c.a3),
             a4: found.map(|c| c.a4),
             b2: found.map(|c| c.b2),
-            outside_theorems: why_outside_theorems(constants.as_ref().err(), &chosen),
+            outside_theorems: why_outside_theorems(constants.as_ref().err(), &chosen, inquiry.momentum),
             smoothness,
             smoothness_estimate: inquiry.estimate.cloned(),
             smoothness_sample: inquiry.sample,
@@ -209,11 +232,24 @@ fn spectral_gap(extremes: Extremes) -> f64 {
     if lambda_2.is_finite() { 1.0 - lambda_2.abs().max(lambda_n.abs()) } else { 1.0 }
 }
 
-fn why_outside_theorems(refusal: Option<&TheoryError>, chosen: &Choice) -> Option<String> {
+fn why_outside_theorems(
+    refusal: Option<&TheoryError>,
+    chosen: &Choice,
+    momentum: Option<Momentum>,
+) -> Option<String> {
+    if momentum.is_some() {
+        return Some("the theorems are about MILE without momentum, and so are the constants".into());
+    }
     if chosen.gamma != chosen.xi {
         return Some("the theorems assume gamma = xi, and so do the constants".into());
     }
     refusal.map(ToString::to_string)
+}
+
+/// The weights of `gamma = "auto"` with the momentum, from those without.
+fn momentum_auto(inquiry: &Inquiry, plain: &Choice) -> Result<Option<(f64, f64)>, TheoryError> {
+    let chosen = |momentum| momentum::weights(inquiry.local_steps, momentum, plain.xi, None, inquiry.network);
+    inquiry.momentum.map(chosen).transpose()
 }
 
 /// The weights in use, and those of `xi = "auto"` and `gamma = "auto"`.
@@ -240,7 +276,10 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
         WeightChoice::Auto => coupled.xi,
     };
     let chosen = match inquiry.gamma {
-        Some(WeightChoice::Auto) => both,
+        Some(WeightChoice::Auto) => match momentum_auto(inquiry, &both)? {
+            None => both,
+            Some((xi, gamma)) => auto::judge(question, xi, gamma)?,
+        },
         None if inquiry.xi == WeightChoice::Auto => coupled,
         given => {
             let gamma = match given {
@@ -260,6 +299,8 @@ fn parameters(inquiry: &Inquiry, chosen: &Choice) -> Parameters {
         local_steps: Some(inquiry.local_steps),
         xi: Some(chosen.xi.into()),
         gamma: (chosen.gamma != chosen.xi).then_some(chosen.gamma),
+        momentum: inquiry.momentum.map(|momentum| momentum.mu),
+        nesterov: inquiry.momentum.map(|momentum| momentum.nesterov),
         ..Parameters::default()
     }
 }

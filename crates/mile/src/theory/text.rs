@@ -94,6 +94,18 @@ fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
         number(both.gamma),
         &format!("with xi = {} (decoupled MILE)", number(both.xi)),
     )?;
+    if let (Some(mu), Some(limit)) = (report.momentum, report.xi_momentum_max) {
+        let form = if report.nesterov { ", Nesterov's" } else { "" };
+        line(
+            f,
+            "with momentum",
+            number(mu),
+            &format!("xi below {} at the gamma in use{form}", number(limit)),
+        )?;
+    }
+    if let Some((xi, gamma)) = report.momentum_auto {
+        line(f, "gamma = \"auto\" with momentum", number(gamma), &format!("with xi = {}", number(xi)))?;
+    }
     line(f, "in use: xi", number(report.xi), &format!("gamma = {}", number(report.gamma)))?;
     if let Some(schedule) = &report.xi_schedule {
         line(f, "xi changes", "", &format!("{schedule}; above, the last"))?;

@@ -1,9 +1,11 @@
 //! The page, its JSON names, refusals and advice.
 
 use mile::graph::Topology;
+use mile::methods::Momentum;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::schedule::Weight;
 use mile::theory::TheoryError;
 use mile::theory::advice::{Advice, Plan, Severity, advise};
 use mile::theory::report::{Inquiry, TheoryReport};
@@ -18,6 +20,7 @@ fn inquiry(network: &Network) -> Inquiry<'_> {
         local_steps: 10,
         xi: WeightChoice::Paper,
         gamma: None,
+        momentum: None,
         smoothness: 1.0,
         estimate: None,
         sample: None,
@@ -150,4 +153,45 @@ fn advice_is_given_where_it_is_needed_and_only_there() {
     let better = Parameters { gamma: fewer[0].suggestion, xi: Some(0.02.into()), ..tau(10) };
     assert!(advice(&dropping, "mile", better, 0.1).is_empty());
     assert!(advice(&dropping, "k-gt", tau(10), 0.1).is_empty());
+}
+
+#[test]
+fn a_weight_that_changes_is_checked_at_both_ends() {
+    let ring = ring(10, Rule::Metropolis);
+    let changing = |from: f64, to: f64| {
+        let weight = Weight::Geometric { from, to, rounds: 100 };
+        let inquiry = Inquiry { xi: WeightChoice::Changing(weight), step_size: Some(0.1), ..inquiry(&ring) };
+        TheoryReport::new(&inquiry).unwrap()
+    };
+    let calm = changing(0.001, 0.1);
+    assert_eq!((calm.xi, calm.advice.len()), (0.1, 0), "{:?}", calm.advice);
+    assert!(calm.to_string().contains("from 0.001 to 0.1 in 100 rounds"), "{calm}");
+    for (report, says) in [
+        (changing(0.01, 0.9), "at the end, with xi = 0.9: MILE is unstable"),
+        (changing(0.9, 0.01), "in the first round, with xi = 0.9: MILE is unstable"),
+    ] {
+        assert!(report.advice[0].message.starts_with(says), "{:?}", report.advice);
+        assert_eq!(report.advice[0].severity, Severity::Warning);
+    }
+}
+
+#[test]
+fn momentum_has_its_own_limits_and_its_own_weights() {
+    let ring = ring(10, Rule::Metropolis);
+    let with = |mu: f64, gamma: Option<WeightChoice>, xi: WeightChoice| {
+        let momentum = Some(Momentum { mu, nesterov: false });
+        let inquiry = Inquiry { momentum, gamma, xi, step_size: Some(0.01), ..inquiry(&ring) };
+        TheoryReport::new(&inquiry).unwrap()
+    };
+    let auto = with(0.9, Some(WeightChoice::Auto), WeightChoice::Auto);
+    assert!(auto.xi < auto.xi_momentum_max.unwrap() && auto.contraction_per_round < 1.0, "{auto}");
+    assert_eq!(auto.momentum_auto, Some((auto.xi, auto.gamma)));
+    assert!(auto.advice.is_empty() && auto.outside_theorems.as_ref().unwrap().contains("without momentum"));
+    // That of gradient descent is 2 (1 + mu)/L with momentum.
+    let limit = |name: &str| auto.methods.iter().find(|line| line.name == name).unwrap().step_size_limit;
+    assert!(limit("local-dsgd") > 2.0 && limit("diging") < 2.0, "{auto}");
+    assert!(limit("mile") > 0.1 && limit("led") > 0.1 && limit("k-gt") > 0.1, "{auto}");
+    let coupled = with(0.9, None, WeightChoice::Paper);
+    assert!(coupled.contraction_per_round > 1.0);
+    assert!(coupled.advice[0].message.contains("are stable with this momentum"), "{:?}", coupled.advice);
 }

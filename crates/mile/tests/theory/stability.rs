@@ -35,7 +35,9 @@ fn the_average_of_every_method_is_gradient_descent() {
     let network = network(Topology::Complete, 6, Rule::Metropolis);
     for entry in catalogue::ALL {
         let steps = if entry.has_local_steps() { 3 } else { 1 };
-        let method = entry.build(&tau(steps), &network, 3).unwrap();
+        // Without momentum, if it has one.
+        let parameters = Parameters { momentum: Some(0.0), ..tau(steps) };
+        let method = entry.build(&parameters, &network, 3).unwrap();
         let modes = Modes::of(&*method).unwrap();
         if modes.is_exact() {
             for a in [0.01, 0.4, 1.7, 2.1] {
@@ -43,6 +45,39 @@ fn the_average_of_every_method_is_gradient_descent() {
                 let expected = (1.0f64 - a).abs().powi(steps as i32);
                 assert!((growth - expected).abs() < 1e-9, "{}: {growth} {expected}", entry.name);
             }
+        }
+    }
+}
+
+/// The modulus of the larger root of z^2 - p z + q.
+fn larger_root(p: f64, q: f64) -> f64 {
+    let under = 0.25 * p * p - q;
+    if under < 0.0 { q.sqrt() } else { 0.5 * p.abs() + under.sqrt() }
+}
+
+#[test]
+fn the_average_of_methods_with_momentum_is_that_of_heavy_ball_or_nesterov() {
+    let network = network(Topology::Complete, 6, Rule::Metropolis);
+    let (mu, steps) = (0.6, 3);
+    for (name, nesterov) in
+        ["mile", "led", "k-gt", "local-dsgd"].into_iter().flat_map(|name| [(name, false), (name, true)])
+    {
+        let parameters = Parameters {
+            momentum: Some(mu),
+            nesterov: Some(nesterov),
+            gamma: Some(1.0),
+            xi: Some(0.05.into()),
+            ..tau(steps)
+        };
+        let method = catalogue::find(name).unwrap().build(&parameters, &network, 3).unwrap();
+        let modes = Modes::of(&*method).unwrap();
+        for a in [0.01, 0.4, 1.7, 3.5] {
+            let one = match nesterov {
+                false => larger_root(1.0 + mu - a, mu),
+                true => larger_root((1.0 + mu) * (1.0 - a), mu * (1.0 - a)),
+            };
+            let (growth, expected) = (modes.growth(a, 1.0).unwrap(), one.powi(steps as i32));
+            assert!((growth / expected - 1.0).abs() < 1e-6, "{name}, {nesterov}, {a}: {growth} {expected}");
         }
     }
 }

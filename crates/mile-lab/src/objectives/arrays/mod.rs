@@ -116,7 +116,8 @@ impl ArrayObjectives {
             given => given,
         };
         let problem = ImageProblem::<T>::with_parts(arrays.set.clone(), &config, Parts { train, held_out });
-        let problem = problem.map_err(refused)?;
+        let decayed = problem.and_then(|problem| problem.with_weight_decay(self.training.weight_decay()));
+        let problem = decayed.map_err(refused)?;
         Ok(Arc::new(match &self.here {
             None => problem,
             Some(here) => problem.hosting(here),
