@@ -85,7 +85,7 @@ fn same_on(ranks: &[usize], text: &str, base: &Path) {
 }
 
 const ALGORITHMS: &str = "[[algorithm]]\nname = 'mile'\nstep_size = 0.05\nlocal_steps = 3\n\
-                          [[algorithm]]\nname = 'gta'\nstep_size = 0.03\nlocal_steps = 2\n";
+                          [[algorithm]]\nname = 'k-gt'\nstep_size = 0.03\nlocal_steps = 2\n";
 
 #[test]
 fn quadratics_with_random_starts_dropped_edges_and_auto() {
