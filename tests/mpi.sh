@@ -3,8 +3,8 @@
 # ranks, and failures that end the job. Needs mpirun, the headers of MPI, and libclang.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo build --locked --package mile-mpi --features mpi --example messages
-cargo build --locked --package mile-cli --features mpi
+# As the whole workspace, so that what its tests have built is not built again with other features.
+cargo build --locked --workspace --features mile-cli/mpi,mile-mpi/mpi --bin mile --example messages
 target=$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
 mile=$target/debug/mile
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=2
@@ -40,7 +40,7 @@ for agent in 0 1 2 3 4 5 6 7; do rows $agent $((15 + 4 * agent)) > "$home/agent-
 table='[problem]\nkind = "table"\ndata = "agent-{agent}.csv"\ntarget = "y"\nloss = "logistic"\nl2 = 0.01\nintercept = true\nstandardise = true\ncategorical = ["c"]\ntest = 0.3\nbatch = 4\n'
 printf 'rounds = 5\neval_every = 2\nprecision = "f32"\n[network]\nagents = 8\ntopology = "torus"\ndrop_rate = 0.2\n%b%b' "$table" "$(methods)" > "$home/f32.toml"
 sed 's/"f32"/"f64"/; s/drop_rate = 0.2/drop_rate = 0.0/' "$home/f32.toml" > "$home/f64.toml"
-printf 'rounds = 5\nstart = "random"\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n[[algorithm]]\nname = "scaffold"\nstep_size = 0.02\n%b' "$two" > "$home/complete.toml"
+printf 'rounds = 5\nstart = { value = "random" }\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n[[algorithm]]\nname = "scaffold"\nstep_size = 0.02\n%b' "$two" > "$home/complete.toml"
 printf 'rounds = 2\n[network]\nagents = 4\n[problem]\nkind = "images"\nmodel = "mnist-cnn"\nbatch = 8\neval_samples = 16\ntest_samples = 100\n%b' "$two" > "$home/cnn.toml"
 
 for name in f32 f64 complete cnn; do
