@@ -65,7 +65,7 @@ impl Place {
         if !self.is_shared() {
             return Err(error);
         }
-        if matches!(error.downcast_ref(), Some(LabError::Agreed(_) | LabError::Failed(_))) {
+        if matches!(error.downcast_ref(), Some(LabError::Agreed(_))) {
             let code = crate::exit_code(&error);
             return if self.is_first() { Err(error) } else { Ok(code) };
         }
