@@ -11,6 +11,7 @@ mod keys;
 mod network;
 mod observers;
 mod output;
+mod place;
 mod plot;
 mod progress;
 mod reading;
@@ -107,7 +108,9 @@ const USAGE: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> std::process::ExitCode {
-    reading::show_progress();
+    if !place::is_other_rank() {
+        reading::show_progress();
+    }
     let command = match keys::is_asked_for(std::env::args()) {
         true => Command::Keys(keys::all()),
         false => Arguments::parse().command,
@@ -134,9 +137,13 @@ fn main() -> std::process::ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             eprintln!("mile: {}", error_message(&error));
-            if is_usage(&error) { USAGE.into() } else { FAILED.into() }
+            exit_code(&error).into()
         }
     }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if is_usage(error) { USAGE } else { FAILED }
 }
 
 /// The message of an error with its causes. A cause that a library error already includes in its own message is not

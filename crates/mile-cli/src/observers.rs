@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::records::RecordStream;
 
 /// Options for observing a run, besides the progress on the terminal.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct ObserverArguments {
     /// Serve the report live over HTTP while the experiment runs, e.g. --serve 0.0.0.0:8420 [default ADDR:
     /// 127.0.0.1:8420, for a browser on this machine]

@@ -35,6 +35,11 @@ enum RunFormat {
 }
 
 impl OutputArguments {
+    /// Nothing but errors.
+    pub(crate) fn silent() -> Self {
+        Self { quiet: true, format: RunFormat::Text }
+    }
+
     /// Whether messages and progress are shown.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet

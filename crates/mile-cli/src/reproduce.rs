@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     if arguments.item == Item::All {
         mile_paper::check_dataset(scale, arguments.dataset.as_deref())?;
     }
-    let stop = stop_on_interrupt(STOP_MESSAGE)?;
+    let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
     for (item, name, reproduce) in items {
         if arguments.item != item && arguments.item != Item::All {
             continue;

@@ -9,17 +9,21 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
 use mile::theory::advice::Severity;
+use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::estimate::estimate_time;
 use mile_lab::plan::{Job, Plan};
+use mile_lab::ranks::{agree, from_first};
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
 use mile_lab::resume;
 use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
 
+use crate::observers::ObserverArguments;
 use crate::output::OutputArguments;
+use crate::place::Place;
 use crate::records::RecordStream;
 use crate::{FAILED, INTERRUPTED, observers, output};
 
@@ -66,32 +70,57 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         (None, Some(folder)) => folder.join("config.toml").display().to_string(),
         (None, None) => "the built-in experiment".into(),
     };
-    run_named(arguments).map_err(|error| match error.downcast::<LabError>() {
+    let place = Place::find()?;
+    let result = run_named(arguments, &place).map_err(|error| match error.downcast::<LabError>() {
         Ok(error) => error.in_file(&name).into(),
         Err(error) => error,
-    })
+    });
+    place.end(result)
 }
 
-fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
-    let (mut table, base) = read(arguments)?;
-    if let Some(sweep) = SweepPlan::read(&table, &base)? {
+fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
+    let engines = place.engines();
+    let ranks = engines.ranks();
+    // What the first rank reads and chooses is the same for all.
+    let (text, base, folder) = from_first(ranks, || {
+        let (mut table, base) = read(arguments)?;
+        let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("experiment");
+        let folder = arguments.out.clone().or_else(|| resumed_alone(arguments));
+        let folder = folder.unwrap_or_else(|| choose_folder(name, arguments.resume));
+        if arguments.resume && !table.contains_key("sweep") {
+            resume::keep_choices(&mut table, &folder)?;
+        }
+        Ok((table.to_string(), base, folder))
+    })?;
+    let mut table = parse_table(&text, &[])?;
+    if let Some(sweep) = agree(ranks, read_sweep(&table, &base, place))? {
         return run_sweep(arguments, &sweep);
     }
-    let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("experiment");
-    let folder = arguments.out.clone().or_else(|| resumed_alone(arguments));
-    let folder = folder.unwrap_or_else(|| choose_folder(name, arguments.resume));
-    if arguments.resume {
-        resume::keep_choices(&mut table, &folder)?;
-    }
-    let plan = Plan::new(Experiment::read(&table, &base)?)?;
-    let advice = advice(&plan)?;
+    choose_once(&mut table, &base, ranks)?;
+    let plan = Plan::spread(agree(ranks, Experiment::read(&table, &base))?, engines.clone())?;
+    let advice = match place.is_shared() {
+        false => advice(&plan)?,
+        true => {
+            "note: advice from the theory needs the data of all agents in one process: mile run --dry-run\n"
+                .into()
+        }
+    };
     if arguments.dry_run {
-        let time = estimate_time(&plan)?;
-        output::print(&format!("{}{advice}time: {time}\n", describe(&plan)?))?;
+        let time = match place.is_shared() {
+            false => estimate_time(&plan)?.to_string(),
+            true => "estimated in one process only".into(),
+        };
+        if place.is_first() {
+            let across = place.describe(&plan);
+            output::print(&format!("{}{across}{advice}time: {time}\n", describe(&plan)?))?;
+        }
         return Ok(0);
     }
+    if !place.is_first() {
+        return run_beside(&plan, &folder, arguments.resume);
+    }
     arguments.output.message(&advice);
-    let stop = stop_on_interrupt(STOP_MESSAGE)?;
+    let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
     let shown = (&arguments.observers, &arguments.output);
     match observers::execute_observed(&plan, &folder, arguments.resume, shown, &stop) {
         Ok(outcomes) => finish(&folder, &plan, &outcomes, "mile run", &arguments.output),
@@ -102,6 +131,25 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// The part of a rank that shows nothing; returns the exit code of the first.
+fn run_beside(plan: &Plan, folder: &Path, resume: bool) -> anyhow::Result<u8> {
+    let stop = stop_on_interrupt(None)?;
+    let shown = (&ObserverArguments::default(), &OutputArguments::silent());
+    let outcomes = observers::execute_observed(plan, folder, resume, shown, &stop)?;
+    Ok(if plan.is_complete(&outcomes) { 0 } else { INTERRUPTED })
+}
+
+/// The sweep of an experiment, if it has one; several ranks run one experiment at a time.
+fn read_sweep(table: &toml::Table, base: &Path, place: &Place) -> Result<Option<SweepPlan>, LabError> {
+    let sweep = SweepPlan::read(table, base)?;
+    if sweep.is_some() && place.is_shared() {
+        let problem =
+            "is run in one process: leave it out and give one value with --set, in a job for each value";
+        return Err(LabError::config("sweep", problem));
+    }
+    Ok(sweep)
 }
 
 /// Advice from the theory before step 0, one line each.
@@ -136,14 +184,13 @@ fn resumed_alone(arguments: &RunArguments) -> Option<PathBuf> {
 }
 
 /// The experiment's table, and the folder that relative paths in it refer to.
-fn read(arguments: &RunArguments) -> anyhow::Result<(toml::Table, PathBuf)> {
+fn read(arguments: &RunArguments) -> Result<(toml::Table, PathBuf), LabError> {
     if let Some(folder) = &resumed_alone(arguments) {
         if folder.join("sweep.toml").exists() {
             return Err(LabError::Directory {
                 path: folder.clone(),
                 problem: "holds a sweep: give its experiment file too, to resume it".into(),
-            }
-            .into());
+            });
         }
         let mut settings = resume::settings(folder)?;
         for assignment in overrides(&arguments.set, arguments.data_dir.as_deref())? {
@@ -159,7 +206,7 @@ pub(crate) fn read_experiment(
     path: Option<&Path>,
     set: &[String],
     data_dir: Option<&Path>,
-) -> anyhow::Result<(toml::Table, PathBuf)> {
+) -> Result<(toml::Table, PathBuf), LabError> {
     let set = overrides(set, data_dir)?;
     let Some(path) = path else {
         return Ok((parse_table(DEFAULT, &set)?, PathBuf::new()));
@@ -172,10 +219,11 @@ pub(crate) fn read_experiment(
 }
 
 /// The `--set` overrides, with that of `--data-dir`.
-fn overrides(set: &[String], data_dir: Option<&Path>) -> anyhow::Result<Vec<String>> {
+fn overrides(set: &[String], data_dir: Option<&Path>) -> Result<Vec<String>, LabError> {
     let mut set = set.to_vec();
     if let Some(folder) = data_dir {
-        set.push(format!("problem.data_dir={}", std::path::absolute(folder)?.display()));
+        let absolute = std::path::absolute(folder).map_err(LabError::io(folder, "find"))?;
+        set.push(format!("problem.data_dir={}", absolute.display()));
     }
     Ok(set)
 }
@@ -224,7 +272,7 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
         Some(folder) => folder.clone(),
         None => choose_folder(sweep.name(), arguments.resume),
     };
-    let stop = stop_on_interrupt(STOP_MESSAGE)?;
+    let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
     let (output, stream) = (&arguments.output, RecordStream::default());
     let observers = observers::sweep_observers(sweep.points.len(), output, &stream);
     let found = sweep.execute(&folder, arguments.resume, &observers, &stop)?;
@@ -279,14 +327,16 @@ pub(crate) fn finish(
 }
 
 /// The first Ctrl-C sets the stop flag and prints a message; the second one exits immediately.
-pub(crate) fn stop_on_interrupt(message: &'static str) -> anyhow::Result<Arc<AtomicBool>> {
+pub(crate) fn stop_on_interrupt(message: Option<&'static str>) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED.into());
         }
-        eprintln!("{message}; press Ctrl-C again to exit immediately");
+        if let Some(message) = message {
+            eprintln!("{message}; press Ctrl-C again to exit immediately");
+        }
     })
     .context("cannot handle Ctrl-C")?;
     Ok(stop)

@@ -55,7 +55,7 @@ pub(crate) fn is_first(ranks: &dyn Ranks) -> bool {
 }
 
 /// What rank 0 makes, on all ranks; an error of it is an error of all. A call of all ranks together.
-pub(crate) fn from_first<V: Serialize + serde::de::DeserializeOwned>(
+pub fn from_first<V: Serialize + serde::de::DeserializeOwned>(
     ranks: &dyn Ranks,
     make: impl FnOnce() -> Result<V, LabError>,
 ) -> Result<V, LabError> {

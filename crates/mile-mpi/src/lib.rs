@@ -7,10 +7,11 @@
 //! - [`transport`]: what ranks need to talk; [`threads`] is one in a single process, for tests, and `mpi` (feature `mpi`) the
 //!   real one;
 //! - [`exchange`]: which rows go where in an exchange;
-//! - [`engine`]: the agents of one rank; [`engines`] opens it for the jobs of an experiment.
+//! - [`engine`]: the agents of one rank; `engines` (feature `lab`) opens it for the jobs of an experiment.
 
 mod columns;
 pub mod engine;
+#[cfg(feature = "lab")]
 pub mod engines;
 pub mod exchange;
 #[cfg(feature = "mpi")]
@@ -19,5 +20,6 @@ pub mod placement;
 pub mod threads;
 pub mod transport;
 
+#[cfg(feature = "lab")]
 pub use engines::RankEngines;
 pub use placement::Placement;

@@ -157,6 +157,16 @@ impl Ranks for Mpi {
     }
 }
 
+/// Ends the process if it is dropped: MPI must not go on with buffers of a function that was left in the midst of an exchange by
+/// a panic, whose message is told before.
+struct InExchange;
+
+impl Drop for InExchange {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
 /// Requests of one kind, each of the message with this number.
 #[derive(Default)]
 struct Requests {
@@ -204,6 +214,7 @@ impl Transport for Mpi {
             receives.iter_mut().map(|(_, bytes)| (bytes.as_mut_ptr(), bytes.len())).collect();
         let mut missing: Vec<usize> = room.iter().map(|(_, length)| length.div_ceil(self.piece)).collect();
         let (mut incoming, mut outgoing) = (Requests::default(), Requests::default());
+        let until_done = InExchange;
         {
             let _turn = self.world();
             for (k, (from, bytes)) in receives.iter_mut().enumerate() {
@@ -279,6 +290,7 @@ impl Transport for Mpi {
                 ffi::RSMPI_STATUSES_IGNORE,
             )
         };
+        std::mem::forget(until_done);
         Ok(())
     }
 }

@@ -283,7 +283,12 @@ mod tests {
         #[test]
         fn every_agent_has_one_place_and_shares_are_equal(agents in 2usize..60, ranks in 1usize..60, seed in 0u64..40) {
             let ranks = ranks.min(agents);
-            let graph = Topology::ErdosRenyi { p: 0.3 }.build(agents, seed).unwrap();
+            // A ring and chords by chance.
+            let chords = (0..agents as u64).map(|k| ((k * 7 + seed) as usize % agents, (k * k + 3 * seed) as usize % agents));
+            let ring = (0..agents).map(|k| (k, (k + 1) % agents));
+            let edges = ring.chain(chords).filter(|(i, j)| i != j).map(|(i, j)| (i.min(j), i.max(j)));
+            let edges: BTreeSet<(usize, usize)> = edges.collect();
+            let graph = Graph::from_edges(agents, edges).unwrap();
             let placement = Placement::of(&graph, ranks);
             prop_assert_eq!(placement.ranks(), ranks);
             let mut seen = vec![0; agents];

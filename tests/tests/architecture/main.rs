@@ -10,14 +10,15 @@ use modules::Modules;
 use toml::{Table, Value};
 
 /// What each crate may use of the others.
-const DIRECTIONS: [(&str, &[&str]); 7] = [
+const DIRECTIONS: [(&str, &[&str]); 8] = [
     ("mile", &[]),
     ("mile-state", &["mile"]),
     ("mile-nn", &["mile", "mile-state"]),
     ("mile-lab", &["mile", "mile-nn", "mile-state"]),
     ("mile-net", &["mile", "mile-state"]),
+    ("mile-mpi", &["mile", "mile-lab", "mile-nn", "mile-state"]),
     ("mile-paper", &["mile", "mile-lab", "mile-nn", "mile-state"]),
-    ("mile-cli", &["mile", "mile-lab", "mile-net", "mile-nn", "mile-paper", "mile-state"]),
+    ("mile-cli", &["mile", "mile-lab", "mile-mpi", "mile-net", "mile-nn", "mile-paper", "mile-state"]),
 ];
 
 fn root() -> &'static Path {

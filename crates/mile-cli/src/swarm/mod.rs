@@ -110,7 +110,7 @@ impl Swarm<'_> {
     fn run<T: Scalar>(&self) -> anyhow::Result<Vec<Outcome>> {
         let view = View::new(self.plan);
         let mut gatherer = Gatherer::<T>::open(self.plan, self.folder, self.resume, &view)?;
-        let stop = stop_on_interrupt("stopping all agents")?;
+        let stop = stop_on_interrupt(Some("stopping all agents"))?;
         if !gatherer.is_complete() {
             let folders = folders::create_local(self.plan, self.folder, &self.settings)?;
             let mut supervisor = Supervisor::start(&folders)?;

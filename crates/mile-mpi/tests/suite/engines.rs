@@ -52,7 +52,7 @@ fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>, rounds: u64) 
         }
         run.round(engine).unwrap();
     }
-    let row = engine.row(X, 2).unwrap().into_iter().map(Real::wide).collect();
+    let row = engine.row(X, engine.agents() - 1).unwrap().into_iter().map(Real::wide).collect();
     let mean = engine.mean(X).unwrap();
     let measured =
         (engine.norm_sq(X).unwrap(), mean, engine.consensus_error(X).unwrap(), engine.drift().unwrap(), row);

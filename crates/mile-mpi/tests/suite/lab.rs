@@ -85,13 +85,13 @@ fn same_on(ranks: &[usize], text: &str, base: &Path) {
 }
 
 const ALGORITHMS: &str = "[[algorithm]]\nname = 'mile'\nstep_size = 0.05\nlocal_steps = 3\n\
-                          [[algorithm]]\nname = 'gta'\nstep_size = 0.03\nlocal_steps = 2\n";
+                          [[algorithm]]\nname = 'k-gt'\nstep_size = 0.03\nlocal_steps = 2\n";
 
 #[test]
 fn quadratics_with_random_starts_dropped_edges_and_auto() {
     for precision in ["f32", "f64"] {
         let text = format!(
-            "rounds = 12\nseeds = [0, 4]\nprecision = '{precision}'\nagent_metrics = true\nstart = 'random'\n\
+            "rounds = 12\nseeds = [0, 4]\nprecision = '{precision}'\nagent_metrics = true\nstart = {{ value = 'random' }}\n\
              [network]\nagents = 7\ntopology = 'ring'\ndrop_rate = 0.2\n[problem]\nkind = 'quadratic'\ndim = 9\n\
              [[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nxi = 'auto'\nlocal_steps = 3\n{ALGORITHMS}"
         )
@@ -183,7 +183,7 @@ fn a_run_is_resumed_with_any_number_of_ranks() {
     let home = tempfile::tempdir().unwrap();
     let text = |rounds: u64| {
         format!(
-            "rounds = {rounds}\neval_every = 3\nstart = 'random'\n[network]\nagents = 7\ntopology = 'ring'\ndrop_rate = 0.1\n\
+            "rounds = {rounds}\neval_every = 3\nstart = {{ value = 'random' }}\n[network]\nagents = 7\ntopology = 'ring'\ndrop_rate = 0.1\n\
              [problem]\nkind = 'quadratic'\ndim = 9\n{ALGORITHMS}"
         )
     };

@@ -1,0 +1,129 @@
+//! Where the agents of `mile run` live: in this process, or over the ranks of a job that this process was started for.
+
+use std::sync::Arc;
+
+use mile_lab::engines::{Engines, InProcess};
+use mile_lab::error::LabError;
+use mile_lab::plan::Plan;
+
+/// Where agents live.
+pub(crate) struct Place {
+    engines: Arc<dyn Engines>,
+    #[cfg(feature = "mpi")]
+    job: Option<Arc<mile_mpi::mpi::Mpi>>,
+}
+
+impl Place {
+    /// The ranks of a job if this process was started for one, else this process.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn find() -> anyhow::Result<Self> {
+        let job =
+            mile_mpi::mpi::Mpi::join().map_err(|error| anyhow::anyhow!("cannot join the job: {error}"))?;
+        let job = job.map(Arc::new);
+        let engines: Arc<dyn Engines> = match &job {
+            Some(job) => Arc::new(mile_mpi::RankEngines::new(job.clone())),
+            None => Arc::new(InProcess),
+        };
+        Ok(Self { engines, job })
+    }
+
+    /// This process.
+    #[cfg(not(feature = "mpi"))]
+    pub(crate) fn find() -> anyhow::Result<Self> {
+        Ok(Self { engines: Arc::new(InProcess) })
+    }
+
+    /// Opens the engines of the jobs.
+    pub(crate) fn engines(&self) -> Arc<dyn Engines> {
+        self.engines.clone()
+    }
+
+    /// Whether this process shows what happens and writes the run directory.
+    pub(crate) fn is_first(&self) -> bool {
+        self.engines.ranks().rank() == 0
+    }
+
+    /// Whether there are other processes.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.engines.ranks().count() > 1
+    }
+
+    /// What crosses ranks, for a dry run.
+    pub(crate) fn describe(&self, plan: &Plan) -> String {
+        #[cfg(feature = "mpi")]
+        if self.is_shared() {
+            return describe(plan, self.engines.ranks().count());
+        }
+        let _ = plan;
+        String::new()
+    }
+
+    /// Ends this process's part of the job: after an error that all ranks return, the first tells it; after any other, this rank
+    /// tells it and ends all ranks, because some may wait for it.
+    pub(crate) fn end(&self, result: anyhow::Result<u8>) -> anyhow::Result<u8> {
+        let Err(error) = result else { return result };
+        if !self.is_shared() {
+            return Err(error);
+        }
+        if matches!(error.downcast_ref(), Some(LabError::Agreed(_))) {
+            let code = crate::exit_code(&error);
+            return if self.is_first() { Err(error) } else { Ok(code) };
+        }
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            use mile::ranks::Ranks;
+            eprintln!("mile: {}: {}", job.name(), crate::error_message(&error));
+            job.abort(crate::exit_code(&error));
+        }
+        Err(error)
+    }
+}
+
+/// Whether this process is a rank of a job, but not its first, as what started it says.
+pub(crate) fn is_other_rank() -> bool {
+    let names: &[&str] =
+        if cfg!(feature = "mpi") { &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"] } else { &[] };
+    names.iter().find_map(|name| std::env::var(name).ok()).is_some_and(|rank| rank != "0")
+}
+
+#[cfg(feature = "mpi")]
+fn describe(plan: &Plan, ranks: usize) -> String {
+    use std::fmt::Write;
+
+    use indicatif::HumanBytes;
+    use mile_lab::table::TextTable;
+    use mile_mpi::Placement;
+
+    let graph = plan.network.graph();
+    let placement = Placement::of(graph, ranks);
+    let (cut, numbered) = (placement.cut(graph), Placement::in_order(graph.agents(), ranks).cut(graph));
+    let mut text = format!(
+        "ranks: {ranks}, each with {} to {} agents; {} of {} edges cross ranks\n",
+        graph.agents() / ranks,
+        graph.agents().div_ceil(ranks),
+        cut.crossing,
+        cut.edges
+    );
+    let _ = match placement.is_in_order() {
+        true => writeln!(text, "placement: blocks of agents in the order of their numbers"),
+        false => writeln!(
+            text,
+            "placement: by a partition of the graph, which sends {} rows an exchange instead of {}",
+            cut.rows, numbered.rows
+        ),
+    };
+    let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
+        let vectors = plan.methods[k].first_round.vectors_sent;
+        let bytes = vectors * (plan.size.dim * plan.experiment.precision.bytes()) as u64;
+        vec![
+            algorithm.label.clone(),
+            (plan.methods[k].first_round.exchanges * cut.messages as u64).to_string(),
+            HumanBytes(bytes * cut.rows as u64).to_string(),
+            HumanBytes(bytes * cut.most_rows as u64).to_string(),
+        ]
+    };
+    let header = ["algorithm", "messages/round", "crossing/round", "most of a rank"];
+    let rows = plan.experiment.algorithms.iter().enumerate().map(row).collect();
+    let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
+    text
+}

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Real MPI against one process: messages of all sizes, run directories that are equal byte by byte, resuming with another number of
+# ranks, and failures that end the job. Needs mpirun, the headers of MPI, and libclang.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# As the whole workspace, so that what its tests have built is not built again with other features.
+cargo build --locked --workspace --features mile-cli/mpi,mile-mpi/mpi --bin mile --example messages
+target=$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
+mile=$target/debug/mile
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=2
+flags=()
+if mpirun --version | grep -q 'Open MPI'; then flags=(--oversubscribe --bind-to none); fi
+ranks() { timeout 300 mpirun "${flags[@]}" -n "$@"; }
+
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+say() { echo "mpi: $*"; }
+fail() { echo "mpi: failed: $*" >&2; exit 1; }
+
+# Run directories are equal: states and exported models, records without their times, settings, documents.
+same() {
+    for file in "$1"/final/* "$1"/config.toml; do cmp "$file" "$2/${file#"$1"/}"; done
+    [ "$(ls "$1/final")" = "$(ls "$2/final")" ] || fail "$2/final has other files than $1/final"
+    for name in statistics.json agents.csv coefficients.csv; do
+        [ ! -e "$1/$name" ] || cmp "$1/$name" "$2/$name"
+    done
+    cmp <(sed 's/"wall_s":[^,}]*//' "$1/metrics.jsonl") <(sed 's/"wall_s":[^,}]*//' "$2/metrics.jsonl")
+}
+
+say "messages of 0 bytes, at the eager limit, above it, and in pieces"
+for n in 2 3 7; do ranks $n "$target/debug/examples/messages"; done
+
+# An experiment for each kind of problem.
+names=$("$mile" algorithms --format json | grep -o '"name": *"[^"]*"' | cut -d'"' -f4)
+methods() { for name in $names; do [ $name = scaffold ] || printf '[[algorithm]]\nname = "%s"\nstep_size = 0.02\n' $name; done; }
+two='[[algorithm]]\nname = "mile"\nstep_size = 0.02\nlocal_steps = 3\n[[algorithm]]\nname = "k-gt"\nstep_size = 0.02\n'
+rows() { awk -v seed="$1" -v rows="$2" 'BEGIN { srand(seed); print "a,b,c,y"; for (k = 0; k < rows; k++)
+    printf "%.4f,%.4f,%s,%s\n", rand(), 3 * rand(), (k % 3 ? "red" : "blue"), (rand() < 0.4 ? "yes" : "no") }'; }
+for agent in 0 1 2 3 4 5 6 7; do rows $agent $((15 + 4 * agent)) > "$home/agent-$agent.csv"; done
+table='[problem]\nkind = "table"\ndata = "agent-{agent}.csv"\ntarget = "y"\nloss = "logistic"\nl2 = 0.01\nintercept = true\nstandardise = true\ncategorical = ["c"]\ntest = 0.3\nbatch = 4\n'
+printf 'rounds = 5\neval_every = 2\nprecision = "f32"\n[network]\nagents = 8\ntopology = "torus"\ndrop_rate = 0.2\n%b%b' "$table" "$(methods)" > "$home/f32.toml"
+sed 's/"f32"/"f64"/; s/drop_rate = 0.2/drop_rate = 0.0/' "$home/f32.toml" > "$home/f64.toml"
+printf 'rounds = 5\nstart = { value = "random" }\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n[[algorithm]]\nname = "scaffold"\nstep_size = 0.02\n%b' "$two" > "$home/complete.toml"
+printf 'rounds = 2\n[network]\nagents = 4\n[problem]\nkind = "images"\nmodel = "mnist-cnn"\nbatch = 8\neval_samples = 16\ntest_samples = 100\n%b' "$two" > "$home/cnn.toml"
+
+for name in f32 f64 complete cnn; do
+    "$mile" run "$home/$name.toml" --out "$home/$name-alone" --quiet
+    case $name in cnn) counts=2 ;; complete) counts="2 3 7" ;; *) counts="1 2 3 7 8" ;; esac
+    for n in $counts; do
+        ranks $n "$mile" run "$home/$name.toml" --out "$home/$name-$n" --quiet
+        same "$home/$name-alone" "$home/$name-$n"
+        say "$name: $n ranks are the same as one process"
+    done
+done
+
+say "resuming with another number of ranks"
+for pair in "3 1" "1 7" "2 3"; do
+    read -r before after <<< "$pair"
+    out=$home/resumed-$before-$after
+    start() { if [ "$1" = 1 ]; then "$mile" "${@:2}"; else ranks "$1" "$mile" "${@:2}"; fi; }
+    start $before run "$home/complete.toml" --set rounds=2 --set eval_every=1 --out "$out" --quiet
+    start $after run "$home/complete.toml" --set rounds=5 --set eval_every=1 --out "$out" --resume --quiet
+    [ -d "$home/straight" ] || "$mile" run "$home/complete.toml" --set eval_every=1 --out "$home/straight" --quiet
+    same "$home/straight" "$out"
+done
+
+say "a dry run prints the cut"
+ranks 3 "$mile" run "$home/f32.toml" --dry-run | grep -q 'edges cross ranks' || fail "no cut in the dry run"
+
+say "bad data on one rank end the job with one message"
+cp -r "$home/agent-7.csv" "$home/kept.csv"
+echo '1,2,red,perhaps,5' >> "$home/agent-7.csv"
+if ranks 3 "$mile" run "$home/f32.toml" --out "$home/bad" --quiet 2> "$home/bad.txt"; then fail "bad data were taken"; fi
+[ "$(grep -c '^mile: rank 2 on .*agent-7.csv' "$home/bad.txt")" = 1 ] || { cat "$home/bad.txt"; fail "not one message"; }
+mv "$home/kept.csv" "$home/agent-7.csv"
+
+# A run that is long enough to be stopped; its reference has the same number of rounds.
+long() { ranks 2 "$mile" run "$home/complete.toml" --set rounds=4000 --set eval_every=100 --out "$1" --quiet "${@:2}"; }
+"$mile" run "$home/complete.toml" --set rounds=4000 --set eval_every=100 --out "$home/long" --quiet
+# Starts it, waits for its first records, and sends a signal to its second rank.
+interrupted() {
+    local out=$1 signal=$2
+    long "$out" > "$out.txt" 2>&1 & local job=$!
+    until [ -s "$out/metrics.jsonl" ] && [ "$(wc -l < "$out/metrics.jsonl")" -ge 3 ]; do
+        kill -0 $job 2> /dev/null || { cat "$out.txt"; fail "ended before it was stopped"; }
+        sleep 0.1
+    done
+    local rank
+    for rank in $(pgrep -f "^$mile run .*--out $out "); do
+        if tr '\0' '\n' < "/proc/$rank/environ" | grep -qx 'OMPI_COMM_WORLD_RANK=1\|PMI_RANK=1'; then kill "$signal" "$rank"; fi
+    done
+    local code=0
+    wait $job || code=$?
+    [ $code != 0 ] && [ $code != 124 ] || { cat "$out.txt"; fail "exit code $code after $signal"; }
+}
+say "a killed rank ends the job, and --resume goes on"
+interrupted "$home/killed" -KILL
+grep -q 'rank 1' "$home/killed.txt" || { cat "$home/killed.txt"; fail "no message about the killed rank"; }
+long "$home/killed" --resume
+same "$home/long" "$home/killed"
+say "Ctrl-C on one rank stops all after a round, and --resume goes on"
+interrupted "$home/stopped" -INT
+ls "$home/stopped/checkpoints/"*.safetensors > /dev/null || fail "no checkpoint after Ctrl-C"
+long "$home/stopped" --resume
+same "$home/long" "$home/stopped"
+
+if [ "$(id -u)" = 0 ] && mkdir "$home/small" && mount -t tmpfs -o size=96k none "$home/small" 2> /dev/null; then
+    say "a full disk ends the job with one message"
+    full() { ranks 2 "$mile" run "$home/complete.toml" --set problem.dim=4000 --out "$home/small/run" --quiet; }
+    if full 2> "$home/full.txt"; then umount "$home/small"; fail "a full disk was not noticed"; fi
+    umount "$home/small"
+    [ "$(grep -c '^mile: rank .*o space left' "$home/full.txt")" = 1 ] || { cat "$home/full.txt"; fail "not one message"; }
+else
+    say "skipped: a full disk (no small disk could be mounted here)"
+fi
+say "all is well"
