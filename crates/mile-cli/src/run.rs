@@ -12,6 +12,7 @@ use mile::theory::advice::Severity;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::estimate::estimate_time;
+use mile_lab::objectives::Kinds;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
 use mile_lab::resume;
@@ -19,6 +20,7 @@ use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
 
+use crate::device::DeviceArguments;
 use crate::output::OutputArguments;
 use crate::records::RecordStream;
 use crate::{FAILED, INTERRUPTED, observers, output};
@@ -55,6 +57,8 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    device: DeviceArguments,
+    #[command(flatten)]
     observers: observers::ObserverArguments,
     #[command(flatten)]
     output: OutputArguments,
@@ -73,7 +77,9 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 
 fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     let (mut table, base) = read(arguments)?;
-    if let Some(sweep) = SweepPlan::read(&table, &base)? {
+    let (engines, device) = arguments.device.engines()?;
+    arguments.output.message(&device);
+    if let Some(sweep) = SweepPlan::read_with(&table, &base, &Kinds::default(), engines.clone())? {
         return run_sweep(arguments, &sweep);
     }
     let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("experiment");
@@ -81,7 +87,7 @@ fn run_named(arguments: &RunArguments) -> anyhow::Result<u8> {
     if arguments.resume {
         resume::keep_choices(&mut table, &folder)?;
     }
-    let plan = Plan::new(Experiment::read(&table, &base)?)?;
+    let plan = Plan::new(Experiment::read(&table, &base)?)?.on(engines);
     let advice = advice(&plan)?;
     if arguments.dry_run {
         let time = estimate_time(&plan)?;

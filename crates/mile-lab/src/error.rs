@@ -65,6 +65,9 @@ pub enum LabError {
     /// Problem, network and starting point do not match, or do not fit into memory.
     #[error(transparent)]
     Simulator(#[from] mile::simulator::SimulatorError),
+    /// An engine could not be created.
+    #[error(transparent)]
+    Engine(mile::agents::Failure),
     /// A job panicked: a bug in its objective or in this library.
     #[error("panicked: {0}")]
     Panicked(String),
