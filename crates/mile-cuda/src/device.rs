@@ -189,7 +189,14 @@ pub trait Device: Send + Sync {
     /// is done.
     unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Result<(), DeviceError>;
 
-    /// Begins to record launches instead of running them. Nothing but launches may follow.
+    /// Whether launches go to a second queue from now on, behind all that was launched before; those of the first queue do not wait for
+    /// it until [`join`](Self::join).
+    fn aside(&self, yes: bool) -> Result<(), DeviceError>;
+
+    /// Lets the first queue wait for what was launched aside.
+    fn join(&self) -> Result<(), DeviceError>;
+
+    /// Begins to record launches instead of running them. Nothing but launches, aside or not, may follow, and what is aside must be joined.
     fn record(&self) -> Result<(), DeviceError>;
 
     /// Ends a recording.

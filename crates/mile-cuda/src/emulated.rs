@@ -183,6 +183,15 @@ impl Device for Emulated {
         unsafe { self.run(&launched) }
     }
 
+    /// One after the other is a way of side by side.
+    fn aside(&self, _: bool) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn join(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     fn record(&self) -> Result<(), DeviceError> {
         self.state().recording = Some(Vec::new());
         Ok(())

@@ -4,6 +4,7 @@ mod compile;
 
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -23,6 +24,11 @@ pub struct Cuda {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// The second queue, and what the two wait for.
+    side: sys::CUstream,
+    fork: sys::CUevent,
+    joint: sys::CUevent,
+    is_aside: AtomicBool,
     name: String,
     capability: u32,
     multiprocessors: u32,
@@ -94,13 +100,26 @@ impl Cuda {
         // SAFETY: the device is valid; the context is released in `drop`, and it is valid when it is made current.
         let context = unsafe { result::primary_ctx::retain(device) }.map_err(&open)?;
         unsafe { result::ctx::set_current(context) }.map_err(&open)?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(&open)?;
-        let state = Mutex::default();
-        Ok(Self { device, context, stream, name, capability, multiprocessors, cache, state })
+        let stream = || result::stream::create(result::stream::StreamKind::NonBlocking).map_err(&open);
+        let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(&open);
+        let (stream, side, fork, joint) = (stream()?, stream()?, event()?, event()?);
+        let (state, is_aside) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { device, context, stream, side, fork, joint, is_aside, name, capability, multiprocessors, cache, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets one queue wait for what another has to do so far.
+    fn order(&self, first: sys::CUstream, event: sys::CUevent, second: sys::CUstream) -> Result<(), DeviceError> {
+        self.enter()?;
+        // SAFETY: streams and events are valid until `drop`.
+        unsafe {
+            result::event::record(event, first)
+                .and_then(|()| result::stream::wait_event(second, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT))
+        }
+        .map_err(while_doing("order its queues"))
     }
 
     /// Makes the context current in this thread.
@@ -190,11 +209,19 @@ impl Device for Cuda {
         let mut bits: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
         let mut pointers: Vec<*mut c_void> = bits.iter_mut().map(|bits| std::ptr::from_mut(bits).cast()).collect();
         let [x, y, z] = grid.blocks;
+        let stream = if self.is_aside.load(Ordering::Relaxed) { self.side } else { self.stream };
         // SAFETY: promised by the caller; the arguments are copied by the call.
-        unsafe {
-            result::launch_kernel(function, (x, y, z), (grid.threads, 1, 1), grid.shared, self.stream, &mut pointers)
-        }
-        .map_err(doing)
+        unsafe { result::launch_kernel(function, (x, y, z), (grid.threads, 1, 1), grid.shared, stream, &mut pointers) }
+            .map_err(doing)
+    }
+
+    fn aside(&self, yes: bool) -> Result<(), DeviceError> {
+        self.is_aside.store(yes, Ordering::Relaxed);
+        if yes { self.order(self.stream, self.fork, self.side) } else { Ok(()) }
+    }
+
+    fn join(&self) -> Result<(), DeviceError> {
+        self.order(self.side, self.joint, self.stream)
     }
 
     fn record(&self) -> Result<(), DeviceError> {
@@ -257,6 +284,9 @@ impl Drop for Cuda {
                 let _ = result::module::unload(module);
             }
             let _ = result::stream::destroy(self.stream);
+            let _ = result::stream::destroy(self.side);
+            let _ = result::event::destroy(self.fork);
+            let _ = result::event::destroy(self.joint);
             let _ = result::primary_ctx::release(self.device);
         }
     }

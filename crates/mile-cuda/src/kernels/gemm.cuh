@@ -123,6 +123,7 @@ __device__ __forceinline__ void multiply(float (&c)[MT][NT][4], const float (&a)
                 }
     emulated::wait();
 #else
+    // Of their operands the tensor cores use the sign, the exponent and ten bits.
     const unsigned mask = 0xffffe000u;
     unsigned a_high[MT][4], a_low[MT][4];
 #pragma unroll
@@ -130,7 +131,7 @@ __device__ __forceinline__ void multiply(float (&c)[MT][NT][4], const float (&a)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             a_high[i][e] = __float_as_uint(a[i][e]) & mask;
-            a_low[i][e] = __float_as_uint(a[i][e] - __uint_as_float(a_high[i][e])) & mask;
+            a_low[i][e] = __float_as_uint(a[i][e] - __uint_as_float(a_high[i][e]));
         }
 #pragma unroll
     for (int j = 0; j < NT; j++) {
@@ -138,7 +139,7 @@ __device__ __forceinline__ void multiply(float (&c)[MT][NT][4], const float (&a)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             b_high[e] = __float_as_uint(b[j][e]) & mask;
-            b_low[e] = __float_as_uint(b[j][e] - __uint_as_float(b_high[e])) & mask;
+            b_low[e] = __float_as_uint(b[j][e] - __uint_as_float(b_high[e]));
         }
 #define MMA(a, b)                                                                                                    \
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
@@ -185,10 +186,29 @@ __device__ __forceinline__ void step(float (&c)[MT][NT][4], const T* a, const T*
     multiply<MT, NT>(c, fragment_a, fragment_b);
 }
 
-// Numbers of shared memory that a block needs.
-template <class L, class A, class B>
-__host__ __device__ constexpr int shared_numbers() {
-    return L::STAGES * (Loader<A, L::M, L::K, L::THREADS>::SIZE + Loader<B, L::N, L::K, L::THREADS>::SIZE);
+// Gives the numbers that this thread has of a warp's tile, from (m, n) on, to `out`.
+template <class L, class Out>
+__device__ __forceinline__ void put_all(const T (&c)[L::MT][L::NT][4], const Out& out, int m, int n) {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    if constexpr (Out::SQUARES) {
+        static_assert(L::MT % 2 == 0, "squares are in two tiles of sixteen rows");
+#pragma unroll
+        for (int i = 0; i < L::MT; i += 2)
+#pragma unroll
+            for (int j = 0; j < L::NT; j++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    out.put((m + i * 16) / 4 + g, n + j * 8 + t * 2 + e, c[i][j][e], c[i][j][2 + e],
+                            c[i + 1][j][e], c[i + 1][j][2 + e]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < L::MT; i++)
+#pragma unroll
+            for (int j = 0; j < L::NT; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    out.put(m + i * 16 + g + e / 2 * 8, n + j * 8 + t * 2 + e % 2, c[i][j][e]);
+    }
 }
 
 // The tile of C from (m, n) on, summed over k from `begin` to `end`. `out` gets each number with its place, or, with SQUARES, the four
@@ -233,24 +253,114 @@ __device__ __forceinline__ void product(const A& a, const B& b, const Out& out, 
 #pragma unroll
         for (int k = 0; k < L::K; k += 8) step<L::MT, L::NT, LoadA, LoadB>(c, stage, stage + LoadA::SIZE, row, column, k);
     }
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    if constexpr (Out::SQUARES) {
-        static_assert(L::MT % 2 == 0, "squares are in two tiles of sixteen rows");
-#pragma unroll
-        for (int i = 0; i < L::MT; i += 2)
-#pragma unroll
-            for (int j = 0; j < L::NT; j++)
-#pragma unroll
-                for (int e = 0; e < 2; e++)
-                    out.put((m + row + i * 16) / 4 + g, n + column + j * 8 + t * 2 + e, c[i][j][e], c[i][j][2 + e],
-                            c[i + 1][j][e], c[i + 1][j][2 + e]);
-    } else {
-#pragma unroll
-        for (int i = 0; i < L::MT; i++)
-#pragma unroll
-            for (int j = 0; j < L::NT; j++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    out.put(m + row + i * 16 + g + e / 2 * 8, n + column + j * 8 + t * 2 + e % 2, c[i][j][e]);
+    put_all<L>(c, out, m + row, n + column);
+}
+
+template <class L> struct Pixel;
+
+// A product whose rows are pixels of images, each the sum over K x K taps of images with a border of zeros. The rows of images that a
+// block needs are copied to shared memory once, for all taps. L is the convolution: see Layer in network.cu.
+template <class L, class S>
+struct Window {
+    static constexpr int HP = L::H + 2 * L::PAD, WP = L::W + 2 * L::PAD;
+    // Output rows of a block at most, and rows of images with their borders.
+    static constexpr int UNITS = L::POOL ? S::M / 4 : S::M, ACROSS = L::POOL ? L::SW : L::OW, DOWN = L::POOL ? L::SH : L::OH;
+    static constexpr bool EXACT = UNITS % ACROSS == 0 && (DOWN * ACROSS) % UNITS == 0;
+    static constexpr int LINES = EXACT ? UNITS / ACROSS : (UNITS - 2) / ACROSS + 2;
+    // Samples that begin within a block, and rows of borders and rows without output between them.
+    static constexpr int BREAKS = EXACT ? 0 : (LINES - 1 + DOWN - 1) / DOWN;
+    static constexpr int ROWS = LINES * (L::POOL ? 2 : 1) + L::K - 1 + BREAKS * (HP - (L::POOL ? 2 * DOWN : DOWN));
+    // Numbers from one pixel to the next, so that the rows of a tile are in different banks.
+    static constexpr bool BY_TAP = L::C % 8 == 0;
+    static constexpr int PIXEL = BY_TAP ? L::C + (L::POOL ? 2 : 4) : L::C, V = BY_TAP ? (L::POOL ? 2 : 4) : 1;
+    static constexpr int SIZE = (ROWS * WP * PIXEL + 3) / 4 * 4;
+    static constexpr int DEPTH = BY_TAP ? L::DEPTH : (L::DEPTH + 7) / 8 * 8;
+
+    int first;
+
+    // Which row of images, with borders, is the first that the pixels from m on need.
+    __device__ explicit Window(int m) {
+        int unit = L::POOL ? m / 4 : m;
+        first = unit / (DOWN * ACROSS) * HP + unit % (DOWN * ACROSS) / ACROSS * (L::POOL ? 2 : 1);
     }
+
+    __device__ __forceinline__ void load(const T* x, int samples, T* window) const {
+        constexpr int GROUPS = WP * (L::C / V);
+        for (int i = threadIdx.x; i < ROWS * GROUPS; i += S::THREADS) {
+            int row = first + i / GROUPS, rest = i % GROUPS, column = rest / (L::C / V) - L::PAD, channel = rest % (L::C / V) * V;
+            int sample = row / HP, y = row % HP - L::PAD;
+            bool inside = sample < samples && (unsigned)y < L::H && (unsigned)column < L::W;
+            copy_async<V>(window + (i / GROUPS * WP + rest / (L::C / V)) * PIXEL + channel,
+                          inside ? x + ((sample * L::H + y) * L::W + column) * L::C + channel : nullptr);
+        }
+    }
+
+    // Where the first tap of output pixel m is.
+    __device__ __forceinline__ int base(int m) const {
+        Pixel<L> pixel(m);
+        int row = pixel.sample * HP + pixel.y - first;
+        // Rows beyond the last pixel of a block's samples are not used, but must not be read outside.
+        return row + L::K <= ROWS ? (row * WP + pixel.x) * PIXEL : 0;
+    }
+
+    // Where tap and channel k are, from a pixel's base on.
+    static __device__ __forceinline__ int offset(int k) {
+        int tap = k / L::C;
+        return k < L::DEPTH ? (tap / L::K * WP + tap % L::K) * PIXEL + k % L::C : 0;
+    }
+};
+
+template <class L, class S, class B, class Out>
+__device__ __forceinline__ void windowed_product(const T* x, int samples, const B& b, const Out& out, int m, int n) {
+    SHARED_NUMBERS(shared);
+    typedef Window<L, S> A;
+    typedef Loader<B, S::N, S::K, S::THREADS> LoadB;
+    T *window = shared, *tiles = shared + A::SIZE;
+    A a(m);
+    LoadB load_b(b, n);
+    constexpr int STEPS = (A::DEPTH + S::K - 1) / S::K;
+    a.load(x, samples, window);
+#pragma unroll
+    for (int s = 0; s < S::STAGES - 1; s++) {
+        if (s < STEPS) load_b.load(b, s * S::K, tiles + s * LoadB::SIZE);
+        close_copies();
+    }
+    int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    int row = warp / S::WARPS_N * (S::MT * 16), column = warp % S::WARPS_N * (S::NT * 8);
+    T c[S::MT][S::NT][4];
+    int base[S::MT][2];
+#pragma unroll
+    for (int i = 0; i < S::MT; i++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) base[i][e] = a.base(m + row + i * 16 + g + e * 8);
+#pragma unroll
+        for (int j = 0; j < S::NT; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) c[i][j][e] = T(0);
+    }
+    for (int s = 0; s < STEPS; s++) {
+        await_copies<S::STAGES - 2>();
+        __syncthreads();
+        int next = s + S::STAGES - 1;
+        if (next < STEPS) load_b.load(b, next * S::K, tiles + next % S::STAGES * LoadB::SIZE);
+        close_copies();
+        const T* tile = tiles + s % S::STAGES * LoadB::SIZE;
+#pragma unroll
+        for (int k = 0; k < S::K; k += 8) {
+            if (s * S::K + k >= A::DEPTH) break;
+            T fragment_a[S::MT][4], fragment_b[S::NT][2];
+            int low = A::BY_TAP ? A::offset(s * S::K + k) + t : A::offset(s * S::K + k + t);
+            int high = A::BY_TAP ? low + 4 : A::offset(s * S::K + k + t + 4);
+#pragma unroll
+            for (int i = 0; i < S::MT; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) fragment_a[i][e] = window[base[i][e % 2] + (e < 2 ? low : high)];
+#pragma unroll
+            for (int j = 0; j < S::NT; j++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) fragment_b[j][e] = LoadB::get(tile, column + j * 8 + g, k + t + e * 4);
+            multiply<S::MT, S::NT>(c, fragment_a, fragment_b);
+        }
+    }
+    put_all<S>(c, out, m + row, n + column);
 }

@@ -108,7 +108,7 @@ struct Activations {
     }
 };
 
-template <class L, class S>
+template <class L, class S, bool WINDOW>
 __device__ void convolve(const T* x, const T* parameters, T* out, uint8_t* largest, int samples, Count stride, int offset) {
     int units = L::POOL ? L::SH * L::SW : L::OH * L::OW;
     Count agent = blockIdx.z;
@@ -117,7 +117,10 @@ __device__ void convolve(const T* x, const T* parameters, T* out, uint8_t* large
     Weights<L> b = {weights};
     Count place = agent * samples * units * L::OUT;
     Activations<L> c = {out + place, largest + place, weights + L::DEPTH * L::OUT, samples * units};
-    product<S>(a, b, c, blockIdx.x * S::M, blockIdx.y * S::N, 0, L::DEPTH);
+    if constexpr (WINDOW)
+        windowed_product<L, S>(a.x, samples, b, c, blockIdx.x * S::M, blockIdx.y * S::N);
+    else
+        product<S>(a, b, c, blockIdx.x * S::M, blockIdx.y * S::N, 0, L::DEPTH);
 }
 
 // Sums that are split among blocks, [split][agent][m][n].
@@ -188,14 +191,29 @@ struct Transposed {
     __device__ __forceinline__ const T* at(Row n, Column k) const { return n >= 0 && k >= 0 ? weights + n + k : nullptr; }
 };
 
-// Deltas at the input.
-template <class L, class S>
+// Backward: weights with their taps in the opposite order, [tap, output][input].
+template <class L>
+struct Flipped : Transposed<L> {
+    __device__ __forceinline__ int column(int k) const {
+        return k < L::TAPS * L::OUT ? (L::TAPS - 1 - k / L::OUT) * (L::C * L::OUT) + k % L::OUT : OUTSIDE;
+    }
+};
+
+// Deltas at the input: with a stride of 1 those of a convolution with the taps in the opposite order.
+template <class L, class S, bool WINDOW>
 __device__ void convolve_back(const T* delta, const T* parameters, T* out, int samples, Count stride, int offset) {
     Count agent = blockIdx.z;
-    Deltas<L> a = {delta + agent * samples * (L::OH * L::OW * L::OUT), samples};
-    Transposed<L> b = {parameters + agent * stride + offset};
+    const T *deltas = delta + agent * samples * (L::OH * L::OW * L::OUT), *weights = parameters + agent * stride + offset;
     Parts<0, L::C> c = {out + agent * samples * (L::H * L::W * L::C), samples * L::H * L::W};
-    product<S>(a, b, c, blockIdx.x * S::M, blockIdx.y * S::N, 0, L::TAPS * L::OUT);
+    if constexpr (WINDOW) {
+        typedef Layer<L::OH, L::OW, L::OUT, L::K, L::K - 1 - L::PAD, 1, L::C, false, false, L::WV> Back;
+        Flipped<L> b = {{weights}};
+        windowed_product<Back, S>(deltas, samples, b, c, blockIdx.x * S::M, blockIdx.y * S::N);
+    } else {
+        Deltas<L> a = {deltas, samples};
+        Transposed<L> b = {weights};
+        product<S>(a, b, c, blockIdx.x * S::M, blockIdx.y * S::N, 0, L::TAPS * L::OUT);
+    }
 }
 
 // Weight gradients: inputs of output pixels, [tap, input][pixel], and after them a row of ones for the biases.
@@ -280,6 +298,7 @@ extern "C" __global__ void sum_parts(const Summed* layers, uint32_t count, T* g,
         Summed layer = layers[l];
         if (i < layer.offset || i >= layer.offset + layer.numbers) continue;
         const T* parts = layer.parts + agent * layer.numbers + (i - layer.offset);
+#pragma unroll 8
         for (uint32_t s = 0; s < layer.splits; s++) sum += parts[s * agents * layer.numbers];
     }
     g[agent * stride + i] = sum;
@@ -289,29 +308,25 @@ EXPORT(sum_parts)
 // The samples of a batch, [agent][sample], or NONE where an agent has fewer.
 #define NONE 0xffffffffu
 
-// Copies samples to the first layer's input; bytes by a table of their values.
+// Copies samples to the first layer's input, a block for each; bytes by a table of their values.
 template <class Source>
-__device__ void load(const Source* data, const T* values, const uint32_t* samples, T* out, uint32_t len, Count count) {
-    Count i = INDEX;
-    if (i >= count) return;
-    uint32_t sample = samples[i / len];
-    if (sample == NONE) {
-        out[i] = T(0);
-        return;
-    }
-    Source value = data[(Count)sample * len + i % len];
-    out[i] = values ? values[(int)value] : (T)value;
+__device__ void load(const Source* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
+    uint32_t sample = samples[blockIdx.x];
+    T* to = out + (Count)blockIdx.x * len;
+    const Source* from = data + (Count)sample * len;
+    for (uint32_t i = threadIdx.x; i < len; i += blockDim.x)
+        to[i] = sample == NONE ? T(0) : values ? values[(int)from[i]] : (T)from[i];
 }
-extern "C" __global__ void load_bytes(const uint8_t* data, const T* values, const uint32_t* samples, T* out, uint32_t len, Count count) {
-    load(data, values, samples, out, len, count);
+extern "C" __global__ void load_bytes(const uint8_t* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
+    load(data, values, samples, out, len);
 }
 EXPORT(load_bytes)
-extern "C" __global__ void load_singles(const float* data, const T* values, const uint32_t* samples, T* out, uint32_t len, Count count) {
-    load(data, values, samples, out, len, count);
+extern "C" __global__ void load_singles(const float* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
+    load(data, values, samples, out, len);
 }
 EXPORT(load_singles)
-extern "C" __global__ void load_doubles(const double* data, const T* values, const uint32_t* samples, T* out, uint32_t len, Count count) {
-    load(data, values, samples, out, len, count);
+extern "C" __global__ void load_doubles(const double* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
+    load(data, values, samples, out, len);
 }
 EXPORT(load_doubles)
 
@@ -390,26 +405,33 @@ extern "C" __global__ void activate(const T* in, T* out, uint8_t* largest, uint3
 }
 EXPORT(activate)
 
-// The backward pass of pooling over 2 x 2, relu and dropout: deltas at the numbers before them. A thread is one of these.
-extern "C" __global__ void scatter(const T* delta, const T* out, const uint8_t* largest, const T* mask, T* to, uint32_t h, uint32_t w,
-                                   uint32_t c, uint32_t pool, uint32_t relu, Count count) {
-    Count i = INDEX;
-    if (i >= count) return;
-    Count place = i;
-    bool passes;
-    if (pool) {
-        uint32_t sh = h / 2, sw = w / 2, channel = i % c, x = i / c % w, y = i / c / w % h;
-        passes = y / 2 < sh && x / 2 < sw;
-        place = ((i / c / w / h * sh + y / 2) * sw + x / 2) * c + channel;
-        passes = passes && largest[place] == y % 2 * 2 + x % 2;
-    } else {
-        passes = !relu || out[i] > T(0) || out[i] != out[i];
+// The backward pass of pooling over 2 x 2, relu and dropout: deltas at the numbers before them, H x W x C for each sample. A thread is a
+// square, or a number, of V channels.
+template <int H, int W, int C, bool POOL, bool RELU>
+__device__ void scatter(const T* delta, const T* out, const uint8_t* largest, const T* mask, T* to, uint32_t samples) {
+    constexpr int V = C % 4 == 0 ? 4 : 1, GROUPS = C / V, ROWS = POOL ? (H + 1) / 2 : H, COLUMNS = POOL ? (W + 1) / 2 : W;
+    constexpr int SH = POOL ? H / 2 : H, SW = POOL ? W / 2 : W;
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= samples * (ROWS * COLUMNS * GROUPS)) return;
+    int channel = i % GROUPS * V, x = i / GROUPS % COLUMNS, y = i / (GROUPS * COLUMNS) % ROWS;
+    Count sample = (Count)blockIdx.z * samples + i / (GROUPS * COLUMNS * ROWS), place = ((sample * SH + y) * SW + x) * C + channel;
+    bool inside = y < SH && x < SW;
+    T value[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        value[v] = inside ? delta[place + v] : T(0);
+        if (mask && inside) value[v] *= mask[place + v];
+        if (!POOL && RELU && out[place + v] <= T(0)) value[v] = T(0);
     }
-    T value = T(0);
-    if (passes) value = mask ? delta[place] * mask[place] : delta[place];
-    to[i] = value;
+#pragma unroll
+    for (int corner = 0; corner < (POOL ? 4 : 1); corner++) {
+        int row = POOL ? 2 * y + corner / 2 : y, column = POOL ? 2 * x + corner % 2 : x;
+        if (row >= H || column >= W) continue;
+        T* place_of = to + ((sample * H + row) * W + column) * C + channel;
+#pragma unroll
+        for (int v = 0; v < V; v++) place_of[v] = !POOL || (inside && largest[place + v] == corner) ? value[v] : T(0);
+    }
 }
-EXPORT(scatter)
 
 // ChaCha with eight rounds, block `counter` of a key, of which the word `word` is returned.
 __device__ uint32_t chacha8(const uint64_t* key, uint64_t counter, uint32_t word) {

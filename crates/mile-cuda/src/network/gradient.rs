@@ -130,15 +130,16 @@ impl<T: Real + mile_nn::Scalar> Objective for DeviceImages<T> {
             unsafe {
                 let [pixels, values] = self.data.pixels();
                 let first = network.memory.kept[0].input.at();
-                let arguments = [pixels, values, list, first, whole(input), long(all * input)];
-                network.each(self.data.load, all * input, &arguments)?;
+                let arguments = [pixels, values, list, first, whole(input)];
+                network.kernels.launch(self.data.load, Grid::new([all as u32, 1, 1], THREADS), &arguments)?;
                 network.forward::<T>(call, self.has_dropout.then_some(masks))?;
                 let [labels, targets] = self.data.targets();
-                let (outputs, delta) = (network.memory.outputs.at(), network.memory.deltas[0].at());
+                let (outputs, delta) = (network.memory.outputs.at(), network.memory.delta(network.blocks.len() - 1).at());
                 let sizes = [whole(self.classes), whole(samples), long(all)];
                 let arguments = [&[outputs, delta, labels, targets, list, self.scales.at()][..], &sizes].concat();
                 network.each("loss_deltas", all, &arguments)?;
                 network.backward(call, self.has_dropout)?;
+                network.device.join()?;
                 let adds = whole(usize::from(chunk > 0));
                 let arguments = [self.summed.at(), whole(self.layers), g.at(), long(self.stride), whole(self.dim), adds];
                 network.kernels.launch("sum_parts", threads(self.dim, rows), &arguments)?;
@@ -161,30 +162,30 @@ impl DeviceNetwork {
         self.memory.kept.iter().enumerate().filter_map(of).collect()
     }
 
-    /// From the deltas at the outputs, in the first buffer of deltas, to the parts of all gradients.
+    /// From the deltas at the outputs to the parts of all gradients. These are computed aside.
     ///
     /// # Safety
     /// As [`forward`](Self::forward), which must have run before.
     unsafe fn backward(&self, call: Call, dropout: bool) -> Result<(), DeviceError> {
-        let [mut delta, mut next] = self.memory.deltas.each_ref();
         for (k, block) in self.blocks.iter().enumerate().rev() {
             let kept = &self.memory.kept[k];
+            let (delta, next) = (self.memory.delta(k), k.checked_sub(1).map(|before| self.memory.delta(before)));
             let mask = if dropout { maybe(&kept.mask) } else { Argument::Pointer(0) };
             let is_masked = dropout && kept.mask.is_some();
             // SAFETY: promised by the caller.
             unsafe {
                 let current = if block.relu || block.pool || is_masked {
-                    self.scatter(k, delta.at(), mask, self.memory.full.at())?;
-                    &self.memory.full
+                    let full = kept.full.as_ref().unwrap_or(delta);
+                    self.scatter(k, delta.at(), mask, full.at())?;
+                    full
                 } else {
                     delta
                 };
-                self.backward_block(k, call, current, (k > 0).then_some(next))?;
-                if k > 0 {
+                self.backward_block(k, call, current, next)?;
+                if let Some(next) = next {
                     self.add_skipped(k, next)?;
                 }
             }
-            std::mem::swap(&mut delta, &mut next);
         }
         Ok(())
     }
@@ -194,14 +195,15 @@ impl DeviceNetwork {
     /// # Safety
     /// As [`backward`](Self::backward).
     unsafe fn scatter(&self, k: usize, delta: Argument, mask: Argument, to: Argument) -> Result<(), DeviceError> {
-        let (block, shape) = (&self.blocks[k], self.blocks[k].convolved());
-        let numbers = self.all() * shape.len();
-        let [h, w, c] = [shape.height, shape.width, shape.channels].map(whole);
-        let flags = [block.pool, block.relu].map(|flag| whole(usize::from(flag)));
+        let (shape, pool) = (self.blocks[k].convolved(), self.blocks[k].pool);
+        let places = if pool { shape.height.div_ceil(2) * shape.width.div_ceil(2) } else { shape.height * shape.width };
+        // A thread does four channels, if their number is a multiple.
+        let groups = if shape.channels.is_multiple_of(4) { shape.channels / 4 } else { shape.channels };
         let (output, largest) = (self.memory.output(k).at(), maybe(&self.memory.kept[k].largest));
-        let arguments = [delta, output, largest, mask, to, h, w, c, flags[0], flags[1], long(numbers)];
+        let arguments = [delta, output, largest, mask, to, whole(self.samples)];
+        let grid = threads(self.samples * places * groups, self.rows);
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
-        unsafe { self.each("scatter", numbers, &arguments) }
+        unsafe { self.kernels.launch(&format!("scatter_{k}"), grid, &arguments) }
     }
 
     /// Parts of the gradients of one block, and the deltas at its input if they are needed, from those before its relu and pooling.
@@ -241,7 +243,11 @@ impl DeviceNetwork {
                 }
                 _ => {
                     let Some(layer) = &self.layers[k] else { return Ok(()) };
-                    layer.weights(&self.kernels, call, [kept.input.at(), delta.at(), maybe(&kept.parts)])?;
+                    // Nothing in the backward pass waits for gradients of weights.
+                    self.device.aside(true)?;
+                    let done = layer.weights(&self.kernels, call, [kept.input.at(), delta.at(), maybe(&kept.parts)]);
+                    self.device.aside(false)?;
+                    done?;
                     below.map_or(Ok(()), |below| layer.back(&self.kernels, call, delta.at(), below.at()))
                 }
             }

@@ -2,7 +2,7 @@
 
 use mile_nn::model::{Block, Kind};
 
-use super::tiles::{Operands, Product, Tile};
+use super::tiles::{Operands, Product, Tile, Windowed};
 use crate::device::{Argument, DeviceError, Grid};
 use crate::queue::Kernels;
 
@@ -101,8 +101,38 @@ impl Layer {
         if self.is_dense() { Product::Dense } else { Product::Forward { pool: self.block.pool } }
     }
 
-    fn tile(&self, product: Product) -> Tile {
-        product.tile(&self.operands(product))
+    /// The convolution whose images can be kept in shared memory, if there is one.
+    fn windowed(&self, product: Product) -> Option<Windowed> {
+        let Self { kernel, padding, height, width, channels, .. } = *self;
+        let (shape, pool) = (self.block.convolved(), self.block.pool);
+        match product {
+            _ if self.is_dense() || self.stride != 1 => None,
+            Product::Forward { .. } => {
+                Some(Windowed { height, width, channels, kernel, padding, columns: self.block.out, pool })
+            }
+            Product::Back => Some(Windowed {
+                height: shape.height,
+                width: shape.width,
+                channels: shape.channels,
+                kernel,
+                padding: kernel - 1 - padding,
+                columns: channels,
+                pool: false,
+            }),
+            Product::Dense | Product::Weights => None,
+        }
+    }
+
+    /// The tile of a product, its bytes of shared memory, and whether images are kept there.
+    fn tile(&self, product: Product) -> (Tile, usize, bool) {
+        let operands = self.operands(product);
+        match self.windowed(product).and_then(|windowed| windowed.tile(&operands)) {
+            Some((tile, shared)) => (tile, shared, true),
+            None => {
+                let tile = product.tile(&operands);
+                (tile, tile.shared(&operands), false)
+            }
+        }
     }
 
     /// The kernels of this layer, and their names.
@@ -116,10 +146,11 @@ impl Layer {
             self.weights_at_once()
         );
         let kernel = |name: &str, product: Product, arguments: &str, call: &str, passed: &str| {
-            let tile = self.tile(product);
+            let (tile, _, window) = self.tile(product);
+            let window = if matches!(product, Product::Forward { .. } | Product::Back) { format!(", {window}") } else { String::new() };
             format!(
                 "extern \"C\" __global__ void __launch_bounds__({}) {name}_{number}({arguments}) {{\n    \
-                 {call}<{layer}, {tile}>({passed});\n}}\nEXPORT_WAITING({name}_{number})\n",
+                 {call}<{layer}, {tile}{window}>({passed});\n}}\nEXPORT_WAITING({name}_{number})\n",
                 tile.threads()
             )
         };
@@ -138,13 +169,12 @@ impl Layer {
         (format!("{forward}{back}{weights}"), ["forward", "back", "weights"].map(|name| format!("{name}_{number}")))
     }
 
-    fn grid(&self, product: Product, tile: Tile, rows: usize, across: usize, agents: usize) -> Grid {
-        let blocks = [rows.div_ceil(tile.rows), across, agents].map(|blocks| blocks as u32);
-        Grid { blocks, threads: tile.threads() as u32, shared: tile.shared(&self.operands(product)) as u32 }
-    }
-
-    fn tiles_across(&self, product: Product, tile: Tile) -> usize {
-        self.operands(product).columns.div_ceil(tile.columns)
+    /// Blocks for a product with so many rows, of which each is done in so many parts.
+    fn grid(&self, product: Product, rows: usize, splits: usize, agents: usize) -> Grid {
+        let (tile, shared, _) = self.tile(product);
+        let across = self.operands(product).columns.div_ceil(tile.columns);
+        let blocks = [rows.div_ceil(tile.rows), across * splits, agents].map(|blocks| blocks as u32);
+        Grid { blocks, threads: tile.threads() as u32, shared: shared as u32 }
     }
 
     /// Splits of a dense layer's sums; 0 for convolutions, which are not split.
@@ -169,20 +199,18 @@ impl Layer {
     ) -> Result<(), DeviceError> {
         let Call { rows, samples, parameters, stride } = call;
         let (product, name) = (self.product(), format!("forward_{}", self.number));
-        let tile = self.tile(product);
-        let across = self.tiles_across(product, tile);
         let (stride, offset) = (long(stride), whole(self.block.offset));
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
         unsafe {
             if self.is_dense() {
-                let grid = self.grid(product, tile, samples, across * self.splits(), rows);
+                let grid = self.grid(product, samples, self.splits(), rows);
                 let arguments = [x, parameters, out, whole(samples), stride, offset, whole(DEPTH_OF_DENSE)];
                 return kernels.launch(&name, grid, &arguments);
             }
             let output = self.block.output();
             let numbers = samples * output.height * output.width;
             let numbers = if self.block.pool { numbers.div_ceil(8) * 32 } else { numbers };
-            let grid = self.grid(product, tile, numbers, across, rows);
+            let grid = self.grid(product, numbers, 1, rows);
             kernels.launch(&name, grid, &[x, parameters, out, largest, whole(samples), stride, offset])
         }
     }
@@ -193,9 +221,7 @@ impl Layer {
     /// `delta` has the deltas at the output before pooling, `out` room for those at the input.
     pub(super) unsafe fn back(&self, kernels: &Kernels, call: Call, delta: Argument, out: Argument) -> Result<(), DeviceError> {
         let Call { rows, samples, parameters, stride } = call;
-        let tile = self.tile(Product::Back);
-        let across = self.tiles_across(Product::Back, tile);
-        let grid = self.grid(Product::Back, tile, samples * self.height * self.width, across, rows);
+        let grid = self.grid(Product::Back, samples * self.height * self.width, 1, rows);
         let arguments = [delta, parameters, out, whole(samples), long(stride), whole(self.block.offset)];
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
         unsafe { kernels.launch(&format!("back_{}", self.number), grid, &arguments) }
@@ -213,9 +239,7 @@ impl Layer {
         [x, delta, parts]: [Argument; 3],
     ) -> Result<(), DeviceError> {
         let Call { rows, samples, .. } = call;
-        let tile = self.tile(Product::Weights);
-        let across = self.tiles_across(Product::Weights, tile) * self.weight_splits(samples);
-        let grid = self.grid(Product::Weights, tile, self.block.fan_in() + 1, across, rows);
+        let grid = self.grid(Product::Weights, self.block.fan_in() + 1, self.weight_splits(samples), rows);
         let arguments = [x, delta, parts, whole(samples), whole(DEPTH_OF_WEIGHTS), long(self.block.parameters())];
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
         unsafe { kernels.launch(&format!("weights_{}", self.number), grid, &arguments) }

@@ -25,6 +25,9 @@ pub(super) struct Kept {
     pub(super) skipped: Option<Buffer>,
     /// Parts of the gradients of its parameters.
     pub(super) parts: Option<Buffer>,
+    /// Deltas at its output, and before its relu, pooling and dropout.
+    pub(super) delta: Option<Buffer>,
+    pub(super) full: Option<Buffer>,
 }
 
 /// All of them, and what several blocks use.
@@ -32,9 +35,7 @@ pub(super) struct Kept {
 pub(super) struct Memory {
     pub(super) kept: Vec<Kept>,
     pub(super) outputs: Buffer,
-    /// Deltas at the output of a block, and at its input.
-    pub(super) deltas: [Buffer; 2],
-    /// Numbers of a block before its relu and pooling, or deltas there.
+    /// Numbers of a block before its relu and pooling.
     pub(super) full: Buffer,
     /// Parts of a dense layer's outputs.
     pub(super) parts: Buffer,
@@ -43,6 +44,11 @@ pub(super) struct Memory {
 /// Whether relu and pooling are done by a kernel of their own.
 pub(super) fn is_activated_apart(block: &Block) -> bool {
     !matches!(block.kind, Kind::Conv { .. } | Kind::Dense) && (block.relu || block.pool)
+}
+
+/// Numbers of a block before its relu and pooling, if these are done apart.
+fn full(block: &Block) -> usize {
+    if is_activated_apart(block) { block.convolved().len() } else { 0 }
 }
 
 /// Numbers, for each agent and sample, or for each agent.
@@ -75,11 +81,11 @@ impl Memory {
         let [rows, samples] = shape.map(|n| n as u64);
         let sizes = Sizes { blocks, layers, samples: shape[1] };
         let inputs: usize = blocks.iter().map(|block| block.input.len()).sum();
-        let mut each = inputs + sizes.dense_parts() + sizes.largest(|block| block.convolved().len());
+        let mut each = inputs + sizes.dense_parts() + sizes.largest(full);
         let mut of_agent = 0;
         if gradients {
-            let outputs: usize = blocks.iter().map(|block| block.output().len()).sum();
-            each += 2 * sizes.largest(|block| block.output().len()) + outputs;
+            // With masks, and where the largest numbers were.
+            each += blocks.iter().map(|block| 3 * block.output().len() + block.convolved().len()).sum::<usize>();
             of_agent = (0..blocks.len()).map(|k| sizes.gradient(k)).sum();
         }
         rows * (samples * each as u64 + of_agent as u64) * size_of::<T>() as u64
@@ -109,17 +115,22 @@ impl Memory {
                 mask: some(gradients && block.dropout > 0.0, all * output)?,
                 skipped: some(gradients && matches!(block.kind, Kind::Add { from: 1.. }), all * block.input.len())?,
                 parts: some(gradients && block.parameters() > 0, rows * sizes.gradient(k))?,
+                delta: some(gradients, all * output)?,
+                full: some(gradients && (block.relu || block.pool || block.dropout > 0.0), all * convolved)?,
             })
         };
-        let output = if gradients { sizes.largest(|block| block.output().len()) } else { 0 };
         let last = blocks.last().map_or(0, |block| block.output().len());
         Ok(Self {
             kept: blocks.iter().enumerate().map(kept).collect::<Result<_, _>>()?,
             outputs: numbers(all * last)?,
-            deltas: [numbers(all * output)?, numbers(all * output)?],
-            full: numbers(all * sizes.largest(|block| block.convolved().len()))?,
+            full: numbers(all * sizes.largest(full))?,
             parts: numbers(all * sizes.dense_parts())?,
         })
+    }
+
+    /// Deltas at the output of a block; those of the backward pass are all there if there are gradients.
+    pub(super) fn delta(&self, block: usize) -> &Buffer {
+        self.kept[block].delta.as_ref().unwrap_or(&self.full)
     }
 
     /// Where the output of a block is: the input of the next.

@@ -7,12 +7,14 @@ mod memory;
 mod score;
 mod tiles;
 
+use std::sync::Arc;
+
 use mile::real::Real;
 use mile_nn::model::{Block, Kind, Model};
 
 use self::layer::{Call, Layer, long, whole};
 use self::memory::{Memory, is_activated_apart, maybe};
-use crate::device::{Argument, Buffer, DeviceError, Grid};
+use crate::device::{Argument, Buffer, Device, DeviceError, Grid};
 use crate::kernels;
 use crate::queue::{Kernels, Queue};
 
@@ -23,8 +25,8 @@ pub(crate) use self::score::{Of, Score, Scorer};
 const THREADS: u32 = 256;
 
 /// Kernels that do not depend on the layers.
-const COMMON: [&str; 17] = [
-    "finish", "sum_parts", "load_bytes", "load_singles", "load_doubles", "loss_deltas", "score", "activate", "scatter", "dropout", "pool",
+const COMMON: [&str; 16] = [
+    "finish", "sum_parts", "load_bytes", "load_singles", "load_doubles", "loss_deltas", "score", "activate", "dropout", "pool",
     "unpool", "sum_of_two", "normalise", "norm_back", "norm_gradient", "copy_numbers",
 ];
 
@@ -33,6 +35,7 @@ pub(crate) struct DeviceNetwork {
     blocks: Vec<Block>,
     layers: Vec<Option<Layer>>,
     kernels: Kernels,
+    device: Arc<dyn Device>,
     memory: Memory,
     /// Agents.
     rows: usize,
@@ -55,6 +58,17 @@ fn layers<T: Real>(blocks: &[Block]) -> Vec<Option<Layer>> {
     blocks.iter().enumerate().map(|(k, block)| Layer::new(k, block, size_of::<T>())).collect()
 }
 
+/// The kernel of the backward pass of what follows block `k`.
+fn scatter_source(k: usize, block: &Block) -> String {
+    let shape = block.convolved();
+    let (h, w, c) = if block.kind == Kind::Dense { (1, 1, block.out) } else { (shape.height, shape.width, shape.channels) };
+    format!(
+        "extern \"C\" __global__ void scatter_{k}(const T* delta, const T* out, const uint8_t* largest, const T* mask, T* to, \
+         uint32_t samples) {{\n    scatter<{h}, {w}, {c}, {}, {}>(delta, out, largest, mask, to, samples);\n}}\nEXPORT(scatter_{k})\n",
+        block.pool, block.relu
+    )
+}
+
 /// A thread for each of so many numbers, of each of so many agents.
 fn threads(numbers: usize, rows: usize) -> Grid {
     Grid::new([numbers.div_ceil(THREADS as usize).max(1) as u32, 1, rows as u32], THREADS)
@@ -75,9 +89,13 @@ impl DeviceNetwork {
             source.push_str(&text);
             names.extend(own);
         }
+        for (k, block) in blocks.iter().enumerate() {
+            source.push_str(&scatter_source(k, block));
+            names.push(format!("scatter_{k}"));
+        }
         let kernels = queue.kernels(&source, &names)?;
         let memory = Memory::new::<T>(&queue.device, &blocks, &layers, [rows, samples], gradients)?;
-        Ok(Self { blocks, layers, kernels, memory, rows, samples })
+        Ok(Self { blocks, layers, kernels, device: queue.device.clone(), memory, rows, samples })
     }
 
     fn all(&self) -> usize {

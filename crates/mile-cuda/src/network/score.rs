@@ -6,10 +6,10 @@ use mile::real::Real;
 use mile_nn::problem::ImageProblem;
 use mile_nn::Scalar;
 
-use super::DeviceNetwork;
+use super::{DeviceNetwork, THREADS};
 use super::data::DeviceData;
 use super::layer::{Call, long, whole};
-use crate::device::{Argument, Buffer, DeviceError};
+use crate::device::{Buffer, DeviceError, Grid};
 use crate::queue::Queue;
 
 /// Samples that are processed at a time.
@@ -99,8 +99,8 @@ impl<T: Real + Scalar> Scorer<T> {
         let (list, first, outputs) = (self.list.at(), network.memory.kept[0].input.at(), network.memory.outputs.at());
         // SAFETY: the types are those of the kernels; the rest is promised by the caller.
         unsafe {
-            let arguments: [Argument; 6] = [pixels, values, list, first, whole(input), long(SAMPLES * input)];
-            network.each(data.load, SAMPLES * input, &arguments)?;
+            let arguments = [pixels, values, list, first, whole(input)];
+            network.kernels.launch(data.load, Grid::new([SAMPLES as u32, 1, 1], THREADS), &arguments)?;
             network.forward::<T>(call, None)?;
             let (losses, correct) = (self.losses.at(), self.correct.at());
             let arguments = [outputs, losses, correct, labels, targets, list, whole(self.classes), long(SAMPLES)];

@@ -55,6 +55,59 @@ const fn tile(rows: usize, columns: usize, depth: usize, down: usize, across: us
     Tile { rows, columns, depth, warps: [down, across], stages }
 }
 
+/// A convolution with a stride of 1 whose images are in shared memory as a window: see `Window` in the kernels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Windowed {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) channels: usize,
+    pub(super) kernel: usize,
+    pub(super) padding: usize,
+    /// Columns of C.
+    pub(super) columns: usize,
+    /// Whether rows of C are squares that are pooled.
+    pub(super) pool: bool,
+}
+
+impl Windowed {
+    /// Whether the kernels have it: whole vectors of channels, or few taps and channels in all.
+    fn is_possible(&self) -> bool {
+        self.channels.is_multiple_of(8) || self.channels * self.kernel * self.kernel <= 32
+    }
+
+    /// Numbers of the window of a tile of so many rows.
+    fn numbers(&self, rows: usize) -> usize {
+        let (height, width) = (self.height + 2 * self.padding, self.width + 2 * self.padding);
+        let [down, across] = [height, width].map(|side| side + 1 - self.kernel);
+        let [units, down, across, each] = if self.pool { [rows / 4, down / 2, across / 2, 2] } else { [rows, down, across, 1] };
+        let exact = units.is_multiple_of(across) && (down * across).is_multiple_of(units);
+        let lines = if exact { units / across } else { (units - 2) / across + 2 };
+        let breaks = if exact { 0 } else { (lines + down - 2) / down };
+        let lines = lines * each + self.kernel - 1 + breaks * (height - each * down);
+        let border = if self.pool { 2 } else { 4 };
+        let pixel = if self.channels.is_multiple_of(8) { self.channels + border } else { self.channels };
+        (lines * width * pixel).next_multiple_of(4)
+    }
+
+    /// The tile and its bytes of shared memory, if it fits there.
+    pub(super) fn tile(&self, operands: &Operands) -> Option<(Tile, usize)> {
+        let few = !self.channels.is_multiple_of(8);
+        let preferred = match self.columns {
+            0..=16 => [tile(256, 16, 32, 4, 1, 2), tile(128, 16, 16, 4, 1, 2)],
+            17..=32 if few => [tile(128, 32, 32, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
+            17..=32 if self.pool => [tile(256, 32, 16, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
+            17..=32 => [tile(128, 32, 32, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
+            33..=64 if self.pool => [tile(128, 64, 32, 4, 1, 2), tile(64, 64, 16, 2, 2, 2)],
+            33..=64 => [tile(64, 64, 32, 2, 2, 2), tile(64, 64, 16, 2, 2, 2)],
+            _ => [tile(64, 128, 32, 2, 2, 2), tile(64, 64, 16, 2, 2, 2)],
+        };
+        let bytes = |tile: Tile| (self.numbers(tile.rows) + tile.of_columns(operands)) * operands.bytes;
+        let fits = |tile: &Tile| tile.fits(operands, self.pool) && bytes(*tile) <= SHARED;
+        let found = preferred.into_iter().find(fits).filter(|_| self.is_possible() && operands.bytes == 4)?;
+        Some((found, bytes(found)))
+    }
+}
+
 /// Tiles that any shapes allow.
 const ANY: [Tile; 2] = [tile(128, 16, 16, 4, 1, 2), tile(64, 16, 16, 4, 1, 2)];
 
@@ -101,6 +154,12 @@ impl Tile {
             if along_k { lines * (self.depth + 4) } else { self.depth * (lines + 8) }
         };
         self.stages * lines.map(each).sum::<usize>() * operands.bytes
+    }
+
+    /// Numbers of shared memory for the second operand.
+    fn of_columns(self, operands: &Operands) -> usize {
+        let along_k = operands.reads[1].0;
+        self.stages * if along_k { self.columns * (self.depth + 4) } else { self.depth * (self.columns + 8) }
     }
 
     fn fits(self, operands: &Operands, squares: bool) -> bool {

@@ -102,7 +102,7 @@ fn every_method_agrees_with_the_simulator_with_gradients_of_the_device() {
         assert!(agents.computes_gradients());
         let mut expected_run = Run::start(&*method, Schedule::constant(0.05), &mut expected).unwrap();
         let mut run = Run::start(&*method, Schedule::constant(0.05), &mut agents).unwrap();
-        for _ in 0..20 {
+        for _ in 0..8 {
             expected_run.round(&mut expected).unwrap();
             run.round(&mut agents).unwrap();
         }
