@@ -4,6 +4,7 @@ mod agent;
 mod algorithms;
 mod completions;
 mod data;
+mod device;
 mod graph;
 mod init;
 mod keygen;

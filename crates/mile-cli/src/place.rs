@@ -1,14 +1,18 @@
-//! Where the agents of `mile run` live: in this process, or over the ranks of a job that this process was started for.
+//! Where the agents of `mile run` live: in this process, on its CPU or a GPU, or over the ranks of a job that this process was
+//! started for.
 
 use std::sync::Arc;
 
-use mile_lab::engines::{Engines, InProcess};
+use mile_lab::engines::Engines;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
+
+use crate::device::DeviceArguments;
 
 /// Where agents live.
 pub(crate) struct Place {
     engines: Arc<dyn Engines>,
+    device: String,
     #[cfg(feature = "mpi")]
     job: Option<Arc<mile_mpi::mpi::Mpi>>,
 }
@@ -16,21 +20,31 @@ pub(crate) struct Place {
 impl Place {
     /// The ranks of a job if this process was started for one, else this process.
     #[cfg(feature = "mpi")]
-    pub(crate) fn find() -> anyhow::Result<Self> {
+    pub(crate) fn find(device: &DeviceArguments) -> anyhow::Result<Self> {
         let job =
             mile_mpi::mpi::Mpi::join().map_err(|error| anyhow::anyhow!("cannot join the job: {error}"))?;
         let job = job.map(Arc::new);
-        let engines: Arc<dyn Engines> = match &job {
-            Some(job) => Arc::new(mile_mpi::RankEngines::new(job.clone())),
-            None => Arc::new(InProcess),
+        let (engines, device): (Arc<dyn Engines>, String) = match &job {
+            Some(_) if !device.is_cpu() => {
+                let problem = "ranks of a job compute on the CPU: leave it out, or run without mpirun";
+                return Err(LabError::config("--device", problem).into());
+            }
+            Some(job) => (Arc::new(mile_mpi::RankEngines::new(job.clone())), String::new()),
+            None => device.engines()?,
         };
-        Ok(Self { engines, job })
+        Ok(Self { engines, device, job })
     }
 
     /// This process.
     #[cfg(not(feature = "mpi"))]
-    pub(crate) fn find() -> anyhow::Result<Self> {
-        Ok(Self { engines: Arc::new(InProcess) })
+    pub(crate) fn find(device: &DeviceArguments) -> anyhow::Result<Self> {
+        let (engines, device) = device.engines()?;
+        Ok(Self { engines, device })
+    }
+
+    /// A line about the device, if one was chosen.
+    pub(crate) fn device(&self) -> &str {
+        &self.device
     }
 
     /// Opens the engines of the jobs.

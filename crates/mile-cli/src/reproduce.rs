@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use mile_lab::error::LabError;
 use mile_paper::{Finding, Request};
 
+use crate::device::DeviceArguments;
 use crate::progress::Progress;
 use crate::run::{STOP_MESSAGE, stop_on_interrupt};
 use crate::{INTERRUPTED, output};
@@ -30,6 +31,8 @@ pub(crate) struct ReproduceArguments {
     /// figures. It also applies to the step size search of fig2, except for seeds; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    device: DeviceArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -82,6 +85,8 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     if arguments.item == Item::All {
         mile_paper::check_dataset(scale, arguments.dataset.as_deref())?;
     }
+    let (engines, device) = arguments.device.engines()?;
+    eprint!("{device}");
     let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
     for (item, name, reproduce) in items {
         if arguments.item != item && arguments.item != Item::All {
@@ -93,6 +98,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
             dataset: arguments.dataset.as_deref(),
             out: &folder,
             set: &arguments.set,
+            engines: &engines,
             observers: &|_, point, plan| {
                 eprintln!("{name}: {}", point.name);
                 Box::new(Progress::new(plan))

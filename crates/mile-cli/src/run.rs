@@ -13,6 +13,7 @@ use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::estimate::estimate_time;
+use mile_lab::objectives::Kinds;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::ranks::{agree, from_first};
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
@@ -21,6 +22,7 @@ use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
 
+use crate::device::DeviceArguments;
 use crate::observers::ObserverArguments;
 use crate::output::OutputArguments;
 use crate::place::Place;
@@ -59,6 +61,8 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    device: DeviceArguments,
+    #[command(flatten)]
     observers: observers::ObserverArguments,
     #[command(flatten)]
     output: OutputArguments,
@@ -70,7 +74,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         (None, Some(folder)) => folder.join("config.toml").display().to_string(),
         (None, None) => "the built-in experiment".into(),
     };
-    let place = Place::find()?;
+    let place = Place::find(&arguments.device)?;
+    if place.is_first() {
+        arguments.output.message(place.device());
+    }
     let result = run_named(arguments, &place).map_err(|error| match error.downcast::<LabError>() {
         Ok(error) => error.in_file(&name).into(),
         Err(error) => error,
@@ -143,7 +150,7 @@ fn run_beside(plan: &Plan, folder: &Path, resume: bool) -> anyhow::Result<u8> {
 
 /// The sweep of an experiment, if it has one; several ranks run one experiment at a time.
 fn read_sweep(table: &toml::Table, base: &Path, place: &Place) -> Result<Option<SweepPlan>, LabError> {
-    let sweep = SweepPlan::read(table, base)?;
+    let sweep = SweepPlan::read_with(table, base, &Kinds::default(), place.engines())?;
     if sweep.is_some() && place.is_shared() {
         let problem =
             "is run in one process: leave it out and give one value with --set, in a job for each value";

@@ -46,7 +46,22 @@ pub trait Engines: Send + Sync {
 
     /// Creates an engine in double precision.
     fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError>;
+
+    /// The same problem with losses and metrics computed where the engines are, for records; none by default.
+    fn evaluated_single<'a>(&self, problem: &'a dyn Problem<f32>) -> Result<Evaluated<'a, f32>, LabError> {
+        let _ = problem;
+        Ok(None)
+    }
+
+    /// As [`evaluated_single`](Self::evaluated_single), in double precision.
+    fn evaluated_double<'a>(&self, problem: &'a dyn Problem<f64>) -> Result<Evaluated<'a, f64>, LabError> {
+        let _ = problem;
+        Ok(None)
+    }
 }
+
+/// A problem that stands for another when it is evaluated, or none.
+pub type Evaluated<'a, T> = Option<Box<dyn Problem<T> + 'a>>;
 
 /// All agents in this process: the [`Simulator`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +94,12 @@ pub trait Scalar: Real {
         engines: &dyn Engines,
         agents: EngineSetup<'a, Self>,
     ) -> Result<Box<dyn Engine<Self> + 'a>, LabError>;
+
+    /// The problem that is evaluated for records, if it is another.
+    fn evaluated<'a>(
+        engines: &dyn Engines,
+        problem: &'a dyn Problem<Self>,
+    ) -> Result<Evaluated<'a, Self>, LabError>;
 }
 
 impl Scalar for f32 {
@@ -92,6 +113,13 @@ impl Scalar for f32 {
     ) -> Result<Box<dyn Engine<Self> + 'a>, LabError> {
         engines.single(agents)
     }
+
+    fn evaluated<'a>(
+        engines: &dyn Engines,
+        problem: &'a dyn Problem<Self>,
+    ) -> Result<Evaluated<'a, Self>, LabError> {
+        engines.evaluated_single(problem)
+    }
 }
 
 impl Scalar for f64 {
@@ -104,5 +132,12 @@ impl Scalar for f64 {
         agents: EngineSetup<'a, Self>,
     ) -> Result<Box<dyn Engine<Self> + 'a>, LabError> {
         engines.double(agents)
+    }
+
+    fn evaluated<'a>(
+        engines: &dyn Engines,
+        problem: &'a dyn Problem<Self>,
+    ) -> Result<Evaluated<'a, Self>, LabError> {
+        engines.evaluated_double(problem)
     }
 }

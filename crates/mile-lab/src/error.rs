@@ -78,6 +78,9 @@ pub enum LabError {
         /// Whether it is in the user's input.
         is_usage: bool,
     },
+    /// An engine could not be created.
+    #[error(transparent)]
+    Engine(mile::agents::Failure),
     /// A job panicked: a bug in its objective or in this library.
     #[error("panicked: {0}")]
     Panicked(String),

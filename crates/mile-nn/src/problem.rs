@@ -11,6 +11,7 @@
 //!
 //! All agents have the same weight, whatever their number of samples: f is not the mean over all samples.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::block;
@@ -304,6 +305,21 @@ impl<T: Scalar> ImageProblem<T> {
         &self.parts
     }
 
+    /// The mini-batch of a stochastic gradient.
+    pub fn batch(&self) -> Batch {
+        self.batch
+    }
+
+    /// The training samples of each agent on which its loss is evaluated.
+    pub fn evaluated(&self) -> &[Vec<u32>] {
+        &self.evaluated
+    }
+
+    /// The samples on which metrics are measured, and the images they belong to.
+    pub fn measured(&self) -> (&[u32], &Images) {
+        (&self.test, if self.is_held_out { &self.data.train } else { &self.data.test })
+    }
+
     fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch<T>) -> R) -> R {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = idle().pop();
@@ -407,7 +423,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
-        let images = if self.is_held_out { &self.data.train } else { &self.data.test };
+        let images = self.measured().1;
         let metric = |metric: &Metric| {
             let score = self.scores(x, images, std::slice::from_ref(&self.test))[0];
             let samples = self.test.len() as f64;
@@ -428,6 +444,10 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     fn tensors(&self, x: &[T]) -> Vec<Tensor> {
         let single: Vec<f32> = x.iter().map(|value| value.wide() as f32).collect();
         self.model().state_dict(&single)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn class_counts(&self) -> Vec<Vec<usize>> {

@@ -12,6 +12,7 @@ mod table1;
 mod theorems;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use fig1::fig1;
@@ -20,6 +21,7 @@ pub use table1::table1;
 pub use theorems::theorems;
 
 use mile_lab::config::Experiment;
+use mile_lab::engines::Engines;
 use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::plan::Plan;
@@ -56,6 +58,8 @@ pub struct Request<'a> {
     pub out: &'a Path,
     /// Values to replace in every experiment file, as with `--set` of `mile run`.
     pub set: &'a [String],
+    /// Creates the engines of the runs of figures.
+    pub engines: &'a Arc<dyn Engines>,
     /// Creates the observers of the runs.
     pub observers: &'a ObserverFactory<'a>,
     /// Stops the reproduction, resumably, when it becomes true.
@@ -78,6 +82,7 @@ impl Request<'_> {
     fn run(&self, table: Table, base: &Path, folder: &Path) -> Result<RunFolder, LabError> {
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let plan = Plan::new(Experiment::read(&table, base)?).map_err(|error| error.in_file(&name))?;
+        let plan = plan.on(self.engines.clone());
         let point = Point { name, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
         execute(&plan, folder, begun, &*(self.observers)(0, &point, &plan), self.stop)?;

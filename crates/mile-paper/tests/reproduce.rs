@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
+use mile_lab::engines::{Engines, InProcess};
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::store::{Outcome, read_outcomes, read_records};
@@ -14,8 +16,13 @@ fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
     Box::new(Silent)
 }
 
+fn in_process() -> &'static Arc<dyn Engines> {
+    static ENGINES: OnceLock<Arc<dyn Engines>> = OnceLock::new();
+    ENGINES.get_or_init(|| Arc::new(InProcess))
+}
+
 fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Request<'a> {
-    Request { scale: Scale::Quick, dataset: None, out, set, observers: &silent, stop }
+    Request { scale: Scale::Quick, dataset: None, out, set, engines: in_process(), observers: &silent, stop }
 }
 
 fn small() -> Vec<String> {
@@ -149,6 +156,7 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
         dataset: None,
         out: parts.path(),
         set: &set,
+        engines: in_process(),
         observers: &observers,
         stop,
     })

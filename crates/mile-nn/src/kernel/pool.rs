@@ -21,12 +21,13 @@ pub(crate) struct Pool<'a, T> {
 
 /// Squares of which pooling makes one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Squares {
-    pub(crate) side: usize,
+pub struct Squares {
+    /// Rows and columns of a square.
+    pub side: usize,
     /// Step from one square to the next.
-    pub(crate) stride: usize,
+    pub stride: usize,
     /// Whether the average is taken, not the maximum.
-    pub(crate) average: bool,
+    pub average: bool,
 }
 
 /// The backward pass of [`Pool`].

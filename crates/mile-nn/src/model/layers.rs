@@ -95,35 +95,53 @@ pub enum ModelError {
 
 /// What a block computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[non_exhaustive]
+pub enum Kind {
     /// A convolution of this kernel side, padding and stride.
-    Conv { kernel: usize, padding: usize, stride: usize },
+    Conv {
+        /// Side of the kernel.
+        kernel: usize,
+        /// Zeros around the input.
+        padding: usize,
+        /// Step from one output to the next.
+        stride: usize,
+    },
     /// A dense layer.
     Dense,
     /// Pooling that is not done together with the block before.
     Pool(Squares),
     /// Normalisation of groups of channels, with a scale and a shift for each number or for each channel.
-    Norm { groups: usize, by_number: bool },
+    Norm {
+        /// Groups of channels, each with a mean and a variance of its own.
+        groups: usize,
+        /// Whether there is a scale for each number; else for each channel.
+        by_number: bool,
+    },
     /// The sum of its input and that of an earlier block.
-    Add { from: usize },
+    Add {
+        /// The number of the earlier block.
+        from: usize,
+    },
 }
 
 /// A convolution, a dense layer, normalisation, a sum, or pooling by itself, with the relu, 2 x 2 max-pooling and dropout on its
 /// output.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Block {
-    pub(crate) kind: Kind,
+pub struct Block {
+    /// What it computes.
+    pub kind: Kind,
     /// Shape of the input. It is an image for the first dense layer after a convolution.
-    pub(crate) input: Shape,
+    pub input: Shape,
     /// Output channels.
-    pub(crate) out: usize,
-    pub(crate) relu: bool,
+    pub out: usize,
+    /// Whether relu is applied to its output.
+    pub relu: bool,
     /// Whether its output is max-pooled over 2 x 2 squares.
-    pub(crate) pool: bool,
+    pub pool: bool,
     /// Probability of dropout; 0 for none.
-    pub(crate) dropout: f32,
+    pub dropout: f32,
     /// Where its weights begin in the parameter vector; the biases follow them.
-    pub(crate) offset: usize,
+    pub offset: usize,
 }
 
 impl Block {
@@ -133,7 +151,7 @@ impl Block {
     }
 
     /// Number of inputs of one output unit of a convolution or a dense layer; else 0.
-    pub(crate) fn fan_in(&self) -> usize {
+    pub fn fan_in(&self) -> usize {
         match self.kind {
             Kind::Conv { kernel, .. } => kernel.saturating_mul(kernel).saturating_mul(self.input.channels),
             Kind::Dense => self.input.len(),
@@ -142,7 +160,7 @@ impl Block {
     }
 
     /// Number of weights, or of scales.
-    pub(crate) fn weights(&self) -> usize {
+    pub fn weights(&self) -> usize {
         match self.kind {
             Kind::Norm { .. } => self.biases(),
             _ => self.fan_in() * self.out,
@@ -159,12 +177,12 @@ impl Block {
     }
 
     /// Number of weights and biases.
-    pub(crate) fn parameters(&self) -> usize {
+    pub fn parameters(&self) -> usize {
         self.weights() + self.biases()
     }
 
     /// Shape of its output before relu and 2 x 2 max-pooling.
-    pub(crate) fn convolved(&self) -> Shape {
+    pub fn convolved(&self) -> Shape {
         let Shape { height, width, .. } = self.input;
         let steps = |size: usize, stride: usize, padding: usize| Shape {
             height: (height + 2 * padding - size) / stride + 1,
@@ -180,7 +198,7 @@ impl Block {
     }
 
     /// Shape of the output.
-    pub(crate) fn output(&self) -> Shape {
+    pub fn output(&self) -> Shape {
         let shape = self.convolved();
         let divisor = if self.pool { 2 } else { 1 };
         Shape { height: shape.height / divisor, width: shape.width / divisor, ..shape }

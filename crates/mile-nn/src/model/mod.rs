@@ -29,8 +29,8 @@ use mile::random::{Purpose, stream};
 use rand::RngExt;
 
 use crate::data::Shape;
-pub use layers::ModelError;
-pub(crate) use layers::{Block, Kind};
+pub use crate::kernel::Squares;
+pub use layers::{Block, Kind, ModelError};
 pub use spec::{Layer, ModelSpec, Preset};
 
 /// A neural network for images of one shape and a number of classes.
@@ -73,7 +73,8 @@ impl Model {
         self.classes
     }
 
-    pub(crate) fn blocks(&self) -> &[Block] {
+    /// The blocks that compute it, one after the other.
+    pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 

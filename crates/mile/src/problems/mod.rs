@@ -9,6 +9,8 @@ mod penalty;
 mod quadratic;
 mod table;
 
+use std::any::Any;
+
 pub use batch::{Batch, Samples};
 pub use metric::Metric;
 pub use penalty::{InvalidPenalty, Penalty};
@@ -152,5 +154,11 @@ pub trait Problem<T: Real>: Send + Sync {
     /// Training samples of each class at each agent, `counts[agent][class]`; empty if there are no classes.
     fn class_counts(&self) -> Vec<Vec<usize>> {
         Vec::new()
+    }
+
+    /// The problem itself, for engines that compute problems of some types in a way of their own, such as on a GPU; none by
+    /// default. A wrapper that changes losses or gradients must not pass on what it wraps.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
     }
 }

@@ -41,6 +41,16 @@ impl Penalty {
         self
     }
 
+    /// The factor l1.
+    pub fn weight(&self) -> f64 {
+        self.l1
+    }
+
+    /// Whether an entry is penalised.
+    pub fn has(&self, entry: usize) -> bool {
+        self.free.binary_search(&entry).is_err()
+    }
+
     /// The ranges of entries that are penalised, of so many entries in all.
     fn penalised(&self, dim: usize) -> impl Iterator<Item = Range<usize>> {
         let ends = self.free.iter().copied().filter(move |free| *free < dim).chain([dim]);

@@ -1,5 +1,7 @@
 //! Generated quadratic objectives: `f_i(x) = 1/2 (x - b_i)' H_i (x - b_i)`.
 
+use std::any::Any;
+
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
@@ -95,6 +97,21 @@ impl<T: Real> Quadratic<T> {
             found => Ok(found),
         }
     }
+
+    /// The diagonal D of all agents.
+    pub fn curvature(&self) -> &[T] {
+        &self.curvature
+    }
+
+    /// The unit normal u of each agent's reflection `R = I - 2 u u'`.
+    pub fn normals(&self) -> &[Vec<T>] {
+        &self.normals
+    }
+
+    /// The minimiser of each agent.
+    pub fn minimisers(&self) -> &[Vec<T>] {
+        &self.minimisers
+    }
 }
 
 impl<T: Real> Problem<T> for Quadratic<T> {
@@ -121,6 +138,10 @@ impl<T: Real> Problem<T> for Quadratic<T> {
         gradient.iter_mut().zip(&self.curvature).for_each(|(g, d)| *g *= *d);
         reflect(u, gradient);
         Ok(())
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }
 

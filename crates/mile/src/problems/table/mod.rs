@@ -18,6 +18,8 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
+
 use rayon::prelude::*;
 
 use self::gram::Gram;
@@ -230,6 +232,31 @@ impl<T: Real> Table<T> {
         self.shards.iter().map(|shard| shard.targets.len()).collect()
     }
 
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The samples of each agent.
+    pub fn shards(&self) -> &[Shard<T>] {
+        &self.shards
+    }
+
+    /// Loss and penalties.
+    pub fn terms(&self) -> &TableObjective {
+        &self.objective
+    }
+
+    /// The factor w_i of each agent's objective.
+    pub fn factors(&self) -> &[f64] {
+        &self.factors
+    }
+
+    /// The mini-batch of a stochastic gradient.
+    pub fn batch(&self) -> Batch {
+        self.batch
+    }
+
     fn samples(&self, agent: usize) -> Samples<'_, T> {
         let shard = &self.shards[agent];
         Samples::new(self.columns, &shard.features, &shard.targets)
@@ -328,5 +355,9 @@ impl<T: Real> Problem<T> for Table<T> {
 
     fn measure_from(&self, held_out: &[Vec<f64>]) -> Vec<f64> {
         self.measure_predictions(held_out)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

@@ -1,0 +1,286 @@
+//! The products of one convolution or dense layer: their kernels and how they are launched.
+
+use mile_nn::model::{Block, Kind};
+
+use super::tiles::{Operands, Product, Tile, Windowed};
+use crate::device::{Argument, DeviceError, Grid};
+use crate::queue::Kernels;
+
+/// Pixels over which one block sums for a weight gradient. The tensor cores cut off what does not fit their accumulators, so that longer
+/// sums would lose digits.
+const DEPTH_OF_WEIGHTS: usize = 512;
+/// Inputs over which one block sums for a dense layer.
+const DEPTH_OF_DENSE: usize = 128;
+
+/// A convolution, or a dense layer as a convolution of images of one pixel.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    /// Its number among the blocks.
+    number: usize,
+    block: Block,
+    /// Bytes of a number.
+    bytes: usize,
+    kernel: usize,
+    padding: usize,
+    stride: usize,
+    height: usize,
+    width: usize,
+    channels: usize,
+}
+
+/// Parameters, agents and samples.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    /// Number of agents.
+    pub(super) rows: usize,
+    /// Samples of each.
+    pub(super) samples: usize,
+    /// The parameters of all agents.
+    pub(super) parameters: Argument,
+    /// From one agent's to the next.
+    pub(super) stride: usize,
+}
+
+pub(super) fn whole(value: usize) -> Argument {
+    Argument::Whole(value as u32)
+}
+
+pub(super) fn long(value: usize) -> Argument {
+    Argument::Long(value as u64)
+}
+
+impl Layer {
+    /// None for blocks that multiply no matrices.
+    pub(super) fn new(number: usize, block: &Block, bytes: usize) -> Option<Self> {
+        let input = block.input;
+        let (kernel, padding, stride, [height, width, channels]) = match block.kind {
+            Kind::Conv { kernel, padding, stride } => {
+                (kernel, padding, stride, [input.height, input.width, input.channels])
+            }
+            Kind::Dense => (1, 0, 1, [1, 1, input.len()]),
+            _ => return None,
+        };
+        Some(Self { number, block: *block, bytes, kernel, padding, stride, height, width, channels })
+    }
+
+    fn is_dense(&self) -> bool {
+        self.block.kind == Kind::Dense
+    }
+
+    /// How many of numbers that come in groups of `count` can be read at once: up to sixteen bytes.
+    fn at_once(&self, count: usize) -> usize {
+        match self.bytes {
+            4 if count.is_multiple_of(4) => 4,
+            _ if count.is_multiple_of(2) => 2,
+            _ => 1,
+        }
+    }
+
+    fn weights_at_once(&self) -> usize {
+        self.at_once(self.block.out).min(self.at_once(self.block.offset))
+    }
+
+    /// Rows and columns of the output before pooling.
+    fn pixels(&self) -> usize {
+        let shape = self.block.convolved();
+        shape.height * shape.width
+    }
+
+    fn operands(&self, product: Product) -> Operands {
+        let (inputs, outputs) = (self.at_once(self.channels), self.at_once(self.block.out));
+        let weights = self.weights_at_once();
+        let (rows, columns, reads) = match product {
+            Product::Forward { .. } | Product::Dense => {
+                (None, self.block.out, [(true, inputs), (false, weights)])
+            }
+            Product::Back => {
+                (self.is_dense().then_some(1), self.channels, [(true, outputs), (true, weights)])
+            }
+            Product::Weights => {
+                (Some(self.block.fan_in() + 1), self.block.out, [(false, inputs), (false, outputs)])
+            }
+        };
+        Operands { rows, columns, reads, bytes: self.bytes }
+    }
+
+    fn product(&self) -> Product {
+        if self.is_dense() { Product::Dense } else { Product::Forward { pool: self.block.pool } }
+    }
+
+    /// The convolution whose images can be kept in shared memory, if there is one.
+    fn windowed(&self, product: Product) -> Option<Windowed> {
+        let Self { kernel, padding, height, width, channels, .. } = *self;
+        let (shape, pool) = (self.block.convolved(), self.block.pool);
+        match product {
+            _ if self.is_dense() || self.stride != 1 => None,
+            Product::Forward { .. } => {
+                Some(Windowed { height, width, channels, kernel, padding, columns: self.block.out, pool })
+            }
+            Product::Back => Some(Windowed {
+                height: shape.height,
+                width: shape.width,
+                channels: shape.channels,
+                kernel,
+                padding: kernel - 1 - padding,
+                columns: channels,
+                pool: false,
+            }),
+            Product::Dense | Product::Weights => None,
+        }
+    }
+
+    /// The tile of a product, its bytes of shared memory, and whether images are kept there.
+    fn tile(&self, product: Product) -> (Tile, usize, bool) {
+        let operands = self.operands(product);
+        match self.windowed(product).and_then(|windowed| windowed.tile(&operands)) {
+            Some((tile, shared)) => (tile, shared, true),
+            None => {
+                let tile = product.tile(&operands);
+                (tile, tile.shared(&operands), false)
+            }
+        }
+    }
+
+    /// The kernels of this layer, and their names.
+    pub(super) fn source(&self) -> (String, [String; 3]) {
+        let Self { number, block, kernel, padding, stride, height, width, channels, .. } = self;
+        let layer = format!(
+            "Layer<{height}, {width}, {channels}, {kernel}, {padding}, {stride}, {}, {}, {}, {}>",
+            block.out,
+            block.pool,
+            block.relu,
+            self.weights_at_once()
+        );
+        let kernel = |name: &str, product: Product, arguments: &str, call: &str, passed: &str| {
+            let (tile, _, window) = self.tile(product);
+            let window = if matches!(product, Product::Forward { .. } | Product::Back) {
+                format!(", {window}")
+            } else {
+                String::new()
+            };
+            format!(
+                "extern \"C\" __global__ void __launch_bounds__({}) {name}_{number}({arguments}) {{\n    \
+                 {call}<{layer}, {tile}{window}>({passed});\n}}\nEXPORT_WAITING({name}_{number})\n",
+                tile.threads()
+            )
+        };
+        let forward = if self.is_dense() {
+            let arguments =
+                "const T* x, const T* p, T* out, int samples, Count stride, int offset, int depth";
+            kernel("forward", Product::Dense, arguments, "dense", "x, p, out, samples, stride, offset, depth")
+        } else {
+            let arguments =
+                "const T* x, const T* p, T* out, uint8_t* largest, int samples, Count stride, int offset";
+            kernel(
+                "forward",
+                self.product(),
+                arguments,
+                "convolve",
+                "x, p, out, largest, samples, stride, offset",
+            )
+        };
+        let arguments = "const T* delta, const T* p, T* out, int samples, Count stride, int offset";
+        let back = kernel(
+            "back",
+            Product::Back,
+            arguments,
+            "convolve_back",
+            "delta, p, out, samples, stride, offset",
+        );
+        let arguments = "const T* x, const T* delta, T* out, int samples, int depth, Count numbers";
+        let weights = kernel(
+            "weights",
+            Product::Weights,
+            arguments,
+            "weight_gradient",
+            "x, delta, out, samples, depth, numbers",
+        );
+        (
+            format!("{forward}{back}{weights}"),
+            ["forward", "back", "weights"].map(|name| format!("{name}_{number}")),
+        )
+    }
+
+    /// Blocks for a product with so many rows, of which each is done in so many parts.
+    fn grid(&self, product: Product, rows: usize, splits: usize, agents: usize) -> Grid {
+        let (tile, shared, _) = self.tile(product);
+        let across = self.operands(product).columns.div_ceil(tile.columns);
+        let blocks = [rows.div_ceil(tile.rows), across * splits, agents].map(|blocks| blocks as u32);
+        Grid { blocks, threads: tile.threads() as u32, shared: shared as u32 }
+    }
+
+    /// Splits of a dense layer's sums; 0 for convolutions, which are not split.
+    pub(super) fn splits(&self) -> usize {
+        if self.is_dense() { self.channels.div_ceil(DEPTH_OF_DENSE) } else { 0 }
+    }
+
+    /// Splits of a weight gradient's sums.
+    pub(super) fn weight_splits(&self, samples: usize) -> usize {
+        (samples * self.pixels()).div_ceil(DEPTH_OF_WEIGHTS)
+    }
+
+    /// Outputs of a convolution, or the parts of those of a dense layer.
+    ///
+    /// # Safety
+    /// `x` has the input of all samples, `out` room for the output or its parts, and `largest` for as many bytes if there is pooling.
+    pub(super) unsafe fn forward(
+        &self,
+        kernels: &Kernels,
+        call: Call,
+        [x, out, largest]: [Argument; 3],
+    ) -> Result<(), DeviceError> {
+        let Call { rows, samples, parameters, stride } = call;
+        let (product, name) = (self.product(), format!("forward_{}", self.number));
+        let (stride, offset) = (long(stride), whole(self.block.offset));
+        // SAFETY: the types are those of the kernel; the rest is promised by the caller.
+        unsafe {
+            if self.is_dense() {
+                let grid = self.grid(product, samples, self.splits(), rows);
+                let arguments = [x, parameters, out, whole(samples), stride, offset, whole(DEPTH_OF_DENSE)];
+                return kernels.launch(&name, grid, &arguments);
+            }
+            let output = self.block.output();
+            let numbers = samples * output.height * output.width;
+            let numbers = if self.block.pool { numbers.div_ceil(8) * 32 } else { numbers };
+            let grid = self.grid(product, numbers, 1, rows);
+            kernels.launch(&name, grid, &[x, parameters, out, largest, whole(samples), stride, offset])
+        }
+    }
+
+    /// Deltas at the input.
+    ///
+    /// # Safety
+    /// `delta` has the deltas at the output before pooling, `out` room for those at the input.
+    pub(super) unsafe fn back(
+        &self,
+        kernels: &Kernels,
+        call: Call,
+        delta: Argument,
+        out: Argument,
+    ) -> Result<(), DeviceError> {
+        let Call { rows, samples, parameters, stride } = call;
+        let grid = self.grid(Product::Back, samples * self.height * self.width, 1, rows);
+        let arguments = [delta, parameters, out, whole(samples), long(stride), whole(self.block.offset)];
+        // SAFETY: the types are those of the kernel; the rest is promised by the caller.
+        unsafe { kernels.launch(&format!("back_{}", self.number), grid, &arguments) }
+    }
+
+    /// Parts of the gradients of weights and biases.
+    ///
+    /// # Safety
+    /// `x` has the input, `delta` the deltas at the output before pooling, and `parts` room for [`weight_splits`](Self::weight_splits)
+    /// times the gradients of all agents.
+    pub(super) unsafe fn weights(
+        &self,
+        kernels: &Kernels,
+        call: Call,
+        [x, delta, parts]: [Argument; 3],
+    ) -> Result<(), DeviceError> {
+        let Call { rows, samples, .. } = call;
+        let grid = self.grid(Product::Weights, self.block.fan_in() + 1, self.weight_splits(samples), rows);
+        let arguments =
+            [x, delta, parts, whole(samples), whole(DEPTH_OF_WEIGHTS), long(self.block.parameters())];
+        // SAFETY: the types are those of the kernel; the rest is promised by the caller.
+        unsafe { kernels.launch(&format!("weights_{}", self.number), grid, &arguments) }
+    }
+}

@@ -1,0 +1,247 @@
+//! Networks on the device: all agents and samples of a batch in each launch.
+
+mod data;
+mod gradient;
+mod layer;
+mod memory;
+mod score;
+mod tiles;
+
+use std::sync::Arc;
+
+use mile::real::Real;
+use mile_nn::model::{Block, Kind, Model};
+
+use self::layer::{Call, Layer, long, whole};
+use self::memory::{Memory, is_activated_apart, maybe};
+use crate::device::{Argument, Buffer, Device, DeviceError, Grid};
+use crate::kernels;
+use crate::queue::{Kernels, Queue};
+
+pub(crate) use self::gradient::DeviceImages;
+pub(crate) use self::score::{Of, Score, Scorer};
+
+/// Threads of blocks in which each thread is a number, and of those that form sums.
+const THREADS: u32 = 256;
+
+/// Kernels that do not depend on the layers.
+const COMMON: [&str; 16] = [
+    "finish",
+    "sum_parts",
+    "load_bytes",
+    "load_singles",
+    "load_doubles",
+    "loss_deltas",
+    "score",
+    "activate",
+    "dropout",
+    "pool",
+    "unpool",
+    "sum_of_two",
+    "normalise",
+    "norm_back",
+    "norm_gradient",
+    "copy_numbers",
+];
+
+/// The kernels of a model and memory for so many agents and samples.
+pub(crate) struct DeviceNetwork {
+    blocks: Vec<Block>,
+    layers: Vec<Option<Layer>>,
+    kernels: Kernels,
+    device: Arc<dyn Device>,
+    memory: Memory,
+    /// Agents.
+    rows: usize,
+    /// Samples of each.
+    samples: usize,
+}
+
+/// What dropout depends on.
+#[derive(Clone, Copy)]
+struct Masks {
+    /// Seed and step.
+    draw: Argument,
+    /// Samples of each agent's batch.
+    totals: Argument,
+    /// The number of the first of these samples within the batch.
+    first: usize,
+}
+
+fn layers<T: Real>(blocks: &[Block]) -> Vec<Option<Layer>> {
+    blocks.iter().enumerate().map(|(k, block)| Layer::new(k, block, size_of::<T>())).collect()
+}
+
+/// The kernel of the backward pass of what follows block `k`.
+fn scatter_source(k: usize, block: &Block) -> String {
+    let shape = block.convolved();
+    let (h, w, c) = if block.kind == Kind::Dense {
+        (1, 1, block.out)
+    } else {
+        (shape.height, shape.width, shape.channels)
+    };
+    format!(
+        "extern \"C\" __global__ void scatter_{k}(const T* delta, const T* out, const uint8_t* largest, const T* mask, T* to, \
+         uint32_t samples) {{\n    scatter<{h}, {w}, {c}, {}, {}>(delta, out, largest, mask, to, samples);\n}}\nEXPORT(scatter_{k})\n",
+        block.pool, block.relu
+    )
+}
+
+/// A thread for each of so many numbers, of each of so many agents.
+fn threads(numbers: usize, rows: usize) -> Grid {
+    Grid::new([numbers.div_ceil(THREADS as usize).max(1) as u32, 1, rows as u32], THREADS)
+}
+
+impl DeviceNetwork {
+    /// Bytes that `new` allocates.
+    fn bytes<T: Real>(model: &Model, shape: [usize; 2], gradients: bool) -> u64 {
+        Memory::bytes::<T>(model.blocks(), &layers::<T>(model.blocks()), shape, gradients)
+    }
+
+    fn new<T: Real>(
+        queue: &Queue,
+        model: &Model,
+        [rows, samples]: [usize; 2],
+        gradients: bool,
+    ) -> Result<Self, DeviceError> {
+        let blocks = model.blocks().to_vec();
+        let layers = layers::<T>(&blocks);
+        let (mut source, mut names) = (kernels::network::<T>(), COMMON.map(str::to_owned).to_vec());
+        for layer in layers.iter().flatten() {
+            let (text, own) = layer.source();
+            source.push_str(&text);
+            names.extend(own);
+        }
+        for (k, block) in blocks.iter().enumerate() {
+            source.push_str(&scatter_source(k, block));
+            names.push(format!("scatter_{k}"));
+        }
+        let kernels = queue.kernels(&source, &names)?;
+        let memory = Memory::new::<T>(&queue.device, &blocks, &layers, [rows, samples], gradients)?;
+        Ok(Self { blocks, layers, kernels, device: queue.device.clone(), memory, rows, samples })
+    }
+
+    fn all(&self) -> usize {
+        self.rows * self.samples
+    }
+
+    /// Runs a kernel with a thread for each of `numbers` numbers of all agents.
+    ///
+    /// # Safety
+    /// As [`Kernels::launch`].
+    unsafe fn each(&self, name: &str, numbers: usize, arguments: &[Argument]) -> Result<(), DeviceError> {
+        // SAFETY: promised by the caller.
+        unsafe { self.kernels.launch(name, threads(numbers, 1), arguments) }
+    }
+
+    /// From the first block's input, which is loaded, to the outputs.
+    ///
+    /// # Safety
+    /// The parameters are rows of the model's dimension for all agents.
+    unsafe fn forward<T: Real>(&self, call: Call, masks: Option<Masks>) -> Result<(), DeviceError> {
+        let all: usize =
+            self.blocks.iter().filter(|block| block.dropout > 0.0).map(|block| block.output().len()).sum();
+        let mut before = 0;
+        for (k, block) in self.blocks.iter().enumerate() {
+            let (kept, output) = (&self.memory.kept[k], self.memory.output(k));
+            let (shape, numbers) = (block.convolved(), self.all() * block.output().len());
+            let target = if is_activated_apart(block) { &self.memory.full } else { output };
+            // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all agents and samples.
+            unsafe {
+                self.forward_block(k, call, target)?;
+                if is_activated_apart(block) {
+                    let [h, w, c] = [shape.height, shape.width, shape.channels].map(whole);
+                    let flags = [block.pool, block.relu].map(|flag| whole(usize::from(flag)));
+                    let (from, to) = (target.at(), output.at());
+                    let arguments =
+                        [from, to, maybe(&kept.largest), h, w, c, flags[0], flags[1], long(numbers)];
+                    self.each("activate", numbers, &arguments)?;
+                }
+                if let (Some(masks), Some(mask)) = (masks, &kept.mask) {
+                    let len = block.output().len();
+                    let probability = f64::from(block.dropout);
+                    let threshold = (probability * 2f64.powi(32)).round() as u64;
+                    let keep = T::one() / (T::one() - T::of(probability));
+                    let threshold = Argument::Whole(u32::try_from(threshold).unwrap_or(u32::MAX));
+                    let arguments = [
+                        output.at(),
+                        mask.at(),
+                        masks.draw,
+                        masks.totals,
+                        whole(masks.first),
+                        whole(self.samples),
+                        whole(len),
+                        long(all),
+                        long(before),
+                        threshold,
+                        kernels::number(keep),
+                    ];
+                    self.kernels.launch("dropout", threads(self.samples * len, self.rows), &arguments)?;
+                    before += len;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One block, without what follows it; convolutions and dense layers with their relu and pooling.
+    ///
+    /// # Safety
+    /// As [`forward`](Self::forward); the target has room for the block's output, or for that before its relu and pooling.
+    unsafe fn forward_block(&self, k: usize, call: Call, target: &Buffer) -> Result<(), DeviceError> {
+        let (block, kept) = (&self.blocks[k], &self.memory.kept[k]);
+        let (input, shape) = (block.input, block.convolved());
+        let numbers = self.all() * shape.len();
+        let Call { samples, parameters, stride, rows } = call;
+        // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all agents and samples.
+        unsafe {
+            match block.kind {
+                Kind::Pool(squares) => {
+                    let sizes =
+                        [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
+                    let how = [squares.side, squares.stride, usize::from(squares.average)].map(whole);
+                    let arguments = [
+                        &[kept.input.at(), target.at(), maybe(&kept.which)],
+                        &sizes[..],
+                        &how,
+                        &[long(numbers)],
+                    ];
+                    self.each("pool", numbers, &arguments.concat())
+                }
+                Kind::Norm { groups, by_number } => {
+                    let pixels = input.height * input.width;
+                    let sizes = [pixels, input.channels, groups, usize::from(by_number), samples].map(whole);
+                    let places = [kept.input.at(), parameters, target.at(), maybe(&kept.moments)];
+                    let arguments = [&places[..], &sizes, &[long(stride), long(block.offset)]].concat();
+                    self.kernels.launch(
+                        "normalise",
+                        Grid::new([samples as u32, 1, rows as u32], THREADS),
+                        &arguments,
+                    )
+                }
+                Kind::Add { from } => {
+                    let other = self.memory.kept[from].input.at();
+                    self.each("sum_of_two", numbers, &[kept.input.at(), other, target.at(), long(numbers)])
+                }
+                _ => {
+                    let Some(layer) = &self.layers[k] else { return Ok(()) };
+                    if block.kind != Kind::Dense {
+                        return layer.forward(
+                            &self.kernels,
+                            call,
+                            [kept.input.at(), target.at(), maybe(&kept.largest)],
+                        );
+                    }
+                    let parts = self.memory.parts.at();
+                    layer.forward(&self.kernels, call, [kept.input.at(), parts, Argument::Pointer(0)])?;
+                    let bias = long(block.offset + block.weights());
+                    let sizes = [layer.splits(), samples, block.out].map(whole);
+                    let relu = whole(usize::from(block.relu));
+                    let arguments =
+                        [&[parts, parameters, target.at()], &sizes[..], &[long(stride), bias, relu]].concat();
+                    self.kernels.launch("finish", threads(samples * block.out, rows), &arguments)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! A device with the kernels of one source.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::device::{Argument, Device, DeviceError, Grid, Kernel};
+
+/// A device, shared by all that use its queue.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    pub(crate) device: Arc<dyn Device>,
+}
+
+/// The kernels of a source, by name.
+pub(crate) struct Kernels {
+    device: Arc<dyn Device>,
+    by_name: HashMap<String, Kernel>,
+}
+
+impl Queue {
+    /// Compiles the kernels of these names.
+    pub(crate) fn kernels<N: AsRef<str>>(&self, source: &str, names: &[N]) -> Result<Kernels, DeviceError> {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        let kernels = self.device.compile(source, &names)?;
+        let by_name = names.iter().map(|name| (*name).to_owned()).zip(kernels).collect();
+        Ok(Kernels { device: self.device.clone(), by_name })
+    }
+
+    /// Blocks that keep the device busy.
+    pub(crate) fn busy(&self) -> u32 {
+        self.device.multiprocessors() * 16
+    }
+}
+
+impl Kernels {
+    /// Runs a kernel.
+    ///
+    /// # Safety
+    /// As [`Device::launch`].
+    ///
+    /// # Panics
+    /// If there is no kernel of this name.
+    pub(crate) unsafe fn launch(
+        &self,
+        name: &str,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<(), DeviceError> {
+        // SAFETY: promised by the caller.
+        unsafe { self.device.launch(self.by_name[name], grid, arguments) }
+    }
+}

@@ -1,0 +1,90 @@
+//! Devices, networks and problems.
+
+use std::sync::Arc;
+
+use mile::graph::Topology;
+use mile::method::Method;
+use mile::methods::catalogue::{self, Parameters};
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::{Draw, Failure, Penalty, Problem};
+use mile::random::{Purpose, stream};
+use mile::real::Real;
+use mile_cuda::device::Device;
+use mile_cuda::emulated::{Emulated, Order};
+use rand::RngExt;
+
+pub const SEED: u64 = 3;
+
+/// The devices that tests run on; none, with a word, where there is no C++ compiler.
+pub fn devices() -> Vec<Arc<dyn Device>> {
+    let orders = [Order::Forwards, Order::Backwards];
+    let found: Vec<Arc<dyn Device>> = orders
+        .into_iter()
+        .filter_map(|order| Some(Arc::new(Emulated::new(order)?) as Arc<dyn Device>))
+        .collect();
+    if found.is_empty() {
+        eprintln!(
+            "skipped: the kernels are run by the CPU only where there is a C++ compiler (c++, or $CXX)"
+        );
+    }
+    found
+}
+
+/// A problem that the engine does not know: its gradients are computed on the CPU.
+pub struct Unknown<'p, T>(pub &'p dyn Problem<T>);
+
+impl<T: Real> Problem<T> for Unknown<'_, T> {
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
+        self.0.loss(agent, x)
+    }
+
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
+        self.0.gradient(agent, x, gradient)
+    }
+
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
+        self.0.sample_gradient(agent, x, draw, gradient)
+    }
+
+    fn penalty(&self) -> Option<&Penalty> {
+        self.0.penalty()
+    }
+}
+
+pub fn ring(agents: usize) -> Network {
+    Network::new(Topology::Ring.build(agents, 1).unwrap(), Rule::LazyMetropolis).unwrap()
+}
+
+/// A network on which a method can run.
+pub fn network_for(name: &str, agents: usize) -> Network {
+    if name == "scaffold" {
+        return Network::new(Topology::Complete.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
+    }
+    ring(agents)
+}
+
+pub fn build(name: &str, parameters: &Parameters, network: &Network) -> Box<dyn Method> {
+    catalogue::find(name).unwrap().build(parameters, network, SEED).unwrap()
+}
+
+/// Numbers between -1 and 1.
+pub fn random<T: Real>(count: usize, index: u64) -> Vec<T> {
+    let mut random = stream(7, Purpose::Data, index, 0);
+    (0..count).map(|_| T::of(random.random_range(-1.0..1.0))).collect()
+}
+
+/// `|a - b|/|b|`.
+pub fn distance<T: Real>(a: &[T], b: &[T]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let sum = |of: &dyn Fn(usize) -> f64| (0..a.len()).map(|k| of(k).powi(2)).sum::<f64>().sqrt();
+    sum(&|k| a[k].wide() - b[k].wide()) / sum(&|k| b[k].wide()).max(f64::MIN_POSITIVE)
+}

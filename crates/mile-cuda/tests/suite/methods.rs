@@ -1,0 +1,141 @@
+//! Every method on the device and in the simulator: the same bits, where gradients are those of the CPU.
+
+use mile::agents::Vector;
+use mile::engine::Engine;
+use mile::methods::catalogue::{self, Parameters};
+use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
+use mile::real::Real;
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
+use mile_cuda::GpuAgents;
+
+use crate::common::*;
+
+/// Logistic regression with rows of random numbers, of different numbers at each agent.
+pub fn table<T: Real>(agents: usize, columns: usize, loss: Loss, l1: f64, batch: Batch) -> Table<T> {
+    let shard = |agent: usize| {
+        let rows = 5 + 3 * (agent % 4);
+        let targets = match loss {
+            Loss::Softmax { classes } => {
+                (0..rows).map(|r| T::of(((r * 7 + agent) % classes) as f64)).collect()
+            }
+            Loss::Poisson => (0..rows).map(|r| T::of(((r + agent) % 4) as f64)).collect(),
+            _ => random::<T>(rows, 100 + agent as u64).into_iter().map(T::signum).collect(),
+        };
+        Shard { features: random(rows * columns, agent as u64), targets }
+    };
+    let objective = TableObjective { l1, intercept: true, ..TableObjective::new(loss, 0.05) };
+    Table::new(columns, (0..agents).map(shard).collect(), objective, batch).unwrap()
+}
+
+/// All state vectors after each round, in the simulator and on each device.
+fn compare<T: Real>(problem: &dyn Problem<T>, name: &str, parameters: &Parameters, drop_rate: f64) {
+    let network = network_for(name, problem.agents()).with_drop_rate(drop_rate).unwrap();
+    let method = build(name, parameters, &network);
+    let start = random::<T>(problem.dim(), 50);
+    let schedule = || Schedule::constant(0.05);
+    for device in devices() {
+        let mut expected = Simulator::new(problem, &network, &*method, &start, SEED).unwrap();
+        let mut agents = GpuAgents::new(device, problem, &network, &*method, &start, SEED).unwrap();
+        assert!(!agents.computes_gradients());
+        let mut expected_run = Run::start(&*method, schedule(), &mut expected).unwrap();
+        let mut run = Run::start(&*method, schedule(), &mut agents).unwrap();
+        for round in 0..5 {
+            if round == 3 {
+                expected.watch();
+                agents.watch();
+            }
+            expected_run.round(&mut expected).unwrap();
+            run.round(&mut agents).unwrap();
+            assert_eq!(run.progress(), expected_run.progress(), "{name}");
+            for k in 0..method.layout().state.len() {
+                let found = agents.vector(Vector(k)).unwrap().into_owned();
+                assert_eq!(found, expected.vector(Vector(k)), "{name}: vector {k} in round {round}");
+            }
+        }
+        assert_eq!(agents.mean(Vector(0)).unwrap(), Engine::mean(&mut expected, Vector(0)).unwrap());
+        let near = |a: f64, b: f64| assert!((a - b).abs() <= 1e-12 * b, "{name}: {a} {b}");
+        near(agents.norm_sq(Vector(0)).unwrap(), expected.norm_sq(Vector(0)).unwrap());
+        near(agents.consensus_error(Vector(0)).unwrap(), expected.consensus_error(Vector(0)).unwrap());
+        near(agents.drift().unwrap().unwrap(), expected.drift().unwrap().unwrap());
+    }
+}
+
+#[test]
+fn every_method_has_the_bits_of_the_simulator() {
+    for entry in catalogue::ALL {
+        let parameters =
+            Parameters { local_steps: entry.has_local_steps().then_some(3), ..Parameters::default() };
+        let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
+        compare(&Unknown(&problem), entry.name, &parameters, 0.0);
+    }
+}
+
+#[test]
+fn with_dropped_edges_and_mini_batches_in_single_precision_too() {
+    for name in ["mile", "gradient-tracking", "mg-skip", "local-dsgd"] {
+        let problem = table::<f32>(7, 6, Loss::Logistic, 0.0, Batch::Size(3));
+        compare(&Unknown(&problem), name, &Parameters::default(), 0.3);
+    }
+}
+
+#[test]
+fn with_a_penalty() {
+    for name in catalogue::WITH_PENALTY {
+        let problem = table::<f64>(5, 4, Loss::LeastSquares, 0.2, Batch::Full);
+        let parameters = Parameters { penalty: true, ..Parameters::default() };
+        compare(&Unknown(&problem), name, &parameters, 0.0);
+    }
+}
+
+/// The trajectories of methods whose gradients are computed on the device, within rounding of the CPU's.
+#[test]
+fn every_method_agrees_with_the_simulator_with_gradients_of_the_device() {
+    let quadratic = Quadratic::<f64>::new(6, 9, 10.0, 1.0, 0).unwrap();
+    let logistic = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Epoch(4));
+    let problems: [&dyn Problem<f64>; 2] = [&quadratic, &logistic];
+    let Some(device) = devices().pop() else { return };
+    for (problem, entry) in problems.into_iter().flat_map(|p| catalogue::ALL.iter().map(move |e| (p, e))) {
+        let network = network_for(entry.name, 6);
+        let method = build(entry.name, &Parameters::default(), &network);
+        let start = random::<f64>(problem.dim(), 51);
+        let mut expected = Simulator::new(problem, &network, &*method, &start, SEED).unwrap();
+        let mut agents = GpuAgents::new(device.clone(), problem, &network, &*method, &start, SEED).unwrap();
+        assert!(agents.computes_gradients());
+        let mut expected_run = Run::start(&*method, Schedule::constant(0.05), &mut expected).unwrap();
+        let mut run = Run::start(&*method, Schedule::constant(0.05), &mut agents).unwrap();
+        for _ in 0..8 {
+            expected_run.round(&mut expected).unwrap();
+            run.round(&mut agents).unwrap();
+        }
+        let found = agents.vector(Vector(0)).unwrap().into_owned();
+        let apart = distance(&found, expected.models());
+        assert!(apart < 1e-12, "{}: {apart:e}", entry.name);
+    }
+}
+
+#[test]
+fn a_state_moves_between_the_cpu_and_the_device() {
+    let problem = table::<f32>(5, 7, Loss::Logistic, 0.0, Batch::Size(2));
+    let (problem, network) = (Unknown(&problem), ring(5));
+    let method = build("mile", &Parameters::default(), &network);
+    let start = random::<f32>(7, 52);
+    for device in devices() {
+        let mut there = GpuAgents::new(device, &problem, &network, &*method, &start, SEED).unwrap();
+        let mut here = Simulator::new(&problem, &network, &*method, &start, SEED).unwrap();
+        let mut run = Run::start(&*method, Schedule::constant(0.1), &mut there).unwrap();
+        (0..3).for_each(|_| run.round(&mut there).unwrap());
+        let states = method.layout().state.len();
+        for k in 0..states {
+            let state = there.vector(Vector(k)).unwrap().into_owned();
+            Engine::set_vector(&mut here, Vector(k), &state).unwrap();
+        }
+        let mut on_cpu = Run::resume(&*method, Schedule::constant(0.1), *run.progress());
+        (0..3).for_each(|_| on_cpu.round(&mut here).unwrap());
+        (0..3).for_each(|_| run.round(&mut there).unwrap());
+        for k in 0..states {
+            assert_eq!(there.vector(Vector(k)).unwrap(), here.vector(Vector(k)));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Gradients of quadratics and tables on the device against those of the CPU.
+
+use mile::agents::{Agents, Vector};
+use mile::engine::Engine;
+use mile::methods::catalogue::Parameters;
+use mile::problems::{Batch, Draw, Loss, Problem, Quadratic};
+use mile::real::Real;
+use mile_cuda::GpuAgents;
+
+use crate::common::*;
+use crate::methods::table;
+
+/// The largest distance over three draws of the agents' stochastic gradients from the CPU's.
+fn apart<T: Real>(problem: &dyn Problem<T>) -> Option<f64> {
+    let (agents, dim) = (problem.agents(), problem.dim());
+    let network = ring(agents);
+    let method = build("dsgd", &Parameters::default(), &network);
+    let start = random::<T>(agents * dim, 60);
+    let device = devices().pop()?;
+    let mut engine = GpuAgents::new(device, problem, &network, &*method, &start, SEED).unwrap();
+    assert!(engine.computes_gradients());
+    // The same verbs three times: run, recorded, and run from the recording.
+    let mut worst = 0.0f64;
+    for step in 1..4 {
+        engine.gradient(Vector(0), Vector(1), step).unwrap();
+        let found = engine.vector(Vector(1)).unwrap().into_owned();
+        let mut expected = vec![T::zero(); agents * dim];
+        for (agent, g) in expected.chunks_exact_mut(dim).enumerate() {
+            let x = &start[agent * dim..][..dim];
+            problem.sample_gradient(agent, x, Draw { seed: SEED, step }, g).unwrap();
+        }
+        worst = worst.max(distance(&found, &expected));
+    }
+    Some(worst)
+}
+
+#[test]
+fn quadratics_of_any_dimension() {
+    for dim in [1, 2, 3, 255, 256, 257, 1000] {
+        let double = Quadratic::<f64>::new(4, dim, 100.0, 1.0, 2).unwrap();
+        let single = Quadratic::<f32>::new(4, dim, 100.0, 1.0, 2).unwrap();
+        let (Some(double), Some(single)) = (apart(&double), apart(&single)) else { return };
+        assert!(double < 1e-13 && single < 1e-5, "{dim}: {double:e} {single:e}");
+    }
+}
+
+#[test]
+fn tables_with_every_loss() {
+    let losses = [
+        Loss::LeastSquares,
+        Loss::Logistic,
+        Loss::NonconvexLogistic,
+        Loss::Softmax { classes: 3 },
+        Loss::Poisson,
+        Loss::Huber { delta: 0.4 },
+        Loss::Welsch { c: 0.7 },
+    ];
+    for (k, loss) in losses.into_iter().enumerate() {
+        let columns = [1, 5, 33][k % 3];
+        for batch in [Batch::Full, Batch::Size(3), Batch::Epoch(4)] {
+            let double = apart(&table::<f64>(5, columns, loss, 0.0, batch));
+            let single = apart(&table::<f32>(5, columns, loss, 0.0, batch));
+            let (Some(double), Some(single)) = (double, single) else { return };
+            assert!(double < 1e-13 && single < 1e-5, "{loss:?} {batch:?}: {double:e} {single:e}");
+        }
+    }
+}
