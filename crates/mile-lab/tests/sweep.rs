@@ -95,7 +95,7 @@ fn mistakes_are_named_by_their_key() {
         ("mode = \"random\"\nstep_size = [1]", "sweep.mode", "cartesian"),
         ("criterion = \"local_los\"\nstep_size = [1]", "sweep.criterion", "did you mean local_loss"),
         ("mode = \"zip\"\nstep_size = [1, 2]\nrounds = [1]", "sweep.rounds", "same length"),
-        ("momentum = [1]", "sweep.momentum", "nor a parameter"),
+        ("inertia = [1]", "sweep.inertia", "nor a parameter"),
         ("\"algorithm.k-gt.step_size\" = [1]", "sweep.algorithm.k-gt.step_size", "names no algorithm"),
         ("mode = \"zip\"", "sweep", "no values"),
     ] {

@@ -111,3 +111,35 @@ fn a_run_ends_when_it_has_converged_and_goes_on_when_the_tolerance_is_tightened(
         assert!(error.contains(expected), "{stop}: {error}");
     }
 }
+
+/// Weights and step size are chosen for the momentum, and the run converges with them.
+#[test]
+fn automatic_weights_and_step_sizes_take_momentum_into_account() {
+    let ring =
+        "rounds = 1500\n[network]\nagents = 8\n[problem]\nkind = 'quadratic'\ndim = 6\ncondition = 5\n";
+    let with = |keys: &str| {
+        format!("{ring}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nlocal_steps = 5\n{keys}\n")
+    };
+    let plan_of = |keys: &str| plan(&with(keys), &[]).unwrap();
+    let chosen = |plan: &Plan| {
+        let table = plan.experiment.resolved["algorithm"][0].clone();
+        ["step_size", "xi", "gamma"].map(|key| table[key].as_float().unwrap())
+    };
+    let plain = chosen(&plan_of("gamma = 'auto'"));
+    for keys in ["momentum = 0.9", "momentum = 0.9\nnesterov = true"] {
+        let heavy = plan_of(&format!("gamma = 'auto'\n{keys}"));
+        let [step_size, xi, gamma] = chosen(&heavy);
+        assert!(
+            xi <= 0.1 * plain[1] * (1.0 + 1e-12) && gamma > xi && step_size > 0.01,
+            "{xi} {gamma} {step_size}"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let last = run(&heavy, folder.path(), false)[0].last.grad_norm_sq.unwrap();
+        assert!(last < 1e-12, "{keys}: {last:e}");
+    }
+    let refused = plan(&with("xi = 'auto'\nmomentum = 0.9"), &[]).err().unwrap();
+    assert!(refused.contains("algorithm[0].xi") && refused.contains("gamma = \"auto\""), "{refused}");
+    let refused =
+        plan(&with("xi = { from = 0.01, to = 0.1, rounds = 9 }\ngamma = 'auto'"), &[]).err().unwrap();
+    assert!(refused.contains("algorithm[0].gamma") && refused.contains("would choose both"), "{refused}");
+}
