@@ -153,7 +153,7 @@ fn timed(
 }
 
 /// Bytes of a row from which on the engine sends it by itself.
-const LONG: usize = 64 << 10;
+const LONG: usize = 8 << 10;
 
 /// The exchange of the engine without its sums: short rows are packed, long ones sent from where they lie.
 fn only_messages(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize) -> Result<f64, Failure> {

@@ -29,12 +29,26 @@ const EVALUATION: [(&str, &str); 4] =
 /// Puts what was chosen at the start of the run in `folder` into the table of an experiment: the numbers of `"auto"`, and how
 /// the run is evaluated, unless the table says it.
 pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
-    fill_choices(table, &settings(folder)?);
+    let settings = settings(folder)?;
+    fill_numbers(table, &settings);
+    for (section, key) in EVALUATION {
+        let place = |table: &Table| match section {
+            "" => table.get(key).cloned(),
+            section => table.get(section)?.as_table()?.get(key).cloned(),
+        };
+        if let (None, Some(value)) = (place(table), place(&settings)) {
+            let target = match section {
+                "" => Some(&mut *table),
+                section => table.get_mut(section).and_then(Value::as_table_mut),
+            };
+            target.into_iter().for_each(|target| drop(target.insert(key.to_owned(), value.clone())));
+        }
+    }
     Ok(())
 }
 
-/// The same with the resolved settings of a run.
-pub(crate) fn fill_choices(table: &mut Table, settings: &Table) {
+/// Puts the numbers that were chosen in resolved settings in the place of `"auto"`.
+pub(crate) fn fill_numbers(table: &mut Table, settings: &Table) {
     let before = algorithms(settings);
     for algorithm in table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(algorithm) = algorithm.as_table_mut() else { continue };
@@ -49,19 +63,6 @@ pub(crate) fn fill_choices(table: &mut Table, settings: &Table) {
                 // A gamma that was chosen equal to xi is not written.
                 None => drop(algorithm.remove(key)),
             }
-        }
-    }
-    for (section, key) in EVALUATION {
-        let place = |table: &Table| match section {
-            "" => table.get(key).cloned(),
-            section => table.get(section)?.as_table()?.get(key).cloned(),
-        };
-        if let (None, Some(value)) = (place(table), place(settings)) {
-            let target = match section {
-                "" => Some(&mut *table),
-                section => table.get_mut(section).and_then(Value::as_table_mut),
-            };
-            target.into_iter().for_each(|target| drop(target.insert(key.to_owned(), value.clone())));
         }
     }
 }

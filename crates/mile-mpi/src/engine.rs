@@ -31,7 +31,7 @@ const WORTH_THREADS: Duration = Duration::from_micros(60);
 const SLICE: usize = 1 << 20;
 /// Bytes of a row from which on it is a message of its own, sent from where it lies: packing it would cost a copy, which is more than a
 /// message costs.
-const LONG: usize = 64 << 10;
+const LONG: usize = 8 << 10;
 
 /// The agents of one rank of a cluster.
 pub struct RankEngine<'a, T, C> {
