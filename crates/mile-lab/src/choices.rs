@@ -9,7 +9,7 @@ use crate::config::Experiment;
 use crate::error::LabError;
 use crate::plan::{Plan, first_auto};
 use crate::ranks::{agree, from_first};
-use crate::resume::fill_choices;
+use crate::resume::fill_numbers;
 
 /// Puts numbers in the place of `"auto"` in the table of an experiment that several ranks run: rank 0 chooses them, for
 /// which it needs the data of all agents. A call of all ranks together.
@@ -24,7 +24,7 @@ pub fn choose_once(table: &mut Table, base: &Path, ranks: &dyn Ranks) -> Result<
     let chosen = from_first(ranks, || Ok(Plan::new(experiment)?.experiment.resolved.to_string()))?;
     let chosen =
         chosen.parse().map_err(|error: toml::de::Error| LabError::config("auto", error.message()))?;
-    fill_choices(table, &chosen);
+    fill_numbers(table, &chosen);
     Ok(())
 }
 

@@ -29,12 +29,14 @@ const EVALUATION: [(&str, &str); 4] =
 /// Puts what was chosen at the start of the run in `folder` into the table of an experiment: the numbers of `"auto"`, and how
 /// the run is evaluated, unless the table says it.
 pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
-    fill_choices(table, &settings(folder)?);
+    let settings = settings(folder)?;
+    fill_numbers(table, &settings);
+    keep_evaluation(table, &settings);
     Ok(())
 }
 
-/// The same with the resolved settings of a run.
-pub(crate) fn fill_choices(table: &mut Table, settings: &Table) {
+/// Puts the numbers that were chosen in resolved settings in the place of `"auto"`.
+pub(crate) fn fill_numbers(table: &mut Table, settings: &Table) {
     let before = algorithms(settings);
     for algorithm in table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(algorithm) = algorithm.as_table_mut() else { continue };
@@ -51,7 +53,6 @@ pub(crate) fn fill_choices(table: &mut Table, settings: &Table) {
             }
         }
     }
-    keep_evaluation(table, settings);
 }
 
 /// Puts how another run is evaluated, by its resolved settings, into the table of an experiment, unless the table says it.

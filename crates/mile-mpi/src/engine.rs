@@ -29,6 +29,9 @@ use crate::transport::{Arrived, Transport};
 const WORTH_THREADS: Duration = Duration::from_micros(60);
 /// Elements of rows that are served between two looks at the messages.
 const SLICE: usize = 1 << 20;
+/// Bytes of a row from which on it is a message of its own, sent from where it lies: packing it would cost a copy, which is more than a
+/// message costs.
+const LONG: usize = 8 << 10;
 
 /// The agents of one rank of a cluster.
 pub struct RankEngine<'a, T, C> {
@@ -144,8 +147,14 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
         Ok(())
     }
 
-    /// The rows that each peer gets: in place where they lie together, else packed.
+    /// Whether each row is a message of its own.
+    fn is_long(&self) -> bool {
+        self.dim * size_of::<T>() >= LONG
+    }
+
+    /// Packs the rows that each peer gets, if they are short.
     fn pack(&mut self, pairs: &[(Vector, Vector)]) {
+        let is_long = self.is_long();
         let (dim, peers) = (self.dim, &self.crossing.1.peers);
         let (out, room) = &mut self.buffers;
         out.resize_with(peers.len().max(out.len()), Vec::new);
@@ -153,7 +162,7 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
         for (peer, (out, room)) in peers.iter().zip(out.iter_mut().zip(room)) {
             room.resize(peer.receives.len() * pairs.len() * dim, T::zero());
             out.clear();
-            if lie_together(&peer.sends, pairs).is_none() {
+            if !is_long {
                 for row in &peer.sends {
                     for (from, _) in pairs {
                         out.extend_from_slice(&self.blocks[from.0][row * dim..(row + 1) * dim]);
@@ -168,28 +177,29 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
         self.pack(pairs);
         let mut targets: Vec<Vec<T>> =
             pairs.iter().map(|(_, to)| std::mem::take(&mut self.blocks[to.0])).collect();
-        let (dim, crossing) = (self.dim, &self.crossing.1);
+        let (dim, crossing, is_long) = (self.dim, &self.crossing.1, self.is_long());
         let sources: Vec<&[T]> = pairs.iter().map(|(from, _)| &self.blocks[from.0][..]).collect();
         let (out, room) = &mut self.buffers;
-        let sends: Vec<(usize, &[u8])> = crossing
-            .peers
-            .iter()
-            .zip(&*out)
-            .map(|(peer, packed)| {
-                let rows = match lie_together(&peer.sends, pairs) {
-                    Some(rows) => &sources[0][rows.start * dim..rows.end * dim],
-                    None => packed,
-                };
-                (peer.rank, bytemuck::cast_slice(rows))
-            })
-            .collect();
-        let mut receives: Vec<(usize, &mut [u8])> = crossing
-            .peers
-            .iter()
-            .zip(room)
-            .map(|(peer, rows)| (peer.rank, bytemuck::cast_slice_mut(rows)))
-            .collect();
-        let mut work = Work { crossing, dim, sources: &sources, targets: &mut targets, slice: 0, served: 0 };
+        let mut sends: Vec<(usize, &[u8])> = Vec::new();
+        let mut receives: Vec<(usize, &mut [u8])> = Vec::new();
+        let mut first = Vec::new();
+        for (peer, (packed, room)) in crossing.peers.iter().zip(out.iter().zip(room)) {
+            first.push(receives.len());
+            if is_long {
+                for row in &peer.sends {
+                    let rows = sources.iter().map(|source| &source[row * dim..(row + 1) * dim]);
+                    sends.extend(rows.map(|row| (peer.rank, bytemuck::cast_slice(row))));
+                }
+                let rows = room.chunks_exact_mut(dim);
+                receives.extend(rows.map(|row| (peer.rank, bytemuck::cast_slice_mut(row))));
+            } else {
+                sends.push((peer.rank, bytemuck::cast_slice(packed)));
+                receives.push((peer.rank, bytemuck::cast_slice_mut(room)));
+            }
+        }
+        let messages = Messages { first: &first, pairs: pairs.len(), dim, is_long };
+        let mut work =
+            Work { crossing, dim, messages, sources: &sources, targets: &mut targets, slice: 0, served: 0 };
         let done = self.transport.exchange(&sends, &mut receives, &mut |arrived| work.step(arrived));
         let complete = work.served == crossing.border().len();
         for ((_, to), target) in pairs.iter().zip(targets) {
@@ -203,16 +213,33 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
     }
 }
 
-/// The rows of the block that a message consists of, if it is one piece of one vector.
-fn lie_together(rows: &[usize], pairs: &[(Vector, Vector)]) -> Option<Range<usize>> {
-    let (first, last) = (*rows.first()?, *rows.last()?);
-    (pairs.len() == 1 && last - first + 1 == rows.len()).then_some(first..last + 1)
+/// Where the rows of peers are among the messages that are received.
+#[derive(Clone, Copy)]
+struct Messages<'w> {
+    /// The first message of each peer.
+    first: &'w [usize],
+    pairs: usize,
+    dim: usize,
+    /// Whether each row is a message of its own; else those of a peer are one.
+    is_long: bool,
+}
+
+impl Messages<'_> {
+    /// Message and place of one vector of a peer's row.
+    fn place(&self, peer: usize, row: usize, pair: usize) -> (usize, Range<usize>) {
+        let k = row * self.pairs + pair;
+        match self.is_long {
+            true => (self.first[peer] + k, 0..self.dim),
+            false => (self.first[peer], k * self.dim..(k + 1) * self.dim),
+        }
+    }
 }
 
 /// What is done while messages are under way.
 struct Work<'w, T> {
     crossing: &'w Crossing,
     dim: usize,
+    messages: Messages<'w>,
     sources: &'w [&'w [T]],
     targets: &'w mut [Vec<T>],
     /// Slices of the inner rows that are done.
@@ -234,7 +261,8 @@ impl<T: Real> Work<'_, T> {
         let border = &self.crossing.border()[self.served..];
         let is_here = |(_, source): &(f64, Source)| match source {
             Source::Here(_) => true,
-            Source::From(peer, _) => arrived[*peer].is_some(),
+            Source::From(peer, row) => (0..self.sources.len())
+                .all(|pair| arrived[self.messages.place(*peer, *row, pair).0].is_some()),
         };
         let most = (SLICE / self.dim.max(1)).max(1);
         let is_ready = |row: &&usize| self.crossing.terms(**row).iter().all(is_here);
@@ -263,11 +291,14 @@ impl<T: Real> Work<'_, T> {
     }
 
     fn fold(&mut self, rows: &[usize], columns: Range<usize>, messages: &[&[T]]) {
-        let (dim, pairs) = (self.dim, self.sources.len());
+        let (dim, places) = (self.dim, self.messages);
         for (pair, (source, target)) in self.sources.iter().zip(self.targets.iter_mut()).enumerate() {
             let row_of = |place: &Source| match *place {
                 Source::Here(row) => &source[row * dim..(row + 1) * dim],
-                Source::From(peer, row) => &messages[peer][(row * pairs + pair) * dim..][..dim],
+                Source::From(peer, row) => {
+                    let (message, columns) = places.place(peer, row, pair);
+                    &messages[message][columns]
+                }
             };
             let terms: Vec<(f64, &[T])> = rows
                 .iter()

@@ -1,7 +1,7 @@
 //! Which rows go where in an exchange.
 //!
-//! A rank sends each other rank one message with the rows of its agents that have a neighbour there, each row once, in
-//! increasing agent; for several vectors, the rows of an agent follow each other. Both ends know the lists, also for edges that are
+//! A rank sends each other rank the rows of its agents that have a neighbour there, each row once, in
+//! increasing agent; for several vectors, the rows of an agent follow each other. Short rows are packed into one message. Both ends know the lists, also for edges that are
 //! down, so messages have no header.
 
 use std::collections::BTreeMap;
