@@ -32,7 +32,9 @@ impl FromStr for Choice {
             "cuda" => Ok(Self::Cuda(0)),
             _ => {
                 let number = text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-                number.map(Self::Cuda).ok_or_else(|| "takes auto, cpu, cuda, or cuda:K for GPU number K from 0".into())
+                number
+                    .map(Self::Cuda)
+                    .ok_or_else(|| "takes auto, cpu, cuda, or cuda:K for GPU number K from 0".into())
             }
         }
     }
@@ -93,7 +95,8 @@ mod gpu {
 
     /// Where compiled kernels are kept: beside the data sets.
     fn cache() -> Option<PathBuf> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable =
+            |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let folder = variable("MILE_HOME")
             .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("mile")))
             .or_else(|| variable("HOME").map(|home| home.join(".cache").join("mile")));
@@ -109,7 +112,10 @@ mod gpu {
             Ok(Arc::new(Cuda::open(self.number, self.cache.clone())?))
         }
 
-        fn agents<'a, T: Scalar>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        fn agents<'a, T: Scalar>(
+            &self,
+            setup: EngineSetup<'a, T>,
+        ) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
             let EngineSetup { problem, network, method, start, seed, .. } = setup;
             let device = self.device().map_err(failed)?;
             let agents = GpuAgents::new(device, problem, network, method, start, seed);
@@ -140,11 +146,17 @@ mod gpu {
             self.agents(agents)
         }
 
-        fn evaluated_single<'a>(&self, problem: &'a dyn Problem<f32>) -> Result<Evaluated<'a, f32>, LabError> {
+        fn evaluated_single<'a>(
+            &self,
+            problem: &'a dyn Problem<f32>,
+        ) -> Result<Evaluated<'a, f32>, LabError> {
             self.problem(problem)
         }
 
-        fn evaluated_double<'a>(&self, problem: &'a dyn Problem<f64>) -> Result<Evaluated<'a, f64>, LabError> {
+        fn evaluated_double<'a>(
+            &self,
+            problem: &'a dyn Problem<f64>,
+        ) -> Result<Evaluated<'a, f64>, LabError> {
             self.problem(problem)
         }
     }

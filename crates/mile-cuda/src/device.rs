@@ -12,10 +12,14 @@ use bytemuck::Pod;
 #[non_exhaustive]
 pub enum DeviceError {
     /// There is no NVIDIA driver on this machine.
-    #[error("there is no NVIDIA driver on this machine (libcuda was not found): install one, or use --device cpu")]
+    #[error(
+        "there is no NVIDIA driver on this machine (libcuda was not found): install one, or use --device cpu"
+    )]
     NoDriver,
     /// There is no device, or none with this number.
-    #[error("there is no CUDA device {wanted}: this machine has {found}; use --device cpu, or cuda:K with K below that number")]
+    #[error(
+        "there is no CUDA device {wanted}: this machine has {found}; use --device cpu, or cuda:K with K below that number"
+    )]
     NoDevice {
         /// The number asked for.
         wanted: usize,

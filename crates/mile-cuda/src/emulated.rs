@@ -74,7 +74,8 @@ impl Emulated {
         std::fs::create_dir_all(&folder).map_err(failed("make a folder"))?;
         let (text, library) = (folder.join("kernels.cpp"), folder.join("kernels.so"));
         std::fs::write(&text, format!("{PRELUDE}\n{source}")).map_err(failed("write the sources"))?;
-        let arguments = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-DEMULATED", "-w", "-o"];
+        let arguments =
+            ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-DEMULATED", "-w", "-o"];
         let out = Command::new(&self.compiler).args(arguments).arg(&library).arg(&text).output();
         let out = out.map_err(failed("run the C++ compiler"))?;
         if !out.status.success() {
@@ -82,7 +83,8 @@ impl Emulated {
         }
         // SAFETY: the library was just compiled from our own sources and has no code that runs when it is loaded.
         let loaded = unsafe { Library::new(&library) };
-        let loaded = loaded.map_err(|e| DeviceError::Failed { doing: "load kernels", problem: e.to_string() });
+        let loaded =
+            loaded.map_err(|e| DeviceError::Failed { doing: "load kernels", problem: e.to_string() });
         std::fs::remove_dir_all(&folder).map_err(failed("remove a folder"))?;
         loaded
     }

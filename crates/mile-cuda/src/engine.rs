@@ -22,7 +22,8 @@ use mile::verbs::{MOST_TERMS, MOST_VECTORS, Verb, Verbs};
 use rayon::prelude::*;
 
 use crate::device::{Device, DeviceError, Recording};
-use crate::objective::{Objective, on_device};
+use crate::forms::on_device;
+use crate::objective::Objective;
 use crate::parameters::{OnDevice, Parameters};
 use crate::queue::Queue;
 use crate::vectors::Vectors;
@@ -140,7 +141,11 @@ impl<'a, T: Real> GpuAgents<'a, T> {
     /// Verbs that were noted, all stages in order.
     fn verbs(&self) -> Shape {
         let stages = (0..self.noted.stages()).flat_map(|stage| self.noted.stage(stage));
-        stages.map(|verb| (*verb, matches!(verb, Verb::Combine { keep, used, .. } if *keep == 0.0 && *used > 0))).collect()
+        stages
+            .map(|verb| {
+                (*verb, matches!(verb, Verb::Combine { keep, used, .. } if *keep == 0.0 && *used > 0))
+            })
+            .collect()
     }
 
     /// Puts the numbers of all verbs where their kernels find them: the place of each.

@@ -62,7 +62,8 @@ impl<T: Scalar> Problem<T> for Evaluated<'_, T> {
     fn objective(&self, x: &[T]) -> Result<f64, Failure> {
         let sets: Vec<&[u32]> = self.problem.evaluated().iter().map(Vec::as_slice).collect();
         let scores = self.scorer.scores(x, Of::Train, &sets)?;
-        let sum: f64 = scores.into_iter().enumerate().map(|(agent, score)| self.mean_loss(score, agent)).sum();
+        let sum: f64 =
+            scores.into_iter().enumerate().map(|(agent, score)| self.mean_loss(score, agent)).sum();
         Ok(sum / self.agents() as f64)
     }
 

@@ -45,7 +45,11 @@ impl OnDevice {
     }
 
     /// Copies parameters to the device; true if they have moved, so that recordings are void.
-    pub(crate) fn write(&mut self, device: &Arc<dyn Device>, parameters: &Parameters) -> Result<bool, DeviceError> {
+    pub(crate) fn write(
+        &mut self,
+        device: &Arc<dyn Device>,
+        parameters: &Parameters,
+    ) -> Result<bool, DeviceError> {
         let needed = parameters.bytes.len();
         let moves = needed > self.room;
         if moves {

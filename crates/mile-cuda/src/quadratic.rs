@@ -27,7 +27,11 @@ pub(crate) struct DeviceQuadratic {
 }
 
 impl DeviceQuadratic {
-    pub(crate) fn new<T: Real>(queue: &Queue, problem: &Quadratic<T>, stride: usize) -> Result<Self, DeviceError> {
+    pub(crate) fn new<T: Real>(
+        queue: &Queue,
+        problem: &Quadratic<T>,
+        stride: usize,
+    ) -> Result<Self, DeviceError> {
         let names = ["quadratic_first", "quadratic_second", "quadratic_third"];
         let (device, agents, dim) = (&queue.device, problem.normals().len(), problem.curvature().len());
         let parts = || Buffer::new::<f64>(device, agents * MOST_BLOCKS as usize);

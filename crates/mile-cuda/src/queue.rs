@@ -40,7 +40,12 @@ impl Kernels {
     ///
     /// # Panics
     /// If there is no kernel of this name.
-    pub(crate) unsafe fn launch(&self, name: &str, grid: Grid, arguments: &[Argument]) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn launch(
+        &self,
+        name: &str,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<(), DeviceError> {
         // SAFETY: promised by the caller.
         unsafe { self.device.launch(self.by_name[name], grid, arguments) }
     }

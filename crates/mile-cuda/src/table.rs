@@ -78,7 +78,8 @@ impl DeviceTable {
         };
         let intercept = table.terms().intercept && columns > 0;
         Ok(Self {
-            kernels: queue.kernels(&kernels::objectives::<T>(), &["table_slopes", "table_sums", "table_gradient"])?,
+            kernels: queue
+                .kernels(&kernels::objectives::<T>(), &["table_slopes", "table_sums", "table_gradient"])?,
             features: of(|shard| &shard.features)?,
             targets: of(|shard| &shard.targets)?,
             first_row: Buffer::of(device, &first_row)?,
@@ -125,7 +126,18 @@ impl Objective for DeviceTable {
             let (features, targets) = (self.features.at(), self.targets.at());
             let (slopes, first_row, rows) = (self.slopes.at(), self.first_row.at(), self.rows.at());
             let arguments = [
-                x.at(), slopes, features, targets, first_row, rows, samples, most, columns, classes, stride, self.loss,
+                x.at(),
+                slopes,
+                features,
+                targets,
+                first_row,
+                rows,
+                samples,
+                most,
+                columns,
+                classes,
+                stride,
+                self.loss,
                 self.parameter,
             ];
             self.kernels.launch("table_slopes", grid, &arguments)?;
@@ -137,8 +149,20 @@ impl Objective for DeviceTable {
             let grid = Grid::new([blocks(self.columns * self.classes), agents as u32, 1], THREADS);
             let (factors, splits, penalised) = (self.factors.at(), whole(self.splits), whole(self.penalised));
             let l2 = Argument::Double(self.l2);
-            let arguments =
-                [x.at(), g.at(), sums, factors, rows, splits, columns, classes, penalised, stride, self.loss, l2];
+            let arguments = [
+                x.at(),
+                g.at(),
+                sums,
+                factors,
+                rows,
+                splits,
+                columns,
+                classes,
+                penalised,
+                stride,
+                self.loss,
+                l2,
+            ];
             self.kernels.launch("table_gradient", grid, &arguments)
         }
     }

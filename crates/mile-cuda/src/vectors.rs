@@ -55,13 +55,16 @@ impl<T: Real> Vectors<T> {
     ) -> Result<Self, DeviceError> {
         let device = &queue.device;
         let stride = dim.next_multiple_of(ALIGNMENT / size_of::<T>());
-        let needed = [count, agents, stride, size_of::<T>()].into_iter().fold(1u64, |all, n| all.saturating_mul(n as u64));
+        let needed = [count, agents, stride, size_of::<T>()]
+            .into_iter()
+            .fold(1u64, |all, n| all.saturating_mul(n as u64));
         let available = device.available()?;
         if needed > available {
             let what = format!(" for {count} vectors of {agents} agents with {dim} numbers each");
             return Err(DeviceError::Memory { needed, available, what });
         }
-        let whole = |values: &mut dyn Iterator<Item = usize>| values.map(|value| value as u32).collect::<Vec<_>>();
+        let whole =
+            |values: &mut dyn Iterator<Item = usize>| values.map(|value| value as u32).collect::<Vec<_>>();
         let starts = whole(&mut weights.starts.iter().copied());
         let columns = whole(&mut weights.entries.iter().map(|(j, _)| *j));
         let values: Vec<T> = weights.entries.iter().map(|(_, w)| T::of(*w)).collect();
@@ -69,7 +72,9 @@ impl<T: Real> Vectors<T> {
         let vectors = Self {
             queue: queue.clone(),
             kernels: queue.kernels(&kernels::verbs::<T>(), &names())?,
-            buffers: (0..count).map(|_| Buffer::new::<T>(device, agents * stride)).collect::<Result<_, _>>()?,
+            buffers: (0..count)
+                .map(|_| Buffer::new::<T>(device, agents * stride))
+                .collect::<Result<_, _>>()?,
             agents,
             dim,
             stride,
@@ -153,7 +158,12 @@ impl<T: Real> Vectors<T> {
     }
 
     /// `to <- (W - I) from`, with the weights of all edges or with those of a round.
-    pub(crate) fn pull(&self, from: Vector, to: Vector, weights: Option<Argument>) -> Result<(), DeviceError> {
+    pub(crate) fn pull(
+        &self,
+        from: Vector,
+        to: Vector,
+        weights: Option<Argument>,
+    ) -> Result<(), DeviceError> {
         let wide = self.stride * size_of::<T>() / ALIGNMENT;
         let most = (4 * self.queue.busy() / self.agents as u32).clamp(1, 65_535);
         let Grid { blocks: [columns, ..], .. } = Grid::over(wide, THREADS, most);
@@ -173,12 +183,19 @@ impl<T: Real> Vectors<T> {
         let grid = Grid::new([columns, self.agents as u32, 1], THREADS);
         let [dim, stride] = self.shape();
         // SAFETY: the types are those of the kernel; there is a flag for each column.
-        unsafe { self.kernels.launch("prox", grid, &[self.buffers[x.0].at(), threshold, penalised.at(), dim, stride]) }
+        unsafe {
+            self.kernels.launch(
+                "prox",
+                grid,
+                &[self.buffers[x.0].at(), threshold, penalised.at(), dim, stride],
+            )
+        }
     }
 
     /// Sets all numbers of a vector.
     pub(crate) fn fill(&self, v: Vector, value: T) -> Result<(), DeviceError> {
-        let arguments = [self.buffers[v.0].at(), kernels::number(value), Argument::Long(self.numbers() as u64)];
+        let arguments =
+            [self.buffers[v.0].at(), kernels::number(value), Argument::Long(self.numbers() as u64)];
         let grid = Grid::over(self.numbers(), THREADS, self.queue.busy());
         // SAFETY: the types are those of the kernel, and the vector has so many numbers.
         unsafe { self.kernels.launch("fill", grid, &arguments) }
@@ -186,7 +203,8 @@ impl<T: Real> Vectors<T> {
 
     fn mean_on_device(&self, v: Vector) -> Result<(), DeviceError> {
         let [dim, stride] = self.shape();
-        let arguments = [self.buffers[v.0].at(), self.mean.at(), Argument::Whole(self.agents as u32), dim, stride];
+        let arguments =
+            [self.buffers[v.0].at(), self.mean.at(), Argument::Whole(self.agents as u32), dim, stride];
         // SAFETY: the types are those of the kernel; the mean has room for a row.
         unsafe { self.kernels.launch("mean", Grid::over(self.dim, THREADS, self.queue.busy()), &arguments) }
     }
@@ -206,7 +224,11 @@ impl<T: Real> Vectors<T> {
         // SAFETY: the types are those of the kernels; there is room for a sum of each block.
         unsafe {
             let arguments = [self.buffers[v.0].at(), centre, self.squares.at(), dim, stride];
-            self.kernels.launch("squares", Grid::new([SQUARES, self.agents as u32, 1], THREADS), &arguments)?;
+            self.kernels.launch(
+                "squares",
+                Grid::new([SQUARES, self.agents as u32, 1], THREADS),
+                &arguments,
+            )?;
             let arguments = [self.squares.at(), self.total.at(), Argument::Whole(count)];
             self.kernels.launch("total", Grid::new([1, 1, 1], THREADS), &arguments)?;
         }

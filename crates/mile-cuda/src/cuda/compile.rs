@@ -26,8 +26,11 @@ pub(super) fn check() -> Result<(), DeviceError> {
 /// The compiled kernels of a source: from the cache, or compiled and written there. A cache that cannot be used is not an error.
 pub(super) fn image(source: &str, capability: u32, cache: Option<&Path>) -> Result<Vec<u8>, DeviceError> {
     let source = format!("{PRELUDE}\n{source}");
-    let options: Vec<String> =
-        OPTIONS.iter().map(|option| (*option).to_owned()).chain([format!("--gpu-architecture=sm_{capability}")]).collect();
+    let options: Vec<String> = OPTIONS
+        .iter()
+        .map(|option| (*option).to_owned())
+        .chain([format!("--gpu-architecture=sm_{capability}")])
+        .collect();
     let path = cache.map(|cache| cache.join(format!("{}.cubin", key(&source, &options, version()))));
     if let Some(image) = path.as_deref().and_then(read) {
         return Ok(image);
@@ -147,7 +150,11 @@ mod tests {
         let options = |text: &str| vec![text.to_owned()];
         let first = key("a", &options("b"), (13, 0));
         assert_eq!(first, key("a", &options("b"), (13, 0)));
-        for other in [key("ab", &options(""), (13, 0)), key("a", &options("c"), (13, 0)), key("a", &options("b"), (13, 1))] {
+        for other in [
+            key("ab", &options(""), (13, 0)),
+            key("a", &options("c"), (13, 0)),
+            key("a", &options("b"), (13, 1)),
+        ] {
             assert_ne!(first, other);
         }
     }

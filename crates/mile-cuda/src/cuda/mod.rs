@@ -69,7 +69,9 @@ pub fn devices() -> Result<usize, DeviceError> {
     }
     let mut found = 0;
     // SAFETY: it writes one number.
-    unsafe { sys::cuDriverGetVersion(&mut found) }.result().map_err(while_doing("ask for the driver's version"))?;
+    unsafe { sys::cuDriverGetVersion(&mut found) }
+        .result()
+        .map_err(while_doing("ask for the driver's version"))?;
     if found < LEAST_DRIVER {
         return Err(DeviceError::OldDriver { found });
     }
@@ -92,7 +94,8 @@ impl Cuda {
         let attribute = |attribute| unsafe { result::device::get_attribute(device, attribute) };
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).map_err(&open)?;
         let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).map_err(&open)?;
-        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).map_err(&open)? as u32;
+        let multiprocessors =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).map_err(&open)? as u32;
         let capability = (major * 10 + minor) as u32;
         if capability < LEAST_CAPABILITY {
             return Err(DeviceError::OldDevice { name, capability });
@@ -104,7 +107,20 @@ impl Cuda {
         let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(&open);
         let (stream, side, fork, joint) = (stream()?, stream()?, event()?, event()?);
         let (state, is_aside) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { device, context, stream, side, fork, joint, is_aside, name, capability, multiprocessors, cache, state })
+        Ok(Self {
+            device,
+            context,
+            stream,
+            side,
+            fork,
+            joint,
+            is_aside,
+            name,
+            capability,
+            multiprocessors,
+            cache,
+            state,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -112,12 +128,18 @@ impl Cuda {
     }
 
     /// Lets one queue wait for what another has to do so far.
-    fn order(&self, first: sys::CUstream, event: sys::CUevent, second: sys::CUstream) -> Result<(), DeviceError> {
+    fn order(
+        &self,
+        first: sys::CUstream,
+        event: sys::CUevent,
+        second: sys::CUstream,
+    ) -> Result<(), DeviceError> {
         self.enter()?;
         // SAFETY: streams and events are valid until `drop`.
         unsafe {
-            result::event::record(event, first)
-                .and_then(|()| result::stream::wait_event(second, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT))
+            result::event::record(event, first).and_then(|()| {
+                result::stream::wait_event(second, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+            })
         }
         .map_err(while_doing("order its queues"))
     }
@@ -168,13 +190,15 @@ impl Device for Cuda {
     unsafe fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.enter()?;
         // SAFETY: promised by the caller. The memory is pageable, so the driver has copied it when the call returns.
-        unsafe { result::memcpy_htod_async(at, bytes, self.stream) }.map_err(while_doing("copy to the device"))
+        unsafe { result::memcpy_htod_async(at, bytes, self.stream) }
+            .map_err(while_doing("copy to the device"))
     }
 
     unsafe fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.enter()?;
         // SAFETY: promised by the caller; the copy is over when the stream was waited for.
-        unsafe { result::memcpy_dtoh_async(bytes, at, self.stream) }.map_err(while_doing("copy from the device"))?;
+        unsafe { result::memcpy_dtoh_async(bytes, at, self.stream) }
+            .map_err(while_doing("copy from the device"))?;
         self.wait()
     }
 
@@ -204,15 +228,26 @@ impl Device for Cuda {
         if grid.shared > PLAIN_SHARED {
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function belongs to a loaded module.
-            unsafe { result::function::set_function_attribute(function, attribute, grid.shared as i32) }.map_err(&doing)?;
+            unsafe { result::function::set_function_attribute(function, attribute, grid.shared as i32) }
+                .map_err(&doing)?;
         }
         let mut bits: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
-        let mut pointers: Vec<*mut c_void> = bits.iter_mut().map(|bits| std::ptr::from_mut(bits).cast()).collect();
+        let mut pointers: Vec<*mut c_void> =
+            bits.iter_mut().map(|bits| std::ptr::from_mut(bits).cast()).collect();
         let [x, y, z] = grid.blocks;
         let stream = if self.is_aside.load(Ordering::Relaxed) { self.side } else { self.stream };
         // SAFETY: promised by the caller; the arguments are copied by the call.
-        unsafe { result::launch_kernel(function, (x, y, z), (grid.threads, 1, 1), grid.shared, stream, &mut pointers) }
-            .map_err(doing)
+        unsafe {
+            result::launch_kernel(
+                function,
+                (x, y, z),
+                (grid.threads, 1, 1),
+                grid.shared,
+                stream,
+                &mut pointers,
+            )
+        }
+        .map_err(doing)
     }
 
     fn aside(&self, yes: bool) -> Result<(), DeviceError> {

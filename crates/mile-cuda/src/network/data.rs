@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mile::real::Real;
 use mile_nn::data::{Images, Targets, Values};
 
+use super::memory::maybe;
 use crate::device::{Argument, Buffer, Device, DeviceError};
 
 /// Images on the device.
@@ -23,7 +24,9 @@ impl DeviceData {
     pub(super) fn new<T: Real>(device: &Arc<dyn Device>, images: &Images) -> Result<Self, DeviceError> {
         let table: Vec<T> = (0..256).map(|byte| T::of(f64::from(byte) / 255.0)).collect();
         let (pixels, values, load) = match &images.pixels {
-            Values::Bytes(bytes) => (Buffer::of(device, bytes)?, Some(Buffer::of(device, &table)?), "load_bytes"),
+            Values::Bytes(bytes) => {
+                (Buffer::of(device, bytes)?, Some(Buffer::of(device, &table)?), "load_bytes")
+            }
             Values::Singles(values) => (Buffer::of(device, values)?, None, "load_singles"),
             Values::Doubles(values) => (Buffer::of(device, values)?, None, "load_doubles"),
         };
@@ -36,11 +39,11 @@ impl DeviceData {
 
     /// Pixels, and the value of each byte.
     pub(super) fn pixels(&self) -> [Argument; 2] {
-        [self.pixels.at(), super::maybe(&self.values)]
+        [self.pixels.at(), maybe(&self.values)]
     }
 
     /// Labels and numbers to be predicted, of which one is there.
     pub(super) fn targets(&self) -> [Argument; 2] {
-        [super::maybe(&self.labels), super::maybe(&self.targets)]
+        [maybe(&self.labels), maybe(&self.targets)]
     }
 }

@@ -134,14 +134,17 @@ impl<T: Real + mile_nn::Scalar> Objective for DeviceImages<T> {
                 network.kernels.launch(self.data.load, Grid::new([all as u32, 1, 1], THREADS), &arguments)?;
                 network.forward::<T>(call, self.has_dropout.then_some(masks))?;
                 let [labels, targets] = self.data.targets();
-                let (outputs, delta) = (network.memory.outputs.at(), network.memory.delta(network.blocks.len() - 1).at());
+                let (outputs, delta) =
+                    (network.memory.outputs.at(), network.memory.delta(network.blocks.len() - 1).at());
                 let sizes = [whole(self.classes), whole(samples), long(all)];
-                let arguments = [&[outputs, delta, labels, targets, list, self.scales.at()][..], &sizes].concat();
+                let arguments =
+                    [&[outputs, delta, labels, targets, list, self.scales.at()][..], &sizes].concat();
                 network.each("loss_deltas", all, &arguments)?;
                 network.backward(call, self.has_dropout)?;
                 network.device.join()?;
                 let adds = whole(usize::from(chunk > 0));
-                let arguments = [self.summed.at(), whole(self.layers), g.at(), long(self.stride), whole(self.dim), adds];
+                let arguments =
+                    [self.summed.at(), whole(self.layers), g.at(), long(self.stride), whole(self.dim), adds];
                 network.kernels.launch("sum_parts", threads(self.dim, rows), &arguments)?;
             }
         }
@@ -169,7 +172,8 @@ impl DeviceNetwork {
     unsafe fn backward(&self, call: Call, dropout: bool) -> Result<(), DeviceError> {
         for (k, block) in self.blocks.iter().enumerate().rev() {
             let kept = &self.memory.kept[k];
-            let (delta, next) = (self.memory.delta(k), k.checked_sub(1).map(|before| self.memory.delta(before)));
+            let (delta, next) =
+                (self.memory.delta(k), k.checked_sub(1).map(|before| self.memory.delta(before)));
             let mask = if dropout { maybe(&kept.mask) } else { Argument::Pointer(0) };
             let is_masked = dropout && kept.mask.is_some();
             // SAFETY: promised by the caller.
@@ -194,9 +198,19 @@ impl DeviceNetwork {
     ///
     /// # Safety
     /// As [`backward`](Self::backward).
-    unsafe fn scatter(&self, k: usize, delta: Argument, mask: Argument, to: Argument) -> Result<(), DeviceError> {
+    unsafe fn scatter(
+        &self,
+        k: usize,
+        delta: Argument,
+        mask: Argument,
+        to: Argument,
+    ) -> Result<(), DeviceError> {
         let (shape, pool) = (self.blocks[k].convolved(), self.blocks[k].pool);
-        let places = if pool { shape.height.div_ceil(2) * shape.width.div_ceil(2) } else { shape.height * shape.width };
+        let places = if pool {
+            shape.height.div_ceil(2) * shape.width.div_ceil(2)
+        } else {
+            shape.height * shape.width
+        };
         // A thread does four channels, if their number is a multiple.
         let groups = if shape.channels.is_multiple_of(4) { shape.channels / 4 } else { shape.channels };
         let (output, largest) = (self.memory.output(k).at(), maybe(&self.memory.kept[k].largest));
@@ -210,7 +224,13 @@ impl DeviceNetwork {
     ///
     /// # Safety
     /// As [`backward`](Self::backward).
-    unsafe fn backward_block(&self, k: usize, call: Call, delta: &Buffer, below: Option<&Buffer>) -> Result<(), DeviceError> {
+    unsafe fn backward_block(
+        &self,
+        k: usize,
+        call: Call,
+        delta: &Buffer,
+        below: Option<&Buffer>,
+    ) -> Result<(), DeviceError> {
         let (block, kept) = (&self.blocks[k], &self.memory.kept[k]);
         let (input, shape, numbers) = (block.input, block.convolved(), self.all() * block.input.len());
         let Call { rows, samples, parameters, stride } = call;
@@ -219,9 +239,11 @@ impl DeviceNetwork {
             match block.kind {
                 Kind::Pool(squares) => {
                     let Some(below) = below else { return Ok(()) };
-                    let sizes = [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
+                    let sizes =
+                        [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
                     let how = [squares.side, squares.stride, usize::from(squares.average)].map(whole);
-                    let arguments = [&[delta.at(), maybe(&kept.which), below.at()], &sizes[..], &how, &[long(numbers)]];
+                    let arguments =
+                        [&[delta.at(), maybe(&kept.which), below.at()], &sizes[..], &how, &[long(numbers)]];
                     self.each("unpool", numbers, &arguments.concat())
                 }
                 Kind::Norm { groups, by_number } => {
@@ -233,7 +255,11 @@ impl DeviceNetwork {
                     let Some(below) = below else { return Ok(()) };
                     let places = [kept.input.at(), delta.at(), parameters, maybe(&kept.moments), below.at()];
                     let arguments = [&places[..], &sizes, &[long(stride), long(block.offset)]].concat();
-                    self.kernels.launch("norm_back", Grid::new([samples as u32, 1, rows as u32], THREADS), &arguments)
+                    self.kernels.launch(
+                        "norm_back",
+                        Grid::new([samples as u32, 1, rows as u32], THREADS),
+                        &arguments,
+                    )
                 }
                 Kind::Add { .. } => {
                     for to in below.into_iter().chain(&kept.skipped) {
@@ -245,7 +271,8 @@ impl DeviceNetwork {
                     let Some(layer) = &self.layers[k] else { return Ok(()) };
                     // Nothing in the backward pass waits for gradients of weights.
                     self.device.aside(true)?;
-                    let done = layer.weights(&self.kernels, call, [kept.input.at(), delta.at(), maybe(&kept.parts)]);
+                    let done =
+                        layer.weights(&self.kernels, call, [kept.input.at(), delta.at(), maybe(&kept.parts)]);
                     self.device.aside(false)?;
                     done?;
                     below.map_or(Ok(()), |below| layer.back(&self.kernels, call, delta.at(), below.at()))
@@ -272,7 +299,9 @@ impl DeviceNetwork {
                 && from == k
             {
                 // SAFETY: the types are those of the kernel; both buffers have the numbers of this block's input.
-                unsafe { self.each("sum_of_two", numbers, &[delta.at(), skipped.at(), delta.at(), long(numbers)])? };
+                unsafe {
+                    self.each("sum_of_two", numbers, &[delta.at(), skipped.at(), delta.at(), long(numbers)])?
+                };
             }
         }
         Ok(())

@@ -90,9 +90,15 @@ impl Layer {
         let (inputs, outputs) = (self.at_once(self.channels), self.at_once(self.block.out));
         let weights = self.weights_at_once();
         let (rows, columns, reads) = match product {
-            Product::Forward { .. } | Product::Dense => (None, self.block.out, [(true, inputs), (false, weights)]),
-            Product::Back => (self.is_dense().then_some(1), self.channels, [(true, outputs), (true, weights)]),
-            Product::Weights => (Some(self.block.fan_in() + 1), self.block.out, [(false, inputs), (false, outputs)]),
+            Product::Forward { .. } | Product::Dense => {
+                (None, self.block.out, [(true, inputs), (false, weights)])
+            }
+            Product::Back => {
+                (self.is_dense().then_some(1), self.channels, [(true, outputs), (true, weights)])
+            }
+            Product::Weights => {
+                (Some(self.block.fan_in() + 1), self.block.out, [(false, inputs), (false, outputs)])
+            }
         };
         Operands { rows, columns, reads, bytes: self.bytes }
     }
@@ -147,7 +153,11 @@ impl Layer {
         );
         let kernel = |name: &str, product: Product, arguments: &str, call: &str, passed: &str| {
             let (tile, _, window) = self.tile(product);
-            let window = if matches!(product, Product::Forward { .. } | Product::Back) { format!(", {window}") } else { String::new() };
+            let window = if matches!(product, Product::Forward { .. } | Product::Back) {
+                format!(", {window}")
+            } else {
+                String::new()
+            };
             format!(
                 "extern \"C\" __global__ void __launch_bounds__({}) {name}_{number}({arguments}) {{\n    \
                  {call}<{layer}, {tile}{window}>({passed});\n}}\nEXPORT_WAITING({name}_{number})\n",
@@ -155,18 +165,40 @@ impl Layer {
             )
         };
         let forward = if self.is_dense() {
-            let arguments = "const T* x, const T* p, T* out, int samples, Count stride, int offset, int depth";
+            let arguments =
+                "const T* x, const T* p, T* out, int samples, Count stride, int offset, int depth";
             kernel("forward", Product::Dense, arguments, "dense", "x, p, out, samples, stride, offset, depth")
         } else {
-            let arguments = "const T* x, const T* p, T* out, uint8_t* largest, int samples, Count stride, int offset";
-            kernel("forward", self.product(), arguments, "convolve", "x, p, out, largest, samples, stride, offset")
+            let arguments =
+                "const T* x, const T* p, T* out, uint8_t* largest, int samples, Count stride, int offset";
+            kernel(
+                "forward",
+                self.product(),
+                arguments,
+                "convolve",
+                "x, p, out, largest, samples, stride, offset",
+            )
         };
         let arguments = "const T* delta, const T* p, T* out, int samples, Count stride, int offset";
-        let back = kernel("back", Product::Back, arguments, "convolve_back", "delta, p, out, samples, stride, offset");
+        let back = kernel(
+            "back",
+            Product::Back,
+            arguments,
+            "convolve_back",
+            "delta, p, out, samples, stride, offset",
+        );
         let arguments = "const T* x, const T* delta, T* out, int samples, int depth, Count numbers";
-        let weights =
-            kernel("weights", Product::Weights, arguments, "weight_gradient", "x, delta, out, samples, depth, numbers");
-        (format!("{forward}{back}{weights}"), ["forward", "back", "weights"].map(|name| format!("{name}_{number}")))
+        let weights = kernel(
+            "weights",
+            Product::Weights,
+            arguments,
+            "weight_gradient",
+            "x, delta, out, samples, depth, numbers",
+        );
+        (
+            format!("{forward}{back}{weights}"),
+            ["forward", "back", "weights"].map(|name| format!("{name}_{number}")),
+        )
     }
 
     /// Blocks for a product with so many rows, of which each is done in so many parts.
@@ -219,7 +251,13 @@ impl Layer {
     ///
     /// # Safety
     /// `delta` has the deltas at the output before pooling, `out` room for those at the input.
-    pub(super) unsafe fn back(&self, kernels: &Kernels, call: Call, delta: Argument, out: Argument) -> Result<(), DeviceError> {
+    pub(super) unsafe fn back(
+        &self,
+        kernels: &Kernels,
+        call: Call,
+        delta: Argument,
+        out: Argument,
+    ) -> Result<(), DeviceError> {
         let Call { rows, samples, parameters, stride } = call;
         let grid = self.grid(Product::Back, samples * self.height * self.width, 1, rows);
         let arguments = [delta, parameters, out, whole(samples), long(stride), whole(self.block.offset)];
@@ -240,7 +278,8 @@ impl Layer {
     ) -> Result<(), DeviceError> {
         let Call { rows, samples, .. } = call;
         let grid = self.grid(Product::Weights, self.block.fan_in() + 1, self.weight_splits(samples), rows);
-        let arguments = [x, delta, parts, whole(samples), whole(DEPTH_OF_WEIGHTS), long(self.block.parameters())];
+        let arguments =
+            [x, delta, parts, whole(samples), whole(DEPTH_OF_WEIGHTS), long(self.block.parameters())];
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
         unsafe { kernels.launch(&format!("weights_{}", self.number), grid, &arguments) }
     }

@@ -70,14 +70,21 @@ impl Sizes<'_> {
     }
 
     fn dense_parts(&self) -> usize {
-        let of = |(block, layer): (&Block, &Option<Layer>)| layer.as_ref().map_or(0, |layer| layer.splits() * block.out);
+        let of = |(block, layer): (&Block, &Option<Layer>)| {
+            layer.as_ref().map_or(0, |layer| layer.splits() * block.out)
+        };
         self.blocks.iter().zip(self.layers).map(of).max().unwrap_or(0)
     }
 }
 
 impl Memory {
     /// Bytes for so many agents and samples; without the backward pass if there are no gradients.
-    pub(super) fn bytes<T: Real>(blocks: &[Block], layers: &[Option<Layer>], shape: [usize; 2], gradients: bool) -> u64 {
+    pub(super) fn bytes<T: Real>(
+        blocks: &[Block],
+        layers: &[Option<Layer>],
+        shape: [usize; 2],
+        gradients: bool,
+    ) -> u64 {
         let [rows, samples] = shape.map(|n| n as u64);
         let sizes = Sizes { blocks, layers, samples: shape[1] };
         let inputs: usize = blocks.iter().map(|block| block.input.len()).sum();
@@ -85,7 +92,8 @@ impl Memory {
         let mut of_agent = 0;
         if gradients {
             // With masks, and where the largest numbers were.
-            each += blocks.iter().map(|block| 3 * block.output().len() + block.convolved().len()).sum::<usize>();
+            each +=
+                blocks.iter().map(|block| 3 * block.output().len() + block.convolved().len()).sum::<usize>();
             of_agent = (0..blocks.len()).map(|k| sizes.gradient(k)).sum();
         }
         rows * (samples * each as u64 + of_agent as u64) * size_of::<T>() as u64
@@ -113,7 +121,10 @@ impl Memory {
                 which: is_max.then(|| Buffer::new::<u16>(device, all * convolved)).transpose()?,
                 moments: some(groups > 0, all * groups * 2)?,
                 mask: some(gradients && block.dropout > 0.0, all * output)?,
-                skipped: some(gradients && matches!(block.kind, Kind::Add { from: 1.. }), all * block.input.len())?,
+                skipped: some(
+                    gradients && matches!(block.kind, Kind::Add { from: 1.. }),
+                    all * block.input.len(),
+                )?,
                 parts: some(gradients && block.parameters() > 0, rows * sizes.gradient(k))?,
                 delta: some(gradients, all * output)?,
                 full: some(gradients && (block.relu || block.pool || block.dropout > 0.0), all * convolved)?,

@@ -26,8 +26,22 @@ const THREADS: u32 = 256;
 
 /// Kernels that do not depend on the layers.
 const COMMON: [&str; 16] = [
-    "finish", "sum_parts", "load_bytes", "load_singles", "load_doubles", "loss_deltas", "score", "activate", "dropout", "pool",
-    "unpool", "sum_of_two", "normalise", "norm_back", "norm_gradient", "copy_numbers",
+    "finish",
+    "sum_parts",
+    "load_bytes",
+    "load_singles",
+    "load_doubles",
+    "loss_deltas",
+    "score",
+    "activate",
+    "dropout",
+    "pool",
+    "unpool",
+    "sum_of_two",
+    "normalise",
+    "norm_back",
+    "norm_gradient",
+    "copy_numbers",
 ];
 
 /// The kernels of a model and memory for so many agents and samples.
@@ -61,7 +75,11 @@ fn layers<T: Real>(blocks: &[Block]) -> Vec<Option<Layer>> {
 /// The kernel of the backward pass of what follows block `k`.
 fn scatter_source(k: usize, block: &Block) -> String {
     let shape = block.convolved();
-    let (h, w, c) = if block.kind == Kind::Dense { (1, 1, block.out) } else { (shape.height, shape.width, shape.channels) };
+    let (h, w, c) = if block.kind == Kind::Dense {
+        (1, 1, block.out)
+    } else {
+        (shape.height, shape.width, shape.channels)
+    };
     format!(
         "extern \"C\" __global__ void scatter_{k}(const T* delta, const T* out, const uint8_t* largest, const T* mask, T* to, \
          uint32_t samples) {{\n    scatter<{h}, {w}, {c}, {}, {}>(delta, out, largest, mask, to, samples);\n}}\nEXPORT(scatter_{k})\n",
@@ -80,7 +98,12 @@ impl DeviceNetwork {
         Memory::bytes::<T>(model.blocks(), &layers::<T>(model.blocks()), shape, gradients)
     }
 
-    fn new<T: Real>(queue: &Queue, model: &Model, [rows, samples]: [usize; 2], gradients: bool) -> Result<Self, DeviceError> {
+    fn new<T: Real>(
+        queue: &Queue,
+        model: &Model,
+        [rows, samples]: [usize; 2],
+        gradients: bool,
+    ) -> Result<Self, DeviceError> {
         let blocks = model.blocks().to_vec();
         let layers = layers::<T>(&blocks);
         let (mut source, mut names) = (kernels::network::<T>(), COMMON.map(str::to_owned).to_vec());
@@ -116,7 +139,8 @@ impl DeviceNetwork {
     /// # Safety
     /// The parameters are rows of the model's dimension for all agents.
     unsafe fn forward<T: Real>(&self, call: Call, masks: Option<Masks>) -> Result<(), DeviceError> {
-        let all: usize = self.blocks.iter().filter(|block| block.dropout > 0.0).map(|block| block.output().len()).sum();
+        let all: usize =
+            self.blocks.iter().filter(|block| block.dropout > 0.0).map(|block| block.output().len()).sum();
         let mut before = 0;
         for (k, block) in self.blocks.iter().enumerate() {
             let (kept, output) = (&self.memory.kept[k], self.memory.output(k));
@@ -129,7 +153,8 @@ impl DeviceNetwork {
                     let [h, w, c] = [shape.height, shape.width, shape.channels].map(whole);
                     let flags = [block.pool, block.relu].map(|flag| whole(usize::from(flag)));
                     let (from, to) = (target.at(), output.at());
-                    let arguments = [from, to, maybe(&kept.largest), h, w, c, flags[0], flags[1], long(numbers)];
+                    let arguments =
+                        [from, to, maybe(&kept.largest), h, w, c, flags[0], flags[1], long(numbers)];
                     self.each("activate", numbers, &arguments)?;
                 }
                 if let (Some(masks), Some(mask)) = (masks, &kept.mask) {
@@ -139,8 +164,17 @@ impl DeviceNetwork {
                     let keep = T::one() / (T::one() - T::of(probability));
                     let threshold = Argument::Whole(u32::try_from(threshold).unwrap_or(u32::MAX));
                     let arguments = [
-                        output.at(), mask.at(), masks.draw, masks.totals, whole(masks.first), whole(self.samples), whole(len), long(all),
-                        long(before), threshold, kernels::number(keep),
+                        output.at(),
+                        mask.at(),
+                        masks.draw,
+                        masks.totals,
+                        whole(masks.first),
+                        whole(self.samples),
+                        whole(len),
+                        long(all),
+                        long(before),
+                        threshold,
+                        kernels::number(keep),
                     ];
                     self.kernels.launch("dropout", threads(self.samples * len, self.rows), &arguments)?;
                     before += len;
@@ -163,9 +197,15 @@ impl DeviceNetwork {
         unsafe {
             match block.kind {
                 Kind::Pool(squares) => {
-                    let sizes = [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
+                    let sizes =
+                        [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
                     let how = [squares.side, squares.stride, usize::from(squares.average)].map(whole);
-                    let arguments = [&[kept.input.at(), target.at(), maybe(&kept.which)], &sizes[..], &how, &[long(numbers)]];
+                    let arguments = [
+                        &[kept.input.at(), target.at(), maybe(&kept.which)],
+                        &sizes[..],
+                        &how,
+                        &[long(numbers)],
+                    ];
                     self.each("pool", numbers, &arguments.concat())
                 }
                 Kind::Norm { groups, by_number } => {
@@ -173,7 +213,11 @@ impl DeviceNetwork {
                     let sizes = [pixels, input.channels, groups, usize::from(by_number), samples].map(whole);
                     let places = [kept.input.at(), parameters, target.at(), maybe(&kept.moments)];
                     let arguments = [&places[..], &sizes, &[long(stride), long(block.offset)]].concat();
-                    self.kernels.launch("normalise", Grid::new([samples as u32, 1, rows as u32], THREADS), &arguments)
+                    self.kernels.launch(
+                        "normalise",
+                        Grid::new([samples as u32, 1, rows as u32], THREADS),
+                        &arguments,
+                    )
                 }
                 Kind::Add { from } => {
                     let other = self.memory.kept[from].input.at();
@@ -182,14 +226,19 @@ impl DeviceNetwork {
                 _ => {
                     let Some(layer) = &self.layers[k] else { return Ok(()) };
                     if block.kind != Kind::Dense {
-                        return layer.forward(&self.kernels, call, [kept.input.at(), target.at(), maybe(&kept.largest)]);
+                        return layer.forward(
+                            &self.kernels,
+                            call,
+                            [kept.input.at(), target.at(), maybe(&kept.largest)],
+                        );
                     }
                     let parts = self.memory.parts.at();
                     layer.forward(&self.kernels, call, [kept.input.at(), parts, Argument::Pointer(0)])?;
                     let bias = long(block.offset + block.weights());
                     let sizes = [layer.splits(), samples, block.out].map(whole);
                     let relu = whole(usize::from(block.relu));
-                    let arguments = [&[parts, parameters, target.at()], &sizes[..], &[long(stride), bias, relu]].concat();
+                    let arguments =
+                        [&[parts, parameters, target.at()], &sizes[..], &[long(stride), bias, relu]].concat();
                     self.kernels.launch("finish", threads(samples * block.out, rows), &arguments)
                 }
             }

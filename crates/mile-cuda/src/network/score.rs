@@ -3,12 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use mile::real::Real;
-use mile_nn::problem::ImageProblem;
 use mile_nn::Scalar;
+use mile_nn::problem::ImageProblem;
 
-use super::{DeviceNetwork, THREADS};
 use super::data::DeviceData;
 use super::layer::{Call, long, whole};
+use super::{DeviceNetwork, THREADS};
 use crate::device::{Buffer, DeviceError, Grid};
 use crate::queue::Queue;
 
@@ -96,14 +96,16 @@ impl<T: Real + Scalar> Scorer<T> {
         let call = Call { rows: 1, samples: SAMPLES, parameters: self.parameters.at(), stride: 0 };
         let input = network.blocks.first().map_or(0, |block| block.input.len());
         let ([pixels, values], [labels, targets]) = (data.pixels(), data.targets());
-        let (list, first, outputs) = (self.list.at(), network.memory.kept[0].input.at(), network.memory.outputs.at());
+        let (list, first, outputs) =
+            (self.list.at(), network.memory.kept[0].input.at(), network.memory.outputs.at());
         // SAFETY: the types are those of the kernels; the rest is promised by the caller.
         unsafe {
             let arguments = [pixels, values, list, first, whole(input)];
             network.kernels.launch(data.load, Grid::new([SAMPLES as u32, 1, 1], THREADS), &arguments)?;
             network.forward::<T>(call, None)?;
             let (losses, correct) = (self.losses.at(), self.correct.at());
-            let arguments = [outputs, losses, correct, labels, targets, list, whole(self.classes), long(SAMPLES)];
+            let arguments =
+                [outputs, losses, correct, labels, targets, list, whole(self.classes), long(SAMPLES)];
             network.each("score", SAMPLES, &arguments)
         }
     }

@@ -79,7 +79,8 @@ impl Windowed {
     fn numbers(&self, rows: usize) -> usize {
         let (height, width) = (self.height + 2 * self.padding, self.width + 2 * self.padding);
         let [down, across] = [height, width].map(|side| side + 1 - self.kernel);
-        let [units, down, across, each] = if self.pool { [rows / 4, down / 2, across / 2, 2] } else { [rows, down, across, 1] };
+        let [units, down, across, each] =
+            if self.pool { [rows / 4, down / 2, across / 2, 2] } else { [rows, down, across, 1] };
         let exact = units.is_multiple_of(across) && (down * across).is_multiple_of(units);
         let lines = if exact { units / across } else { (units - 2) / across + 2 };
         let breaks = if exact { 0 } else { (lines + down - 2) / down };
@@ -123,11 +124,15 @@ impl Product {
             (Self::Dense, _) => vec![tile(32, 64, 32, 1, 4, 4), tile(32, 64, 16, 1, 4, 2)],
             (Self::Back, 0..=16) => vec![tile(128, 16, 32, 2, 1, 2), tile(128, 16, 16, 2, 1, 2)],
             (Self::Back, 17..=32) => vec![tile(256, 32, 32, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
-            (Self::Back, _) if operands.rows == Some(1) => vec![tile(32, 64, 32, 2, 2, 4), tile(32, 64, 16, 1, 4, 3)],
+            (Self::Back, _) if operands.rows == Some(1) => {
+                vec![tile(32, 64, 32, 2, 2, 4), tile(32, 64, 16, 1, 4, 3)]
+            }
             (Self::Back, _) => vec![tile(64, 64, 32, 2, 2, 3), tile(64, 64, 16, 2, 2, 2)],
             (Self::Weights, 0..=16) if few_rows => vec![tile(32, 16, 16, 1, 1, 2)],
             (Self::Weights, 0..=16) => vec![tile(128, 16, 32, 4, 1, 2), tile(128, 16, 16, 4, 1, 2)],
-            (Self::Weights, 17..=32) if few_rows => vec![tile(32, 32, 32, 2, 1, 3), tile(32, 32, 16, 2, 1, 2)],
+            (Self::Weights, 17..=32) if few_rows => {
+                vec![tile(32, 32, 32, 2, 1, 3), tile(32, 32, 16, 2, 1, 2)]
+            }
             (Self::Weights, 17..=32) => vec![tile(64, 32, 16, 1, 1, 3), tile(64, 32, 16, 2, 1, 2)],
             (Self::Weights, 33..=64) => vec![tile(64, 64, 16, 2, 1, 3), tile(64, 64, 16, 2, 2, 2)],
             (Self::Weights, _) => vec![tile(64, 128, 16, 1, 4, 4), tile(64, 64, 16, 2, 2, 2)],
@@ -180,8 +185,13 @@ mod tests {
 
     #[test]
     fn every_product_of_any_shape_has_a_tile_that_fits() {
-        let products =
-            [Product::Forward { pool: true }, Product::Forward { pool: false }, Product::Dense, Product::Back, Product::Weights];
+        let products = [
+            Product::Forward { pool: true },
+            Product::Forward { pool: false },
+            Product::Dense,
+            Product::Back,
+            Product::Weights,
+        ];
         for product in products {
             for columns in [1, 3, 10, 16, 17, 33, 64, 65, 300] {
                 for (first, second) in [1, 2, 4].into_iter().flat_map(|v| [1, 2, 4].map(|w| (v, w))) {

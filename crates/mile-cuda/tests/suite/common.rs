@@ -19,10 +19,14 @@ pub const SEED: u64 = 3;
 /// The devices that tests run on; none, with a word, where there is no C++ compiler.
 pub fn devices() -> Vec<Arc<dyn Device>> {
     let orders = [Order::Forwards, Order::Backwards];
-    let found: Vec<Arc<dyn Device>> =
-        orders.into_iter().filter_map(|order| Some(Arc::new(Emulated::new(order)?) as Arc<dyn Device>)).collect();
+    let found: Vec<Arc<dyn Device>> = orders
+        .into_iter()
+        .filter_map(|order| Some(Arc::new(Emulated::new(order)?) as Arc<dyn Device>))
+        .collect();
     if found.is_empty() {
-        eprintln!("skipped: the kernels are run by the CPU only where there is a C++ compiler (c++, or $CXX)");
+        eprintln!(
+            "skipped: the kernels are run by the CPU only where there is a C++ compiler (c++, or $CXX)"
+        );
     }
     found
 }

@@ -3,5 +3,5 @@
 
 mod common;
 mod methods; // every method against the simulator
-mod objectives; // gradients of quadratics and tables against those of the CPU
-mod networks; // gradients and scores of networks against those of the CPU
+mod networks;
+mod objectives; // gradients of quadratics and tables against those of the CPU // gradients and scores of networks against those of the CPU

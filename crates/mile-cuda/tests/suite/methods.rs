@@ -17,7 +17,9 @@ pub fn table<T: Real>(agents: usize, columns: usize, loss: Loss, l1: f64, batch:
     let shard = |agent: usize| {
         let rows = 5 + 3 * (agent % 4);
         let targets = match loss {
-            Loss::Softmax { classes } => (0..rows).map(|r| T::of(((r * 7 + agent) % classes) as f64)).collect(),
+            Loss::Softmax { classes } => {
+                (0..rows).map(|r| T::of(((r * 7 + agent) % classes) as f64)).collect()
+            }
             Loss::Poisson => (0..rows).map(|r| T::of(((r + agent) % 4) as f64)).collect(),
             _ => random::<T>(rows, 100 + agent as u64).into_iter().map(T::signum).collect(),
         };
@@ -63,7 +65,8 @@ fn compare<T: Real>(problem: &dyn Problem<T>, name: &str, parameters: &Parameter
 #[test]
 fn every_method_has_the_bits_of_the_simulator() {
     for entry in catalogue::ALL {
-        let parameters = Parameters { local_steps: entry.has_local_steps().then_some(3), ..Parameters::default() };
+        let parameters =
+            Parameters { local_steps: entry.has_local_steps().then_some(3), ..Parameters::default() };
         let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
         compare(&Unknown(&problem), entry.name, &parameters, 0.0);
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use mile::agents::{Agents, Vector};
 use mile::engine::Engine;
-use mile::methods::catalogue::Parameters;
-use mile::problems::{Draw, Problem};
 use mile::graph::Topology;
+use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::problems::{Draw, Problem};
 use mile_cuda::GpuAgents;
 use mile_nn::data::{Dataset, Images, Shape, Targets, Values};
 use mile_nn::model::{Layer, ModelSpec};
@@ -33,13 +33,25 @@ const POOL: Layer = Layer::MaxPool { size: 2, stride: None };
 fn models() -> Vec<(&'static str, Shape, Vec<Layer>)> {
     let shape = |height, width, channels| Shape { height, width, channels };
     vec![
-        ("convolutions", shape(9, 8, 1), vec![conv(5, 3, 1, 1), RELU, POOL, conv(12, 3, 1, 1), RELU, POOL, dense(3)]),
+        (
+            "convolutions",
+            shape(9, 8, 1),
+            vec![conv(5, 3, 1, 1), RELU, POOL, conv(12, 3, 1, 1), RELU, POOL, dense(3)],
+        ),
         ("strides", shape(8, 9, 3), vec![conv(6, 3, 1, 2), RELU, conv(4, 2, 0, 1), dense(7), RELU, dense(3)]),
         ("wide", shape(6, 6, 4), vec![conv(36, 3, 1, 1), RELU, POOL, conv(20, 3, 1, 1), RELU, dense(3)]),
         (
             "dropout",
             shape(4, 4, 2),
-            vec![conv(8, 3, 1, 1), RELU, Layer::Dropout { p: 0.3 }, dense(20), RELU, Layer::Dropout { p: 0.25 }, dense(3)],
+            vec![
+                conv(8, 3, 1, 1),
+                RELU,
+                Layer::Dropout { p: 0.3 },
+                dense(20),
+                RELU,
+                Layer::Dropout { p: 0.25 },
+                dense(3),
+            ],
         ),
         (
             "pooling",
@@ -88,7 +100,13 @@ fn dataset(shape: Shape, samples: usize, numbers: bool) -> Dataset {
 }
 
 /// Agents with different numbers of samples.
-fn problem<T: Scalar>(shape: Shape, layers: &[Layer], agents: usize, batch: Batch, numbers: bool) -> ImageProblem<T> {
+fn problem<T: Scalar>(
+    shape: Shape,
+    layers: &[Layer],
+    agents: usize,
+    batch: Batch,
+    numbers: bool,
+) -> ImageProblem<T> {
     let config = ImageConfig {
         model: ModelSpec::Layers(layers.to_vec()),
         partition: Partition::Dirichlet { alpha: 1.0 },
@@ -98,7 +116,9 @@ fn problem<T: Scalar>(shape: Shape, layers: &[Layer], agents: usize, batch: Batc
         evaluation: Evaluation::All,
         test_samples: None,
     };
-    let train = (0..agents).map(|agent| (0..40).filter(|k| (k * (agent + 3)) % 5 <= agent as u32 as usize).map(|k| k as u32).collect());
+    let train = (0..agents).map(|agent| {
+        (0..40).filter(|k| (k * (agent + 3)) % 5 <= agent as u32 as usize).map(|k| k as u32).collect()
+    });
     let parts = Parts { train: train.collect(), held_out: None };
     ImageProblem::with_parts(Arc::new(dataset(shape, 40, numbers)), &config, parts).unwrap()
 }
