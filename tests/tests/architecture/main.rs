@@ -14,10 +14,11 @@ const DIRECTIONS: [(&str, &[&str]); 7] = [
     ("mile", &[]),
     ("mile-state", &["mile"]),
     ("mile-nn", &["mile", "mile-state"]),
+    ("mile-cuda", &["mile", "mile-nn", "mile-state"]),
     ("mile-lab", &["mile", "mile-nn", "mile-state"]),
     ("mile-net", &["mile", "mile-state"]),
     ("mile-paper", &["mile", "mile-lab", "mile-nn", "mile-state"]),
-    ("mile-cli", &["mile", "mile-lab", "mile-net", "mile-nn", "mile-paper", "mile-state"]),
+    ("mile-cli", &["mile", "mile-cuda", "mile-lab", "mile-net", "mile-nn", "mile-paper", "mile-state"]),
 ];
 
 fn root() -> &'static Path {
