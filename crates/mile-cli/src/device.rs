@@ -66,7 +66,8 @@ mod gpu {
     use super::*;
 
     pub(super) fn open(_: usize) -> Result<(Arc<dyn Engines>, String), LabError> {
-        let problem = "this program was built without GPUs: build it with the feature cuda (cargo install --features cuda), or use --device cpu";
+        let problem =
+            "this program was built without GPUs: build it with its feature cuda, or use --device cpu";
         Err(LabError::config("--device", problem))
     }
 }

@@ -229,7 +229,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Memory for `count` numbers, whose contents mean nothing.
     pub(crate) fn new<N: Pod>(device: &Arc<dyn Device>, count: usize) -> Result<Self, DeviceError> {
-        let bytes = count.checked_mul(size_of::<N>()).unwrap_or(usize::MAX).max(16);
+        let bytes = count.saturating_mul(size_of::<N>()).max(16);
         Ok(Self { at: device.allocate(bytes)?, bytes, device: device.clone() })
     }
 

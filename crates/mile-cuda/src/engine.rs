@@ -22,7 +22,8 @@ use mile::verbs::{MOST_TERMS, MOST_VECTORS, Verb, Verbs};
 use rayon::prelude::*;
 
 use crate::device::{Device, DeviceError, Recording};
-use crate::objective::{Objective, on_device};
+use crate::forms::on_device;
+use crate::objective::Objective;
 use crate::parameters::{OnDevice, Parameters};
 use crate::queue::Queue;
 use crate::vectors::Vectors;

@@ -8,6 +8,7 @@ pub mod device;
 pub mod emulated;
 pub mod engine;
 mod evaluation;
+mod forms;
 mod kernels;
 mod network;
 mod objective;

@@ -10,15 +10,19 @@ use modules::Modules;
 use toml::{Table, Value};
 
 /// What each crate may use of the others.
-const DIRECTIONS: [(&str, &[&str]); 8] = [
+const DIRECTIONS: [(&str, &[&str]); 9] = [
     ("mile", &[]),
     ("mile-state", &["mile"]),
     ("mile-nn", &["mile", "mile-state"]),
+    ("mile-cuda", &["mile", "mile-nn", "mile-state"]),
     ("mile-lab", &["mile", "mile-nn", "mile-state"]),
     ("mile-net", &["mile", "mile-state"]),
     ("mile-mpi", &["mile", "mile-lab", "mile-nn", "mile-state"]),
     ("mile-paper", &["mile", "mile-lab", "mile-nn", "mile-state"]),
-    ("mile-cli", &["mile", "mile-lab", "mile-mpi", "mile-net", "mile-nn", "mile-paper", "mile-state"]),
+    (
+        "mile-cli",
+        &["mile", "mile-cuda", "mile-lab", "mile-mpi", "mile-net", "mile-nn", "mile-paper", "mile-state"],
+    ),
 ];
 
 fn root() -> &'static Path {

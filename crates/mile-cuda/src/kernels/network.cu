@@ -405,31 +405,57 @@ extern "C" __global__ void activate(const T* in, T* out, uint8_t* largest, uint3
 }
 EXPORT(activate)
 
+// Numbers that are read or written together.
+template <int V>
+struct __align__(V * sizeof(T)) Numbers {
+    T at[V];
+};
+
 // The backward pass of pooling over 2 x 2, relu and dropout: deltas at the numbers before them, H x W x C for each sample. A thread is a
 // square, or a number, of V channels.
 template <int H, int W, int C, bool POOL, bool RELU>
 __device__ void scatter(const T* delta, const T* out, const uint8_t* largest, const T* mask, T* to, uint32_t samples) {
-    constexpr int V = C % 4 == 0 ? 4 : 1, GROUPS = C / V, ROWS = POOL ? (H + 1) / 2 : H, COLUMNS = POOL ? (W + 1) / 2 : W;
-    constexpr int SH = POOL ? H / 2 : H, SW = POOL ? W / 2 : W;
+    constexpr int V = C % Wide<T>::lanes == 0 ? Wide<T>::lanes : 1, GROUPS = C / V;
+    constexpr int ROWS = POOL ? (H + 1) / 2 : H, COLUMNS = POOL ? (W + 1) / 2 : W, SH = POOL ? H / 2 : H, SW = POOL ? W / 2 : W;
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= samples * (ROWS * COLUMNS * GROUPS)) return;
     int channel = i % GROUPS * V, x = i / GROUPS % COLUMNS, y = i / (GROUPS * COLUMNS) % ROWS;
     Count sample = (Count)blockIdx.z * samples + i / (GROUPS * COLUMNS * ROWS), place = ((sample * SH + y) * SW + x) * C + channel;
     bool inside = y < SH && x < SW;
-    T value[V];
+    Numbers<V> value, factor, seen;
+    uint8_t which[V];
 #pragma unroll
-    for (int v = 0; v < V; v++) {
-        value[v] = inside ? delta[place + v] : T(0);
-        if (mask && inside) value[v] *= mask[place + v];
-        if (!POOL && RELU && out[place + v] <= T(0)) value[v] = T(0);
+    for (int v = 0; v < V; v++) value.at[v] = T(0), which[v] = 4;
+    if (inside) {
+        value = *(const Numbers<V>*)(delta + place);
+        if (POOL) {
+            if constexpr (V == 4) {
+                uint32_t four = *(const uint32_t*)(largest + place);
+#pragma unroll
+                for (int v = 0; v < V; v++) which[v] = four >> (8 * v) & 255;
+            } else {
+                for (int v = 0; v < V; v++) which[v] = largest[place + v];
+            }
+        }
+        if (mask) {
+            factor = *(const Numbers<V>*)(mask + place);
+#pragma unroll
+            for (int v = 0; v < V; v++) value.at[v] *= factor.at[v];
+        }
+        if (!POOL && RELU) {
+            seen = *(const Numbers<V>*)(out + place);
+#pragma unroll
+            for (int v = 0; v < V; v++) value.at[v] = seen.at[v] <= T(0) ? T(0) : value.at[v];
+        }
     }
 #pragma unroll
     for (int corner = 0; corner < (POOL ? 4 : 1); corner++) {
         int row = POOL ? 2 * y + corner / 2 : y, column = POOL ? 2 * x + corner % 2 : x;
         if (row >= H || column >= W) continue;
-        T* place_of = to + ((sample * H + row) * W + column) * C + channel;
+        Numbers<V> passed;
 #pragma unroll
-        for (int v = 0; v < V; v++) place_of[v] = !POOL || (inside && largest[place + v] == corner) ? value[v] : T(0);
+        for (int v = 0; v < V; v++) passed.at[v] = !POOL || which[v] == corner ? value.at[v] : T(0);
+        *(Numbers<V>*)(to + ((sample * H + row) * W + column) * C + channel) = passed;
     }
 }
 
@@ -471,15 +497,15 @@ __device__ uint32_t chacha8(const uint64_t* key, uint64_t counter, uint32_t word
 // agent's batch, of which these begin with number `first`.
 extern "C" __global__ void dropout(T* x, T* mask, const uint64_t* draw, const uint32_t* totals, uint32_t first, uint32_t samples, uint32_t len,
                                    Count all, Count before, uint32_t threshold, T keep) {
-    Count i = INDEX, agent = blockIdx.z;
-    if (i >= (Count)samples * len) return;
-    Count sample = first + i / len, chunk = sample / 64, total = totals[agent];
+    uint32_t i = INDEX, sample = first + i / len, chunk = sample / 64;
+    if (i >= samples * len) return;
+    Count agent = blockIdx.z, total = totals[agent];
     if (sample >= total) {
         mask[agent * samples * len + i] = T(0);
         return;
     }
     Count in_chunk = total - chunk * 64 < 64 ? total - chunk * 64 : 64;
-    Count word = chunk * 64 * all + in_chunk * before + (sample - chunk * 64) * len + i % len;
+    Count word = chunk * 64 * all + in_chunk * before + (Count)(sample - chunk * 64) * len + i % len;
     uint64_t key[4] = {draw[0], 7, agent, draw[1]};
     T factor = chacha8(key, word / 16, word % 16) < threshold ? T(0) : keep;
     mask[agent * samples * len + i] = factor;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mile::real::Real;
 use mile_nn::data::{Images, Targets, Values};
 
+use super::memory::maybe;
 use crate::device::{Argument, Buffer, Device, DeviceError};
 
 /// Images on the device.
@@ -38,11 +39,11 @@ impl DeviceData {
 
     /// Pixels, and the value of each byte.
     pub(super) fn pixels(&self) -> [Argument; 2] {
-        [self.pixels.at(), super::maybe(&self.values)]
+        [self.pixels.at(), maybe(&self.values)]
     }
 
     /// Labels and numbers to be predicted, of which one is there.
     pub(super) fn targets(&self) -> [Argument; 2] {
-        [super::maybe(&self.labels), super::maybe(&self.targets)]
+        [maybe(&self.labels), maybe(&self.targets)]
     }
 }

@@ -211,8 +211,9 @@ impl DeviceNetwork {
         } else {
             shape.height * shape.width
         };
-        // A thread does four channels, if their number is a multiple.
-        let groups = if shape.channels.is_multiple_of(4) { shape.channels / 4 } else { shape.channels };
+        // A thread does sixteen bytes of channels, if they can be divided so.
+        let lanes = if shape.channels.is_multiple_of(self.lanes) { self.lanes } else { 1 };
+        let groups = shape.channels / lanes;
         let (output, largest) = (self.memory.output(k).at(), maybe(&self.memory.kept[k].largest));
         let arguments = [delta, output, largest, mask, to, whole(self.samples)];
         let grid = threads(self.samples * places * groups, self.rows);

@@ -9,6 +9,8 @@ use crate::queue::Kernels;
 /// Pixels over which one block sums for a weight gradient. The tensor cores cut off what does not fit their accumulators, so that longer
 /// sums would lose digits.
 const DEPTH_OF_WEIGHTS: usize = 512;
+/// The same for layers with few weights, which have few tiles: more of them keep the device busy.
+const DEPTH_OF_FEW_WEIGHTS: usize = 256;
 /// Inputs over which one block sums for a dense layer.
 const DEPTH_OF_DENSE: usize = 128;
 
@@ -214,9 +216,13 @@ impl Layer {
         if self.is_dense() { self.channels.div_ceil(DEPTH_OF_DENSE) } else { 0 }
     }
 
+    fn depth_of_weights(&self) -> usize {
+        if self.block.fan_in() < 32 { DEPTH_OF_FEW_WEIGHTS } else { DEPTH_OF_WEIGHTS }
+    }
+
     /// Splits of a weight gradient's sums.
     pub(super) fn weight_splits(&self, samples: usize) -> usize {
-        (samples * self.pixels()).div_ceil(DEPTH_OF_WEIGHTS)
+        (samples * self.pixels()).div_ceil(self.depth_of_weights())
     }
 
     /// Outputs of a convolution, or the parts of those of a dense layer.
@@ -279,7 +285,7 @@ impl Layer {
         let Call { rows, samples, .. } = call;
         let grid = self.grid(Product::Weights, self.block.fan_in() + 1, self.weight_splits(samples), rows);
         let arguments =
-            [x, delta, parts, whole(samples), whole(DEPTH_OF_WEIGHTS), long(self.block.parameters())];
+            [x, delta, parts, whole(samples), whole(self.depth_of_weights()), long(self.block.parameters())];
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
         unsafe { kernels.launch(&format!("weights_{}", self.number), grid, &arguments) }
     }

@@ -55,6 +55,8 @@ pub(crate) struct DeviceNetwork {
     rows: usize,
     /// Samples of each.
     samples: usize,
+    /// Numbers of sixteen bytes.
+    lanes: usize,
 }
 
 /// What dropout depends on.
@@ -118,7 +120,8 @@ impl DeviceNetwork {
         }
         let kernels = queue.kernels(&source, &names)?;
         let memory = Memory::new::<T>(&queue.device, &blocks, &layers, [rows, samples], gradients)?;
-        Ok(Self { blocks, layers, kernels, device: queue.device.clone(), memory, rows, samples })
+        let lanes = 16 / size_of::<T>();
+        Ok(Self { blocks, layers, kernels, device: queue.device.clone(), memory, rows, samples, lanes })
     }
 
     fn all(&self) -> usize {

@@ -1,0 +1,34 @@
+//! Which problems have a form on the device.
+
+use mile::problems::{Problem, Quadratic, Table};
+use mile::real::Real;
+use mile_nn::problem::ImageProblem;
+
+use crate::device::DeviceError;
+use crate::network::DeviceImages;
+use crate::objective::Objective;
+use crate::quadratic::DeviceQuadratic;
+use crate::queue::Queue;
+use crate::table::DeviceTable;
+
+/// The device form of a problem whose rows have a distance of `stride` numbers; none if it has none.
+pub(crate) fn on_device<T: Real>(
+    queue: &Queue,
+    problem: &dyn Problem<T>,
+    stride: usize,
+) -> Result<Option<Box<dyn Objective>>, DeviceError> {
+    let Some(any) = problem.as_any() else { return Ok(None) };
+    if let Some(quadratic) = any.downcast_ref::<Quadratic<T>>() {
+        return Ok(Some(Box::new(DeviceQuadratic::new(queue, quadratic, stride)?)));
+    }
+    if let Some(table) = any.downcast_ref::<Table<T>>() {
+        return Ok(Some(Box::new(DeviceTable::new(queue, table, stride)?)));
+    }
+    if let Some(images) = any.downcast_ref::<ImageProblem<f32>>() {
+        return Ok(Some(Box::new(DeviceImages::new(queue, images, stride)?)));
+    }
+    if let Some(images) = any.downcast_ref::<ImageProblem<f64>>() {
+        return Ok(Some(Box::new(DeviceImages::new(queue, images, stride)?)));
+    }
+    Ok(None)
+}
