@@ -22,7 +22,7 @@ use mile::verbs::{MOST_TERMS, MOST_VECTORS, Verb, Verbs};
 use rayon::prelude::*;
 
 use crate::device::{Device, DeviceError, Recording};
-use crate::forms::on_device;
+use crate::forms::{on_device, weight_decay};
 use crate::objective::Objective;
 use crate::parameters::{OnDevice, Parameters};
 use crate::queue::Queue;
@@ -59,6 +59,8 @@ pub struct GpuAgents<'a, T> {
     problem: &'a dyn Problem<T>,
     /// None if the problem is computed on the CPU.
     objective: Option<Box<dyn Objective>>,
+    /// Added to gradients that are computed on the device.
+    weight_decay: f64,
     network: Network,
     seed: u64,
     vectors: Vectors<T>,
@@ -109,6 +111,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             queue,
             problem,
             objective,
+            weight_decay: weight_decay(problem),
             network: network.clone(),
             seed,
             vectors,
@@ -304,7 +307,11 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
         self.check()?;
-        self.noted.gradient(x, g, draw)
+        self.noted.gradient(x, g, draw)?;
+        if self.objective.is_some() && self.weight_decay != 0.0 {
+            self.noted.combine(g, 1.0, &[(self.weight_decay, x)])?;
+        }
+        Ok(())
     }
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {

@@ -44,7 +44,7 @@ impl<T: Scalar> Problem<T> for Evaluated<'_, T> {
 
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         let scores = self.scorer.scores(x, Of::Train, &[&self.problem.evaluated()[agent]])?;
-        Ok(self.mean_loss(scores[0], agent))
+        Ok(self.mean_loss(scores[0], agent) + self.problem.decay_loss(x))
     }
 
     fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ impl<T: Scalar> Problem<T> for Evaluated<'_, T> {
         let scores = self.scorer.scores(x, Of::Train, &sets)?;
         let sum: f64 =
             scores.into_iter().enumerate().map(|(agent, score)| self.mean_loss(score, agent)).sum();
-        Ok(sum / self.agents() as f64)
+        Ok(sum / self.agents() as f64 + self.problem.decay_loss(x))
     }
 
     fn records_gradient_norm(&self) -> bool {

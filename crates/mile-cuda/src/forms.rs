@@ -32,3 +32,11 @@ pub(crate) fn on_device<T: Real>(
     }
     Ok(None)
 }
+
+/// The weight decay of a problem with networks, which is no part of its device form; 0 if it has none.
+pub(crate) fn weight_decay<T: Real>(problem: &dyn Problem<T>) -> f64 {
+    let Some(any) = problem.as_any() else { return 0.0 };
+    let single = any.downcast_ref::<ImageProblem<f32>>().map(ImageProblem::weight_decay);
+    let double = || any.downcast_ref::<ImageProblem<f64>>().map(ImageProblem::weight_decay);
+    single.or_else(double).unwrap_or(0.0)
+}

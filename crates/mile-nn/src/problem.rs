@@ -278,8 +278,13 @@ impl<T: Scalar> ImageProblem<T> {
         Ok(Self { weight_decay: weight, ..self })
     }
 
-    /// `(w/2) |x|^2`.
-    fn decay_loss(&self, x: &[T]) -> f64 {
+    /// The weight decay w.
+    pub fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    /// What the weight decay adds to every loss, `(w/2) |x|^2`.
+    pub fn decay_loss(&self, x: &[T]) -> f64 {
         if self.weight_decay == 0.0 { 0.0 } else { 0.5 * self.weight_decay * block::norm_sq(x) }
     }
 

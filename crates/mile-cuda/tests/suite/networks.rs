@@ -120,7 +120,9 @@ fn problem<T: Scalar>(
         (0..40).filter(|k| (k * (agent + 3)) % 5 <= agent as u32 as usize).map(|k| k as u32).collect()
     });
     let parts = Parts { train: train.collect(), held_out: None };
-    ImageProblem::with_parts(Arc::new(dataset(shape, 40, numbers)), &config, parts).unwrap()
+    let problem = ImageProblem::with_parts(Arc::new(dataset(shape, 40, numbers)), &config, parts).unwrap();
+    // A network of three agents has a weight decay.
+    problem.with_weight_decay(if agents == 3 { 0.3 } else { 0.0 }).unwrap()
 }
 
 /// The largest distance over agents of stochastic gradients from the CPU's, at a point of each agent's own.
