@@ -1,5 +1,6 @@
 //! Chooses `step_size = "auto"`: half of the largest step size with which the method is stable on a quadratic of the
-//! estimated curvature, on this network.
+//! estimated curvature, on this network. With momentum in the local steps it is 1 - mu times that: a constant gradient then moves a
+//! model as far as without, and the proof of exactness covers it (docs/src/theory.md).
 
 use mile::digits::round_down;
 use mile::methods::catalogue::Parameters;
@@ -51,7 +52,10 @@ pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) 
             );
             return Err(LabError::config(key(k), problem));
         }
-        algorithm.schedule.step_size = round_down(PART * limit);
+        let momentum = algorithm.parameters.checked_momentum(algorithm.entry.name);
+        let momentum = momentum.map_err(|error| theory_error(&key(k), error.into()))?;
+        let slack = momentum.map_or(1.0, |momentum| 1.0 - momentum.mu);
+        algorithm.schedule.step_size = round_down(PART * slack * limit);
         let number = Value::Float(algorithm.schedule.step_size);
         algorithm.resolved.insert("step_size".into(), number.clone());
         let written = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut);

@@ -60,7 +60,7 @@ fn check(seed: u64, spoil: bool) {
     let local_steps = entry.has_local_steps().then_some(3);
     let penalty = seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name);
     // Momentum, and a weight that grows, where the method has them.
-    let heavy = entry.takes("momentum") && !penalty && seed % 3 != 0;
+    let heavy = entry.takes("momentum") && !penalty && !seed.is_multiple_of(3);
     let grows = Weight::Geometric { from: 0.001, to: 0.1, rounds: 4 };
     let parameters = Parameters {
         local_steps,
