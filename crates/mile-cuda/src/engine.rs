@@ -3,7 +3,7 @@
 //! Verbs are noted down, as in the simulator, and carried out when somebody looks. Combinations and exchanges form the simulator's sums in
 //! its order, products and sums rounded one by one, so that they have its bits. What a round does, its kernels and buffers, is the
 //! same for many rounds: from the second time on it is recorded, and run again with the numbers of the round
-//! ([`Parameters`]).
+//! (`Parameters`).
 
 use std::borrow::Cow;
 use std::collections::HashMap;

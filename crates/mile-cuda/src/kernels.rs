@@ -8,6 +8,7 @@ use crate::device::Argument;
 pub(crate) const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 const VERBS: &str = include_str!("kernels/verbs.cu");
 const GEMM: &str = include_str!("kernels/gemm.cuh");
+const LAYERS: &str = include_str!("kernels/layers.cuh");
 const NETWORK: &str = include_str!("kernels/network.cu");
 const OBJECTIVES: &str = include_str!("kernels/objectives.cu");
 
@@ -31,7 +32,7 @@ pub(crate) fn objectives<T: Real>() -> String {
 
 /// The layers of networks, in one precision; kernels of a network's own shapes are added to it.
 pub(crate) fn network<T: Real>() -> String {
-    format!("typedef {} T;\n{GEMM}\n{NETWORK}", type_name::<T>())
+    format!("typedef {} T;\n{GEMM}\n{LAYERS}\n{NETWORK}", type_name::<T>())
 }
 
 /// A number as an argument of its precision.

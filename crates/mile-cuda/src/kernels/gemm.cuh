@@ -212,7 +212,7 @@ __device__ __forceinline__ void put_all(const T (&c)[L::MT][L::NT][4], const Out
 }
 
 // The tile of C from (m, n) on, summed over k from `begin` to `end`. `out` gets each number with its place, or, with SQUARES, the four
-// numbers of rows that belong together (see Squares in network.cu).
+// numbers of rows that belong together (see Pixel in layers.cuh).
 template <class L, class A, class B, class Out>
 __device__ __forceinline__ void product(const A& a, const B& b, const Out& out, int m, int n, int begin, int end) {
     SHARED_NUMBERS(shared);
@@ -259,7 +259,7 @@ __device__ __forceinline__ void product(const A& a, const B& b, const Out& out, 
 template <class L> struct Pixel;
 
 // A product whose rows are pixels of images, each the sum over K x K taps of images with a border of zeros. The rows of images that a
-// block needs are copied to shared memory once, for all taps. L is the convolution: see Layer in network.cu.
+// block needs are copied to shared memory once, for all taps. L is the convolution: see Layer in layers.cuh.
 template <class L, class S>
 struct Window {
     static constexpr int HP = L::H + 2 * L::PAD, WP = L::W + 2 * L::PAD;
