@@ -111,12 +111,13 @@ fn describe(plan: &Plan, ranks: usize) -> String {
     let graph = plan.network.graph();
     let placement = Placement::of(graph, ranks);
     let (cut, numbered) = (placement.cut(graph), Placement::in_order(graph.agents(), ranks).cut(graph));
+    let (least, most) = (graph.agents() / ranks, graph.agents().div_ceil(ranks));
+    let each = if least == most { least.to_string() } else { format!("{least} or {most}") };
     let mut text = format!(
-        "ranks: {ranks}, each with {} to {} agents; {} of {} edges cross ranks\n",
-        graph.agents() / ranks,
-        graph.agents().div_ceil(ranks),
+        "ranks: {ranks}, {each} agents each; {} of {} edges cross ranks, between {} pairs of ranks\n",
         cut.crossing,
-        cut.edges
+        cut.edges,
+        cut.messages / 2
     );
     let _ = match placement.is_in_order() {
         true => writeln!(text, "placement: blocks of agents in the order of their numbers"),
@@ -131,12 +132,11 @@ fn describe(plan: &Plan, ranks: usize) -> String {
         let bytes = vectors * (plan.size.dim * plan.experiment.precision.bytes()) as u64;
         vec![
             algorithm.label.clone(),
-            (plan.methods[k].first_round.exchanges * cut.messages as u64).to_string(),
             HumanBytes(bytes * cut.rows as u64).to_string(),
             HumanBytes(bytes * cut.most_rows as u64).to_string(),
         ]
     };
-    let header = ["algorithm", "messages/round", "crossing/round", "most of a rank"];
+    let header = ["algorithm", "crossing/round", "most of a rank"];
     let rows = plan.experiment.algorithms.iter().enumerate().map(row).collect();
     let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
     text

@@ -19,6 +19,7 @@ pub mod mpi;
 pub mod placement;
 pub mod threads;
 pub mod transport;
+mod work;
 
 #[cfg(feature = "lab")]
 pub use engines::RankEngines;
