@@ -334,7 +334,8 @@ fn all_seeds_have_the_same_held_out_rows_and_statistics_whatever_the_partition()
     let column = &first.about.statistics.as_ref().unwrap().columns[0];
     assert_eq!((column.count, first.about.statistics.as_ref().unwrap().rows), (72, 72));
     expected.iter_mut().for_each(|a| *a = (*a - column.mean) / column.deviation());
-    (all.sort_by(f64::total_cmp), expected.sort_by(f64::total_cmp));
+    all.sort_by(f64::total_cmp);
+    expected.sort_by(f64::total_cmp);
     assert_eq!(all, expected, "each row is in one place");
     let other = folder.config(4, &format!("{keys}\nseed = 7")).unwrap();
     assert_ne!(encode::load::<f64>(&other, 0).unwrap().test, first.test);
