@@ -55,7 +55,11 @@ impl DeviceArguments {
             Choice::Cuda(number) => gpu::open(number),
             Choice::Auto => Ok(match gpu::open(0) {
                 Ok(found) => found,
-                Err(why) => (cpu(), format!("device: the CPU ({why})\n")),
+                Err(why) => {
+                    let why = why.to_string();
+                    let why = why.strip_prefix("--device: ").unwrap_or(&why);
+                    (cpu(), format!("device: the CPU, because {why}\n"))
+                }
             }),
         }
     }
