@@ -1,7 +1,7 @@
-"""The paper's two networks in PyTorch: their speed, and the check of what mile-nn exports.
+"""The networks of the benchmark in PyTorch: their speed, and the check of what mile-nn exports.
 
-    peer.py speed PROCESSES THREADS WINDOWS   JSON: milliseconds of wall time for each agent-gradient, one a window
-    peer.py check DIR                         loads each exported network and compares scores, accuracy, gradient
+    peer.py speed PROCESSES THREADS WINDOWS NETWORK,...   JSON: milliseconds of wall time for each agent-gradient, one a window
+    peer.py check DIR                                     loads each exported network and compares scores, accuracy, gradient
 """
 
 import json
@@ -50,10 +50,47 @@ class CifarCnn(nn.Module):
         return self.fc2(self.dropout(F.relu(self.fc1(x.flatten(1)))))
 
 
-NETWORKS = {"mnist-cnn": MnistCnn, "cifar-cnn": CifarCnn}
+class StridedCnn(nn.Module):
+    shape = (1, 28, 28)
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 16, 5, padding=2, stride=2)
+        self.norm1 = nn.LayerNorm((16, 14, 14))
+        self.conv2 = nn.Conv2d(16, 32, 5, padding=2, stride=2)
+        self.norm2 = nn.LayerNorm((32, 7, 7))
+        self.fc1 = nn.Linear(1568, 10)
+
+    def forward(self, x):
+        x = F.relu(self.norm1(self.conv1(x)))
+        x = F.relu(self.norm2(self.conv2(x)))
+        return self.fc1(x.flatten(1))
 
 
-CASES = [(network, batch, last) for network in NETWORKS for batch in (32, 128) for last in (False, True)]
+class ResidualCnn(nn.Module):
+    shape = (3, 32, 32)
+
+    def __init__(self):
+        super().__init__()
+        widths = [(3, 32, 1), (32, 32, 1), (32, 32, 1), (32, 64, 2), (64, 64, 1), (64, 64, 1)]
+        for i, (before, after, stride) in enumerate(widths, 1):
+            setattr(self, f"conv{i}", nn.Conv2d(before, after, 3, padding=1, stride=stride))
+            setattr(self, f"norm{i}", nn.GroupNorm(8, after))
+        self.fc1 = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm1(self.conv1(x))), 3, 2)
+        x = F.relu(x + self.norm3(self.conv3(F.relu(self.norm2(self.conv2(x))))))
+        x = F.relu(self.norm4(self.conv4(x)))
+        x = F.relu(x + self.norm6(self.conv6(F.relu(self.norm5(self.conv5(x))))))
+        return self.fc1(F.avg_pool2d(x, 8).flatten(1))
+
+
+NETWORKS = {"mnist-cnn": MnistCnn, "cifar-cnn": CifarCnn, "strided-cnn": StridedCnn, "residual-cnn": ResidualCnn}
+
+
+def cases(names):
+    return [(network, batch, last) for network in names.split(",") for batch in (32, 128) for last in (False, True)]
 
 
 def time_case(network, batch, channels_last, windows, barrier):
@@ -83,23 +120,23 @@ def time_case(network, batch, channels_last, windows, barrier):
     return repetitions, spans
 
 
-def worker(process, threads, windows, barrier, queue):
+def worker(process, threads, windows, names, barrier, queue):
     torch.set_num_threads(threads)
     torch.manual_seed(process)
-    queue.put([time_case(*case, windows, barrier) for case in CASES])
+    queue.put([time_case(*case, windows, barrier) for case in cases(names)])
 
 
-def speed(processes, threads, windows):
+def speed(processes, threads, windows, names):
     context = multiprocessing.get_context("spawn")
     barrier, queue = context.Barrier(processes), context.Queue()
-    workers = [context.Process(target=worker, args=(i, threads, windows, barrier, queue)) for i in range(processes)]
+    workers = [context.Process(target=worker, args=(i, threads, windows, names, barrier, queue)) for i in range(processes)]
     for process in workers:
         process.start()
     measured = [queue.get() for _ in workers]
     for process in workers:
         process.join()
     results = []
-    for (network, batch, channels_last), parts in zip(CASES, zip(*measured)):
+    for (network, batch, channels_last), parts in zip(cases(names), zip(*measured)):
         total = sum(repetitions for repetitions, _ in parts)
         windows_of_all = list(zip(*(spans for _, spans in parts)))
         ms = [(max(e for _, e in spans) - min(s for s, _ in spans)) * 1e3 / total for spans in windows_of_all]
@@ -156,6 +193,6 @@ def check(directory):
 
 if __name__ == "__main__":
     if sys.argv[1] == "speed":
-        speed(*map(int, sys.argv[2:5]))
+        speed(*map(int, sys.argv[2:5]), sys.argv[5])
     else:
         check(pathlib.Path(sys.argv[2]))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Agent-gradients per second of the paper's networks beside PyTorch's, in one run on one machine.
+"""Agent-gradients per second of networks (the paper's, and two with the other kinds of layers) beside PyTorch's, in one run on one machine.
 
-    python3 bench/nn/run.py [--cores N] [--windows N] [--rounds N] [--out DIR] [--binary FILE] [--python PYTHON | --no-torch]
+    python3 bench/nn/run.py [--cores N] [--windows N] [--rounds N] [--networks NAME ...] [--out DIR] [--binary FILE] [--python PYTHON | --no-torch]
 
 Builds the benchmark, installs PyTorch into an environment that is thrown away at the end (without it the rest is
 still reported), and alternates the rivals so that a disturbance meets all of them. The figure of each is its
@@ -23,14 +23,17 @@ sys.path.insert(0, str(HERE.parent))
 from rivals import cpu_model, environment, output  # noqa: E402 (the folder above has to be known first)
 
 
-def measure(binary, python, cores, windows, rounds):
+NETWORKS = ("mnist-cnn", "cifar-cnn", "strided-cnn", "residual-cnn")
+
+
+def measure(binary, python, cores, windows, rounds, networks):
     raw = {"cpu": cpu_model(), "cores": cores, "windows": windows, "rounds": rounds, "mile": [], "torch": []}
     for round_number in range(rounds):
         print(f"round {round_number + 1} of {rounds}", file=sys.stderr)
-        raw["mile"].append(json.loads(output(binary, "speed", cores, windows)))
+        raw["mile"].append(json.loads(output(binary, "speed", cores, windows, ",".join(networks))))
         if python:
-            for processes, threads in ((cores, 1), (1, cores)):
-                raw["torch"].append(json.loads(output(python, HERE / "peer.py", "speed", processes, threads, windows)))
+            for processes, threads in sorted({(cores, 1), (1, cores)}):
+                raw["torch"].append(json.loads(output(python, HERE / "peer.py", "speed", processes, threads, windows, ",".join(networks))))
     if python:
         with tempfile.TemporaryDirectory() as directory:
             output(binary, "export", directory)
@@ -64,7 +67,7 @@ def tables(raw):
     lines += ["Milliseconds of wall time for each agent-gradient, all cores at work, best window (median of all windows):", ""]
     lines += ["| network | batch | mile | of the FMA peak | PyTorch, default layout | mile faster by | PyTorch, channels last | mile faster by |"]
     lines += ["|---|---|---|---|---|---|---|---|"]
-    for network in ("mnist-cnn", "cifar-cnn"):
+    for network in dict.fromkeys(g["network"] for g in raw["mile"][0]["gradients"]):
         for batch in (32, 128):
             ours = times(raw["mile"], network, batch)
             best = min(ours)
@@ -89,6 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--windows", type=int, default=30, help="windows of a tenth of a second for each figure and round")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
     parser.add_argument("--out", type=pathlib.Path, help="where to write raw.json and table.md")
     parser.add_argument("--python", type=pathlib.Path, help="a Python that has PyTorch, instead of installing one")
     parser.add_argument("--no-torch", action="store_true")
@@ -103,7 +107,7 @@ def main():
         python = arguments.python
         if not (python or arguments.no_torch):
             python = environment(pathlib.Path(directory), "torch", "numpy")
-        raw = measure(binary, python, cores, arguments.windows, arguments.rounds)
+        raw = measure(binary, python, cores, arguments.windows, arguments.rounds, arguments.networks)
     table = tables(raw)
     print(table)
     if arguments.out:

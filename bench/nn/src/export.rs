@@ -9,24 +9,24 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use mile::problems::{Draw, Problem, Tensor};
-use mile_nn::data::{self, Dataset, Images, glyphs};
-use mile_nn::model::{ModelSpec, Preset};
+use mile_nn::data::{self, Dataset, Images, Shape, glyphs};
+use mile_nn::model::ModelSpec;
 use mile_nn::network::Network;
 use mile_nn::partition::Partition;
 use mile_nn::problem::{Evaluation, ImageConfig};
 use mile_nn::{Batch, ImageProblem};
 use serde_json::json;
 
-use crate::speed::{NETWORKS, noise};
+use crate::speed::{CIFAR, MNIST, networks, noise};
 
 /// Test images that are compared.
 const COMPARED: usize = 2000;
 
-/// Writes both networks below `directory`.
+/// Writes the networks below `directory`.
 pub fn write(directory: &Path) -> io::Result<()> {
-    for (name, preset, _) in NETWORKS {
-        let data = Arc::new(data_for(preset));
-        let problem = ImageProblem::<f32>::try_new(data, &config(preset)).map_err(io::Error::other)?;
+    for (name, model, shape) in networks() {
+        let data = Arc::new(data_for(shape));
+        let problem = ImageProblem::<f32>::try_new(data, &config(model)).map_err(io::Error::other)?;
         let x = trained(&problem);
         let folder = directory.join(name);
         fs::create_dir_all(&folder)?;
@@ -35,21 +35,20 @@ pub fn write(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The data set a network is meant for, if it is on this machine; else something of the same shape.
-fn data_for(preset: Preset) -> Dataset {
-    match preset {
-        Preset::MnistCnn => data::load("mnist", None).unwrap_or_else(|_| glyphs::generate(0, 4000, COMPARED)),
-        _ => data::load("cifar10", None).unwrap_or_else(|_| {
-            let shape = NETWORKS[1].2;
-            let noise = || noise(shape, COMPARED);
-            Dataset::try_new("noise", shape, 10, noise(), noise()).expect("noise fits")
-        }),
+/// The data set with images of this shape, if it is on this machine; else something of the same shape.
+fn data_for(shape: Shape) -> Dataset {
+    if shape == MNIST {
+        return data::load("mnist", None).unwrap_or_else(|_| glyphs::generate(0, 4000, COMPARED));
     }
+    data::load("cifar10", None).unwrap_or_else(|_| {
+        let noise = || noise(CIFAR, COMPARED);
+        Dataset::try_new("noise", CIFAR, 10, noise(), noise()).expect("noise fits")
+    })
 }
 
-fn config(preset: Preset) -> ImageConfig {
+fn config(model: ModelSpec) -> ImageConfig {
     ImageConfig {
-        model: ModelSpec::Preset(preset),
+        model,
         partition: Partition::Iid {},
         agents: 1,
         seed: 0,

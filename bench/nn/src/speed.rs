@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mile::problems::{Draw, Problem};
 use mile_nn::data::{Dataset, Images, Shape};
-use mile_nn::model::{ModelSpec, Preset};
+use mile_nn::model::{Layer, ModelSpec, Preset};
 use mile_nn::partition::Partition;
 use mile_nn::problem::{Evaluation, ImageConfig};
 use mile_nn::{Batch, ImageProblem, Isa};
@@ -14,11 +14,44 @@ use serde_json::{Value, json};
 
 use crate::peak;
 
-/// The two networks, with the shape of their images.
-pub const NETWORKS: [(&str, Preset, Shape); 2] = [
-    ("mnist-cnn", Preset::MnistCnn, Shape { height: 28, width: 28, channels: 1 }),
-    ("cifar-cnn", Preset::CifarCnn, Shape { height: 32, width: 32, channels: 3 }),
-];
+/// The shapes of images.
+pub const MNIST: Shape = Shape { height: 28, width: 28, channels: 1 };
+pub const CIFAR: Shape = Shape { height: 32, width: 32, channels: 3 };
+
+/// The paper's two networks, and two of the other kinds of layers, with the shape of their images.
+pub fn networks() -> [(&'static str, ModelSpec, Shape); 4] {
+    [
+        ("mnist-cnn", ModelSpec::Preset(Preset::MnistCnn), MNIST),
+        ("cifar-cnn", ModelSpec::Preset(Preset::CifarCnn), CIFAR),
+        ("strided-cnn", ModelSpec::Layers(strided()), MNIST),
+        ("residual-cnn", ModelSpec::Layers(residual()), CIFAR),
+    ]
+}
+
+fn conv(out: usize, kernel: usize, stride: usize) -> Layer {
+    Layer::Conv { out, kernel, padding: kernel / 2, stride }
+}
+
+/// Convolutions with stride 2 in place of pooling, and layer normalisation.
+fn strided() -> Vec<Layer> {
+    let part = |out| [conv(out, 5, 2), Layer::LayerNorm {}, Layer::Relu {}];
+    [&part(16)[..], &part(32), &[Layer::Dense { out: 10 }]].concat()
+}
+
+/// A little residual network: group normalisation, overlapping max-pooling, a stride, average pooling over what is left.
+fn residual() -> Vec<Layer> {
+    let norm = || Layer::GroupNorm { groups: 8 };
+    let stage = |out, stride| {
+        let inner = vec![conv(out, 3, 1), norm(), Layer::Relu {}, conv(out, 3, 1), norm()];
+        let begin = [conv(out, 3, stride), norm(), Layer::Relu {}];
+        let pool = Layer::MaxPool { size: 3, stride: Some(2) };
+        let rest = [Layer::Residual { layers: inner }, Layer::Relu {}];
+        let pool = (stride == 1).then_some(pool);
+        begin.into_iter().chain(pool).chain(rest)
+    };
+    let end = [Layer::AveragePool { size: 8, stride: None }, Layer::Dense { out: 10 }];
+    stage(32, 1).chain(stage(64, 2)).chain(end).collect()
+}
 
 /// About how long a window is.
 const WINDOW_S: f64 = 0.1;
@@ -56,14 +89,15 @@ fn windows(threads: usize, windows: usize, repetitions: usize, work: impl Fn(usi
 }
 
 /// FMA peak and gradients, as JSON: `ms` are milliseconds of wall time for each agent-gradient of the machine,
-/// one number a window.
-pub fn measure(threads: usize, count: usize) -> Value {
+/// one number a window. `names` are those of the networks, with commas between.
+pub fn measure(threads: usize, count: usize, names: &str) -> Value {
     let peaks = Mutex::new(Vec::new());
     windows(threads, 2 * count, 1, |_, _| peaks.lock().expect("no thread has panicked").push(peak::gflops()));
     let mut results = Vec::new();
-    for (name, preset, shape) in NETWORKS {
+    let chosen = |name: &str| names.split(',').any(|other| other == name);
+    for (name, model, shape) in networks().into_iter().filter(|network| chosen(network.0)) {
         for batch in [32, 128] {
-            let problem = problem(preset, shape, batch, threads);
+            let problem = problem(model.clone(), shape, batch, threads);
             let x = problem.initial(0).ok().flatten().expect("networks have a start");
             let gradients: Vec<_> = (0..threads).map(|_| Mutex::new(vec![0.0f32; problem.dim()])).collect();
             let work = |agent: usize, step: u64| {
@@ -84,11 +118,11 @@ pub fn measure(threads: usize, count: usize) -> Value {
     json!({ "isa": format!("{:?}", Isa::best()), "threads": threads, "peak_gflops": peaks, "gradients": results })
 }
 
-fn problem(preset: Preset, shape: Shape, batch: usize, agents: usize) -> ImageProblem<f32> {
+fn problem(model: ModelSpec, shape: Shape, batch: usize, agents: usize) -> ImageProblem<f32> {
     let data =
         Dataset::try_new("noise", shape, 10, noise(shape, 2000), noise(shape, 10)).expect("noise fits");
     let config = ImageConfig {
-        model: ModelSpec::Preset(preset),
+        model,
         partition: Partition::Iid {},
         agents,
         seed: 0,

@@ -266,7 +266,11 @@ fn gradients_of_least_squares_are_central_differences() {
                 };
                 let difference = (loss(x + h) - loss(x - h)) / (2.0 * h);
                 parameters[i] = x;
-                assert!((difference - gradient[i]).abs() < 1e-7, "parameter {i} of {layers:?}");
+                assert!(
+                    (difference - gradient[i]).abs() < 1e-7,
+                    "parameter {i} of {layers:?}: {difference} {}",
+                    gradient[i]
+                );
             }
         }
     }

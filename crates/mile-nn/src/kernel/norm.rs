@@ -9,6 +9,9 @@
 
 use mile::real::Real;
 
+use super::pointwise::add_pixels;
+use super::simd::channels;
+
 /// Added to variances, as in PyTorch.
 const EPSILON: f64 = 1e-5;
 
@@ -21,6 +24,10 @@ pub(crate) struct Norm<'a, T> {
     /// As many as scales.
     pub(crate) shift: &'a [T],
     pub(crate) output: &'a mut [T],
+    /// Numbers in a row, and the step in `output` from row to row.
+    pub(crate) rows: (usize, usize),
+    /// Whether relu follows.
+    pub(crate) relu: bool,
     /// Mean and inverse deviation, to be written.
     pub(crate) moments: Moments<'a, T>,
     pub(crate) groups: usize,
@@ -65,94 +72,121 @@ pub(super) fn norm<T: Real>(call: &mut Norm<'_, T>) {
     let (c, scales) = (mean.len(), call.scale.len());
     let pixels = call.input.len() / c;
     mean.fill(T::zero());
-    for pixel in call.input.chunks_exact(c) {
-        mean.iter_mut().zip(pixel).for_each(|(sum, &x)| *sum += x);
-    }
+    add_pixels(call.input, mean);
     means(mean, call.groups, pixels, |mean| mean);
     inverse.fill(T::zero());
-    for pixel in call.input.chunks_exact(c) {
-        for ((sum, &x), &mean) in inverse.iter_mut().zip(pixel).zip(mean.iter()) {
-            *sum += (x - mean) * (x - mean);
-        }
+    let fours = call.input.chunks_exact(4 * c);
+    for pixel in fours.remainder().chunks_exact(c) {
+        add_square(pixel, mean, inverse);
+    }
+    for four in fours {
+        add_squares(four, mean, inverse);
     }
     means(inverse, call.groups, pixels, |variance| 1.0 / (variance + EPSILON).sqrt());
-    let (mean, inverse) = (&mean[..c], &inverse[..c]);
-    let images = call.input.chunks_exact(c).zip(call.output.chunks_exact_mut(c));
-    for (p, (input, output)) in images.enumerate() {
-        let place = if scales == c { 0 } else { p * c };
-        pixel(input, (mean, inverse), &call.scale[place..], &call.shift[place..], output);
+    let moments = (&mean[..c], &inverse[..c]);
+    let (row, step) = call.rows;
+    for (y, input) in call.input.chunks_exact(row).enumerate() {
+        let output = &mut call.output[y * step..][..row];
+        for (x, (input, output)) in input.chunks_exact(c).zip(output.chunks_exact_mut(c)).enumerate() {
+            let place = if scales == c { 0 } else { y * row + x * c };
+            pixel(input, moments, &call.scale[place..], &call.shift[place..], output);
+        }
+        if call.relu {
+            for x in output {
+                *x = if *x < T::zero() { T::zero() } else { *x };
+            }
+        }
     }
 }
 
-// The arguments of the following functions are slices that do not overlap, which the compiler needs to know for vector
-// instructions.
+// Four pixels are taken at a time, so that the sums are read and written a quarter as often. Loops are written as loops: a
+// closure that is not inlined is compiled without the vector instructions of its caller.
+
+/// Adds the squared distances of one pixel's numbers from the means.
+#[inline(always)]
+fn add_square<T: Real>(pixel: &[T], mean: &[T], sums: &mut [T]) {
+    channels!(i < mean.len(), [pixel, mean], [sums as sum], {
+        sum[i] += (pixel[i] - mean[i]) * (pixel[i] - mean[i]);
+    });
+}
+
+/// [`add_square`] of four pixels.
+#[inline(always)]
+fn add_squares<T: Real>(four: &[T], mean: &[T], sums: &mut [T]) {
+    let c = mean.len();
+    let [p, q, r, s] = [0, 1, 2, 3].map(|k| &four[k * c..][..c]);
+    channels!(i < c, [p, q, r, s, mean], [sums as sum], {
+        let (p, q, r, s) = (p[i] - mean[i], q[i] - mean[i], r[i] - mean[i], s[i] - mean[i]);
+        sum[i] += (p * p + q * q) + (r * r + s * s);
+    });
+}
 
 /// The output of one pixel.
 #[inline(always)]
 fn pixel<T: Real>(input: &[T], (mean, inverse): (&[T], &[T]), scale: &[T], shift: &[T], output: &mut [T]) {
-    let c = output.len();
-    let (input, mean, inverse) = (&input[..c], &mean[..c], &inverse[..c]);
-    let (scale, shift) = (&scale[..c], &shift[..c]);
-    for i in 0..c {
-        output[i] = (input[i] - mean[i]) * inverse[i] * scale[i] + shift[i];
-    }
+    channels!(i < output.len(), [input, mean, inverse, scale, shift], [output as out], {
+        out[i] = (input[i] - mean[i]) * inverse[i] * scale[i] + shift[i];
+    });
 }
 
-/// Adds what one pixel gives to the gradients of scales and shifts.
+/// Adds the deltas of one pixel, and these times the distance from the mean.
+#[inline(always)]
+fn add_delta<T: Real>(input: &[T], delta: &[T], mean: &[T], first: &mut [T], second: &mut [T]) {
+    channels!(i < mean.len(), [input, delta, mean], [first as a, second as b], {
+        a[i] += delta[i];
+        b[i] += delta[i] * (input[i] - mean[i]);
+    });
+}
+
+/// [`add_delta`] of four pixels.
+#[inline(always)]
+fn add_deltas<T: Real>(input: &[T], delta: &[T], mean: &[T], first: &mut [T], second: &mut [T]) {
+    let c = mean.len();
+    let [p, q, r, s] = [0, 1, 2, 3].map(|k| &input[k * c..][..c]);
+    let [dp, dq, dr, ds] = [0, 1, 2, 3].map(|k| &delta[k * c..][..c]);
+    channels!(i < c, [p, q, r, s, dp, dq, dr, ds, mean], [first as a, second as b], {
+        a[i] += (dp[i] + dq[i]) + (dr[i] + ds[i]);
+        let upper = dp[i] * (p[i] - mean[i]) + dq[i] * (q[i] - mean[i]);
+        b[i] += upper + (dr[i] * (r[i] - mean[i]) + ds[i] * (s[i] - mean[i]));
+    });
+}
+
+/// Adds what one pixel gives to the gradients of its own scales and shifts; and its delta times the scale, and that times h.
 #[inline(always)]
 fn add_gradients<T: Real>(
-    input: &[T],
-    delta: &[T],
-    (mean, inverse): (&[T], &[T]),
-    scale_gradient: &mut [T],
-    shift_gradient: &mut [T],
-) {
-    let c = input.len();
-    let (delta, mean, inverse) = (&delta[..c], &mean[..c], &inverse[..c]);
-    let (scale_gradient, shift_gradient) = (&mut scale_gradient[..c], &mut shift_gradient[..c]);
-    for i in 0..c {
-        scale_gradient[i] += delta[i] * (input[i] - mean[i]) * inverse[i];
-        shift_gradient[i] += delta[i];
-    }
-}
-
-/// Adds the delta of one pixel times the scale, and that times h.
-#[inline(always)]
-fn add_products<T: Real>(
-    input: &[T],
-    delta: &[T],
+    (input, delta): (&[T], &[T]),
     (mean, inverse): (&[T], &[T]),
     scale: &[T],
-    first: &mut [T],
-    second: &mut [T],
+    (scales, shifts): (&mut [T], &mut [T]),
+    (first, second): (&mut [T], &mut [T]),
 ) {
-    let c = input.len();
-    let (delta, mean, inverse, scale) = (&delta[..c], &mean[..c], &inverse[..c], &scale[..c]);
-    let (first, second) = (&mut first[..c], &mut second[..c]);
-    for i in 0..c {
-        let s = delta[i] * scale[i];
-        first[i] += s;
-        second[i] += s * (input[i] - mean[i]) * inverse[i];
-    }
+    channels!(
+        i < input.len(),
+        [input, delta, mean, inverse, scale],
+        [scales as of_scale, shifts as of_shift, first as a, second as b],
+        {
+            let product = delta[i] * ((input[i] - mean[i]) * inverse[i]);
+            of_scale[i] += product;
+            of_shift[i] += delta[i];
+            a[i] += delta[i] * scale[i];
+            b[i] += product * scale[i];
+        }
+    );
 }
 
 /// The delta at the input of one pixel, from the means over its groups.
 #[inline(always)]
 fn pixel_back<T: Real>(
-    input: &[T],
-    delta: &[T],
+    (input, delta): (&[T], &[T]),
     (mean, inverse): (&[T], &[T]),
     scale: &[T],
     (first, second): (&[T], &[T]),
     target: &mut [T],
 ) {
-    let c = target.len();
-    let (input, delta, scale) = (&input[..c], &delta[..c], &scale[..c]);
-    let (mean, inverse, first, second) = (&mean[..c], &inverse[..c], &first[..c], &second[..c]);
-    for i in 0..c {
+    channels!(i < target.len(), [input, delta, mean, inverse, scale, first, second], [target as to], {
         let h = (input[i] - mean[i]) * inverse[i];
-        target[i] = (delta[i] * scale[i] - first[i] - h * second[i]) * inverse[i];
-    }
+        to[i] = (delta[i] * scale[i] - first[i] - h * second[i]) * inverse[i];
+    });
 }
 
 /// With s the delta times the scale, the delta at the input is `(s - mean(s) - h mean(s h)) / deviation`.
@@ -164,11 +198,28 @@ pub(super) fn norm_back<T: Real>(call: &mut NormBack<'_, T>) {
     let (mean, inverse) = (&call.moments.mean[..c], &call.moments.inverse[..c]);
     first.fill(T::zero());
     second.fill(T::zero());
-    for (p, (input, delta)) in call.input.chunks_exact(c).zip(call.delta.chunks_exact(c)).enumerate() {
-        let place = if scales == c { 0 } else { p * c };
-        let (scales, shifts) = (&mut call.gradient.0[place..], &mut call.gradient.1[place..]);
-        add_gradients(input, delta, (mean, inverse), scales, shifts);
-        add_products(input, delta, (mean, inverse), &call.scale[place..], first, second);
+    if scales == c {
+        let (inputs, deltas) = (call.input.chunks_exact(4 * c), call.delta.chunks_exact(4 * c));
+        let rest = inputs.remainder().chunks_exact(c).zip(deltas.remainder().chunks_exact(c));
+        for (input, delta) in rest {
+            add_delta(input, delta, mean, first, second);
+        }
+        for (input, delta) in inputs.zip(deltas) {
+            add_deltas(input, delta, mean, first, second);
+        }
+        for i in 0..c {
+            second[i] *= inverse[i];
+            call.gradient.0[i] += second[i];
+            call.gradient.1[i] += first[i];
+            first[i] *= call.scale[i];
+            second[i] *= call.scale[i];
+        }
+    } else {
+        for (p, (input, delta)) in call.input.chunks_exact(c).zip(call.delta.chunks_exact(c)).enumerate() {
+            let gradient = (&mut call.gradient.0[p * c..], &mut call.gradient.1[p * c..]);
+            let scale = &call.scale[p * c..];
+            add_gradients((input, delta), (mean, inverse), scale, gradient, (&mut *first, &mut *second));
+        }
     }
     let Some(target) = &mut call.target else { return };
     means(first, call.groups, pixels, |mean| mean);
@@ -176,6 +227,6 @@ pub(super) fn norm_back<T: Real>(call: &mut NormBack<'_, T>) {
     let images = call.input.chunks_exact(c).zip(call.delta.chunks_exact(c));
     for (p, ((input, delta), target)) in images.zip(target.chunks_exact_mut(c)).enumerate() {
         let place = if scales == c { 0 } else { p * c };
-        pixel_back(input, delta, (mean, inverse), &call.scale[place..], (&*first, &*second), target);
+        pixel_back((input, delta), (mean, inverse), &call.scale[place..], (&*first, &*second), target);
     }
 }

@@ -3,6 +3,8 @@
 
 use mile::real::Real;
 
+use super::simd::channels;
+
 /// Pooling of one image.
 pub(crate) struct Pool<'a, T> {
     /// `[row][column][channel]`.
@@ -65,24 +67,20 @@ impl Squares {
 pub(super) fn pool<T: Real>(call: &mut Pool<'_, T>) {
     let (c, squares) = (call.channels, call.squares);
     for (i, output) in call.output.chunks_exact_mut(c).take(call.size.0 * call.size.1).enumerate() {
-        let place = (i / call.size.1, i % call.size.1);
+        let places = squares.places((i / call.size.1, i % call.size.1), call.input_row, c);
         if squares.average {
             output.fill(T::zero());
-            for place in squares.places(place, call.input_row, c) {
-                output.iter_mut().zip(&call.input[place..][..c]).for_each(|(sum, &x)| *sum += x);
+            for place in places {
+                add(&call.input[place..], T::one(), output);
             }
-            output.iter_mut().for_each(|sum| *sum *= squares.weight());
+            for sum in output {
+                *sum *= squares.weight();
+            }
             continue;
         }
         let which = &mut call.which[i * c..][..c];
-        which.fill(0);
-        for (place, k) in squares.places(place, call.input_row, c).zip(0u16..) {
-            let input = &call.input[place..][..c];
-            for ((largest, which), &x) in output.iter_mut().zip(which.iter_mut()).zip(input) {
-                let wins = (x > *largest) | x.is_nan() | (k == 0);
-                *largest = if wins { x } else { *largest };
-                *which = if wins { k } else { *which };
-            }
+        for (place, k) in places.zip(0u16..) {
+            take_larger(&call.input[place..], k, output, which);
         }
     }
 }
@@ -95,17 +93,38 @@ pub(super) fn unpool<T: Real>(call: &mut Unpool<'_, T>) {
         let places = squares.places((i / call.size.1, i % call.size.1), call.target_row, c);
         if squares.average {
             for place in places {
-                let target = &mut call.target[place..][..c];
-                target.iter_mut().zip(delta).for_each(|(to, &s)| *to += s * squares.weight());
+                add(delta, squares.weight(), &mut call.target[place..][..c]);
             }
             continue;
         }
-        let which = &call.which[i * c..][..c];
         for (place, k) in places.zip(0u16..) {
-            let target = &mut call.target[place..][..c];
-            for ((to, &s), &which) in target.iter_mut().zip(delta).zip(which) {
-                *to += if which == k { s } else { T::zero() };
-            }
+            add_chosen(delta, &call.which[i * c..], k, &mut call.target[place..][..c]);
         }
     }
+}
+
+/// Adds a pixel times a weight to sums.
+#[inline(always)]
+fn add<T: Real>(pixel: &[T], weight: T, sums: &mut [T]) {
+    channels!(i < sums.len(), [pixel], [sums as sum], {
+        sum[i] += pixel[i] * weight;
+    });
+}
+
+/// Takes the numbers of the `k`-th pixel of a square that are larger than those before.
+#[inline(always)]
+fn take_larger<T: Real>(pixel: &[T], k: u16, largest: &mut [T], which: &mut [u16]) {
+    channels!(i < largest.len(), [pixel], [largest as most, which as index], {
+        let wins = (pixel[i] > most[i]) | pixel[i].is_nan() | (k == 0);
+        most[i] = if wins { pixel[i] } else { most[i] };
+        index[i] = if wins { k } else { index[i] };
+    });
+}
+
+/// Adds the deltas of the channels whose largest number was in the `k`-th pixel of a square.
+#[inline(always)]
+fn add_chosen<T: Real>(delta: &[T], which: &[u16], k: u16, target: &mut [T]) {
+    channels!(i < target.len(), [delta, which], [target as to], {
+        to[i] += if which[i] == k { delta[i] } else { T::zero() };
+    });
 }

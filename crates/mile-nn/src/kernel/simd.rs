@@ -130,7 +130,34 @@ macro_rules! dispatch {
     (@@ $f:ident::<$s:ty, $k:literal, $two:literal>($($arg:expr),*)) => { $f::<$s, $k, $two>($($arg),*) };
 }
 
-pub(crate) use {dispatch, unroll};
+/// Repeats a block for I = 0, 1, ... below `$n` channels, 16 at a time in arrays of their own: these become vector
+/// instructions however few channels there are, while the compiler by itself takes more at a time and the rest one by one.
+/// The slices, with a number for each channel, that the block reads are given by name, those it writes by name and the name
+/// that they have in the block.
+macro_rules! channels {
+    ($i:ident < $n:expr, [$($read:ident),*], [$($written:ident as $own:ident),*], $body:block) => {
+        let (n, mut first) = ($n, 0);
+        while first + 16 <= n {
+            $(let $read = crate::kernel::simd::sixteen(&$read[first..]);)*
+            $(let mut $own = crate::kernel::simd::sixteen(&$written[first..]);)*
+            for $i in 0..16 $body
+            $($written[first..first + 16].copy_from_slice(&$own);)*
+            first += 16;
+        }
+        $(let $read = &$read[first..n];)*
+        $(let $own = &mut $written[first..n];)*
+        for $i in 0..n - first $body
+    };
+}
+
+/// The first 16 numbers.
+#[inline(always)]
+pub(crate) fn sixteen<T: Copy>(from: &[T]) -> [T; 16] {
+    let from = &from[..16];
+    std::array::from_fn(|i| from[i])
+}
+
+pub(crate) use {channels, dispatch, unroll};
 
 /// Most rows of a tile that is two vectors wide or one.
 pub(crate) const fn rows_of<S: Simd>(two: bool) -> usize {

@@ -3,7 +3,7 @@
 use mile::real::Real;
 
 use super::transposed::Transposed;
-use super::workspace::{Activations, Samples, delta_stride, group};
+use super::workspace::{Activations, Samples, delta_stride, group, moments};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::kernel::{
     Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Squares, Unpool, panel_width, transpose,
@@ -186,8 +186,9 @@ impl<T: Scalar> Pass<'_, T> {
         for first in (0..self.n).step_by(group) {
             let images = group.min(self.n - first);
             for s in 0..images {
-                let origin = s * back + origin;
-                self.scatter(first + s, &delta[(first + s) * delta_step..], saved, (row, origin), own.bias);
+                let target = (&mut saved.back[s * back + origin..], row);
+                let s = first + s;
+                self.scatter(s, &delta[s * delta_step..], &saved.argmax, target, own.bias);
             }
             let input = &saved.input;
             self.kernels.outer(Outer {
@@ -227,7 +228,8 @@ impl<T: Scalar> Pass<'_, T> {
         let which = if squares.average { 0 } else { full.len() };
         for s in 0..self.n {
             let sums = &mut scratch[..full.channels];
-            self.scatter(s, &delta[s * step..], saved, (full.width * full.channels, 0), sums);
+            let target = (&mut saved.back[..], full.width * full.channels);
+            self.scatter(s, &delta[s * step..], &saved.argmax, target, sums);
             self.kernels.unpool(Unpool {
                 delta: &saved.back,
                 which: &saved.which[s * which..][..which],
@@ -254,12 +256,14 @@ impl<T: Scalar> Pass<'_, T> {
         if !self.adds {
             own.weights.fill(T::zero());
         }
+        let channels = moments(block);
         let (sums, rest) = scratch.split_at_mut(shape.channels);
-        let (first, second) = rest.split_at_mut(shape.channels);
+        let (first, second) = rest.split_at_mut(channels);
         for s in 0..self.n {
-            self.scatter(s, &delta[s * step..], saved, (shape.width * shape.channels, 0), sums);
-            let moments = &mut saved.moments[s * 2 * shape.channels..][..2 * shape.channels];
-            let (mean, inverse) = moments.split_at_mut(shape.channels);
+            let target = (&mut saved.back[..], shape.width * shape.channels);
+            self.scatter(s, &delta[s * step..], &saved.argmax, target, sums);
+            let moments = &mut saved.moments[s * 2 * channels..][..2 * channels];
+            let (mean, inverse) = moments.split_at_mut(channels);
             self.kernels.norm_back(NormBack {
                 input: &saved.input.values[s * saved.input.stride..][..len],
                 scale: self.weights,
@@ -267,7 +271,7 @@ impl<T: Scalar> Pass<'_, T> {
                 delta: &saved.back,
                 gradient: (&mut *own.weights, &mut *own.bias),
                 target: below.as_mut().map(|below| &mut below[s * below_step..][..len]),
-                sums: (&mut *first, &mut second[..shape.channels]),
+                sums: (&mut *first, &mut second[..channels]),
                 groups,
             });
         }
@@ -280,33 +284,37 @@ impl<T: Scalar> Pass<'_, T> {
         let (step, below_step) = (delta_stride(block.output().len()), delta_stride(len));
         for s in 0..self.n {
             let sums = &mut scratch[..shape.channels];
-            self.scatter(s, &delta[s * step..], saved, (shape.width * shape.channels, 0), sums);
-            below[s * below_step..][..len].copy_from_slice(&saved.back);
+            let below = &mut below[s * below_step..][..len];
+            if block.pool {
+                // Rows and columns that fill no square get nothing.
+                below.fill(T::zero());
+            }
+            self.scatter(s, &delta[s * step..], &saved.argmax, (below, shape.width * shape.channels), sums);
             if !saved.skipped.is_empty() {
-                saved.skipped[s * len..][..len].copy_from_slice(&saved.back);
+                saved.skipped[s * len..][..len].copy_from_slice(below);
             }
         }
     }
 
-    /// Backward pass of pooling and relu for sample `s`, into `saved.back`.
+    /// Backward pass of pooling and relu for sample `s`, to where rows are so far apart.
     fn scatter(
         &self,
         s: usize,
         delta: &[T],
-        saved: &mut Activations<T>,
-        (row, origin): (usize, usize),
+        argmax: &[u8],
+        (target, target_row): (&mut [T], usize),
         bias: &mut [T],
     ) {
         let (block, output) = (self.block, self.output);
         let shape = block.output();
-        let argmax = if block.pool { shape.len() } else { 0 };
+        let squares = if block.pool { shape.len() } else { 0 };
         self.kernels.scatter(Scatter {
             delta,
             output: &output.values[s * output.stride + output.origin..],
             output_row: output.row,
-            argmax: &saved.argmax[s * argmax..][..argmax],
-            target: &mut saved.back[origin..],
-            target_row: row,
+            argmax: &argmax[s * squares..][..squares],
+            target,
+            target_row,
             size: (shape.height, shape.width),
             channels: shape.channels,
             relu: block.relu,

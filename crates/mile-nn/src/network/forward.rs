@@ -3,7 +3,7 @@
 use mile::real::Real;
 use rand::Rng;
 
-use super::workspace::{Activations, Samples, delta_stride};
+use super::workspace::{Activations, Samples, delta_stride, moments};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::data::{Images, Targets, Values};
 use crate::kernel::{
@@ -153,7 +153,8 @@ struct Pass<'a, T> {
 }
 
 impl<T: Scalar> Pass<'_, T> {
-    /// One convolution of each sample, activated into the next block's input.
+    /// One convolution of each sample, activated into the next block's input, or written there where there is nothing to
+    /// activate.
     fn conv(
         self,
         (kernel, stride): (usize, usize),
@@ -163,9 +164,15 @@ impl<T: Scalar> Pass<'_, T> {
     ) {
         let block = self.block;
         let full = block.convolved();
+        let direct = !(block.relu || block.pool);
         pack_taps(self.weights, block.out, self.packed);
         for s in 0..self.n {
             let input = &saved.input;
+            let (output, row) = if direct {
+                (&mut target.values[s * target.stride + target.origin..], target.row)
+            } else {
+                (&mut convolved[..], full.width * full.channels)
+            };
             self.kernels.contract(Contract {
                 input: &input.values[s * input.stride..][..input.stride],
                 input_step: (stride * input.row, stride * block.input.channels),
@@ -175,12 +182,14 @@ impl<T: Scalar> Pass<'_, T> {
                 weight_step: panel_width(full.channels),
                 bias: Some(self.bias),
                 resumes: false,
-                output: convolved,
-                output_step: (full.width * full.channels, full.channels),
+                output,
+                output_step: (row, full.channels),
                 size: (full.height, full.width),
                 channels: full.channels,
             });
-            self.activate(s, saved, convolved, target);
+            if !direct {
+                self.activate(s, saved, convolved, target);
+            }
         }
     }
 
@@ -209,21 +218,31 @@ impl<T: Scalar> Pass<'_, T> {
         }
     }
 
-    /// Normalisation of each sample.
+    /// Normalisation of each sample, with relu written into the next block's input if no pooling follows.
     fn norm(self, groups: usize, saved: &mut Activations<T>, convolved: &mut [T], target: &mut Samples<T>) {
-        let (len, channels) = (self.block.input.len(), self.block.out);
+        let (block, shape) = (self.block, self.block.input);
+        let (len, row, channels) = (shape.len(), shape.width * shape.channels, moments(block));
         for s in 0..self.n {
             let input = &saved.input;
+            let (output, output_row) = if block.pool {
+                (&mut convolved[..len], row)
+            } else {
+                (&mut target.values[s * target.stride + target.origin..], target.row)
+            };
             let (mean, inverse) = saved.moments[s * 2 * channels..][..2 * channels].split_at_mut(channels);
             self.kernels.norm(Norm {
                 input: &input.values[s * input.stride..][..len],
                 scale: self.weights,
                 shift: self.bias,
-                output: &mut convolved[..len],
+                output,
+                rows: (row, output_row),
+                relu: block.relu,
                 moments: Moments { mean, inverse },
                 groups,
             });
-            self.activate(s, saved, convolved, target);
+            if block.pool {
+                self.activate(s, saved, convolved, target);
+            }
         }
     }
 

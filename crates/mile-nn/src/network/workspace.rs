@@ -100,7 +100,7 @@ pub(crate) struct Activations<T> {
     pub(crate) argmax: Vec<u8>,
     /// As `argmax`, of a block that is max-pooling by itself.
     pub(crate) which: Vec<u16>,
-    /// Of a block that normalises, mean and inverse deviation for each channel of each sample.
+    /// Of a block that normalises, mean and inverse deviation for each channel of each sample (see [`moments`]).
     pub(crate) moments: Vec<T>,
     /// Of a sum, the deltas at the input of the earlier block that go through it.
     pub(crate) skipped: Buffer<T>,
@@ -119,8 +119,8 @@ impl<T: Real> Activations<T> {
                 let [rows, columns] = Side::both(block, kernel, padding, stride).map(Side::padded);
                 group(block) * rows * columns * convolved.channels
             }
-            Kind::Dense => 0,
-            Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => convolved.len(),
+            Kind::Dense | Kind::Add { .. } => 0,
+            Kind::Pool(_) | Kind::Norm { .. } => convolved.len(),
         };
         let which = match block.kind {
             Kind::Pool(Squares { average: false, .. }) => CHUNK * convolved.len(),
@@ -134,10 +134,7 @@ impl<T: Real> Activations<T> {
                 Kind::Add { from: 1.. } => CHUNK * convolved.len(),
                 _ => 0,
             }),
-            moments: vec![
-                T::zero();
-                if matches!(block.kind, Kind::Norm { .. }) { CHUNK * 2 * block.out } else { 0 }
-            ],
+            moments: vec![T::zero(); CHUNK * 2 * moments(block)],
             mask: vec![T::zero(); if block.dropout > 0.0 { CHUNK * output } else { 0 }],
             back: Buffer::new(back),
         }
@@ -197,7 +194,17 @@ fn in_panels(block: &Block) -> usize {
             deltas.max(DENSE_TAPS.min(inputs) * panels(block.out))
         }
         Kind::Pool(_) | Kind::Add { .. } => block.out,
-        Kind::Norm { .. } => 3 * block.out,
+        Kind::Norm { .. } => block.out + 2 * moments(block),
+    }
+}
+
+/// Numbers of a sample, one after the other, that the kernels of a block that normalises take as the channels of a pixel. With
+/// a scale for each number they may be a whole row, which makes longer vectors.
+pub(crate) fn moments(block: &Block) -> usize {
+    match block.kind {
+        Kind::Norm { by_number: true, .. } => block.input.width * block.input.channels,
+        Kind::Norm { .. } => block.input.channels,
+        _ => 0,
     }
 }
 
