@@ -39,7 +39,7 @@ enum GraphFormat {
 }
 
 pub(crate) fn run(arguments: &GraphArguments) -> anyhow::Result<u8> {
-    let config = arguments.network.config(None)?;
+    let config = arguments.network.config(None, None)?;
     let network = config.build()?;
     let text = match arguments.format {
         GraphFormat::Svg => graph_svg(&network, config.topology()),

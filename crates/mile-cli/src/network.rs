@@ -40,8 +40,13 @@ pub(crate) struct NetworkArguments {
 }
 
 impl NetworkArguments {
-    /// The network that the options describe, with edges that are down with this probability.
-    pub(crate) fn config(&self, drop_rate: Option<f64>) -> anyhow::Result<NetworkConfig> {
+    /// The network that the options describe, with edges that are down with this probability, and changing from round to
+    /// round in this way.
+    pub(crate) fn config(
+        &self,
+        drop_rate: Option<f64>,
+        time_varying: Option<&str>,
+    ) -> anyhow::Result<NetworkConfig> {
         let whole = |number: u64| i64::try_from(number).map(Value::Integer);
         let path = |path: &PathBuf| Value::from(path.display().to_string());
         let entries = [
@@ -49,6 +54,7 @@ impl NetworkArguments {
             ("agents", Some(whole(self.agents)?)),
             ("mixing", Some(self.mixing.as_str().into())),
             ("drop_rate", drop_rate.map(Value::Float)),
+            ("time_varying", time_varying.map(Value::from)),
             ("p", self.p.map(Value::Float)),
             ("degree", self.degree.map(whole).transpose()?),
             ("rewire", self.rewire.map(Value::Float)),

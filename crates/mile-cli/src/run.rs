@@ -372,9 +372,9 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
     let edges = plan.network.graph().edges().count();
     let _ = writeln!(
         text,
-        "network: {} agents, {edges} edges, drop rate {}",
+        "network: {} agents, {edges} edges{}",
         plan.network.agents(),
-        plan.network.drop_rate()
+        if plan.network.varies() { format!(", {}", plan.network.variation()) } else { String::new() },
     );
     let data = experiment.objectives.data_bytes(experiment.seeds[0])?;
     let _ = writeln!(text, "problem: dimension {}, {} of data", plan.size.dim, HumanBytes(data));

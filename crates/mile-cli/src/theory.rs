@@ -27,7 +27,7 @@ pub(crate) struct TheoryArguments {
     /// Experiment file: take the network, the parameters of the first MILE algorithm and the smoothness (estimated from
     /// the problem) from it, instead of from the options below
     #[arg(value_name = "EXPERIMENT.toml", conflicts_with_all = [
-        "topology", "agents", "mixing", "p", "degree", "rewire", "edges", "matrix", "seed", "drop_rate",
+        "topology", "agents", "mixing", "p", "degree", "rewire", "edges", "matrix", "seed", "drop_rate", "time_varying",
     ])]
     experiment: Option<PathBuf>,
     /// Replace a value of the experiment file, e.g. network.agents=20; may be given several times
@@ -38,6 +38,9 @@ pub(crate) struct TheoryArguments {
     /// Probability that an edge is down in a round [default: 0]
     #[arg(long)]
     drop_rate: Option<f64>,
+    /// How the graph changes from round to round: random-matching or matchings [default: it does not]
+    #[arg(long)]
+    time_varying: Option<String>,
     /// Local steps per round, tau [default: 10, or the experiment's]
     #[arg(long, alias = "tau")]
     local_steps: Option<u64>,
@@ -88,7 +91,8 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             print_report(arguments, with_arguments(inquiry(&plan, &estimate), arguments, xi, gamma))
         }
         None => {
-            let network = arguments.network.config(arguments.drop_rate)?.build()?;
+            let network =
+                arguments.network.config(arguments.drop_rate, arguments.time_varying.as_deref())?.build()?;
             let plain = Inquiry {
                 network: &network,
                 local_steps: 10,

@@ -154,10 +154,10 @@ impl<'a, T: Real> GpuAgents<'a, T> {
     /// Puts the numbers of all verbs where their kernels find them: the place of each.
     fn place_parameters(&mut self, verbs: &Shape) -> Vec<usize> {
         self.parameters.clear();
-        let drops = self.network.drop_rate() > 0.0;
+        let varies = self.network.varies();
         let exchanges = verbs.iter().any(|(verb, _)| matches!(verb, Verb::Pull { .. }));
         let mut weights = 0;
-        if drops && exchanges {
+        if varies && exchanges {
             let now: Vec<T> = self.weights.entries.iter().map(|(_, w)| T::of(*w)).collect();
             weights = self.parameters.add(&now);
         }
@@ -198,8 +198,8 @@ impl<'a, T: Real> GpuAgents<'a, T> {
                 }
                 Verb::Prox { x, .. } => self.vectors.prox(x, at)?,
                 Verb::Pull { from, to } => {
-                    let drops = self.network.drop_rate() > 0.0;
-                    self.vectors.pull(from, to, drops.then_some(at))?;
+                    let varies = self.network.varies();
+                    self.vectors.pull(from, to, varies.then_some(at))?;
                 }
                 Verb::Forget { scratch } => self.vectors.fill(scratch, T::nan())?,
                 _ => {}
@@ -342,11 +342,7 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
             self.drift = drift.transpose().map_err(engine)?;
         }
         self.round = round;
-        let mut messages = 0;
-        for agent in 0..self.network.agents() {
-            let range = self.weights.starts[agent]..self.weights.starts[agent + 1];
-            messages += self.network.row_in_round(self.seed, agent, round, &mut self.weights.entries[range]);
-        }
+        let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         self.noted.pull(pairs);
         Ok(messages * (pairs.len() * self.vectors.dim() * size_of::<T>()) as u64)
     }

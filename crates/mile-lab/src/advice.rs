@@ -129,7 +129,7 @@ fn depends_on_seed(plan: &Plan) -> bool {
     let experiment = &plan.experiment;
     experiment.objectives.depends_on_seed()
         || matches!(experiment.start, Start::Common | Start::Random)
-        || plan.network.drop_rate() > 0.0
+        || plan.network.varies()
         || experiment.algorithms.iter().any(|algorithm| algorithm.entry.takes("probability"))
 }
 

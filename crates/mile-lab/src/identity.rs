@@ -6,6 +6,7 @@
 //! add keys and still load the states of an earlier one.
 
 use mile::network::Network;
+use mile::varying::TimeVarying;
 use toml::{Table, Value};
 
 use crate::config::Experiment;
@@ -42,6 +43,9 @@ pub(crate) fn of_experiment(
     facts.insert("network.weights".into(), weights(network));
     if network.drop_rate() > 0.0 {
         facts.insert("network.drop_rate".into(), network.drop_rate().to_string());
+    }
+    if let Some(varying) = network.time_varying() {
+        facts.insert("network.time_varying".into(), time_varying(varying));
     }
     facts.extend(experiment.objectives.digests()?);
     Ok(facts)
@@ -84,6 +88,17 @@ fn weights(network: &Network) -> String {
     let rows = network.mixing().rows();
     let row = |i: usize| rows.row(i).iter().map(move |(j, w)| (i, *j, w.to_bits()));
     digest::of_bytes(format!("{:?}", (0..rows.rows()).flat_map(row).collect::<Vec<_>>()).as_bytes())
+}
+
+/// The name of a time-varying graph, and a digest of its edges.
+fn time_varying(varying: &TimeVarying) -> String {
+    match varying {
+        TimeVarying::InTurn(graphs) => {
+            let edges: Vec<Vec<_>> = graphs.iter().map(|graph| graph.edges().collect()).collect();
+            format!("{varying}, {}", digest::of_bytes(format!("{edges:?}").as_bytes()))
+        }
+        _ => varying.to_string(),
+    }
 }
 
 /// How a run is evaluated does not change its states.

@@ -245,7 +245,7 @@ impl Plan {
 
     /// Expected number of bytes that all agents together send in a job.
     pub fn bytes_to_send(&self, job: Job) -> u64 {
-        let messages = 2.0 * self.network.graph().edges().count() as f64 * (1.0 - self.network.drop_rate());
+        let messages = self.network.mean_messages();
         let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.experiment.rounds;
         let bytes = self.size.dim as f64 * self.experiment.precision.bytes() as f64;
         (vectors as f64 * messages * bytes) as u64

@@ -237,7 +237,7 @@ impl<T: Real, C: Transport> Agents for RankEngine<'_, T, C> {
         if std::mem::take(&mut self.watching) {
             self.drift = Some(self.consensus_error(pairs[0].0)?);
         }
-        if self.crossing.0 != round && self.network.drop_rate() > 0.0 {
+        if self.crossing.0 != round && self.network.varies() {
             let crossing =
                 Crossing::of(self.network, &self.placement, self.transport.rank(), self.seed, round);
             self.crossing = (round, crossing);

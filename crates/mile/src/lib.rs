@@ -50,6 +50,7 @@ pub mod sparse;
 pub mod spectrum;
 mod stages;
 pub mod theory;
+pub mod varying;
 pub mod verbs;
 
 pub use graph::{Graph, Topology};

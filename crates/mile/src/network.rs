@@ -1,4 +1,4 @@
-//! A graph with its mixing matrix and the drop rate of its edges.
+//! A graph with its mixing matrix, which of its edges are used in a round, and their drop rate.
 
 use std::sync::OnceLock;
 
@@ -9,12 +9,15 @@ use crate::mixing::{MixingError, MixingMatrix, Rule};
 use crate::random::{Purpose, stream};
 use crate::sparse::SparseRows;
 use crate::spectrum::{self, Extremes, Spectrum};
+use crate::varying::TimeVarying;
 
-/// A communication network: a connected graph, a mixing matrix on it, and the probability that an edge drops.
+/// A communication network: a connected graph, a mixing matrix on it, how it changes from round to round, and the
+/// probability that an edge drops.
 #[derive(Clone, Debug)]
 pub struct Network {
     graph: Graph,
     mixing: MixingMatrix,
+    varying: Option<TimeVarying>,
     drop_rate: f64,
     spectrum: OnceLock<Spectrum>,
 }
@@ -32,6 +35,22 @@ pub enum NetworkError {
     /// The drop rate is not in [0, 1).
     #[error("drop_rate = {0} is out of range: it must be a probability in [0, 1)")]
     DropRate(f64),
+    /// A time-varying graph has no graph to use.
+    #[error("a time-varying graph needs at least one graph to use in turn")]
+    NoTurns,
+    /// A graph of a round has an edge that the network has not.
+    #[error("graph {turn} of those used in turn has the edge {i}-{j}, which the network's graph has not")]
+    StrangeEdge {
+        /// The number of the graph, from 0.
+        turn: usize,
+        /// The smaller agent.
+        i: usize,
+        /// The larger agent.
+        j: usize,
+    },
+    /// An edge of the network is never used.
+    #[error("the edge {0}-{1} is in none of the graphs used in turn: leave it out of the network's graph")]
+    UnusedEdge(usize, usize),
 }
 
 impl Network {
@@ -53,7 +72,7 @@ impl Network {
     pub fn with_matrix(graph: Graph, mixing: MixingMatrix) -> Result<Self, NetworkError> {
         let graph = graph.connected()?;
         mixing.check_graph(&graph)?;
-        Ok(Self { graph, mixing, drop_rate: 0.0, spectrum: OnceLock::new() })
+        Ok(Self { graph, mixing, varying: None, drop_rate: 0.0, spectrum: OnceLock::new() })
     }
 
     /// The same network, in which each edge is down in a communication round with this probability.
@@ -62,6 +81,37 @@ impl Network {
             return Err(NetworkError::DropRate(drop_rate));
         }
         self.drop_rate = drop_rate;
+        Ok(self)
+    }
+
+    /// The same network, of which each round uses some edges only. Their weights are those of the mixing matrix.
+    ///
+    /// ```
+    /// use mile::{graph::Topology, mixing::Rule, network::Network, varying::TimeVarying};
+    /// let torus = Network::new(Topology::Torus.build(16, 0)?, Rule::Metropolis)?;
+    /// let gossip = torus.with_time_varying(TimeVarying::RandomMatching)?;
+    /// let neighbours = |round| (0..16).filter(|j| *j != 3 && gossip.edge_is_up(0, 3, *j, round)).count();
+    /// assert!((0..100).all(|round| neighbours(round) <= 1));
+    /// # Ok::<(), mile::network::NetworkError>(())
+    /// ```
+    pub fn with_time_varying(mut self, varying: TimeVarying) -> Result<Self, NetworkError> {
+        if let TimeVarying::InTurn(graphs) = &varying {
+            if graphs.is_empty() && self.graph.edges().next().is_some() {
+                return Err(NetworkError::NoTurns);
+            }
+            for (turn, graph) in graphs.iter().enumerate() {
+                if let Some((i, j)) =
+                    graph.edges().find(|(i, j)| *j >= self.agents() || !self.graph.has_edge(*i, *j))
+                {
+                    return Err(NetworkError::StrangeEdge { turn, i, j });
+                }
+            }
+            let unused = |(i, j): &(usize, usize)| !graphs.iter().any(|graph| graph.has_edge(*i, *j));
+            if let Some((i, j)) = self.graph.edges().find(unused) {
+                return Err(NetworkError::UnusedEdge(i, j));
+            }
+        }
+        self.varying = Some(varying);
         Ok(self)
     }
 
@@ -85,6 +135,30 @@ impl Network {
         self.drop_rate
     }
 
+    /// How the graph changes from round to round, if it does.
+    pub fn time_varying(&self) -> Option<&TimeVarying> {
+        self.varying.as_ref()
+    }
+
+    /// Whether the edges that are used differ from round to round.
+    pub fn varies(&self) -> bool {
+        self.drop_rate > 0.0 || self.varying.is_some()
+    }
+
+    /// The settings by which the edges differ from round to round, in words.
+    pub fn variation(&self) -> String {
+        let varying = self.varying.as_ref().map(|varying| format!("time_varying = {varying}"));
+        let drops = (self.drop_rate > 0.0).then(|| format!("drop_rate = {}", self.drop_rate));
+        varying.into_iter().chain(drops).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// The mean number of messages in an exchange, two for each edge that is used.
+    pub fn mean_messages(&self) -> f64 {
+        let all = || self.graph.edges().count() as f64;
+        let edges = self.varying.as_ref().map_or_else(all, |varying| varying.mean_edges(&self.graph));
+        2.0 * edges * (1.0 - self.drop_rate)
+    }
+
     /// The eigenvalues of the mixing matrix, computed at the first call.
     pub fn spectrum(&self) -> &Spectrum {
         self.spectrum.get_or_init(|| spectrum::spectrum(self.mixing.rows()))
@@ -106,11 +180,16 @@ impl Network {
     /// Whether the edge between two agents is up in a communication round: a function of (seed, edge, round), so
     /// that both agents get the same answer without communicating.
     pub fn edge_is_up(&self, seed: u64, i: usize, j: usize, round: u64) -> bool {
+        let uses = |varying: &TimeVarying| varying.uses(&self.graph, seed, (i, j), round);
+        self.varying.as_ref().is_none_or(uses) && !self.drops(seed, i, j, round)
+    }
+
+    fn drops(&self, seed: u64, i: usize, j: usize, round: u64) -> bool {
         if self.drop_rate == 0.0 {
-            return true;
+            return false;
         }
         let edge = (i.min(j) * self.agents() + i.max(j)) as u64;
-        !stream(seed, Purpose::Drop, edge, round).random_bool(self.drop_rate)
+        stream(seed, Purpose::Drop, edge, round).random_bool(self.drop_rate)
     }
 
     /// The rows of W.
@@ -121,10 +200,14 @@ impl Network {
     /// One agent's row of W in a communication round, with weight 0 for every edge that is down. Since an edge is
     /// down at both ends, the average over agents is preserved. Returns the number of edges that are up.
     pub fn row_in_round(&self, seed: u64, agent: usize, round: u64, row: &mut [(usize, f64)]) -> u64 {
+        self.row_with(agent, row, |j| self.edge_is_up(seed, agent, j, round))
+    }
+
+    fn row_with(&self, agent: usize, row: &mut [(usize, f64)], is_up: impl Fn(usize) -> bool) -> u64 {
         row.copy_from_slice(self.mixing.rows().row(agent));
         let mut up = 0;
         for (j, w) in row.iter_mut().filter(|(j, _)| *j != agent) {
-            if self.edge_is_up(seed, agent, *j, round) {
+            if is_up(*j) {
                 up += 1;
             } else {
                 *w = 0.0;
@@ -134,15 +217,22 @@ impl Network {
     }
 
     /// The rows of all agents in a communication round, in place; returns the number of messages sent.
-    pub(crate) fn rows_in_round(&self, seed: u64, round: u64, rows: &mut SparseRows) -> u64 {
+    pub fn rows_in_round(&self, seed: u64, round: u64, rows: &mut SparseRows) -> u64 {
         let n = self.agents();
-        if self.drop_rate == 0.0 {
+        if !self.varies() {
             return (rows.entries.len() - n) as u64;
         }
+        let choices = self.varying.as_ref().and_then(|varying| varying.choices(&self.graph, seed, round));
         let mut messages = 0;
         for agent in 0..n {
-            let range = rows.starts[agent]..rows.starts[agent + 1];
-            messages += self.row_in_round(seed, agent, round, &mut rows.entries[range]);
+            let row = &mut rows.entries[rows.starts[agent]..rows.starts[agent + 1]];
+            messages += match &choices {
+                Some(choices) => {
+                    let chosen = |j: usize| choices[agent] == j && choices[j] == agent;
+                    self.row_with(agent, row, |j| chosen(j) && !self.drops(seed, agent, j, round))
+                }
+                None => self.row_in_round(seed, agent, round, row),
+            };
         }
         messages
     }
@@ -171,6 +261,47 @@ mod tests {
         }
         let rate = down as f64 / (18.0 * 200.0);
         assert!((rate - 0.4).abs() < 0.05, "{rate}");
+    }
+
+    #[test]
+    fn rows_of_a_time_varying_graph_are_those_of_its_agents() {
+        let ring = Network::new(Topology::Ring.build(9, 0).unwrap(), Rule::Metropolis).unwrap();
+        let turns = TimeVarying::matchings(ring.graph());
+        for varying in [TimeVarying::RandomMatching, turns] {
+            for drop_rate in [0.0, 0.3] {
+                let network = ring.clone().with_time_varying(varying.clone()).unwrap();
+                let network = network.with_drop_rate(drop_rate).unwrap();
+                let (mut rows, mut row, mut total) = (network.rows(), [(0, 0.0); 3], 0);
+                for round in 0..300 {
+                    let messages = network.rows_in_round(5, round, &mut rows);
+                    let mut expected = 0;
+                    for agent in 0..9 {
+                        let up = network.row_in_round(5, agent, round, &mut row);
+                        assert_eq!(rows.row(agent), row);
+                        assert!(up <= 1, "a matching");
+                        expected += up;
+                    }
+                    assert_eq!(messages, expected);
+                    total += messages;
+                }
+                let (mean, expected) = (total as f64 / 300.0, network.mean_messages());
+                assert!((mean - expected).abs() < 0.1 * expected, "{varying:?}: {mean} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn graphs_in_turn_have_the_edges_of_the_network_and_no_others() {
+        let path = Network::new(Topology::Path.build(3, 0).unwrap(), Rule::Metropolis).unwrap();
+        let graph = |edges: &[(usize, usize)]| Graph::from_edges(3, edges.iter().copied()).unwrap();
+        let refusal = |graphs| path.clone().with_time_varying(TimeVarying::InTurn(graphs)).unwrap_err();
+        assert_eq!(refusal(vec![]), NetworkError::NoTurns);
+        assert_eq!(refusal(vec![graph(&[(0, 1)])]), NetworkError::UnusedEdge(1, 2));
+        let strange = NetworkError::StrangeEdge { turn: 1, i: 0, j: 2 };
+        assert_eq!(refusal(vec![graph(&[(0, 1), (1, 2)]), graph(&[(0, 2)])]), strange);
+        let alone = Network::new(Topology::Ring.build(1, 0).unwrap(), Rule::Metropolis).unwrap();
+        let turns = TimeVarying::matchings(alone.graph());
+        assert_eq!(alone.with_time_varying(turns).unwrap().mean_messages(), 0.0);
     }
 
     #[test]

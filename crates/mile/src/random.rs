@@ -30,6 +30,8 @@ pub enum Purpose {
     Coin = 8,
     /// Points and directions of smoothness estimates and stability tests, and evaluation subsets.
     Probe = 9,
+    /// Which edges are in the random matching of a round.
+    Matching = 10,
 }
 
 /// The random stream of one purpose; `index` is usually an agent, `step` a draw, round or class.

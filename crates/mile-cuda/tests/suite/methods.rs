@@ -3,11 +3,13 @@
 use mile::agents::Vector;
 use mile::engine::Engine;
 use mile::methods::catalogue::{self, Parameters};
+use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
+use mile::varying::TimeVarying;
 use mile_cuda::GpuAgents;
 
 use crate::common::*;
@@ -31,7 +33,15 @@ pub fn table<T: Real>(agents: usize, columns: usize, loss: Loss, l1: f64, batch:
 
 /// All state vectors after each round, in the simulator and on each device.
 fn compare<T: Real>(problem: &dyn Problem<T>, name: &str, parameters: &Parameters, drop_rate: f64) {
-    let network = network_for(name, problem.agents()).with_drop_rate(drop_rate).unwrap();
+    compare_on(
+        network_for(name, problem.agents()).with_drop_rate(drop_rate).unwrap(),
+        problem,
+        name,
+        parameters,
+    );
+}
+
+fn compare_on<T: Real>(network: Network, problem: &dyn Problem<T>, name: &str, parameters: &Parameters) {
     let method = build(name, parameters, &network);
     let start = random::<T>(problem.dim(), 50);
     let schedule = || Schedule::constant(0.05);
@@ -69,6 +79,16 @@ fn every_method_has_the_bits_of_the_simulator() {
             Parameters { local_steps: entry.has_local_steps().then_some(3), ..Parameters::default() };
         let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
         compare(&Unknown(&problem), entry.name, &parameters, 0.0);
+    }
+}
+
+#[test]
+fn on_a_time_varying_graph() {
+    let problem = table::<f64>(7, 6, Loss::Logistic, 0.0, Batch::Size(3));
+    let network = network_for("mile", 7);
+    for varying in [TimeVarying::RandomMatching, TimeVarying::matchings(network.graph())] {
+        let network = network.clone().with_time_varying(varying).unwrap();
+        compare_on(network, &Unknown(&problem), "mile", &Parameters::default());
     }
 }
 

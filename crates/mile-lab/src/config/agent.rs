@@ -168,6 +168,7 @@ impl AgentSettings {
             _ if self.stop.is_none() => return Ok(()),
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
             OnMissing::Wait if experiment.network.drop_rate > 0.0 => "with network.drop_rate > 0",
+            OnMissing::Wait if experiment.network.time_varying.is_some() => "with network.time_varying",
             OnMissing::Wait => return Ok(()),
         };
         let problem =

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use mile::graph::{Graph, Topology};
 use mile::mixing::{MixingMatrix, Rule};
 use mile::network::{Network, NetworkError};
-use toml::Table;
+use mile::varying::TimeVarying;
+use toml::{Table, Value};
 
 use crate::error::{DataFileError, LabError};
 use crate::section::{Section, resolve};
@@ -19,6 +20,8 @@ pub struct NetworkConfig {
     pub graph: GraphSource,
     /// The mixing matrix.
     pub mixing: MixingSource,
+    /// How the graph changes from round to round, if it does.
+    pub time_varying: Option<VaryingSource>,
     /// Probability that an edge is down in a round.
     pub drop_rate: f64,
     /// Seed of a random graph.
@@ -41,6 +44,17 @@ pub enum MixingSource {
     Rule(Rule),
     /// A file with the matrix.
     File(PathBuf),
+}
+
+/// Where the edges of each round come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VaryingSource {
+    /// A random matching of the graph in each round.
+    RandomMatching,
+    /// The graph's edges as matchings, one after the other.
+    Matchings,
+    /// Files with edge lists, one after the other.
+    Files(Vec<PathBuf>),
 }
 
 const TOPOLOGIES: [&str; 12] = [
@@ -81,6 +95,7 @@ impl NetworkConfig {
         reader.keep("agents", agents as i64);
         let graph = graph(&reader, folder)?;
         let mixing = mixing(&reader, folder)?;
+        let time_varying = time_varying(&reader, folder)?;
         let takes = "a probability in [0, 1)";
         let drop_rate = reader.number("drop_rate", takes)?.unwrap_or(0.0);
         if !(0.0..1.0).contains(&drop_rate) {
@@ -90,7 +105,7 @@ impl NetworkConfig {
         let seed = reader.whole("seed", "a whole number")?.unwrap_or(0);
         reader.keep("seed", seed as i64);
         top.keep("network", reader.finish()?);
-        Ok(Self { agents: agents as usize, graph, mixing, drop_rate, seed })
+        Ok(Self { agents: agents as usize, graph, mixing, time_varying, drop_rate, seed })
     }
 
     /// Builds the network; an error if its graph is disconnected or its matrix is not admissible.
@@ -109,6 +124,19 @@ impl NetworkConfig {
                 let matrix = in_text_file(path, |text| MixingMatrix::parse(&graph, text))?;
                 Network::with_matrix(graph, matrix).map_err(in_config("network.matrix"))?
             }
+        };
+        let varying = match &self.time_varying {
+            None => None,
+            Some(VaryingSource::RandomMatching) => Some(TimeVarying::RandomMatching),
+            Some(VaryingSource::Matchings) => Some(TimeVarying::matchings(network.graph())),
+            Some(VaryingSource::Files(paths)) => {
+                let read = |path: &PathBuf| in_text_file(path, |text| Graph::parse_edges(text, self.agents));
+                Some(TimeVarying::InTurn(paths.iter().map(read).collect::<Result<_, _>>()?))
+            }
+        };
+        let network = match varying {
+            Some(varying) => network.with_time_varying(varying).map_err(in_config("network.time_varying"))?,
+            None => network,
         };
         network.with_drop_rate(self.drop_rate).map_err(in_config("network.drop_rate"))
     }
@@ -156,6 +184,30 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
             return Ok(GraphSource::File(path));
         }
     }))
+}
+
+fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>, LabError> {
+    let takes = "random-matching, matchings, or a list of edge lists (files) that are used in turn";
+    let Some(value) = reader.value("time_varying") else { return Ok(None) };
+    let files = |list: &[Value]| -> Option<Vec<PathBuf>> {
+        list.iter().map(|path| path.as_str().map(|path| resolve(folder, path))).collect()
+    };
+    let source = match value {
+        Value::String(name) if name == "random-matching" => VaryingSource::RandomMatching,
+        Value::String(name) if name == "matchings" => VaryingSource::Matchings,
+        Value::Array(list) if !list.is_empty() => {
+            VaryingSource::Files(files(list).ok_or_else(|| reader.refuse("time_varying", value, takes))?)
+        }
+        _ => return Err(reader.refuse("time_varying", value, takes)),
+    };
+    match &source {
+        VaryingSource::Files(paths) => {
+            let paths = paths.iter().map(|path| Value::from(path.display().to_string()));
+            reader.keep("time_varying", paths.collect::<Vec<_>>());
+        }
+        _ => reader.keep("time_varying", value.clone()),
+    }
+    Ok(Some(source))
 }
 
 fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {

@@ -48,6 +48,7 @@ pub(super) const ALL: &[About] = &[
     about("network", "edges", "", "File with an edge list, two agents a line (topology = \"file\").", "edges = \"edges.txt\""),
     about("network", "mixing", "", "Rule of the mixing matrix W, which is symmetric with rows that sum to 1. metropolis: W_ij = 1/(1 + max(deg_i, deg_j)); lazy-metropolis: (I + W)/2 of that.", "mixing = \"lazy-metropolis\""),
     about("network", "matrix", "", "File with the mixing matrix, one row a line (mixing = \"file\").", "matrix = \"weights.txt\""),
+    about("network", "time_varying", "", "How the graph changes from round to round: random-matching (in each round some edges of which no two meet, a function of seed and round), matchings (the edges of the graph as such sets, one after the other), or a list of files with edge lists that are used in turn and have together the edges of the graph. Edges that are not used in a round have weight 0, and both their agents keep that weight; the weights of the others are those of the mixing matrix.", "time_varying = \"random-matching\""),
     about("network", "drop_rate", "", "Probability that an edge is down in a round. Both ends then keep the weight of the edge for themselves.", "drop_rate = 0.1"),
     about("network", "seed", "", "Seed of a random graph.", "seed = 1"),
 

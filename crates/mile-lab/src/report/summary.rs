@@ -72,6 +72,9 @@ fn setup(folder: &RunFolder) -> String {
     if folder.network.drop_rate() > 0.0 {
         let _ = write!(text, " An edge is down in a round with probability {}.", folder.network.drop_rate());
     }
+    if let Some(varying) = folder.network.time_varying() {
+        let _ = write!(text, " The graph changes from round to round: {varying}.");
+    }
     text
 }
 

@@ -61,7 +61,7 @@ fn a_good_file_is_read_with_its_aliases_and_defaults() {
 
 #[test]
 fn the_resolved_file_is_the_same_experiment() {
-    let first = parse(GOOD, &["network.drop_rate=0.1"]).unwrap().experiment;
+    let first = parse(GOOD, &["network.drop_rate=0.1", "network.time_varying=matchings"]).unwrap().experiment;
     let again = Experiment::parse(&first.resolved.to_string(), Path::new("/elsewhere"), &[]).unwrap();
     assert_eq!(first.resolved, again.resolved);
     assert_eq!(format!("{:?}", first.algorithms), format!("{:?}", again.algorithms));
@@ -97,6 +97,12 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
     refused("network.agents=ten", &["network.agents: got \"ten\""]);
     refused("network.topology=rng", &["network.topology: got \"rng\"", "did you mean ring?"]);
     refused("network.drop_rate=1", &["network.drop_rate", "[0, 1)"]);
+    refused(
+        "network.time_varying=weekly",
+        &["network.time_varying: got \"weekly\"", "random-matching, matchings"],
+    );
+    refused("network.time_varying=[1]", &["network.time_varying", "edge lists"]);
+    refused("network.time_varying=['nowhere.csv']", &["nowhere.csv", "cannot be read"]);
     refused("network={ agents = 5, topology = \"hypercube\" }", &["hypercube", "4 and 8"]);
     refused("network={ topology = \"file\" }", &["network.edges: is missing"]);
     refused("problem.kind=quadrtic", &["did you mean quadratic?"]);

@@ -15,6 +15,7 @@ use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
+use mile::varying::TimeVarying;
 use mile_mpi::engine::RankEngine;
 use mile_mpi::placement::Placement;
 use mile_mpi::threads::Threads;
@@ -99,12 +100,16 @@ fn same<T: Real>(
     assert_eq!(found.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), expected_bytes, "{what}");
 }
 
+/// Drop rate, whether there is a penalty, and whether the graph is time-varying.
+const CASES: [(f64, bool, bool); 5] =
+    [(0.0, false, false), (0.3, false, false), (0.0, true, false), (0.3, true, false), (0.0, false, true)];
+
 /// Every method, with and without dropped edges and a penalty; SCAFFOLD where all know all.
 fn every_method<T: Real>(graph: &Graph, ranks: usize) {
     for entry in catalogue::ALL {
-        for (drop_rate, penalty) in [(0.0, false), (0.3, false), (0.0, true), (0.3, true)] {
+        for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
-            if complete && drop_rate > 0.0 || penalty && !WITH_PENALTY.contains(&entry.name) {
+            if complete && (drop_rate > 0.0 || varying) || penalty && !WITH_PENALTY.contains(&entry.name) {
                 continue;
             }
             let graph =
@@ -113,13 +118,18 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
             let network = if complete {
                 Network::new(network.graph().clone(), Rule::Metropolis).unwrap()
             } else {
-                network.with_drop_rate(drop_rate).unwrap()
+                let network = network.with_drop_rate(drop_rate).unwrap();
+                match varying {
+                    true => network.with_time_varying(TimeVarying::RandomMatching).unwrap(),
+                    false => network,
+                }
             };
             let local_steps = entry.has_local_steps().then_some(3);
             let parameters = Parameters { local_steps, penalty, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let problem = problem::<T>(network.agents(), if penalty { 0.1 } else { 0.0 });
-            let what = format!("{}, drop rate {drop_rate}, penalty {penalty}", entry.name);
+            let what =
+                format!("{}, drop rate {drop_rate}, time-varying {varying}, penalty {penalty}", entry.name);
             same(&problem, &network, &*method, 6, ranks, &what);
         }
     }

@@ -10,6 +10,7 @@ use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::schedule::Weight;
 use mile::simulator::Simulator;
+use mile::varying::TimeVarying;
 use mile_net::session::MissingPolicy;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -57,6 +58,11 @@ fn check(seed: u64, spoil: bool) {
     let rule = if complete { Rule::Metropolis } else { Rule::LazyMetropolis };
     let network = Network::new(topology.build(agents, 1).unwrap(), rule).unwrap();
     let network = network.with_drop_rate(drop_rate).unwrap();
+    let varying = [TimeVarying::RandomMatching, TimeVarying::matchings(network.graph())];
+    let network = match varying.into_iter().nth(random.random_range(0..6)).filter(|_| !complete) {
+        Some(varying) => network.with_time_varying(varying).unwrap(),
+        None => network,
+    };
     let local_steps = entry.has_local_steps().then_some(3);
     let penalty = seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name);
     // Momentum, and a weight that grows, where the method has them.

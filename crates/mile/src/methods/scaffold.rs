@@ -66,11 +66,11 @@ impl Method for Scaffold {
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
-        if network.averages_at_once() && network.drop_rate() == 0.0 {
+        if network.averages_at_once() && !network.varies() {
             return Ok(());
         }
         let got = "a network on which one exchange is not the average of all agents";
-        let takes = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0";
+        let takes = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0, not time_varying";
         Err(Checker("scaffold").refuse("network", got, takes))
     }
 }

@@ -199,10 +199,9 @@ fn xi_beyond_proven_range(
     Ok(())
 }
 
-/// Whether the agents reach consensus when edges drop.
+/// Whether the agents reach consensus when edges are down in some rounds.
 fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
-    let rate = plan.network.drop_rate();
-    if rate == 0.0 || plan.network.agents() > MAX_SIMULATED_AGENTS {
+    if !plan.network.varies() || plan.network.agents() > MAX_SIMULATED_AGENTS {
         return Ok(());
     }
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
@@ -212,7 +211,8 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     }
     let title = plan.entry.title;
     let measured = format!(
-        "with drop_rate = {rate} the disagreement of {title} grows by a factor {:.3} per round in simulation",
+        "with {} the disagreement of {title} grows by a factor {:.3} per round in simulation",
+        plan.network.variation(),
         growth.per_round
     );
     if is_mile(plan) && momentum(plan)?.is_none() {

@@ -240,10 +240,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The largest stable xi with the network's drop rate; none if no edges drop.
+    /// The largest stable xi where edges are down in some rounds; none if none are.
     fn drop_limit(&self, gamma: Option<f64>) -> Result<Option<f64>, TheoryError> {
         let Question { network, local_steps, seed, .. } = self.question;
-        let drops = network.drop_rate() > 0.0 && network.agents() > 1;
+        let drops = network.varies() && network.agents() > 1;
         drops.then(|| xi_limit_under_drops(local_steps, gamma, network, seed)).transpose()
     }
 

@@ -149,6 +149,8 @@ pub struct TheoryReport {
     pub step_size_max_stochastic: Option<f64>,
     /// Drop rate of the network.
     pub drop_rate: f64,
+    /// How the graph changes from round to round, if it does.
+    pub time_varying: Option<String>,
     /// Every method with local steps on this graph.
     pub methods: Vec<MethodLine>,
     /// Advice for MILE with these weights and step size.
@@ -219,6 +221,7 @@ impl TheoryReport {
             step_size_max: found.map(|c| c.step_size_max(smoothness)).transpose()?,
             step_size_max_stochastic: found.map(|c| c.step_size_max_stochastic(smoothness)).transpose()?,
             drop_rate: inquiry.network.drop_rate(),
+            time_varying: inquiry.network.time_varying().map(ToString::to_string),
             methods: methods(inquiry, &chosen, spectrum)?,
             advice: advice(inquiry, &chosen)?,
             lambda: spectrum.lambda.clone(),

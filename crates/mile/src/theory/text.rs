@@ -52,6 +52,9 @@ fn graph(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
     if report.drop_rate > 0.0 {
         line(f, "drop rate", number(report.drop_rate), "probability that an edge is down in a round")?;
     }
+    if let Some(varying) = &report.time_varying {
+        line(f, "time-varying graph", varying.clone(), "the eigenvalues are those of all edges together")?;
+    }
     writeln!(f)
 }
 

@@ -18,6 +18,7 @@ use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
+use mile::varying::TimeVarying;
 use mile::verbs::{Rows, Verbs};
 
 use crate::common::*;
@@ -291,6 +292,16 @@ impl Problem<f32> for Slow {
     }
 }
 
+/// Drop rate, whether there is a penalty, and whether the graph is time-varying.
+const CASES: [(f64, bool, bool); 6] = [
+    (0.0, false, false),
+    (0.3, false, false),
+    (0.0, true, false),
+    (0.3, true, false),
+    (0.0, false, true),
+    (0.1, true, true),
+];
+
 /// Every method on a graph and without some of its edges; SCAFFOLD where all know all.
 fn simulator_and_channels_agree(
     graph: &Network,
@@ -298,14 +309,19 @@ fn simulator_and_channels_agree(
     wrap: impl Fn(Box<dyn Problem<f32>>) -> Box<dyn Problem<f32>>,
 ) {
     for entry in catalogue::ALL {
-        for (drop_rate, penalty) in [(0.0, false), (0.3, false), (0.0, true), (0.3, true)] {
+        for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
-            if complete && drop_rate > 0.0 || penalty && !WITH_PENALTY.contains(&entry.name) {
+            if complete && (drop_rate > 0.0 || varying) || penalty && !WITH_PENALTY.contains(&entry.name) {
                 continue;
             }
             let network =
                 if complete { network(Topology::Complete, 5, Rule::Metropolis) } else { graph.clone() };
             let network = network.with_drop_rate(drop_rate).unwrap();
+            let network = if varying {
+                network.with_time_varying(TimeVarying::RandomMatching).unwrap()
+            } else {
+                network
+            };
             let local_steps = entry.has_local_steps().then_some(3);
             // More exchanges a round than are put off together.
             let gossip = (entry.name == "mg-skip").then_some(37);
@@ -322,10 +338,14 @@ fn simulator_and_channels_agree(
             let (vectors, measured, bytes) =
                 over_channels(&*problem, &network, &*method, &start, 9, ranks.min(network.agents()));
             for (k, vector) in vectors.iter().enumerate() {
-                assert!(vector == agents.vector(Vector(k)), "{}, drop rate {drop_rate}", entry.name);
+                assert!(
+                    vector == agents.vector(Vector(k)),
+                    "{}, drop rate {drop_rate}, time-varying {varying}",
+                    entry.name
+                );
             }
             for found in measured {
-                assert_eq!(found, expected, "{}, drop rate {drop_rate}", entry.name);
+                assert_eq!(found, expected, "{}, drop rate {drop_rate}, time-varying {varying}", entry.name);
             }
             assert_eq!(bytes, expected_bytes, "{}", entry.name);
         }
