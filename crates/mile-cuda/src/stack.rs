@@ -7,8 +7,9 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mile::real::Real;
 
@@ -26,6 +27,8 @@ const THREADS: u32 = 256;
 const MOST_BLOCKS: usize = 65_535;
 /// How long a job waits for the others.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it does so without sleeping.
+const AWAKE: Duration = Duration::from_micros(100);
 /// Of the free memory, intermediate values of gradients take at most one part in so many, unless one row needs more.
 const SHARE: u64 = 2;
 
@@ -34,6 +37,9 @@ pub struct Stack<T> {
     pub(crate) queue: Queue,
     shared: Mutex<Shared>,
     turn: Condvar,
+    /// How many times works were carried out: those who wait look at it before they sleep, because waking takes longer than a round of a
+    /// small problem.
+    turns: AtomicU64,
     marker: PhantomData<T>,
 }
 
@@ -104,7 +110,13 @@ impl<T: Real> Stack<T> {
             room_for_totals,
             queue: queue.clone(),
         };
-        Ok(Arc::new(Self { queue, shared: Mutex::new(shared), turn: Condvar::new(), marker: PhantomData }))
+        Ok(Arc::new(Self {
+            queue,
+            shared: Mutex::new(shared),
+            turn: Condvar::new(),
+            turns: AtomicU64::new(0),
+            marker: PhantomData,
+        }))
     }
 
     /// The device.
@@ -121,14 +133,26 @@ impl<T: Real> Stack<T> {
     pub(crate) fn together(&self, member: usize, work: Work) -> Answer {
         let mut shared = self.lock();
         shared.waiting.insert(member, work);
-        let mut patient = true;
+        let (mut patient, mut awake) = (true, true);
         loop {
             if let Some(answer) = shared.done.remove(&member) {
                 return answer;
             }
             if !patient || shared.members.iter().all(|member| shared.waiting.contains_key(member)) {
                 shared.carry_out_waiting();
+                self.turns.fetch_add(1, Ordering::Release);
                 self.turn.notify_all();
+                continue;
+            }
+            if patient && awake {
+                let turns = self.turns.load(Ordering::Acquire);
+                drop(shared);
+                let begun = Instant::now();
+                while self.turns.load(Ordering::Acquire) == turns && begun.elapsed() < AWAKE {
+                    std::hint::spin_loop();
+                }
+                awake = false;
+                shared = self.lock();
                 continue;
             }
             let (again, waited) =

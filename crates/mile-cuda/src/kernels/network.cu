@@ -15,27 +15,37 @@ extern "C" __global__ void finish(const T* parts, const Row* rows, T* out, uint3
 }
 EXPORT(finish)
 
-// One layer's part of a gradient: where it is in a row, how many numbers, and the parts that are summed.
+// One layer's part of a gradient: where it is in a row, how many numbers, the parts that are summed, and the first block that does it.
 struct Summed {
     const T* parts;
-    uint32_t offset, numbers, splits, unused;
+    uint32_t offset, numbers, splits, first;
 };
 
-// The gradient from the parts of all layers, added to what is there or replacing it. A thread is a parameter.
-extern "C" __global__ void sum_parts(const Summed* layers, uint32_t count, const Row* rows, uint32_t dim, uint32_t adds) {
-    Count i = INDEX, agent = blockIdx.z, agents = gridDim.z;
-    if (i >= dim) return;
-    T *g = (T*)rows[agent].out, sum = adds ? g[i] : T(0);
-    for (uint32_t l = 0; l < count; l++) {
-        Summed layer = layers[l];
-        if (i < layer.offset || i >= layer.offset + layer.numbers) continue;
-        const T* parts = layer.parts + agent * layer.numbers + (i - layer.offset);
+// Many parts are summed by several threads.
+#define FEW_PARTS 16
+#define PART_LANES 8
+
+// The gradient from the parts of all layers, added to what is there or replacing it.
+extern "C" __global__ void sum_parts(const Summed* layers, uint32_t count, const Row* rows, uint32_t adds) {
+    __shared__ T sums[SUM_THREADS];
+    uint32_t l = 0;
+    while (l + 1 < count && blockIdx.x >= layers[l + 1].first) l++;
+    const Summed layer = layers[l];
+    uint32_t lanes = layer.splits <= FEW_PARTS ? 1 : PART_LANES, across = SUM_THREADS / lanes, lane = threadIdx.x / across;
+    Count i = (Count)(blockIdx.x - layer.first) * across + threadIdx.x % across, agent = blockIdx.z, agents = gridDim.z;
+    const T* parts = layer.parts + agent * layer.numbers + i;
+    T sum = T(0);
+    if (i < layer.numbers)
 #pragma unroll 8
-        for (uint32_t s = 0; s < layer.splits; s++) sum += parts[s * agents * layer.numbers];
-    }
-    g[i] = sum;
+        for (uint32_t s = lane; s < layer.splits; s += lanes) sum += parts[s * agents * layer.numbers];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (lane > 0 || i >= layer.numbers) return;
+    for (uint32_t k = 1; k < lanes; k++) sum += sums[threadIdx.x + k * across];
+    T* g = (T*)rows[agent].out + layer.offset + i;
+    *g = adds ? *g + sum : sum;
 }
-EXPORT(sum_parts)
+EXPORT_WAITING(sum_parts)
 
 // The sample of an agent that has no more.
 #define NONE 0xffffffffu

@@ -5,7 +5,7 @@ use mile::real::Real;
 use mile_nn::model::Kind;
 
 use super::layer::{Call, long, whole};
-use super::memory::{Kept, maybe};
+use super::memory::maybe;
 use super::{DeviceNetwork, THREADS, threads};
 use crate::device::{Argument, Buffer, DeviceError, Grid};
 use crate::objective::Program;
@@ -20,7 +20,13 @@ struct Summed {
     offset: u32,
     numbers: u32,
     splits: u32,
-    unused: u32,
+    first: u32,
+}
+
+/// Blocks that sum so many numbers from so many parts: as the kernels have it.
+fn blocks(numbers: usize, splits: usize) -> usize {
+    let lanes = if splits <= 16 { 1 } else { 8 };
+    (numbers * lanes).div_ceil(THREADS as usize)
 }
 
 /// A network with data of one type.
@@ -33,11 +39,12 @@ pub(super) struct Images<T> {
     /// Whether there is memory for gradients, or for losses only.
     pub(super) gradients: bool,
     pub(super) classes: usize,
-    pub(super) dim: usize,
     pub(super) bytes_of_row: u64,
     pub(super) room: usize,
     /// Which parts of a gradient are summed, for each block with parameters.
     pub(super) summed: Buffer,
+    /// Blocks that do it.
+    pub(super) summing: usize,
     pub(super) marker: std::marker::PhantomData<T>,
 }
 
@@ -48,7 +55,8 @@ impl<T: Real> Program for Images<T> {
 
     fn reserve(&mut self, rows: usize) -> Result<(), DeviceError> {
         self.network.reserve::<T>(rows, self.gradients)?;
-        self.summed = Buffer::of(&self.network.queue.device, &self.network.summed())?;
+        let (summed, summing) = self.network.summed();
+        (self.summed, self.summing) = (Buffer::of(&self.network.queue.device, &summed)?, summing);
         self.room = rows;
         Ok(())
     }
@@ -119,23 +127,27 @@ impl<T: Real> Images<T> {
             network.backward(script, call, dropout);
             script.join();
             let adds = whole(usize::from(first > 0));
-            let arguments = [self.summed.at(), whole(layers), call.rows, whole(self.dim), adds];
-            network.kernels.launch(script, "sum_parts", threads(self.dim, call.count), &arguments);
+            let arguments = [self.summed.at(), whole(layers), call.rows, adds];
+            let grid = Grid::new([self.summing.max(1) as u32, 1, call.count as u32], THREADS);
+            network.kernels.launch(script, "sum_parts", grid, &arguments);
         }
     }
 }
 
 impl DeviceNetwork {
-    /// The parts of the gradients of all blocks with parameters.
-    fn summed(&self) -> Vec<Summed> {
-        let of = |(k, kept): (usize, &Kept)| {
-            let Argument::Pointer(parts) = kept.parts.as_ref()?.at() else { return None };
-            let block = &self.blocks[k];
+    /// The parts of the gradients of all blocks with parameters, and how many blocks of threads sum them.
+    fn summed(&self) -> (Vec<Summed>, usize) {
+        let (mut all, mut first) = (Vec::new(), 0);
+        for (k, (block, kept)) in self.blocks.iter().zip(&self.memory.kept).enumerate() {
+            let Some(parts) = &kept.parts else { continue };
             let splits = self.layers[k].as_ref().map_or(1, |layer| layer.weight_splits(self.samples));
-            let [offset, numbers, splits] = [block.offset, block.parameters(), splits].map(|n| n as u32);
-            Some(Summed { parts, offset, numbers, splits, unused: 0 })
-        };
-        self.memory.kept.iter().enumerate().filter_map(of).collect()
+            let (parts, blocks) = (parts.at().bits(), blocks(block.parameters(), splits));
+            let sizes = [block.offset, block.parameters(), splits, first].map(|n| n as u32);
+            let [offset, numbers, splits, from] = sizes;
+            all.push(Summed { parts, offset, numbers, splits, first: from });
+            first += blocks;
+        }
+        (all, first)
     }
 
     /// From the deltas at the outputs to the parts of all gradients. These are computed aside.

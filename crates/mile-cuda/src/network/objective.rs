@@ -98,10 +98,10 @@ fn program<T: Real>(
             values: values::<T>(&queue.device)?,
             gradients,
             classes: model.classes(),
-            dim: model.dim(),
             bytes_of_row: DeviceNetwork::bytes::<T>(model, [1, samples], gradients),
             room: 0,
             summed: Buffer::new::<u64>(&queue.device, 1)?,
+            summing: 0,
             marker: std::marker::PhantomData,
         }))
     })

@@ -13,25 +13,34 @@ use mile::problems::{Draw, Failure, Penalty, Problem};
 use mile::random::{Purpose, stream};
 use mile::real::Real;
 use mile_cuda::GpuAgents;
+use mile_cuda::cuda::Cuda;
 use mile_cuda::device::Device;
 use mile_cuda::emulated::{Emulated, Order};
 use rand::RngExt;
 
 pub const SEED: u64 = 3;
 
-/// The devices that tests run on; none, with a word, where there is no C++ compiler.
+/// The devices that tests run on: a GPU if there is one, and the CPU twice. None, with a word, where there is neither a GPU nor a C++
+/// compiler.
 pub fn devices() -> Vec<Arc<dyn Device>> {
     let orders = [Order::Forwards, Order::Backwards];
-    let found: Vec<Arc<dyn Device>> = orders
+    let mut found: Vec<Arc<dyn Device>> = orders
         .into_iter()
         .filter_map(|order| Some(Arc::new(Emulated::new(order)?) as Arc<dyn Device>))
         .collect();
+    found.extend(gpu());
     if found.is_empty() {
         eprintln!(
             "skipped: the kernels are run by the CPU only where there is a C++ compiler (c++, or $CXX)"
         );
     }
     found
+}
+
+/// The first GPU, if there is one.
+pub fn gpu() -> Option<Arc<dyn Device>> {
+    let cache = std::env::temp_dir().join("mile-cuda-tests");
+    Cuda::open(0, Some(cache)).ok().map(|gpu| Arc::new(gpu) as Arc<dyn Device>)
 }
 
 /// A problem that the engine does not know: its gradients are computed on the CPU.

@@ -125,6 +125,12 @@ fn problem<T: Scalar>(
     problem.with_weight_decay(if agents == 3 { 0.3 } else { 0.0 }).unwrap()
 }
 
+/// A small network with dropout.
+pub fn with_dropout(agents: usize) -> ImageProblem<f32> {
+    let (_, shape, layers) = models().swap_remove(3);
+    problem(shape, &layers, agents, Batch::Size(3), false)
+}
+
 /// The largest distance over agents of stochastic gradients from the CPU's, at a point of each agent's own.
 fn apart<T: Scalar>(problem: &ImageProblem<T>, backwards: bool) -> Option<f64> {
     let (agents, dim) = (problem.agents(), problem.dim());
@@ -132,7 +138,8 @@ fn apart<T: Scalar>(problem: &ImageProblem<T>, backwards: bool) -> Option<f64> {
     let method = build("dsgd", &Parameters::default(), &network);
     let initial = |agent: usize| problem.initial(agent as u64).unwrap().unwrap();
     let start: Vec<T> = (0..agents).flat_map(initial).collect();
-    let device = if backwards { devices().pop()? } else { devices().into_iter().next()? };
+    // With a GPU, on that.
+    let device = if backwards { devices().pop()? } else { gpu().or_else(|| devices().into_iter().next())? };
     let mut engine = GpuAgents::new(device, problem, &network, &*method, &start, SEED).unwrap();
     assert!(engine.computes_gradients());
     let mut worst = 0.0f64;
@@ -176,6 +183,22 @@ fn one_agent_and_one_sample() {
         let problem = problem::<f32>(shape, &layers, agents, Batch::Size(1), false);
         let Some(apart) = apart(&problem, false) else { return };
         assert!(apart < 1e-5, "{agents}: {apart:e}");
+    }
+}
+
+#[test]
+fn batches_of_any_size_and_many_agents() {
+    let (_, shape, layers) = models().swap_remove(0);
+    for (agents, batch) in [(3, 2), (3, 3), (2, 17), (2, 33), (40, 1)] {
+        let problem = problem::<f32>(shape, &layers, agents, Batch::Size(batch), false);
+        let Some(apart) = apart(&problem, batch % 2 == 0) else { return };
+        assert!(apart < 1e-5, "{agents} agents, batch {batch}: {apart:e}");
+    }
+    // So many take the emulation minutes.
+    if gpu().is_some() {
+        let problem = problem::<f32>(shape, &layers, 1000, Batch::Size(9), false);
+        let apart = apart(&problem, false).unwrap();
+        assert!(apart < 1e-5, "1000 agents: {apart:e}");
     }
 }
 
