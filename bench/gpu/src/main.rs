@@ -11,13 +11,14 @@ use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Draw, Problem, Quadratic};
+use mile::problems::{Draw, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
+use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile_cuda::cuda::Cuda;
 use mile_cuda::device::Device;
-use mile_cuda::{GpuAgents, evaluated};
+use mile_cuda::{GpuAgents, Stack};
 use mile_nn::data::{Dataset, Images, Shape};
 use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::partition::Partition;
@@ -167,21 +168,96 @@ fn gradients(preset: Preset, name: &str, batch: usize) -> Anything<()> {
         Ok(agents.settle()?)
     })?;
     let flops = problem.model().flops() as f64 * (AGENTS * batch) as f64;
-    let there = evaluated::<f32>(device.clone(), &problem)?.ok_or("no device form")?;
-    let begun = Instant::now();
-    let (loss, accuracy) = (there.objective(&start[..dim])?, there.measure(&start[..dim])?);
-    let evaluation = begun.elapsed().as_secs_f64() * 1e3;
-    let differs = (loss - problem.objective(&start[..dim])?).abs() / loss;
+    let (evaluation, differs, same_accuracy) = evaluation(&mut agents, &problem)?;
     println!(
         "{}",
         json!({
             "what": "gradient and update", "network": name, "batch": batch, "agents": AGENTS, "ms": ms, "TFLOP/s": flops / ms / 1e9,
             "floor_ms_at_67": flops / 67e9, "error": gpu_error, "error_of_cpu_f32": cpu_error, "same_bits_again": found == again,
-            "open_s": opened, "evaluation_ms": evaluation, "loss_differs": differs,
-            "accuracy_as_on_cpu": accuracy == problem.measure(&start[..dim])?,
+            "open_s": opened, "evaluation_ms": evaluation, "loss_differs": differs, "accuracy_as_on_cpu": same_accuracy,
         })
     );
     Ok(())
+}
+
+/// Milliseconds for losses over the training set and accuracies on the test set of the average model and those of all agents; how much the
+/// first loss differs from that of the CPU, and whether the accuracy is the same.
+fn evaluation(agents: &mut GpuAgents<'_, f32>, problem: &ImageProblem<f32>) -> Anything<(f64, f64, bool)> {
+    let all: Vec<usize> = (0..AGENTS).collect();
+    let mut times = Vec::new();
+    for _ in 0..7 {
+        let begun = Instant::now();
+        agents.evaluate(Vector(0), &all)?;
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    let found = agents.evaluate(Vector(0), &all)?.ok_or("not evaluated on the device")?;
+    let average: Vec<f32> = agents.mean(Vector(0))?.into_iter().map(|x| x as f32).collect();
+    let loss = problem.objective(&average)?;
+    let accuracy = problem.measure(&average)?;
+    Ok((median(times), (found.losses[0] - loss).abs() / loss, found.metrics.is_some_and(|all| all[0] == accuracy)))
+}
+
+/// Rounds of MILE of several jobs that compute together, five local steps each, with different step sizes: milliseconds for a round of
+/// all, norms of the models included.
+fn together<T: Real>(name: &str, problem: &(dyn Problem<T> + Sync), jobs: usize, flops: f64, rounds: usize) -> Anything<f64> {
+    let (device, network) = (open()?, ring(problem.agents())?);
+    let stack = Stack::<T>::new(device)?;
+    let start: Vec<T> = problem.initial(0)?.unwrap_or_else(|| vec![T::zero(); problem.dim()]);
+    let parameters = Parameters { local_steps: Some(5), ..Parameters::default() };
+    let entry = catalogue::find("mile").ok_or("no such method")?;
+    let ready = std::sync::Barrier::new(jobs);
+    let one = |job: usize| -> Anything<f64> {
+        let method = entry.build(&parameters, &network, 0)?;
+        let mut agents = GpuAgents::within(&stack, problem, &network, &*method, &start, job as u64)?;
+        ready.wait();
+        let mut run = Run::start(&*method, Schedule::constant(1e-3 * (1 + job) as f64), &mut agents)?;
+        let mut times = Vec::new();
+        for round in 0..rounds {
+            let begun = Instant::now();
+            run.round(&mut agents)?;
+            agents.norm_sq(Vector(0))?;
+            if round >= 3 {
+                times.push(begun.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        Ok(median(times))
+    };
+    let found: Vec<Anything<f64>> = std::thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || one(job))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a job panicked".into()))).collect()
+    });
+    let ms = median(found.into_iter().collect::<Anything<Vec<f64>>>()?);
+    let all = flops * 5.0 * jobs as f64;
+    println!("{}", json!({"what": "round of MILE, five local steps", "problem": name, "jobs": jobs, "ms": ms, "TFLOP/s": all / ms / 1e9, "of_67": all / ms / 67e9}));
+    Ok(ms)
+}
+
+/// One job and twelve, on networks, a table and a quadratic.
+fn stacked() -> Anything<()> {
+    for jobs in [1, 4, 12] {
+        for (preset, name) in [(Preset::MnistCnn, "mnist"), (Preset::CifarCnn, "cifar10")] {
+            for batch in [32, 128] {
+                let (data, config) = images(preset, batch)?;
+                let problem = ImageProblem::<f32>::try_new(data, &config)?;
+                let flops = problem.model().flops() as f64 * (AGENTS * batch) as f64;
+                together(&format!("{name} batch {batch}"), &problem, jobs, flops, 40)?;
+            }
+        }
+        together("logistic, 10 x 1000 x 50", &table(1000, 50)?, jobs, 0.0, 400)?;
+        together("quadratic, 10 x 100", &Quadratic::<f64>::new(AGENTS, 100, 10.0, 1.0, 0)?, jobs, 0.0, 400)?;
+    }
+    Ok(())
+}
+
+/// Logistic regression on random rows.
+fn table(rows: usize, columns: usize) -> Anything<Table<f64>> {
+    let shard = |agent: usize| {
+        let mut random = stream(0, Purpose::Data, agent as u64, 1);
+        let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| f64::from(random_byte(&mut random)) / 128.0 - 1.0).collect() };
+        Shard { features: numbers(rows * columns), targets: numbers(rows).into_iter().map(f64::signum).map(|b| if b == 0.0 { 1.0 } else { b }).collect() }
+    };
+    Ok(Table::new(columns, (0..AGENTS).map(shard).collect(), TableObjective::new(Loss::Logistic, 0.01), Batch::Full)?)
 }
 
 /// Rounds of MILE on the device and in the simulator from one start: the largest distance of the models after each round.
@@ -207,7 +283,7 @@ fn rounds() -> Anything<()> {
     Ok(())
 }
 
-/// All of it, or with arguments (mnist or cifar10, and a batch) one gradient.
+/// All of it, or with arguments one gradient (mnist or cifar10, and a batch), or `stacked`: several jobs.
 fn main() -> Anything<()> {
     println!("{}", json!({"device": open()?.name()}));
     let only: Vec<String> = std::env::args().skip(1).collect();
@@ -220,6 +296,9 @@ fn main() -> Anything<()> {
                 gradients(preset, name, batch)?;
             }
         }
+    }
+    if only.is_empty() || only == ["stacked"] {
+        stacked()?;
     }
     if only.is_empty() { rounds() } else { Ok(()) }
 }

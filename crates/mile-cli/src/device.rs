@@ -79,27 +79,32 @@ mod gpu {
 #[cfg(feature = "cuda")]
 mod gpu {
     use std::path::PathBuf;
-    use std::sync::Once;
+    use std::sync::{Mutex, Once, PoisonError};
 
     use mile::engine::Engine;
-    use mile::problems::Problem;
+    use mile::real::Real;
     use mile_cuda::cuda::Cuda;
     use mile_cuda::device::{Device, DeviceError};
-    use mile_cuda::{GpuAgents, GpuError, evaluated};
-    use mile_lab::engines::{EngineSetup, Evaluated};
-    use mile_nn::Scalar;
+    use mile_cuda::{GpuAgents, GpuError, Stack};
+    use mile_lab::engines::{EngineSetup, Jobs};
 
     use super::*;
 
-    /// Engines on one GPU; each has a queue of its own.
+    /// Engines on one GPU, which compute together.
     struct Gpu {
         number: usize,
         cache: Option<PathBuf>,
+        single: Kept<f32>,
+        double: Kept<f64>,
         said: Once,
     }
 
+    /// What the jobs of one precision share, once there is a job.
+    type Kept<T> = Mutex<Option<Arc<Stack<T>>>>;
+
     pub(super) fn open(number: usize) -> Result<(Arc<dyn Engines>, String), LabError> {
-        let gpu = Gpu { number, cache: cache(), said: Once::new() };
+        let (single, double) = (Mutex::default(), Mutex::default());
+        let gpu = Gpu { number, cache: cache(), single, double, said: Once::new() };
         let name = gpu.device().map_err(failed)?.name();
         Ok((Arc::new(gpu), format!("device: cuda:{number}, {name}\n")))
     }
@@ -123,13 +128,23 @@ mod gpu {
             Ok(Arc::new(Cuda::open(self.number, self.cache.clone())?))
         }
 
-        fn agents<'a, T: Scalar>(
+        fn stack<T: Real>(&self, kept: &Kept<T>) -> Result<Arc<Stack<T>>, LabError> {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(stack) = &*kept {
+                return Ok(stack.clone());
+            }
+            let stack = self.device().and_then(Stack::new).map_err(failed)?;
+            *kept = Some(stack.clone());
+            Ok(stack)
+        }
+
+        fn agents<'a, T: Real>(
             &self,
+            kept: &Kept<T>,
             setup: EngineSetup<'a, T>,
         ) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
             let EngineSetup { problem, network, method, start, seed, .. } = setup;
-            let device = self.device().map_err(failed)?;
-            let agents = GpuAgents::new(device, problem, network, method, start, seed);
+            let agents = GpuAgents::within(&self.stack(kept)?, problem, network, method, start, seed);
             let agents = agents.map_err(|error| match error {
                 GpuError::Agents(error) => error.into(),
                 GpuError::Device(error) => failed(error),
@@ -143,32 +158,34 @@ mod gpu {
             Ok(Box::new(agents))
         }
 
-        fn problem<'a, T: Scalar>(&self, problem: &'a dyn Problem<T>) -> Result<Evaluated<'a, T>, LabError> {
-            evaluated(self.device().map_err(failed)?, problem).map_err(failed)
+        fn fitting<T: Real>(&self, kept: &Kept<T>, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
+            let found = self.stack(kept)?.fitting(jobs.problem, jobs.vectors, jobs.count).map_err(failed)?;
+            if found.jobs < jobs.count {
+                eprintln!("note: {found}");
+            }
+            Ok(found.jobs)
         }
     }
 
     impl Engines for Gpu {
         fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-            self.agents(agents)
+            self.agents(&self.single, agents)
         }
 
         fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-            self.agents(agents)
+            self.agents(&self.double, agents)
         }
 
-        fn evaluated_single<'a>(
-            &self,
-            problem: &'a dyn Problem<f32>,
-        ) -> Result<Evaluated<'a, f32>, LabError> {
-            self.problem(problem)
+        fn computes_together(&self) -> bool {
+            true
         }
 
-        fn evaluated_double<'a>(
-            &self,
-            problem: &'a dyn Problem<f64>,
-        ) -> Result<Evaluated<'a, f64>, LabError> {
-            self.problem(problem)
+        fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
+            self.fitting(&self.single, jobs)
+        }
+
+        fn fitting_double(&self, jobs: Jobs<'_, f64>) -> Result<usize, LabError> {
+            self.fitting(&self.double, jobs)
         }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use mile_lab::error::LabError;
 use mile_lab::execute::execute;
-use mile_lab::observer::Observer;
+use mile_lab::observer::{Lines, Observer};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::serve::LiveView;
@@ -60,7 +60,7 @@ pub(crate) fn execute_observed(
     }
     let stream = RecordStream::default();
     let outcomes = {
-        let mut observers = shown(plan, output, &stream, None);
+        let mut observers = shown(plan, output, &stream, Point { number: None, bars: true });
         observers.extend(view.as_ref().map(|view| Box::new(Borrowed(view)) as Box<dyn Observer + '_>));
         observers.extend(events.as_ref().map(|events| Box::new(Borrowed(events)) as Box<dyn Observer + '_>));
         execute(plan, folder, resume, &Observers(observers), stop)
@@ -72,19 +72,29 @@ pub(crate) fn execute_observed(
     Ok(outcomes)
 }
 
+/// What is shown of a run.
+struct Point {
+    /// The number of a sweep's point.
+    number: Option<usize>,
+    /// Whether bars are drawn.
+    bars: bool,
+}
+
 /// The observers that print: progress, and records.
 fn shown<'a>(
     plan: &'a Plan,
     output: &OutputArguments,
     stream: &RecordStream,
-    point: Option<usize>,
+    point: Point,
 ) -> Vec<Box<dyn Observer + 'a>> {
     let mut observers: Vec<Box<dyn Observer + 'a>> = Vec::new();
-    if !output.is_quiet() {
-        observers.push(Box::new(Progress::new(plan)));
+    match (output.is_quiet(), point.bars) {
+        (true, _) => {}
+        (false, true) => observers.push(Box::new(Progress::new(plan))),
+        (false, false) => observers.push(Box::new(Lines::new(plan))),
     }
     if output.streams_records() {
-        observers.push(Box::new(stream.observer(point)));
+        observers.push(Box::new(stream.observer(point.number)));
     }
     observers
 }
@@ -133,14 +143,16 @@ pass_on! {
     failed(job: Job, error: &LabError);
 }
 
-/// Prints which point of a sweep starts, and shows its progress.
+/// Prints which point of a sweep starts, and shows its progress: in lines if several points run at the same time.
 pub(crate) fn sweep_observers<'a>(
     points: usize,
+    at_once: usize,
     output: &'a OutputArguments,
     stream: &'a RecordStream,
 ) -> Box<ObserverFactory<'a>> {
     Box::new(move |k, point, plan| {
         output.message(&format!("point {} of {points}: {}\n", k + 1, point.name));
-        Box::new(Observers(shown(plan, output, stream, Some(k))))
+        let bars = at_once == 1;
+        Box::new(Observers(shown(plan, output, stream, Point { number: Some(k), bars })))
     })
 }

@@ -281,7 +281,7 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
     };
     let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
     let (output, stream) = (&arguments.output, RecordStream::default());
-    let observers = observers::sweep_observers(sweep.points.len(), output, &stream);
+    let observers = observers::sweep_observers(sweep.points.len(), sweep.at_once()?, output, &stream);
     let found = sweep.execute(&folder, arguments.resume, &observers, &stop)?;
     write_sweep_outputs(&found)?;
     output.result(&format!("{}\n{}\n", found.summary(), folder.display()))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 /// Why a device cannot be used, or failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// There is no NVIDIA driver on this machine.
@@ -113,7 +113,7 @@ impl Argument {
     }
 
     /// Its bytes; shorter ones come first, as on every machine with a CUDA driver.
-    pub(crate) fn bits(self) -> u64 {
+    pub fn bits(self) -> u64 {
         match self {
             Self::Pointer(value) | Self::Long(value) => value,
             Self::Whole(value) => u64::from(value),
@@ -124,7 +124,7 @@ impl Argument {
 }
 
 /// Blocks and threads of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
     /// Blocks in x, y and z.
     pub blocks: [u32; 3],
@@ -186,12 +186,12 @@ pub trait Device: Send + Sync {
     /// Compiles kernels of these names.
     fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<Kernel>, DeviceError>;
 
-    /// Runs a kernel.
+    /// Runs a kernel with the [bits](Argument::bits) of its arguments.
     ///
     /// # Safety
     /// The arguments are of the kernel's types, and what it reads and writes with this grid lies in buffers that live until it
     /// is done.
-    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Result<(), DeviceError>;
+    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError>;
 
     /// Whether launches go to a second queue from now on, behind all that was launched before; those of the first queue do not wait for
     /// it until [`join`](Self::join).

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::Library;
 
-use crate::device::{Argument, Device, DeviceError, Grid, Kernel, Recording};
+use crate::device::{Device, DeviceError, Grid, Kernel, Recording};
 use crate::kernels::PRELUDE;
 
 /// What was compiled in this process, by its source: libraries are kept until it ends.
@@ -174,9 +174,8 @@ impl Device for Emulated {
         Ok(found)
     }
 
-    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Result<(), DeviceError> {
-        let arguments = arguments.iter().map(|argument| argument.bits()).collect();
-        let launched = Launched { kernel, grid, arguments };
+    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
+        let launched = Launched { kernel, grid, arguments: arguments.to_vec() };
         if let Some(recording) = &mut self.state().recording {
             recording.push(launched);
             return Ok(());

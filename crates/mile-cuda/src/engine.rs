@@ -1,32 +1,31 @@
 //! All agents of a network on one device.
 //!
-//! Verbs are noted down, as in the simulator, and carried out when somebody looks. Combinations and exchanges form the simulator's sums in
-//! its order, products and sums rounded one by one, so that they have its bits. What a round does, its kernels and buffers, is the
-//! same for many rounds: from the second time on it is recorded, and run again with the numbers of the round
-//! (`Parameters`).
+//! Verbs are noted down, as in the simulator, and carried out when somebody looks, together with those of other jobs on the same device
+//! ([`Stack`]). Combinations and exchanges form the simulator's sums in its order, products and sums rounded one by one, so that they have
+//! its bits.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, Vector};
-use mile::engine::Engine;
+use mile::block;
+use mile::engine::{Engine, Evaluated};
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::{Draw, Problem};
 use mile::real::Real;
 use mile::simulator::SimulatorError;
 use mile::sparse::SparseRows;
-use mile::verbs::{MOST_TERMS, MOST_VECTORS, Verb, Verbs};
+use mile::verbs::{MOST_VECTORS, Verb, Verbs};
 use rayon::prelude::*;
 
-use crate::device::{Device, DeviceError, Recording};
-use crate::forms::{on_device, weight_decay};
-use crate::objective::Objective;
-use crate::parameters::{OnDevice, Parameters};
-use crate::queue::Queue;
+use crate::device::{Buffer, Device, DeviceError};
+use crate::forms::{is_known, on_device, weight_decay};
+use crate::objective::{Model, Objective, Place};
+use crate::stack::Stack;
 use crate::vectors::Vectors;
+use crate::work::Work;
 
 /// Why agents cannot be hosted on a device.
 #[derive(Debug, thiserror::Error)]
@@ -40,22 +39,11 @@ pub enum GpuError {
     Device(#[from] DeviceError),
 }
 
-/// Most recordings that are kept: rounds of a method differ in few ways.
-const MOST_RECORDINGS: usize = 64;
-
-/// What a sequence of verbs does, without the numbers that change from round to round.
-type Shape = Vec<(Verb, bool)>;
-
-/// What is known of a sequence of verbs.
-#[derive(Clone, Copy)]
-enum Seen {
-    Once,
-    Recorded(Recording),
-}
-
 /// Hosts every agent of a [`Network`] on a [`Device`].
-pub struct GpuAgents<'a, T> {
-    queue: Queue,
+pub struct GpuAgents<'a, T: Real> {
+    stack: Arc<Stack<T>>,
+    /// The number of this job among those that compute together; none if its gradients are computed on the CPU.
+    member: Option<usize>,
     problem: &'a dyn Problem<T>,
     /// None if the problem is computed on the CPU.
     objective: Option<Box<dyn Objective>>,
@@ -67,9 +55,11 @@ pub struct GpuAgents<'a, T> {
     noted: Verbs,
     round: u64,
     weights: SparseRows,
-    parameters: Parameters,
-    on_device: OnDevice,
-    seen: HashMap<Vec<u8>, Seen>,
+    /// The sum of squares of the models, if they have not changed since it was computed.
+    norm_sq: Option<f64>,
+    /// Where evaluations put their numbers, and gradients at the mean, once they are needed.
+    numbers: Option<(usize, Buffer)>,
+    spare: Option<Buffer>,
     watching: bool,
     drift: Option<f64>,
     /// Whether a verb has failed: the vectors hold nothing of use any more.
@@ -78,9 +68,21 @@ pub struct GpuAgents<'a, T> {
 
 impl<'a, T: Real> GpuAgents<'a, T> {
     /// Agents at their starting points, with the vectors `method` works with; `start` has one row for each agent, or a single row
-    /// for all.
+    /// for all. They have the device for themselves.
     pub fn new(
         device: Arc<dyn Device>,
+        problem: &'a dyn Problem<T>,
+        network: &Network,
+        method: &dyn Method,
+        start: &[T],
+        seed: u64,
+    ) -> Result<Self, GpuError> {
+        Self::within(&Stack::new(device)?, problem, network, method, start, seed)
+    }
+
+    /// As [`new`](Self::new), on a device where other jobs compute at the same time, each in a thread of its own.
+    pub fn within(
+        stack: &Arc<Stack<T>>,
         problem: &'a dyn Problem<T>,
         network: &Network,
         method: &dyn Method,
@@ -100,17 +102,16 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         if start.len() != dim && Some(start.len()) != agents.checked_mul(dim) {
             return Err(SimulatorError::Start { got: start.len(), dim, agents }.into());
         }
-        let queue = Queue { device };
         let weights = network.rows();
-        let vectors = Vectors::new(&queue, problem.penalty(), &weights, [count, agents, dim])?;
-        let objective = on_device(&queue, problem, vectors.stride())?;
-        let on_device = OnDevice::new(&queue.device)?;
-        let rows: Cow<[T]> = if start.len() == dim { start.repeat(agents).into() } else { start.into() };
-        vectors.set(Vector(0), &rows)?;
-        Ok(Self {
-            queue,
+        let mut shared = stack.lock();
+        let vectors = Vectors::new(&stack.queue, problem.penalty(), &weights, [count, agents, dim])?;
+        let member = is_known(problem).then(|| shared.number());
+        drop(shared);
+        let mut found = Self {
+            stack: stack.clone(),
+            member,
             problem,
-            objective,
+            objective: None,
             weight_decay: weight_decay(problem),
             network: network.clone(),
             seed,
@@ -118,13 +119,25 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             noted: Verbs::new(count),
             round: 0,
             weights,
-            parameters: Parameters::default(),
-            on_device,
-            seen: HashMap::new(),
+            norm_sq: None,
+            numbers: None,
+            spare: None,
             watching: false,
             drift: None,
             failed: false,
-        })
+        };
+        let mut shared = stack.lock();
+        found.objective = on_device(&mut shared, &stack.queue, member.unwrap_or(0), problem)?;
+        drop(shared);
+        let mut work = Work::default();
+        (0..count).for_each(|v| found.vectors.fill(Vector(v), T::zero(), &mut work));
+        stack.alone(&work)?;
+        let rows: Cow<[T]> = if start.len() == dim { start.repeat(agents).into() } else { start.into() };
+        let mut shared = stack.lock();
+        found.vectors.set(Vector(0), &rows)?;
+        member.into_iter().for_each(|member| shared.join(member));
+        drop(shared);
+        Ok(found)
     }
 
     /// Whether gradients are computed on the device; else the problem computes them on the CPU.
@@ -141,84 +154,66 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(())
     }
 
-    /// Verbs that were noted, all stages in order.
-    fn verbs(&self) -> Shape {
-        let stages = (0..self.noted.stages()).flat_map(|stage| self.noted.stage(stage));
-        stages
-            .map(|verb| {
-                (*verb, matches!(verb, Verb::Combine { keep, used, .. } if *keep == 0.0 && *used > 0))
-            })
-            .collect()
-    }
-
-    /// Puts the numbers of all verbs where their kernels find them: the place of each.
-    fn place_parameters(&mut self, verbs: &Shape) -> Vec<usize> {
-        self.parameters.clear();
-        let varies = self.network.varies();
-        let exchanges = verbs.iter().any(|(verb, _)| matches!(verb, Verb::Pull { .. }));
-        let mut weights = 0;
-        if varies && exchanges {
-            let now: Vec<T> = self.weights.entries.iter().map(|(_, w)| T::of(*w)).collect();
-            weights = self.parameters.add(&now);
-        }
-        let mut place = |verb: &Verb| match *verb {
-            Verb::Gradient { draw, .. } => match &self.objective {
-                Some(objective) => objective.draw(Draw { seed: self.seed, step: draw }, &mut self.parameters),
-                None => 0,
-            },
-            Verb::Combine { keep, ref terms, used, .. } => {
-                let mut numbers = [T::of(keep); 1 + MOST_TERMS];
-                numbers[1..].iter_mut().zip(&terms[..used]).for_each(|(to, (a, _))| *to = T::of(*a));
-                self.parameters.add(&numbers[..1 + used])
+    /// Adds the commands of a verb; `weights` are those of the round, if edges are down in some.
+    fn lower(&self, verb: &Verb, weights: Option<usize>, work: &mut Work) {
+        let vectors = &self.vectors;
+        match *verb {
+            Verb::Gradient { x, g, draw } => {
+                if let Some(objective) = &self.objective {
+                    let draw = Draw { seed: self.seed, step: draw };
+                    objective.gradients(vectors.place(x), vectors.place(g), Some(draw), work);
+                }
             }
-            Verb::Prox { step, .. } => {
+            Verb::Combine { y, keep, ref terms, used } => vectors.combine(y, keep, &terms[..used], work),
+            Verb::Prox { x, step } => {
                 let weight = self.problem.penalty().map_or(0.0, |penalty| penalty.weight());
-                self.parameters.add(&[T::of(step * weight)])
+                vectors.prox(x, step * weight, work);
             }
-            Verb::Pull { .. } => weights,
-            _ => 0,
-        };
-        verbs.iter().map(|(verb, _)| place(verb)).collect()
+            Verb::Pull { from, to } => vectors.pull(from, to, weights, work),
+            Verb::Forget { scratch } => vectors.fill(scratch, T::nan(), work),
+            _ => {}
+        }
     }
 
-    /// Runs the kernels of all verbs.
-    fn launch(&self, verbs: &Shape, places: &[usize]) -> Result<(), DeviceError> {
-        for ((verb, replaces), place) in verbs.iter().zip(places) {
-            let at = self.on_device.at(*place);
-            match *verb {
-                Verb::Gradient { x, g, .. } => {
-                    if let Some(objective) = &self.objective {
-                        objective.gradient(self.vectors.buffer(x), self.vectors.buffer(g), at)?;
-                    }
-                }
-                Verb::Combine { y, ref terms, used, .. } => {
-                    let mut of = [Vector(0); MOST_TERMS];
-                    of.iter_mut().zip(&terms[..used]).for_each(|(to, (_, v))| *to = *v);
-                    self.vectors.combine(y, *replaces, &of[..used], at)?;
-                }
-                Verb::Prox { x, .. } => self.vectors.prox(x, at)?,
-                Verb::Pull { from, to } => {
-                    let varies = self.network.varies();
-                    self.vectors.pull(from, to, varies.then_some(at))?;
-                }
-                Verb::Forget { scratch } => self.vectors.fill(scratch, T::nan())?,
-                _ => {}
-            }
+    /// The weights of the round, where edges drop.
+    fn weights_of_round(&self, work: &mut Work) -> Option<usize> {
+        let now = || self.weights.entries.iter().map(|(_, w)| T::of(*w)).collect::<Vec<T>>();
+        (self.network.varies() && self.noted.exchanges() > 0).then(|| work.data(&now()))
+    }
+
+    /// All verbs that were noted, at once. After an exchange, which ends a round, somebody is going to ask for the norm of the models.
+    fn carry_out(&mut self) -> Result<(), DeviceError> {
+        let mut work = Work::default();
+        let weights = self.weights_of_round(&mut work);
+        for verb in (0..self.noted.stages()).flat_map(|stage| self.noted.stage(stage)) {
+            self.lower(verb, weights, &mut work);
         }
+        if self.noted.exchanges() > 0 {
+            self.vectors.squares(Vector(0), &mut work);
+        }
+        self.norm_sq = match self.member {
+            Some(member) => self.stack.together(member, work)?,
+            None => self.stack.alone(&work)?,
+        };
         Ok(())
     }
 
     /// One verb at a time, gradients on the CPU.
-    fn carry_out_with_cpu(&mut self, verbs: &Shape) -> Result<(), AgentsError> {
-        let places = self.place_parameters(verbs);
-        self.on_device.write(&self.queue.device, &self.parameters).map_err(engine)?;
-        for (k, verb) in verbs.iter().enumerate() {
-            if let Verb::Gradient { x, g, draw } = verb.0 {
-                let x = self.vectors.get(x).map_err(engine)?;
-                let gradients = self.cpu_gradients(&x, draw)?;
-                self.vectors.set(g, &gradients).map_err(engine)?;
-            } else {
-                self.launch(&vec![*verb], &places[k..=k]).map_err(engine)?;
+    fn carry_out_with_cpu(&mut self) -> Result<(), AgentsError> {
+        self.norm_sq = None;
+        for stage in 0..self.noted.stages() {
+            for verb in self.noted.stage(stage) {
+                if let Verb::Gradient { x, g, draw } = *verb {
+                    let x = self.read(x)?;
+                    let gradients = self.cpu_gradients(&x, draw)?;
+                    let _queue = self.stack.lock();
+                    self.vectors.set(g, &gradients).map_err(engine)?;
+                } else {
+                    let mut work = Work::default();
+                    let weights = self.weights_of_round(&mut work);
+                    self.lower(verb, weights, &mut work);
+                    self.stack.alone(&work).map_err(engine)?;
+                }
             }
         }
         Ok(())
@@ -235,65 +230,71 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(gradients)
     }
 
-    /// All verbs at once: run, or recorded and run, or run from the recording.
-    fn carry_out(&mut self, verbs: &Shape) -> Result<(), DeviceError> {
-        let places = self.place_parameters(verbs);
-        if self.on_device.write(&self.queue.device, &self.parameters)? {
-            self.forget_recordings();
-        }
-        let key = key(verbs, &places);
-        let recording = match self.seen.get(&key) {
-            Some(Seen::Recorded(recording)) => *recording,
-            Some(Seen::Once) => {
-                self.queue.device.record()?;
-                let launched = self.launch(verbs, &places);
-                let recording = self.queue.device.recorded();
-                launched?;
-                let recording = recording?;
-                self.seen.insert(key, Seen::Recorded(recording));
-                recording
-            }
-            None => {
-                if self.seen.len() >= MOST_RECORDINGS {
-                    self.forget_recordings();
-                }
-                self.seen.insert(key, Seen::Once);
-                return self.launch(verbs, &places);
-            }
-        };
-        // SAFETY: all buffers of its launches belong to this engine, and what moves them forgets all recordings.
-        unsafe { self.queue.device.replay(recording) }
+    /// A vector, when all is settled.
+    fn read(&self, v: Vector) -> Result<Vec<T>, AgentsError> {
+        let _queue = self.stack.lock();
+        self.vectors.get(v).map_err(engine)
     }
 
-    fn forget_recordings(&mut self) {
-        for (_, seen) in self.seen.drain() {
-            if let Seen::Recorded(recording) = seen {
-                self.queue.device.forget(recording);
-            }
+    /// Losses of models, and metrics if they are computed on the device: those of the mean of a vector and of some of its rows.
+    fn worths(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Worths>, DeviceError> {
+        let Some(objective) = &self.objective else { return Ok(None) };
+        let (each, rows) = (objective.numbers(), self.vectors.place(v));
+        let mut models = vec![Model { at: self.vectors.rounded().at }];
+        models.extend(agents.iter().map(|agent| Model { at: rows.row(*agent) }));
+        let needed = models.len() * each;
+        if self.numbers.as_ref().is_none_or(|(room, _)| *room < needed) {
+            self.numbers = Some((needed, Buffer::new::<f64>(self.stack.device(), needed)?));
         }
+        let Some((_, numbers)) = &self.numbers else { return Ok(None) };
+        let mut work = Work::default();
+        self.vectors.mean(rows.at, &mut work);
+        objective.evaluate(&models, numbers.at().bits(), &mut work);
+        self.stack.alone(&work)?;
+        let mut found = vec![0.0; needed];
+        let queue = self.stack.lock();
+        numbers.read(0, &mut found)?;
+        drop(queue);
+        Ok(Some(found.chunks_exact(each).map(|numbers| objective.worth(numbers)).collect()))
+    }
+
+    /// What the loss of a model has besides those of samples: the weight decay and the penalty.
+    fn beside(&self, x: &[T]) -> f64 {
+        let decay = if self.weight_decay == 0.0 { 0.0 } else { 0.5 * self.weight_decay * block::norm_sq(x) };
+        self.problem.penalty().map_or(decay, |penalty| decay + penalty.value(x))
+    }
+
+    /// The mean over agents of the exact gradients at the mean of a vector.
+    fn gradient_at_mean(&mut self, v: Vector) -> Result<Option<Vec<f64>>, DeviceError> {
+        let Some(objective) = &self.objective else { return Ok(None) };
+        if self.spare.is_none() {
+            self.spare = Some(self.vectors.spare(&self.stack.queue)?);
+        }
+        let Some(spare) = &self.spare else { return Ok(None) };
+        let (rows, at) = (self.vectors.place(v), spare.at().bits());
+        let mut work = Work::default();
+        self.vectors.mean(rows.at, &mut work);
+        objective.gradients(self.vectors.rounded(), Place { at, ..rows }, None, &mut work);
+        self.stack.alone(&work)?;
+        let decay = self.weight_decay;
+        let average = if decay == 0.0 { Vec::new() } else { self.mean_of(rows.at)? };
+        let mut gradient = self.mean_of(at)?;
+        gradient.iter_mut().zip(&average).for_each(|(g, x)| *g += decay * T::of(*x).wide());
+        Ok(Some(gradient))
+    }
+
+    /// The mean of rows on the device.
+    fn mean_of(&self, rows: u64) -> Result<Vec<f64>, DeviceError> {
+        let mut work = Work::default();
+        self.vectors.mean(rows, &mut work);
+        self.stack.alone(&work)?;
+        let _queue = self.stack.lock();
+        self.vectors.read_mean()
     }
 }
 
-/// What tells one recording from another.
-fn key(verbs: &Shape, places: &[usize]) -> Vec<u8> {
-    let mut key = Vec::new();
-    let mut note = |number: usize| key.extend_from_slice(&(number as u32).to_le_bytes());
-    for ((verb, replaces), place) in verbs.iter().zip(places) {
-        note(*place);
-        match *verb {
-            Verb::Gradient { x, g, .. } => [0, x.0, g.0].into_iter().for_each(&mut note),
-            Verb::Combine { y, ref terms, used, .. } => {
-                [1 + usize::from(*replaces), y.0, used].into_iter().for_each(&mut note);
-                terms[..used].iter().for_each(|(_, v)| note(v.0));
-            }
-            Verb::Prox { x, .. } => [3, x.0].into_iter().for_each(&mut note),
-            Verb::Pull { from, to } => [4, from.0, to.0].into_iter().for_each(&mut note),
-            Verb::Forget { scratch } => [5, scratch.0].into_iter().for_each(&mut note),
-            _ => note(6),
-        }
-    }
-    key
-}
+/// Losses of models, and their metrics if they are computed.
+type Worths = Vec<(f64, Option<Vec<f64>>)>;
 
 /// An error of the device, as one of the engine.
 fn engine(error: DeviceError) -> AgentsError {
@@ -338,8 +339,8 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         }
         if self.watching {
             self.watching = false;
-            let drift = pairs.first().map(|(model, _)| self.vectors.consensus_error(*model));
-            self.drift = drift.transpose().map_err(engine)?;
+            let drift = pairs.first().map(|(model, _)| self.consensus_error(*model));
+            self.drift = drift.transpose()?;
         }
         self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
@@ -358,12 +359,10 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         }
         // Until all is well: an error, or a panic in an objective, leaves the vectors half done.
         self.failed = true;
-        let verbs = self.verbs();
-        let gradients = verbs.iter().any(|(verb, _)| matches!(verb, Verb::Gradient { .. }));
-        if gradients && self.objective.is_none() {
-            self.carry_out_with_cpu(&verbs)?;
+        if self.objective.is_none() {
+            self.carry_out_with_cpu()?;
         } else {
-            self.carry_out(&verbs).map_err(engine)?;
+            self.carry_out().map_err(engine)?;
         }
         self.noted.clear();
         self.failed = false;
@@ -383,7 +382,7 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        Ok(Cow::Owned(self.vectors.get(v).map_err(engine)?))
+        Ok(Cow::Owned(self.read(v)?))
     }
 
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
@@ -394,6 +393,8 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
             let problem = format!("a vector of {numbers} numbers is set to {}", rows.len());
             return Err(AgentsError::Engine(problem.into()));
         }
+        self.norm_sq = None;
+        let _queue = self.stack.lock();
         self.vectors.set(v, rows).map_err(engine)
     }
 
@@ -409,28 +410,54 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        self.vectors.norm_sq(v).map_err(engine)
+        if let (Vector(0), Some(known)) = (v, self.norm_sq) {
+            return Ok(known);
+        }
+        let mut work = Work::default();
+        self.vectors.squares(v, &mut work);
+        Ok(self.stack.alone(&work).map_err(engine)?.unwrap_or(f64::NAN))
     }
 
     fn mean(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        self.vectors.mean(v).map_err(engine)
+        self.mean_of(self.vectors.place(v).at).map_err(engine)
     }
 
     fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        self.vectors.consensus_error(v).map_err(engine)
+        let mut work = Work::default();
+        self.vectors.distances(v, &mut work);
+        let sum = self.stack.alone(&work).map_err(engine)?.unwrap_or(f64::NAN);
+        Ok(sum / self.agents() as f64)
+    }
+
+    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Evaluated>, AgentsError> {
+        self.settle()?;
+        self.noted.check(v)?;
+        let Some(worths) = self.worths(v, agents).map_err(engine)? else { return Ok(None) };
+        let (mut losses, metrics): (Vec<f64>, Vec<Option<Vec<f64>>>) = worths.into_iter().unzip();
+        if self.weight_decay != 0.0 || self.problem.penalty().is_some() {
+            let (dim, rows, mean) = (self.vectors.dim(), self.read(v)?, self.mean(v)?);
+            let mean: Vec<T> = mean.into_iter().map(T::of).collect();
+            let own = agents.iter().map(|agent| &rows[agent * dim..][..dim]);
+            for (loss, x) in losses.iter_mut().zip([&mean[..]].into_iter().chain(own)) {
+                *loss += self.beside(x);
+            }
+        }
+        Ok(Some(Evaluated { losses, metrics: metrics.into_iter().collect() }))
+    }
+
+    fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
+        self.settle()?;
+        self.noted.check(v)?;
+        self.gradient_at_mean(v).map_err(engine)
     }
 }
 
-impl<T> Drop for GpuAgents<'_, T> {
+impl<T: Real> Drop for GpuAgents<'_, T> {
     fn drop(&mut self) {
-        for (_, seen) in self.seen.drain() {
-            if let Seen::Recorded(recording) = seen {
-                self.queue.device.forget(recording);
-            }
-        }
+        self.stack.leave(self.member.unwrap_or(0));
     }
 }

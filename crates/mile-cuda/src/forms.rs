@@ -5,32 +5,60 @@ use mile::real::Real;
 use mile_nn::problem::ImageProblem;
 
 use crate::device::DeviceError;
-use crate::network::DeviceImages;
-use crate::objective::Objective;
+use crate::network::{self, DeviceImages};
+use crate::objective::{Needs, Objective};
 use crate::quadratic::DeviceQuadratic;
 use crate::queue::Queue;
+use crate::stack::Shared;
 use crate::table::DeviceTable;
 
-/// The device form of a problem whose rows have a distance of `stride` numbers; none if it has none.
+/// Whether a problem has a form on the device.
+pub(crate) fn is_known<T: Real>(problem: &dyn Problem<T>) -> bool {
+    problem.as_any().is_some_and(|any| {
+        any.is::<Quadratic<T>>()
+            || any.is::<Table<T>>()
+            || any.is::<ImageProblem<f32>>()
+            || any.is::<ImageProblem<f64>>()
+    })
+}
+
+/// The device form of the problem of a job; none if it has none.
 pub(crate) fn on_device<T: Real>(
+    shared: &mut Shared,
     queue: &Queue,
+    member: usize,
     problem: &dyn Problem<T>,
-    stride: usize,
 ) -> Result<Option<Box<dyn Objective>>, DeviceError> {
     let Some(any) = problem.as_any() else { return Ok(None) };
     if let Some(quadratic) = any.downcast_ref::<Quadratic<T>>() {
-        return Ok(Some(Box::new(DeviceQuadratic::new(queue, quadratic, stride)?)));
+        return Ok(Some(Box::new(DeviceQuadratic::new(shared, queue, member, quadratic)?)));
     }
     if let Some(table) = any.downcast_ref::<Table<T>>() {
-        return Ok(Some(Box::new(DeviceTable::new(queue, table, stride)?)));
+        return Ok(Some(Box::new(DeviceTable::new(shared, queue, member, table)?)));
     }
     if let Some(images) = any.downcast_ref::<ImageProblem<f32>>() {
-        return Ok(Some(Box::new(DeviceImages::new(queue, images, stride)?)));
+        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images)?)));
     }
     if let Some(images) = any.downcast_ref::<ImageProblem<f64>>() {
-        return Ok(Some(Box::new(DeviceImages::new(queue, images, stride)?)));
+        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images)?)));
     }
     Ok(None)
+}
+
+/// What a job with this problem needs.
+pub(crate) fn needs<T: Real>(problem: &dyn Problem<T>) -> Needs {
+    let Some(any) = problem.as_any() else { return Needs::default() };
+    let number = size_of::<T>() as u64;
+    if let Some(quadratic) = any.downcast_ref::<Quadratic<T>>() {
+        let numbers = 2 * quadratic.normals().len() as u64 * problem.dim() as u64;
+        return Needs { own: numbers * number, ..Needs::default() };
+    }
+    if let Some(table) = any.downcast_ref::<Table<T>>() {
+        let rows: usize = table.rows().iter().sum();
+        return Needs { own: rows as u64 * (table.columns() as u64 + 1) * number, ..Needs::default() };
+    }
+    let single = any.downcast_ref::<ImageProblem<f32>>().map(network::needs);
+    single.or_else(|| any.downcast_ref::<ImageProblem<f64>>().map(network::needs)).unwrap_or_default()
 }
 
 /// The weight decay of a problem with networks, which is no part of its device form; 0 if it has none.

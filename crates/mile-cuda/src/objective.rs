@@ -2,14 +2,74 @@
 
 use mile::problems::Draw;
 
-use crate::device::{Argument, Buffer, DeviceError};
-use crate::parameters::Parameters;
+use crate::device::{Argument, DeviceError};
+use crate::script::Script;
+use crate::work::{Task, Work};
+
+/// Kernels, and memory for intermediate values, for rows of any jobs whose objectives have the same shape. A row is an objective at a
+/// point.
+pub(crate) trait Program: Send {
+    /// Bytes of intermediate values for one row.
+    fn bytes_of_row(&self) -> u64;
+
+    /// Makes room for so many rows at a time.
+    fn reserve(&mut self, rows: usize) -> Result<(), DeviceError>;
+
+    /// Rows that there is room for.
+    fn room(&self) -> usize;
+
+    /// Bytes of the descriptor of a row.
+    fn descriptor(&self) -> usize;
+
+    /// Launches of a task for `count` rows with descriptors at `rows`, at most as many as there is room for. The largest extent of the
+    /// commands is `extent`.
+    ///
+    /// # Safety
+    /// There are so many descriptors, of buffers that are there until the script has run.
+    unsafe fn launch(&self, script: &mut Script, task: Task, rows: Argument, count: usize, extent: usize);
+}
+
+/// A vector of which each agent has a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) at: u64,
+    /// Bytes from one row to the next; 0 if all have the same.
+    pub(crate) stride: usize,
+}
+
+impl Place {
+    pub(crate) fn row(self, row: usize) -> u64 {
+        self.at + (row * self.stride) as u64
+    }
+}
+
+/// A model that is evaluated.
+pub(crate) struct Model {
+    pub(crate) at: u64,
+}
 
 /// The agents' objectives, on the device.
 pub(crate) trait Objective: Send {
-    /// Adds what is different from draw to draw, such as the samples of mini-batches, always as many bytes; returns its place.
-    fn draw(&self, draw: Draw, parameters: &mut Parameters) -> usize;
+    /// Adds `out_i <- grad f_i(x_i)` for all agents, on the samples of a draw, or exactly if there is none.
+    fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work);
 
-    /// `g_i <- grad f_i(x_i)` for all agents. `draw` is where [`draw`](Self::draw) put what it added.
-    fn gradient(&self, x: &Buffer, g: &Buffer, draw: Argument) -> Result<(), DeviceError>;
+    /// Numbers that [`evaluate`](Self::evaluate) writes for each model.
+    fn numbers(&self) -> usize;
+
+    /// Adds the evaluation of models, each of which gets so many numbers at `out`.
+    fn evaluate(&self, models: &[Model], out: u64, work: &mut Work);
+
+    /// The value of f, without a penalty, from the numbers of a model, and the metrics if they are computed here.
+    fn worth(&self, numbers: &[f64]) -> (f64, Option<Vec<f64>>);
+}
+
+/// Bytes that a job needs on the device besides its vectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Of its own.
+    pub(crate) own: u64,
+    /// For what one job at a time uses: intermediate values of gradients and evaluations.
+    pub(crate) turn: u64,
+    /// For data that all jobs have.
+    pub(crate) shared: u64,
 }

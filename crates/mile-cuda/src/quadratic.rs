@@ -5,68 +5,149 @@ use mile::real::Real;
 
 use crate::device::{Argument, Buffer, DeviceError, Grid};
 use crate::kernels;
-use crate::objective::Objective;
-use crate::parameters::Parameters;
+use crate::objective::{Model, Objective, Place, Program};
 use crate::queue::{Kernels, Queue};
+use crate::script::Script;
+use crate::stack::{Shared, Users};
+use crate::work::{Descriptors, Kind, Task, Work};
 
 /// Threads of a block, as the kernels have it.
 const THREADS: u32 = 256;
-/// Most blocks for one agent's columns: each of them sums what all have found.
+/// Most blocks for the columns of one row: each of them sums what all have found.
 const MOST_BLOCKS: u32 = 64;
+/// Bytes of a descriptor.
+const DESCRIPTOR: usize = 5 * 8;
 
-pub(crate) struct DeviceQuadratic {
+/// Gradients and losses of rows of one dimension.
+struct Quadratics {
+    queue: Queue,
     kernels: Kernels,
+    /// Parts of the two inner products.
+    parts: [Buffer; 2],
+    room: usize,
+    dim: usize,
+}
+
+impl Program for Quadratics {
+    fn bytes_of_row(&self) -> u64 {
+        2 * u64::from(MOST_BLOCKS) * size_of::<f64>() as u64
+    }
+
+    fn reserve(&mut self, rows: usize) -> Result<(), DeviceError> {
+        let parts = || Buffer::new::<f64>(&self.queue.device, rows * MOST_BLOCKS as usize);
+        self.parts = [parts()?, parts()?];
+        self.room = rows;
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn descriptor(&self) -> usize {
+        DESCRIPTOR
+    }
+
+    unsafe fn launch(&self, script: &mut Script, task: Task, rows: Argument, count: usize, _: usize) {
+        let Grid { blocks: [blocks, ..], .. } = Grid::over(self.dim, THREADS, MOST_BLOCKS);
+        let grid = Grid::new([blocks, count as u32, 1], THREADS);
+        let ([first, second], dim) = (&self.parts, Argument::Long(self.dim as u64));
+        // SAFETY: the types are those of the kernels; the parts have room for all blocks, and the rest is promised by the caller.
+        unsafe {
+            self.kernels.launch(script, "quadratic_first", grid, &[rows, first.at(), dim]);
+            if task == Task::Losses {
+                let arguments = [rows, first.at(), second.at(), dim];
+                self.kernels.launch(script, "quadratic_losses", grid, &arguments);
+                let arguments = [rows, second.at(), Argument::Whole(blocks), Argument::Whole(count as u32)];
+                let grid = Grid::over(count, THREADS, u32::MAX);
+                return self.kernels.launch(script, "quadratic_sums", grid, &arguments);
+            }
+            let arguments = [rows, first.at(), second.at(), dim];
+            self.kernels.launch(script, "quadratic_second", grid, &arguments);
+            self.kernels.launch(script, "quadratic_third", grid, &[rows, second.at(), dim]);
+        }
+    }
+}
+
+/// The quadratics of all agents.
+pub(crate) struct DeviceQuadratic {
+    program: usize,
     curvature: Buffer,
     normals: Buffer,
     minimisers: Buffer,
-    /// Parts of the two inner products.
-    parts: [Buffer; 2],
     agents: usize,
-    dim: usize,
-    stride: usize,
+    /// Bytes of a row.
+    row: usize,
 }
 
 impl DeviceQuadratic {
     pub(crate) fn new<T: Real>(
+        shared: &mut Shared,
         queue: &Queue,
+        member: usize,
         problem: &Quadratic<T>,
-        stride: usize,
     ) -> Result<Self, DeviceError> {
-        let names = ["quadratic_first", "quadratic_second", "quadratic_third"];
         let (device, agents, dim) = (&queue.device, problem.normals().len(), problem.curvature().len());
-        let parts = || Buffer::new::<f64>(device, agents * MOST_BLOCKS as usize);
+        let make = |queue: &Queue| -> Result<Box<dyn Program>, DeviceError> {
+            let names = [
+                "quadratic_first",
+                "quadratic_second",
+                "quadratic_third",
+                "quadratic_losses",
+                "quadratic_sums",
+            ];
+            let parts = || Buffer::new::<f64>(&queue.device, 1);
+            Ok(Box::new(Quadratics {
+                kernels: queue.kernels(&kernels::objectives::<T>(), &names)?,
+                parts: [parts()?, parts()?],
+                room: 0,
+                dim,
+                queue: queue.clone(),
+            }))
+        };
+        let users = Users { member, rows: agents, together: true };
         Ok(Self {
-            kernels: queue.kernels(&kernels::objectives::<T>(), &names)?,
+            program: shared.program(format!("quadratics of dimension {dim}"), users, make)?,
             curvature: Buffer::of(device, problem.curvature())?,
             normals: Buffer::of(device, &problem.normals().concat())?,
             minimisers: Buffer::of(device, &problem.minimisers().concat())?,
-            parts: [parts()?, parts()?],
             agents,
-            dim,
-            stride,
+            row: dim * size_of::<T>(),
         })
+    }
+
+    fn rows(&self, x: Place, out: Place, rows: &mut Descriptors) {
+        for agent in 0..self.agents {
+            rows.address(x.row(agent)).address(out.row(agent));
+            let [u, b] = [&self.normals, &self.minimisers].map(|of| of.at().plus(agent * self.row).bits());
+            rows.address(u).address(b).address(self.curvature.at().bits()).end();
+        }
     }
 }
 
 impl Objective for DeviceQuadratic {
-    fn draw(&self, _: Draw, _: &mut Parameters) -> usize {
-        0
+    fn gradients(&self, x: Place, out: Place, _: Option<Draw>, work: &mut Work) {
+        let mut rows = Descriptors::default();
+        self.rows(x, out, &mut rows);
+        // A draw changes nothing: all gradients are exact, and can be computed together.
+        work.add(Kind::Rows { program: self.program, task: Task::Gradients }, rows, 0, self.agents);
     }
 
-    fn gradient(&self, x: &Buffer, g: &Buffer, _: Argument) -> Result<(), DeviceError> {
-        let Grid { blocks: [blocks, ..], .. } = Grid::over(self.dim, THREADS, MOST_BLOCKS);
-        let grid = Grid::new([blocks, self.agents as u32, 1], THREADS);
-        let shape = [Argument::Long(self.dim as u64), Argument::Long(self.stride as u64)];
-        let (u, b, d) = (self.normals.at(), self.minimisers.at(), self.curvature.at());
-        let [first, second] = &self.parts;
-        let with_shape = |arguments: &[Argument]| [arguments, &shape[..]].concat();
-        // SAFETY: the types are those of the kernels; x and g have `agents` rows at a distance of `stride`, of which `dim` numbers are
-        // used, and the parts have room for all blocks.
-        unsafe {
-            self.kernels.launch("quadratic_first", grid, &with_shape(&[x.at(), u, b, first.at()]))?;
-            let arguments = with_shape(&[x.at(), g.at(), u, b, d, first.at(), second.at()]);
-            self.kernels.launch("quadratic_second", grid, &arguments)?;
-            self.kernels.launch("quadratic_third", grid, &with_shape(&[g.at(), u, second.at()]))
+    /// The losses of all agents.
+    fn numbers(&self) -> usize {
+        self.agents
+    }
+
+    fn evaluate(&self, models: &[Model], out: u64, work: &mut Work) {
+        let mut rows = Descriptors::default();
+        for (k, model) in models.iter().enumerate() {
+            let out = Place { at: out + (k * self.agents * 8) as u64, stride: 8 };
+            self.rows(Place { at: model.at, stride: 0 }, out, &mut rows);
         }
+        work.add(Kind::Rows { program: self.program, task: Task::Losses }, rows, 0, self.agents);
+    }
+
+    fn worth(&self, losses: &[f64]) -> (f64, Option<Vec<f64>>) {
+        (losses.iter().sum::<f64>() / losses.len() as f64, None)
     }
 }

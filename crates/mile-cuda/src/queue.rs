@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::device::{Argument, Device, DeviceError, Grid, Kernel};
+use crate::script::Script;
 
 /// A device, shared by all that use its queue.
 #[derive(Clone)]
@@ -13,7 +14,6 @@ pub(crate) struct Queue {
 
 /// The kernels of a source, by name.
 pub(crate) struct Kernels {
-    device: Arc<dyn Device>,
     by_name: HashMap<String, Kernel>,
 }
 
@@ -22,8 +22,7 @@ impl Queue {
     pub(crate) fn kernels<N: AsRef<str>>(&self, source: &str, names: &[N]) -> Result<Kernels, DeviceError> {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         let kernels = self.device.compile(source, &names)?;
-        let by_name = names.iter().map(|name| (*name).to_owned()).zip(kernels).collect();
-        Ok(Kernels { device: self.device.clone(), by_name })
+        Ok(Kernels { by_name: names.iter().map(|name| (*name).to_owned()).zip(kernels).collect() })
     }
 
     /// Blocks that keep the device busy.
@@ -33,20 +32,15 @@ impl Queue {
 }
 
 impl Kernels {
-    /// Runs a kernel.
+    /// Adds the launch of a kernel to a script.
     ///
     /// # Safety
-    /// As [`Device::launch`].
+    /// As [`Script::launch`].
     ///
     /// # Panics
     /// If there is no kernel of this name.
-    pub(crate) unsafe fn launch(
-        &self,
-        name: &str,
-        grid: Grid,
-        arguments: &[Argument],
-    ) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn launch(&self, script: &mut Script, name: &str, grid: Grid, arguments: &[Argument]) {
         // SAFETY: promised by the caller.
-        unsafe { self.device.launch(self.by_name[name], grid, arguments) }
+        unsafe { script.launch(self.by_name[name], grid, arguments) }
     }
 }

@@ -5,9 +5,11 @@ use mile::real::Real;
 
 use crate::device::{Argument, Buffer, DeviceError, Grid};
 use crate::kernels;
-use crate::objective::Objective;
-use crate::parameters::Parameters;
+use crate::objective::{Model, Objective, Place, Program};
 use crate::queue::{Kernels, Queue};
+use crate::script::Script;
+use crate::stack::{Shared, Users};
+use crate::work::{Descriptors, Kind, Task, Work};
 
 /// Threads of a block; columns and lanes of a block that sums are 32 and 8, as the kernels have it.
 const THREADS: u32 = 256;
@@ -17,29 +19,30 @@ const LANES: usize = 8;
 const ROWS_OF_A_LANE: usize = 64;
 /// Most splits of a sum.
 const MOST_SPLITS: usize = 128;
+/// Bytes of a descriptor.
+const DESCRIPTOR: usize = 7 * 8;
 
-pub(crate) struct DeviceTable {
+/// How many blocks share the sum over so many rows.
+fn splits(rows: usize) -> usize {
+    rows.div_ceil(LANES * ROWS_OF_A_LANE).clamp(1, MOST_SPLITS)
+}
+
+/// Gradients and losses of tables with the same columns and the same loss.
+struct Tables {
+    queue: Queue,
     kernels: Kernels,
-    features: Buffer,
-    targets: Buffer,
-    first_row: Buffer,
-    rows: Buffer,
-    factors: Buffer,
     slopes: Buffer,
     sums: Buffer,
-    batch: Batch,
-    /// Samples of each agent.
-    samples: Vec<usize>,
-    /// Most rows of an agent's gradient.
+    room: usize,
+    /// Rows of a table at most.
     most: usize,
-    splits: usize,
     columns: usize,
     classes: usize,
     penalised: usize,
-    stride: usize,
     loss: Argument,
-    parameter: Argument,
-    l2: f64,
+    /// The loss's parameter, in the precision of the table and in double precision.
+    parameter: [Argument; 2],
+    l2: Argument,
 }
 
 /// The number of a loss in the kernels, and its parameter.
@@ -55,115 +58,189 @@ fn loss_number(loss: Loss) -> (u32, f64) {
     }
 }
 
+impl Tables {
+    /// Numbers of slopes, or of losses in double precision, and of sums, for one objective.
+    fn numbers(&self) -> [usize; 2] {
+        [self.classes * self.most, splits(self.most) * self.classes * self.columns]
+    }
+}
+
+impl Program for Tables {
+    fn bytes_of_row(&self) -> u64 {
+        self.numbers().into_iter().map(|numbers| numbers as u64 * 8).sum()
+    }
+
+    fn reserve(&mut self, rows: usize) -> Result<(), DeviceError> {
+        let [slopes, sums] =
+            self.numbers().map(|numbers| Buffer::new::<f64>(&self.queue.device, rows * numbers));
+        (self.slopes, self.sums, self.room) = (slopes?, sums?, rows);
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn descriptor(&self) -> usize {
+        DESCRIPTOR
+    }
+
+    /// The extent is the largest number of rows that are used of a table.
+    unsafe fn launch(&self, script: &mut Script, task: Task, rows: Argument, count: usize, extent: usize) {
+        let whole = |value: usize| Argument::Whole(value as u32);
+        let blocks = |numbers: usize| numbers.div_ceil(THREADS as usize).max(1) as u32;
+        let (most, columns, classes) = (whole(self.most), whole(self.columns), whole(self.classes));
+        let (slopes, sums, penalised) = (self.slopes.at(), self.sums.at(), whole(self.penalised));
+        let by_row = Grid::new([blocks(extent), count as u32, 1], THREADS);
+        // SAFETY: the types are those of the kernels; there is room for the slopes and sums of so many objectives, and the rest is
+        // promised by the caller.
+        unsafe {
+            if task == Task::Losses {
+                let arguments = [rows, slopes, most, columns, classes, self.loss, self.parameter[1]];
+                self.kernels.launch(script, "table_values", by_row, &arguments);
+                let arguments = [rows, slopes, most, columns, classes, penalised, self.loss, self.l2];
+                let grid = Grid::new([count as u32, 1, 1], THREADS);
+                return self.kernels.launch(script, "table_losses", grid, &arguments);
+            }
+            let arguments = [rows, slopes, most, columns, classes, self.loss, self.parameter[0]];
+            self.kernels.launch(script, "table_slopes", by_row, &arguments);
+            let (tiles, splits) = (self.columns.div_ceil(COLUMNS) as u32, splits(extent));
+            let grid = Grid::new([tiles, splits as u32, (count * self.classes) as u32], THREADS);
+            let arguments = [rows, slopes, sums, most, columns, classes];
+            self.kernels.launch(script, "table_sums", grid, &arguments);
+            let grid = Grid::new([blocks(self.columns * self.classes), count as u32, 1], THREADS);
+            let arguments = [rows, sums, whole(splits), columns, classes, penalised, self.loss, self.l2];
+            self.kernels.launch(script, "table_gradient", grid, &arguments);
+        }
+    }
+}
+
+/// The tables of all agents.
+pub(crate) struct DeviceTable {
+    program: usize,
+    features: Buffer,
+    targets: Buffer,
+    factors: Vec<f64>,
+    batch: Batch,
+    /// Samples of each agent.
+    samples: Vec<usize>,
+    /// Bytes of a target, and of the features of a row.
+    number: usize,
+    row: usize,
+}
+
 impl DeviceTable {
-    pub(crate) fn new<T: Real>(queue: &Queue, table: &Table<T>, stride: usize) -> Result<Self, DeviceError> {
-        let (number, parameter) = loss_number(table.terms().loss);
-        let (device, shards, batch) = (&queue.device, table.shards(), table.batch());
-        let samples = table.rows();
-        let used = |all: usize| match batch {
-            Batch::Full => all,
+    pub(crate) fn new<T: Real>(
+        shared: &mut Shared,
+        queue: &Queue,
+        member: usize,
+        table: &Table<T>,
+    ) -> Result<Self, DeviceError> {
+        let (terms, device, samples) = (table.terms(), &queue.device, table.rows());
+        let (columns, classes) = (table.columns(), terms.loss.classes());
+        // In steps, so that jobs whose tables are divided a little differently compute together.
+        let batch = match table.batch() {
+            Batch::Full => 0,
             Batch::Size(size) | Batch::Epoch(size) => size,
         };
-        let rows: Vec<u32> = samples.iter().map(|all| used(*all) as u32).collect();
-        let most = rows.iter().copied().max().unwrap_or(0) as usize;
-        let first_row: Vec<u64> = samples
-            .iter()
-            .scan(0, |next, rows| Some(std::mem::replace(next, *next + *rows as u64)))
-            .collect();
-        let (columns, classes) = (table.columns(), table.terms().loss.classes());
-        let splits = most.div_ceil(LANES * ROWS_OF_A_LANE).clamp(1, MOST_SPLITS);
+        let most = samples.iter().copied().max().unwrap_or(0).max(batch).next_power_of_two();
+        let penalised = columns - usize::from(terms.intercept && columns > 0);
+        let key = format!("tables {:?} {} {columns} {penalised} {most}", terms.loss, terms.l2.to_bits());
+        let make = |queue: &Queue| -> Result<Box<dyn Program>, DeviceError> {
+            let names = ["table_slopes", "table_sums", "table_gradient", "table_values", "table_losses"];
+            let (number, parameter) = loss_number(terms.loss);
+            Ok(Box::new(Tables {
+                kernels: queue.kernels(&kernels::objectives::<T>(), &names)?,
+                slopes: Buffer::new::<f64>(&queue.device, 1)?,
+                sums: Buffer::new::<f64>(&queue.device, 1)?,
+                room: 0,
+                most,
+                columns,
+                classes,
+                penalised,
+                loss: Argument::Whole(number),
+                parameter: [kernels::number(T::of(parameter)), Argument::Double(parameter)],
+                l2: Argument::Double(terms.l2),
+                queue: queue.clone(),
+            }))
+        };
         let of = |part: fn(&Shard<T>) -> &[T]| {
-            let all: Vec<T> = shards.iter().flat_map(|shard| part(shard).iter().copied()).collect();
+            let all: Vec<T> = table.shards().iter().flat_map(|shard| part(shard).iter().copied()).collect();
             Buffer::of(device, &all)
         };
-        let intercept = table.terms().intercept && columns > 0;
         Ok(Self {
-            kernels: queue
-                .kernels(&kernels::objectives::<T>(), &["table_slopes", "table_sums", "table_gradient"])?,
+            program: shared.program(key, Users { member, rows: samples.len(), together: true }, make)?,
             features: of(|shard| &shard.features)?,
             targets: of(|shard| &shard.targets)?,
-            first_row: Buffer::of(device, &first_row)?,
-            rows: Buffer::of(device, &rows)?,
-            factors: Buffer::of(device, table.factors())?,
-            slopes: Buffer::new::<T>(device, shards.len() * classes * most)?,
-            sums: Buffer::new::<f64>(device, shards.len() * splits * classes * columns)?,
-            batch,
+            factors: table.factors().to_vec(),
+            batch: table.batch(),
             samples,
-            most,
-            splits,
-            columns,
-            classes,
-            penalised: columns - usize::from(intercept),
-            stride,
-            loss: Argument::Whole(number),
-            parameter: kernels::number(T::of(parameter)),
-            l2: table.terms().l2,
+            number: size_of::<T>(),
+            row: columns * size_of::<T>(),
         })
+    }
+
+    /// Rows of a mini-batch of an agent with so many.
+    fn used(&self, all: usize) -> usize {
+        match self.batch {
+            Batch::Full => all,
+            Batch::Size(size) | Batch::Epoch(size) => size,
+        }
+    }
+
+    /// Adds the objectives of all agents, on the samples at these places of the job's data or on all; returns the most rows of one.
+    fn rows(&self, x: Place, out: Place, lists: Option<&[usize]>, rows: &mut Descriptors) -> usize {
+        let (mut first, mut most) = (0, 0);
+        for (agent, all) in self.samples.iter().enumerate() {
+            let used = if lists.is_some() { self.used(*all) } else { *all };
+            rows.address(x.row(agent)).address(out.row(agent));
+            rows.address(self.features.at().plus(first * self.row).bits());
+            rows.address(self.targets.at().plus(first * self.number).bits());
+            match lists {
+                Some(lists) => rows.place(lists[agent]),
+                None => rows.address(0),
+            };
+            // What a block sums must not depend on the other jobs.
+            rows.numbers(&[self.factors[agent]]).two(used, splits(used)).end();
+            first += all;
+            most = most.max(used);
+        }
+        most
     }
 }
 
 impl Objective for DeviceTable {
-    fn draw(&self, draw: Draw, parameters: &mut Parameters) -> usize {
-        if self.batch == Batch::Full {
-            return 0;
+    fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work) {
+        let draw = draw.filter(|_| self.batch != Batch::Full);
+        let mut lists = Vec::new();
+        if let Some(draw) = draw {
+            for (agent, all) in self.samples.iter().enumerate() {
+                let rows: Vec<u32> = self.batch.samples(*all, agent, draw).map(|row| row as u32).collect();
+                lists.push(work.data(&rows));
+            }
         }
-        let of = |(agent, all): (usize, &usize)| self.batch.samples(*all, agent, draw).map(|row| row as u32);
-        let rows: Vec<u32> = self.samples.iter().enumerate().flat_map(of).collect();
-        parameters.add(&rows)
+        let mut rows = Descriptors::default();
+        let most = self.rows(x, out, draw.map(|_| &lists[..]), &mut rows);
+        let kind = Kind::Rows { program: self.program, task: Task::Gradients };
+        work.add(kind, rows, most, self.samples.len());
     }
 
-    fn gradient(&self, x: &Buffer, g: &Buffer, draw: Argument) -> Result<(), DeviceError> {
-        let whole = |value: usize| Argument::Whole(value as u32);
-        let agents = self.samples.len();
-        let samples = if self.batch == Batch::Full { Argument::Pointer(0) } else { draw };
-        let blocks = |numbers: usize| numbers.div_ceil(THREADS as usize).max(1) as u32;
-        let stride = Argument::Long(self.stride as u64);
-        let (most, columns, classes) = (whole(self.most), whole(self.columns), whole(self.classes));
-        // SAFETY: the types are those of the kernels; rows of x, g and the table are within their buffers, and those of a mini-batch are
-        // below the agent's number of samples.
-        unsafe {
-            let grid = Grid::new([blocks(self.most), agents as u32, 1], THREADS);
-            let (features, targets) = (self.features.at(), self.targets.at());
-            let (slopes, first_row, rows) = (self.slopes.at(), self.first_row.at(), self.rows.at());
-            let arguments = [
-                x.at(),
-                slopes,
-                features,
-                targets,
-                first_row,
-                rows,
-                samples,
-                most,
-                columns,
-                classes,
-                stride,
-                self.loss,
-                self.parameter,
-            ];
-            self.kernels.launch("table_slopes", grid, &arguments)?;
-            let tiles = self.columns.div_ceil(COLUMNS) as u32;
-            let grid = Grid::new([tiles, self.splits as u32, (agents * self.classes) as u32], THREADS);
-            let sums = self.sums.at();
-            let arguments = [slopes, sums, features, first_row, rows, samples, most, columns, classes];
-            self.kernels.launch("table_sums", grid, &arguments)?;
-            let grid = Grid::new([blocks(self.columns * self.classes), agents as u32, 1], THREADS);
-            let (factors, splits, penalised) = (self.factors.at(), whole(self.splits), whole(self.penalised));
-            let l2 = Argument::Double(self.l2);
-            let arguments = [
-                x.at(),
-                g.at(),
-                sums,
-                factors,
-                rows,
-                splits,
-                columns,
-                classes,
-                penalised,
-                stride,
-                self.loss,
-                l2,
-            ];
-            self.kernels.launch("table_gradient", grid, &arguments)
+    /// The losses of all agents.
+    fn numbers(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn evaluate(&self, models: &[Model], out: u64, work: &mut Work) {
+        let (mut rows, mut most) = (Descriptors::default(), 0);
+        for (k, model) in models.iter().enumerate() {
+            let out = Place { at: out + (k * self.samples.len() * 8) as u64, stride: 8 };
+            most = self.rows(Place { at: model.at, stride: 0 }, out, None, &mut rows);
         }
+        let kind = Kind::Rows { program: self.program, task: Task::Losses };
+        work.add(kind, rows, most, self.samples.len());
+    }
+
+    fn worth(&self, losses: &[f64]) -> (f64, Option<Vec<f64>>) {
+        (losses.iter().sum::<f64>() / losses.len() as f64, None)
     }
 }

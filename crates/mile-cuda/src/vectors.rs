@@ -1,4 +1,4 @@
-//! The vectors of all agents in the device's memory, and the kernels of the verbs.
+//! The vectors of all agents of a job in the device's memory, and the commands of verbs on them.
 
 use std::marker::PhantomData;
 
@@ -6,22 +6,25 @@ use mile::agents::Vector;
 use mile::problems::Penalty;
 use mile::real::Real;
 use mile::sparse::SparseRows;
+use mile::verbs::MOST_TERMS;
 
-use crate::device::{Argument, Buffer, DeviceError, Grid};
-use crate::kernels;
-use crate::queue::{Kernels, Queue};
+use crate::device::{Argument, Buffer, DeviceError};
+use crate::objective::Place;
+use crate::queue::Queue;
+use crate::work::{Descriptors, Kind, Work};
 
-/// Threads of a block.
-const THREADS: u32 = 256;
 /// Rows begin at multiples of so many bytes, for accesses of sixteen bytes.
 const ALIGNMENT: usize = 16;
 /// Blocks that sum the squares of one agent: fixed, so that the bits do not depend on the device.
-const SQUARES: u32 = 32;
+pub(crate) const SQUARES: u32 = 32;
+
+/// Numbers from one row to the next.
+pub(crate) fn stride<T: Real>(dim: usize) -> usize {
+    dim.next_multiple_of(ALIGNMENT / size_of::<T>())
+}
 
 /// The vectors of a method, each a row for every agent.
 pub(crate) struct Vectors<T> {
-    queue: Queue,
-    kernels: Kernels,
     buffers: Vec<Buffer>,
     agents: usize,
     dim: usize,
@@ -33,20 +36,21 @@ pub(crate) struct Vectors<T> {
     weights: Buffer,
     /// Whether each column is penalised.
     penalised: Option<Buffer>,
+    /// The mean over agents, and the same in the precision of the vectors.
     mean: Buffer,
-    /// Sums of squares of blocks, and their total.
+    rounded: Buffer,
+    /// Sums of squares of blocks.
     squares: Buffer,
-    total: Buffer,
     marker: PhantomData<T>,
 }
 
-fn names() -> Vec<String> {
-    let combines = (0..=8).flat_map(|k| [format!("combine_{k}"), format!("replace_{k}")]);
-    combines.chain(["pull", "prox", "fill", "mean", "squares", "total"].map(str::to_owned)).collect()
+/// The address of a buffer.
+pub(crate) fn address(at: Argument) -> u64 {
+    at.bits()
 }
 
 impl<T: Real> Vectors<T> {
-    /// So many vectors of zeros, agents and numbers in a row.
+    /// So many vectors, agents and numbers in a row. Their contents mean nothing.
     pub(crate) fn new(
         queue: &Queue,
         penalty: Option<&Penalty>,
@@ -54,7 +58,7 @@ impl<T: Real> Vectors<T> {
         [count, agents, dim]: [usize; 3],
     ) -> Result<Self, DeviceError> {
         let device = &queue.device;
-        let stride = dim.next_multiple_of(ALIGNMENT / size_of::<T>());
+        let stride = stride::<T>(dim);
         let needed = [count, agents, stride, size_of::<T>()]
             .into_iter()
             .fold(1u64, |all, n| all.saturating_mul(n as u64));
@@ -69,9 +73,7 @@ impl<T: Real> Vectors<T> {
         let columns = whole(&mut weights.entries.iter().map(|(j, _)| *j));
         let values: Vec<T> = weights.entries.iter().map(|(_, w)| T::of(*w)).collect();
         let penalised = penalty.map(|penalty| (0..dim).map(|k| u8::from(penalty.has(k))).collect::<Vec<_>>());
-        let vectors = Self {
-            queue: queue.clone(),
-            kernels: queue.kernels(&kernels::verbs::<T>(), &names())?,
+        Ok(Self {
             buffers: (0..count)
                 .map(|_| Buffer::new::<T>(device, agents * stride))
                 .collect::<Result<_, _>>()?,
@@ -83,24 +85,33 @@ impl<T: Real> Vectors<T> {
             weights: Buffer::of(device, &values)?,
             penalised: penalised.map(|penalised| Buffer::of(device, &penalised)).transpose()?,
             mean: Buffer::new::<f64>(device, dim)?,
+            rounded: Buffer::new::<T>(device, stride)?,
             squares: Buffer::new::<f64>(device, agents * SQUARES as usize)?,
-            total: Buffer::new::<f64>(device, 1)?,
             marker: PhantomData,
-        };
-        (0..count).try_for_each(|v| vectors.fill(Vector(v), T::zero()))?;
-        Ok(vectors)
+        })
     }
 
     pub(crate) fn dim(&self) -> usize {
         self.dim
     }
 
-    pub(crate) fn stride(&self) -> usize {
-        self.stride
+    fn at(&self, v: Vector) -> u64 {
+        address(self.buffers[v.0].at())
     }
 
-    pub(crate) fn buffer(&self, v: Vector) -> &Buffer {
-        &self.buffers[v.0]
+    /// Where the rows of a vector are.
+    pub(crate) fn place(&self, v: Vector) -> Place {
+        Place { at: self.at(v), stride: self.stride * size_of::<T>() }
+    }
+
+    /// Where the mean is, rounded, after [`mean`](Self::mean).
+    pub(crate) fn rounded(&self) -> Place {
+        Place { at: address(self.rounded.at()), stride: 0 }
+    }
+
+    /// Rows for all agents, which are no vector of the method.
+    pub(crate) fn spare(&self, queue: &Queue) -> Result<Buffer, DeviceError> {
+        Buffer::new::<T>(&queue.device, self.numbers())
     }
 
     /// A vector, row after row.
@@ -132,119 +143,78 @@ impl<T: Real> Vectors<T> {
         self.agents * self.stride
     }
 
-    fn shape(&self) -> [Argument; 2] {
-        [Argument::Long(self.dim as u64), Argument::Long(self.stride as u64)]
-    }
-
-    /// Threads for all numbers of a vector, sixteen bytes each.
-    fn grid(&self) -> Grid {
-        Grid::over(self.numbers() * size_of::<T>() / ALIGNMENT, THREADS, self.queue.busy())
-    }
-
-    /// `y <- keep y + sum_k a_k v_k` with (keep, a_0, ...) at `coefficients`; if it `replaces` y, keep is 0 and the old y is not read.
-    pub(crate) fn combine(
-        &self,
-        y: Vector,
-        replaces: bool,
-        terms: &[Vector],
-        coefficients: Argument,
-    ) -> Result<(), DeviceError> {
-        let name = format!("{}_{}", if replaces { "replace" } else { "combine" }, terms.len());
-        let mut arguments = vec![self.buffers[y.0].at(), coefficients, Argument::Long(self.numbers() as u64)];
-        arguments.extend(terms.iter().map(|v| self.buffers[v.0].at()));
-        arguments.resize(3 + 8, Argument::Pointer(0));
-        // SAFETY: the types are those of the kernel, all vectors have so many numbers, and there are 1 + terms coefficients.
-        unsafe { self.kernels.launch(&name, self.grid(), &arguments) }
-    }
-
-    /// `to <- (W - I) from`, with the weights of all edges or with those of a round.
-    pub(crate) fn pull(
-        &self,
-        from: Vector,
-        to: Vector,
-        weights: Option<Argument>,
-    ) -> Result<(), DeviceError> {
-        let wide = self.stride * size_of::<T>() / ALIGNMENT;
-        let most = (4 * self.queue.busy() / self.agents as u32).clamp(1, 65_535);
-        let Grid { blocks: [columns, ..], .. } = Grid::over(wide, THREADS, most);
-        let grid = Grid::new([self.agents as u32, columns, 1], THREADS);
-        let weights = weights.unwrap_or_else(|| self.weights.at());
-        let (from, to) = (self.buffers[from.0].at(), self.buffers[to.0].at());
-        let stride = Argument::Long(self.stride as u64);
-        let arguments = [from, to, self.starts.at(), self.columns.at(), weights, stride];
-        // SAFETY: the types are those of the kernel; columns of the matrix are agents, and the vectors have a row for each.
-        unsafe { self.kernels.launch("pull", grid, &arguments) }
-    }
-
-    /// The proximal step with the threshold at `threshold`.
-    pub(crate) fn prox(&self, x: Vector, threshold: Argument) -> Result<(), DeviceError> {
-        let Some(penalised) = &self.penalised else { return Ok(()) };
-        let Grid { blocks: [columns, ..], .. } = Grid::over(self.dim, THREADS, 1024);
-        let grid = Grid::new([columns, self.agents as u32, 1], THREADS);
-        let [dim, stride] = self.shape();
-        // SAFETY: the types are those of the kernel; there is a flag for each column.
-        unsafe {
-            self.kernels.launch(
-                "prox",
-                grid,
-                &[self.buffers[x.0].at(), threshold, penalised.at(), dim, stride],
-            )
+    /// `y <- keep y + sum_k a_k v_k`; if keep is 0 the old y is not read.
+    pub(crate) fn combine(&self, y: Vector, keep: f64, terms: &[(f64, Vector)], work: &mut Work) {
+        let (mut at, mut numbers) = ([0; MOST_TERMS], [T::zero(); 2 + MOST_TERMS]);
+        numbers[0] = T::of(keep);
+        for (k, (a, v)) in terms.iter().enumerate() {
+            at[k] = self.at(*v);
+            numbers[1 + k] = T::of(*a);
         }
+        let mut one = Descriptors::default();
+        one.address(self.at(y)).addresses(&at).long(self.numbers()).numbers(&numbers).end();
+        let kind = Kind::Combine { replaces: keep == 0.0 && !terms.is_empty(), terms: terms.len() };
+        work.add(kind, one, self.numbers() * size_of::<T>() / ALIGNMENT, self.agents);
+    }
+
+    /// `to <- (W - I) from`, with the weights of all edges or with those of a round, at this place of the job's data.
+    pub(crate) fn pull(&self, from: Vector, to: Vector, weights: Option<usize>, work: &mut Work) {
+        let mut one = Descriptors::default();
+        one.address(self.at(from)).address(self.at(to));
+        one.address(address(self.starts.at())).address(address(self.columns.at()));
+        match weights {
+            Some(place) => one.place(place),
+            None => one.address(address(self.weights.at())),
+        };
+        one.long(self.stride).two(self.agents, 0).end();
+        work.add(Kind::Pull, one, self.stride * size_of::<T>() / ALIGNMENT, self.agents);
+    }
+
+    /// The proximal step with this threshold, if some columns are penalised.
+    pub(crate) fn prox(&self, x: Vector, threshold: f64, work: &mut Work) {
+        let Some(penalised) = &self.penalised else { return };
+        let mut one = Descriptors::default();
+        one.address(self.at(x)).address(address(penalised.at())).long(self.dim).long(self.stride);
+        one.two(self.agents, 0).numbers(&[T::of(threshold), T::zero()]).end();
+        work.add(Kind::Prox, one, self.dim, self.agents);
     }
 
     /// Sets all numbers of a vector.
-    pub(crate) fn fill(&self, v: Vector, value: T) -> Result<(), DeviceError> {
-        let arguments =
-            [self.buffers[v.0].at(), kernels::number(value), Argument::Long(self.numbers() as u64)];
-        let grid = Grid::over(self.numbers(), THREADS, self.queue.busy());
-        // SAFETY: the types are those of the kernel, and the vector has so many numbers.
-        unsafe { self.kernels.launch("fill", grid, &arguments) }
+    pub(crate) fn fill(&self, v: Vector, value: T, work: &mut Work) {
+        let mut one = Descriptors::default();
+        one.address(self.at(v)).long(self.numbers()).numbers(&[value, T::zero()]).end();
+        work.add(Kind::Fill, one, self.numbers(), self.agents);
     }
 
-    fn mean_on_device(&self, v: Vector) -> Result<(), DeviceError> {
-        let [dim, stride] = self.shape();
-        let arguments =
-            [self.buffers[v.0].at(), self.mean.at(), Argument::Whole(self.agents as u32), dim, stride];
-        // SAFETY: the types are those of the kernel; the mean has room for a row.
-        unsafe { self.kernels.launch("mean", Grid::over(self.dim, THREADS, self.queue.busy()), &arguments) }
+    fn rows(&self, v: u64, centre: u64) -> Descriptors {
+        let mut one = Descriptors::default();
+        one.address(v).long(self.dim).long(self.stride).two(self.agents, 0);
+        one.address(address(self.mean.at())).address(address(self.rounded.at())).address(centre);
+        one.address(address(self.squares.at())).end();
+        one
     }
 
-    /// The mean over agents.
-    pub(crate) fn mean(&self, v: Vector) -> Result<Vec<f64>, DeviceError> {
-        self.mean_on_device(v)?;
-        let mut mean = vec![0.0; self.dim];
-        self.mean.read(0, &mut mean)?;
-        Ok(mean)
-    }
-
-    /// The squared distances of all rows from `centre`.
-    fn squares(&self, v: Vector, centre: Argument) -> Result<f64, DeviceError> {
-        let [dim, stride] = self.shape();
-        let count = self.agents as u32 * SQUARES;
-        // SAFETY: the types are those of the kernels; there is room for a sum of each block.
-        unsafe {
-            let arguments = [self.buffers[v.0].at(), centre, self.squares.at(), dim, stride];
-            self.kernels.launch(
-                "squares",
-                Grid::new([SQUARES, self.agents as u32, 1], THREADS),
-                &arguments,
-            )?;
-            let arguments = [self.squares.at(), self.total.at(), Argument::Whole(count)];
-            self.kernels.launch("total", Grid::new([1, 1, 1], THREADS), &arguments)?;
-        }
-        let mut total = [0.0];
-        self.total.read(0, &mut total)?;
-        Ok(total[0])
+    /// The mean over agents of rows, exact and rounded.
+    pub(crate) fn mean(&self, rows: u64, work: &mut Work) {
+        work.add(Kind::Mean, self.rows(rows, 0), self.dim, self.agents);
     }
 
     /// The sum of squares of all rows.
-    pub(crate) fn norm_sq(&self, v: Vector) -> Result<f64, DeviceError> {
-        self.squares(v, Argument::Pointer(0))
+    pub(crate) fn squares(&self, v: Vector, work: &mut Work) {
+        work.add(Kind::Squares, self.rows(self.at(v), 0), self.dim, self.agents);
     }
 
-    /// `(1/N) sum_i |mean - v_i|^2`.
-    pub(crate) fn consensus_error(&self, v: Vector) -> Result<f64, DeviceError> {
-        self.mean_on_device(v)?;
-        Ok(self.squares(v, self.mean.at())? / self.agents as f64)
+    /// The squared distances of all rows from their mean.
+    pub(crate) fn distances(&self, v: Vector, work: &mut Work) {
+        self.mean(self.at(v), work);
+        let from_mean = self.rows(self.at(v), address(self.mean.at()));
+        work.add(Kind::Squares, from_mean, self.dim, self.agents);
+    }
+
+    /// What [`mean`](Self::mean) has found.
+    pub(crate) fn read_mean(&self) -> Result<Vec<f64>, DeviceError> {
+        let mut mean = vec![0.0; self.dim];
+        self.mean.read(0, &mut mean)?;
+        Ok(mean)
     }
 }

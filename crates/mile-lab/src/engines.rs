@@ -47,21 +47,40 @@ pub trait Engines: Send + Sync {
     /// Creates an engine in double precision.
     fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError>;
 
-    /// The same problem with losses and metrics computed where the engines are, for records; none by default.
-    fn evaluated_single<'a>(&self, problem: &'a dyn Problem<f32>) -> Result<Evaluated<'a, f32>, LabError> {
-        let _ = problem;
-        Ok(None)
+    /// Whether jobs that run at the same time compute together, so that more of them than there are threads are worth it.
+    fn computes_together(&self) -> bool {
+        false
     }
 
-    /// As [`evaluated_single`](Self::evaluated_single), in double precision.
-    fn evaluated_double<'a>(&self, problem: &'a dyn Problem<f64>) -> Result<Evaluated<'a, f64>, LabError> {
-        let _ = problem;
-        Ok(None)
+    /// How many of these jobs fit where the engines are, in single precision; asked if they
+    /// [compute together](Self::computes_together).
+    fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
+        Ok(jobs.count)
+    }
+
+    /// As [`fitting_single`](Self::fitting_single), in double precision.
+    fn fitting_double(&self, jobs: Jobs<'_, f64>) -> Result<usize, LabError> {
+        Ok(jobs.count)
     }
 }
 
-/// A problem that stands for another when it is evaluated, or none.
-pub type Evaluated<'a, T> = Option<Box<dyn Problem<T> + 'a>>;
+/// Jobs that are to run at the same time.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Jobs<'a, T> {
+    /// The agents' objectives in one of them.
+    pub problem: &'a dyn Problem<T>,
+    /// The most vectors that a method among them works with.
+    pub vectors: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl<'a, T> Jobs<'a, T> {
+    pub(crate) fn new(problem: &'a dyn Problem<T>, vectors: usize, count: usize) -> Self {
+        Self { problem, vectors, count }
+    }
+}
 
 /// All agents in this process: the [`Simulator`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,11 +114,8 @@ pub trait Scalar: Real {
         agents: EngineSetup<'a, Self>,
     ) -> Result<Box<dyn Engine<Self> + 'a>, LabError>;
 
-    /// The problem that is evaluated for records, if it is another.
-    fn evaluated<'a>(
-        engines: &dyn Engines,
-        problem: &'a dyn Problem<Self>,
-    ) -> Result<Evaluated<'a, Self>, LabError>;
+    /// How many of these jobs fit where the engines are.
+    fn fitting(engines: &dyn Engines, jobs: Jobs<'_, Self>) -> Result<usize, LabError>;
 }
 
 impl Scalar for f32 {
@@ -114,11 +130,8 @@ impl Scalar for f32 {
         engines.single(agents)
     }
 
-    fn evaluated<'a>(
-        engines: &dyn Engines,
-        problem: &'a dyn Problem<Self>,
-    ) -> Result<Evaluated<'a, Self>, LabError> {
-        engines.evaluated_single(problem)
+    fn fitting(engines: &dyn Engines, jobs: Jobs<'_, Self>) -> Result<usize, LabError> {
+        engines.fitting_single(jobs)
     }
 }
 
@@ -134,10 +147,7 @@ impl Scalar for f64 {
         engines.double(agents)
     }
 
-    fn evaluated<'a>(
-        engines: &dyn Engines,
-        problem: &'a dyn Problem<Self>,
-    ) -> Result<Evaluated<'a, Self>, LabError> {
-        engines.evaluated_double(problem)
+    fn fitting(engines: &dyn Engines, jobs: Jobs<'_, Self>) -> Result<usize, LabError> {
+        engines.fitting_double(jobs)
     }
 }

@@ -18,8 +18,11 @@ use crate::ranks::{agree, from_first, is_first, lost};
 use crate::resume::settings;
 use crate::store::{Outcome, Status, Store};
 
-/// Jobs run in parallel only as long as their vectors together need at most this many bytes.
+/// Jobs on the CPU run in parallel only as long as their vectors together need at most this many bytes.
 const MAX_MEMORY: u64 = 4 << 30;
+
+/// Most jobs at once whose engines compute together: each has a thread.
+pub(crate) const MOST_TOGETHER: usize = 64;
 
 /// Jobs share the threads of their agents if these have at least so many numbers in all; else one thread is enough.
 const WORTH_THREADS: usize = 1 << 16;
@@ -40,6 +43,12 @@ impl Sharing {
         let most = threads.min(usize::try_from(MAX_MEMORY / largest).unwrap_or(usize::MAX)).max(1);
         let large = plan.network.agents().saturating_mul(plan.size.dim) >= WORTH_THREADS;
         Self::new(jobs.len(), threads, most, large)
+    }
+
+    /// So many jobs at once, which compute together on a device.
+    fn together(jobs: usize, threads: usize) -> Self {
+        let jobs_at_once = jobs.max(1);
+        Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
     }
 
     /// At most `most` of so many jobs at once. The time of large ones is the number of turns over the threads of each, and
@@ -73,7 +82,10 @@ pub fn execute(
 ) -> Result<Vec<Outcome>, LabError> {
     let ranks = plan.engines.ranks();
     let sharing = match ranks.count() {
-        1 => Sharing::of(plan, rayon::current_num_threads()),
+        1 => match plan.fitting(plan.jobs().len().min(MOST_TOGETHER))? {
+            Some(jobs) => Sharing::together(jobs, rayon::current_num_threads()),
+            None => Sharing::of(plan, rayon::current_num_threads()),
+        },
         _ => Sharing { jobs_at_once: 1, threads: rayon::current_num_threads() },
     };
     // Only the first rank has the run directory; the others know what is in it.

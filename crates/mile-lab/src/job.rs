@@ -108,9 +108,7 @@ impl JobContext<'_> {
             seed: job.seed,
         };
         let mut engine = T::open(&*plan.engines, agents)?;
-        let elsewhere = T::evaluated(&*plan.engines, &*problem)?;
-        let measured = elsewhere.as_deref().unwrap_or(&*problem);
-        let running = RunningJob::begin(self, job, measured, &*method, &mut *engine, resume)?;
+        let running = RunningJob::begin(self, job, &*problem, &*method, &mut *engine, resume)?;
         let outcome = running.complete()?;
         if outcome.status == Status::Done {
             export::models_of(&self.final_path(job), &*problem, &mut *engine)?;

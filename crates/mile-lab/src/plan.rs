@@ -20,7 +20,7 @@ use toml::Value;
 
 use crate::auto;
 use crate::config::{AlgorithmConfig, Experiment};
-use crate::engines::{Engines, InProcess, Scalar};
+use crate::engines::{Engines, InProcess, Jobs, Scalar};
 use crate::error::LabError;
 use crate::evaluation::{self, EvaluationPlan};
 use crate::identity;
@@ -234,6 +234,18 @@ impl Plan {
     pub(crate) fn state_file(&self, job: Job) -> String {
         let label = self.experiment.algorithms[job.algorithm].file_name();
         format!("{label}-seed{}.safetensors", job.seed)
+    }
+
+    /// How many of so many jobs like these can run at the same time, if their engines compute together; else none.
+    pub(crate) fn fitting(&self, count: usize) -> Result<Option<usize>, LabError> {
+        let (Some(seed), true) = (self.experiment.seeds.first(), self.engines.computes_together()) else {
+            return Ok(None);
+        };
+        let vectors = self.methods.iter().map(|method| method.vectors).max().unwrap_or(1);
+        with_precision!(self.experiment.precision, T => {
+            let problem = self.problem::<T>(*seed)?;
+            T::fitting(&*self.engines, Jobs::new(&*problem, vectors, count)).map(Some)
+        })
     }
 
     /// Bytes of memory for the vectors of a job.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mile::agents::{AgentsError, Costs, Vector};
 use mile::block;
-use mile::engine::Engine;
+use mile::engine::{self, Engine};
 use mile::problems::{Metric, Problem};
 use mile::real::Real;
 use mile::run::Progress;
@@ -103,9 +103,15 @@ pub(crate) fn measure<T: Real>(
     wall_s: f64,
 ) -> Result<Record, AgentsError> {
     let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let own = own_models(problem, engine, evaluated.agents)?;
-    // On ranks that take turns it is the turn of the first again.
-    let of_average = evaluate(problem, engine, 0, &average)?;
+    let (of_average, own) = match engine.evaluate(MODELS, evaluated.agents)? {
+        Some(found) => measured_by_engine(problem, engine, evaluated.agents, &average, found)?,
+        None => {
+            let own = own_models(problem, engine, evaluated.agents)?;
+            // On ranks that take turns it is the turn of the first again.
+            (evaluate(problem, engine, 0, &average)?, own)
+        }
+    };
+    let own = OwnModels::of(&own, problem.metrics().len());
     let mut held_out = HeldOut::default();
     for (k, (metric, own)) in problem.metrics().iter().zip(&own.metrics).enumerate() {
         let average = of_average.metrics.get(k).copied().unwrap_or(f64::NAN);
@@ -157,30 +163,59 @@ struct OwnModels {
     metrics: Vec<Vec<f64>>,
 }
 
+/// What the average model and those of the evaluated agents are worth, of which the engine has found the losses and perhaps the metrics.
+fn measured_by_engine<T: Real>(
+    problem: &dyn Problem<T>,
+    engine: &mut dyn Engine<T>,
+    evaluated: &[usize],
+    average: &[T],
+    found: engine::Evaluated,
+) -> Result<(Worth, Vec<Worth>), AgentsError> {
+    let metrics = match found.metrics {
+        Some(metrics) => metrics,
+        None if problem.metrics().is_empty() => vec![Vec::new(); found.losses.len()],
+        None => {
+            let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
+            let own = evaluated.iter().map(|agent| &rows[agent * dim..(agent + 1) * dim]);
+            let models: Vec<&[T]> = [average].into_iter().chain(own).collect();
+            let measured = models.par_iter().map(|x| problem.measure(x)).collect::<Result<_, _>>();
+            measured.map_err(AgentsError::Evaluation)?
+        }
+    };
+    let worths = found.losses.into_iter().zip(metrics);
+    let mut worths = worths.map(|(loss, metrics)| Worth { loss, metrics });
+    Ok((worths.next().unwrap_or_default(), worths.collect()))
+}
+
+/// The same, each evaluated by the problem.
 fn own_models<T: Real>(
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     evaluated: &[usize],
-) -> Result<OwnModels, AgentsError> {
-    let each: Vec<Worth> = if engine.ranks().count() == 1 {
+) -> Result<Vec<Worth>, AgentsError> {
+    if engine.ranks().count() == 1 {
         let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
         let one = |agent: &usize| Worth::alone(problem, &rows[agent * dim..(agent + 1) * dim]);
-        evaluated.par_iter().map(one).collect::<Result<_, _>>()?
+        evaluated.par_iter().map(one).collect()
     } else {
         let one = |(turn, agent): (usize, &usize)| {
             let model = engine.row(MODELS, *agent)?;
             evaluate(problem, engine, 1 + turn, &model)
         };
-        evaluated.iter().enumerate().map(one).collect::<Result<_, _>>()?
-    };
-    let metric = |k: usize| each.iter().map(|one| one.metrics.get(k).copied().unwrap_or(f64::NAN)).collect();
-    Ok(OwnModels {
-        losses: each.iter().map(|one| one.loss).collect(),
-        metrics: (0..problem.metrics().len()).map(metric).collect(),
-    })
+        evaluated.iter().enumerate().map(one).collect()
+    }
 }
 
 impl OwnModels {
+    fn of(each: &[Worth], metrics: usize) -> Self {
+        let metric =
+            |k: usize| each.iter().map(|one| one.metrics.get(k).copied().unwrap_or(f64::NAN)).collect();
+        Self {
+            losses: each.iter().map(|one| one.loss).collect(),
+            metrics: (0..metrics).map(metric).collect(),
+        }
+    }
+
     /// The numbers of each agent, by name.
     fn each(&self, evaluated: &[usize], metrics: &[Metric]) -> BTreeMap<String, Vec<Option<f64>>> {
         let finite =
@@ -213,6 +248,9 @@ fn gradient_norm_sq<T: Real>(
     engine: &mut dyn Engine<T>,
     x: &[T],
 ) -> Result<f64, AgentsError> {
+    if let Some(gradient) = engine.mean_gradient(MODELS)? {
+        return Ok(mapping_norm_sq(problem, x, gradient));
+    }
     let agents = hosted(engine);
     let gradient =
         |agent: usize, g: &mut [T]| problem.gradient(agent, x, g).map_err(AgentsError::objective(agent));
@@ -235,8 +273,13 @@ fn gradient_norm_sq<T: Real>(
     };
     let count = engine.agents() as f64;
     mean.iter_mut().for_each(|m| *m /= count);
-    problem.penalty().into_iter().for_each(|penalty| penalty.gradient_mapping(x, &mut mean));
-    Ok(mean.iter().map(|m| m.powi(2)).sum())
+    Ok(mapping_norm_sq(problem, x, mean))
+}
+
+/// The squared norm of the gradient of f at x, or with a penalty of the prox-gradient mapping.
+fn mapping_norm_sq<T: Real>(problem: &dyn Problem<T>, x: &[T], mut gradient: Vec<f64>) -> f64 {
+    problem.penalty().into_iter().for_each(|penalty| penalty.gradient_mapping(x, &mut gradient));
+    gradient.iter().map(|g| g.powi(2)).sum()
 }
 
 #[cfg(test)]

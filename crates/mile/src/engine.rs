@@ -11,6 +11,15 @@ use crate::block;
 use crate::ranks::{Alone, Ranks};
 use crate::real::Real;
 
+/// What an engine found when it evaluated models.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluated {
+    /// f of each model, with the penalty if the problem has one.
+    pub losses: Vec<f64>,
+    /// The metrics of each model in the order of the problem's, if the engine measures them too.
+    pub metrics: Option<Vec<Vec<f64>>>,
+}
+
 /// A place where some or all agents of a network live.
 ///
 /// An engine that hosts all agents implements [`agents`](Self::agents), [`dim`](Self::dim),
@@ -100,6 +109,19 @@ pub trait Engine<T: Real>: Agents {
         let mean = self.mean(v)?;
         let own = block::row_distances_sq(&self.vector(v)?, &mean);
         Ok(in_order(&self.of_all(own)?) / self.agents() as f64)
+    }
+
+    /// Evaluates the mean of a vector and after it the rows of these agents as models, if the engine can do it where they are; none
+    /// by default: then whoever asks evaluates the problem.
+    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Evaluated>, AgentsError> {
+        let _ = (v, agents);
+        Ok(None)
+    }
+
+    /// The gradient of f, without a penalty, at the mean of a vector, if the engine can compute it where the vector is; none by default.
+    fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
+        let _ = v;
+        Ok(None)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use cudarc::driver::{DriverError, result};
 
-use crate::device::{Argument, Device, DeviceError, Grid, Kernel, Recording};
+use crate::device::{Device, DeviceError, Grid, Kernel, Recording};
 
 /// The least version that the driver must support.
 const LEAST_DRIVER: i32 = 12_000;
@@ -221,7 +221,7 @@ impl Device for Cuda {
         Ok(kernels)
     }
 
-    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Result<(), DeviceError> {
+    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
         self.enter()?;
         let function = self.state().kernels[kernel.0];
         let doing = while_doing("run a kernel");
@@ -231,7 +231,7 @@ impl Device for Cuda {
             unsafe { result::function::set_function_attribute(function, attribute, grid.shared as i32) }
                 .map_err(&doing)?;
         }
-        let mut bits: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
+        let mut bits = arguments.to_vec();
         let mut pointers: Vec<*mut c_void> =
             bits.iter_mut().map(|bits| std::ptr::from_mut(bits).cast()).collect();
         let [x, y, z] = grid.blocks;

@@ -133,26 +133,32 @@ __device__ __forceinline__ void multiply(float (&c)[MT][NT][4], const float (&a)
             a_high[i][e] = __float_as_uint(a[i][e]) & mask;
             a_low[i][e] = __float_as_uint(a[i][e] - __uint_as_float(a_high[i][e]));
         }
-#pragma unroll
-    for (int j = 0; j < NT; j++) {
-        unsigned b_high[2], b_low[2];
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            b_high[e] = __float_as_uint(b[j][e]) & mask;
-            b_low[e] = __float_as_uint(b[j][e] - __uint_as_float(b_high[e]));
-        }
-#define MMA(a, b)                                                                                                    \
+    // Products of different tiles follow each other, so that none waits for the one before it.
+    constexpr int GROUP = NT < 4 ? NT : 4;
+    static_assert(NT % GROUP == 0, "tiles are in whole groups");
+#define MMA(a, b)                                                                                                           \
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
-                 : "+f"(c[i][j][0]), "+f"(c[i][j][1]), "+f"(c[i][j][2]), "+f"(c[i][j][3])                              \
-                 : "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]), "r"(b[0]), "r"(b[1]))
+                 : "+f"(c[i][j][0]), "+f"(c[i][j][1]), "+f"(c[i][j][2]), "+f"(c[i][j][3])                                   \
+                 : "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]), "r"(b[j - from][0]), "r"(b[j - from][1]))
+#define MMA_ALL(a, b)                                           \
+    _Pragma("unroll") for (int j = from; j < from + GROUP; j++) \
+        _Pragma("unroll") for (int i = 0; i < MT; i++) MMA(a, b)
 #pragma unroll
-        for (int i = 0; i < MT; i++) MMA(a_low, b_high);
+    for (int from = 0; from < NT; from += GROUP) {
+        unsigned b_high[GROUP][2], b_low[GROUP][2];
 #pragma unroll
-        for (int i = 0; i < MT; i++) MMA(a_high, b_low);
+        for (int j = 0; j < GROUP; j++)
 #pragma unroll
-        for (int i = 0; i < MT; i++) MMA(a_high, b_high);
-#undef MMA
+            for (int e = 0; e < 2; e++) {
+                b_high[j][e] = __float_as_uint(b[from + j][e]) & mask;
+                b_low[j][e] = __float_as_uint(b[from + j][e] - __uint_as_float(b_high[j][e]));
+            }
+        MMA_ALL(a_low, b_high);
+        MMA_ALL(a_high, b_low);
+        MMA_ALL(a_high, b_high);
     }
+#undef MMA_ALL
+#undef MMA
 #endif
 }
 

@@ -1,5 +1,22 @@
-// Layers of networks, for all agents at once: an agent is blockIdx.z. Images are [agent][sample][row][column][channel], weights
+// Layers of networks, for all agents of all jobs at once: blockIdx.z. Images are [agent][sample][row][column][channel], weights
 // [tap][input][output] and then biases, as in crates/mile-nn.
+
+// A model with samples of its own: an agent of a job.
+struct Row {
+    const T* x;
+    // The gradient, or a loss and the number of correct predictions.
+    void* out;
+    const uint32_t* samples;
+    const void* pixels;
+    const uint8_t* labels;
+    const double *targets, *weights;
+    // What mini-batches and dropout are drawn from.
+    uint64_t seed, step;
+    // The number of the agent, and samples of its batch.
+    uint32_t agent, total;
+    // One over these.
+    T scale[2];
+};
 
 // A convolution with its pooling over squares of 2 x 2 and relu. A dense layer is one with H = W = K = 1. WV weights can be read at once.
 template <int H_, int W_, int C_, int K_, int PAD_, int STRIDE_, int OUT_, bool POOL_, bool RELU_, int WV_>
@@ -109,11 +126,11 @@ struct Activations {
 };
 
 template <class L, class S, bool WINDOW>
-__device__ void convolve(const T* x, const T* parameters, T* out, uint8_t* largest, int samples, Count stride, int offset) {
+__device__ void convolve(const T* x, const Row* rows, T* out, uint8_t* largest, int samples, int offset) {
     int units = L::POOL ? L::SH * L::SW : L::OH * L::OW;
     Count agent = blockIdx.z;
     Inputs<L> a = {x + agent * samples * (L::H * L::W * L::C), samples};
-    const T* weights = parameters + agent * stride + offset;
+    const T* weights = rows[agent].x + offset;
     Weights<L> b = {weights};
     Count place = agent * samples * units * L::OUT;
     Activations<L> c = {out + place, largest + place, weights + L::DEPTH * L::OUT, samples * units};
@@ -136,11 +153,11 @@ struct Parts {
 
 // A dense layer whose depth is split among blocks; `finish` adds the parts.
 template <class L, class S>
-__device__ void dense(const T* x, const T* parameters, T* parts, int samples, Count stride, int offset, int depth) {
+__device__ void dense(const T* x, const Row* rows, T* parts, int samples, int offset, int depth) {
     Count agent = blockIdx.z, agents = gridDim.z;
     int tiles = (L::OUT + S::N - 1) / S::N, split = blockIdx.y / tiles, begin = split * depth;
     Inputs<L> a = {x + agent * samples * L::DEPTH, samples};
-    Weights<L> b = {parameters + agent * stride + offset};
+    Weights<L> b = {rows[agent].x + offset};
     Parts<0, L::OUT> c = {parts + (split * agents + agent) * samples * L::OUT, samples};
     int end = begin + depth < L::DEPTH ? begin + depth : L::DEPTH;
     product<S>(a, b, c, blockIdx.x * S::M, blockIdx.y % tiles * S::N, begin, end);
@@ -201,9 +218,9 @@ struct Flipped : Transposed<L> {
 
 // Deltas at the input: with a stride of 1 those of a convolution with the taps in the opposite order.
 template <class L, class S, bool WINDOW>
-__device__ void convolve_back(const T* delta, const T* parameters, T* out, int samples, Count stride, int offset) {
+__device__ void convolve_back(const T* delta, const Row* rows, T* out, int samples, int offset) {
     Count agent = blockIdx.z;
-    const T *deltas = delta + agent * samples * (L::OH * L::OW * L::OUT), *weights = parameters + agent * stride + offset;
+    const T *deltas = delta + agent * samples * (L::OH * L::OW * L::OUT), *weights = rows[agent].x + offset;
     Parts<0, L::C> c = {out + agent * samples * (L::H * L::W * L::C), samples * L::H * L::W};
     if constexpr (WINDOW) {
         typedef Layer<L::OH, L::OW, L::OUT, L::K, L::K - 1 - L::PAD, 1, L::C, false, false, L::WV> Back;

@@ -4,114 +4,136 @@
 #define INDEX ((Count)blockIdx.x * blockDim.x + threadIdx.x)
 
 // The sum of parts of a dense layer, with bias and relu. A thread is an output.
-extern "C" __global__ void finish(const T* parts, const T* parameters, T* out, uint32_t splits, uint32_t samples, uint32_t outputs,
-                                  Count stride, Count bias, uint32_t relu) {
+extern "C" __global__ void finish(const T* parts, const Row* rows, T* out, uint32_t splits, uint32_t samples, uint32_t outputs,
+                                  Count bias, uint32_t relu) {
     Count agents = gridDim.z, numbers = (Count)samples * outputs, i = INDEX;
     if (i >= numbers) return;
     Count place = blockIdx.z * numbers + i;
-    T sum = parameters[blockIdx.z * stride + bias + i % outputs];
+    T sum = rows[blockIdx.z].x[bias + i % outputs];
     for (uint32_t s = 0; s < splits; s++) sum += parts[s * agents * numbers + place];
     out[place] = relu && sum < T(0) ? T(0) : sum;
 }
 EXPORT(finish)
 
-// One layer's part of a gradient: where it is in a row, how many numbers, and the parts that are summed.
+// One layer's part of a gradient: where it is in a row, how many numbers, the parts that are summed, and the first block that does it.
 struct Summed {
     const T* parts;
-    uint32_t offset, numbers, splits, unused;
+    uint32_t offset, numbers, splits, first;
 };
 
-// The gradient from the parts of all layers, added to what is there or replacing it. A thread is a parameter.
-extern "C" __global__ void sum_parts(const Summed* layers, uint32_t count, T* g, Count stride, uint32_t dim, uint32_t adds) {
-    Count i = INDEX, agent = blockIdx.z, agents = gridDim.z;
-    if (i >= dim) return;
-    T sum = adds ? g[agent * stride + i] : T(0);
-    for (uint32_t l = 0; l < count; l++) {
-        Summed layer = layers[l];
-        if (i < layer.offset || i >= layer.offset + layer.numbers) continue;
-        const T* parts = layer.parts + agent * layer.numbers + (i - layer.offset);
-#pragma unroll 8
-        for (uint32_t s = 0; s < layer.splits; s++) sum += parts[s * agents * layer.numbers];
-    }
-    g[agent * stride + i] = sum;
-}
-EXPORT(sum_parts)
+// Many parts are summed by several threads.
+#define FEW_PARTS 16
+#define PART_LANES 8
 
-// The samples of a batch, [agent][sample], or NONE where an agent has fewer.
+// The gradient from the parts of all layers, added to what is there or replacing it.
+extern "C" __global__ void sum_parts(const Summed* layers, uint32_t count, const Row* rows, uint32_t adds) {
+    __shared__ T sums[SUM_THREADS];
+    uint32_t l = 0;
+    while (l + 1 < count && blockIdx.x >= layers[l + 1].first) l++;
+    const Summed layer = layers[l];
+    uint32_t lanes = layer.splits <= FEW_PARTS ? 1 : PART_LANES, across = SUM_THREADS / lanes, lane = threadIdx.x / across;
+    Count i = (Count)(blockIdx.x - layer.first) * across + threadIdx.x % across, agent = blockIdx.z, agents = gridDim.z;
+    const T* parts = layer.parts + agent * layer.numbers + i;
+    T sum = T(0);
+    if (i < layer.numbers)
+#pragma unroll 8
+        for (uint32_t s = lane; s < layer.splits; s += lanes) sum += parts[s * agents * layer.numbers];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (lane > 0 || i >= layer.numbers) return;
+    for (uint32_t k = 1; k < lanes; k++) sum += sums[threadIdx.x + k * across];
+    T* g = (T*)rows[agent].out + layer.offset + i;
+    *g = adds ? *g + sum : sum;
+}
+EXPORT_WAITING(sum_parts)
+
+// The sample of an agent that has no more.
 #define NONE 0xffffffffu
 
-// Copies samples to the first layer's input, a block for each; bytes by a table of their values.
+// Copies `each` samples of every agent, from number `first` on, to the first layer's input, a block for each; bytes by a table of their
+// values.
 template <class Source>
-__device__ void load(const Source* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
-    uint32_t sample = samples[blockIdx.x];
+__device__ void load(const Row* rows, const T* values, T* out, uint32_t len, uint32_t first, uint32_t each) {
+    const Row& row = rows[blockIdx.x / each];
+    uint32_t sample = row.samples[first + blockIdx.x % each];
     T* to = out + (Count)blockIdx.x * len;
-    const Source* from = data + (Count)sample * len;
+    const Source* from = (const Source*)row.pixels + (Count)sample * len;
     for (uint32_t i = threadIdx.x; i < len; i += blockDim.x)
         to[i] = sample == NONE ? T(0) : values ? values[(int)from[i]] : (T)from[i];
 }
-extern "C" __global__ void load_bytes(const uint8_t* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
-    load(data, values, samples, out, len);
+extern "C" __global__ void load_bytes(const Row* rows, const T* values, T* out, uint32_t len, uint32_t first, uint32_t each) {
+    load<uint8_t>(rows, values, out, len, first, each);
 }
 EXPORT(load_bytes)
-extern "C" __global__ void load_singles(const float* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
-    load(data, values, samples, out, len);
+extern "C" __global__ void load_singles(const Row* rows, const T* values, T* out, uint32_t len, uint32_t first, uint32_t each) {
+    load<float>(rows, values, out, len, first, each);
 }
 EXPORT(load_singles)
-extern "C" __global__ void load_doubles(const double* data, const T* values, const uint32_t* samples, T* out, uint32_t len) {
-    load(data, values, samples, out, len);
+extern "C" __global__ void load_doubles(const Row* rows, const T* values, T* out, uint32_t len, uint32_t first, uint32_t each) {
+    load<double>(rows, values, out, len, first, each);
 }
 EXPORT(load_doubles)
 
-// Deltas at the outputs, times `scales` of the agent: cross-entropy with labels, or squared distance from targets. A thread is a sample.
-extern "C" __global__ void loss_deltas(const T* outputs, T* delta, const uint8_t* labels, const double* targets, const uint32_t* samples,
-                                       const T* scales, uint32_t classes, uint32_t per_agent, Count count) {
+// Deltas at the outputs, times the agent's scale: cross-entropy with labels, or squared distance from targets. A thread is a sample.
+extern "C" __global__ void loss_deltas(const T* outputs, T* delta, const Row* rows, uint32_t classes, uint32_t first, uint32_t each,
+                                       Count count) {
     Count i = INDEX;
     if (i >= count) return;
+    const Row& row = rows[i / each];
     const T* scores = outputs + i * classes;
-    T *to = delta + i * classes, scale = scales[i / per_agent];
-    uint32_t sample = samples[i];
+    T *to = delta + i * classes, scale = row.scale[0];
+    uint32_t sample = row.samples[first + i % each];
     T largest = scores[0], total = T(0);
     for (uint32_t c = 1; c < classes; c++) largest = scores[c] > largest ? scores[c] : largest;
-    if (labels)
+    if (row.labels)
         for (uint32_t c = 0; c < classes; c++) total += exp(scores[c] - largest);
     for (uint32_t c = 0; c < classes; c++) {
         if (sample == NONE)
             to[c] = T(0);
-        else if (labels)
-            to[c] = (exp(scores[c] - largest) / total - (c == labels[sample] ? T(1) : T(0))) * scale;
+        else if (row.labels)
+            to[c] = (exp(scores[c] - largest) / total - (c == row.labels[sample] ? T(1) : T(0))) * scale;
         else
-            to[c] = (scores[c] - (T)targets[(Count)sample * classes + c]) * scale;
+            to[c] = (scores[c] - (T)row.targets[(Count)sample * classes + c]) * scale;
     }
 }
 EXPORT(loss_deltas)
 
-// The loss of each sample, and whether its class is found.
-extern "C" __global__ void score(const T* outputs, double* losses, uint8_t* correct, const uint8_t* labels, const double* targets,
-                                 const uint32_t* samples, uint32_t classes, Count count) {
-    Count i = INDEX;
-    if (i >= count || samples[i] == NONE) return;
-    const T* scores = outputs + i * classes;
-    uint32_t best = 0;
-    bool is_nan = false;
-    for (uint32_t c = 0; c < classes; c++) {
-        best = scores[c] > scores[best] ? c : best;
-        is_nan |= scores[c] != scores[c];
-    }
-    double sum = 0.0, largest = (double)scores[best];
-    if (labels) {
-        for (uint32_t c = 0; c < classes; c++) sum += exp((double)scores[c] - largest);
-        losses[i] = log(sum) + largest - (double)scores[labels[samples[i]]];
-        correct[i] = !is_nan && best == labels[samples[i]];
-    } else {
+// Adds to each model's loss those of its samples, times their weights, and to its number of correct predictions. A block is a model.
+extern "C" __global__ void score(const T* outputs, const Row* rows, uint32_t classes, uint32_t first, uint32_t each) {
+    const Row row = rows[blockIdx.x];
+    double loss = 0.0, correct = 0.0;
+    for (uint32_t i = threadIdx.x; i < each; i += SUM_THREADS) {
+        uint32_t sample = row.samples[first + i];
+        if (sample == NONE) continue;
+        const T* scores = outputs + ((Count)blockIdx.x * each + i) * classes;
+        uint32_t best = 0;
+        bool is_nan = false;
         for (uint32_t c = 0; c < classes; c++) {
-            double d = (double)scores[c] - targets[(Count)samples[i] * classes + c];
-            sum += d * d;
+            best = scores[c] > scores[best] ? c : best;
+            is_nan |= scores[c] != scores[c];
         }
-        losses[i] = sum / 2.0;
-        correct[i] = 0;
+        double sum = 0.0, largest = (double)scores[best];
+        if (row.labels) {
+            for (uint32_t c = 0; c < classes; c++) sum += exp((double)scores[c] - largest);
+            sum = log(sum) + largest - (double)scores[row.labels[sample]];
+            correct += !is_nan && best == row.labels[sample] ? 1.0 : 0.0;
+        } else {
+            for (uint32_t c = 0; c < classes; c++) {
+                double d = (double)scores[c] - row.targets[(Count)sample * classes + c];
+                sum += 0.5 * d * d;
+            }
+        }
+        loss += sum * row.weights[first + i];
     }
+    loss = block_sum(loss);
+    __syncthreads();
+    correct = block_sum(correct);
+    if (threadIdx.x != 0) return;
+    double* out = (double*)row.out;
+    out[0] = first == 0 ? loss : out[0] + loss;
+    out[1] = first == 0 ? correct : out[1] + correct;
 }
-EXPORT(score)
+EXPORT_WAITING(score)
 
 // Relu and pooling over 2 x 2, of a layer that does not do them itself. A thread is a number of the output.
 extern "C" __global__ void activate(const T* in, T* out, uint8_t* largest, uint32_t h, uint32_t w, uint32_t c, uint32_t pool,
@@ -225,20 +247,19 @@ __device__ uint32_t chacha8(const uint64_t* key, uint64_t counter, uint32_t word
 }
 
 // Draws dropout factors and applies them. The CPU draws for 64 samples at a time, one layer after the other: `all` numbers of a sample in
-// all layers with dropout, `before` of them in the layers before this one. `draw` is (seed, step); `totals` are the samples of each
-// agent's batch, of which these begin with number `first`.
-extern "C" __global__ void dropout(T* x, T* mask, const uint64_t* draw, const uint32_t* totals, uint32_t first, uint32_t samples, uint32_t len,
-                                   Count all, Count before, uint32_t threshold, T keep) {
+// all layers with dropout, `before` of them in the layers before this one. Of an agent's batch these begin with number `first`.
+extern "C" __global__ void dropout(T* x, T* mask, const Row* rows, uint32_t first, uint32_t samples, uint32_t len, Count all, Count before,
+                                   uint32_t threshold, T keep) {
     uint32_t i = INDEX, sample = first + i / len, chunk = sample / 64;
     if (i >= samples * len) return;
-    Count agent = blockIdx.z, total = totals[agent];
+    Count agent = blockIdx.z, total = rows[agent].total;
     if (sample >= total) {
         mask[agent * samples * len + i] = T(0);
         return;
     }
     Count in_chunk = total - chunk * 64 < 64 ? total - chunk * 64 : 64;
     Count word = chunk * 64 * all + in_chunk * before + (Count)(sample - chunk * 64) * len + i % len;
-    uint64_t key[4] = {draw[0], 7, agent, draw[1]};
+    uint64_t key[4] = {rows[agent].seed, 7, rows[agent].agent, rows[agent].step};
     T factor = chacha8(key, word / 16, word % 16) < threshold ? T(0) : keep;
     mask[agent * samples * len + i] = factor;
     x[agent * samples * len + i] *= factor;
@@ -296,11 +317,11 @@ EXPORT(sum_of_two)
 
 // Normalisation of groups of channels, a block for each sample: h = (x - mean)/sqrt(variance + epsilon), y = scale h + shift. Writes mean and
 // inverse deviation of each group, [sample][group][2]. There is a scale for each channel, or for each number.
-extern "C" __global__ void normalise(const T* x, const T* parameters, T* y, T* moments, uint32_t pixels, uint32_t channels, uint32_t groups,
-                                uint32_t by_number, uint32_t samples, Count stride, Count offset) {
+extern "C" __global__ void normalise(const T* x, const Row* rows, T* y, T* moments, uint32_t pixels, uint32_t channels, uint32_t groups,
+                                     uint32_t by_number, uint32_t samples, Count offset) {
     Count sample = (Count)blockIdx.z * samples + blockIdx.x, len = (Count)pixels * channels;
     uint32_t each = channels / groups, count = pixels * each, scales = by_number ? len : channels;
-    const T *in = x + sample * len, *scale = parameters + blockIdx.z * stride + offset, *shift = scale + scales;
+    const T *in = x + sample * len, *scale = rows[blockIdx.z].x + offset, *shift = scale + scales;
     for (uint32_t g = 0; g < groups; g++) {
         double sum = 0.0;
         for (uint32_t i = threadIdx.x; i < count; i += SUM_THREADS) sum += (double)in[i / each * channels + g * each + i % each];
@@ -326,11 +347,11 @@ extern "C" __global__ void normalise(const T* x, const T* parameters, T* y, T* m
 EXPORT_WAITING(normalise)
 
 // Deltas at the input of `normalise`: with s the delta times the scale, (s - mean(s) - h mean(s h)) times the inverse deviation.
-extern "C" __global__ void norm_back(const T* x, const T* delta, const T* parameters, const T* moments, T* to, uint32_t pixels,
-                                     uint32_t channels, uint32_t groups, uint32_t by_number, uint32_t samples, Count stride, Count offset) {
+extern "C" __global__ void norm_back(const T* x, const T* delta, const Row* rows, const T* moments, T* to, uint32_t pixels,
+                                     uint32_t channels, uint32_t groups, uint32_t by_number, uint32_t samples, Count offset) {
     Count sample = (Count)blockIdx.z * samples + blockIdx.x, len = (Count)pixels * channels;
     uint32_t each = channels / groups, count = pixels * each;
-    const T *in = x + sample * len, *from = delta + sample * len, *scale = parameters + blockIdx.z * stride + offset;
+    const T *in = x + sample * len, *from = delta + sample * len, *scale = rows[blockIdx.z].x + offset;
     for (uint32_t g = 0; g < groups; g++) {
         T mean = moments[(sample * groups + g) * 2], inverse = moments[(sample * groups + g) * 2 + 1];
         double first = 0.0, second = 0.0;

@@ -8,31 +8,35 @@ __device__ double sum_of(const double* parts, uint32_t count) {
 }
 
 // Quadratics, f_i(x) = 1/2 (x - b_i)' R D R (x - b_i) with R = I - 2 u u'. The products with u need all columns, so a gradient
-// takes three kernels, each with some columns of one agent in a block.
+// takes three kernels, each with some columns of one row in a block. A row is an objective at a point of one agent of one job.
+struct QuadraticRow {
+    const T* x;
+    // The gradient, or the loss, one number.
+    void* out;
+    const T *u, *b, *d;
+};
 
-extern "C" __global__ void quadratic_first(const T* x, const T* u, const T* b, double* parts, Count dim, Count stride) {
-    const T *row = x + blockIdx.y * stride, *normal = u + blockIdx.y * dim, *centre = b + blockIdx.y * dim;
+extern "C" __global__ void quadratic_first(const QuadraticRow* rows, double* parts, Count dim) {
+    const QuadraticRow one = rows[blockIdx.y];
     Count step = (Count)gridDim.x * blockDim.x;
     double sum = 0.0;
     for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += step)
-        sum += (double)normal[i] * (double)sub(row[i], centre[i]);
+        sum += (double)one.u[i] * (double)sub(one.x[i], one.b[i]);
     sum = block_sum(sum);
     if (threadIdx.x == 0) parts[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 EXPORT_WAITING(quadratic_first)
 
 // g <- D R (x - b), and the parts of u'g.
-extern "C" __global__ void quadratic_second(const T* x, T* g, const T* u, const T* b, const T* d, const double* parts, double* next,
-                                            Count dim, Count stride) {
-    const T *row = x + blockIdx.y * stride, *normal = u + blockIdx.y * dim, *centre = b + blockIdx.y * dim;
-    T* out = g + blockIdx.y * stride;
-    T along = (T)(-2.0 * sum_of(parts + blockIdx.y * gridDim.x, gridDim.x));
+extern "C" __global__ void quadratic_second(const QuadraticRow* rows, const double* parts, double* next, Count dim) {
+    const QuadraticRow one = rows[blockIdx.y];
+    T *out = (T*)one.out, along = (T)(-2.0 * sum_of(parts + blockIdx.y * gridDim.x, gridDim.x));
     Count step = (Count)gridDim.x * blockDim.x;
     double sum = 0.0;
     for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += step) {
-        T value = mul(add(sub(row[i], centre[i]), mul(along, normal[i])), d[i]);
+        T value = mul(add(sub(one.x[i], one.b[i]), mul(along, one.u[i])), one.d[i]);
         out[i] = value;
-        sum += (double)normal[i] * (double)value;
+        sum += (double)one.u[i] * (double)value;
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) next[blockIdx.y * gridDim.x + blockIdx.x] = sum;
@@ -40,15 +44,35 @@ extern "C" __global__ void quadratic_second(const T* x, T* g, const T* u, const 
 EXPORT_WAITING(quadratic_second)
 
 // g <- R g.
-extern "C" __global__ void quadratic_third(T* g, const T* u, const double* parts, Count dim, Count stride) {
-    const T* normal = u + blockIdx.y * dim;
-    T* out = g + blockIdx.y * stride;
-    T along = (T)(-2.0 * sum_of(parts + blockIdx.y * gridDim.x, gridDim.x));
+extern "C" __global__ void quadratic_third(const QuadraticRow* rows, const double* parts, Count dim) {
+    const QuadraticRow one = rows[blockIdx.y];
+    T *out = (T*)one.out, along = (T)(-2.0 * sum_of(parts + blockIdx.y * gridDim.x, gridDim.x));
     Count step = (Count)gridDim.x * blockDim.x;
     for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += step)
-        out[i] = add(out[i], mul(along, normal[i]));
+        out[i] = add(out[i], mul(along, one.u[i]));
 }
 EXPORT(quadratic_third)
+
+// Parts of the loss, after `quadratic_first`.
+extern "C" __global__ void quadratic_losses(const QuadraticRow* rows, const double* parts, double* next, Count dim) {
+    const QuadraticRow one = rows[blockIdx.y];
+    double along = -2.0 * sum_of(parts + blockIdx.y * gridDim.x, gridDim.x), sum = 0.0;
+    Count step = (Count)gridDim.x * blockDim.x;
+    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += step) {
+        double reflected = (double)one.x[i] - (double)one.b[i] + along * (double)one.u[i];
+        sum += 0.5 * (double)one.d[i] * reflected * reflected;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) next[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+}
+EXPORT_WAITING(quadratic_losses)
+
+// A thread is a row.
+extern "C" __global__ void quadratic_sums(const QuadraticRow* rows, const double* parts, uint32_t each, uint32_t count) {
+    uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < count) *(double*)rows[row].out = sum_of(parts + (Count)row * each, each);
+}
+EXPORT(quadratic_sums)
 
 // Tables. The loss of a row is one of these.
 enum Loss { LEAST_SQUARES, LOGISTIC, NONCONVEX_LOGISTIC, SOFTMAX, POISSON, HUBER, WELSCH };
@@ -70,25 +94,59 @@ __device__ T slope(int loss, T p, T b, T parameter) {
     }
 }
 
-// The derivatives of the losses of an agent's rows in their products with x, [agent][class][row] with `most` rows for each. A thread
-// is one row; `samples` are the rows of a mini-batch, [agent][row], or nothing for all.
-extern "C" __global__ void table_slopes(const T* x, T* slopes, const T* features, const T* targets, const Count* first_row,
-                                        const uint32_t* rows, const uint32_t* samples, uint32_t most, uint32_t columns,
-                                        uint32_t classes, Count stride, int loss, T parameter) {
-    uint32_t agent = blockIdx.y, r = blockIdx.x * blockDim.x + threadIdx.x;
-    if (r >= rows[agent]) return;
-    Count row = first_row[agent] + (samples ? samples[(Count)agent * most + r] : r);
-    const T *a = features + row * columns, *coefficients = x + agent * stride;
-    T* out = slopes + (Count)agent * classes * most + r;
-    T largest = T(0);
+// The loss of a row of a table.
+__device__ double value_of(int loss, double p, double b, double parameter) {
+    double r = p - b;
+    switch (loss) {
+        case LEAST_SQUARES: return 0.5 * r * r;
+        case POISSON: return exp(p) - b * p;
+        case HUBER: return fabs(r) > parameter ? parameter * (fabs(r) - 0.5 * parameter) : 0.5 * r * r;
+        case WELSCH: return -0.5 * parameter * parameter * expm1(-(r / parameter) * (r / parameter));
+        default: {
+            double z = -b * p;
+            return z > 0.0 ? z + log1p(exp(-z)) : log1p(exp(z));
+        }
+    }
+}
+
+// An objective at a point: the table of one agent of one job, of which `count` rows are used: those of `samples`, or all. `splits` blocks
+// share a sum.
+struct TableRow {
+    const T* x;
+    // The gradient, or the loss, one number.
+    void* out;
+    const T *features, *targets;
+    const uint32_t* samples;
+    double factor;
+    uint32_t count, splits;
+};
+
+// The products of one row of a table with the coefficients of all classes, to `out` at a distance of `most`; the largest of them.
+template <class N>
+__device__ N products(const TableRow& one, Count row, N* out, uint32_t most, uint32_t columns, uint32_t classes) {
+    const T* a = one.features + row * columns;
+    N largest = N(0);
     for (uint32_t c = 0; c < classes; c++) {
-        T p = T(0);
-        for (uint32_t k = 0; k < columns; k++) p += a[k] * coefficients[(Count)c * columns + k];
+        N p = N(0);
+        for (uint32_t k = 0; k < columns; k++) p += (N)a[k] * (N)one.x[(Count)c * columns + k];
         out[(Count)c * most] = p;
         largest = c == 0 || p > largest || p != p ? p : largest;
     }
+    return largest;
+}
+
+// The derivatives of the losses of a table's rows in their products with x, [objective][class][row] with room for `most` rows each. A
+// thread is one row.
+extern "C" __global__ void table_slopes(const TableRow* rows, T* slopes, uint32_t most, uint32_t columns, uint32_t classes, int loss,
+                                        T parameter) {
+    const TableRow one = rows[blockIdx.y];
+    uint32_t r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= one.count) return;
+    Count row = one.samples ? one.samples[r] : r;
+    T *out = slopes + (Count)blockIdx.y * classes * most + r, target = one.targets[row];
+    T largest = products<T>(one, row, out, most, columns, classes);
     if (loss != SOFTMAX) {
-        *out = slope(loss, *out, targets[row], parameter);
+        *out = slope(loss, *out, target, parameter);
         return;
     }
     T sum = T(0);
@@ -99,7 +157,7 @@ extern "C" __global__ void table_slopes(const T* x, T* slopes, const T* features
     }
     for (uint32_t c = 0; c < classes; c++) {
         T& value = out[(Count)c * most];
-        value = value / sum - (targets[row] == T(c) ? T(1) : T(0));
+        value = value / sum - (target == T(c) ? T(1) : T(0));
     }
 }
 EXPORT(table_slopes)
@@ -107,40 +165,78 @@ EXPORT(table_slopes)
 #define COLUMNS 32
 #define LANES 8
 
-// Sums of rows times their slopes, [agent][split][class][column], each over the rows r = split, split + splits, ... of one agent.
-extern "C" __global__ void table_sums(const T* slopes, double* sums, const T* features, const Count* first_row, const uint32_t* rows,
-                                      const uint32_t* samples, uint32_t most, uint32_t columns, uint32_t classes) {
+// Sums of rows times their slopes, [objective][split][class][column] with room for gridDim.y splits, each over the rows r = split, split +
+// splits, ... of one table.
+extern "C" __global__ void table_sums(const TableRow* rows, const T* slopes, double* sums, uint32_t most, uint32_t columns, uint32_t classes) {
     __shared__ double parts[LANES][COLUMNS];
-    uint32_t agent = blockIdx.z / classes, c = blockIdx.z % classes, split = blockIdx.y, splits = gridDim.y;
+    uint32_t objective = blockIdx.z / classes, c = blockIdx.z % classes, split = blockIdx.y;
+    const TableRow one = rows[objective];
+    if (split >= one.splits) return;
     uint32_t lane = threadIdx.x / COLUMNS, k = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
-    const T* slope = slopes + ((Count)agent * classes + c) * most;
+    const T* slope = slopes + ((Count)objective * classes + c) * most;
     double sum = 0.0;
     if (k < columns)
-        for (uint32_t r = split * LANES + lane; r < rows[agent]; r += splits * LANES) {
-            Count row = first_row[agent] + (samples ? samples[(Count)agent * most + r] : r);
-            sum += (double)slope[r] * (double)features[row * columns + k];
+        for (uint32_t r = split * LANES + lane; r < one.count; r += one.splits * LANES) {
+            Count row = one.samples ? one.samples[r] : r;
+            sum += (double)slope[r] * (double)one.features[row * columns + k];
         }
     parts[lane][threadIdx.x % COLUMNS] = sum;
     __syncthreads();
     if (lane == 0 && k < columns) {
         for (uint32_t l = 1; l < LANES; l++) sum = add(sum, parts[l][threadIdx.x]);
-        sums[(((Count)agent * splits + split) * classes + c) * columns + k] = sum;
+        sums[(((Count)objective * gridDim.y + split) * classes + c) * columns + k] = sum;
     }
 }
 EXPORT_WAITING(table_sums)
 
-// g <- factor (sums/rows + the gradient of the smooth penalty).
-extern "C" __global__ void table_gradient(const T* x, T* g, const double* sums, const double* factors, const uint32_t* rows,
-                                          uint32_t splits, uint32_t columns, uint32_t classes, uint32_t penalised, Count stride,
-                                          int loss, double l2) {
-    uint32_t agent = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x, dim = columns * classes;
+extern "C" __global__ void table_gradient(const TableRow* rows, const double* sums, uint32_t room, uint32_t columns, uint32_t classes,
+                                          uint32_t penalised, int loss, double l2) {
+    const TableRow one = rows[blockIdx.y];
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, dim = columns * classes;
     if (i >= dim) return;
-    double sum = 0.0, value = (double)x[agent * stride + i], penalty = 0.0;
-    for (uint32_t split = 0; split < splits; split++) sum = add(sum, sums[((Count)agent * splits + split) * dim + i]);
+    double sum = 0.0, value = (double)one.x[i], penalty = 0.0;
+    for (uint32_t split = 0; split < one.splits; split++) sum = add(sum, sums[((Count)blockIdx.y * room + split) * dim + i]);
     if (i % columns < penalised) {
         double root = 1.0 + value * value;
         penalty = loss == NONCONVEX_LOGISTIC ? 2.0 * l2 * value / (root * root) : l2 * value;
     }
-    g[agent * stride + i] = (T)(factors[agent] * (sum / rows[agent] + penalty));
+    ((T*)one.out)[i] = (T)(one.factor * (sum / one.count + penalty));
 }
 EXPORT(table_gradient)
+
+// Losses of a table's rows, [objective][row], after their products in `room`, [objective][class][row]. A thread is one row.
+extern "C" __global__ void table_values(const TableRow* rows, double* room, uint32_t most, uint32_t columns, uint32_t classes, int loss,
+                                        double parameter) {
+    const TableRow one = rows[blockIdx.y];
+    uint32_t r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= one.count) return;
+    Count row = one.samples ? one.samples[r] : r;
+    double *out = room + (Count)blockIdx.y * classes * most + r, target = (double)one.targets[row];
+    double largest = products<double>(one, row, out, most, columns, classes);
+    if (loss != SOFTMAX) {
+        *out = value_of(loss, *out, target, parameter);
+        return;
+    }
+    double sum = 0.0, own = out[(Count)(uint32_t)target * most];
+    for (uint32_t c = 0; c < classes; c++) sum += exp(out[(Count)c * most] - largest);
+    *out = largest + log(sum) - own;
+}
+EXPORT(table_values)
+
+// The loss of each objective from those of its rows, with its penalty. A block is an objective.
+extern "C" __global__ void table_losses(const TableRow* rows, const double* values, uint32_t most, uint32_t columns, uint32_t classes,
+                                        uint32_t penalised, int loss, double l2) {
+    const TableRow one = rows[blockIdx.x];
+    const double* own = values + (Count)blockIdx.x * classes * most;
+    double sum = 0.0, penalty = 0.0;
+    for (uint32_t r = threadIdx.x; r < one.count; r += SUM_THREADS) sum += own[r];
+    for (uint32_t i = threadIdx.x; i < columns * classes; i += SUM_THREADS) {
+        double value = (double)one.x[i], square = value * value;
+        if (i % columns < penalised) penalty += loss == NONCONVEX_LOGISTIC ? l2 * square / (1.0 + square) : 0.5 * l2 * square;
+    }
+    sum = block_sum(sum);
+    __syncthreads();
+    penalty = block_sum(penalty);
+    if (threadIdx.x == 0) *(double*)one.out = one.factor * (sum / one.count + penalty);
+}
+EXPORT_WAITING(table_losses)

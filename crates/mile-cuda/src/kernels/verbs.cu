@@ -2,10 +2,11 @@
 
 // y <- keep y + sum_k a_k v_k from left to right, coefficients = (keep, a_0, a_1, ...). If READS is false the old y is not read.
 template <int K, bool READS>
-__device__ void combine(T* y, const T* const* v, const T* coefficients, Count n) {
+__device__ void combine(T* y, const T* const* terms, const T* coefficients, Count n) {
     const int lanes = Wide<T>::lanes;
     T keep = coefficients[0], a[K + 1];
-    for (int k = 0; k < K; k++) a[k] = coefficients[1 + k];
+    const T* v[K + 1];
+    for (int k = 0; k < K; k++) a[k] = coefficients[1 + k], v[k] = terms[k];
     Count wide = n / lanes, stride = (Count)gridDim.x * blockDim.x;
     Count first = (Count)blockIdx.x * blockDim.x + threadIdx.x;
     for (Count i = first; i < wide; i += stride) {
@@ -30,18 +31,24 @@ __device__ void combine(T* y, const T* const* v, const T* coefficients, Count n)
     }
 }
 
-#define COMBINE(K)                                                                                            \
-    extern "C" __global__ void combine_##K(T* y, const T* c, Count n, const T* v0, const T* v1, const T* v2,  \
-        const T* v3, const T* v4, const T* v5, const T* v6, const T* v7) {                                    \
-        const T* v[8] = {v0, v1, v2, v3, v4, v5, v6, v7};                                                     \
-        combine<K, true>(y, v, c, n);                                                                         \
-    }                                                                                                         \
-    EXPORT(combine_##K)                                                                                       \
-    extern "C" __global__ void replace_##K(T* y, const T* c, Count n, const T* v0, const T* v1, const T* v2,  \
-        const T* v3, const T* v4, const T* v5, const T* v6, const T* v7) {                                    \
-        const T* v[8] = {v0, v1, v2, v3, v4, v5, v6, v7};                                                     \
-        combine<K, false>(y, v, c, n);                                                                        \
-    }                                                                                                         \
+// A combination of one job. Jobs are blockIdx.y here and below: what several of them do at the same time is one launch.
+struct Combination {
+    T* y;
+    const T* v[8];
+    Count numbers;
+    T coefficients[10];
+};
+
+#define COMBINE(K)                                                                  \
+    extern "C" __global__ void combine_##K(const Combination* all) {                \
+        const Combination& one = all[blockIdx.y];                                   \
+        combine<K, true>(one.y, one.v, one.coefficients, one.numbers);              \
+    }                                                                               \
+    EXPORT(combine_##K)                                                             \
+    extern "C" __global__ void replace_##K(const Combination* all) {                \
+        const Combination& one = all[blockIdx.y];                                   \
+        combine<K, false>(one.y, one.v, one.coefficients, one.numbers);             \
+    }                                                                               \
     EXPORT(replace_##K)
 
 COMBINE(0)
@@ -54,15 +61,29 @@ COMBINE(6)
 COMBINE(7)
 COMBINE(8)
 
-// to_i <- sum_j w_ij (from_j - from_i) in increasing j, for rows at a distance of `stride` numbers, a multiple of a Wide. A block
-// is some columns of one agent; blocks of all agents with the same columns follow each other, so that a neighbour's row is
-// still in the cache.
-extern "C" __global__ void pull(const T* from, T* to, const uint32_t* starts, const uint32_t* columns, const T* weights,
-                                Count stride) {
+// An exchange of one job: rows at a distance of `stride` numbers, a multiple of a Wide, and the rows of the mixing matrix.
+struct Exchange {
+    const T* from;
+    T* to;
+    const uint32_t *starts, *columns;
+    const T* weights;
+    Count stride;
+    uint32_t agents, unused;
+};
+
+// to_i <- sum_j w_ij (from_j - from_i) in increasing j. A block is some columns of one agent; blocks of all agents with the same columns
+// follow each other, so that a neighbour's row is still in the cache.
+extern "C" __global__ void pull(const Exchange* all) {
     const int lanes = Wide<T>::lanes;
-    uint32_t agent = blockIdx.x, begin = starts[agent], end = starts[agent + 1];
+    const Exchange one = all[blockIdx.z];
+    const T *from = one.from, *weights = one.weights;
+    const uint32_t* columns = one.columns;
+    uint32_t agent = blockIdx.x;
+    if (agent >= one.agents) return;
+    uint32_t begin = one.starts[agent], end = one.starts[agent + 1];
+    Count stride = one.stride;
     const Wide<T>* own = (const Wide<T>*)(from + agent * stride);
-    Wide<T>* out = (Wide<T>*)(to + agent * stride);
+    Wide<T>* out = (Wide<T>*)(one.to + agent * stride);
     Count wide = stride / lanes, step = (Count)gridDim.y * blockDim.x;
     for (Count i = (Count)blockIdx.y * blockDim.x + threadIdx.x; i < wide; i += step) {
         Wide<T> x, sum;
@@ -86,55 +107,92 @@ extern "C" __global__ void pull(const T* from, T* to, const uint32_t* starts, co
 }
 EXPORT(pull)
 
-// x <- sign(x) max(|x| - threshold, 0) in the columns where `penalised` is 1, for the row of one agent.
-extern "C" __global__ void prox(T* x, const T* threshold, const uint8_t* penalised, Count dim, Count stride) {
-    T* row = x + blockIdx.y * stride;
+// A proximal step of one job.
+struct Threshold {
+    T* x;
+    const uint8_t* penalised;
+    Count dim, stride;
+    uint32_t agents, unused;
+    T threshold[2];
+};
+
+// x <- sign(x) max(|x| - threshold, 0) in the columns where `penalised` is 1.
+extern "C" __global__ void prox(const Threshold* all) {
+    const Threshold one = all[blockIdx.z];
+    if (blockIdx.y >= one.agents) return;
+    T *row = one.x + blockIdx.y * one.stride, threshold = one.threshold[0];
     Count step = (Count)gridDim.x * blockDim.x;
-    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += step) {
-        if (!penalised[i]) continue;
-        T value = row[i], rest = sub(value < T(0) ? -value : value, *threshold);
+    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < one.dim; i += step) {
+        if (!one.penalised[i]) continue;
+        T value = row[i], rest = sub(value < T(0) ? -value : value, threshold);
         row[i] = rest <= T(0) ? T(0) : (value < T(0) ? -rest : rest);
     }
 }
 EXPORT(prox)
 
-extern "C" __global__ void fill(T* x, T value, Count n) {
+struct Filling {
+    T* x;
+    Count numbers;
+    T value[2];
+};
+
+extern "C" __global__ void fill(const Filling* all) {
+    const Filling one = all[blockIdx.y];
     Count step = (Count)gridDim.x * blockDim.x;
-    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) x[i] = value;
+    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < one.numbers; i += step) one.x[i] = one.value[0];
 }
 EXPORT(fill)
 
+// The rows of one job of which a mean or squares are formed.
+struct Rows {
+    const T* x;
+    Count dim, stride;
+    uint32_t agents, unused;
+    // The mean, and the same rounded, if they are wanted; where squares are measured from, or null for the origin.
+    double* mean;
+    T* rounded;
+    const double* centre;
+    // Sums of blocks, agents x SQUARES.
+    double* parts;
+};
+
 // The mean over agents of each column, in increasing agent.
-extern "C" __global__ void mean(const T* x, double* out, uint32_t agents, Count dim, Count stride) {
+extern "C" __global__ void mean(const Rows* all) {
+    const Rows one = all[blockIdx.y];
     Count step = (Count)gridDim.x * blockDim.x;
-    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += step) {
+    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < one.dim; i += step) {
         double sum = 0.0;
-        for (uint32_t a = 0; a < agents; a++) sum = add(sum, (double)x[a * stride + i]);
-        out[i] = sum / agents;
+        for (uint32_t a = 0; a < one.agents; a++) sum = add(sum, (double)one.x[a * one.stride + i]);
+        sum = sum / one.agents;
+        if (one.mean) one.mean[i] = sum;
+        if (one.rounded) one.rounded[i] = (T)sum;
     }
 }
 EXPORT(mean)
 
-// Squared distances of the row of one agent from `centre` (a row, or nothing for the origin), a sum for each block.
-extern "C" __global__ void squares(const T* x, const double* centre, double* out, Count dim, Count stride) {
+// Squared distances of the row of one agent from the centre, a sum for each block.
+extern "C" __global__ void squares(const Rows* all) {
+    const Rows one = all[blockIdx.z];
+    if (blockIdx.y >= one.agents) return;
     double sum = 0.0;
-    const T* row = x + blockIdx.y * stride;
+    const T* row = one.x + blockIdx.y * one.stride;
     Count step = (Count)gridDim.x * blockDim.x;
-    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += step) {
+    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < one.dim; i += step) {
         double d = (double)row[i];
-        if (centre) d = sub(d, centre[i]);
+        if (one.centre) d = sub(d, one.centre[i]);
         sum = add(sum, mul(d, d));
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) out[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+    if (threadIdx.x == 0) one.parts[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 EXPORT_WAITING(squares)
 
-// The sum of what the blocks of `squares` have found.
-extern "C" __global__ void total(const double* parts, double* out, uint32_t count) {
+// The sum of what the blocks of `squares` have found, `each` of every agent.
+extern "C" __global__ void total(const Rows* all, double* out, uint32_t each) {
+    const Rows one = all[blockIdx.x];
     double sum = 0.0;
-    for (uint32_t i = threadIdx.x; i < count; i += SUM_THREADS) sum = add(sum, parts[i]);
+    for (uint32_t i = threadIdx.x; i < one.agents * each; i += SUM_THREADS) sum = add(sum, one.parts[i]);
     sum = block_sum(sum);
-    if (threadIdx.x == 0) *out = sum;
+    if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 EXPORT_WAITING(total)

@@ -12,38 +12,41 @@ use crate::device::{Argument, Buffer, Device, DeviceError};
 #[derive(Debug)]
 pub(super) struct DeviceData {
     pixels: Buffer,
-    /// The value of each byte, if pixels are bytes.
-    values: Option<Buffer>,
     labels: Option<Buffer>,
     targets: Option<Buffer>,
-    /// The kernel that loads them.
-    pub(super) load: &'static str,
+}
+
+/// The kernel that loads images.
+pub(super) fn load(images: &Images) -> &'static str {
+    match images.pixels {
+        Values::Bytes(_) => "load_bytes",
+        Values::Singles(_) => "load_singles",
+        Values::Doubles(_) => "load_doubles",
+    }
+}
+
+/// The value of each byte.
+pub(super) fn values<T: Real>(device: &Arc<dyn Device>) -> Result<Buffer, DeviceError> {
+    let table: Vec<T> = (0..256).map(|byte| T::of(f64::from(byte) / 255.0)).collect();
+    Buffer::of(device, &table)
 }
 
 impl DeviceData {
-    pub(super) fn new<T: Real>(device: &Arc<dyn Device>, images: &Images) -> Result<Self, DeviceError> {
-        let table: Vec<T> = (0..256).map(|byte| T::of(f64::from(byte) / 255.0)).collect();
-        let (pixels, values, load) = match &images.pixels {
-            Values::Bytes(bytes) => {
-                (Buffer::of(device, bytes)?, Some(Buffer::of(device, &table)?), "load_bytes")
-            }
-            Values::Singles(values) => (Buffer::of(device, values)?, None, "load_singles"),
-            Values::Doubles(values) => (Buffer::of(device, values)?, None, "load_doubles"),
+    pub(super) fn new(device: &Arc<dyn Device>, images: &Images) -> Result<Self, DeviceError> {
+        let pixels = match &images.pixels {
+            Values::Bytes(bytes) => Buffer::of(device, bytes)?,
+            Values::Singles(values) => Buffer::of(device, values)?,
+            Values::Doubles(values) => Buffer::of(device, values)?,
         };
         let (labels, targets) = match &images.targets {
             Targets::Labels(labels) => (Some(Buffer::of(device, labels)?), None),
             Targets::Numbers { values, .. } => (None, Some(Buffer::of(device, values)?)),
         };
-        Ok(Self { pixels, values, labels, targets, load })
+        Ok(Self { pixels, labels, targets })
     }
 
-    /// Pixels, and the value of each byte.
-    pub(super) fn pixels(&self) -> [Argument; 2] {
-        [self.pixels.at(), maybe(&self.values)]
-    }
-
-    /// Labels and numbers to be predicted, of which one is there.
-    pub(super) fn targets(&self) -> [Argument; 2] {
-        [maybe(&self.labels), maybe(&self.targets)]
+    /// Pixels, labels and numbers to be predicted, of which one is there.
+    pub(super) fn addresses(&self) -> [u64; 3] {
+        [self.pixels.at(), maybe(&self.labels), maybe(&self.targets)].map(Argument::bits)
     }
 }

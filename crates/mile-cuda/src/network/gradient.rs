@@ -1,45 +1,16 @@
-//! Gradients of all agents' networks.
+//! Gradients and losses of all models of a launch.
 
 use bytemuck::{Pod, Zeroable};
-use mile::problems::{Batch, Draw};
 use mile::real::Real;
 use mile_nn::model::Kind;
-use mile_nn::problem::ImageProblem;
 
-use super::data::DeviceData;
 use super::layer::{Call, long, whole};
 use super::memory::maybe;
-use super::{DeviceNetwork, Masks, THREADS, threads};
-use crate::device::{Argument, Buffer, DeviceError, Grid, bytes};
-use crate::objective::Objective;
-use crate::parameters::Parameters;
-use crate::queue::Queue;
-
-/// Most samples of an agent that are processed at a time.
-const MOST_SAMPLES: usize = 512;
-/// The sample of an agent that has no more.
-const NONE: u32 = u32::MAX;
-
-/// Images that are divided among agents, with a network: the objectives of all agents.
-pub(crate) struct DeviceImages<T> {
-    network: DeviceNetwork,
-    data: DeviceData,
-    batch: Batch,
-    parts: Vec<Vec<u32>>,
-    classes: usize,
-    dim: usize,
-    stride: usize,
-    /// How many times so many samples are processed for a gradient.
-    chunks: usize,
-    has_dropout: bool,
-    /// One over the samples of each agent's batch, and the samples.
-    scales: Buffer,
-    totals: Buffer,
-    /// Which parts of a gradient are summed, for each block with parameters.
-    summed: Buffer,
-    layers: usize,
-    marker: std::marker::PhantomData<T>,
-}
+use super::{DeviceNetwork, THREADS, threads};
+use crate::device::{Argument, Buffer, DeviceError, Grid};
+use crate::objective::Program;
+use crate::script::Script;
+use crate::work::Task;
 
 /// As `Summed` in the kernels.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -49,127 +20,141 @@ struct Summed {
     offset: u32,
     numbers: u32,
     splits: u32,
-    unused: u32,
+    first: u32,
 }
 
-/// Samples of each agent in a batch.
-fn sizes(batch: Batch, parts: &[Vec<u32>]) -> Vec<usize> {
-    let size = |part: &Vec<u32>| match batch {
-        Batch::Full => part.len(),
-        Batch::Size(size) | Batch::Epoch(size) => size,
-    };
-    parts.iter().map(size).collect()
+/// Blocks that sum so many numbers from so many parts: as the kernels have it.
+fn blocks(numbers: usize, splits: usize) -> usize {
+    let lanes = if splits <= 16 { 1 } else { 8 };
+    (numbers * lanes).div_ceil(THREADS as usize)
 }
 
-impl<T: Real + mile_nn::Scalar> DeviceImages<T> {
-    pub(crate) fn new(queue: &Queue, problem: &ImageProblem<T>, stride: usize) -> Result<Self, DeviceError> {
-        let (device, model, rows) = (&queue.device, problem.model(), problem.parts().len());
-        let sizes = sizes(problem.batch(), problem.parts());
-        let most = sizes.iter().copied().max().unwrap_or(1);
-        let available = device.available()?.saturating_sub(problem.data().train.bytes() as u64);
-        // As many samples at a time as fit in half of the memory.
-        let mut samples = most.min(MOST_SAMPLES);
-        let needed = |samples| DeviceNetwork::bytes::<T>(model, [rows, samples], true);
-        while samples > 1 && needed(samples) > available / 2 {
-            samples = samples.div_ceil(2);
-        }
-        if needed(samples) > available {
-            let what = format!(" for the values between the layers, at {} a sample", bytes(needed(1)));
-            return Err(DeviceError::Memory { needed: needed(samples), available, what });
-        }
-        let network = DeviceNetwork::new::<T>(queue, model, [rows, samples], true)?;
-        let scales: Vec<T> = sizes.iter().map(|size| T::one() / T::of(*size as f64)).collect();
-        let totals: Vec<u32> = sizes.iter().map(|size| *size as u32).collect();
-        let summed: Vec<Summed> = network.summed();
-        Ok(Self {
-            data: DeviceData::new::<T>(device, &problem.data().train)?,
-            batch: problem.batch(),
-            parts: problem.parts().to_vec(),
-            classes: model.classes(),
-            dim: model.dim(),
-            stride,
-            chunks: most.div_ceil(samples),
-            has_dropout: model.has_dropout(),
-            scales: Buffer::of(device, &scales)?,
-            totals: Buffer::of(device, &totals)?,
-            summed: Buffer::of(device, &summed)?,
-            layers: summed.len(),
-            network,
-            marker: std::marker::PhantomData,
-        })
-    }
+/// A network with data of one type.
+pub(super) struct Images<T> {
+    pub(super) network: DeviceNetwork,
+    /// The kernel that loads samples.
+    pub(super) load: &'static str,
+    /// The value of each byte.
+    pub(super) values: Buffer,
+    /// Whether there is memory for gradients, or for losses only.
+    pub(super) gradients: bool,
+    pub(super) classes: usize,
+    pub(super) bytes_of_row: u64,
+    pub(super) room: usize,
+    /// Which parts of a gradient are summed, for each block with parameters.
+    pub(super) summed: Buffer,
+    /// Blocks that do it.
+    pub(super) summing: usize,
+    pub(super) marker: std::marker::PhantomData<T>,
 }
 
-impl<T: Real + mile_nn::Scalar> Objective for DeviceImages<T> {
-    /// Seed and step, then the samples of each chunk, `[chunk][agent][sample]`.
-    fn draw(&self, draw: Draw, parameters: &mut Parameters) -> usize {
-        let place = parameters.add(&[draw.seed, draw.step]);
-        let (rows, samples) = (self.network.rows, self.network.samples);
-        let mut all = vec![NONE; self.chunks * rows * samples];
-        for (agent, part) in self.parts.iter().enumerate() {
-            for (k, sample) in self.batch.samples(part.len(), agent, draw).enumerate() {
-                all[((k / samples) * rows + agent) * samples + k % samples] = part[sample];
-            }
-        }
-        parameters.add(&all);
-        place
+impl<T: Real> Program for Images<T> {
+    fn bytes_of_row(&self) -> u64 {
+        self.bytes_of_row
     }
 
-    fn gradient(&self, x: &Buffer, g: &Buffer, draw: Argument) -> Result<(), DeviceError> {
-        let network = &self.network;
-        let (rows, samples) = (network.rows, network.samples);
-        let call = Call { rows, samples, parameters: x.at(), stride: self.stride };
-        let all = rows * samples;
-        for chunk in 0..self.chunks {
-            // The samples come after seed and step.
-            let list = draw.plus(16 + chunk * all * size_of::<u32>());
-            let input = network.blocks.first().map_or(0, |block| block.input.len());
-            let masks = Masks { draw, totals: self.totals.at(), first: chunk * samples };
-            // SAFETY: the types are those of the kernels; samples are those of the training set, and every buffer has room for the numbers of all
-            // agents and samples.
-            unsafe {
-                let [pixels, values] = self.data.pixels();
-                let first = network.memory.kept[0].input.at();
-                let arguments = [pixels, values, list, first, whole(input)];
-                network.kernels.launch(self.data.load, Grid::new([all as u32, 1, 1], THREADS), &arguments)?;
-                network.forward::<T>(call, self.has_dropout.then_some(masks))?;
-                let [labels, targets] = self.data.targets();
-                let (outputs, delta) =
-                    (network.memory.outputs.at(), network.memory.delta(network.blocks.len() - 1).at());
-                let sizes = [whole(self.classes), whole(samples), long(all)];
-                let arguments =
-                    [&[outputs, delta, labels, targets, list, self.scales.at()][..], &sizes].concat();
-                network.each("loss_deltas", all, &arguments)?;
-                network.backward(call, self.has_dropout)?;
-                network.device.join()?;
-                let adds = whole(usize::from(chunk > 0));
-                let arguments =
-                    [self.summed.at(), whole(self.layers), g.at(), long(self.stride), whole(self.dim), adds];
-                network.kernels.launch("sum_parts", threads(self.dim, rows), &arguments)?;
-            }
-        }
+    fn reserve(&mut self, rows: usize) -> Result<(), DeviceError> {
+        self.network.reserve::<T>(rows, self.gradients)?;
+        let (summed, summing) = self.network.summed();
+        (self.summed, self.summing) = (Buffer::of(&self.network.queue.device, &summed)?, summing);
+        self.room = rows;
         Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn descriptor(&self) -> usize {
+        7 * 8 + 2 * 8 + 8 + 2 * size_of::<T>()
+    }
+
+    /// The extent is the number of chunks of samples.
+    unsafe fn launch(&self, script: &mut Script, task: Task, rows: Argument, count: usize, extent: usize) {
+        let samples = self.network.samples;
+        let call = Call { rows, count, samples };
+        for chunk in 0..extent {
+            let first = chunk * samples;
+            // SAFETY: there is room for so many models; the rest is promised by the caller.
+            unsafe {
+                self.load(script, call, first);
+                let masks = (task == Task::Gradients).then_some(first);
+                self.network.forward::<T>(script, call, masks);
+                if task == Task::Losses {
+                    self.score(script, call, first);
+                } else {
+                    self.gradient(script, call, first, masks.is_some());
+                }
+            }
+        }
+    }
+}
+
+impl<T: Real> Images<T> {
+    /// # Safety
+    /// As [`Program::launch`].
+    unsafe fn load(&self, script: &mut Script, call: Call, first: usize) {
+        let input = self.network.blocks.first().map_or(0, |block| block.input.len());
+        let values = if self.load == "load_bytes" { self.values.at() } else { Argument::Pointer(0) };
+        let to = self.network.memory.kept[0].input.at();
+        let arguments = [call.rows, values, to, whole(input), whole(first), whole(call.samples)];
+        let grid = Grid::new([call.all() as u32, 1, 1], THREADS);
+        // SAFETY: the types are those of the kernel; there is room for the samples of all models.
+        unsafe { self.network.kernels.launch(script, self.load, grid, &arguments) }
+    }
+
+    /// # Safety
+    /// As [`Program::launch`].
+    unsafe fn score(&self, script: &mut Script, call: Call, first: usize) {
+        let outputs = self.network.memory.outputs.at();
+        let arguments = [outputs, call.rows, whole(self.classes), whole(first), whole(call.samples)];
+        let grid = Grid::new([call.count as u32, 1, 1], THREADS);
+        // SAFETY: the types are those of the kernel.
+        unsafe { self.network.kernels.launch(script, "score", grid, &arguments) }
+    }
+
+    /// # Safety
+    /// As [`Program::launch`].
+    unsafe fn gradient(&self, script: &mut Script, call: Call, first: usize, dropout: bool) {
+        let network = &self.network;
+        let delta = network.memory.delta(network.blocks.len() - 1).at();
+        let sizes = [whole(self.classes), whole(first), whole(call.samples), long(call.all())];
+        let arguments = [&[network.memory.outputs.at(), delta, call.rows][..], &sizes].concat();
+        let layers = network.blocks.iter().filter(|block| block.parameters() > 0).count();
+        // SAFETY: the types are those of the kernels; every buffer has room for the numbers of all models and samples.
+        unsafe {
+            network.each(script, "loss_deltas", call.all(), &arguments);
+            network.backward(script, call, dropout);
+            script.join();
+            let adds = whole(usize::from(first > 0));
+            let arguments = [self.summed.at(), whole(layers), call.rows, adds];
+            let grid = Grid::new([self.summing.max(1) as u32, 1, call.count as u32], THREADS);
+            network.kernels.launch(script, "sum_parts", grid, &arguments);
+        }
     }
 }
 
 impl DeviceNetwork {
-    /// The parts of the gradients of all blocks with parameters.
-    fn summed(&self) -> Vec<Summed> {
-        let of = |(k, kept): (usize, &super::memory::Kept)| {
-            let Argument::Pointer(parts) = kept.parts.as_ref()?.at() else { return None };
-            let block = &self.blocks[k];
+    /// The parts of the gradients of all blocks with parameters, and how many blocks of threads sum them.
+    fn summed(&self) -> (Vec<Summed>, usize) {
+        let (mut all, mut first) = (Vec::new(), 0);
+        for (k, (block, kept)) in self.blocks.iter().zip(&self.memory.kept).enumerate() {
+            let Some(parts) = &kept.parts else { continue };
             let splits = self.layers[k].as_ref().map_or(1, |layer| layer.weight_splits(self.samples));
-            let [offset, numbers, splits] = [block.offset, block.parameters(), splits].map(|n| n as u32);
-            Some(Summed { parts, offset, numbers, splits, unused: 0 })
-        };
-        self.memory.kept.iter().enumerate().filter_map(of).collect()
+            let (parts, blocks) = (parts.at().bits(), blocks(block.parameters(), splits));
+            let sizes = [block.offset, block.parameters(), splits, first].map(|n| n as u32);
+            let [offset, numbers, splits, from] = sizes;
+            all.push(Summed { parts, offset, numbers, splits, first: from });
+            first += blocks;
+        }
+        (all, first)
     }
 
     /// From the deltas at the outputs to the parts of all gradients. These are computed aside.
     ///
     /// # Safety
     /// As [`forward`](Self::forward), which must have run before.
-    unsafe fn backward(&self, call: Call, dropout: bool) -> Result<(), DeviceError> {
+    unsafe fn backward(&self, script: &mut Script, call: Call, dropout: bool) {
         for (k, block) in self.blocks.iter().enumerate().rev() {
             let kept = &self.memory.kept[k];
             let (delta, next) =
@@ -180,31 +165,24 @@ impl DeviceNetwork {
             unsafe {
                 let current = if block.relu || block.pool || is_masked {
                     let full = kept.full.as_ref().unwrap_or(delta);
-                    self.scatter(k, delta.at(), mask, full.at())?;
+                    self.scatter(script, k, call, [delta.at(), mask, full.at()]);
                     full
                 } else {
                     delta
                 };
-                self.backward_block(k, call, current, next)?;
+                self.backward_block(script, k, call, current, next);
                 if let Some(next) = next {
-                    self.add_skipped(k, next)?;
+                    self.add_skipped(script, k, call, next);
                 }
             }
         }
-        Ok(())
     }
 
     /// Deltas before the relu, the pooling and the dropout of block `k`.
     ///
     /// # Safety
     /// As [`backward`](Self::backward).
-    unsafe fn scatter(
-        &self,
-        k: usize,
-        delta: Argument,
-        mask: Argument,
-        to: Argument,
-    ) -> Result<(), DeviceError> {
+    unsafe fn scatter(&self, script: &mut Script, k: usize, call: Call, [delta, mask, to]: [Argument; 3]) {
         let (shape, pool) = (self.blocks[k].convolved(), self.blocks[k].pool);
         let places = if pool {
             shape.height.div_ceil(2) * shape.width.div_ceil(2)
@@ -216,9 +194,9 @@ impl DeviceNetwork {
         let groups = shape.channels / lanes;
         let (output, largest) = (self.memory.output(k).at(), maybe(&self.memory.kept[k].largest));
         let arguments = [delta, output, largest, mask, to, whole(self.samples)];
-        let grid = threads(self.samples * places * groups, self.rows);
+        let grid = threads(self.samples * places * groups, call.count);
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
-        unsafe { self.kernels.launch(&format!("scatter_{k}"), grid, &arguments) }
+        unsafe { self.kernels.launch(script, &format!("scatter_{k}"), grid, &arguments) }
     }
 
     /// Parts of the gradients of one block, and the deltas at its input if they are needed, from those before its relu and pooling.
@@ -227,84 +205,74 @@ impl DeviceNetwork {
     /// As [`backward`](Self::backward).
     unsafe fn backward_block(
         &self,
+        script: &mut Script,
         k: usize,
         call: Call,
         delta: &Buffer,
         below: Option<&Buffer>,
-    ) -> Result<(), DeviceError> {
+    ) {
         let (block, kept) = (&self.blocks[k], &self.memory.kept[k]);
-        let (input, shape, numbers) = (block.input, block.convolved(), self.all() * block.input.len());
-        let Call { rows, samples, parameters, stride } = call;
+        let (input, shape, numbers) = (block.input, block.convolved(), call.all() * block.input.len());
+        let Call { rows, samples, count } = call;
         // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all agents and samples.
         unsafe {
             match block.kind {
                 Kind::Pool(squares) => {
-                    let Some(below) = below else { return Ok(()) };
+                    let Some(below) = below else { return };
                     let sizes =
                         [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
                     let how = [squares.side, squares.stride, usize::from(squares.average)].map(whole);
                     let arguments =
                         [&[delta.at(), maybe(&kept.which), below.at()], &sizes[..], &how, &[long(numbers)]];
-                    self.each("unpool", numbers, &arguments.concat())
+                    self.each(script, "unpool", numbers, &arguments.concat());
                 }
                 Kind::Norm { groups, by_number } => {
                     let pixels = input.height * input.width;
                     let sizes = [pixels, input.channels, groups, usize::from(by_number), samples].map(whole);
                     let places = [kept.input.at(), delta.at(), maybe(&kept.moments), maybe(&kept.parts)];
-                    let grid = Grid::new([block.weights() as u32, 1, rows as u32], THREADS);
-                    self.kernels.launch("norm_gradient", grid, &[&places[..], &sizes].concat())?;
-                    let Some(below) = below else { return Ok(()) };
-                    let places = [kept.input.at(), delta.at(), parameters, maybe(&kept.moments), below.at()];
-                    let arguments = [&places[..], &sizes, &[long(stride), long(block.offset)]].concat();
-                    self.kernels.launch(
-                        "norm_back",
-                        Grid::new([samples as u32, 1, rows as u32], THREADS),
-                        &arguments,
-                    )
+                    let grid = Grid::new([block.weights() as u32, 1, count as u32], THREADS);
+                    self.kernels.launch(script, "norm_gradient", grid, &[&places[..], &sizes].concat());
+                    let Some(below) = below else { return };
+                    let places = [kept.input.at(), delta.at(), rows, maybe(&kept.moments), below.at()];
+                    let arguments = [&places[..], &sizes, &[long(block.offset)]].concat();
+                    let grid = Grid::new([samples as u32, 1, count as u32], THREADS);
+                    self.kernels.launch(script, "norm_back", grid, &arguments);
                 }
                 Kind::Add { .. } => {
                     for to in below.into_iter().chain(&kept.skipped) {
-                        self.copy(delta, to, numbers)?;
+                        let arguments = [delta.at(), to.at(), long(numbers)];
+                        self.each(script, "copy_numbers", numbers, &arguments);
                     }
-                    Ok(())
                 }
                 _ => {
-                    let Some(layer) = &self.layers[k] else { return Ok(()) };
+                    let Some(layer) = &self.layers[k] else { return };
                     // Nothing in the backward pass waits for gradients of weights.
-                    self.device.aside(true)?;
-                    let done =
-                        layer.weights(&self.kernels, call, [kept.input.at(), delta.at(), maybe(&kept.parts)]);
-                    self.device.aside(false)?;
-                    done?;
-                    below.map_or(Ok(()), |below| layer.back(&self.kernels, call, delta.at(), below.at()))
+                    script.aside(true);
+                    let places = [kept.input.at(), delta.at(), maybe(&kept.parts)];
+                    layer.weights((script, &self.kernels), call, places);
+                    script.aside(false);
+                    if let Some(below) = below {
+                        layer.back((script, &self.kernels), call, delta.at(), below.at());
+                    }
                 }
             }
         }
-    }
-
-    /// # Safety
-    /// Both buffers have so many numbers.
-    unsafe fn copy(&self, from: &Buffer, to: &Buffer, numbers: usize) -> Result<(), DeviceError> {
-        // SAFETY: the types are those of the kernel; the rest is promised by the caller.
-        unsafe { self.each("copy_numbers", numbers, &[from.at(), to.at(), long(numbers)]) }
     }
 
     /// Adds to the deltas at the input of block `k` those that came past it, through sums after it.
     ///
     /// # Safety
     /// As [`backward`](Self::backward).
-    unsafe fn add_skipped(&self, k: usize, delta: &Buffer) -> Result<(), DeviceError> {
-        let numbers = self.all() * self.blocks[k].input.len();
+    unsafe fn add_skipped(&self, script: &mut Script, k: usize, call: Call, delta: &Buffer) {
+        let numbers = call.all() * self.blocks[k].input.len();
         for (block, kept) in self.blocks.iter().zip(&self.memory.kept).skip(k + 1) {
             if let (Kind::Add { from }, Some(skipped)) = (block.kind, &kept.skipped)
                 && from == k
             {
+                let arguments = [delta.at(), skipped.at(), delta.at(), long(numbers)];
                 // SAFETY: the types are those of the kernel; both buffers have the numbers of this block's input.
-                unsafe {
-                    self.each("sum_of_two", numbers, &[delta.at(), skipped.at(), delta.at(), long(numbers)])?
-                };
+                unsafe { self.each(script, "sum_of_two", numbers, &arguments) };
             }
         }
-        Ok(())
     }
 }

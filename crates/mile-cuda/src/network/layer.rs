@@ -3,8 +3,9 @@
 use mile_nn::model::{Block, Kind};
 
 use super::tiles::{Operands, Product, Tile, Windowed};
-use crate::device::{Argument, DeviceError, Grid};
+use crate::device::{Argument, Grid};
 use crate::queue::Kernels;
+use crate::script::Script;
 
 /// Pixels over which one block sums for a weight gradient. The tensor cores cut off what does not fit their accumulators, so that longer
 /// sums would lose digits.
@@ -30,17 +31,22 @@ pub(super) struct Layer {
     channels: usize,
 }
 
-/// Parameters, agents and samples.
+/// Models and samples.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
-    /// Number of agents.
-    pub(super) rows: usize,
+    /// Number of models.
+    pub(super) count: usize,
     /// Samples of each.
     pub(super) samples: usize,
-    /// The parameters of all agents.
-    pub(super) parameters: Argument,
-    /// From one agent's to the next.
-    pub(super) stride: usize,
+    /// Their descriptors.
+    pub(super) rows: Argument,
+}
+
+impl Call {
+    /// Samples of all models.
+    pub(super) fn all(self) -> usize {
+        self.count * self.samples
+    }
 }
 
 pub(super) fn whole(value: usize) -> Argument {
@@ -167,28 +173,15 @@ impl Layer {
             )
         };
         let forward = if self.is_dense() {
-            let arguments =
-                "const T* x, const T* p, T* out, int samples, Count stride, int offset, int depth";
-            kernel("forward", Product::Dense, arguments, "dense", "x, p, out, samples, stride, offset, depth")
+            let arguments = "const T* x, const Row* rows, T* out, int samples, int offset, int depth";
+            kernel("forward", Product::Dense, arguments, "dense", "x, rows, out, samples, offset, depth")
         } else {
-            let arguments =
-                "const T* x, const T* p, T* out, uint8_t* largest, int samples, Count stride, int offset";
-            kernel(
-                "forward",
-                self.product(),
-                arguments,
-                "convolve",
-                "x, p, out, largest, samples, stride, offset",
-            )
+            let arguments = "const T* x, const Row* rows, T* out, uint8_t* largest, int samples, int offset";
+            kernel("forward", self.product(), arguments, "convolve", "x, rows, out, largest, samples, offset")
         };
-        let arguments = "const T* delta, const T* p, T* out, int samples, Count stride, int offset";
-        let back = kernel(
-            "back",
-            Product::Back,
-            arguments,
-            "convolve_back",
-            "delta, p, out, samples, stride, offset",
-        );
+        let arguments = "const T* delta, const Row* rows, T* out, int samples, int offset";
+        let back =
+            kernel("back", Product::Back, arguments, "convolve_back", "delta, rows, out, samples, offset");
         let arguments = "const T* x, const T* delta, T* out, int samples, int depth, Count numbers";
         let weights = kernel(
             "weights",
@@ -231,25 +224,25 @@ impl Layer {
     /// `x` has the input of all samples, `out` room for the output or its parts, and `largest` for as many bytes if there is pooling.
     pub(super) unsafe fn forward(
         &self,
-        kernels: &Kernels,
+        (script, kernels): (&mut Script, &Kernels),
         call: Call,
         [x, out, largest]: [Argument; 3],
-    ) -> Result<(), DeviceError> {
-        let Call { rows, samples, parameters, stride } = call;
+    ) {
+        let Call { count, samples, rows } = call;
         let (product, name) = (self.product(), format!("forward_{}", self.number));
-        let (stride, offset) = (long(stride), whole(self.block.offset));
+        let offset = whole(self.block.offset);
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
         unsafe {
             if self.is_dense() {
-                let grid = self.grid(product, samples, self.splits(), rows);
-                let arguments = [x, parameters, out, whole(samples), stride, offset, whole(DEPTH_OF_DENSE)];
-                return kernels.launch(&name, grid, &arguments);
+                let grid = self.grid(product, samples, self.splits(), count);
+                let arguments = [x, rows, out, whole(samples), offset, whole(DEPTH_OF_DENSE)];
+                return kernels.launch(script, &name, grid, &arguments);
             }
             let output = self.block.output();
             let numbers = samples * output.height * output.width;
             let numbers = if self.block.pool { numbers.div_ceil(8) * 32 } else { numbers };
-            let grid = self.grid(product, numbers, 1, rows);
-            kernels.launch(&name, grid, &[x, parameters, out, largest, whole(samples), stride, offset])
+            let grid = self.grid(product, numbers, 1, count);
+            kernels.launch(script, &name, grid, &[x, rows, out, largest, whole(samples), offset]);
         }
     }
 
@@ -259,34 +252,34 @@ impl Layer {
     /// `delta` has the deltas at the output before pooling, `out` room for those at the input.
     pub(super) unsafe fn back(
         &self,
-        kernels: &Kernels,
+        (script, kernels): (&mut Script, &Kernels),
         call: Call,
         delta: Argument,
         out: Argument,
-    ) -> Result<(), DeviceError> {
-        let Call { rows, samples, parameters, stride } = call;
-        let grid = self.grid(Product::Back, samples * self.height * self.width, 1, rows);
-        let arguments = [delta, parameters, out, whole(samples), long(stride), whole(self.block.offset)];
+    ) {
+        let Call { count, samples, rows } = call;
+        let grid = self.grid(Product::Back, samples * self.height * self.width, 1, count);
+        let arguments = [delta, rows, out, whole(samples), whole(self.block.offset)];
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
-        unsafe { kernels.launch(&format!("back_{}", self.number), grid, &arguments) }
+        unsafe { kernels.launch(script, &format!("back_{}", self.number), grid, &arguments) }
     }
 
     /// Parts of the gradients of weights and biases.
     ///
     /// # Safety
     /// `x` has the input, `delta` the deltas at the output before pooling, and `parts` room for [`weight_splits`](Self::weight_splits)
-    /// times the gradients of all agents.
+    /// times the gradients of all models.
     pub(super) unsafe fn weights(
         &self,
-        kernels: &Kernels,
+        (script, kernels): (&mut Script, &Kernels),
         call: Call,
         [x, delta, parts]: [Argument; 3],
-    ) -> Result<(), DeviceError> {
-        let Call { rows, samples, .. } = call;
-        let grid = self.grid(Product::Weights, self.block.fan_in() + 1, self.weight_splits(samples), rows);
+    ) {
+        let Call { count, samples, .. } = call;
+        let grid = self.grid(Product::Weights, self.block.fan_in() + 1, self.weight_splits(samples), count);
         let arguments =
             [x, delta, parts, whole(samples), whole(self.depth_of_weights()), long(self.block.parameters())];
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
-        unsafe { kernels.launch(&format!("weights_{}", self.number), grid, &arguments) }
+        unsafe { kernels.launch(script, &format!("weights_{}", self.number), grid, &arguments) }
     }
 }

@@ -4,22 +4,20 @@ mod data;
 mod gradient;
 mod layer;
 mod memory;
-mod score;
+mod objective;
 mod tiles;
-
-use std::sync::Arc;
 
 use mile::real::Real;
 use mile_nn::model::{Block, Kind, Model};
 
 use self::layer::{Call, Layer, long, whole};
 use self::memory::{Memory, is_activated_apart, maybe};
-use crate::device::{Argument, Buffer, Device, DeviceError, Grid};
+use crate::device::{Argument, Buffer, DeviceError, Grid};
 use crate::kernels;
 use crate::queue::{Kernels, Queue};
+use crate::script::Script;
 
-pub(crate) use self::gradient::DeviceImages;
-pub(crate) use self::score::{Of, Score, Scorer};
+pub(crate) use self::objective::{DeviceImages, needs};
 
 /// Threads of blocks in which each thread is a number, and of those that form sums.
 const THREADS: u32 = 256;
@@ -44,30 +42,17 @@ const COMMON: [&str; 16] = [
     "copy_numbers",
 ];
 
-/// The kernels of a model and memory for so many agents and samples.
-pub(crate) struct DeviceNetwork {
+/// The kernels of a model and memory for so many models and samples.
+struct DeviceNetwork {
+    queue: Queue,
     blocks: Vec<Block>,
     layers: Vec<Option<Layer>>,
     kernels: Kernels,
-    device: Arc<dyn Device>,
     memory: Memory,
-    /// Agents.
-    rows: usize,
-    /// Samples of each.
+    /// Samples of each model.
     samples: usize,
     /// Numbers of sixteen bytes.
     lanes: usize,
-}
-
-/// What dropout depends on.
-#[derive(Clone, Copy)]
-struct Masks {
-    /// Seed and step.
-    draw: Argument,
-    /// Samples of each agent's batch.
-    totals: Argument,
-    /// The number of the first of these samples within the batch.
-    first: usize,
 }
 
 fn layers<T: Real>(blocks: &[Block]) -> Vec<Option<Layer>> {
@@ -95,19 +80,14 @@ fn threads(numbers: usize, rows: usize) -> Grid {
 }
 
 impl DeviceNetwork {
-    /// Bytes that `new` allocates.
+    /// Bytes of intermediate values for so many models and samples.
     fn bytes<T: Real>(model: &Model, shape: [usize; 2], gradients: bool) -> u64 {
         Memory::bytes::<T>(model.blocks(), &layers::<T>(model.blocks()), shape, gradients)
     }
 
-    fn new<T: Real>(
-        queue: &Queue,
-        model: &Model,
-        [rows, samples]: [usize; 2],
-        gradients: bool,
-    ) -> Result<Self, DeviceError> {
-        let blocks = model.blocks().to_vec();
-        let layers = layers::<T>(&blocks);
+    /// Without room for any model yet.
+    fn new<T: Real>(queue: &Queue, blocks: &[Block], samples: usize) -> Result<Self, DeviceError> {
+        let (blocks, layers) = (blocks.to_vec(), layers::<T>(blocks));
         let (mut source, mut names) = (kernels::network::<T>(), COMMON.map(str::to_owned).to_vec());
         for layer in layers.iter().flatten() {
             let (text, own) = layer.source();
@@ -119,84 +99,80 @@ impl DeviceNetwork {
             names.push(format!("scatter_{k}"));
         }
         let kernels = queue.kernels(&source, &names)?;
-        let memory = Memory::new::<T>(&queue.device, &blocks, &layers, [rows, samples], gradients)?;
+        let memory = Memory::new::<T>(&queue.device, &blocks, &layers, [0, samples], false)?;
         let lanes = 16 / size_of::<T>();
-        Ok(Self { blocks, layers, kernels, device: queue.device.clone(), memory, rows, samples, lanes })
+        Ok(Self { queue: queue.clone(), blocks, layers, kernels, memory, samples, lanes })
     }
 
-    fn all(&self) -> usize {
-        self.rows * self.samples
+    /// Makes room for so many models.
+    fn reserve<T: Real>(&mut self, rows: usize, gradients: bool) -> Result<(), DeviceError> {
+        let shape = |rows| [rows, self.samples];
+        // What there was is given back first.
+        self.memory = Memory::new::<T>(&self.queue.device, &self.blocks, &self.layers, shape(0), gradients)?;
+        self.memory =
+            Memory::new::<T>(&self.queue.device, &self.blocks, &self.layers, shape(rows), gradients)?;
+        Ok(())
     }
 
-    /// Runs a kernel with a thread for each of `numbers` numbers of all agents.
+    /// Runs a kernel with a thread for each of `numbers` numbers of all models.
     ///
     /// # Safety
     /// As [`Kernels::launch`].
-    unsafe fn each(&self, name: &str, numbers: usize, arguments: &[Argument]) -> Result<(), DeviceError> {
+    unsafe fn each(&self, script: &mut Script, name: &str, numbers: usize, arguments: &[Argument]) {
         // SAFETY: promised by the caller.
-        unsafe { self.kernels.launch(name, threads(numbers, 1), arguments) }
+        unsafe { self.kernels.launch(script, name, threads(numbers, 1), arguments) }
     }
 
-    /// From the first block's input, which is loaded, to the outputs.
+    /// From the first block's input, which is loaded, to the outputs. With dropout if samples begin with number `first` of a batch.
     ///
     /// # Safety
-    /// The parameters are rows of the model's dimension for all agents.
-    unsafe fn forward<T: Real>(&self, call: Call, masks: Option<Masks>) -> Result<(), DeviceError> {
+    /// The models have rows of the model's dimension, and there is memory for so many.
+    unsafe fn forward<T: Real>(&self, script: &mut Script, call: Call, first: Option<usize>) {
         let all: usize =
             self.blocks.iter().filter(|block| block.dropout > 0.0).map(|block| block.output().len()).sum();
         let mut before = 0;
         for (k, block) in self.blocks.iter().enumerate() {
             let (kept, output) = (&self.memory.kept[k], self.memory.output(k));
-            let (shape, numbers) = (block.convolved(), self.all() * block.output().len());
+            let (shape, numbers) = (block.convolved(), call.all() * block.output().len());
             let target = if is_activated_apart(block) { &self.memory.full } else { output };
-            // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all agents and samples.
+            // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all models and samples.
             unsafe {
-                self.forward_block(k, call, target)?;
+                self.forward_block(script, k, call, target);
                 if is_activated_apart(block) {
                     let [h, w, c] = [shape.height, shape.width, shape.channels].map(whole);
                     let flags = [block.pool, block.relu].map(|flag| whole(usize::from(flag)));
                     let (from, to) = (target.at(), output.at());
                     let arguments =
                         [from, to, maybe(&kept.largest), h, w, c, flags[0], flags[1], long(numbers)];
-                    self.each("activate", numbers, &arguments)?;
+                    self.each(script, "activate", numbers, &arguments);
                 }
-                if let (Some(masks), Some(mask)) = (masks, &kept.mask) {
+                if let (Some(first), Some(mask)) = (first, &kept.mask) {
                     let len = block.output().len();
                     let probability = f64::from(block.dropout);
                     let threshold = (probability * 2f64.powi(32)).round() as u64;
                     let keep = T::one() / (T::one() - T::of(probability));
                     let threshold = Argument::Whole(u32::try_from(threshold).unwrap_or(u32::MAX));
-                    let arguments = [
-                        output.at(),
-                        mask.at(),
-                        masks.draw,
-                        masks.totals,
-                        whole(masks.first),
-                        whole(self.samples),
-                        whole(len),
-                        long(all),
-                        long(before),
-                        threshold,
-                        kernels::number(keep),
-                    ];
-                    self.kernels.launch("dropout", threads(self.samples * len, self.rows), &arguments)?;
+                    let sizes = [whole(first), whole(self.samples), whole(len), long(all), long(before)];
+                    let places = [output.at(), mask.at(), call.rows];
+                    let arguments = [&places[..], &sizes, &[threshold, kernels::number(keep)]].concat();
+                    let grid = threads(self.samples * len, call.count);
+                    self.kernels.launch(script, "dropout", grid, &arguments);
                     before += len;
                 }
             }
         }
-        Ok(())
     }
 
     /// One block, without what follows it; convolutions and dense layers with their relu and pooling.
     ///
     /// # Safety
     /// As [`forward`](Self::forward); the target has room for the block's output, or for that before its relu and pooling.
-    unsafe fn forward_block(&self, k: usize, call: Call, target: &Buffer) -> Result<(), DeviceError> {
+    unsafe fn forward_block(&self, script: &mut Script, k: usize, call: Call, target: &Buffer) {
         let (block, kept) = (&self.blocks[k], &self.memory.kept[k]);
         let (input, shape) = (block.input, block.convolved());
-        let numbers = self.all() * shape.len();
-        let Call { samples, parameters, stride, rows } = call;
-        // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all agents and samples.
+        let numbers = call.all() * shape.len();
+        let Call { samples, rows, count } = call;
+        // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all models and samples.
         unsafe {
             match block.kind {
                 Kind::Pool(squares) => {
@@ -209,40 +185,35 @@ impl DeviceNetwork {
                         &how,
                         &[long(numbers)],
                     ];
-                    self.each("pool", numbers, &arguments.concat())
+                    self.each(script, "pool", numbers, &arguments.concat());
                 }
                 Kind::Norm { groups, by_number } => {
                     let pixels = input.height * input.width;
                     let sizes = [pixels, input.channels, groups, usize::from(by_number), samples].map(whole);
-                    let places = [kept.input.at(), parameters, target.at(), maybe(&kept.moments)];
-                    let arguments = [&places[..], &sizes, &[long(stride), long(block.offset)]].concat();
-                    self.kernels.launch(
-                        "normalise",
-                        Grid::new([samples as u32, 1, rows as u32], THREADS),
-                        &arguments,
-                    )
+                    let places = [kept.input.at(), rows, target.at(), maybe(&kept.moments)];
+                    let arguments = [&places[..], &sizes, &[long(block.offset)]].concat();
+                    let grid = Grid::new([samples as u32, 1, count as u32], THREADS);
+                    self.kernels.launch(script, "normalise", grid, &arguments);
                 }
                 Kind::Add { from } => {
                     let other = self.memory.kept[from].input.at();
-                    self.each("sum_of_two", numbers, &[kept.input.at(), other, target.at(), long(numbers)])
+                    let arguments = [kept.input.at(), other, target.at(), long(numbers)];
+                    self.each(script, "sum_of_two", numbers, &arguments);
                 }
                 _ => {
-                    let Some(layer) = &self.layers[k] else { return Ok(()) };
+                    let Some(layer) = &self.layers[k] else { return };
                     if block.kind != Kind::Dense {
-                        return layer.forward(
-                            &self.kernels,
-                            call,
-                            [kept.input.at(), target.at(), maybe(&kept.largest)],
-                        );
+                        let places = [kept.input.at(), target.at(), maybe(&kept.largest)];
+                        return layer.forward((script, &self.kernels), call, places);
                     }
                     let parts = self.memory.parts.at();
-                    layer.forward(&self.kernels, call, [kept.input.at(), parts, Argument::Pointer(0)])?;
+                    let places = [kept.input.at(), parts, Argument::Pointer(0)];
+                    layer.forward((script, &self.kernels), call, places);
                     let bias = long(block.offset + block.weights());
                     let sizes = [layer.splits(), samples, block.out].map(whole);
                     let relu = whole(usize::from(block.relu));
-                    let arguments =
-                        [&[parts, parameters, target.at()], &sizes[..], &[long(stride), bias, relu]].concat();
-                    self.kernels.launch("finish", threads(samples * block.out, rows), &arguments)
+                    let arguments = [&[parts, rows, target.at()], &sizes[..], &[bias, relu]].concat();
+                    self.kernels.launch(script, "finish", threads(samples * block.out, count), &arguments);
                 }
             }
         }

@@ -95,12 +95,12 @@ impl Windowed {
         let few = !self.channels.is_multiple_of(8);
         let preferred = match self.columns {
             0..=16 => [tile(256, 16, 32, 4, 1, 2), tile(128, 16, 16, 4, 1, 2)],
-            17..=32 if few => [tile(128, 32, 32, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
+            17..=32 if few => [tile(256, 32, 32, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
             17..=32 if self.pool => [tile(256, 32, 16, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
-            17..=32 => [tile(128, 32, 32, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
+            17..=32 => [tile(256, 32, 32, 4, 1, 2), tile(128, 32, 16, 4, 1, 2)],
             33..=64 if self.pool => [tile(128, 64, 32, 4, 1, 2), tile(64, 64, 16, 2, 2, 2)],
             33..=64 => [tile(64, 64, 32, 2, 2, 2), tile(64, 64, 16, 2, 2, 2)],
-            _ => [tile(64, 128, 32, 2, 2, 2), tile(64, 64, 16, 2, 2, 2)],
+            _ => [tile(64, 128, 16, 2, 2, 2), tile(64, 64, 16, 2, 2, 2)],
         };
         let bytes = |tile: Tile| (self.numbers(tile.rows) + tile.of_columns(operands)) * operands.bytes;
         let fits = |tile: &Tile| tile.fits(operands, self.pool) && bytes(*tile) <= SHARED;
@@ -134,7 +134,7 @@ impl Product {
                 vec![tile(32, 32, 32, 2, 1, 3), tile(32, 32, 16, 2, 1, 2)]
             }
             (Self::Weights, 17..=32) => vec![tile(64, 32, 16, 1, 1, 3), tile(64, 32, 16, 2, 1, 2)],
-            (Self::Weights, 33..=64) => vec![tile(64, 64, 16, 2, 1, 3), tile(64, 64, 16, 2, 2, 2)],
+            (Self::Weights, 33..=64) => vec![tile(64, 64, 16, 1, 2, 3), tile(64, 64, 16, 2, 2, 2)],
             (Self::Weights, _) => vec![tile(64, 128, 16, 1, 4, 4), tile(64, 64, 16, 2, 2, 2)],
         }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mile::agents::Vector;
+use mile::engine::Engine;
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
@@ -10,25 +12,35 @@ use mile::network::Network;
 use mile::problems::{Draw, Failure, Penalty, Problem};
 use mile::random::{Purpose, stream};
 use mile::real::Real;
+use mile_cuda::GpuAgents;
+use mile_cuda::cuda::Cuda;
 use mile_cuda::device::Device;
 use mile_cuda::emulated::{Emulated, Order};
 use rand::RngExt;
 
 pub const SEED: u64 = 3;
 
-/// The devices that tests run on; none, with a word, where there is no C++ compiler.
+/// The devices that tests run on: a GPU if there is one, and the CPU twice. None, with a word, where there is neither a GPU nor a C++
+/// compiler.
 pub fn devices() -> Vec<Arc<dyn Device>> {
     let orders = [Order::Forwards, Order::Backwards];
-    let found: Vec<Arc<dyn Device>> = orders
+    let mut found: Vec<Arc<dyn Device>> = orders
         .into_iter()
         .filter_map(|order| Some(Arc::new(Emulated::new(order)?) as Arc<dyn Device>))
         .collect();
+    found.extend(gpu());
     if found.is_empty() {
         eprintln!(
             "skipped: the kernels are run by the CPU only where there is a C++ compiler (c++, or $CXX)"
         );
     }
     found
+}
+
+/// The first GPU, if there is one.
+pub fn gpu() -> Option<Arc<dyn Device>> {
+    let cache = std::env::temp_dir().join("mile-cuda-tests");
+    Cuda::open(0, Some(cache)).ok().map(|gpu| Arc::new(gpu) as Arc<dyn Device>)
 }
 
 /// A problem that the engine does not know: its gradients are computed on the CPU.
@@ -87,4 +99,35 @@ pub fn distance<T: Real>(a: &[T], b: &[T]) -> f64 {
     assert_eq!(a.len(), b.len());
     let sum = |of: &dyn Fn(usize) -> f64| (0..a.len()).map(|k| of(k).powi(2)).sum::<f64>().sqrt();
     sum(&|k| a[k].wide() - b[k].wide()) / sum(&|k| b[k].wide()).max(f64::MIN_POSITIVE)
+}
+
+/// Compares losses, metrics and the gradient of f on the device with those of the CPU, for models of each agent's own.
+pub fn evaluation<T: Real>(device: Arc<dyn Device>, problem: &dyn Problem<T>, tolerance: f64) {
+    let (agents, dim) = (problem.agents(), problem.dim());
+    let network = Network::new(Topology::Complete.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
+    let method = build("dsgd", &Parameters::default(), &network);
+    let start = random::<T>(agents * dim, 61);
+    let mut engine = GpuAgents::new(device, problem, &network, &*method, &start, SEED).unwrap();
+    let chosen: Vec<usize> = (0..agents).rev().step_by(2).collect();
+    let average: Vec<T> = engine.mean(Vector(0)).unwrap().into_iter().map(T::of).collect();
+    let found = engine.evaluate(Vector(0), &chosen).unwrap().unwrap();
+    let near = |a: f64, b: f64| assert!((a - b).abs() <= tolerance * b.abs().max(1e-300), "{a} {b}");
+    let models = [&average[..]].into_iter().chain(chosen.iter().map(|agent| &start[agent * dim..][..dim]));
+    assert_eq!(found.losses.len(), 1 + chosen.len());
+    for (k, x) in models.enumerate() {
+        near(found.losses[k], problem.objective(x).unwrap());
+        if let Some(metrics) = &found.metrics {
+            let expected = problem.measure(x).unwrap();
+            assert_eq!(metrics[k].len(), expected.len());
+            metrics[k].iter().zip(expected).for_each(|(a, b)| near(*a, b));
+        }
+    }
+    let gradient = engine.mean_gradient(Vector(0)).unwrap().unwrap();
+    let (mut expected, mut own) = (vec![0.0; dim], vec![T::zero(); dim]);
+    for agent in 0..agents {
+        problem.gradient(agent, &average, &mut own).unwrap();
+        expected.iter_mut().zip(&own).for_each(|(sum, g)| *sum += g.wide() / agents as f64);
+    }
+    let apart = distance(&gradient, &expected);
+    assert!(apart <= tolerance, "{apart:e}");
 }

@@ -9,7 +9,7 @@ use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Draw, Problem};
-use mile_cuda::{GpuAgents, evaluated};
+use mile_cuda::GpuAgents;
 use mile_nn::data::{Dataset, Images, Shape, Targets, Values};
 use mile_nn::model::{Layer, ModelSpec};
 use mile_nn::partition::Partition;
@@ -125,6 +125,12 @@ fn problem<T: Scalar>(
     problem.with_weight_decay(if agents == 3 { 0.3 } else { 0.0 }).unwrap()
 }
 
+/// A small network with dropout.
+pub fn with_dropout(agents: usize) -> ImageProblem<f32> {
+    let (_, shape, layers) = models().swap_remove(3);
+    problem(shape, &layers, agents, Batch::Size(3), false)
+}
+
 /// The largest distance over agents of stochastic gradients from the CPU's, at a point of each agent's own.
 fn apart<T: Scalar>(problem: &ImageProblem<T>, backwards: bool) -> Option<f64> {
     let (agents, dim) = (problem.agents(), problem.dim());
@@ -132,7 +138,8 @@ fn apart<T: Scalar>(problem: &ImageProblem<T>, backwards: bool) -> Option<f64> {
     let method = build("dsgd", &Parameters::default(), &network);
     let initial = |agent: usize| problem.initial(agent as u64).unwrap().unwrap();
     let start: Vec<T> = (0..agents).flat_map(initial).collect();
-    let device = if backwards { devices().pop()? } else { devices().into_iter().next()? };
+    // With a GPU, on that.
+    let device = if backwards { devices().pop()? } else { gpu().or_else(|| devices().into_iter().next())? };
     let mut engine = GpuAgents::new(device, problem, &network, &*method, &start, SEED).unwrap();
     assert!(engine.computes_gradients());
     let mut worst = 0.0f64;
@@ -180,18 +187,27 @@ fn one_agent_and_one_sample() {
 }
 
 #[test]
-fn losses_and_metrics_are_those_of_the_cpu() {
-    let (_, shape, layers) = models().swap_remove(6);
-    for numbers in [false, true] {
-        let problem = problem::<f64>(shape, &layers, 3, Batch::Size(4), numbers);
+fn batches_of_any_size_and_many_agents() {
+    let (_, shape, layers) = models().swap_remove(0);
+    for (agents, batch) in [(3, 2), (3, 3), (2, 17), (2, 33), (40, 1)] {
+        let problem = problem::<f32>(shape, &layers, agents, Batch::Size(batch), false);
+        let Some(apart) = apart(&problem, batch % 2 == 0) else { return };
+        assert!(apart < 1e-5, "{agents} agents, batch {batch}: {apart:e}");
+    }
+    // So many take the emulation minutes.
+    if gpu().is_some() {
+        let problem = problem::<f32>(shape, &layers, 1000, Batch::Size(9), false);
+        let apart = apart(&problem, false).unwrap();
+        assert!(apart < 1e-5, "1000 agents: {apart:e}");
+    }
+}
+
+#[test]
+fn losses_metrics_and_the_gradient_of_f_are_those_of_the_cpu() {
+    let (_, shape, layers) = models().swap_remove(3);
+    for (agents, numbers) in [(3, false), (4, true)] {
+        let problem = problem::<f64>(shape, &layers, agents, Batch::Size(4), numbers);
         let Some(device) = devices().pop() else { return };
-        let there = evaluated(device, &problem).unwrap().unwrap();
-        let x = problem.initial(4).unwrap().unwrap();
-        let near = |a: f64, b: f64| assert!((a - b).abs() <= 1e-12 * b.abs(), "{a} {b}");
-        near(there.objective(&x).unwrap(), problem.objective(&x).unwrap());
-        near(there.loss(1, &x).unwrap(), problem.loss(1, &x).unwrap());
-        let (found, expected) = (there.measure(&x).unwrap(), problem.measure(&x).unwrap());
-        assert_eq!((found.len(), expected.len()), (1, 1));
-        near(found[0], expected[0]);
+        evaluation(device, &problem, 1e-12);
     }
 }

@@ -44,18 +44,30 @@ fn quadratics_of_any_dimension() {
     }
 }
 
+const LOSSES: [Loss; 7] = [
+    Loss::LeastSquares,
+    Loss::Logistic,
+    Loss::NonconvexLogistic,
+    Loss::Softmax { classes: 3 },
+    Loss::Poisson,
+    Loss::Huber { delta: 0.4 },
+    Loss::Welsch { c: 0.7 },
+];
+
+#[test]
+fn losses_and_gradients_of_f_are_those_of_the_cpu() {
+    for (k, device) in devices().into_iter().enumerate() {
+        evaluation(device.clone(), &Quadratic::<f64>::new(4, 300 + k, 100.0, 1.0, 2).unwrap(), 1e-12);
+        for (columns, loss) in [1, 5, 33].into_iter().cycle().zip(LOSSES) {
+            evaluation(device.clone(), &table::<f64>(5, columns, loss, 0.3, Batch::Size(3)), 1e-12);
+            evaluation(device.clone(), &table::<f32>(5, columns, loss, 0.0, Batch::Full), 1e-5);
+        }
+    }
+}
+
 #[test]
 fn tables_with_every_loss() {
-    let losses = [
-        Loss::LeastSquares,
-        Loss::Logistic,
-        Loss::NonconvexLogistic,
-        Loss::Softmax { classes: 3 },
-        Loss::Poisson,
-        Loss::Huber { delta: 0.4 },
-        Loss::Welsch { c: 0.7 },
-    ];
-    for (k, loss) in losses.into_iter().enumerate() {
+    for (k, loss) in LOSSES.into_iter().enumerate() {
         let columns = [1, 5, 33][k % 3];
         for batch in [Batch::Full, Batch::Size(3), Batch::Epoch(4)] {
             let double = apart(&table::<f64>(5, columns, loss, 0.0, batch));

@@ -13,7 +13,7 @@ use super::{Point, Sweep};
 use crate::config::Experiment;
 use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
-use crate::execute::{check, execute};
+use crate::execute::{MOST_TOGETHER, check, execute};
 use crate::objectives::Kinds;
 use crate::observer::Observer;
 use crate::plan::Plan;
@@ -150,35 +150,48 @@ impl SweepPlan {
         };
         write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
         found.write()?;
-        for (k, point) in self.points.iter().enumerate() {
+        let all: Vec<(usize, &Point)> = self.points.iter().enumerate().collect();
+        for group in all.chunks(self.at_once()?) {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let plan = match plan(point) {
-                Ok(plan) => plan,
-                Err(error) if error.is_of_one_job() => {
-                    found.note_failures(point, [("the problem".to_owned(), error.to_string())].into_iter());
-                    continue;
+            let mut plans = Vec::new();
+            for (k, point) in group {
+                match plan(point) {
+                    Ok(plan) => plans.push((*k, *point, plan)),
+                    Err(error) if error.is_of_one_job() => {
+                        found.note_failures(
+                            point,
+                            [("the problem".to_owned(), error.to_string())].into_iter(),
+                        );
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
+            }
+            let watched: Vec<_> =
+                plans.iter().map(|(k, point, plan)| (*point, plan, observers(*k, point, plan))).collect();
+            let run = |point: &Point, plan: &Plan, observer: &dyn Observer| {
+                let out = place(point);
+                let begun = out.join("config.toml").exists();
+                execute(plan, &out, begun, observer, stop)
             };
-            let out = place(point);
-            let begun = out.join("config.toml").exists();
-            match execute(&plan, &out, begun, &*observers(k, point, &plan), stop) {
-                Ok(outcomes) if plan.is_complete(&outcomes) => {
-                    found.add(point, &plan, &outcomes);
-                    found.write()?;
-                }
-                // Interrupted, or a job failed: the point is not finished.
-                Ok(outcomes) => found.note_failures(point, outcomes.iter().filter_map(Outcome::failure)),
-                Err(LabError::Failed(failed)) => {
-                    let recorded = read_outcomes(&out)?;
-                    found.note_failures(point, recorded.iter().filter_map(Outcome::failure).chain(failed));
-                }
-                Err(error) => return Err(error),
+            for ((point, plan, _), result) in watched.iter().zip(at_once(&watched, run)) {
+                found.conclude(point, plan, &place(point), result)?;
             }
         }
         Ok(found)
+    }
+
+    /// Points that are run at the same time: as many as fit if their jobs compute together, else one.
+    pub fn at_once(&self) -> Result<usize, LabError> {
+        if !self.engines.computes_together() {
+            return Ok(1);
+        }
+        let Some(first) = self.points.first() else { return Ok(1) };
+        let plan = self.plan(first)?;
+        let jobs = plan.jobs().len().max(1);
+        let fitting = plan.fitting(jobs.saturating_mul(self.points.len()).min(MOST_TOGETHER))?;
+        Ok((fitting.unwrap_or(1) / jobs).max(1))
     }
 
     /// The trials that an earlier process of the same sweep has finished.
@@ -204,6 +217,27 @@ impl SweepPlan {
         );
         Err(LabError::config("sweep.criterion", problem))
     }
+}
+
+/// A point with its plan and its observer.
+type Watched<'x> = (&'x Point, &'x Plan, Box<dyn Observer + 'x>);
+
+/// Runs points at the same time, each in a thread if there are several.
+fn at_once<R: Send>(points: &[Watched], run: impl Fn(&Point, &Plan, &dyn Observer) -> R + Sync) -> Vec<R> {
+    if let [(point, plan, observer)] = points {
+        return vec![run(point, plan, &**observer)];
+    }
+    let run = &run;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (point, plan, observer) in points {
+            threads.push(scope.spawn(move || run(point, plan, &**observer)));
+        }
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(ended).collect()
+    })
 }
 
 /// Creates the folder of a sweep, or checks that it holds one, and locks it.
@@ -245,6 +279,30 @@ impl SweepFolder {
     /// Whether all points are finished.
     pub fn is_complete(&self) -> bool {
         self.finished() == self.points
+    }
+
+    /// Adds what a point has ended with; returns an error that ends the sweep.
+    fn conclude(
+        &mut self,
+        point: &Point,
+        plan: &Plan,
+        out: &Path,
+        result: Result<Vec<Outcome>, LabError>,
+    ) -> Result<(), LabError> {
+        match result {
+            Ok(outcomes) if plan.is_complete(&outcomes) => {
+                self.add(point, plan, &outcomes);
+                self.write()?;
+            }
+            // Interrupted, or a job failed: the point is not finished.
+            Ok(outcomes) => self.note_failures(point, outcomes.iter().filter_map(Outcome::failure)),
+            Err(LabError::Failed(failed)) => {
+                let recorded = read_outcomes(out)?;
+                self.note_failures(point, recorded.iter().filter_map(Outcome::failure).chain(failed));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn note_failures(&mut self, point: &Point, failed: impl Iterator<Item = (String, String)>) {
