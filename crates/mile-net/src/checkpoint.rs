@@ -304,7 +304,7 @@ mod tests {
             gossip: vec![f64::INFINITY],
         };
         let mut decisions = Decisions::default();
-        assert!(decisions.add(RoundRange { from: 5, to: 6, used: false }));
+        decisions.add(RoundRange { from: 5, to: 6, used: false }).unwrap();
         let memory = Memory {
             mark,
             known: BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]),
@@ -368,7 +368,7 @@ mod tests {
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         let (_, memory) = write(&folder);
         let mut later = memory.decisions.clone();
-        assert!(later.get_mut(&2).unwrap().add(RoundRange { from: 7, to: 9, used: true }));
+        later.get_mut(&2).unwrap().add(RoundRange { from: 7, to: 9, used: true }).unwrap();
         folder.save_decisions(&later).unwrap();
         assert_eq!(folder.load::<f32>(1, &terms()).unwrap().memory.decisions, later);
         let path = folder.path().join(DECISIONS);

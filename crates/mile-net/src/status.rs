@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::frame::{HEAD, Kind};
 use crate::gossip::Estimate;
 
 /// What an agent is doing.
@@ -34,6 +35,35 @@ pub enum Awaited {
     Confirmation,
 }
 
+/// Bytes of frames in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Elements of vectors.
+    pub payload: u64,
+    /// Numbers of the [gossip](crate::gossip).
+    pub gossip: u64,
+    /// All else of the protocol: heads of frames, handshakes, confirmations, decisions.
+    pub protocol: u64,
+}
+
+impl Traffic {
+    /// Counts a frame by its head.
+    pub(crate) fn count(&mut self, kind: Kind, length: usize) {
+        self.protocol += HEAD as u64;
+        let length = length as u64;
+        match kind {
+            Kind::Data => self.payload += length,
+            Kind::Gossip => self.gossip += length,
+            Kind::Hello | Kind::Refuse | Kind::Have | Kind::Decide => self.protocol += length,
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.payload + self.gossip + self.protocol
+    }
+}
+
 /// A neighbour, as seen from this agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Neighbour {
@@ -51,16 +81,18 @@ pub struct Neighbour {
     pub lag: i64,
     /// The round of the latest checkpoint that it has confirmed.
     pub durable_round: u64,
-    /// Bytes of messages sent to it.
-    pub bytes_sent: u64,
-    /// Bytes of messages received from it.
-    pub bytes_received: u64,
+    /// Bytes sent to it.
+    pub sent: Traffic,
+    /// Bytes received from it.
+    pub received: Traffic,
     /// What is awaited from it.
     pub waiting: Option<Awaited>,
     /// For how many seconds.
     pub waiting_s: Option<f64>,
     /// Why its last connection was refused, by either end.
     pub refusal: Option<String>,
+    /// Why there is no connection: what the last attempt ended with.
+    pub trouble: Option<String>,
     /// Rounds in which the edge was skipped.
     pub skipped: u64,
 }
@@ -182,14 +214,16 @@ impl Status {
             edges(&|edge| Some(f64::from(u8::from(edge.linked)))),
         );
         gauge("lag", "gauge", "exchanges the neighbour is behind", edges(&|edge| Some(edge.lag as f64)));
-        gauge(
-            "sent_bytes",
-            "counter",
-            "bytes of messages sent to the neighbour",
-            edges(&|edge| Some(edge.bytes_sent as f64)),
-        );
-        let received = edges(&|edge| Some(edge.bytes_received as f64));
-        gauge("received_bytes", "counter", "bytes of messages received from the neighbour", received);
+        let traffic = |side: &dyn Fn(&Neighbour) -> Traffic| -> Vec<(String, f64)> {
+            let kinds = |edge: &Neighbour| {
+                let (id, Traffic { payload, gossip, protocol }) = (edge.id, side(edge));
+                [("payload", payload), ("gossip", gossip), ("protocol", protocol)]
+                    .map(|(kind, bytes)| (format!(",neighbour=\"{id}\",kind=\"{kind}\""), bytes as f64))
+            };
+            self.neighbours.iter().flat_map(kinds).collect()
+        };
+        gauge("sent_bytes", "counter", "bytes sent to the neighbour", traffic(&|edge| edge.sent));
+        gauge("received_bytes", "counter", "bytes received from the neighbour", traffic(&|edge| edge.received));
         gauge(
             "heard_seconds",
             "gauge",

@@ -60,15 +60,23 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Logs to standard error: messages of this program, without those of the transport library.
+/// Logs to standard error: messages of this program, without those of the transport library, unless `RUST_LOG` asks for others.
 fn init_logging() {
-    let ours = Targets::new()
-        .with_default(LevelFilter::OFF)
-        .with_target("mile", LevelFilter::INFO)
-        .with_target("mile_net", LevelFilter::INFO);
+    let wanted = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
+    let parsed = wanted.as_ref().map(|text| text.parse::<Targets>());
     let lines =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false);
-    tracing_subscriber::registry().with(lines).with(ours).init();
+    let targets = match &parsed {
+        Some(Ok(targets)) => targets.clone(),
+        _ => Targets::new()
+            .with_default(LevelFilter::OFF)
+            .with_target("mile", LevelFilter::INFO)
+            .with_target("mile_net", LevelFilter::INFO),
+    };
+    tracing_subscriber::registry().with(lines).with(targets).init();
+    if let Some(Err(error)) = parsed {
+        tracing::warn!("RUST_LOG is ignored: {error}; it takes, for instance, mile_net=debug or iroh=info,mile=debug");
+    }
 }
 
 /// Waits until the parent process closes standard input, by exiting at the latest, and exits too.

@@ -28,7 +28,10 @@ fn the_socket_says_who_is_waited_for_and_the_metrics_too() {
             let state = work(&lab.job(0, &method, 6), from, &mut engine).unwrap();
             let done = status::ask(&socket).unwrap();
             assert_eq!((done.round, done.rounds), (6, Some(6)));
-            assert!(done.neighbours[0].bytes_received >= 6 * 50 * 4, "{done:?}");
+            let received = done.neighbours[0].received;
+            assert_eq!(received.payload, 6 * 50 * 4, "{done:?}");
+            assert_eq!(received.gossip, 6 * 8 * 260, "{done:?}");
+            assert!(received.protocol > 6 * 3 * 24, "{done:?}");
             assert!(done.estimate.is_some_and(|estimate| estimate.loss.is_finite()));
             engine.leave().unwrap();
             state

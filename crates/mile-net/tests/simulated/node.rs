@@ -12,7 +12,7 @@ use mile_net::agent::{self, Failure, Host, Job, RoundEnd, StartFrom, State};
 use mile_net::edge::Decisions;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Memory, MissingPolicy, Session, Setup};
+use mile_net::session::{Finished, Limits, Memory, MissingPolicy, Session, Setup};
 
 /// What all agents of a world do.
 pub(crate) struct Scene<'a> {
@@ -23,12 +23,19 @@ pub(crate) struct Scene<'a> {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) checkpoint_every: u64,
+    /// Rounds that a copy of a disk may be old.
+    pub(crate) keep: u64,
     pub(crate) on_missing: MissingPolicy,
     pub(crate) piece: usize,
     pub(crate) gossip_every: u64,
 }
 
 impl Scene<'_> {
+    fn limits(&self) -> Limits {
+        // As tight as a handshake allows.
+        Limits { keep: self.keep, outbox: self.checkpoint_every + 2, ..Limits::of(self.checkpoint_every) }
+    }
+
     fn terms(&self) -> Terms {
         Terms {
             run: "simulated".into(),
@@ -87,7 +94,7 @@ impl Host<f32> for Line {
 }
 
 /// What survives a kill.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Disk {
     incarnation: u64,
     pub(crate) state: Option<State<f32>>,
@@ -110,11 +117,26 @@ pub(crate) struct Alive {
 pub(crate) struct Node {
     pub(crate) alive: Option<Alive>,
     pub(crate) disk: Disk,
+    /// Copies of the disk, as an operator might have made them.
+    copies: Vec<Disk>,
     /// Round by round, the neighbours whose edge was used: never to be contradicted by a restart.
     pub(crate) used: BTreeMap<u64, Vec<usize>>,
 }
 
 impl Node {
+    fn round_of(disk: &Disk) -> u64 {
+        disk.state.as_ref().map_or(0, |state| state.mark.round)
+    }
+
+    /// Puts the oldest copy in the place of the disk that neighbours still have the messages for.
+    pub(crate) fn restore_a_copy(&mut self, scene: &Scene) {
+        let newest = self.copies.iter().map(Self::round_of).max().unwrap_or(0);
+        let usable = |disk: &&Disk| Self::round_of(disk) + scene.keep >= newest;
+        if let Some(copy) = self.copies.iter().find(usable) {
+            self.disk = copy.clone();
+        }
+    }
+
     /// Starts an agent from its disk.
     pub(crate) fn start<'scope, 'env>(
         &mut self,
@@ -134,6 +156,7 @@ impl Node {
             terms: scene.terms(),
             neighbours: row.copied().filter(|(j, _)| *j != agent).collect(),
             on_missing: scene.on_missing,
+            limits: scene.limits(),
             memory,
         };
         let session = Session::new(setup, now).with_pieces_of(scene.piece);
@@ -170,7 +193,7 @@ impl Node {
 
     /// Does what an agent's thread waits for, if it can be done.
     pub(crate) fn serve(&mut self, agent: usize, scene: &Scene, now: u64) -> bool {
-        let Self { alive, disk, used } = self;
+        let Self { alive, disk, used, copies } = self;
         let Some(alive) = alive else { return false };
         alive.session.tick(now);
         if let Some(decisions) = alive.session.unsaved_decisions() {
@@ -183,11 +206,15 @@ impl Node {
                 alive.session.begin(message, &up, sums, now);
             }
             Some(Request::RoundOver(state, last)) => {
-                if state.mark.round.is_multiple_of(scene.checkpoint_every) || last {
+                let due = state.mark.round.is_multiple_of(scene.checkpoint_every) || last;
+                if due && state.mark.exchange > 0 {
                     let mark = state.mark;
                     disk.memory = alive.session.memory(mark);
                     disk.state = Some(*state);
                     alive.session.durable(mark);
+                    if scene.keep > 0 {
+                        copies.push(disk.clone());
+                    }
                 }
                 let _ = alive.reply.send(Reply::Go);
                 alive.pending = alive.requests.recv().ok();

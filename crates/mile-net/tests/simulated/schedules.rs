@@ -88,6 +88,7 @@ fn check(seed: u64, spoil: bool) {
         start: &start,
         seed,
         rounds,
+        keep: if seed.is_multiple_of(3) { random.random_range(1..5) } else { 0 },
         checkpoint_every: random.random_range(1..4),
         on_missing: MissingPolicy::Wait,
         piece: random.random_range(1..2 * dim + 2),

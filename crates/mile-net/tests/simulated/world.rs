@@ -237,6 +237,9 @@ impl<'scope, 'env> World<'scope, 'env> {
         let agents = self.nodes.len();
         let victim = self.random.random_range(0..agents);
         self.kill(victim);
+        if self.random.random_bool(0.5) {
+            self.nodes[victim].restore_a_copy(self.scene);
+        }
         if self.random.random_bool(0.3) {
             self.kill((victim + 1) % agents);
         }
