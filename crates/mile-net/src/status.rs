@@ -21,6 +21,8 @@ pub enum Activity {
     Waiting,
     /// Its work is done; it stays until its neighbours have confirmed its last message.
     Leaving,
+    /// It has ended, with its work done.
+    Done,
 }
 
 /// What is awaited from a neighbour.
@@ -139,6 +141,10 @@ pub struct Status {
     pub estimate: Option<Estimate>,
     /// How many connections were refused.
     pub refused: Refused,
+    /// The round of its last checkpoint, if there is one.
+    pub saved_round: Option<u64>,
+    /// The round in which its model was found to have diverged.
+    pub diverged: Option<u64>,
 }
 
 /// An agent whose status cannot be had.
@@ -161,6 +167,28 @@ pub enum StatusError {
         /// What is wrong with the answer.
         source: serde_json::Error,
     },
+}
+
+/// The file in which an agent that has done its work leaves its last status.
+const LAST: &str = "status.json";
+
+/// Leaves the last status of an agent in its folder, for those who ask after it has ended.
+pub fn leave_behind(folder: &Path, status: Status) -> std::io::Result<()> {
+    let status = Status { activity: Activity::Done, activity_s: 0.0, ..status };
+    mile_state::write_file(&folder.join(LAST), &serde_json::to_vec(&status)?)
+}
+
+/// Removes what an earlier start has left behind.
+pub fn forget(folder: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(folder.join(LAST)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The last status of an agent that has done its work, if it has.
+pub fn left_behind(folder: &Path) -> Option<Status> {
+    serde_json::from_slice(&std::fs::read(folder.join(LAST)).ok()?).ok()
 }
 
 /// Most bytes of an answer that are read.
@@ -242,6 +270,10 @@ impl Status {
             "rounds in which the edge to the neighbour was skipped",
             edges(&|edge| Some(edge.skipped as f64)),
         );
+        let saved = self.saved_round.into_iter().map(|round| (String::new(), round as f64)).collect();
+        gauge("checkpoint_round", "gauge", "round of the last checkpoint", saved);
+        let diverged = f64::from(u8::from(self.diverged.is_some()));
+        gauge("diverged", "gauge", "1 if the model has diverged", one(diverged));
         let Refused { strangers, flooded, broken, faults } = self.refused;
         let reasons = [("stranger", strangers), ("flood", flooded), ("handshake", broken), ("fault", faults)];
         let refused = reasons.map(|(why, count)| (format!(",why=\"{why}\""), count as f64));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mile::graph::Graph;
+use mile_lab::DIVERGED;
 use mile_lab::agent_files::AgentFiles;
 use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
 use mile_lab::engines::Scalar;
@@ -15,9 +16,10 @@ use mile_net::engine::{Engine, Peer, Settings};
 use mile_net::gossip::Tolerance;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::session::MissingPolicy;
+use mile_net::session::{Limits, MissingPolicy};
+use mile_net::status;
 
-use super::recording::RecordingHost;
+use super::recording::{RecordingHost, rms};
 use super::socket;
 
 /// Runs all jobs, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
@@ -28,6 +30,7 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     let restored = folder.load::<T>(config.id, &terms)?;
     let files = AgentFiles::of(&config.folder);
     files.create()?;
+    status::forget(&config.folder)?;
     let engine = Engine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
     engine.expect_rounds(plan.experiment.rounds * jobs as u64);
@@ -38,7 +41,9 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     for index in first..jobs {
         mark = run_job(plan, config, index, state.take(), mark, &mut host)?;
     }
+    let last = host.engine.status();
     let departure = host.engine.leave()?;
+    status::leave_behind(&config.folder, last)?;
     if !departure.unconfirmed.is_empty() {
         tracing::warn!(
             "exiting, although agents {:?} have not confirmed the last messages: if one of them still waits for this \
@@ -87,7 +92,8 @@ fn run_job<T: Scalar>(
         gossip_every: plan.experiment.eval_every,
         tolerance,
     };
-    host.begin(round);
+    let size: f64 = rms(&start(plan, &*problem, seed, config.id)?);
+    host.begin(round, DIVERGED * size.max(1.0));
     let end = agent::work(&job, from, host).map_err(anyhow::Error::from_boxed)?;
     Ok(end.mark)
 }
@@ -146,7 +152,11 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
         },
         timeout: settings.timeout,
         linger: settings.linger,
-        checkpoint_every: settings.checkpoint_every,
+        limits: Limits {
+            keep: settings.keep,
+            outbox: settings.outbox.unwrap_or(Limits::of(settings.checkpoint_every).outbox),
+            ..Limits::of(settings.checkpoint_every)
+        },
         status: Some(socket::choose_path(&config.folder)?),
         metrics: settings.metrics,
     })

@@ -18,7 +18,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::INTERRUPTED;
+use crate::{FAILED, INTERRUPTED};
 
 /// How long to wait for another agent that still uses the folder to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +36,7 @@ pub(crate) struct AgentArguments {
 
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     init_logging();
+    mile_net::engine::exit_on_panic(FAILED);
     ctrlc::set_handler(|| {
         tracing::info!(
             "interrupted; the last checkpoint is complete: start the agent again to resume from it"

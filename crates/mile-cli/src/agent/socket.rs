@@ -59,7 +59,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("d".repeat(100));
         let twin = folder.path().join("e".repeat(100));
-        [&deep, &twin].map(|path| std::fs::create_dir_all(path).unwrap());
+        for path in [&deep, &twin] {
+            std::fs::create_dir_all(path).unwrap();
+        }
         let far = choose_path(&deep).unwrap();
         let home = far.parent().unwrap();
         assert!(far.as_os_str().len() <= MAX_PATH && find_path(&deep) == far);

@@ -85,6 +85,8 @@ pub(super) const ALL: &[About] = &[
     about("agent", "listen", "", "Address on which it listens (mile agent only). Default: 0.0.0.0:7100.", "listen = \"0.0.0.0:7100\""),
     about("agent", "neighbour", "sections [[agent.neighbour]], one for each neighbour", "Its neighbours (mile agent only).", "neighbour = [{ id = 1, key = \"...\" }]"),
     about("agent", "checkpoint_every", "", "Rounds between checkpoints. Default: 1.", "checkpoint_every = 10"),
+    about("agent", "keep", "", "Rounds for which messages are kept longer than needed: a neighbour's folder can be restored from a copy that is as many rounds old. Default: 0.", "keep = 100"),
+    about("agent", "outbox", "", "Most rounds of messages that are kept for a neighbour that has not confirmed them; then the agent waits for it. Default: twice checkpoint_every, at least 64.", "outbox = 500"),
     about("agent", "on_missing", "", "What to do while a neighbour is unreachable: wait, or skip the edge in this round after the deadline.", "on_missing = \"skip-edge\""),
     about("agent", "deadline", "", "Seconds after which an edge is skipped (on_missing = \"skip-edge\"). Default: 30.", "deadline = 10"),
     about("agent", "timeout", "", "Seconds to wait for a neighbour before the agent fails. Default: for ever.", "timeout = 3600"),

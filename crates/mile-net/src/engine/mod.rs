@@ -172,6 +172,11 @@ impl<T: Real> Engine<T> {
         self.shared.lock().view.rounds = Some(rounds);
     }
 
+    /// The model has diverged in this round of the run, for status reports.
+    pub fn diverged(&self, round: u64) {
+        self.shared.lock().view.diverged.get_or_insert(round);
+    }
+
     /// The status of this agent.
     pub fn status(&self) -> Status {
         self.shared.status()
@@ -244,7 +249,10 @@ impl<T: Real> Host<T> for Engine<T> {
         if let Some(memory) = memory {
             self.folder.save(self.shared.me, &self.terms, end, &memory)?;
             drop(memory);
-            self.shared.with(|core, _| core.session.durable(end.mark));
+            self.shared.with(|core, _| {
+                core.view.saved = Some(end.mark.round);
+                core.session.durable(end.mark);
+            });
         }
         Ok(())
     }

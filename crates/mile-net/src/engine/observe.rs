@@ -39,6 +39,8 @@ impl<T: Real> Shared<T> {
             neighbours,
             estimate: view.estimate.filter(|_| view.gossips),
             refused: self.admission.refused(),
+            saved_round: view.saved,
+            diverged: view.diverged,
         }
     }
 }

@@ -85,6 +85,10 @@ pub(super) struct View {
     pub(super) since: Millis,
     pub(super) gossips: bool,
     pub(super) estimate: Option<Estimate>,
+    /// The round of the last checkpoint.
+    pub(super) saved: Option<u64>,
+    /// The round in which the model was found to have diverged.
+    pub(super) diverged: Option<u64>,
 }
 
 impl<T: Real> Shared<T> {
@@ -104,6 +108,8 @@ impl<T: Real> Shared<T> {
             since: 0,
             gossips: false,
             estimate: None,
+            saved: (mark.round > 0).then_some(mark.round),
+            diverged: None,
         };
         let core = Core {
             session,
