@@ -56,7 +56,8 @@ pub enum CheckpointError {
     InUse(PathBuf),
     /// The checkpoint belongs to another run.
     #[error(
-        "{path} belongs to another run: {what}; give the agent another folder, or restore the settings it was made with"
+        "{path} belongs to another run: {what}; restore the settings it was made with, give the agent another folder, or, if the run is \
+         to begin anew with these settings, stop all its agents and remove {path} from each folder"
     )]
     Foreign {
         /// The file.
@@ -221,6 +222,13 @@ impl Folder {
         let memory = Memory { mark, known, outbox: kept.collect(), decisions };
         let progress = Progress { step, round, step_size, costs };
         Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), memory })
+    }
+
+    /// What the checkpoint belongs to, if there is one: the terms it was made with, its job, and the rounds of that job that are done.
+    pub fn belongs_to(&self) -> Result<Option<(Terms, usize, u64)>, CheckpointError> {
+        let path = self.path.join(CHECKPOINT);
+        let file = StateFile::<Header>::open(&path).map_err(|error| unusable(&path, error))?;
+        Ok(file.map(|file| (file.header.terms, file.header.job, file.header.round)))
     }
 
     /// Writes decisions about edges, which must be on disk before the neighbours learn of them.

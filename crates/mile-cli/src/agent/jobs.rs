@@ -1,6 +1,6 @@
 //! One agent's part of all jobs of an experiment, one after another, in one session with its neighbours.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mile::graph::Graph;
@@ -10,8 +10,9 @@ use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
+use mile_lab::store::write_file;
 use mile_net::agent::{self, StartFrom, State};
-use mile_net::checkpoint::Folder;
+use mile_net::checkpoint::{Folder, Restored};
 use mile_net::engine::{Engine, Peer, Settings};
 use mile_net::gossip::Tolerance;
 use mile_net::handshake::{Mark, Terms};
@@ -27,7 +28,7 @@ use super::socket;
 pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
-    let restored = folder.load::<T>(config.id, &terms)?;
+    let restored = restore::<T>(plan, config, &folder, &terms)?;
     let files = AgentFiles::of(&config.folder);
     files.create()?;
     status::forget(&config.folder)?;
@@ -55,6 +56,46 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     Ok(())
 }
 
+/// Loads the checkpoint, if there is one. Settings that may be changed while agents stand are noted with the round if they were.
+fn restore<T: Scalar>(
+    plan: &Plan,
+    config: &AgentConfig,
+    folder: &Folder,
+    terms: &Terms,
+) -> anyhow::Result<Restored<T>> {
+    let Some((then, _, round)) = folder.belongs_to()? else { return Ok(folder.load::<T>(config.id, terms)?) };
+    let same = Terms { facts: then.facts.clone(), ..terms.clone() };
+    if then.facts == terms.facts || then != same || plan.changed_for_agent(&then.facts, &terms.facts, round).is_some() {
+        return Ok(folder.load::<T>(config.id, terms)?);
+    }
+    if config.settings.stop.is_some() && then.facts.get("eval_every") != terms.facts.get("eval_every") {
+        let problem = "cannot be changed with agent.stop: agents would find different rounds to stop at";
+        return Err(LabError::config("eval_every", problem).into());
+    }
+    let restored = folder.load::<T>(config.id, &then)?;
+    note_changes(folder, &then, terms, round)?;
+    Ok(restored)
+}
+
+/// The file in which changes of settings are noted, a line each.
+const CHANGES: &str = "changes.jsonl";
+
+fn note_changes(folder: &Folder, then: &Terms, now: &Terms, round: u64) -> anyhow::Result<()> {
+    let path = folder.path().join(CHANGES);
+    let mut lines = std::fs::read_to_string(&path).unwrap_or_default();
+    let keys: BTreeSet<&String> = then.facts.keys().chain(now.facts.keys()).collect();
+    for key in keys.into_iter().filter(|key| then.facts.get(*key) != now.facts.get(*key)) {
+        let (old, new) = (then.facts.get(key), now.facts.get(key));
+        let line = serde_json::json!({ "round": round, "key": key, "old": old, "new": new }).to_string();
+        if !lines.lines().any(|known| known == line) {
+            lines += &format!("{line}\n");
+        }
+        let text = |value: Option<&String>| value.cloned().unwrap_or("absent".into());
+        tracing::info!("from round {round} on, {key} is {} instead of {}", text(new), text(old));
+    }
+    Ok(write_file(&path, lines.as_bytes())?)
+}
+
 /// Runs one job, from its start after `mark` or from a restored state. Returns the mark of its end.
 fn run_job<T: Scalar>(
     plan: &Plan,
@@ -71,6 +112,10 @@ fn run_job<T: Scalar>(
     let origin = round.map_or("from the start".into(), |round| format!("from round {round}"));
     let title = plan.job_name(Job { algorithm, seed });
     tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
+    if round.is_some_and(|round| round < plan.experiment.rounds) && config.settings.stop.is_none() {
+        // It may be of fewer rounds than are asked for now.
+        AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
+    }
     let from = match state {
         Some(state) => StartFrom::State(state),
         None => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mile::network::Network;
-use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, is_host_and_port};
+use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, Start, is_host_and_port};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
@@ -101,6 +101,9 @@ impl ExperimentFiles {
         }
         if let MixingSource::File(path) = &experiment.network.mixing {
             named.push((["network", "matrix"], path.clone()));
+        }
+        if let Start::File(path) = &experiment.start {
+            named.push((["start", "file"], path.clone()));
         }
         for (k, ([section, key], path)) in named.iter().enumerate() {
             let twin =

@@ -51,6 +51,7 @@ pub(super) const ALL: &[About] = &[
     about("network", "drop_rate", "", "Probability that an edge is down in a round. Both ends then keep the weight of the edge for themselves.", "drop_rate = 0.1"),
     about("network", "seed", "", "Seed of a random graph.", "seed = 1"),
 
+    about("start", "file", "", "Start from the models in this file, instead of value: the state of an earlier run, with a row of x for each agent, or one model for all.", "file = \"runs/first/final/mile-seed0.safetensors\""),
     about("start", "value", "", "model: the problem's own starting point, the same for all agents, or zeros if it has none; zeros: the origin; common: one random point for all; random: one for each.", "value = \"random\""),
 
     about("algorithm", "name", "", "The method; mile algorithms lists them.", "name = \"mile\""),
@@ -77,6 +78,10 @@ pub(super) const ALL: &[About] = &[
     about("algorithm.schedule", "every", "", "Rounds between two steps (step).", "every = 50"),
     about("algorithm.schedule", "factor", "", "Factor of a step (step).", "factor = 0.1"),
     about("algorithm.schedule", "rounds", "", "Rounds until the floor (cosine).", "rounds = 200"),
+    about("algorithm", "change", "a list of later step sizes", "Other step sizes from later rounds on. May be added to, or changed in, rounds that a run has not come to.", "change = [{ round = 500, step_size = 0.01 }]"),
+    about("algorithm.change", "round", "", "First round of the change; the rounds of its schedule count from there.", "round = 500"),
+    about("algorithm.change", "step_size", "", "Step size from that round on.", "step_size = 0.01"),
+    about("algorithm.change", "schedule", "a schedule, as in [[algorithm]]", "How that step size changes.", "schedule = \"cosine\""),
     about("algorithm.schedule", "floor", "", "Last step size, as a part of the first (cosine).", "floor = 0.01"),
 
     about("agent", "id", "a whole number below network.agents", "The agent's number (mile agent only).", "id = 0"),

@@ -92,7 +92,7 @@ async fn attempt<T: Real>(
     }
     let connecting = async {
         let address = EndpointAddr::from_parts(peer.key, addresses);
-        let connection = endpoint.connect(address, ALPN).await.map_err(|error| LinkEnd::Lost(chain(&error)))?;
+        let connection = endpoint.connect(address, ALPN).await.map_err(|error| LinkEnd::Lost(explain(&error, peer)))?;
         let streams = connection.open_bi().await.map_err(LinkEnd::of)?;
         Ok((connection, streams))
     };
@@ -119,6 +119,18 @@ fn silence(peer: &Peer) -> String {
         peer.addresses.join(", "),
         ATTEMPT.as_secs()
     )
+}
+
+/// What an error of the library means.
+fn explain(error: &dyn std::error::Error, peer: &Peer) -> String {
+    match chain(error) {
+        text if text.contains("timed out") => silence(peer),
+        text if text.contains("invalid peer certificate") => format!(
+            "somebody with another key answers at {}: is the neighbour's key the one that mile keygen --public prints there?",
+            peer.addresses.join(", ")
+        ),
+        text => text,
+    }
 }
 
 /// An error with all its causes.

@@ -287,3 +287,36 @@ fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), EngineError>
     });
     Ok((Arc::new(listed), relay.transpose()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handshake::Mark;
+
+    #[test]
+    fn a_panic_in_the_network_ends_an_exchange_with_an_error() {
+        let home = tempfile::tempdir().unwrap();
+        let peer = Peer { key: SecretKey::generate().public(), weight: 0.5, addresses: Vec::new() };
+        let settings = Settings {
+            me: 0,
+            key: SecretKey::generate(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            neighbours: BTreeMap::from([(1, peer)]),
+            relay: None,
+            on_missing: MissingPolicy::Wait,
+            timeout: None,
+            linger: Duration::ZERO,
+            limits: Limits::of(1),
+            status: None,
+            metrics: None,
+        };
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
+        let terms = Terms { run: "r".into(), dim: 1, precision: "f64".into(), facts: BTreeMap::new() };
+        let mut engine = Engine::<f64>::start(settings, folder, terms, Memory::default()).unwrap();
+        let task = async { panic!("advance out of bounds") };
+        engine.runtime.as_ref().unwrap().spawn(task);
+        let message = Message { mark: Mark::default(), vectors: vec![0.0], gossip: Vec::new() };
+        let error = engine.exchange(message, &[1], vec![vec![0.0]]).unwrap_err().to_string();
+        assert!(error.contains("the network thread failed: advance out of bounds"), "{error}");
+    }
+}
