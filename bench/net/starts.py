@@ -43,25 +43,37 @@ def digests(folder):
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
+def kill(mile, file):
+    """Kills the agent whose process is noted in a file; says whether it did."""
+    try:
+        pid = int(file.read_text())
+        is_agent = pathlib.Path(f"/proc/{pid}/exe").resolve() == pathlib.Path(mile)
+    except (OSError, ValueError):
+        return False
+    return is_agent and subprocess.run(["kill", "-9", str(pid)], capture_output=True).returncode == 0
+
+
 def swarm(mile, home, agents, dim, rounds, pause):
     """Runs a swarm, killing agents every `pause` seconds if it is not None. Returns what was counted and found."""
     home.mkdir(parents=True)
     (home / "e.toml").write_text(EXPERIMENT.format(rounds=rounds, agents=agents, dim=dim))
     run = home / "run"
-    with open(home / "out", "w") as out:
-        process = subprocess.Popen([mile, "swarm", "e.toml", "--out", "run"], cwd=home, stdout=out, stderr=out)
-        kills, begun = 0, time.monotonic()
-        while process.poll() is None:
-            time.sleep(0.05 if pause is None else pause)
-            if pause is not None and process.poll() is None:
-                agent = random.randrange(agents)
-                try:
-                    pid = int((run / "agents" / str(agent) / "pid").read_text())
-                    alive = pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "mile"
-                except (OSError, ValueError):
-                    continue
-                if alive and subprocess.run(["kill", "-9", str(pid)], capture_output=True).returncode == 0:
-                    kills += 1
+    kills, resumed, begun = 0, 0, time.monotonic()
+    while True:
+        again = ["--resume"] if resumed else []
+        with open(home / "out", "a") as out:
+            command = [mile, "swarm", "e.toml", "--out", "run", *again]
+            process = subprocess.Popen(command, cwd=home, stdout=out, stderr=out)
+            while process.poll() is None:
+                time.sleep(0.05 if pause is None else pause)
+                if pause is not None and process.poll() is None:
+                    kills += kill(mile, run / "agents" / str(random.randrange(agents)) / "pid")
+        # A swarm gives up on an agent that is killed five times before it has done a round.
+        tail = "\n".join((home / "out").read_text().splitlines()[-10:])
+        gave_up = "times without completing a round" in tail
+        if process.returncode == 0 or pause is None or not gave_up or resumed == 50:
+            break
+        resumed += 1
     texts = [(home / "out").read_text()] + [log.read_text() for log in run.glob("agents/*/log")]
     starts = sum(text.count("listening") for text in texts[1:])
     found = sorted({word for word in BAD for text in texts if word in text})
@@ -70,6 +82,7 @@ def swarm(mile, home, agents, dim, rounds, pause):
         "exit": process.returncode,
         "starts": starts,
         "kills": kills,
+        "resumed": resumed,
         "ended_by_themselves": max(by_itself, 0),
         "found": found,
         "seconds": round(time.monotonic() - begun, 1),
@@ -83,7 +96,7 @@ def main():
     parser.add_argument("--starts", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=5_000)
     parser.add_argument("--agents", type=int, default=8)
-    parser.add_argument("--pause", type=float, default=0.15)
+    parser.add_argument("--pause", type=float, default=0.3)
     parser.add_argument("--log", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     mile, agents = str(pathlib.Path(arguments.mile).resolve()), arguments.agents
@@ -100,7 +113,7 @@ def main():
     with open(arguments.log, "a") as log:
         k = 0
         while total["starts"] < arguments.starts or total["kills"] < arguments.kills:
-            storm = total["kills"] < arguments.kills and (k % 4 == 3 or total["starts"] >= arguments.starts)
+            storm = total["kills"] < arguments.kills and (k % 2 == 1 or total["starts"] >= arguments.starts)
             dim, rounds = (20_000, 200) if storm else (200_000, 4)
             folder = home / str(k)
             result, bits = swarm(mile, folder, agents, dim, rounds, arguments.pause if storm else None)

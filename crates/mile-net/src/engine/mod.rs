@@ -7,6 +7,7 @@
 mod accept;
 mod admission;
 mod close;
+mod congestion;
 mod dial;
 mod error;
 mod link;

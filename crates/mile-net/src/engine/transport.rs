@@ -1,6 +1,7 @@
 //! How iroh is set up: direct connections, no relay unless one is given, no other service is contacted.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use iroh::endpoint::{
@@ -10,6 +11,7 @@ use iroh::{Endpoint, RelayMode, RelayUrl, SecretKey};
 use tokio::time::sleep;
 
 use super::EngineError;
+use super::congestion::LossTolerant;
 
 /// Name of the protocol in the handshake.
 pub const ALPN: &[u8] = b"mile/1";
@@ -32,6 +34,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The settings of a connection: one bidirectional stream, and a loss is noticed within seconds.
 pub fn transport() -> QuicTransportConfig {
     QuicTransportConfig::builder()
+        .congestion_controller_factory(Arc::new(LossTolerant::default()))
         .stream_receive_window(VarInt::from_u32(LONG))
         .receive_window(VarInt::from_u32(SHORT))
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
