@@ -126,6 +126,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         rounds: part.reps as u64 + 1,
         gossip_every: 0,
         tolerance: None,
+        replacements: &[],
     };
     work(&job, StartFrom::Point(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
     let Timed { engine, exchange, copy, step, checkpoint, .. } = host;

@@ -43,7 +43,7 @@ pub(crate) fn of_experiment(
     dim: usize,
 ) -> Result<Facts, LabError> {
     let mut facts = leaves(&experiment.resolved);
-    facts.retain(|key, _| key.starts_with("problem.") || key.starts_with("start."));
+    facts.retain(|key, _| ["problem.", "start.", "event["].iter().any(|part| key.starts_with(part)));
     remove_local_keys(&mut facts, experiment);
     add_start(&mut facts, experiment)?;
     facts.insert("precision".into(), experiment.precision.name().into());
@@ -101,10 +101,10 @@ fn weights(network: &Network) -> String {
 /// How a run is evaluated does not change its states.
 const EVALUATION_KEYS: [&str; 2] = ["problem.eval_samples", "problem.test_samples"];
 
-/// The facts without changes of a schedule that a state of `round` rounds has not come to.
+/// The facts without changes of a schedule and events that a state of `round` rounds has not come to.
 pub(crate) fn until(facts: &Facts, round: u64) -> Facts {
     let ahead = |(key, value): (&String, &String)| {
-        let change = key.strip_suffix(".round").filter(|change| change.contains("change["))?;
+        let change = key.strip_suffix(".round").filter(|change| change.contains("change[") || change.starts_with("event["))?;
         (value.parse::<u64>().ok()? >= round).then(|| format!("{change}."))
     };
     let ahead: Vec<String> = facts.iter().filter_map(ahead).collect();
@@ -161,7 +161,7 @@ pub(crate) fn changed_for_swarm(old: &Table, new: &Table) -> Option<(String, Str
     let more = rounds(old) <= rounds(new);
     let prepare = |table: &Table| {
         let mut facts = leaves(table);
-        facts.retain(|key, _| key != "eval_every" && !key.contains(".change[") && !(more && key == "rounds"));
+        facts.retain(|key, _| key != "eval_every" && !key.contains(".change[") && !key.starts_with("event[") && !(more && key == "rounds"));
         facts
     };
     difference(&prepare(old), &prepare(new))

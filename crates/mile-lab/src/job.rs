@@ -224,6 +224,10 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
                 self.engine.watch();
             }
             let begun = Instant::now();
+            let plan = self.context.plan;
+            if let Some(event) = experiment.replacements.iter().find(|event| event.round == round) {
+                self.run.renew(event.agent, &plan.network, self.engine)?;
+            }
             self.run.round(self.engine)?;
             self.wall += begun.elapsed();
             let size = rms(self.engine)?;

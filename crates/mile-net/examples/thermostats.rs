@@ -87,6 +87,7 @@ fn run(
         rounds: 200,
         gossip_every: 0,
         tolerance: None,
+        replacements: &[],
     };
     let from = restored.state.map_or(StartFrom::Point(vec![0.0], Mark::default()), StartFrom::State);
     let done = agent::work(&job, from, &mut engine)?;

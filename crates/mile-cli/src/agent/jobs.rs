@@ -28,7 +28,13 @@ use super::socket;
 pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
-    let restored = restore::<T>(plan, config, &folder, &terms)?;
+    let mut restored = restore::<T>(plan, config, &folder, &terms)?;
+    let new = replacement(plan, config)?.filter(|_| restored.state.is_none());
+    if let Some(k) = new {
+        let event = plan.experiment.replacements[k];
+        tracing::info!("replacing agent {} in round {}: waiting for its neighbours", config.id, event.round);
+        restored.memory.mark = Mark { exchange: agent::first_exchange_after(k), round: event.round };
+    }
     let files = AgentFiles::of(&config.folder);
     files.create()?;
     status::forget(&config.folder)?;
@@ -40,7 +46,12 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     let first = restored.state.as_ref().map_or(0, |state| state.job);
     let (mut state, mut mark) = (restored.state, Mark::default());
     for index in first..jobs {
-        mark = run_job(plan, config, index, state.take(), mark, &mut host)?;
+        let begin = match (state.take(), new) {
+            (Some(state), _) => Begin::Resumed(state),
+            (None, Some(k)) => Begin::Replacing(k),
+            (None, None) => Begin::Fresh(mark),
+        };
+        mark = run_job(plan, config, index, begin, &mut host)?;
     }
     let last = host.engine.status();
     let departure = host.engine.leave()?;
@@ -54,6 +65,30 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     }
     tracing::info!("all jobs are done");
     Ok(())
+}
+
+/// How an agent begins a job.
+enum Begin<T> {
+    /// At its start, after so many exchanges and rounds of earlier jobs.
+    Fresh(Mark),
+    /// From a checkpoint.
+    Resumed(State<T>),
+    /// As the new agent of the k-th replacement.
+    Replacing(usize),
+}
+
+/// The last event in which this agent replaces one that was lost, if there is one.
+fn replacement(plan: &Plan, config: &AgentConfig) -> Result<Option<usize>, LabError> {
+    let events = &plan.experiment.replacements;
+    if !events.is_empty() && plan.jobs().len() > 1 {
+        let problem = "can be given to agents of one algorithm with one seed: others would begin their rounds anew";
+        return Err(LabError::config("event", problem));
+    }
+    if !events.is_empty() && config.settings.on_missing != OnMissing::Wait {
+        let problem = "takes on_missing = \"wait\": with skip-edge, an edge is skipped by the decision of one end, which may be lost";
+        return Err(LabError::config("agent.on_missing", problem));
+    }
+    Ok(events.iter().rposition(|event| event.agent == config.id && event.lost.is_some()))
 }
 
 /// Loads the checkpoint, if there is one. Settings that may be changed while agents stand are noted with the round if they were.
@@ -96,19 +131,22 @@ fn note_changes(folder: &Folder, then: &Terms, now: &Terms, round: u64) -> anyho
     Ok(write_file(&path, lines.as_bytes())?)
 }
 
-/// Runs one job, from its start after `mark` or from a restored state. Returns the mark of its end.
+/// Runs one job. Returns the mark of its end.
 fn run_job<T: Scalar>(
     plan: &Plan,
     config: &AgentConfig,
     index: usize,
-    state: Option<State<T>>,
-    mark: Mark,
+    begin: Begin<T>,
     host: &mut RecordingHost<T>,
 ) -> anyhow::Result<Mark> {
     let Job { algorithm, seed } = plan.jobs()[index];
     let problem = plan.problem::<T>(seed)?;
     let method = plan.method(Job { algorithm, seed })?;
-    let round = state.as_ref().map(|state| state.progress.round);
+    let round = match &begin {
+        Begin::Resumed(state) => Some(state.progress.round),
+        Begin::Replacing(k) => Some(plan.experiment.replacements[*k].round),
+        Begin::Fresh(_) => None,
+    };
     let origin = round.map_or("from the start".into(), |round| format!("from round {round}"));
     let title = plan.job_name(Job { algorithm, seed });
     tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
@@ -116,9 +154,10 @@ fn run_job<T: Scalar>(
         // It may be of fewer rounds than are asked for now.
         AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
     }
-    let from = match state {
-        Some(state) => StartFrom::State(state),
-        None => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),
+    let from = match begin {
+        Begin::Resumed(state) => StartFrom::State(state),
+        Begin::Replacing(k) => StartFrom::Replacement(k),
+        Begin::Fresh(mark) => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),
     };
     let tolerance = config.settings.stop.map(|stop| Tolerance {
         grad_norm_sq: stop.grad_norm_sq,
@@ -136,6 +175,7 @@ fn run_job<T: Scalar>(
         rounds: plan.experiment.rounds,
         gossip_every: plan.experiment.eval_every,
         tolerance,
+        replacements: &plan.experiment.replacements,
     };
     let size: f64 = rms(&start(plan, &*problem, seed, config.id)?);
     host.begin(round, DIVERGED * size.max(1.0));

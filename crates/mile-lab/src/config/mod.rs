@@ -2,6 +2,7 @@
 
 mod agent;
 mod algorithm;
+mod events;
 mod network;
 pub mod set;
 mod stop;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::real::Precision;
+use mile::run::Replacement;
 use toml::{Table, Value};
 
 pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, is_host_and_port};
@@ -65,6 +67,8 @@ pub struct Experiment {
     pub start: Start,
     /// The algorithms to run.
     pub algorithms: Vec<AlgorithmConfig>,
+    /// Agents that are replaced, in increasing round.
+    pub replacements: Vec<Replacement>,
     /// The resolved experiment file, which runs the same experiment again.
     pub resolved: Table,
 }
@@ -107,6 +111,11 @@ impl Experiment {
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
+        let replacements = events::read(&top, network.agents)?;
+        if !replacements.is_empty() && network.drop_rate > 0.0 {
+            let problem = "cannot be used with network.drop_rate > 0: the new agent needs the models of all its neighbours";
+            return Err(LabError::config("event", problem));
+        }
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         let resolved = in_order(top.finish()?);
         Ok(Self {
@@ -122,6 +131,7 @@ impl Experiment {
             objectives,
             start,
             algorithms,
+            replacements,
             resolved,
         })
     }

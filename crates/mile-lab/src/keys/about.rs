@@ -34,6 +34,7 @@ pub(super) const ALL: &[About] = &[
     about("", "problem", "a section [problem]", "The agents' objectives f_i. The network minimises f = (1/N) sum_i f_i, the mean of the agents' objectives, whatever the number of their samples.", "problem = { kind = \"quadratic\" }"),
     about("", "start", "a section [start]", "The agents' starting points.", "start = { value = \"zeros\" }"),
     about("", "algorithm", "sections [[algorithm]], at least one", "The algorithms to be compared.", "algorithm = [{ name = \"mile\", step_size = 0.1 }]"),
+    about("", "event", "sections [[event]]", "What happens to agents during the run. May be added to, or changed in, rounds that a run has not come to.", "event = [{ round = 100, replace = 3 }]"),
     about("", "agent", "a section [agent]", "Settings of agents that run as processes of their own; mile run ignores them.", "agent = { checkpoint_every = 10 }"),
 
     about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model; with problem.l1 that of x - prox(x - grad f(x)).", "grad_norm = 1e-6"),
@@ -83,6 +84,10 @@ pub(super) const ALL: &[About] = &[
     about("algorithm.change", "step_size", "", "Step size from that round on.", "step_size = 0.01"),
     about("algorithm.change", "schedule", "a schedule, as in [[algorithm]]", "How that step size changes.", "schedule = \"cosine\""),
     about("algorithm.schedule", "floor", "", "Last step size, as a part of the first (cosine).", "floor = 0.01"),
+
+    about("event", "round", "a whole number of rounds from 1, increasing", "The round before which it happens.", "round = 100"),
+    about("event", "replace", "the number of an agent", "The agent has lost its state and is replaced: all agents start the method anew from their models, the new one from the mean of its neighbours' models.", "replace = 3"),
+    about("event", "lost", "", "The first round in which the agent took no part (mile agent only): its edges are not used from then until it is replaced.", "lost = 57"),
 
     about("agent", "id", "a whole number below network.agents", "The agent's number (mile agent only).", "id = 0"),
     about("agent", "key", "", "Its key file, which mile keygen writes (mile agent only). Default: key.", "key = \"key\""),

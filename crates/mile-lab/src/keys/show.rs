@@ -25,7 +25,7 @@ fn title(section: &str) -> String {
 
 fn bracketed(section: &str) -> String {
     match section {
-        "algorithm" | "agent.neighbour" => format!("[[{section}]]"),
+        "algorithm" | "agent.neighbour" | "event" => format!("[[{section}]]"),
         _ => format!("[{section}]"),
     }
 }
@@ -115,6 +115,7 @@ pub fn json_schema() -> String {
     top["properties"]["start"] = object("start");
     top["properties"]["stop"] = object("stop");
     top["properties"]["agent"] = agent;
+    top["properties"]["event"] = json!({ "type": "array", "items": object("event") });
     top["properties"]["algorithm"] = json!({ "type": "array", "items": algorithm, "minItems": 1 });
     top["properties"]["problem"] = json!({ "oneOf": kinds });
     top["properties"]["sweep"] = json!({ "type": "object" });

@@ -3,6 +3,7 @@
 
 mod limits;
 mod node;
+mod replacements;
 mod schedules;
 mod skips;
 mod world;

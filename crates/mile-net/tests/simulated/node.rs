@@ -1,12 +1,14 @@
 //! An agent of the simulated network: its thread, its session, and what survives a kill.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
+use mile::run::Replacement;
 use mile::schedule::Schedule;
 use mile_net::agent::{self, Failure, Host, Job, RoundEnd, StartFrom, State};
 use mile_net::edge::Decisions;
@@ -28,6 +30,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) on_missing: MissingPolicy,
     pub(crate) piece: usize,
     pub(crate) gossip_every: u64,
+    /// An agent that is replaced, once all agents have been told.
+    pub(crate) replacement: OnceLock<Replacement>,
 }
 
 impl Scene<'_> {
@@ -41,7 +45,7 @@ impl Scene<'_> {
             run: "simulated".into(),
             dim: self.problem.dim(),
             precision: "f32".into(),
-            facts: BTreeMap::new(),
+            facts: self.replacement.get().map(|event| ("event".into(), format!("{event:?}"))).into_iter().collect(),
         }
     }
 }
@@ -137,6 +141,16 @@ impl Node {
         }
     }
 
+    /// Its disk is lost.
+    pub(crate) fn lose_the_disk(&mut self) {
+        (self.disk, self.copies) = (Disk::default(), Vec::new());
+    }
+
+    /// The round of its disk.
+    pub(crate) fn round(&self) -> u64 {
+        Self::round_of(&self.disk)
+    }
+
     /// Starts an agent from its disk.
     pub(crate) fn start<'scope, 'env>(
         &mut self,
@@ -150,6 +164,12 @@ impl Node {
         disk.incarnation += 1;
         let mut memory = disk.memory.clone();
         memory.decisions = disk.decisions.clone();
+        let replacements: Vec<Replacement> = scene.replacement.get().copied().into_iter().collect();
+        let is_new = |event: &&Replacement| event.agent == agent && event.lost.is_some() && disk.state.is_none();
+        let new = replacements.iter().find(is_new);
+        if let Some(event) = new {
+            memory.mark = Mark { exchange: agent::first_exchange_after(0), round: event.round };
+        }
         let setup = Setup {
             me: agent,
             incarnation: disk.incarnation,
@@ -165,6 +185,7 @@ impl Node {
         let dim = scene.problem.dim();
         let from = match disk.state.clone() {
             Some(state) => StartFrom::State(state),
+            None if new.is_some() => StartFrom::Replacement(0),
             None => StartFrom::Point(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default()),
         };
         scope.spawn(move || {
@@ -180,6 +201,7 @@ impl Node {
                 rounds: scene.rounds,
                 gossip_every: scene.gossip_every,
                 tolerance: None,
+                replacements: &replacements,
             };
             let done = ask.clone();
             let outcome = agent::work(&job, from, &mut Line { ask, hear });
