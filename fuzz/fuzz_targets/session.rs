@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use mile_net::frame::{Head, Kind};
 use mile_net::handshake::{Hello, Mark, Terms, VERSION};
 use mile_net::outbox::Message;
-use mile_net::session::{Arrival, Memory, MissingPolicy, Session, Setup};
+use mile_net::session::{Arrival, Limits, Memory, MissingPolicy, Session, Setup};
 
 const DIM: usize = 3;
 
@@ -52,6 +52,7 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
         terms: terms(),
         neighbours: BTreeMap::from([(0, 0.25), (2, 0.5)]),
         on_missing: if skips { MissingPolicy::Skip { after: 100 } } else { MissingPolicy::Wait },
+        limits: Limits::of(1),
         memory: Memory::default(),
     };
     let mut session: Session<f32> = Session::new(setup, 0);

@@ -14,7 +14,7 @@ use mile_net::checkpoint::Folder;
 use mile_net::engine::{Engine, Peer, Settings};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Memory, MissingPolicy};
+use mile_net::session::{Finished, Limits, Memory, MissingPolicy};
 
 use crate::{Part, Times, median, peak};
 
@@ -101,7 +101,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         on_missing: MissingPolicy::Wait,
         timeout: Some(Duration::from_secs(60)),
         linger: Duration::from_secs(5),
-        checkpoint_every,
+        limits: Limits::of(checkpoint_every),
         status: None,
         metrics: None,
     };
@@ -126,6 +126,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         rounds: part.reps as u64 + 1,
         gossip_every: 0,
         tolerance: None,
+        replacements: &[],
     };
     work(&job, StartFrom::Point(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
     let Timed { engine, exchange, copy, step, checkpoint, .. } = host;

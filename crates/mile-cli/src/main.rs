@@ -5,6 +5,7 @@ mod algorithms;
 mod completions;
 mod data;
 mod device;
+mod gather;
 mod graph;
 mod init;
 mod keygen;
@@ -67,6 +68,10 @@ enum Command {
     Keys(keys::KeysArguments),
     /// Generate an agent's secret key, or print its public key
     Keygen(keygen::KeygenArguments),
+    /// Make a run directory from the folders of agents
+    ///
+    /// The folders may have been copied from other machines by any means, also while the agents run; nothing in them is changed.
+    Gather(gather::GatherArguments),
     /// Show agents' progress and who waits for whom
     Status(status::StatusArguments),
     /// Reproduce the paper's results
@@ -123,6 +128,7 @@ fn main() -> std::process::ExitCode {
         Command::Agent(arguments) => agent::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Gather(arguments) => gather::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Theory(arguments) => theory::run(&arguments),

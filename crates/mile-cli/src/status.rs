@@ -10,7 +10,7 @@ use indicatif::HumanBytes;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
 use mile_lab::table::TextTable;
-use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, ask};
+use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, Traffic, ask, left_behind};
 
 use crate::agent::socket;
 use crate::{FAILED, Format, output};
@@ -30,6 +30,13 @@ pub(crate) struct StatusArguments {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// For supervisors: print only what is wrong, and exit with 1 if an agent does not answer and has not ended in good order, if its
+    /// model has diverged, or if it has waited for longer than --patience
+    #[arg(long, conflicts_with = "watch")]
+    check: bool,
+    /// Seconds for which an agent may wait for neighbours (with --check)
+    #[arg(long, value_name = "SECONDS", default_value = "60", requires = "check")]
+    patience: f64,
 }
 
 /// The status of the agent in a folder, or why there is none.
@@ -38,8 +45,16 @@ type Answer = (PathBuf, Result<Status, StatusError>);
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
     let folders = agents(&arguments.folders)?;
     loop {
-        let answers: Vec<Answer> =
-            folders.iter().map(|folder| (folder.clone(), ask(&socket::find_path(folder)))).collect();
+        let answer = |folder: &PathBuf| {
+            let answer = ask(&socket::find_path(folder));
+            (folder.clone(), answer.or_else(|error| left_behind(folder).ok_or(error)))
+        };
+        let answers: Vec<Answer> = folders.iter().map(answer).collect();
+        if arguments.check {
+            let problems = problems(&answers, arguments.patience);
+            output::print(&problems.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+            return Ok(if problems.is_empty() { 0 } else { FAILED });
+        }
         let text = match arguments.format {
             Format::Text => text(&answers),
             Format::Json => json(&answers) + "\n",
@@ -52,6 +67,38 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
         }
         std::thread::sleep(WATCH_INTERVAL);
     }
+}
+
+/// What a supervisor should know about, a line each.
+fn problems(answers: &[Answer], patience: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (folder, answer) in answers {
+        let status = match answer {
+            Ok(status) => status,
+            Err(error) => {
+                lines.push(format!("{}: {error}", folder.display()));
+                continue;
+            }
+        };
+        if let Some(round) = status.diverged {
+            lines.push(format!("agent {}: its model has diverged in round {round}", status.agent));
+        }
+        let waits = matches!(status.activity, Activity::Waiting | Activity::Leaving);
+        if waits && status.activity_s > patience {
+            for edge in &status.neighbours {
+                if let Some(what) = waited_for(edge) {
+                    lines.push(format!("agent {} waits for agent {}: {what}{}", status.agent, edge.id, reason(edge)));
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// Why there is no link to a neighbour, in brackets, if it is known.
+pub(crate) fn reason(edge: &Neighbour) -> String {
+    let why = edge.refusal.as_ref().or(edge.trouble.as_ref());
+    why.map(|why| format!(" ({why})")).unwrap_or_default()
 }
 
 /// The agents' folders: those given, and those in the given run directories.
@@ -99,8 +146,8 @@ fn text(answers: &[Answer]) -> String {
     let mut text = if edges.is_empty() { agents } else { format!("{agents}\n{edges}") };
     for (_, status) in answers.iter().filter_map(|(folder, answer)| Some((folder, answer.as_ref().ok()?))) {
         for edge in &status.neighbours {
-            if let Some(refusal) = &edge.refusal {
-                let _ = writeln!(text, "agent {}, edge to agent {}: {refusal}", status.agent, edge.id);
+            if let Some(why) = edge.refusal.as_ref().or(edge.trouble.as_ref()) {
+                let _ = writeln!(text, "agent {}, edge to agent {}: {why}", status.agent, edge.id);
             }
         }
     }
@@ -117,6 +164,11 @@ fn agent(status: &Status) -> Vec<String> {
         Activity::Computing => "computing".into(),
         Activity::Waiting => format!("in an exchange for {}", seconds(status.activity_s)),
         Activity::Leaving => format!("done; waiting for confirmations for {}", seconds(status.activity_s)),
+        Activity::Done => "ended; all its work is done".into(),
+    };
+    let doing = match status.diverged {
+        Some(round) => format!("{doing}; diverged in round {round}"),
+        None => doing,
     };
     let rounds = status.rounds.map(|rounds| format!("/{rounds}")).unwrap_or_default();
     vec![
@@ -136,12 +188,18 @@ fn edge(status: &Status, edge: &Neighbour) -> Vec<String> {
         edge.id.to_string(),
         format!("{link} for {}", seconds(edge.since_s)),
         edge.lag.to_string(),
-        HumanBytes(edge.bytes_sent).to_string(),
-        HumanBytes(edge.bytes_received).to_string(),
+        traffic(edge.sent),
+        traffic(edge.received),
         edge.last_heard_s.map_or("never".into(), |s| format!("{} ago", seconds(s))),
         edge.skipped.to_string(),
         waited_for(edge).unwrap_or_default(),
     ]
+}
+
+/// Bytes of vectors, and of all else.
+fn traffic(traffic: Traffic) -> String {
+    let rest = traffic.gossip + traffic.protocol;
+    format!("{} + {}", HumanBytes(traffic.payload), HumanBytes(rest))
 }
 
 /// What is awaited from a neighbour, and for how long.

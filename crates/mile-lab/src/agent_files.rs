@@ -96,6 +96,17 @@ impl AgentFiles {
         Ok(found)
     }
 
+    /// Removes the final state of a job that is not final any more.
+    pub fn remove_last(&self, plan: &Plan, job: Job) -> Result<(), LabError> {
+        let path = self.last(plan, job);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(LabError::io(&path, "remove")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn remove_snapshot(&self, index: usize, round: u64) -> Result<(), LabError> {
         let path = self.snapshot(index, round);
         match fs::remove_file(&path) {

@@ -43,7 +43,7 @@ fn scatter_as<T: Scalar>(experiment: &Experiment) -> Result<Scatter, LabError> {
     let seed = experiment.seeds[0];
     let problem = T::problem(&*experiment.objectives, seed)?;
     // Only the first point is used.
-    let start = start::points(experiment.start, &*problem, &[0], seed)?;
+    let start = start::points(&experiment.start, &*problem, &[0], seed)?;
     Ok(smoothness::scatter(&*problem, &start[..problem.dim()], DRAWS, seed)?)
 }
 

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::export;
-use crate::identity;
+use crate::identity::{self, until};
 use crate::job::DIVERGED;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
@@ -43,6 +43,8 @@ pub struct Gatherer<'a, T> {
     /// Jobs whose final state is already in the run directory.
     assembled: HashSet<Job>,
     problem: Option<SeedProblem<T>>,
+    /// Whether snapshots stay where they are.
+    keeps: bool,
     clock: Instant,
 }
 
@@ -66,14 +68,38 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         resume: bool,
         observer: &'a dyn Observer,
     ) -> Result<Self, LabError> {
+        let agents = (0..plan.network.agents()).map(|agent| agent_folder(folder, agent)).collect();
+        Self::open_with(plan, folder, resume, observer, agents, false)
+    }
+
+    /// Opens a run directory for agents whose folders are elsewhere and may be copies; nothing in them is changed.
+    pub fn open_copies(
+        plan: &'a Plan,
+        folder: &Path,
+        agents: Vec<PathBuf>,
+        observer: &'a dyn Observer,
+    ) -> Result<Self, LabError> {
+        Self::open_with(plan, folder, folder.join("config.toml").exists(), observer, agents, true)
+    }
+
+    fn open_with(
+        plan: &'a Plan,
+        folder: &Path,
+        resume: bool,
+        observer: &'a dyn Observer,
+        agents: Vec<PathBuf>,
+        keeps: bool,
+    ) -> Result<Self, LabError> {
         let store = Store::open(folder, resume)?;
+        let mut extended = false;
         if resume {
-            refuse_another_experiment(&store, plan)?;
+            let before = refuse_another_experiment(&store, plan)?;
+            extended = before.is_some_and(|rounds| rounds < plan.experiment.rounds);
         }
         Context::of(plan, None).write(&store)?;
         store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
         store.write_all(&plan.experiment.objectives.documents()?)?;
-        let files = (0..plan.network.agents()).map(|agent| AgentFiles::of(&agent_folder(folder, agent)));
+        let files = agents.iter().map(|folder| AgentFiles::of(folder));
         let mut gatherer = Self {
             plan,
             observer,
@@ -83,15 +109,22 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             outcomes: HashMap::new(),
             assembled: HashSet::new(),
             problem: None,
+            keeps,
             clock: Instant::now(),
             store,
         };
-        gatherer.load_previous()?;
+        gatherer.load_previous(extended)?;
+        if extended && !keeps {
+            // They are of the rounds that were asked for before.
+            for job in gatherer.open_jobs() {
+                gatherer.files.iter().try_for_each(|files| files.remove_last(plan, job))?;
+            }
+        }
         Ok(gatherer)
     }
 
-    /// Loads what an earlier process has gathered.
-    fn load_previous(&mut self) -> Result<(), LabError> {
+    /// Loads what an earlier process has gathered. Of a run that now has more rounds, jobs that were done are not.
+    fn load_previous(&mut self, extended: bool) -> Result<(), LabError> {
         let records = self.store.records()?;
         // An incomplete last line is removed.
         self.store.rewrite(&records)?;
@@ -103,6 +136,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         for outcome in
             self.store.outcomes()?.into_iter().filter(|o| matches!(o.status, Status::Done | Status::Diverged))
         {
+            if extended && outcome.status == Status::Done && outcome.round < self.plan.experiment.rounds {
+                continue;
+            }
             if let Some(job) = self.plan.job_of(&outcome.last) {
                 self.outcomes.insert(job, outcome);
             }
@@ -150,7 +186,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 }
                 self.record(index, round)?;
             }
-            self.files.iter().try_for_each(|files| files.remove_snapshot(index, round))?;
+            if !self.keeps {
+                self.files.iter().try_for_each(|files| files.remove_snapshot(index, round))?;
+            }
         }
         over.into_iter().try_for_each(|(_, job)| self.assemble(job))
     }
@@ -163,6 +201,18 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let (mut blocks, progress) = self.blocks(job, names, &path)?;
         let models = blocks.swap_remove(0);
         let drift = blocks.first().map(|sent| block::consensus_error(sent, self.plan.size.dim));
+        self.record_models(job, &models, drift, &progress)
+    }
+
+    /// Makes a record of models.
+    fn record_models(
+        &mut self,
+        job: Job,
+        models: &[T],
+        drift: Option<f64>,
+        progress: &Progress,
+    ) -> Result<(), LabError> {
+        let round = progress.round;
         let before = self.records.get(&job).map_or(0.0, |record| record.wall_s);
         let wall_s = if round == 0 { 0.0 } else { before + self.clock.elapsed().as_secs_f64() };
         self.clock = Instant::now();
@@ -170,11 +220,11 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: job.seed };
         let (plan, method) = (self.plan, self.plan.method(job)?);
         let seed_problem = self.seed_problem(job.seed)?;
-        let mut engine = Simulator::new(&*seed_problem.problem, &plan.network, &*method, &models, job.seed)?;
+        let mut engine = Simulator::new(&*seed_problem.problem, &plan.network, &*method, models, job.seed)?;
         let chosen = plan.experiment.eval_agents.choose(plan.network.agents(), job.seed);
         let evaluated = Evaluated { agents: &chosen, each: plan.experiment.agent_metrics };
         let problem = &*seed_problem.problem;
-        let record = measure(subject, problem, &mut engine, evaluated, drift, &progress, wall_s)?;
+        let record = measure(subject, problem, &mut engine, evaluated, drift, progress, wall_s)?;
         let size = rms(&mut engine)?;
         let lost = !size.is_finite() || size > seed_problem.limit || !record.loss.is_finite();
         self.store.append(&record)?;
@@ -194,6 +244,10 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let layout = self.plan.method(job)?.layout();
         let names: Vec<&str> = layout.state.iter().map(|(name, _)| *name).collect();
         let (blocks, progress) = self.blocks(job, &names, &|files| files.last(self.plan, job))?;
+        if !self.records.contains_key(&job) && self.keeps {
+            // Agents that wrote no snapshots: what they ended with can be measured.
+            self.record_models(job, &blocks[0], None, &progress)?;
+        }
         let last = self.records.get(&job).cloned();
         let last = last.ok_or_else(|| LabError::Directory {
             path: self.store.path("metrics.jsonl"),
@@ -230,7 +284,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             let path = path(files);
             let missing = || LabError::Directory { path: path.clone(), problem: "is missing".into() };
             let mut found = state::open(&path)?.ok_or_else(missing)?;
-            state::refuse_difference(&path, identity::difference_for_agent(&found.header.facts, &facts))?;
+            let round = found.header.round;
+            let (theirs, ours) = (until(&found.header.facts, round), until(&facts, round));
+            state::refuse_difference(&path, identity::difference_for_agent(&theirs, &ours))?;
             for (block, name) in blocks.iter_mut().zip(names) {
                 let row: Vec<T> = state::vector(&mut found, &path, name, [1, dim])?;
                 block[agent * dim..(agent + 1) * dim].copy_from_slice(&row);
@@ -301,20 +357,22 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     }
 }
 
-/// Refuses to resume a swarm with a changed experiment, since its agents have agreed on the old one.
-fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<(), LabError> {
+/// Refuses to resume a swarm with an experiment that is changed in what its agents could not agree on. Returns the rounds it had.
+fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<Option<u64>, LabError> {
     let path = store.path("config.toml");
     let text = std::fs::read_to_string(&path).map_err(LabError::io(&path, "read"))?;
     let old: toml::Table = text.parse().map_err(|error| LabError::Directory {
         path: path.clone(),
         problem: format!("cannot be read: {error}"),
     })?;
-    match identity::changed_key(&old, &plan.experiment.resolved) {
-        None => Ok(()),
+    let rounds = old.get("rounds").and_then(toml::Value::as_integer).and_then(|rounds| u64::try_from(rounds).ok());
+    match identity::changed_for_swarm(&old, &plan.experiment.resolved) {
+        None => Ok(rounds),
         Some((key, old, new)) => Err(LabError::Directory {
             path,
             problem: format!(
-                "{key} was {old} and is {new} now, but a swarm can only be resumed unchanged: undo the change, or choose another --out"
+                "{key} was {old} and is {new} now, but only more rounds, eval_every and later changes of step sizes can be given to a \
+                 swarm that is resumed: undo the change, or choose another --out"
             ),
         }),
     }

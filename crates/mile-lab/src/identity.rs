@@ -9,7 +9,7 @@ use mile::network::Network;
 use mile::varying::TimeVarying;
 use toml::{Table, Value};
 
-use crate::config::Experiment;
+use crate::config::{Experiment, Start};
 use crate::digest;
 use crate::error::LabError;
 use crate::objectives::Facts;
@@ -24,6 +24,14 @@ fn remove_local_keys(facts: &mut Facts, experiment: &Experiment) {
     }
 }
 
+/// The contents of the file that agents start from, in the place of its name.
+fn add_start(facts: &mut Facts, experiment: &Experiment) -> Result<(), LabError> {
+    if let Start::File(path) = &experiment.start {
+        facts.insert("start.file".into(), digest::of_file(path)?);
+    }
+    Ok(())
+}
+
 /// Length above which a value is replaced by its digest.
 const MAX_VALUE: usize = 400;
 /// Total length above which all facts are replaced by one digest: they must fit into the first frame of a connection.
@@ -36,8 +44,9 @@ pub(crate) fn of_experiment(
     dim: usize,
 ) -> Result<Facts, LabError> {
     let mut facts = leaves(&experiment.resolved);
-    facts.retain(|key, _| key.starts_with("problem.") || key.starts_with("start."));
+    facts.retain(|key, _| ["problem.", "start.", "event["].iter().any(|part| key.starts_with(part)));
     remove_local_keys(&mut facts, experiment);
+    add_start(&mut facts, experiment)?;
     facts.insert("precision".into(), experiment.precision.name().into());
     facts.insert("problem.dimension".into(), dim.to_string());
     facts.insert("network.weights".into(), weights(network));
@@ -54,7 +63,9 @@ pub(crate) fn of_experiment(
 /// What one algorithm's result depends on: its name, step sizes and resolved parameters.
 pub(crate) fn of_algorithm(resolved: &Table, parameters: &[(&'static str, String)]) -> Facts {
     let mut facts = Facts::new();
-    let step_sizes = |key: &str| key == "name" || key == "step_size" || key.starts_with("schedule");
+    let step_sizes = |key: &str| {
+        key == "name" || key == "step_size" || key.starts_with("schedule") || key.starts_with("change")
+    };
     for (key, value) in leaves(resolved).into_iter().filter(|(key, _)| step_sizes(key)) {
         facts.insert(format!("algorithm.{key}"), value);
     }
@@ -72,6 +83,7 @@ pub(crate) fn for_agents(
     let mut facts = leaves(&experiment.resolved);
     remove_local_keys(&mut facts, experiment);
     facts.insert("network.weights".into(), weights(network));
+    add_start(&mut facts, experiment)?;
     facts.extend(experiment.objectives.shared_facts(agent)?);
     facts.values_mut().filter(|value| value.len() > MAX_VALUE).for_each(|value| {
         *value = digest::of_bytes(value.as_bytes());
@@ -104,6 +116,37 @@ fn time_varying(varying: &TimeVarying) -> String {
 /// How a run is evaluated does not change its states.
 const EVALUATION_KEYS: [&str; 2] = ["problem.eval_samples", "problem.test_samples"];
 
+/// The facts without changes of a schedule and events that a state of `round` rounds has not come to.
+pub(crate) fn until(facts: &Facts, round: u64) -> Facts {
+    let ahead = |(key, value): (&String, &String)| {
+        let change = key.strip_suffix(".round").filter(|change| change.contains("change[") || change.starts_with("event["))?;
+        (value.parse::<u64>().ok()? >= round).then(|| format!("{change}."))
+    };
+    let ahead: Vec<String> = facts.iter().filter_map(ahead).collect();
+    let settled = |key: &String| !ahead.iter().any(|change| key.starts_with(change));
+    facts.iter().filter(|(key, _)| settled(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// The first fact that differs between what an agent's state belongs to and what it is given now, except for what may be changed
+/// between two starts: how often it is evaluated, more rounds, and changes of schedules that it has not come to.
+pub(crate) fn changed_for_agent(
+    old: &Facts,
+    new: &Facts,
+    round: u64,
+    rounds: u64,
+    is_only_job: bool,
+) -> Option<(String, String, String)> {
+    let prepare = |facts: &Facts| {
+        let mut facts = if is_only_job { until(facts, round) } else { facts.clone() };
+        facts.remove("eval_every");
+        if is_only_job && rounds >= round {
+            facts.remove("rounds");
+        }
+        facts
+    };
+    difference(&prepare(old), &prepare(new))
+}
+
 /// The first fact that differs: its key, the old and the new value.
 pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
     let differs = |key: &&String| !EVALUATION_KEYS.contains(&key.as_str()) && old.get(*key) != new.get(*key);
@@ -121,8 +164,22 @@ pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<(String, 
 }
 
 /// The first key in which two resolved experiments differ: its path, the old and the new value.
+#[cfg(test)]
 pub(crate) fn changed_key(old: &Table, new: &Table) -> Option<(String, String, String)> {
     difference(&leaves(old), &leaves(new))
+}
+
+/// The first key in which a swarm's experiment differs from the one it was started with, except for what its agents may be given
+/// anew: each of them checks that for itself.
+pub(crate) fn changed_for_swarm(old: &Table, new: &Table) -> Option<(String, String, String)> {
+    let rounds = |table: &Table| table.get("rounds").and_then(Value::as_integer);
+    let more = rounds(old) <= rounds(new);
+    let prepare = |table: &Table| {
+        let mut facts = leaves(table);
+        facts.retain(|key, _| key != "eval_every" && !key.contains(".change[") && !key.starts_with("event[") && !(more && key == "rounds"));
+        facts
+    };
+    difference(&prepare(old), &prepare(new))
 }
 
 /// The first key of a section in which two resolved experiments differ: its path, the old and the new value.

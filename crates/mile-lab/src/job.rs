@@ -12,7 +12,7 @@ use mile::run::Run;
 use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
 use crate::export;
-use crate::identity::{changed_key_of, difference};
+use crate::identity::{changed_key_of, difference, until};
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::ranks::lost;
@@ -85,7 +85,8 @@ impl JobContext<'_> {
 
     /// Checks that a state belongs to this experiment. A network that differs is named by its key.
     fn check_state(&self, path: &Path, header: &Header, job: Job) -> Result<(), LabError> {
-        let mut difference = difference(&header.facts, &self.plan.facts_of(job));
+        let round = header.round;
+        let mut difference = difference(&until(&header.facts, round), &until(&self.plan.facts_of(job), round));
         if difference.as_ref().is_some_and(|(key, ..)| key == "network.weights") {
             let before = settings(self.store.folder()).unwrap_or_default();
             let changed = changed_key_of("network", &before, &self.plan.experiment.resolved);
@@ -221,6 +222,10 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
                 self.engine.watch();
             }
             let begun = Instant::now();
+            let plan = self.context.plan;
+            if let Some(event) = experiment.replacements.iter().find(|event| event.round == round) {
+                self.run.renew(event.agent, &plan.network, self.engine)?;
+            }
             self.run.round(self.engine)?;
             self.wall += begun.elapsed();
             let size = rms(self.engine)?;

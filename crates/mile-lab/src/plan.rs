@@ -227,7 +227,7 @@ impl Plan {
 
     /// The hosted agents' starting points for a seed: one row for all agents, or one row for each.
     pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
-        start::points(self.experiment.start, problem, &self.hosted, seed)
+        start::points(&self.experiment.start, problem, &self.hosted, seed)
     }
 
     /// The file name of a job's state.
@@ -271,6 +271,13 @@ impl Plan {
         facts.extend(identity::of_algorithm(&algorithm.resolved, &parameters));
         facts.insert("seed".into(), job.seed.to_string());
         facts
+    }
+
+    /// In what the experiment that an agent's state was made with differs from this one, except for what may be changed while agents
+    /// stand: `eval_every`, more `rounds`, and changes of step sizes that lie ahead. `facts` are those of
+    /// [`facts_for_agents`](Self::facts_for_agents), then and now; the state is of the given job and round.
+    pub fn changed_for_agent(&self, then: &Facts, now: &Facts, round: u64) -> Option<(String, String, String)> {
+        identity::changed_for_agent(then, now, round, self.experiment.rounds, self.jobs().len() == 1)
     }
 
     /// The facts that an agent's neighbours must agree with.

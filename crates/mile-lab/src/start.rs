@@ -1,10 +1,13 @@
 //! The agents' starting points.
 
+use std::path::Path;
+
 use mile::problems::Problem;
 use mile::random::{Purpose, stream};
 use mile::real::Real;
 use rand::RngExt;
 use rand_distr::StandardNormal;
+use safetensors::{Dtype, SafeTensors};
 
 use crate::config::Start;
 use crate::error::LabError;
@@ -12,7 +15,7 @@ use crate::objectives::failed;
 
 /// The starting points of some agents: one row for all agents, or one row for each of these.
 pub(crate) fn points<T: Real>(
-    start: Start,
+    start: &Start,
     problem: &dyn Problem<T>,
     agents: &[usize],
     seed: u64,
@@ -27,5 +30,63 @@ pub(crate) fn points<T: Real>(
         Start::Model => problem.initial(seed).map_err(failed)?.unwrap_or_else(zeros),
         Start::Common => random(u64::MAX).collect(),
         Start::Random => agents.iter().flat_map(|agent| random(*agent as u64)).collect(),
+        Start::File(path) => from_file(path, problem, agents)?,
     })
+}
+
+/// The models in a file: tensor `x` of a state, with one row for each agent, or one model for all.
+fn from_file<T: Real>(path: &Path, problem: &dyn Problem<T>, agents: &[usize]) -> Result<Vec<T>, LabError> {
+    let (count, dim) = (problem.agents(), problem.dim());
+    let refuse = |problem: String| LabError::Directory { path: path.to_owned(), problem };
+    let bytes = std::fs::read(path).map_err(LabError::io(path, "read"))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| refuse(format!("is not a safetensors file: {error}")))?;
+    let takes = format!("takes the file of a state, whose tensor x has {count} rows of {dim} numbers, or one row for all agents");
+    let x = file.tensor("x").map_err(|_| refuse(format!("has no tensor x: start.file {takes}")))?;
+    let numbers: Vec<T> = match x.dtype() {
+        Dtype::F32 => x.data().chunks_exact(4).map(|b| T::of(f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into())).collect(),
+        Dtype::F64 => {
+            let wide = |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
+            x.data().chunks_exact(8).map(|b| T::of(wide(b))).collect()
+        }
+        other => return Err(refuse(format!("has numbers of kind {other:?} in x: start.file takes F32 or F64"))),
+    };
+    match numbers.len() {
+        one if one == dim => Ok(numbers),
+        all if all == count * dim => {
+            Ok(agents.iter().flat_map(|agent| numbers[agent * dim..(agent + 1) * dim].iter().copied()).collect())
+        }
+        _ => Err(refuse(format!("has a tensor x of shape {:?}: start.file {takes}", x.shape()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mile::problems::Quadratic;
+    use safetensors::tensor::TensorView;
+
+    fn write(path: &Path, name: &str, shape: Vec<usize>, numbers: &[f64]) {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let view = TensorView::new(Dtype::F64, shape, &bytes).unwrap();
+        std::fs::write(path, safetensors::serialize([(name, view)], None).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn agents_start_from_their_rows_of_a_file_or_all_from_one_model() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("x.safetensors");
+        let problem = Quadratic::<f32>::new(3, 2, 10.0, 1.0, 0).unwrap();
+        let start = |agents: &[usize]| points(&Start::File(path.clone()), &problem, agents, 0);
+        write(&path, "x", vec![3, 2], &[0.5, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(start(&[0, 1, 2]).unwrap(), [0.5, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(start(&[2]).unwrap(), [4.0, 5.0]);
+        write(&path, "x", vec![2], &[7.0, 8.0]);
+        assert_eq!(start(&[0, 1, 2]).unwrap(), [7.0, 8.0]);
+        write(&path, "x", vec![2, 2], &[7.0, 8.0, 9.0, 1.0]);
+        assert!(start(&[0]).unwrap_err().to_string().contains("has a tensor x of shape [2, 2]"));
+        write(&path, "y", vec![2], &[7.0, 8.0]);
+        assert!(start(&[0]).unwrap_err().to_string().contains("has no tensor x"));
+        std::fs::write(&path, "no").unwrap();
+        assert!(start(&[0]).unwrap_err().to_string().contains("is not a safetensors file"));
+    }
 }

@@ -11,7 +11,7 @@ use mile_state::state::{Array, StateError, StateFile, write};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::identity::difference;
+use crate::identity::{difference, until};
 use crate::objectives::Facts;
 
 /// The metadata of a state file.
@@ -76,7 +76,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<StateFile<Header>>, LabError> {
 
 /// Checks that a state belongs to a run with these facts.
 pub(crate) fn check(path: &Path, header: &Header, facts: &Facts) -> Result<(), LabError> {
-    refuse_difference(path, difference(&header.facts, facts))
+    refuse_difference(path, difference(&until(&header.facts, header.round), &until(facts, header.round)))
 }
 
 /// The error of a state that differs in a fact (key, old value, new value), if it does.

@@ -19,7 +19,7 @@ use mile_net::checkpoint::Folder;
 use mile_net::engine::{Engine, Peer, Settings};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::session::MissingPolicy;
+use mile_net::session::{Limits, MissingPolicy};
 
 /// f_i(x) = |x - r_i|^2 / 2 for the mean reading r_i of a thermostat.
 struct Thermostats {
@@ -71,7 +71,7 @@ fn run(
         on_missing: MissingPolicy::Wait,
         timeout: Some(Duration::from_secs(60)),
         linger: Duration::from_secs(10),
-        checkpoint_every: 10,
+        limits: Limits::of(10),
         status: None,
         metrics: None,
     };
@@ -87,6 +87,7 @@ fn run(
         rounds: 200,
         gossip_every: 0,
         tolerance: None,
+        replacements: &[],
     };
     let from = restored.state.map_or(StartFrom::Point(vec![0.0], Mark::default()), StartFrom::State);
     let done = agent::work(&job, from, &mut engine)?;

@@ -56,7 +56,8 @@ pub enum CheckpointError {
     InUse(PathBuf),
     /// The checkpoint belongs to another run.
     #[error(
-        "{path} belongs to another run: {what}; give the agent another folder, or restore the settings it was made with"
+        "{path} belongs to another run: {what}; restore the settings it was made with, give the agent another folder, or, if the run is \
+         to begin anew with these settings, stop all its agents and remove {path} from each folder"
     )]
     Foreign {
         /// The file.
@@ -223,6 +224,13 @@ impl Folder {
         Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), memory })
     }
 
+    /// What the checkpoint belongs to, if there is one: the terms it was made with, its job, and the rounds of that job that are done.
+    pub fn belongs_to(&self) -> Result<Option<(Terms, usize, u64)>, CheckpointError> {
+        let path = self.path.join(CHECKPOINT);
+        let file = StateFile::<Header>::open(&path).map_err(|error| unusable(&path, error))?;
+        Ok(file.map(|file| (file.header.terms, file.header.job, file.header.round)))
+    }
+
     /// Writes decisions about edges, which must be on disk before the neighbours learn of them.
     pub fn save_decisions(&self, decisions: &BTreeMap<usize, Decisions>) -> Result<(), CheckpointError> {
         let path = self.path.join(DECISIONS);
@@ -304,7 +312,7 @@ mod tests {
             gossip: vec![f64::INFINITY],
         };
         let mut decisions = Decisions::default();
-        assert!(decisions.add(RoundRange { from: 5, to: 6, used: false }));
+        decisions.add(RoundRange { from: 5, to: 6, used: false }).unwrap();
         let memory = Memory {
             mark,
             known: BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]),
@@ -368,7 +376,7 @@ mod tests {
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         let (_, memory) = write(&folder);
         let mut later = memory.decisions.clone();
-        assert!(later.get_mut(&2).unwrap().add(RoundRange { from: 7, to: 9, used: true }));
+        later.get_mut(&2).unwrap().add(RoundRange { from: 7, to: 9, used: true }).unwrap();
         folder.save_decisions(&later).unwrap();
         assert_eq!(folder.load::<f32>(1, &terms()).unwrap().memory.decisions, later);
         let path = folder.path().join(DECISIONS);

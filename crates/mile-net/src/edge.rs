@@ -20,29 +20,54 @@ pub struct RoundRange {
     pub used: bool,
 }
 
+/// Most ranges that are kept for an edge. An end that decides is ahead of the other by rounds that it skipped, which are one range,
+/// and by those that the other end repeats after a restart.
+pub const MOST_RANGES: usize = 10_000;
+
+/// Why a decision is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is about no rounds.
+    #[error("a decision about the edge is about no rounds")]
+    NoRange,
+    /// It says the opposite of an earlier one.
+    #[error("a decision about the edge contradicts an earlier one")]
+    Contradiction,
+    /// There are too many that this end has not come to.
+    #[error("more than {MOST_RANGES} decisions about rounds that this agent has not come to")]
+    TooMany,
+}
+
 impl Decisions {
     /// What was decided for a round, if anything.
     pub fn get(&self, round: u64) -> Option<bool> {
-        self.0.iter().rfind(|range| range.from <= round && round <= range.to).map(|range| range.used)
+        let place = self.0.partition_point(|range| range.to < round);
+        self.0.get(place).filter(|range| range.from <= round).map(|range| range.used)
     }
 
-    /// Adds a decision. Returns `false`, and changes nothing, if it contradicts an earlier one.
-    #[must_use]
-    pub fn add(&mut self, range: RoundRange) -> bool {
+    /// Adds a decision.
+    ///
+    /// # Errors
+    /// If it contradicts an earlier one, or would be one of more than [`MOST_RANGES`]; then nothing is changed.
+    pub fn add(&mut self, range: RoundRange) -> Result<(), Refused> {
         if range.from > range.to || range.to == u64::MAX {
-            return false;
+            return Err(Refused::NoRange);
         }
-        let overlaps = |known: &&RoundRange| known.from <= range.to && range.from <= known.to;
-        if self.0.iter().filter(overlaps).any(|known| known.used != range.used) {
-            return false;
+        // Ranges are in increasing order and do not overlap.
+        let first = self.0.partition_point(|known| known.to < range.from);
+        let overlapping = self.0[first..].iter().take_while(|known| known.from <= range.to);
+        if overlapping.into_iter().any(|known| known.used != range.used) {
+            return Err(Refused::Contradiction);
         }
         let rest = self.0.last().map_or(range.from, |last| range.from.max(last.to + 1));
+        let count = self.0.len();
         match self.0.last_mut() {
             _ if rest > range.to => {}
             Some(last) if rest == last.to + 1 && range.used == last.used => last.to = range.to,
+            _ if count >= MOST_RANGES => return Err(Refused::TooMany),
             _ => self.0.push(RoundRange { from: rest, ..range }),
         }
-        true
+        Ok(())
     }
 
     /// Forgets decisions about rounds before this one.
@@ -68,23 +93,42 @@ mod tests {
         let mut decisions = Decisions::default();
         let one = |round, used| RoundRange { from: round, to: round, used };
         for round in 3..6 {
-            assert!(decisions.add(one(round, true)));
+            decisions.add(one(round, true)).unwrap();
         }
-        assert!(decisions.add(RoundRange { from: 6, to: 9, used: false }));
+        decisions.add(RoundRange { from: 6, to: 9, used: false }).unwrap();
         assert_eq!(decisions.ranges().len(), 2);
         assert_eq!([2, 3, 5, 6, 9, 10].map(|round| decisions.get(round)), {
             [None, Some(true), Some(true), Some(false), Some(false), None]
         });
-        assert!(decisions.add(RoundRange { from: 4, to: 5, used: true }), "told again");
-        assert!(!decisions.add(one(5, false)), "a contradiction");
-        assert!(decisions.add(RoundRange { from: 8, to: 12, used: false }), "told again, and more");
+        decisions.add(RoundRange { from: 4, to: 5, used: true }).expect("told again");
+        assert_eq!(decisions.add(one(5, false)), Err(Refused::Contradiction));
+        decisions.add(RoundRange { from: 8, to: 12, used: false }).expect("told again, and more");
         assert_eq!(decisions.ranges()[1], RoundRange { from: 6, to: 12, used: false });
-        assert!(!decisions.add(RoundRange { from: 14, to: u64::MAX, used: true }), "no run is that long");
-        assert!(!decisions.add(RoundRange { from: 3, to: 13, used: true }));
+        let endless = RoundRange { from: 14, to: u64::MAX, used: true };
+        assert_eq!(decisions.add(endless), Err(Refused::NoRange), "no run is that long");
+        let mixed = RoundRange { from: 3, to: 13, used: true };
+        assert_eq!(decisions.add(mixed), Err(Refused::Contradiction));
         decisions.forget(5);
         assert_eq!(decisions.ranges()[0], one(5, true));
-        assert!(decisions.add(one(4, false)), "long forgotten: of no consequence");
+        decisions.add(one(4, false)).expect("long forgotten: of no consequence");
         decisions.forget(100);
         assert_eq!(decisions, Decisions::default());
+    }
+
+    #[test]
+    fn decisions_for_far_rounds_are_limited_and_take_no_longer_the_more_there_are() {
+        let mut decisions = Decisions::default();
+        let begun = std::time::Instant::now();
+        let taken = (0..200_000u64)
+            .filter(|round| {
+                let one = RoundRange { from: *round, to: *round, used: round.is_multiple_of(2) };
+                decisions.add(one).is_ok()
+            })
+            .count();
+        assert_eq!(taken, MOST_RANGES);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        decisions.forget(9_000);
+        let next = RoundRange { from: 10_000, to: 10_000, used: true };
+        decisions.add(next).expect("there is room again");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; another one is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A position in a run: how many exchanges and rounds are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -70,6 +70,10 @@ pub struct Hello {
     pub weight: f64,
     /// Whether it may skip this edge by agreement.
     pub skips: bool,
+    /// Rounds from one of its checkpoints to the next: it confirms messages as often.
+    pub checkpoint_every: u64,
+    /// Most rounds of messages that it keeps for an end that has not confirmed them.
+    pub outbox: u64,
     /// Its latest checkpoint: it will not ask for earlier messages.
     pub durable: Mark,
     /// The exchange whose message it needs first.
@@ -84,6 +88,23 @@ pub struct Hello {
 pub struct Mismatch(pub String);
 
 impl Hello {
+    /// Reads the HELLO that agent `them` has sent to agent `me`. That of another version of the protocol is refused as such,
+    /// whatever else it says.
+    pub fn read(me: usize, them: usize, bytes: &[u8]) -> Result<Self, Mismatch> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let unreadable = |error| Mismatch(format!("a HELLO that cannot be read: {error}"));
+        let Version { version } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        if version != VERSION {
+            return Err(Mismatch(format!(
+                "the version of the protocol differs: {VERSION} at agent {me}, {version} at agent {them}: use the same release of mile"
+            )));
+        }
+        serde_json::from_slice(bytes).map_err(unreadable)
+    }
+
     /// Compares the HELLO of the other end with that of this end (`self`). A difference is named with both values.
     pub fn check(&self, theirs: &Self) -> Result<(), Mismatch> {
         let (me, them) = (self.from, theirs.from);
@@ -107,6 +128,16 @@ impl Hello {
         }
         if self.skips != theirs.skips {
             return differ("on_missing", &on_missing(self.skips), &on_missing(theirs.skips));
+        }
+        // One end can be a round ahead of the other, and a confirmation is on its way for a while.
+        for (keeps, saves) in [(self, theirs), (theirs, self)] {
+            if saves.checkpoint_every.saturating_add(2) > keeps.outbox {
+                return Err(Mismatch(format!(
+                    "agent {} confirms messages every {} rounds (checkpoint_every), but agent {} keeps them for at most {} (outbox): \
+                     lower the one or raise the other by at least 2",
+                    saves.from, saves.checkpoint_every, keeps.from, keeps.outbox
+                )));
+            }
         }
         Ok(())
     }
@@ -134,6 +165,8 @@ mod tests {
             },
             weight: 1.0 / 3.0,
             skips: false,
+            checkpoint_every: 1,
+            outbox: 64,
             durable: Mark::default(),
             exchange: 0,
             offset: 0,
@@ -166,7 +199,23 @@ mod tests {
         assert!(refused(&|hello| hello.weight = 0.3).contains("weight of the edge 0-1"));
         assert!(refused(&|hello| hello.from = 2).contains("wrong role"));
         assert!(refused(&|hello| hello.to = 2).contains("wrong role"));
-        assert!(refused(&|hello| hello.version = 2).contains("version"));
+        assert!(refused(&|hello| hello.version += 1).contains("version"));
         assert!(refused(&|hello| hello.skips = true).contains("skip-edge at agent 1"));
+        let rare = refused(&|hello| hello.checkpoint_every = 63);
+        assert!(rare.contains("agent 1 confirms messages every 63 rounds") && rare.contains("agent 0 keeps them for at most 64"));
+        assert!(refused(&|hello| hello.outbox = 2).contains("agent 1 keeps them for at most 2"));
+    }
+
+    #[test]
+    fn another_version_is_told_as_such_whatever_else_it_says() {
+        let mut text = serde_json::to_value(hello(1, 0)).unwrap();
+        let read = |value: &serde_json::Value| Hello::read(0, 1, value.to_string().as_bytes());
+        assert_eq!(read(&text), Ok(hello(1, 0)));
+        text["version"] = 1.into();
+        text.as_object_mut().unwrap().remove("outbox");
+        let refused = read(&text).unwrap_err().to_string();
+        assert!(refused.contains("version of the protocol differs: 2 at agent 0, 1 at agent 1"), "{refused}");
+        text["version"] = VERSION.into();
+        assert!(read(&text).unwrap_err().to_string().contains("cannot be read: missing field `outbox`"));
     }
 }

@@ -31,16 +31,20 @@ pub struct KeptMessage<T> {
 #[derive(Debug)]
 pub(crate) struct Outbox<T> {
     kept: VecDeque<KeptMessage<T>>,
-    spare: Option<Vec<T>>,
+    /// Memory of messages that nobody needs any more.
+    spare: Vec<Vec<T>>,
+    /// Most messages there were.
+    most: usize,
 }
 
 impl<T: Real> Outbox<T> {
     pub(crate) fn new(kept: Vec<KeptMessage<T>>) -> Self {
-        Self { kept: kept.into(), spare: None }
+        Self { most: kept.len(), kept: kept.into(), spare: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, kept: KeptMessage<T>) {
         self.kept.push_back(kept);
+        self.most = self.most.max(self.kept.len());
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &KeptMessage<T>> {
@@ -55,28 +59,47 @@ impl<T: Real> Outbox<T> {
         self.kept.iter().find(due).map(|kept| &kept.message)
     }
 
-    /// A neighbour will not ask for messages before an exchange.
-    pub(crate) fn release(&mut self, neighbour: usize, before: u64) {
-        self.retain(neighbour, |exchange| exchange >= before);
+    /// A neighbour has a checkpoint at a mark: it will ask for an earlier message only if it is restored from a copy that is up to
+    /// `keep` rounds older.
+    pub(crate) fn release(&mut self, neighbour: usize, durable: Mark, keep: u64) {
+        self.retain(neighbour, |mark| {
+            mark.exchange >= durable.exchange || mark.round.saturating_add(keep) >= durable.round
+        });
+    }
+
+    /// In how many rounds a neighbour was sent something that it has not confirmed.
+    pub(crate) fn unconfirmed_rounds(&self, neighbour: usize, durable: Mark) -> u64 {
+        let owed = |kept: &&KeptMessage<T>| {
+            kept.message.mark.exchange >= durable.exchange && kept.recipients.contains(&neighbour)
+        };
+        let mut last = None;
+        let mut count = 0;
+        for round in self.kept.iter().filter(owed).map(|kept| kept.message.mark.round) {
+            count += u64::from(last.replace(round) != Some(round));
+        }
+        count
     }
 
     /// The edge to a neighbour is not used in an exchange after all.
     pub(crate) fn withdraw(&mut self, neighbour: usize, exchange: u64) {
-        self.retain(neighbour, |other| other != exchange);
+        self.retain(neighbour, |mark| mark.exchange != exchange);
     }
 
     /// The memory of a message that nobody needs any more, for the next one.
     pub(crate) fn spare(&mut self) -> Vec<T> {
-        self.spare.take().unwrap_or_default()
+        self.spare.pop().unwrap_or_default()
     }
 
-    fn retain(&mut self, neighbour: usize, wanted: impl Fn(u64) -> bool) {
+    fn retain(&mut self, neighbour: usize, wanted: impl Fn(Mark) -> bool) {
         for kept in &mut self.kept {
-            let exchange = kept.message.mark.exchange;
-            kept.recipients.retain(|id| *id != neighbour || wanted(exchange));
+            let mark = kept.message.mark;
+            kept.recipients.retain(|id| *id != neighbour || wanted(mark));
         }
         while let Some(spent) = self.kept.pop_front_if(|kept| kept.recipients.is_empty()) {
-            self.spare = Arc::into_inner(spent.message).map(|message| message.vectors).or(self.spare.take());
+            // As many as there were before will be needed again: new pages cost as much as copying the message.
+            if self.kept.len() + self.spare.len() < self.most {
+                self.spare.extend(Arc::into_inner(spent.message).map(|message| message.vectors));
+            }
         }
         self.kept.retain(|kept| !kept.recipients.is_empty());
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::frame::{HEAD, Kind};
 use crate::gossip::Estimate;
 
 /// What an agent is doing.
@@ -20,6 +21,8 @@ pub enum Activity {
     Waiting,
     /// Its work is done; it stays until its neighbours have confirmed its last message.
     Leaving,
+    /// It has ended, with its work done.
+    Done,
 }
 
 /// What is awaited from a neighbour.
@@ -32,6 +35,35 @@ pub enum Awaited {
     Decision,
     /// Its confirmation that the last message is part of a checkpoint.
     Confirmation,
+}
+
+/// Bytes of frames in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Elements of vectors.
+    pub payload: u64,
+    /// Numbers of the [gossip](crate::gossip).
+    pub gossip: u64,
+    /// All else of the protocol: heads of frames, handshakes, confirmations, decisions.
+    pub protocol: u64,
+}
+
+impl Traffic {
+    /// Counts a frame by its head.
+    pub(crate) fn count(&mut self, kind: Kind, length: usize) {
+        self.protocol += HEAD as u64;
+        let length = length as u64;
+        match kind {
+            Kind::Data => self.payload += length,
+            Kind::Gossip => self.gossip += length,
+            Kind::Hello | Kind::Refuse | Kind::Have | Kind::Decide => self.protocol += length,
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.payload + self.gossip + self.protocol
+    }
 }
 
 /// A neighbour, as seen from this agent.
@@ -51,16 +83,18 @@ pub struct Neighbour {
     pub lag: i64,
     /// The round of the latest checkpoint that it has confirmed.
     pub durable_round: u64,
-    /// Bytes of messages sent to it.
-    pub bytes_sent: u64,
-    /// Bytes of messages received from it.
-    pub bytes_received: u64,
+    /// Bytes sent to it.
+    pub sent: Traffic,
+    /// Bytes received from it.
+    pub received: Traffic,
     /// What is awaited from it.
     pub waiting: Option<Awaited>,
     /// For how many seconds.
     pub waiting_s: Option<f64>,
     /// Why its last connection was refused, by either end.
     pub refusal: Option<String>,
+    /// Why there is no connection: what the last attempt ended with.
+    pub trouble: Option<String>,
     /// Rounds in which the edge was skipped.
     pub skipped: u64,
 }
@@ -107,6 +141,10 @@ pub struct Status {
     pub estimate: Option<Estimate>,
     /// How many connections were refused.
     pub refused: Refused,
+    /// The round of its last checkpoint, if there is one.
+    pub saved_round: Option<u64>,
+    /// The round in which its model was found to have diverged.
+    pub diverged: Option<u64>,
 }
 
 /// An agent whose status cannot be had.
@@ -129,6 +167,28 @@ pub enum StatusError {
         /// What is wrong with the answer.
         source: serde_json::Error,
     },
+}
+
+/// The file in which an agent that has done its work leaves its last status.
+const LAST: &str = "status.json";
+
+/// Leaves the last status of an agent in its folder, for those who ask after it has ended.
+pub fn leave_behind(folder: &Path, status: Status) -> std::io::Result<()> {
+    let status = Status { activity: Activity::Done, activity_s: 0.0, ..status };
+    mile_state::write_file(&folder.join(LAST), &serde_json::to_vec(&status)?)
+}
+
+/// Removes what an earlier start has left behind.
+pub fn forget(folder: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(folder.join(LAST)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The last status of an agent that has done its work, if it has.
+pub fn left_behind(folder: &Path) -> Option<Status> {
+    serde_json::from_slice(&std::fs::read(folder.join(LAST)).ok()?).ok()
 }
 
 /// Most bytes of an answer that are read.
@@ -182,14 +242,16 @@ impl Status {
             edges(&|edge| Some(f64::from(u8::from(edge.linked)))),
         );
         gauge("lag", "gauge", "exchanges the neighbour is behind", edges(&|edge| Some(edge.lag as f64)));
-        gauge(
-            "sent_bytes",
-            "counter",
-            "bytes of messages sent to the neighbour",
-            edges(&|edge| Some(edge.bytes_sent as f64)),
-        );
-        let received = edges(&|edge| Some(edge.bytes_received as f64));
-        gauge("received_bytes", "counter", "bytes of messages received from the neighbour", received);
+        let traffic = |side: &dyn Fn(&Neighbour) -> Traffic| -> Vec<(String, f64)> {
+            let kinds = |edge: &Neighbour| {
+                let (id, Traffic { payload, gossip, protocol }) = (edge.id, side(edge));
+                [("payload", payload), ("gossip", gossip), ("protocol", protocol)]
+                    .map(|(kind, bytes)| (format!(",neighbour=\"{id}\",kind=\"{kind}\""), bytes as f64))
+            };
+            self.neighbours.iter().flat_map(kinds).collect()
+        };
+        gauge("sent_bytes", "counter", "bytes sent to the neighbour", traffic(&|edge| edge.sent));
+        gauge("received_bytes", "counter", "bytes received from the neighbour", traffic(&|edge| edge.received));
         gauge(
             "heard_seconds",
             "gauge",
@@ -208,6 +270,10 @@ impl Status {
             "rounds in which the edge to the neighbour was skipped",
             edges(&|edge| Some(edge.skipped as f64)),
         );
+        let saved = self.saved_round.into_iter().map(|round| (String::new(), round as f64)).collect();
+        gauge("checkpoint_round", "gauge", "round of the last checkpoint", saved);
+        let diverged = f64::from(u8::from(self.diverged.is_some()));
+        gauge("diverged", "gauge", "1 if the model has diverged", one(diverged));
         let Refused { strangers, flooded, broken, faults } = self.refused;
         let reasons = [("stranger", strangers), ("flood", flooded), ("handshake", broken), ("fault", faults)];
         let refused = reasons.map(|(why, count)| (format!(",why=\"{why}\""), count as f64));

@@ -14,6 +14,21 @@ pub struct Schedule {
     pub warmup: u64,
     /// The decay after the warm-up.
     pub decay: Decay,
+    /// Later schedules, in increasing round.
+    pub changes: Vec<Change>,
+}
+
+/// Another schedule from a round on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The first round it is for; its own rounds count from there.
+    pub round: u64,
+    /// Its base step size.
+    pub step_size: f64,
+    /// Its rounds of linear growth.
+    pub warmup: u64,
+    /// Its decay after the warm-up.
+    pub decay: Decay,
 }
 
 /// How the step size decays after the warm-up.
@@ -52,7 +67,7 @@ pub struct InvalidSchedule {
 impl Schedule {
     /// The same step size in every round.
     pub fn constant(step_size: f64) -> Self {
-        Self { step_size, warmup: 0, decay: Decay::None }
+        Self { step_size, warmup: 0, decay: Decay::None, changes: Vec::new() }
     }
 
     /// An error if a step size, factor or number of rounds is out of range.
@@ -60,8 +75,34 @@ impl Schedule {
         let check = |key, got: f64, ok: bool, takes| {
             if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, takes }) }
         };
-        check("step_size", self.step_size, self.step_size > 0.0, "a positive finite number")?;
-        match self.decay {
+        let pieces = self.changes.iter().map(|change| (change.step_size, &change.decay));
+        for (step_size, decay) in std::iter::once((self.step_size, &self.decay)).chain(pieces) {
+            check("step_size", step_size, step_size > 0.0, "a positive finite number")?;
+            decay.validate()?;
+        }
+        let mut before = 0;
+        for Change { round, .. } in &self.changes {
+            check("round", *round as f64, *round > before, "later than the change before it, and at least 1")?;
+            before = *round;
+        }
+        Ok(())
+    }
+
+    /// The step size after `round` communication rounds.
+    pub fn at(&self, round: u64) -> f64 {
+        match self.changes.iter().rfind(|change| change.round <= round) {
+            Some(change) => piece(change.step_size, change.warmup, &change.decay, round - change.round),
+            None => piece(self.step_size, self.warmup, &self.decay, round),
+        }
+    }
+}
+
+impl Decay {
+    fn validate(&self) -> Result<(), InvalidSchedule> {
+        let check = |key, got: f64, ok: bool, takes| {
+            if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, takes }) }
+        };
+        match *self {
             Decay::None => Ok(()),
             Decay::Step { every, factor } => {
                 check("every", every as f64, every >= 1, "a whole number of rounds from 1")?;
@@ -74,23 +115,24 @@ impl Schedule {
         }
     }
 
-    /// The step size after `round` communication rounds.
-    pub fn at(&self, round: u64) -> f64 {
-        if round < self.warmup {
-            return self.step_size * (round + 1) as f64 / (self.warmup + 1) as f64;
-        }
-        let since = round - self.warmup;
-        let factor = match self.decay {
-            Decay::None => 1.0,
-            Decay::Step { every, factor } => factor.powf((since / every.max(1)) as f64),
-            Decay::Cosine { rounds, floor } => {
-                let end = rounds.saturating_sub(self.warmup).max(1);
-                let done = (since as f64 / end as f64).min(1.0);
-                floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
-            }
-        };
-        self.step_size * factor
+}
+
+/// The step size of one schedule after `round` of its own rounds.
+fn piece(step_size: f64, warmup: u64, decay: &Decay, round: u64) -> f64 {
+    if round < warmup {
+        return step_size * (round + 1) as f64 / (warmup + 1) as f64;
     }
+    let since = round - warmup;
+    let factor = match *decay {
+        Decay::None => 1.0,
+        Decay::Step { every, factor } => factor.powf((since / every.max(1)) as f64),
+        Decay::Cosine { rounds, floor } => {
+            let end = rounds.saturating_sub(warmup).max(1);
+            let done = (since as f64 / end as f64).min(1.0);
+            floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+        }
+    };
+    step_size * factor
 }
 
 /// A weight such as MILE's xi as a function of the communication rounds done. It is the same for all agents, so that both
@@ -194,6 +236,21 @@ mod tests {
             assert_eq!((refusal.key, refusal.takes), ("step_size", "a positive finite number"));
         }
         let decay = Decay::Cosine { rounds: 3, floor: 0.0 };
-        assert!(Schedule { step_size: 1.0, warmup: 0, decay }.validate().is_err());
+        assert!(Schedule { decay, ..Schedule::constant(1.0) }.validate().is_err());
+    }
+
+    #[test]
+    fn a_change_begins_in_its_round_with_a_schedule_of_its_own() {
+        let decay = Decay::Step { every: 2, factor: 0.5 };
+        let changes = vec![
+            Change { round: 3, step_size: 0.8, warmup: 1, decay },
+            Change { round: 8, step_size: 0.1, warmup: 0, decay: Decay::None },
+        ];
+        let schedule = Schedule { changes, ..Schedule::constant(1.0) };
+        schedule.validate().unwrap();
+        let steps: Vec<f64> = (0..10).map(|round| schedule.at(round)).collect();
+        assert_eq!(steps, [1.0, 1.0, 1.0, 0.4, 0.8, 0.8, 0.4, 0.4, 0.1, 0.1]);
+        let twice = Schedule { changes: vec![schedule.changes[0].clone(), schedule.changes[0].clone()], ..schedule };
+        assert_eq!(twice.validate().unwrap_err().key, "round");
     }
 }

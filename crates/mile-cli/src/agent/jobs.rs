@@ -1,23 +1,26 @@
 //! One agent's part of all jobs of an experiment, one after another, in one session with its neighbours.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mile::graph::Graph;
+use mile_lab::DIVERGED;
 use mile_lab::agent_files::AgentFiles;
 use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
+use mile_lab::store::write_file;
 use mile_net::agent::{self, StartFrom, State};
-use mile_net::checkpoint::Folder;
+use mile_net::checkpoint::{Folder, Restored};
 use mile_net::engine::{Engine, Peer, Settings};
 use mile_net::gossip::Tolerance;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::session::MissingPolicy;
+use mile_net::session::{Limits, MissingPolicy};
+use mile_net::status;
 
-use super::recording::RecordingHost;
+use super::recording::{RecordingHost, rms};
 use super::socket;
 
 /// Runs all jobs, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
@@ -25,9 +28,16 @@ use super::socket;
 pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
-    let restored = folder.load::<T>(config.id, &terms)?;
+    let mut restored = restore::<T>(plan, config, &folder, &terms)?;
+    let new = replacement(plan, config)?.filter(|_| restored.state.is_none());
+    if let Some(k) = new {
+        let event = plan.experiment.replacements[k];
+        tracing::info!("replacing agent {} in round {}: waiting for its neighbours", config.id, event.round);
+        restored.memory.mark = Mark { exchange: agent::first_exchange_after(k), round: event.round };
+    }
     let files = AgentFiles::of(&config.folder);
     files.create()?;
+    status::forget(&config.folder)?;
     let engine = Engine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
     engine.expect_rounds(plan.experiment.rounds * jobs as u64);
@@ -36,9 +46,16 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     let first = restored.state.as_ref().map_or(0, |state| state.job);
     let (mut state, mut mark) = (restored.state, Mark::default());
     for index in first..jobs {
-        mark = run_job(plan, config, index, state.take(), mark, &mut host)?;
+        let begin = match (state.take(), new) {
+            (Some(state), _) => Begin::Resumed(state),
+            (None, Some(k)) => Begin::Replacing(k),
+            (None, None) => Begin::Fresh(mark),
+        };
+        mark = run_job(plan, config, index, begin, &mut host)?;
     }
+    let last = host.engine.status();
     let departure = host.engine.leave()?;
+    status::leave_behind(&config.folder, last)?;
     if !departure.unconfirmed.is_empty() {
         tracing::warn!(
             "exiting, although agents {:?} have not confirmed the last messages: if one of them still waits for this \
@@ -50,25 +67,97 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     Ok(())
 }
 
-/// Runs one job, from its start after `mark` or from a restored state. Returns the mark of its end.
+/// How an agent begins a job.
+enum Begin<T> {
+    /// At its start, after so many exchanges and rounds of earlier jobs.
+    Fresh(Mark),
+    /// From a checkpoint.
+    Resumed(State<T>),
+    /// As the new agent of the k-th replacement.
+    Replacing(usize),
+}
+
+/// The last event in which this agent replaces one that was lost, if there is one.
+fn replacement(plan: &Plan, config: &AgentConfig) -> Result<Option<usize>, LabError> {
+    let events = &plan.experiment.replacements;
+    if !events.is_empty() && plan.jobs().len() > 1 {
+        let problem = "can be given to agents of one algorithm with one seed: others would begin their rounds anew";
+        return Err(LabError::config("event", problem));
+    }
+    if !events.is_empty() && config.settings.on_missing != OnMissing::Wait {
+        let problem = "takes on_missing = \"wait\": with skip-edge, an edge is skipped by the decision of one end, which may be lost";
+        return Err(LabError::config("agent.on_missing", problem));
+    }
+    Ok(events.iter().rposition(|event| event.agent == config.id && event.lost.is_some()))
+}
+
+/// Loads the checkpoint, if there is one. Settings that may be changed while agents stand are noted with the round if they were.
+fn restore<T: Scalar>(
+    plan: &Plan,
+    config: &AgentConfig,
+    folder: &Folder,
+    terms: &Terms,
+) -> anyhow::Result<Restored<T>> {
+    let Some((then, _, round)) = folder.belongs_to()? else { return Ok(folder.load::<T>(config.id, terms)?) };
+    let same = Terms { facts: then.facts.clone(), ..terms.clone() };
+    if then.facts == terms.facts || then != same || plan.changed_for_agent(&then.facts, &terms.facts, round).is_some() {
+        return Ok(folder.load::<T>(config.id, terms)?);
+    }
+    if config.settings.stop.is_some() && then.facts.get("eval_every") != terms.facts.get("eval_every") {
+        let problem = "cannot be changed with agent.stop: agents would find different rounds to stop at";
+        return Err(LabError::config("eval_every", problem).into());
+    }
+    let restored = folder.load::<T>(config.id, &then)?;
+    note_changes(folder, &then, terms, round)?;
+    Ok(restored)
+}
+
+/// The file in which changes of settings are noted, a line each.
+const CHANGES: &str = "changes.jsonl";
+
+fn note_changes(folder: &Folder, then: &Terms, now: &Terms, round: u64) -> anyhow::Result<()> {
+    let path = folder.path().join(CHANGES);
+    let mut lines = std::fs::read_to_string(&path).unwrap_or_default();
+    let keys: BTreeSet<&String> = then.facts.keys().chain(now.facts.keys()).collect();
+    for key in keys.into_iter().filter(|key| then.facts.get(*key) != now.facts.get(*key)) {
+        let (old, new) = (then.facts.get(key), now.facts.get(key));
+        let line = serde_json::json!({ "round": round, "key": key, "old": old, "new": new }).to_string();
+        if !lines.lines().any(|known| known == line) {
+            lines += &format!("{line}\n");
+        }
+        let text = |value: Option<&String>| value.cloned().unwrap_or("absent".into());
+        tracing::info!("from round {round} on, {key} is {} instead of {}", text(new), text(old));
+    }
+    Ok(write_file(&path, lines.as_bytes())?)
+}
+
+/// Runs one job. Returns the mark of its end.
 fn run_job<T: Scalar>(
     plan: &Plan,
     config: &AgentConfig,
     index: usize,
-    state: Option<State<T>>,
-    mark: Mark,
+    begin: Begin<T>,
     host: &mut RecordingHost<T>,
 ) -> anyhow::Result<Mark> {
     let Job { algorithm, seed } = plan.jobs()[index];
     let problem = plan.problem::<T>(seed)?;
     let method = plan.method(Job { algorithm, seed })?;
-    let round = state.as_ref().map(|state| state.progress.round);
+    let round = match &begin {
+        Begin::Resumed(state) => Some(state.progress.round),
+        Begin::Replacing(k) => Some(plan.experiment.replacements[*k].round),
+        Begin::Fresh(_) => None,
+    };
     let origin = round.map_or("from the start".into(), |round| format!("from round {round}"));
     let title = plan.job_name(Job { algorithm, seed });
     tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
-    let from = match state {
-        Some(state) => StartFrom::State(state),
-        None => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),
+    if round.is_some_and(|round| round < plan.experiment.rounds) && config.settings.stop.is_none() {
+        // It may be of fewer rounds than are asked for now.
+        AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
+    }
+    let from = match begin {
+        Begin::Resumed(state) => StartFrom::State(state),
+        Begin::Replacing(k) => StartFrom::Replacement(k),
+        Begin::Fresh(mark) => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),
     };
     let tolerance = config.settings.stop.map(|stop| Tolerance {
         grad_norm_sq: stop.grad_norm_sq,
@@ -86,8 +175,10 @@ fn run_job<T: Scalar>(
         rounds: plan.experiment.rounds,
         gossip_every: plan.experiment.eval_every,
         tolerance,
+        replacements: &plan.experiment.replacements,
     };
-    host.begin(round);
+    let size: f64 = rms(&start(plan, &*problem, seed, config.id)?);
+    host.begin(round, DIVERGED * size.max(1.0));
     let end = agent::work(&job, from, host).map_err(anyhow::Error::from_boxed)?;
     Ok(end.mark)
 }
@@ -146,7 +237,11 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
         },
         timeout: settings.timeout,
         linger: settings.linger,
-        checkpoint_every: settings.checkpoint_every,
+        limits: Limits {
+            keep: settings.keep,
+            outbox: settings.outbox.unwrap_or(Limits::of(settings.checkpoint_every).outbox),
+            ..Limits::of(settings.checkpoint_every)
+        },
         status: Some(socket::choose_path(&config.folder)?),
         metrics: settings.metrics,
     })

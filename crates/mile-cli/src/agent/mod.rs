@@ -18,7 +18,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::INTERRUPTED;
+use crate::{FAILED, INTERRUPTED};
 
 /// How long to wait for another agent that still uses the folder to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +36,7 @@ pub(crate) struct AgentArguments {
 
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     init_logging();
+    mile_net::engine::exit_on_panic(FAILED);
     ctrlc::set_handler(|| {
         tracing::info!(
             "interrupted; the last checkpoint is complete: start the agent again to resume from it"
@@ -60,15 +61,23 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Logs to standard error: messages of this program, without those of the transport library.
+/// Logs to standard error: messages of this program, without those of the transport library, unless `RUST_LOG` asks for others.
 fn init_logging() {
-    let ours = Targets::new()
-        .with_default(LevelFilter::OFF)
-        .with_target("mile", LevelFilter::INFO)
-        .with_target("mile_net", LevelFilter::INFO);
+    let wanted = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
+    let parsed = wanted.as_ref().map(|text| text.parse::<Targets>());
     let lines =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false);
-    tracing_subscriber::registry().with(lines).with(ours).init();
+    let targets = match &parsed {
+        Some(Ok(targets)) => targets.clone(),
+        _ => Targets::new()
+            .with_default(LevelFilter::OFF)
+            .with_target("mile", LevelFilter::INFO)
+            .with_target("mile_net", LevelFilter::INFO),
+    };
+    tracing_subscriber::registry().with(lines).with(targets).init();
+    if let Some(Err(error)) = parsed {
+        tracing::warn!("RUST_LOG is ignored: {error}; it takes, for instance, mile_net=debug or iroh=info,mile=debug");
+    }
 }
 
 /// Waits until the parent process closes standard input, by exiting at the latest, and exits too.

@@ -3,8 +3,9 @@
 //! Files are written before the engine's checkpoint of the same round: an agent that is killed in between repeats the
 //! round and writes them again.
 
-use mile::real::Real;
+use mile::block;
 use mile_lab::agent_files::AgentFiles;
+use mile_lab::engines::Scalar;
 use mile_lab::plan::Plan;
 use mile_lab::table::number;
 use mile_net::agent::{Failure, Host, RoundEnd};
@@ -12,8 +13,13 @@ use mile_net::engine::Engine;
 use mile_net::outbox::Message;
 use mile_net::session::Finished;
 
+/// The root mean square of a model.
+pub(super) fn rms<T: Scalar>(model: &[T]) -> f64 {
+    (block::norm_sq(model) / model.len().max(1) as f64).sqrt()
+}
+
 /// A network engine that also writes the agent's files.
-pub(super) struct RecordingHost<'a, T: Real> {
+pub(super) struct RecordingHost<'a, T: Scalar> {
     pub(super) engine: Engine<T>,
     plan: &'a Plan,
     files: AgentFiles,
@@ -24,9 +30,12 @@ pub(super) struct RecordingHost<'a, T: Real> {
     /// Whether the model of the next message is copied to `sent`.
     keep_sent: bool,
     sent: Vec<T>,
+    /// The root mean square beyond which the model has diverged.
+    limit: f64,
+    diverged: bool,
 }
 
-impl<'a, T: Real> RecordingHost<'a, T> {
+impl<'a, T: Scalar> RecordingHost<'a, T> {
     pub(super) fn new(
         engine: Engine<T>,
         plan: &'a Plan,
@@ -34,11 +43,13 @@ impl<'a, T: Real> RecordingHost<'a, T> {
         snapshots: bool,
         may_stop: bool,
     ) -> Self {
-        Self { engine, plan, files, snapshots, may_stop, keep_sent: false, sent: Vec::new() }
+        let (sent, limit) = (Vec::new(), f64::INFINITY);
+        Self { engine, plan, files, snapshots, may_stop, keep_sent: false, sent, limit, diverged: false }
     }
 
-    /// Prepares for a job that starts, or resumes after a round.
-    pub(super) fn begin(&mut self, round: Option<u64>) {
+    /// Prepares for a job that starts, or resumes after a round. A model whose root mean square is beyond `limit` has diverged.
+    pub(super) fn begin(&mut self, round: Option<u64>, limit: f64) {
+        (self.limit, self.diverged) = (limit, false);
         self.keep_sent = round.is_some_and(|round| self.keeps_sent(round + 1));
     }
 
@@ -65,6 +76,20 @@ impl<'a, T: Real> RecordingHost<'a, T> {
         Ok(())
     }
 
+    /// Tells, once in a job, that the model has diverged, whether or not this round is recorded.
+    fn look_for_divergence(&mut self, end: &RoundEnd<'_, T>) {
+        let size = rms(&end.vectors[0]);
+        if self.diverged || (size.is_finite() && size <= self.limit) {
+            return;
+        }
+        self.diverged = true;
+        self.engine.diverged(end.mark.round);
+        tracing::warn!(
+            "the model has diverged in round {} (its root mean square is {size:e}): a smaller step size may help",
+            end.progress.round
+        );
+    }
+
     fn log_estimate(&self, end: &RoundEnd<'_, T>) {
         let Some(estimate) = end.gossip.seen() else { return };
         let gradient = estimate.grad_norm_sq.map(|g| format!(", |mean gradient|^2 {}", number(g)));
@@ -79,7 +104,7 @@ impl<'a, T: Real> RecordingHost<'a, T> {
     }
 }
 
-impl<T: Real> Host<T> for RecordingHost<'_, T> {
+impl<T: Scalar> Host<T> for RecordingHost<'_, T> {
     fn buffer(&mut self) -> Vec<T> {
         self.engine.buffer()
     }
@@ -99,6 +124,7 @@ impl<T: Real> Host<T> for RecordingHost<'_, T> {
 
     fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {
         let round = end.progress.round;
+        self.look_for_divergence(end);
         self.write_files(end)?;
         self.engine.round_over(end)?;
         self.keep_sent = self.keeps_sent(round + 1);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mile::network::Network;
-use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, is_host_and_port};
+use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, Start, is_host_and_port};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
@@ -29,6 +29,7 @@ pub(super) fn emit(
     let setup = |agent: usize| {
         let address = addresses.get(&agent).cloned();
         let port = address.as_ref().and_then(|text| text.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
+        // Listening on all addresses of one kind includes those of the other.
         AgentSetup { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, settings: settings.clone() }
     };
     let setups: Vec<AgentSetup> = (0..network.agents()).map(setup).collect();
@@ -70,6 +71,19 @@ fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
             );
             Ok(experiment)
         }
+        Err(LabError::Data(error)) if chosen => {
+            let automatic = experiment.algorithms.iter().position(|a| a.has_auto() || a.auto_step_size);
+            let key = match automatic {
+                Some(k) if experiment.algorithms[k].auto_step_size => format!("algorithm[{k}].step_size"),
+                Some(k) => format!("algorithm[{k}].xi"),
+                None => "algorithm".to_owned(),
+            };
+            let problem = format!(
+                "\"auto\" is chosen from the data of all agents, and some are not on this machine ({error}): run mile swarm --emit \
+                 where they are, or give a number"
+            );
+            Err(LabError::config(key, problem))
+        }
         Err(error) => Err(error),
     }
 }
@@ -87,6 +101,9 @@ impl ExperimentFiles {
         }
         if let MixingSource::File(path) = &experiment.network.mixing {
             named.push((["network", "matrix"], path.clone()));
+        }
+        if let Start::File(path) = &experiment.start {
+            named.push((["start", "file"], path.clone()));
         }
         for (k, ([section, key], path)) in named.iter().enumerate() {
             let twin =

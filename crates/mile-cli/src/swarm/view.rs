@@ -16,7 +16,7 @@ use mile_net::status::{Status, ask};
 
 use crate::agent::socket;
 use crate::progress::style;
-use crate::status::waited_for;
+use crate::status::{reason, waited_for};
 
 /// Time between two status requests to the agents.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
@@ -148,8 +148,7 @@ impl Snapshot {
             };
             for edge in &status.neighbours {
                 if let Some(what) = waited_for(edge) {
-                    let why = edge.refusal.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-                    lines.push(format!("agent {agent} waits for agent {}: {what}{why}", edge.id));
+                    lines.push(format!("agent {agent} waits for agent {}: {what}{}", edge.id, reason(edge)));
                 }
             }
         }

@@ -5,3 +5,4 @@ mod crashes;
 mod manual;
 mod same_bits;
 mod skips;
+mod steering;

@@ -42,7 +42,7 @@ fn tables() -> TestFolder {
 }
 
 /// Writes the agents' folders, with addresses of this machine.
-fn emit(folder: &TestFolder, agents: usize) {
+pub(crate) fn emit(folder: &TestFolder, agents: usize) {
     let sockets: Vec<UdpSocket> = (0..agents).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let lines: String =
         sockets.iter().enumerate().map(|(k, s)| format!("{k}={}\n", s.local_addr().unwrap())).collect();
@@ -52,11 +52,11 @@ fn emit(folder: &TestFolder, agents: usize) {
     assert!(text(&output.stdout).contains("agent 1, reached at 127.0.0.1:"), "{}", text(&output.stdout));
 }
 
-fn agent(folder: &TestFolder, agent: usize) -> RunningCommand {
+pub(crate) fn agent(folder: &TestFolder, agent: usize) -> RunningCommand {
     folder.start(&["agent", &format!("out/agents/{agent}/agent.toml")], &format!("log-{agent}"))
 }
 
-fn edit(folder: &TestFolder, agent: usize, old: &str, new: &str) {
+pub(crate) fn edit(folder: &TestFolder, agent: usize, old: &str, new: &str) {
     let path = folder.path(&format!("out/agents/{agent}/agent.toml"));
     let file = std::fs::read_to_string(&path).unwrap();
     assert!(file.contains(old), "{file}");

@@ -39,7 +39,7 @@ const LEAST: u64 = 8;
 pub(super) fn estimate<T: Scalar>(experiment: &Experiment, steps: f64) -> Result<Smoothness, LabError> {
     let seed = experiment.seeds[0];
     let problem = T::problem(&*experiment.objectives, seed)?;
-    let start = start::points(experiment.start, &*problem, &[0], seed)?;
+    let start = start::points(&experiment.start, &*problem, &[0], seed)?;
     let (x, agents) = (&start[..problem.dim()], problem.agents());
     let whole = |effort: Effort| {
         smoothness::estimate(&*problem, x, effort, seed).map_err(|error| theory_error("problem", error))

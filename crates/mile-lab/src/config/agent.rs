@@ -38,6 +38,10 @@ pub struct Stop {
 pub struct AgentSettings {
     /// Rounds between checkpoints.
     pub checkpoint_every: u64,
+    /// Rounds for which confirmed messages are kept, for neighbours that are restored from a copy.
+    pub keep: u64,
+    /// Most rounds of messages that are kept for a neighbour that does not confirm them; `None`: enough for `checkpoint_every`.
+    pub outbox: Option<u64>,
     /// What to do when a neighbour is unreachable.
     pub on_missing: OnMissing,
     /// How long to wait for a neighbour before the agent fails; `None`: forever.
@@ -110,6 +114,13 @@ impl AgentSettings {
         if checkpoint_every == 0 {
             return Err(LabError::config("agent.checkpoint_every", format!("got 0, takes {takes}")));
         }
+        let keep = reader.whole("keep", "a whole number of rounds from 0")?.unwrap_or(0);
+        let outbox = reader.whole("outbox", takes)?;
+        if let Some(rounds) = outbox.filter(|rounds| *rounds < checkpoint_every.saturating_add(2)) {
+            let least = checkpoint_every.saturating_add(2);
+            let problem = format!("got {rounds}, takes at least {least}, which is agent.checkpoint_every + 2");
+            return Err(LabError::config("agent.outbox", problem));
+        }
         let deadline = seconds("deadline")?;
         let on_missing =
             match reader.choice("on_missing", &[("wait", false), ("skip-edge", true)], Some("wait"))? {
@@ -122,8 +133,14 @@ impl AgentSettings {
                 false => OnMissing::Wait,
                 true => OnMissing::SkipEdge { deadline: deadline.unwrap_or(Duration::from_secs(30)) },
             };
+        if keep > 0 && on_missing != OnMissing::Wait {
+            let problem = "cannot be used with on_missing = \"skip-edge\": an old copy does not know which edges were skipped since";
+            return Err(LabError::config("agent.keep", problem));
+        }
         Ok(Self {
             checkpoint_every,
+            keep,
+            outbox,
             on_missing,
             timeout: seconds("timeout")?,
             linger: seconds("linger")?.unwrap_or(Duration::from_secs(600)),
@@ -140,6 +157,8 @@ impl AgentSettings {
         let mut table = Table::new();
         let mut put = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
         put("checkpoint_every", Value::Integer(self.checkpoint_every as i64));
+        put("keep", Value::Integer(self.keep as i64));
+        self.outbox.into_iter().for_each(|rounds| put("outbox", Value::Integer(rounds as i64)));
         match self.on_missing {
             OnMissing::Wait => put("on_missing", "wait".into()),
             OnMissing::SkipEdge { deadline } => {
@@ -358,7 +377,11 @@ fn neighbour(reader: &Section, network: &Network, me: usize) -> Result<(usize, N
     Ok((id, NeighbourConfig { key, weight, addresses }))
 }
 
-/// Whether a text has the form `host:port`.
+/// Whether a text has the form `host:port`; an IPv6 address has brackets, `[2001:db8::1]:7100`.
 pub fn is_host_and_port(text: &str) -> bool {
-    text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    let is_host = |host: &str| match host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
+        Some(v6) => v6.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && !host.contains(':'),
+    };
+    text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
 }

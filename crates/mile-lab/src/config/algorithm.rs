@@ -2,7 +2,7 @@
 
 use mile::methods::Variant;
 use mile::methods::catalogue::{self, Entry, Parameters};
-use mile::schedule::{Decay, Schedule, Weight};
+use mile::schedule::{Change, Decay, Schedule, Weight};
 use mile::theory::weights::WeightChoice;
 use toml::{Table, Value};
 
@@ -68,7 +68,11 @@ impl AlgorithmConfig {
             false => as_number(value).ok_or_else(|| reader.refuse("step_size", value, takes))?,
         };
         reader.keep("step_size", if auto_step_size { value.clone() } else { Value::Float(step_size) });
-        let schedule = schedule(&reader, step_size, rounds)?;
+        let mut schedule = schedule(&reader, step_size, rounds)?;
+        schedule.changes = changes(&reader, rounds)?;
+        schedule.validate().map_err(|error| {
+            LabError::config(reader.path("change"), format!("got {} = {}, takes {}", error.key, error.got, error.takes))
+        })?;
         let (parameters, xi, gamma) = parameters(&reader, entry)?;
         Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma, resolved: reader.finish()? })
     }
@@ -141,7 +145,7 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
         2 => Decay::Cosine { rounds: whole("rounds", rounds)?, floor: number("floor", 0.01)? },
         _ => Decay::None,
     };
-    let schedule = Schedule { step_size, warmup, decay };
+    let schedule = Schedule { warmup, decay, ..Schedule::constant(step_size) };
     schedule.validate().map_err(|error| {
         let key =
             if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
@@ -149,6 +153,27 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
     })?;
     reader.keep("schedule", inner.finish()?);
     Ok(schedule)
+}
+
+/// Later step sizes: `change = [{ round = 500, step_size = 0.01 }]`.
+fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
+    let takes = "a list such as [{ round = 500, step_size = 0.01 }]";
+    let Some(value) = reader.value("change") else { return Ok(Vec::new()) };
+    let list = value.as_array().ok_or_else(|| reader.refuse("change", value, takes))?;
+    let (mut changes, mut resolved) = (Vec::new(), Vec::new());
+    for (k, value) in list.iter().enumerate() {
+        let table = value.as_table().ok_or_else(|| reader.refuse("change", value, takes))?;
+        let inner = Section::new(format!("{}[{k}]", reader.path("change")), table);
+        let takes = "a whole number of rounds from 1";
+        let round = inner.whole("round", takes)?.ok_or_else(|| inner.missing("round", takes))?;
+        let takes = "a positive number";
+        let step_size = inner.number("step_size", takes)?.ok_or_else(|| inner.missing("step_size", takes))?;
+        let Schedule { warmup, decay, .. } = schedule(&inner, step_size, rounds.saturating_sub(round).max(1))?;
+        changes.push(Change { round, step_size, warmup, decay });
+        resolved.push(Value::Table(inner.finish()?));
+    }
+    reader.keep("change", Value::Array(resolved));
+    Ok(changes)
 }
 
 type Weights = (Parameters, Option<WeightChoice>, Option<WeightChoice>);

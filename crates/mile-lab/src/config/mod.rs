@@ -2,14 +2,16 @@
 
 mod agent;
 mod algorithm;
+mod events;
 mod network;
 pub mod set;
 mod stop;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::real::Precision;
+use mile::run::Replacement;
 use toml::{Table, Value};
 
 pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, is_host_and_port};
@@ -21,10 +23,10 @@ pub use stop::StopRule;
 use crate::error::LabError;
 use crate::evaluated::EvaluatedAgents;
 use crate::objectives::{Kinds, Objectives, Setting};
-use crate::section::{Section, as_whole};
+use crate::section::{Section, as_whole, resolve};
 
 /// The agents' starting points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// The problem's own initialisation, one point for all; zeros if it has none.
     Model,
@@ -34,6 +36,8 @@ pub enum Start {
     Common,
     /// A random point for each agent.
     Random,
+    /// The models in a file: those of an earlier run's state, one for each agent, or one for all.
+    File(PathBuf),
 }
 
 /// An experiment with all defaults filled in.
@@ -63,6 +67,8 @@ pub struct Experiment {
     pub start: Start,
     /// The algorithms to run.
     pub algorithms: Vec<AlgorithmConfig>,
+    /// Agents that are replaced, in increasing round.
+    pub replacements: Vec<Replacement>,
     /// The resolved experiment file, which runs the same experiment again.
     pub resolved: Table,
 }
@@ -103,8 +109,13 @@ impl Experiment {
         top.keep("problem", problem);
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
-        let start = start(&top)?;
+        let start = start(&top, folder)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
+        let replacements = events::read(&top, network.agents)?;
+        if !replacements.is_empty() && network.drop_rate > 0.0 {
+            let problem = "cannot be used with network.drop_rate > 0: the new agent needs the models of all its neighbours";
+            return Err(LabError::config("event", problem));
+        }
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         let resolved = in_order(top.finish()?);
         Ok(Self {
@@ -120,6 +131,7 @@ impl Experiment {
             objectives,
             start,
             algorithms,
+            replacements,
             resolved,
         })
     }
@@ -191,9 +203,19 @@ fn section(top: &Section, key: &'static str) -> Result<Table, LabError> {
     }
 }
 
-fn start(top: &Section) -> Result<Start, LabError> {
+fn start(top: &Section, folder: &Path) -> Result<Start, LabError> {
     let table = section(top, "start")?;
     let reader = Section::new("start", &table);
+    let file = reader.text("file", "the path of a state, such as \"runs/first/final/mile-seed0.safetensors\"")?;
+    if let Some(file) = file {
+        if reader.value("value").is_some() {
+            return Err(LabError::config("start.value", "cannot be given together with start.file: leave one of them out"));
+        }
+        let path = resolve(folder, file);
+        reader.keep("file", path.display().to_string());
+        top.keep("start", reader.finish()?);
+        return Ok(Start::File(path));
+    }
     let choices = [
         ("model", Start::Model),
         ("zeros", Start::Zeros),

@@ -34,6 +34,7 @@ pub(super) const ALL: &[About] = &[
     about("", "problem", "a section [problem]", "The agents' objectives f_i. The network minimises f = (1/N) sum_i f_i, the mean of the agents' objectives, whatever the number of their samples.", "problem = { kind = \"quadratic\" }"),
     about("", "start", "a section [start]", "The agents' starting points.", "start = { value = \"zeros\" }"),
     about("", "algorithm", "sections [[algorithm]], at least one", "The algorithms to be compared.", "algorithm = [{ name = \"mile\", step_size = 0.1 }]"),
+    about("", "event", "sections [[event]]", "What happens to agents during the run. May be added to, or changed in, rounds that a run has not come to.", "event = [{ round = 100, replace = 3 }]"),
     about("", "agent", "a section [agent]", "Settings of agents that run as processes of their own; mile run ignores them.", "agent = { checkpoint_every = 10 }"),
 
     about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model; with problem.l1 that of x - prox(x - grad f(x)).", "grad_norm = 1e-6"),
@@ -52,6 +53,7 @@ pub(super) const ALL: &[About] = &[
     about("network", "drop_rate", "", "Probability that an edge is down in a round. Both ends then keep the weight of the edge for themselves.", "drop_rate = 0.1"),
     about("network", "seed", "", "Seed of a random graph.", "seed = 1"),
 
+    about("start", "file", "", "Start from the models in this file, instead of value: the state of an earlier run, with a row of x for each agent, or one model for all.", "file = \"runs/first/final/mile-seed0.safetensors\""),
     about("start", "value", "", "model: the problem's own starting point, the same for all agents, or zeros if it has none; zeros: the origin; common: one random point for all; random: one for each.", "value = \"random\""),
 
     about("algorithm", "name", "", "The method; mile algorithms lists them.", "name = \"mile\""),
@@ -78,7 +80,15 @@ pub(super) const ALL: &[About] = &[
     about("algorithm.schedule", "every", "", "Rounds between two steps (step).", "every = 50"),
     about("algorithm.schedule", "factor", "", "Factor of a step (step).", "factor = 0.1"),
     about("algorithm.schedule", "rounds", "", "Rounds until the floor (cosine).", "rounds = 200"),
+    about("algorithm", "change", "a list of later step sizes", "Other step sizes from later rounds on. May be added to, or changed in, rounds that a run has not come to.", "change = [{ round = 500, step_size = 0.01 }]"),
+    about("algorithm.change", "round", "", "First round of the change; the rounds of its schedule count from there.", "round = 500"),
+    about("algorithm.change", "step_size", "", "Step size from that round on.", "step_size = 0.01"),
+    about("algorithm.change", "schedule", "a schedule, as in [[algorithm]]", "How that step size changes.", "schedule = \"cosine\""),
     about("algorithm.schedule", "floor", "", "Last step size, as a part of the first (cosine).", "floor = 0.01"),
+
+    about("event", "round", "a whole number of rounds from 1, increasing", "The round before which it happens.", "round = 100"),
+    about("event", "replace", "the number of an agent", "The agent has lost its state and is replaced: all agents start the method anew from their models, the new one from the mean of its neighbours' models.", "replace = 3"),
+    about("event", "lost", "", "The first round in which the agent took no part (mile agent only): its edges are not used from then until it is replaced.", "lost = 57"),
 
     about("agent", "id", "a whole number below network.agents", "The agent's number (mile agent only).", "id = 0"),
     about("agent", "key", "", "Its key file, which mile keygen writes (mile agent only). Default: key.", "key = \"key\""),
@@ -86,6 +96,8 @@ pub(super) const ALL: &[About] = &[
     about("agent", "listen", "", "Address on which it listens (mile agent only). Default: 0.0.0.0:7100.", "listen = \"0.0.0.0:7100\""),
     about("agent", "neighbour", "sections [[agent.neighbour]], one for each neighbour", "Its neighbours (mile agent only).", "neighbour = [{ id = 1, key = \"...\" }]"),
     about("agent", "checkpoint_every", "", "Rounds between checkpoints. Default: 1.", "checkpoint_every = 10"),
+    about("agent", "keep", "", "Rounds for which messages are kept longer than needed: a neighbour's folder can be restored from a copy that is as many rounds old. Default: 0.", "keep = 100"),
+    about("agent", "outbox", "", "Most rounds of messages that are kept for a neighbour that has not confirmed them; then the agent waits for it. Default: twice checkpoint_every, at least 64.", "outbox = 500"),
     about("agent", "on_missing", "", "What to do while a neighbour is unreachable: wait, or skip the edge in this round after the deadline.", "on_missing = \"skip-edge\""),
     about("agent", "deadline", "", "Seconds after which an edge is skipped (on_missing = \"skip-edge\"). Default: 30.", "deadline = 10"),
     about("agent", "timeout", "", "Seconds to wait for a neighbour before the agent fails. Default: for ever.", "timeout = 3600"),

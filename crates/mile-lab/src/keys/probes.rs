@@ -47,6 +47,10 @@ pub(super) fn all() -> Vec<Probe> {
     );
     let changing = "xi = { from = 0.01, to = 0.1, rounds = 10 }";
     probes.push(probe(format!("{quadratic}{ALGORITHM}{changing}")));
+    let event = "[[event]]\nround = 3\nreplace = 1\n";
+    probes.push(probe(format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n{event}")));
+    let later = "change = [{ round = 3, step_size = 0.1 }]";
+    probes.push(probe(format!("{quadratic}{ALGORITHM}{later}")));
     probes.push(probe(format!("stop = {{ consensus = 1.0 }}\n{quadratic}{ALGORITHM}")));
     for entry in catalogue::ALL {
         let name = entry.name;
@@ -89,6 +93,10 @@ impl Probe {
                 _ => {}
             }
         }
-        if name == "problem" { self.problem.to_owned() } else { name }
+        match name.as_str() {
+            "problem" => self.problem.to_owned(),
+            "algorithm.change.schedule" => "algorithm.schedule".to_owned(),
+            _ => name,
+        }
     }
 }

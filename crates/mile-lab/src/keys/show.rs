@@ -15,6 +15,7 @@ fn title(section: &str) -> String {
             Some((outer, name)) => format!("{name} = {{ ... }} in {}", bracketed(outer)),
             None => format!("{section} = {{ ... }}"),
         },
+        "algorithm.change" => "change = [{ ... }] in [[algorithm]]".into(),
         section => match section.strip_prefix("problem (") {
             Some(kind) => format!("[problem] with kind = \"{}\"", kind.trim_end_matches(')')),
             None => bracketed(section),
@@ -24,7 +25,7 @@ fn title(section: &str) -> String {
 
 fn bracketed(section: &str) -> String {
     match section {
-        "algorithm" | "agent.neighbour" => format!("[[{section}]]"),
+        "algorithm" | "agent.neighbour" | "event" => format!("[[{section}]]"),
         _ => format!("[{section}]"),
     }
 }
@@ -96,6 +97,7 @@ pub fn json_schema() -> String {
     let mut algorithm = object("algorithm");
     algorithm["properties"]["schedule"] =
         json!({ "anyOf": [{ "type": "string" }, object("algorithm.schedule")] });
+    algorithm["properties"]["change"] = json!({ "type": "array", "items": object("algorithm.change") });
     let mut agent = object("agent");
     agent["properties"]["stop"] = object("agent.stop");
     agent["properties"]["neighbour"] = json!({ "type": "array", "items": object("agent.neighbour") });
@@ -113,6 +115,7 @@ pub fn json_schema() -> String {
     top["properties"]["start"] = object("start");
     top["properties"]["stop"] = object("stop");
     top["properties"]["agent"] = agent;
+    top["properties"]["event"] = json!({ "type": "array", "items": object("event") });
     top["properties"]["algorithm"] = json!({ "type": "array", "items": algorithm, "minItems": 1 });
     top["properties"]["problem"] = json!({ "oneOf": kinds });
     top["properties"]["sweep"] = json!({ "type": "object" });

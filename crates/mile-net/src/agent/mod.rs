@@ -8,7 +8,7 @@ use mile::method::{Layout, Method};
 use mile::network::Network;
 use mile::problems::Problem;
 use mile::real::Real;
-use mile::run::{Progress, Run};
+use mile::run::{Progress, Replacement, Run};
 use mile::schedule::Schedule;
 
 pub use mile::agents::Failure;
@@ -62,6 +62,13 @@ pub struct Job<'a, T> {
     pub gossip_every: u64,
     /// When all agents stop before the last round.
     pub tolerance: Option<Tolerance>,
+    /// Agents that are replaced, in increasing round.
+    pub replacements: &'a [Replacement],
+}
+
+/// The first exchange after the k-th replacement. An agent that comes new to a run cannot know how many there were.
+pub fn first_exchange_after(replacement: usize) -> u64 {
+    (replacement as u64 + 1) << 40
 }
 
 /// A state of a job. With the session's [`Memory`](crate::session::Memory) it is all that is needed to resume.
@@ -116,6 +123,8 @@ pub enum StartFrom<T> {
     Point(Vec<T>, Mark),
     /// From a state of the same job, as a checkpoint holds it.
     State(State<T>),
+    /// As the new agent of the k-th replacement of the job.
+    Replacement(usize),
 }
 
 /// Does a job to its end. Returns its last state; the next job starts at its mark.
@@ -137,6 +146,12 @@ pub fn work<T: Real>(job: &Job<T>, from: StartFrom<T>, host: &mut dyn Host<T>) -
         let round = run.progress().round;
         if agent.is_last(round) {
             break;
+        }
+        let due = |(_, replacement): &(usize, &Replacement)| replacement.round == round;
+        if let Some((k, replacement)) = job.replacements.iter().enumerate().find(due) {
+            agent.forget_the_past(k);
+            run.renew(replacement.agent, job.network, &mut agent)?;
+            agent.evaluate()?;
         }
         run.round(&mut agent)?;
         agent.count_round();

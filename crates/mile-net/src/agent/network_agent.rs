@@ -9,7 +9,7 @@ use mile::real::Real;
 use mile::run::Progress;
 use mile::verbs::{MOST_VECTORS, Rows, Verbs};
 
-use super::{Failure, Host, Job, RoundEnd, StartFrom, State};
+use super::{Failure, Host, Job, RoundEnd, StartFrom, State, first_exchange_after};
 use crate::gossip::Gossip;
 use crate::handshake::Mark;
 use crate::outbox::Message;
@@ -45,6 +45,12 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
             StartFrom::State(State { mark, progress, vectors, gossip, .. }) => {
                 (layout.state.len(), vectors, mark, gossip, Some(progress))
             }
+            StartFrom::Replacement(k) => {
+                let round = job.replacements.get(k).map_or(0, |replacement| replacement.round);
+                let mark = Mark { exchange: first_exchange_after(k), round };
+                let progress = Progress { round, step_size: job.schedule.at(round), ..Progress::default() };
+                (1, vec![vec![T::zero(); dim]], mark, Gossip::default(), Some(progress))
+            }
         };
         let lengths: Vec<usize> = vectors.iter().map(Vec::len).collect();
         if lengths != vec![dim; expected] {
@@ -63,6 +69,13 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     /// Whether the job ends with this round.
     pub(super) fn is_last(&self, round: u64) -> bool {
         round >= self.job.rounds.min(self.gossip.stop().unwrap_or(u64::MAX))
+    }
+
+    /// Prepares for the k-th replacement: exchanges are counted from a number that the new agent knows, and estimates of the whole
+    /// network begin anew.
+    pub(super) fn forget_the_past(&mut self, k: usize) {
+        self.mark.exchange = first_exchange_after(k);
+        self.gossip = Gossip::default();
     }
 
     /// A round is done.
@@ -149,7 +162,9 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         self.verbs.check_pull(pairs)?;
         let Job { agent, network, seed, gossip_every, .. } = *self.job;
         let edges = network.mixing().rows().row(agent).iter().map(|(j, _)| *j).filter(|j| *j != agent);
-        let up: Vec<usize> = edges.filter(|j| network.edge_is_up(seed, agent, *j, round)).collect();
+        let absent = |id: usize| self.job.replacements.iter().any(|event| event.is_absent(id, round));
+        let is_up = |j: &usize| !absent(agent) && !absent(*j) && network.edge_is_up(seed, agent, *j, round);
+        let up: Vec<usize> = edges.filter(is_up).collect();
         let mut flat = self.host.buffer();
         pairs.iter().for_each(|(from, _)| flat.extend_from_slice(&self.vectors[from.0]));
         let sums = pairs.iter().map(|(_, to)| std::mem::take(&mut self.vectors[to.0])).collect();
@@ -265,6 +280,7 @@ mod tests {
             rounds: 3,
             gossip_every: 0,
             tolerance: None,
+            replacements: &[],
         });
     }
 

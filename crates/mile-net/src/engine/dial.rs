@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::Peer;
 use super::close::LinkEnd;
 use super::link;
+use super::reach;
 use super::shared::Shared;
 use super::transport::ALPN;
 
@@ -82,27 +83,68 @@ async fn attempt<T: Real>(
     peer: &Peer,
     relay: Option<&RelayUrl>,
 ) -> Result<(), LinkEnd> {
-    let failed = |error: &dyn std::fmt::Display| LinkEnd::Lost(error.to_string());
-    let mut addresses: Vec<TransportAddr> = relay.cloned().map(TransportAddr::Relay).into_iter().collect();
-    for name in &peer.addresses {
-        match timeout(ATTEMPT, tokio::net::lookup_host(name)).await {
-            Ok(Ok(found)) => addresses.extend(found.map(TransportAddr::Ip)),
-            Ok(Err(error)) => tracing::debug!(neighbour = id, "cannot resolve {name}: {error}"),
-            Err(_) => tracing::debug!(neighbour = id, "cannot resolve {name} in time"),
-        }
-    }
+    let (found, problems) = reach::resolve(&peer.addresses).await;
+    let relays = relay.cloned().map(TransportAddr::Relay);
+    let addresses: Vec<TransportAddr> = relays.into_iter().chain(found.iter().copied().map(TransportAddr::Ip)).collect();
     if addresses.is_empty() {
-        return Err(LinkEnd::Lost("no address to dial".into()));
+        let why = if problems.is_empty() { NO_ADDRESS.to_owned() } else { problems.join("; ") };
+        return Err(LinkEnd::Lost(why));
     }
     let connecting = async {
         let address = EndpointAddr::from_parts(peer.key, addresses);
-        let connection = endpoint.connect(address, ALPN).await.map_err(|error| failed(&error))?;
+        let connection = endpoint.connect(address, ALPN).await.map_err(|error| LinkEnd::Lost(explain(&error, peer)))?;
         let streams = connection.open_bi().await.map_err(LinkEnd::of)?;
         Ok((connection, streams))
     };
-    let (connection, streams) = timeout(ATTEMPT, connecting).await.map_err(|error| failed(&error))??;
+    let unreachable = async {
+        match relay {
+            None => reach::refusals(&found).await,
+            Some(_) => std::future::pending().await,
+        }
+    };
+    let (connection, streams) = tokio::select! {
+        connected = timeout(ATTEMPT, connecting) => connected.map_err(|_| LinkEnd::Lost(silence(peer)))??,
+        why = unreachable => return Err(LinkEnd::Lost(why)),
+    };
     link::run(shared, &connection, streams, id, true).await;
     Ok(())
+}
+
+/// What is told about a neighbour that has no addresses.
+const NO_ADDRESS: &str = "it has no address here, so it has to connect to this agent";
+
+fn silence(peer: &Peer) -> String {
+    format!(
+        "no answer from {} within {} s: is the agent running there, and does a firewall let UDP through?",
+        peer.addresses.join(", "),
+        ATTEMPT.as_secs()
+    )
+}
+
+/// What an error of the library means.
+fn explain(error: &dyn std::error::Error, peer: &Peer) -> String {
+    match chain(error) {
+        text if text.contains("timed out") => silence(peer),
+        text if text.contains("invalid peer certificate") => format!(
+            "somebody with another key answers at {}: is the neighbour's key the one that mile keygen --public prints there?",
+            peer.addresses.join(", ")
+        ),
+        text => text,
+    }
+}
+
+/// An error with all its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ pub enum EngineError {
     /// Threads cannot be started.
     #[error("cannot start the network threads: {0}")]
     Threads(std::io::Error),
+    /// A thread of the network panicked.
+    #[error("{}", super::panics::explain(.0))]
+    Panicked(String),
     /// A checkpoint could not be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),

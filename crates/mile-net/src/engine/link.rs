@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::close::{GOODBYE, LinkEnd, REFUSED, SUPERSEDED};
 use super::shared::{Shared, Signals};
+use super::transport::follow_line;
 use crate::frame::{HEAD, Head, Kind, control};
 use crate::outbox::Message;
 use crate::session::{Arrival, Fault, Link, Outgoing};
@@ -42,6 +43,7 @@ pub(super) async fn run<T: Real>(
         end = receive_frames(shared, link, &mut receive, &read) => end,
         end = writer.send_frames(shared, link, &write) => end,
         Ok(fault) = close => LinkEnd::Fault(fault),
+        () = follow_line(connection) => LinkEnd::ClosedByUs,
     };
     shared.ended(link, &end);
     if let LinkEnd::Fault(fault @ Fault::RefusedByUs(_)) = &end {

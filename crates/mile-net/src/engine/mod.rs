@@ -7,10 +7,14 @@
 mod accept;
 mod admission;
 mod close;
+mod congestion;
 mod dial;
 mod error;
 mod link;
+mod metrics;
 mod observe;
+mod panics;
+mod reach;
 mod shared;
 mod transport;
 mod wait;
@@ -26,6 +30,7 @@ use mile::real::Real;
 use tokio::runtime::Runtime;
 
 pub use self::error::{Departure, EngineError};
+pub use self::panics::exit_on_panic;
 pub use self::transport::{ALPN, transport};
 
 use self::admission::{Admission, AllowList, Listed};
@@ -34,7 +39,7 @@ use crate::agent::{Failure, Host, RoundEnd};
 use crate::checkpoint::Folder;
 use crate::handshake::Terms;
 use crate::outbox::Message;
-use crate::session::{Finished, Memory, MissingPolicy, Session, Setup};
+use crate::session::{Finished, Limits, Memory, MissingPolicy, Session, Setup};
 use crate::status::{Activity, Status};
 
 /// A neighbour, as listed in the agent's configuration.
@@ -68,8 +73,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     /// How long to stay, after the last round, for a neighbour that is not connected.
     pub linger: Duration,
-    /// Rounds from one checkpoint to the next.
-    pub checkpoint_every: u64,
+    /// How often checkpoints are written, and how many messages are kept.
+    pub limits: Limits,
     /// Unix socket on which the status is served.
     pub status: Option<PathBuf>,
     /// Address on which metrics are served as Prometheus text over HTTP.
@@ -87,7 +92,7 @@ pub struct Engine<T: Real> {
     timeout: Option<Duration>,
     linger: Duration,
     checkpoint_every: u64,
-    metrics: Option<(observe::Metrics, SocketAddr)>,
+    metrics: Option<metrics::Metrics>,
     _status: Option<observe::Socket>,
     runtime: Option<Runtime>,
 }
@@ -112,14 +117,16 @@ impl<T: Real> Engine<T> {
             terms: terms.clone(),
             neighbours: weights,
             on_missing: *on_missing,
+            limits: settings.limits,
             memory,
         };
         let admission = Arc::new(Admission::new());
         let names = (*me, terms.run.clone(), incarnation);
         let session = Session::new(setup, 0);
-        let shared =
-            Arc::new(Shared::new(names, session, neighbours.keys().copied(), mark, admission.clone()));
-        let runtime = network_threads()?;
+        let threads = panics::name_threads();
+        let runtime = network_threads(&threads)?;
+        let ids = neighbours.keys().copied();
+        let shared = Arc::new(Shared::new(names, session, ids, mark, admission.clone(), threads));
         let hooks = AllowList { listed: listed.clone(), admission };
         let bind = transport::bind(settings.key.clone(), settings.listen, relay.as_ref(), hooks);
         let endpoint = runtime.block_on(bind)?;
@@ -127,7 +134,7 @@ impl<T: Real> Engine<T> {
         let guard = runtime.enter();
         let status =
             settings.status.as_deref().map(|path| observe::serve_status(shared.clone(), path)).transpose()?;
-        let metrics = settings.metrics.map(|at| observe::serve_metrics(shared.clone(), at)).transpose()?;
+        let metrics = settings.metrics.map(|at| metrics::serve(shared.clone(), at)).transpose()?;
         runtime.spawn(accept::run(shared.clone(), endpoint.clone(), listed));
         for (id, peer) in &settings.neighbours {
             let peer = peer.clone();
@@ -144,7 +151,7 @@ impl<T: Real> Engine<T> {
             on_missing: settings.on_missing,
             timeout: settings.timeout,
             linger: settings.linger,
-            checkpoint_every: settings.checkpoint_every.max(1),
+            checkpoint_every: settings.limits.checkpoint_every.max(1),
             metrics,
             _status: status,
             runtime: Some(runtime),
@@ -158,12 +165,17 @@ impl<T: Real> Engine<T> {
 
     /// The address metrics are served on, if they are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(|(_, address)| *address)
+        self.metrics.as_ref().map(|metrics| metrics.address)
     }
 
     /// Sets how many rounds are to be done, over all jobs, for status reports.
     pub fn expect_rounds(&self, rounds: u64) {
         self.shared.lock().view.rounds = Some(rounds);
+    }
+
+    /// The model has diverged in this round of the run, for status reports.
+    pub fn diverged(&self, round: u64) {
+        self.shared.lock().view.diverged.get_or_insert(round);
     }
 
     /// The status of this agent.
@@ -230,21 +242,26 @@ impl<T: Real> Host<T> for Engine<T> {
             core.view.job = end.job;
             core.view.mark = end.mark;
             core.view.estimate = Some(end.gossip.estimate());
-            let due = end.last || end.mark.round.is_multiple_of(self.checkpoint_every);
+            // The start of a run can be computed again, and belongs to a run that no neighbour has agreed to yet.
+            let agreed = end.mark.exchange > 0;
+            let due = agreed && (end.last || end.mark.round.is_multiple_of(self.checkpoint_every));
             due.then(|| core.session.memory(end.mark))
         };
         if let Some(memory) = memory {
             self.folder.save(self.shared.me, &self.terms, end, &memory)?;
             drop(memory);
-            self.shared.with(|core, _| core.session.durable(end.mark));
+            self.shared.with(|core, _| {
+                core.view.saved = Some(end.mark.round);
+                core.session.durable(end.mark);
+            });
         }
         Ok(())
     }
 }
 
-fn network_threads() -> Result<Runtime, EngineError> {
+fn network_threads(name: &str) -> Result<Runtime, EngineError> {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
-    threads.worker_threads(2).thread_name("network").enable_all();
+    threads.worker_threads(2).thread_name(name).enable_all();
     threads.build().map_err(EngineError::Threads)
 }
 
@@ -270,4 +287,37 @@ fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), EngineError>
         text.parse().map_err(|error| EngineError::Settings(format!("the relay {text} is not a URL: {error}")))
     });
     Ok((Arc::new(listed), relay.transpose()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handshake::Mark;
+
+    #[test]
+    fn a_panic_in_the_network_ends_an_exchange_with_an_error() {
+        let home = tempfile::tempdir().unwrap();
+        let peer = Peer { key: SecretKey::generate().public(), weight: 0.5, addresses: Vec::new() };
+        let settings = Settings {
+            me: 0,
+            key: SecretKey::generate(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            neighbours: BTreeMap::from([(1, peer)]),
+            relay: None,
+            on_missing: MissingPolicy::Wait,
+            timeout: None,
+            linger: Duration::ZERO,
+            limits: Limits::of(1),
+            status: None,
+            metrics: None,
+        };
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
+        let terms = Terms { run: "r".into(), dim: 1, precision: "f64".into(), facts: BTreeMap::new() };
+        let mut engine = Engine::<f64>::start(settings, folder, terms, Memory::default()).unwrap();
+        let task = async { panic!("advance out of bounds") };
+        engine.runtime.as_ref().unwrap().spawn(task);
+        let message = Message { mark: Mark::default(), vectors: vec![0.0], gossip: Vec::new() };
+        let error = engine.exchange(message, &[1], vec![vec![0.0]]).unwrap_err().to_string();
+        assert!(error.contains("the network thread failed: advance out of bounds"), "{error}");
+    }
 }

@@ -1,6 +1,5 @@
-//! Status reports: on a socket, as metrics over HTTP, and in words.
+//! Status reports: on a socket, and in words.
 
-use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +39,8 @@ impl<T: Real> Shared<T> {
             neighbours,
             estimate: view.estimate.filter(|_| view.gossips),
             refused: self.admission.refused(),
+            saved_round: view.saved,
+            diverged: view.diverged,
         }
     }
 }
@@ -61,11 +62,12 @@ impl<T: Real> Core<T> {
             exchange: status.exchange,
             lag: count(self.view.mark.exchange) - count(status.exchange),
             durable_round: status.durable.round,
-            bytes_sent: status.sent,
-            bytes_received: status.received,
+            sent: status.sent,
+            received: status.received,
             waiting,
             waiting_s: waiting.map(|_| seconds(self.view.since)),
             refusal: status.refusal.clone().or_else(unlinked),
+            trouble: self.edges.get(&status.id).and_then(|edge| edge.trouble.clone()).filter(|_| !status.linked),
             skipped: status.skipped,
         }
     }
@@ -80,13 +82,14 @@ impl<T: Real> Core<T> {
 pub(super) fn describe(edge: &Neighbour) -> String {
     let what = match edge.waiting {
         Some(Awaited::Decision) => "its decision whether the edge is used",
-        Some(Awaited::Confirmation) => "its confirmation of the last message",
+        Some(Awaited::Confirmation) => "its confirmation that messages are part of a checkpoint",
         _ => "its message",
     };
     let link = if edge.linked { "connected" } else { "not connected" };
     let heard =
         edge.last_heard_s.map_or("nothing received yet".into(), |s| format!("last frame {s:.0} s ago"));
-    let refusal = edge.refusal.as_ref().map_or(String::new(), |text| format!("; {text}"));
+    let why = edge.refusal.as_ref().or(edge.trouble.as_ref());
+    let refusal = why.map_or(String::new(), |text| format!("; {text}"));
     let (id, waited, since) = (edge.id, edge.waiting_s.unwrap_or(0.0), edge.since_s);
     format!("agent {id}: {what}, for {waited:.0} s ({link} for {since:.0} s, {heard}{refusal})")
 }
@@ -124,35 +127,4 @@ pub(super) fn serve_status<T: Real>(shared: Arc<Shared<T>>, path: &Path) -> Resu
         }
     });
     Ok(Socket(path.to_owned()))
-}
-
-/// The server of metrics; it stops when this is dropped.
-pub(super) struct Metrics(Arc<tiny_http::Server>);
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        self.0.unblock();
-    }
-}
-
-/// Serves metrics as Prometheus text over HTTP.
-pub(super) fn serve_metrics<T: Real>(
-    shared: Arc<Shared<T>>,
-    address: SocketAddr,
-) -> Result<(Metrics, SocketAddr), EngineError> {
-    let server =
-        tiny_http::Server::http(address).map_err(|source| EngineError::serve("metrics", address, source))?;
-    let server = Arc::new(server);
-    let bound = server.server_addr().to_ip().unwrap_or(address);
-    let serving = server.clone();
-    let serve = move || {
-        while let Ok(request) = serving.recv() {
-            let kind = tiny_http::Header::from_bytes("content-type", "text/plain; version=0.0.4");
-            let mut response = tiny_http::Response::from_string(shared.status().prometheus());
-            kind.into_iter().for_each(|kind| response.add_header(kind));
-            let _ = request.respond(response);
-        }
-    };
-    std::thread::Builder::new().name("metrics".into()).spawn(serve).map_err(EngineError::Threads)?;
-    Ok((Metrics(server), bound))
 }

@@ -26,6 +26,8 @@ pub(super) struct Shared<T> {
     pub(super) incarnation: u64,
     pub(super) begun: Instant,
     pub(super) admission: Arc<Admission>,
+    /// The name of the network's threads.
+    pub(super) threads: String,
     core: Mutex<Core<T>>,
     /// Wakes the computing thread.
     ready: Condvar,
@@ -69,6 +71,8 @@ pub(super) struct Edge {
     /// Whether the last one was refused, by either end.
     pub(super) refused: bool,
     pub(super) refusal: Option<String>,
+    /// Why the last link, or the last attempt to open one, ended.
+    pub(super) trouble: Option<String>,
     pub(super) ended: Option<Instant>,
 }
 
@@ -81,6 +85,10 @@ pub(super) struct View {
     pub(super) since: Millis,
     pub(super) gossips: bool,
     pub(super) estimate: Option<Estimate>,
+    /// The round of the last checkpoint.
+    pub(super) saved: Option<u64>,
+    /// The round in which the model was found to have diverged.
+    pub(super) diverged: Option<u64>,
 }
 
 impl<T: Real> Shared<T> {
@@ -90,6 +98,7 @@ impl<T: Real> Shared<T> {
         neighbours: impl Iterator<Item = usize>,
         mark: Mark,
         admission: Arc<Admission>,
+        threads: String,
     ) -> Self {
         let view = View {
             job: 0,
@@ -99,6 +108,8 @@ impl<T: Real> Shared<T> {
             since: 0,
             gossips: false,
             estimate: None,
+            saved: (mark.round > 0).then_some(mark.round),
+            diverged: None,
         };
         let core = Core {
             session,
@@ -110,7 +121,8 @@ impl<T: Real> Shared<T> {
             next: 0,
         };
         let begun = Instant::now();
-        Self { me, run, incarnation, begun, admission, core: Mutex::new(core), ready: Condvar::new() }
+        let (core, ready) = (Mutex::new(core), Condvar::new());
+        Self { me, run, incarnation, begun, admission, threads, core, ready }
     }
 
     pub(super) fn now(&self) -> Millis {
@@ -217,6 +229,7 @@ impl Edge {
             LinkEnd::Fault(fault) => self.refusal = Some(fault.to_string()),
             LinkEnd::ClosedByNeighbour | LinkEnd::ClosedByUs | LinkEnd::Lost(_) => self.refusal = None,
         }
+        self.trouble = Some(end.to_string());
         self.failures = if lasted && !self.refused { 0 } else { self.failures.saturating_add(1) };
     }
 }

@@ -6,6 +6,7 @@ use mile::real::Real;
 
 use super::EngineError;
 use super::observe::describe;
+use super::panics;
 use super::shared::{Shared, View};
 use crate::checkpoint::Folder;
 use crate::session::{Finished, Millis, MissingPolicy, NeighbourStatus};
@@ -40,6 +41,9 @@ pub(super) fn exchange<T: Real>(
         let mut core = shared.lock();
         if let Some(finished) = core.finished.take() {
             return Ok(finished);
+        }
+        if let Some(what) = panics::noted(&shared.threads) {
+            return Err(EngineError::Panicked(what));
         }
         if let Some(decisions) = core.session.unsaved_decisions() {
             drop(core);
@@ -98,7 +102,8 @@ pub(super) fn leave<T: Real>(shared: &Shared<T>, linger: Duration, limit: Option
             let since = if status.linked { silent } else { now - status.since.max(begun).min(now) };
             patience.is_none_or(|patience| since < patience)
         };
-        if owing.iter().filter(worth_it).count() == 0 {
+        let gone = panics::noted(&shared.threads).is_some();
+        if gone || owing.iter().filter(worth_it).count() == 0 {
             break owing.iter().map(|status| status.id).collect();
         }
         core = shared.wait(core, CHECK.min(Duration::from_millis(linger.max(1))));

@@ -44,7 +44,7 @@ impl<T: Real> Session<T> {
 
     fn decide(&mut self, id: usize, round: u64, used: bool) {
         if let Some(neighbour) = self.neighbours.get_mut(&id) {
-            self.unsaved |= neighbour.decisions.add(RoundRange { from: round, to: round, used });
+            self.unsaved |= neighbour.decisions.add(RoundRange { from: round, to: round, used }).is_ok();
         }
     }
 
@@ -107,7 +107,8 @@ impl<T: Real> Session<T> {
 
     pub(super) fn forget_decisions(&mut self) {
         for neighbour in self.neighbours.values_mut() {
-            neighbour.decisions.forget(self.durable.round.min(neighbour.durable.round));
+            let before = self.durable.round.min(neighbour.durable.round);
+            neighbour.decisions.forget(before.saturating_sub(self.limits.keep));
         }
     }
 }

@@ -103,6 +103,10 @@ impl<T: Real> Session<T> {
         if self.unsaved || !current.row.iter().all(complete) {
             return None;
         }
+        let owing = |(id, _): &(usize, usize)| self.owes_confirmation(*id, &self.neighbours[id]);
+        if current.row.iter().any(owing) {
+            return None;
+        }
         let mut current = self.current.take()?;
         if current.row.is_empty() {
             current.sums.iter_mut().for_each(|sum| sum.fill(T::zero()));

@@ -23,6 +23,7 @@ impl<T: Real> Session<T> {
             send: Cursor { exchange: 0, offset: 0 },
             gossiped: None,
             told: 0,
+            have: Mark::default(),
             receive: need,
             held: None,
         };
@@ -63,6 +64,12 @@ impl<T: Real> Session<T> {
     pub fn received(&mut self, link: Link, arrival: Arrival<T>, now: Millis) -> Result<(), Fault> {
         let Some(state) = self.links.get(&link) else { return Ok(()) };
         let id = state.neighbour;
+        if let Some(neighbour) = self.neighbours.get_mut(&id) {
+            match &arrival {
+                Arrival::Control(head, payload) => neighbour.received.count(head.kind, payload.len()),
+                Arrival::Data { piece, .. } => neighbour.received.count(Kind::Data, size_of_val(&piece[..])),
+            }
+        }
         let result = match arrival {
             Arrival::Control(head, payload) => self.control_arrived(link, id, head, &payload, now),
             Arrival::Data { exchange, offset, piece } => {
@@ -102,10 +109,13 @@ impl<T: Real> Session<T> {
         match head.kind {
             Kind::Have => {
                 let mark = Mark { exchange: head.a, round: head.b };
-                if mark < neighbour.durable {
-                    return refuse("a HAVE is earlier than the one before");
+                match self.links.get_mut(&link) {
+                    Some(state) if mark < state.have => return refuse("a HAVE is earlier than the one before"),
+                    Some(state) => state.have = mark,
+                    None => {}
                 }
                 self.has(id, mark);
+                self.advance();
             }
             Kind::Gossip => {
                 let numbers = payload
@@ -124,8 +134,8 @@ impl<T: Real> Session<T> {
                     return refuse("a decision about the edge from the end that does not decide");
                 }
                 let range = RoundRange { from: head.a, to: head.b, used: payload == [1] };
-                if !neighbour.decisions.add(range) {
-                    return refuse("a decision about the edge contradicts an earlier one");
+                if let Err(refused) = neighbour.decisions.add(range) {
+                    return refuse(&refused.to_string());
                 }
                 self.apply_decisions();
                 self.advance();
@@ -138,18 +148,20 @@ impl<T: Real> Session<T> {
 
     /// The other end's HELLO has arrived: the link is in use from now on, or is refused.
     fn greet(&mut self, link: Link, id: usize, payload: &[u8], now: Millis) -> Result<(), Fault> {
-        let theirs: Hello = serde_json::from_slice(payload)
-            .map_err(|error| Fault::RefusedByUs(format!("a HELLO that cannot be read: {error}")))?;
+        let theirs = Hello::read(self.me, id, payload).map_err(|mismatch| Fault::RefusedByUs(mismatch.0))?;
         let me = self.me;
         self.hello(id, self.need(id)).check(&theirs).map_err(|mismatch| Fault::RefusedByUs(mismatch.0))?;
         let (Some(neighbour), Some(state)) = (self.neighbours.get_mut(&id), self.links.get(&link)) else {
             return Ok(());
         };
-        if theirs.exchange < neighbour.durable.exchange || theirs.exchange < theirs.durable.exchange {
+        let oldest = neighbour.durable.round.saturating_sub(self.limits.keep);
+        let too_old = theirs.exchange < neighbour.durable.exchange && theirs.durable.round < oldest;
+        if too_old || theirs.exchange < theirs.durable.exchange {
             return Err(Fault::RefusedByUs(format!(
-                "agent {id} asks for the message of exchange {}, but had confirmed a checkpoint of exchange {}, so agent {me} no \
-                 longer has it: restore agent {id}'s latest checkpoint, or start all agents anew with empty folders",
-                theirs.exchange, neighbour.durable.exchange
+                "agent {id} comes back with a checkpoint of round {}, but had confirmed one of round {}, and agent {me} keeps \
+                 messages for a copy of round {oldest} or later (keep = {}): restore a later copy of agent {id}'s folder, or \
+                 replace agent {id} (operators' guide, \"Recovery\")",
+                theirs.durable.round, neighbour.durable.round, self.limits.keep
             )));
         }
         let in_use = neighbour.link.and_then(|used| Some((used, self.links.get(&used)?)));
@@ -168,6 +180,7 @@ impl<T: Real> Session<T> {
         neighbour.refusal = None;
         if let Some(state) = self.links.get_mut(&link) {
             state.greeted = Some(theirs.incarnation);
+            state.have = theirs.durable;
             state.send = Cursor { exchange: theirs.exchange, offset: theirs.offset };
             if self.durable > Mark::default() {
                 state.control.push_back(control(Kind::Have, self.durable.exchange, self.durable.round, &[]));
@@ -204,7 +217,6 @@ impl<T: Real> Session<T> {
         }
         neighbour.heard = Some(now);
         neighbour.exchange = neighbour.exchange.max(at.exchange);
-        neighbour.received += size_of_val(&elements[..]) as u64;
         state.receive = Cursor { exchange: at.exchange, offset: at.offset + elements.len() as u64 };
         state.held = Some(Piece { at, elements });
         self.advance();
@@ -214,10 +226,11 @@ impl<T: Real> Session<T> {
     /// The next frame to be sent on a link, if there is one.
     pub fn next_frame(&mut self, link: Link) -> Option<Outgoing<T>> {
         let state = self.links.get_mut(&link)?;
+        let neighbour = self.neighbours.get_mut(&state.neighbour)?;
         if let Some(bytes) = state.control.pop_front() {
+            neighbour.sent.protocol += bytes.len() as u64;
             return Some(Outgoing::Control(bytes));
         }
-        let neighbour = self.neighbours.get_mut(&state.neighbour)?;
         // A message must not overtake the decisions before it, which are not on disk yet.
         if neighbour.link != Some(link) || self.unsaved {
             return None;
@@ -237,12 +250,13 @@ impl<T: Real> Session<T> {
                 state.gossiped = Some(exchange);
                 let numbers: Vec<u8> =
                     message.gossip.iter().flat_map(|number| number.to_le_bytes()).collect();
+                neighbour.sent.count(Kind::Gossip, numbers.len());
                 return Some(Outgoing::Control(control(Kind::Gossip, exchange, 0, &numbers)));
             }
             let to = total.min(from + self.piece);
             state.send.offset = to as u64;
             let length = (to - from) * size_of::<T>();
-            neighbour.sent += length as u64;
+            neighbour.sent.count(Kind::Data, length);
             let head = Head { kind: Kind::Data, length, a: exchange, b: from as u64 };
             return Some(Outgoing::Data { head, message: message.clone(), from, to });
         }
@@ -257,6 +271,8 @@ impl<T: Real> Session<T> {
             terms: self.terms.clone(),
             weight: self.neighbours.get(&to).map_or(0.0, |neighbour| neighbour.weight),
             skips: self.on_missing != MissingPolicy::Wait,
+            checkpoint_every: self.limits.checkpoint_every,
+            outbox: self.limits.outbox,
             durable: self.durable,
             exchange: need.exchange,
             offset: need.offset,

@@ -5,7 +5,9 @@
 //! links to close, whether the exchange is over). The rules that make restarts exact:
 //!
 //! 1. An agent keeps each of its messages until every neighbour it was sent to has a later checkpoint of its own on disk
-//!    ([`Kind::Have`]). The messages it keeps are part of its own checkpoint.
+//!    ([`Kind::Have`]), and for `keep` rounds more. The messages it keeps are part of its own checkpoint. If a neighbour has not
+//!    confirmed the messages of as many rounds as [`Limits::outbox`] says, the agent waits for it: the memory and the disk that
+//!    a neighbour can make it use are bounded.
 //! 2. The handshake of a link says which exchange each end needs next, and the other end starts there. What arrives a
 //!    second time is ignored: it has the same bits, because a message is a function of the run and the exchange.
 //! 3. Messages are added up in increasing agent id, element by element. A piece that arrives before its turn is held, one for
@@ -33,6 +35,7 @@ use crate::edge::Decisions;
 use crate::frame::{CHUNK, Head, Kind, control};
 use crate::handshake::{Mark, Terms};
 use crate::outbox::{KeptMessage, Message, Outbox};
+use crate::status::Traffic;
 
 /// The number of a link, never used again by this process.
 pub type Link = u64;
@@ -52,6 +55,26 @@ pub enum MissingPolicy {
     },
 }
 
+/// How many rounds of messages are kept, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Rounds from one checkpoint of this agent to the next.
+    pub checkpoint_every: u64,
+    /// Rounds for which messages are kept that every neighbour has confirmed: a neighbour can be restored from a copy of its
+    /// folder that is as many rounds old. Not with [`MissingPolicy::Skip`].
+    pub keep: u64,
+    /// Most rounds of messages that a neighbour has not confirmed; then this agent waits for it.
+    pub outbox: u64,
+}
+
+impl Limits {
+    /// Checkpoints every so many rounds, nothing kept longer than needed, and room for neighbours that do the same.
+    pub fn of(checkpoint_every: u64) -> Self {
+        let checkpoint_every = checkpoint_every.max(1);
+        Self { checkpoint_every, keep: 0, outbox: checkpoint_every.saturating_mul(2).max(64) }
+    }
+}
+
 /// What a session is made from.
 #[derive(Clone, Debug)]
 pub struct Setup<T> {
@@ -65,6 +88,8 @@ pub struct Setup<T> {
     pub neighbours: BTreeMap<usize, f64>,
     /// What to do about those that are away.
     pub on_missing: MissingPolicy,
+    /// How many rounds of messages are kept.
+    pub limits: Limits,
     /// The session's part of the checkpoint; empty at the first start.
     pub memory: Memory<T>,
 }
@@ -142,9 +167,12 @@ struct Neighbour {
     since: Millis,
     heard: Option<Millis>,
     exchange: u64,
+    /// Its latest checkpoint. It is earlier than `durable` if the neighbour was restored from a copy.
+    confirmed: Mark,
+    /// The latest checkpoint that it has ever confirmed.
     durable: Mark,
-    received: u64,
-    sent: u64,
+    received: Traffic,
+    sent: Traffic,
     gossip: BTreeMap<u64, Vec<f64>>,
     decisions: Decisions,
     skipped: u64,
@@ -163,6 +191,8 @@ struct LinkState<T> {
     gossiped: Option<u64>,
     /// Decisions for rounds before this one have been sent.
     told: u64,
+    /// The latest checkpoint that the other end has confirmed on this link.
+    have: Mark,
     /// What is expected next.
     receive: Cursor,
     held: Option<Piece<T>>,
@@ -195,6 +225,7 @@ pub struct Session<T> {
     current: Option<Current<T>>,
     /// Whether there are decisions that are not on disk yet.
     unsaved: bool,
+    limits: Limits,
     now: Millis,
     /// Most elements in a frame.
     piece: usize,
@@ -204,7 +235,11 @@ pub struct Session<T> {
 impl<T: Real> Session<T> {
     /// A session without links, at the exchange of its checkpoint.
     pub fn new(setup: Setup<T>, now: Millis) -> Self {
-        let Setup { me, incarnation, terms, neighbours, on_missing, mut memory } = setup;
+        let Setup { me, incarnation, terms, neighbours, on_missing, mut limits, mut memory } = setup;
+        if on_missing != MissingPolicy::Wait {
+            // Decisions that are not in the copy would be made a second time, and perhaps otherwise.
+            limits.keep = 0;
+        }
         let neighbour = |(id, weight)| {
             let neighbour = Neighbour {
                 weight,
@@ -212,9 +247,10 @@ impl<T: Real> Session<T> {
                 since: now,
                 heard: None,
                 exchange: 0,
+                confirmed: memory.known.get(&id).copied().unwrap_or_default(),
                 durable: memory.known.get(&id).copied().unwrap_or_default(),
-                received: 0,
-                sent: 0,
+                received: Traffic::default(),
+                sent: Traffic::default(),
                 gossip: BTreeMap::new(),
                 decisions: memory.decisions.remove(&id).unwrap_or_default(),
                 skipped: 0,
@@ -235,6 +271,7 @@ impl<T: Real> Session<T> {
             durable: memory.mark,
             current: None,
             unsaved: false,
+            limits,
             now,
             piece: CHUNK / size_of::<T>(),
             spare: Vec::new(),
@@ -268,13 +305,19 @@ impl<T: Real> Session<T> {
 
     fn has(&mut self, id: usize, mark: Mark) {
         let Some(neighbour) = self.neighbours.get_mut(&id) else { return };
+        neighbour.confirmed = mark;
         neighbour.durable = neighbour.durable.max(mark);
-        self.outbox.release(id, neighbour.durable.exchange);
+        self.outbox.release(id, neighbour.durable, self.limits.keep);
         self.forget_decisions();
     }
 
     /// Whether every neighbour has confirmed a checkpoint after the last message of this agent.
     pub fn may_leave(&self) -> bool {
-        self.neighbours.values().all(|neighbour| neighbour.durable.exchange >= self.next)
+        self.neighbours.values().all(|neighbour| neighbour.confirmed.exchange >= self.next)
+    }
+
+    /// Whether a neighbour has left as many rounds unconfirmed as this agent keeps messages for.
+    fn owes_confirmation(&self, id: usize, neighbour: &Neighbour) -> bool {
+        self.outbox.unconfirmed_rounds(id, neighbour.durable) >= self.limits.outbox
     }
 }

@@ -4,7 +4,7 @@ use mile::real::Real;
 
 use super::{Millis, MissingPolicy, Neighbour, Session};
 use crate::handshake::Mark;
-use crate::status::Awaited;
+use crate::status::{Awaited, Traffic};
 
 /// What a session knows about a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub struct NeighbourStatus {
     pub exchange: u64,
     /// The latest checkpoint that it has confirmed.
     pub durable: Mark,
-    /// Bytes of messages received from it.
-    pub received: u64,
-    /// Bytes of messages sent to it.
-    pub sent: u64,
+    /// What was received from it.
+    pub received: Traffic,
+    /// What was sent to it.
+    pub sent: Traffic,
     /// What the current exchange waits for from it.
     pub waiting: Option<Awaited>,
     /// Why its last link was refused, by either end.
@@ -42,7 +42,7 @@ impl<T: Real> Session<T> {
             since: neighbour.since,
             heard: neighbour.heard,
             exchange: neighbour.exchange,
-            durable: neighbour.durable,
+            durable: neighbour.confirmed,
             received: neighbour.received,
             sent: neighbour.sent,
             waiting: self.awaited(*id, neighbour),
@@ -56,10 +56,14 @@ impl<T: Real> Session<T> {
         let current = self.current.as_ref()?;
         let (_, folded) = current.row.iter().find(|(other, _)| *other == id)?;
         let decided = neighbour.decisions.get(current.own.mark.round).is_some();
+        // A piece that is here waits for its turn, that is, for somebody else.
+        let here = neighbour.link.and_then(|link| self.links.get(&link)).is_some_and(|state| state.held.is_some());
         if *folded < current.total() {
-            Some(Awaited::Message)
+            (!here).then_some(Awaited::Message)
         } else if self.on_missing != MissingPolicy::Wait && !decided {
             Some(Awaited::Decision)
+        } else if self.owes_confirmation(id, neighbour) {
+            Some(Awaited::Confirmation)
         } else {
             None
         }

@@ -20,7 +20,7 @@ use mile_net::engine::{Departure, Engine, Peer, Settings};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, MissingPolicy};
+use mile_net::session::{Finished, Limits, MissingPolicy};
 
 pub(crate) const SEED: u64 = 3;
 
@@ -83,7 +83,7 @@ impl Lab {
             on_missing: MissingPolicy::Wait,
             timeout: Some(Duration::from_secs(120)),
             linger: Duration::from_secs(30),
-            checkpoint_every: self.checkpoint_every,
+            limits: Limits::of(self.checkpoint_every),
             status: None,
             metrics: None,
         }
@@ -111,6 +111,7 @@ impl Lab {
             rounds,
             gossip_every: self.gossip_every,
             tolerance: None,
+        replacements: &[],
         }
     }
 

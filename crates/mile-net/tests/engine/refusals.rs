@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use mile::graph::Topology;
+use mile::methods::Mile;
+use mile_net::agent::{StartFrom, work};
 use mile_net::engine::{Engine, Settings};
-use mile_net::handshake::Terms;
+use mile_net::handshake::{Mark, Terms};
 use mile_net::session::{Memory, MissingPolicy};
 
 use crate::lab::Lab;
@@ -88,4 +90,84 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let text = start(&|settings| settings.listen = taken.local_addr().unwrap());
     assert!(text.contains("cannot listen"), "{text}");
+}
+
+#[test]
+fn an_agent_with_the_wrong_settings_saves_nothing_and_goes_on_with_the_right_ones() {
+    let lab = Lab::new(Topology::Path, 2, 30);
+    let method = Mile::new(2, 0.2).unwrap();
+    let mut wrong = lab.terms.clone();
+    wrong.facts.insert("step_size".into(), "0.2".into());
+    std::thread::scope(|scope| {
+        let right = scope.spawn(|| lab.agent(0, &method, 5).0);
+        let mut settings = lab.settings(1);
+        settings.timeout = Some(Duration::from_millis(1500));
+        let mut engine = Engine::start(settings, lab.open(1).unwrap(), wrong, Memory::default()).unwrap();
+        let start = StartFrom::Point(vec![0.5; 30], Mark::default());
+        let error = work(&lab.job(1, &method, 5), start, &mut engine).unwrap_err();
+        let cause = error.source().map_or(error.to_string(), ToString::to_string);
+        assert!(cause.contains("step_size differs"), "{cause}");
+        drop(engine);
+        let other = lab.agent(1, &method, 5).0;
+        lab.check(&method, 5, &[right.join().unwrap(), other]);
+    });
+}
+
+/// What agent 0 says about its link to agent 1, once it says something.
+fn trouble(change: impl FnOnce(&mut Settings)) -> String {
+    let lab = Lab::new(Topology::Path, 2, 30);
+    let mut settings = lab.settings(0);
+    change(&mut settings);
+    let engine =
+        Engine::start(settings, lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default()).unwrap();
+    let begun = Instant::now();
+    loop {
+        if let Some(why) = engine.status().neighbours[0].trouble.clone() {
+            return why;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is said");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn why_there_is_no_link_is_told() {
+    let said = trouble(|_| {});
+    assert!(said.contains("nothing listens on 127.0.0.1:"), "{said}");
+    let address = |text: &'static str| {
+        move |settings: &mut Settings| {
+            settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![text.into()]);
+        }
+    };
+    let said = trouble(address("no-such-host.invalid:7100"));
+    assert!(said.contains("unknown host in no-such-host.invalid:7100"), "{said}");
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let said = trouble(move |settings| {
+        settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![at.clone()]);
+    });
+    assert!(said.contains("no answer from 127.0.0.1:") && said.contains("firewall"), "{said}");
+    let said = trouble(|settings| settings.neighbours.values_mut().for_each(|peer| peer.addresses.clear()));
+    assert!(said.contains("it has to connect to this agent"), "{said}");
+}
+
+#[test]
+fn a_stranger_at_a_neighbours_address_is_told_as_such() {
+    let lab = Lab::new(Topology::Path, 2, 30);
+    let mut settings = lab.settings(1);
+    settings.key = mile_net::keys::SecretKey::generate();
+    let start = |agent: usize, settings: Settings| {
+        Engine::start(settings, lab.open(agent).unwrap(), lab.terms.clone(), Memory::<f32>::default()).unwrap()
+    };
+    let engines = [start(0, lab.settings(0)), start(1, settings)];
+    let begun = Instant::now();
+    loop {
+        let edge = engines[0].status().neighbours[0].clone();
+        if let Some(why) = edge.trouble.filter(|why| why.contains("key")) {
+            assert!(why.contains("another key"), "{why}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", engines[0].status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

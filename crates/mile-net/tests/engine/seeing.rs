@@ -28,7 +28,10 @@ fn the_socket_says_who_is_waited_for_and_the_metrics_too() {
             let state = work(&lab.job(0, &method, 6), from, &mut engine).unwrap();
             let done = status::ask(&socket).unwrap();
             assert_eq!((done.round, done.rounds), (6, Some(6)));
-            assert!(done.neighbours[0].bytes_received >= 6 * 50 * 4, "{done:?}");
+            let received = done.neighbours[0].received;
+            assert_eq!(received.payload, 6 * 50 * 4, "{done:?}");
+            assert_eq!(received.gossip, 6 * 8 * 260, "{done:?}");
+            assert!(received.protocol > 6 * 3 * 24, "{done:?}");
             assert!(done.estimate.is_some_and(|estimate| estimate.loss.is_finite()));
             engine.leave().unwrap();
             state
@@ -121,4 +124,49 @@ fn an_edge_is_skipped_by_both_ends_or_by_neither() {
     assert_eq!(skipped(0, 1), skipped(1, 0));
     assert_eq!(skipped(1, 2), skipped(2, 1));
     assert!(skipped(1, 2) > 0, "agent 2 was late");
+}
+
+#[test]
+fn clients_of_the_metrics_that_never_ask_take_no_threads_and_keep_nobody_out() {
+    let lab = Lab::new(Topology::Path, 2, 5);
+    let mut settings = lab.settings(0);
+    settings.metrics = Some("127.0.0.1:0".parse().unwrap());
+    let (engine, _) = lab.start(0, settings);
+    let metrics = engine.metrics_address().unwrap();
+    let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    let before = threads();
+    let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(metrics).unwrap()).collect();
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("mile_round{agent=\"0\"} 0"), "{text}");
+    // Other tests start threads meanwhile, but not one for each of these clients.
+    assert!(threads() < before + idle.len(), "{before} threads before, {} now", threads());
+}
+
+#[test]
+fn agents_whose_addresses_are_of_ipv6_link_although_they_listen_on_all_of_ipv4() {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        return;
+    }
+    let lab = Lab::new(Topology::Path, 2, 20);
+    let method = Mile::new(2, 0.2).unwrap();
+    let run = |agent: usize| {
+        let mut settings = lab.settings(agent);
+        settings.listen = format!("0.0.0.0:{}", lab.addresses[agent].port()).parse().unwrap();
+        let other = format!("[::1]:{}", lab.addresses[1 - agent].port());
+        settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![other.clone()]);
+        let (mut engine, from) = lab.start(agent, settings);
+        let state = work(&lab.job(agent, &method, 4), from, &mut engine).unwrap();
+        engine.leave().unwrap();
+        state
+    };
+    let run = &run;
+    let states = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|agent| scope.spawn(move || run(agent)));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    lab.check(&method, 4, &states);
 }

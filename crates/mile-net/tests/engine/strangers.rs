@@ -81,6 +81,8 @@ fn greeting(lab: &Lab, from: usize, to: usize) -> Vec<u8> {
         terms: lab.terms.clone(),
         weight: lab.network.mixing().weight(from, to),
         skips: false,
+        checkpoint_every: 1,
+        outbox: 64,
         durable: Mark::default(),
         exchange: 0,
         offset: 0,

@@ -1,7 +1,9 @@
 //! Agents on a network that is not there: every frame, cut, kill and restart is an event, and a seed decides which comes
 //! next. Whatever happens, the run ends with the bits of the simulator.
 
+mod limits;
 mod node;
+mod replacements;
 mod schedules;
 mod skips;
 mod world;

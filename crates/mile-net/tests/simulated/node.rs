@@ -1,18 +1,20 @@
 //! An agent of the simulated network: its thread, its session, and what survives a kill.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
+use mile::run::Replacement;
 use mile::schedule::Schedule;
 use mile_net::agent::{self, Failure, Host, Job, RoundEnd, StartFrom, State};
 use mile_net::edge::Decisions;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Memory, MissingPolicy, Session, Setup};
+use mile_net::session::{Finished, Limits, Memory, MissingPolicy, Session, Setup};
 
 /// What all agents of a world do.
 pub(crate) struct Scene<'a> {
@@ -23,18 +25,27 @@ pub(crate) struct Scene<'a> {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) checkpoint_every: u64,
+    /// Rounds that a copy of a disk may be old.
+    pub(crate) keep: u64,
     pub(crate) on_missing: MissingPolicy,
     pub(crate) piece: usize,
     pub(crate) gossip_every: u64,
+    /// An agent that is replaced, once all agents have been told.
+    pub(crate) replacement: OnceLock<Replacement>,
 }
 
 impl Scene<'_> {
+    fn limits(&self) -> Limits {
+        // As tight as a handshake allows.
+        Limits { keep: self.keep, outbox: self.checkpoint_every + 2, ..Limits::of(self.checkpoint_every) }
+    }
+
     fn terms(&self) -> Terms {
         Terms {
             run: "simulated".into(),
             dim: self.problem.dim(),
             precision: "f32".into(),
-            facts: BTreeMap::new(),
+            facts: self.replacement.get().map(|event| ("event".into(), format!("{event:?}"))).into_iter().collect(),
         }
     }
 }
@@ -87,7 +98,7 @@ impl Host<f32> for Line {
 }
 
 /// What survives a kill.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Disk {
     incarnation: u64,
     pub(crate) state: Option<State<f32>>,
@@ -110,11 +121,36 @@ pub(crate) struct Alive {
 pub(crate) struct Node {
     pub(crate) alive: Option<Alive>,
     pub(crate) disk: Disk,
+    /// Copies of the disk, as an operator might have made them.
+    copies: Vec<Disk>,
     /// Round by round, the neighbours whose edge was used: never to be contradicted by a restart.
     pub(crate) used: BTreeMap<u64, Vec<usize>>,
 }
 
 impl Node {
+    fn round_of(disk: &Disk) -> u64 {
+        disk.state.as_ref().map_or(0, |state| state.mark.round)
+    }
+
+    /// Puts the oldest copy in the place of the disk that neighbours still have the messages for.
+    pub(crate) fn restore_a_copy(&mut self, scene: &Scene) {
+        let newest = self.copies.iter().map(Self::round_of).max().unwrap_or(0);
+        let usable = |disk: &&Disk| Self::round_of(disk) + scene.keep >= newest;
+        if let Some(copy) = self.copies.iter().find(usable) {
+            self.disk = copy.clone();
+        }
+    }
+
+    /// Its disk is lost.
+    pub(crate) fn lose_the_disk(&mut self) {
+        (self.disk, self.copies) = (Disk::default(), Vec::new());
+    }
+
+    /// The round of its disk.
+    pub(crate) fn round(&self) -> u64 {
+        Self::round_of(&self.disk)
+    }
+
     /// Starts an agent from its disk.
     pub(crate) fn start<'scope, 'env>(
         &mut self,
@@ -128,12 +164,19 @@ impl Node {
         disk.incarnation += 1;
         let mut memory = disk.memory.clone();
         memory.decisions = disk.decisions.clone();
+        let replacements: Vec<Replacement> = scene.replacement.get().copied().into_iter().collect();
+        let is_new = |event: &&Replacement| event.agent == agent && event.lost.is_some() && disk.state.is_none();
+        let new = replacements.iter().find(is_new);
+        if let Some(event) = new {
+            memory.mark = Mark { exchange: agent::first_exchange_after(0), round: event.round };
+        }
         let setup = Setup {
             me: agent,
             incarnation: disk.incarnation,
             terms: scene.terms(),
             neighbours: row.copied().filter(|(j, _)| *j != agent).collect(),
             on_missing: scene.on_missing,
+            limits: scene.limits(),
             memory,
         };
         let session = Session::new(setup, now).with_pieces_of(scene.piece);
@@ -142,6 +185,7 @@ impl Node {
         let dim = scene.problem.dim();
         let from = match disk.state.clone() {
             Some(state) => StartFrom::State(state),
+            None if new.is_some() => StartFrom::Replacement(0),
             None => StartFrom::Point(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default()),
         };
         scope.spawn(move || {
@@ -157,6 +201,7 @@ impl Node {
                 rounds: scene.rounds,
                 gossip_every: scene.gossip_every,
                 tolerance: None,
+                replacements: &replacements,
             };
             let done = ask.clone();
             let outcome = agent::work(&job, from, &mut Line { ask, hear });
@@ -170,7 +215,7 @@ impl Node {
 
     /// Does what an agent's thread waits for, if it can be done.
     pub(crate) fn serve(&mut self, agent: usize, scene: &Scene, now: u64) -> bool {
-        let Self { alive, disk, used } = self;
+        let Self { alive, disk, used, copies } = self;
         let Some(alive) = alive else { return false };
         alive.session.tick(now);
         if let Some(decisions) = alive.session.unsaved_decisions() {
@@ -183,11 +228,15 @@ impl Node {
                 alive.session.begin(message, &up, sums, now);
             }
             Some(Request::RoundOver(state, last)) => {
-                if state.mark.round.is_multiple_of(scene.checkpoint_every) || last {
+                let due = state.mark.round.is_multiple_of(scene.checkpoint_every) || last;
+                if due && state.mark.exchange > 0 {
                     let mark = state.mark;
                     disk.memory = alive.session.memory(mark);
                     disk.state = Some(*state);
                     alive.session.durable(mark);
+                    if scene.keep > 0 {
+                        copies.push(disk.clone());
+                    }
                 }
                 let _ = alive.reply.send(Reply::Go);
                 alive.pending = alive.requests.recv().ok();

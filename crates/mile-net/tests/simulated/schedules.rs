@@ -1,5 +1,7 @@
 //! Thousands of schedules, all with the same end.
 
+use std::sync::OnceLock;
+
 use mile::agents::Vector;
 use mile::graph::Topology;
 use mile::methods::catalogue::{self, Parameters};
@@ -7,7 +9,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Loss, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
-use mile::run::Run;
+use mile::run::{Replacement, Run};
 use mile::schedule::Weight;
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
@@ -81,9 +83,18 @@ fn check(seed: u64, spoil: bool) {
     let (problem, start) = (problem(agents, dim, if penalty { 0.3 } else { 0.0 }), scattered(agents, dim));
     let rounds = random.random_range(1..8);
 
+    let event = Replacement {
+        round: random.random_range(1..8),
+        agent: random.random_range(0..agents),
+        lost: None,
+    };
+    let event = (drop_rate == 0.0 && agents > 1 && seed.is_multiple_of(2)).then_some(event);
     let mut expected = Simulator::new(&problem, &network, &*method, &start, seed).unwrap();
     let mut run = Run::start(&*method, schedule(), &mut expected).unwrap();
     while run.progress().round < rounds {
+        if let Some(event) = event.filter(|event| event.round == run.progress().round) {
+            run.renew(event.agent, &network, &mut expected).unwrap();
+        }
         run.round(&mut expected).unwrap();
     }
 
@@ -94,10 +105,12 @@ fn check(seed: u64, spoil: bool) {
         start: &start,
         seed,
         rounds,
+        keep: if seed.is_multiple_of(3) { random.random_range(1..5) } else { 0 },
         checkpoint_every: random.random_range(1..4),
         on_missing: MissingPolicy::Wait,
         piece: random.random_range(1..2 * dim + 2),
         gossip_every: random.random_range(0..3),
+        replacement: event.map_or_else(OnceLock::new, OnceLock::from),
     };
     let trouble = Trouble { kills: random.random_range(0..6), cuts: random.random_range(0..8), scrambles: 6 };
     std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! Edges that are skipped by agreement: both ends or neither, also when ends are killed in between.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use mile::block;
 use mile::graph::Topology;
@@ -100,10 +101,12 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
             start: &start,
             seed,
             rounds: 12,
+            keep: 0,
             checkpoint_every: random.random_range(1..4),
             on_missing: MissingPolicy::Skip { after: random.random_range(0..150) },
             piece: random.random_range(1..dim + 2),
             gossip_every: random.random_range(0..3),
+            replacement: OnceLock::new(),
         };
         let trouble = Trouble { kills: 6, cuts: 12, scrambles: 4 };
         std::thread::scope(|scope| {
@@ -120,7 +123,7 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
 }
 
 /// Least squares with data of each agent's own: one minimiser of the sum, which is nobody's own.
-fn least_squares(agents: usize, dim: usize) -> Table<f32> {
+pub(crate) fn least_squares(agents: usize, dim: usize) -> Table<f32> {
     let shard = |agent: usize| {
         let mut random = stream(3, Purpose::Data, agent as u64, 0);
         let features = (0..4 * dim * dim).map(|_| random.sample::<f32, _>(StandardNormal)).collect();
@@ -150,10 +153,12 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
         start: &start,
         seed: 0,
         rounds,
+        keep: 0,
         checkpoint_every: 2,
         on_missing: MissingPolicy::Skip { after: 50 },
         piece: 2,
         gossip_every: 0,
+        replacement: OnceLock::new(),
     };
     let trouble = Trouble { kills: 0, cuts: 0, scrambles: 0 };
     std::thread::scope(|scope| {

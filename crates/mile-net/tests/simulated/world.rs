@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::Scope;
 
+use mile::run::Replacement;
 use mile_net::agent::State;
 use mile_net::frame::{HEAD, Head, Kind, control};
 use mile_net::session::{Arrival, Fault, Outgoing};
@@ -237,6 +238,9 @@ impl<'scope, 'env> World<'scope, 'env> {
         let agents = self.nodes.len();
         let victim = self.random.random_range(0..agents);
         self.kill(victim);
+        if self.random.random_bool(0.5) {
+            self.nodes[victim].restore_a_copy(self.scene);
+        }
         if self.random.random_bool(0.3) {
             self.kill((victim + 1) % agents);
         }
@@ -281,6 +285,20 @@ impl<'scope, 'env> World<'scope, 'env> {
         let Some(agent) = (0..self.nodes.len()).find(|agent| down(self, *agent)) else { return false };
         self.start(agent);
         true
+    }
+
+    /// An agent's disk is lost. All agents are stopped, told of it, and started again, it with nothing.
+    pub(crate) fn replace(&mut self, agent: usize) {
+        (0..self.nodes.len()).for_each(|agent| self.kill(agent));
+        let stand = |(_, node): (usize, &Node)| node.round();
+        let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != agent);
+        let (least, most) = (others().map(stand).min(), others().map(stand).max());
+        let (lost, round) = (least.unwrap_or(0), most.unwrap_or(0) + 3);
+        self.nodes[agent].lose_the_disk();
+        let event = Replacement { round, agent, lost: Some(lost) };
+        self.scene.replacement.set(event).expect("one is replaced");
+        // What was used before may be used otherwise when rounds are repeated without the agent.
+        self.nodes.iter_mut().for_each(|node| node.used.clear());
     }
 
     pub(crate) fn take_down(&mut self, agent: usize, until: u64) {

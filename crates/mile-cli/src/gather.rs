@@ -1,0 +1,99 @@
+//! `mile gather`: a run directory from the folders of agents, wherever they have run and whether or not they have ended.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use mile_lab::config::{AgentConfig, Experiment};
+use mile_lab::engines::Scalar;
+use mile_lab::error::LabError;
+use mile_lab::gather::{Gatherer, agent_folder};
+use mile_lab::observer::Observer;
+use mile_lab::plan::Plan;
+use mile_lab::report::write_report;
+use mile_lab::store::Outcome;
+
+use crate::output::OutputArguments;
+use crate::run::finish;
+
+/// Makes a run directory, with records, table, figures, report and models, from the folders of agents or copies of them.
+#[derive(Args)]
+pub(crate) struct GatherArguments {
+    /// Folders of agents, each with its agent.toml, or folders in which these are agents/0, agents/1, ...
+    #[arg(required = true, value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// Run directory; what was gathered before is added to
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Experiment file on a machine that has the data of all agents [default: the agents' own files]
+    #[arg(long, value_name = "EXPERIMENT.toml")]
+    experiment: Option<PathBuf>,
+}
+
+/// Nobody watches.
+struct Silent;
+
+impl Observer for Silent {}
+
+pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
+    let (own, folders) = agents(&arguments.folders)?;
+    let experiment = match &arguments.experiment {
+        Some(path) => Experiment::load(path, &[])?,
+        None => own,
+    };
+    let agents = experiment.network.agents;
+    let missing: Vec<String> =
+        (0..agents).filter(|agent| !folders.contains_key(agent)).map(|agent| agent.to_string()).collect();
+    if !missing.is_empty() {
+        let problem = format!(
+            "the folders of agents {} are missing (network.agents = {agents}): give them too",
+            missing.join(", ")
+        );
+        return Err(LabError::config("DIR", problem).into());
+    }
+    let plan = Plan::new(experiment).map_err(|error| match error {
+        LabError::Data(error) => {
+            let problem = format!("{error}; records need the data of all agents: give --experiment FILE where these are");
+            LabError::config("data", problem)
+        }
+        other => other,
+    })?;
+    let folders: Vec<PathBuf> = folders.into_values().collect();
+    let outcomes = mile::with_precision!(plan.experiment.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
+    if outcomes.is_empty() {
+        let problem = "has nothing to gather yet: agents write models at the recorded rounds with snapshots = true in [agent], \
+                       and final states at their end";
+        return Err(LabError::Directory { path: arguments.out.clone(), problem: problem.into() }.into());
+    }
+    write_report(std::slice::from_ref(&arguments.out), &arguments.out.join("report.html"))?;
+    let again = format!("mile gather --out {}", arguments.out.display());
+    finish(&arguments.out, &plan, &outcomes, &again, &OutputArguments::default())?;
+    Ok(0)
+}
+
+fn gather<T: Scalar>(plan: &Plan, out: &Path, folders: Vec<PathBuf>) -> Result<Vec<Outcome>, LabError> {
+    let mut gatherer = Gatherer::<T>::open_copies(plan, out, folders, &Silent)?;
+    gatherer.gather()?;
+    gatherer.finish()
+}
+
+/// The experiment of the first folder, and the folder of each agent.
+fn agents(given: &[PathBuf]) -> Result<(Experiment, BTreeMap<usize, PathBuf>), LabError> {
+    let inner = |folder: &PathBuf| -> Vec<PathBuf> {
+        let swarm = folder.join("agents");
+        let Ok(entries) = std::fs::read_dir(&swarm) else { return vec![folder.clone()] };
+        let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<usize>().ok());
+        ids.map(|agent| agent_folder(folder, agent)).collect()
+    };
+    let (mut first, mut found) = (None, BTreeMap::new());
+    for folder in given.iter().flat_map(inner) {
+        let (experiment, config) = AgentConfig::load(&folder.join("agent.toml"))?;
+        if let Some(other) = found.insert(config.id, folder.clone()) {
+            let problem = format!("is the folder of agent {}, and so is {}: give one of them", config.id, other.display());
+            return Err(LabError::Directory { path: folder, problem });
+        }
+        first.get_or_insert(experiment);
+    }
+    let nothing = || LabError::config("DIR", "holds no folders of agents");
+    Ok((first.ok_or_else(nothing)?, found))
+}

@@ -1,0 +1,104 @@
+//! Runs that are extended, changed, begun from an earlier one, gathered from folders, and looked at by supervisors.
+
+use crate::common::{RunningCommand, TestFolder, text, wait_for};
+use crate::manual::{agent, edit, emit};
+
+const SHORT: &str = r#"
+name = "steered"
+rounds = 12
+eval_every = 4
+[network]
+agents = 3
+topology = "path"
+[problem]
+kind = "quadratic"
+dim = 7
+[[algorithm]]
+name = "mile"
+step_size = 0.2
+"#;
+
+/// The same with more rounds, and another step size later.
+fn longer() -> String {
+    let more = SHORT.replace("rounds = 12", "rounds = 30");
+    format!("{more}change = [{{ round = 20, step_size = 0.05 }}]\n")
+}
+
+#[test]
+fn a_swarm_is_extended_with_a_later_step_size_to_the_bits_of_one_run() {
+    let folder = TestFolder::with(SHORT);
+    folder.succeed(&["swarm", "e.toml", "--out", "many"]);
+    std::fs::write(folder.path("more.toml"), longer()).unwrap();
+    folder.succeed(&["swarm", "more.toml", "--out", "many", "--resume"]);
+    folder.succeed(&["run", "more.toml", "--out", "one"]);
+    folder.assert_equal("one", "many");
+    let noted = std::fs::read_to_string(folder.path("many/agents/1/changes.jsonl")).unwrap();
+    assert!(noted.contains(r#"{"key":"rounds","new":"30","old":"12","round":12}"#), "{noted}");
+    assert!(noted.contains("algorithm[0].change[0].step_size"), "{noted}");
+    // What lies behind cannot be changed.
+    std::fs::write(folder.path("past.toml"), longer().replace("round = 20", "round = 25")).unwrap();
+    let refused = folder.mile(&["swarm", "past.toml", "--out", "many", "--resume"]);
+    let message = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(message.contains("algorithm.change[0].round was 20 and is 25 now") || message.contains("absent"), "{message}");
+    // Nor can a run in one process.
+    folder.succeed(&["run", "e.toml", "--out", "alone"]);
+    folder.succeed(&["run", "more.toml", "--out", "alone", "--resume"]);
+    assert_eq!(folder.finals("alone"), folder.finals("one"));
+    let refused = folder.mile(&["run", "past.toml", "--out", "alone", "--resume"]);
+    assert!(text(&refused.stderr).contains("change[0]"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_run_begins_from_the_models_of_an_earlier_one_in_one_process_and_in_many() {
+    let folder = TestFolder::with(SHORT);
+    folder.succeed(&["run", "e.toml", "--out", "first"]);
+    let next = format!("{SHORT}[start]\nfile = \"first/final/mile-seed0.safetensors\"\n");
+    std::fs::write(folder.path("next.toml"), next).unwrap();
+    folder.succeed(&["run", "next.toml", "--out", "one"]);
+    folder.succeed(&["swarm", "next.toml", "--out", "many"]);
+    folder.assert_equal("one", "many");
+    let loss = |run: &str, place: usize| folder.records(run)[place]["loss"].as_f64().unwrap();
+    let last = folder.records("first").len() - 1;
+    assert_eq!(loss("one", 0), loss("first", last), "it begins where the first ended");
+    assert!(loss("one", last) < loss("first", last));
+}
+
+#[test]
+fn folders_of_agents_are_gathered_while_they_run_and_afterwards_and_supervisors_are_told() {
+    let folder = TestFolder::with(&SHORT.replace("rounds = 12", "rounds = 12\nseeds = [0, 1]"));
+    folder.succeed(&["run", "e.toml", "--out", "one"]);
+    emit(&folder, 3);
+    (0..3).for_each(|k| edit(&folder, k, "snapshots = false", "snapshots = true"));
+    let early = folder.mile(&["gather", "out", "--out", "all"]);
+    assert_eq!(early.status.code(), Some(2));
+    assert!(text(&early.stderr).contains("nothing to gather yet"), "{}", text(&early.stderr));
+    let mut agents: Vec<RunningCommand> = (0..2).map(|k| agent(&folder, k)).collect();
+    let healthy = |patience: &str| folder.mile(&["status", "out/agents/0", "--check", "--patience", patience]);
+    wait_for(|| healthy("600").status.success().then_some(()), "an answer");
+    // Agent 2 has not been started.
+    let waits = wait_for(
+        || {
+            let told = healthy("0.5");
+            (told.status.code() == Some(1)).then(|| text(&told.stdout))
+        },
+        "a complaint",
+    );
+    assert!(waits.contains("agent 0 waits for agent 1") || waits.contains("no agent answers"), "{waits}");
+    agents.push(agent(&folder, 2));
+    for agent in &mut agents {
+        assert_eq!(agent.end(), Some(0), "{}", agent.log());
+    }
+    let ended = folder.succeed(&["status", "out/agents/0", "out/agents/1", "out/agents/2"]);
+    assert_eq!(text(&ended.stdout).matches("ended; all its work is done").count(), 3, "{}", text(&ended.stdout));
+    folder.succeed(&["status", "out/agents/0", "--check"]);
+    let few = folder.mile(&["gather", "out/agents/0", "out/agents/2", "--out", "few"]);
+    assert!(text(&few.stderr).contains("the folders of agents 1 are missing"), "{}", text(&few.stderr));
+    folder.succeed(&["gather", "out/agents/2", "out/agents/0", "out/agents/1", "--out", "all"]);
+    folder.assert_equal("one", "all");
+    assert!(folder.path("all/report.html").exists());
+    // Nothing was taken away: it can be done again, and elsewhere.
+    folder.succeed(&["gather", "out", "--out", "all"]);
+    folder.succeed(&["gather", "out", "--out", "again"]);
+    folder.assert_equal("all", "again");
+}

@@ -1,0 +1,82 @@
+//! Why a neighbour's addresses cannot be reached, as far as this machine can find out.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::net::{UdpSocket, lookup_host};
+use tokio::time::timeout;
+
+/// How long a name may take to be resolved, and a host to say that it refuses a packet.
+const LOOKUP: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// The addresses behind `host:port` names, and what is wrong with those that have none.
+pub(super) async fn resolve(names: &[String]) -> (Vec<SocketAddr>, Vec<String>) {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    for name in names {
+        match timeout(LOOKUP, lookup_host(name)).await {
+            Ok(Ok(addresses)) => found.extend(addresses),
+            Ok(Err(error)) => problems.push(format!("unknown host in {name} ({error})")),
+            Err(_) => problems.push(format!("the name service gave no answer for {name}")),
+        }
+    }
+    (found, problems)
+}
+
+/// Sends each address a packet that means nothing, and listens for the system's or the host's refusal. Returns why none of the
+/// addresses can be reached; does not return if one of them may be.
+pub(super) async fn refusals(addresses: &[SocketAddr]) -> String {
+    let mut reasons = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        match refusal(*address).await {
+            Some(reason) => reasons.push(reason),
+            None => std::future::pending::<()>().await,
+        }
+    }
+    reasons.join("; ")
+}
+
+async fn refusal(address: SocketAddr) -> Option<String> {
+    let probe = async {
+        let any: SocketAddr = match address {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(any).await?;
+        socket.connect(address).await?;
+        socket.send(&[0]).await?;
+        match timeout(ANSWER, socket.recv(&mut [0; 1])).await {
+            Ok(answer) => answer,
+            Err(_) => Ok(0),
+        }
+    };
+    let error = probe.await.err()?;
+    Some(match error.kind() {
+        ErrorKind::ConnectionRefused => format!("nothing listens on {address}"),
+        ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable | ErrorKind::AddrNotAvailable => {
+            format!("no route to {address} ({error})")
+        }
+        ErrorKind::PermissionDenied => format!("this machine does not allow packets to {address} ({error})"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unknown_host_a_refused_port_and_a_missing_route_are_told_apart() {
+        let (found, problems) = resolve(&["no-such-host.invalid:7100".into(), "127.0.0.1:7100".into()]).await;
+        assert_eq!(found, ["127.0.0.1:7100".parse().unwrap()]);
+        assert!(problems[0].contains("unknown host in no-such-host.invalid:7100"), "{problems:?}");
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        assert_eq!(refusal(address).await, None, "somebody may answer");
+        drop(socket);
+        assert_eq!(refusals(&[address]).await, format!("nothing listens on {address}"));
+        let multicast = "255.255.255.255:9".parse().unwrap();
+        assert!(refusal(multicast).await.unwrap().contains("does not allow"), "broadcasts need a permission");
+    }
+}

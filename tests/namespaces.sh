@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The four machines of docs/src/network.md, each a network namespace: folders are emitted, agents run, one is killed and started again,
+# their folders are gathered, and the result has the bits of one process. Needs root and ip; MILE names the program.
+# With NETEM="delay 100ms loss 5%" every line is like that; with DIM and ROUNDS it is another experiment. Prints rounds a second.
+set -euo pipefail
+mile=$(realpath "${MILE:-target/debug/mile}")
+netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-60}
+work=$(mktemp -d)
+names=(north east south west)
+bridge=mile-br$$
+cleanup() {
+    for pid in "${agents[@]:-}"; do [ -z "$pid" ] || kill "$pid" 2> /dev/null || true; done
+    for name in "${names[@]}"; do ip netns delete "mile-$name-$$" 2> /dev/null || true; done
+    ip link delete "$bridge" 2> /dev/null || true
+    [ -n "${KEEP:-}" ] || rm -rf "$work"
+}
+agents=()
+trap cleanup EXIT
+ip link add "$bridge" type bridge
+ip link set "$bridge" up
+hosts=()
+for k in 0 1 2 3; do
+    space=mile-${names[k]}-$$ outer=mo$k-$$
+    ip netns add "$space"
+    ip link add "$outer" type veth peer name eth0 netns "$space"
+    ip link set "$outer" master "$bridge" up
+    ip -n "$space" link set lo up
+    ip -n "$space" link set eth0 up
+    ip -n "$space" address add "10.77.0.$((k + 1))/24" dev eth0
+    [ -z "$netem" ] || ip netns exec "$space" tc qdisc add dev eth0 root netem $netem limit 100000
+    hosts+=(--host "$k=10.77.0.$((k + 1)):7100")
+done
+cd "$work"
+cat > experiment.toml << END
+name = "machines"
+rounds = $rounds
+eval_every = 20
+precision = "f32"
+[network]
+agents = 4
+topology = "ring"
+[problem]
+kind = "quadratic"
+dim = $dim
+[[algorithm]]
+name = "mile"
+step_size = 0.1
+[agent]
+snapshots = true
+END
+"$mile" run experiment.toml --out one > /dev/null 2>&1
+"$mile" swarm experiment.toml --emit deploy "${hosts[@]}" > /dev/null 2>&1
+start() { ip netns exec "mile-${names[$1]}-$$" "$mile" agent "deploy/agents/$1/agent.toml" >> "log-$1" 2>&1 & agents[$1]=$!; }
+for k in 0 1 2 3; do start $k; done
+begun=$(date +%s.%N)
+if [ -z "$netem" ]; then
+    sleep 1
+    kill -9 "${agents[2]}" 2> /dev/null || true
+    wait "${agents[2]}" 2> /dev/null || true
+    ip netns exec "mile-north-$$" "$mile" status deploy/agents/0 > status || true
+    start 2
+fi
+for k in 0 1 2 3; do
+    wait "${agents[k]}" || { echo "agent $k failed:"; tail -20 "log-$k"; exit 1; }
+    agents[k]=
+done
+ended=$(date +%s.%N)
+echo "$rounds rounds of n = $dim in $(echo "$ended $begun $rounds" | awk '{ printf "%.1f s, %.2f rounds a second", $1 - $2, $3 / ($1 - $2) }')"
+"$mile" gather deploy --out all > gathered 2>&1 || { cat gathered; exit 1; }
+for file in one/final/*-seed0.safetensors; do
+    cmp "$file" "all/final/$(basename "$file")"
+done
+echo "four machines: same bits"
