@@ -45,9 +45,9 @@ pub(super) const ALL: &[About] = &[
     about("network", "p", "", "Probability of an edge (erdos-renyi).", "p = 0.3"),
     about("network", "degree", "", "Neighbours of each agent (random-regular, small-world).", "degree = 4"),
     about("network", "rewire", "", "Probability that an edge is rewired (small-world).", "rewire = 0.1"),
-    about("network", "edges", "", "File with an edge list, two agents a line (topology = \"file\").", "edges = \"edges.txt\""),
+    about("network", "edges", "the path of an edge list, or the edges themselves: [[0, 1], [1, 2]]", "File with an edge list, two agents a line, or the edges themselves (topology = \"file\").", "edges = \"edges.txt\""),
     about("network", "mixing", "", "Rule of the mixing matrix W, which is symmetric with rows that sum to 1. metropolis: W_ij = 1/(1 + max(deg_i, deg_j)); lazy-metropolis: (I + W)/2 of that.", "mixing = \"lazy-metropolis\""),
-    about("network", "matrix", "", "File with the mixing matrix, one row a line (mixing = \"file\").", "matrix = \"weights.txt\""),
+    about("network", "matrix", "the path of a matrix, or the weights of the edges: [[0, 1, 0.3], [1, 2, 0.3]]", "File with the mixing matrix, one row a line, or the weights of the edges, each once, where the diagonal is what makes rows sum to 1 (mixing = \"file\").", "matrix = \"weights.txt\""),
     about("network", "drop_rate", "", "Probability that an edge is down in a round. Both ends then keep the weight of the edge for themselves.", "drop_rate = 0.1"),
     about("network", "seed", "", "Seed of a random graph.", "seed = 1"),
 
