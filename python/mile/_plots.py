@@ -45,8 +45,9 @@ def plot(records: Any, quantity: str, axis: str, ax: Any = None) -> Any:
         ax.plot(x, y.mean(), label=label, linewidth=1.8, markersize=5, markevery=max(1, len(x) // 8), **style)
         if rows["seed"].nunique() > 1:
             ax.fill_between(x, y.min(), y.max(), color=COLOURS[k % 8], alpha=0.15, linewidth=0)
-    positive = (records[quantity].dropna() > 0).all()
-    if positive and not any(word in quantity for word in _LINEAR):
+    # What is 0 at the start, such as the disagreement of agents that begin at one point, is left out of a logarithmic axis.
+    values = records[quantity].dropna()
+    if (values >= 0).all() and (values > 0).any() and not any(word in quantity for word in _LINEAR):
         ax.set_yscale("log")
     ax.set_xlabel(_AXES[axis], color="#222222")
     ax.set_title(_TITLES.get(quantity, quantity.replace("_", " ")), fontsize=11, color="#222222", loc="left")

@@ -112,7 +112,7 @@ class Table:
         *,
         agents: int | None = None,
         test: Any = None,
-        loss: str | None = None,
+        loss: str = "least-squares",
         batch: int | str | None = None,
         **parameters: Any,
     ) -> None:

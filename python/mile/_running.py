@@ -150,6 +150,8 @@ def _execute(request: _Request, folder: Path, resume: bool, ranks: Any, progress
         )
     finally:
         close(callback)
+        if hasattr(request.problem, "close"):
+            request.problem.close()
     return stopped and not complete
 
 

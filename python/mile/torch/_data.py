@@ -125,6 +125,10 @@ class Loaded:
         self.place = (seed, draw)
         return self.current
 
+    def close(self) -> None:
+        """Ends the pass, and with it its workers."""
+        self.place, self.passing, self.current = None, None, ()
+
     def all(self, at_once: int) -> Iterator[tuple[int, Batch]]:
         """Every sample once, in order, whatever the loader's sampler does."""
         plain = DataLoader(self.loader.dataset, batch_size=at_once, collate_fn=self.loader.collate_fn)

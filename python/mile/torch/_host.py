@@ -199,8 +199,9 @@ class Host:
             if wanted:
                 rows = [agent - self.hosted.start for agent in wanted]
                 self._sends[peer] = torch.tensor(rows, device=self.problem.device)
-                self._receives[peer] = slice(len(self._place), len(self._place) + len(coming))
-                self._place.update((agent, len(self._place) + k) for k, agent in enumerate(coming))
+                begin = len(self._place)
+                self._receives[peer] = slice(begin, begin + len(coming))
+                self._place.update((agent, begin + k) for k, agent in enumerate(coming))
 
     def _with_others(self, source: int) -> torch.Tensor:
         return self.vectors[source]

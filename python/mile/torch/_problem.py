@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from .. import _mile
-from ._data import Batch, Source, source
+from ._data import Batch, Loaded, Source, source
 from ._gradients import Gradients, bind, choose, trained, views
 from ._host import Host, read_buffers
 from ._ranks import Ranks, started_by_torchrun
@@ -159,6 +159,12 @@ class Problem:
         """Opens the agents of a job. Called by the library."""
         self._host = Host(self, agents, hosted, edges, vectors, start, seed, self._distributed if peers else None)
         return self._host
+
+    def close(self) -> None:
+        """Ends the workers of data loaders. Called by the library after a run."""
+        for one in self._sources.values():
+            if isinstance(one, Loaded):
+                one.close()
 
     def ranks(self) -> Ranks | None:
         """The processes that share the agents, if `torchrun` started several."""
