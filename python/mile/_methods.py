@@ -106,7 +106,7 @@ def resolve(algorithms: Any) -> tuple[list[Algorithm], list[tuple[str, object]]]
         if not isinstance(given, dict):
             takes = 'takes mile.method(name, step_size=...), or a dictionary with name and step_size'
             raise TypeError(f"algorithms[{k}]: got {given!r}, {takes}")
-        section = {_ALIASES.get(key, key): value for key, value in given.items()}
+        section: Algorithm = {_ALIASES.get(str(key), str(key)): value for key, value in given.items()}
         if len(section) < len(given):
             raise ValueError(f"algorithms[{k}]: two names of one parameter: {', '.join(given)}")
         given_method = section.get("name")

@@ -123,14 +123,13 @@ class Vmapped:
             return tuple(torch.stack(list(column)) for column in zip(*batches, strict=True))
         each = [one.indices(self.host.seed, draw) for one in self.sources]  # type: ignore[attr-defined]
         chosen = (torch.stack(each) + self.begins.unsqueeze(1)).view(-1).to(self.problem.device, non_blocking=True)
-        shape = (len(each), -1)
-        return tuple(tensor.index_select(0, chosen).unflatten(0, shape) for tensor in self.joined)
+        return tuple(tensor.index_select(0, chosen).view(len(each), -1, *tensor.shape[1:]) for tensor in self.joined)
 
     def compute(self, x: int, g: int, draw: int) -> None:
         """Forward and backward passes of all agents at once."""
         rows, agents = self.host.vectors[x], len(self.host.hosted)
         parts = torch.split(rows, [shape.numel() for shape in self.shapes], dim=1)
-        named = {n: p.unflatten(1, s) if len(s) else p.squeeze(1) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
+        named = {n: p.view(agents, *s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
         if self.random:
             torch.manual_seed(number(self.host.seed, draw))
         found = self.mapped(named, *self._batch(draw))

@@ -39,12 +39,12 @@ class Host:
         self.hosted = range(*hosted)
         self.dim = problem.dim
         shape = (len(self.hosted), self.dim)
-        kind = {"device": problem.device, "dtype": problem.torch_dtype}
-        self.vectors = [torch.zeros(shape, **kind) for _ in range(vectors)]
+        self.vectors = [torch.zeros(shape, device=problem.device, dtype=problem.torch_dtype) for _ in range(vectors)]
         self.vectors[0].copy_(torch.from_numpy(start.copy()).view(-1, self.dim))
         self.gradients = problem.gradients(self)
         self._neighbours(edges)
-        self._room = torch.empty(min(shape[0] * self.dim, _PART) if self._on_cpu() else shape[0] * self.dim, **kind)
+        numbers = shape[0] * self.dim
+        self._room = self.vectors[0].new_empty(min(numbers, _PART) if self._on_cpu() else numbers)
 
     def _on_cpu(self) -> bool:
         return self.problem.device.type == "cpu"
@@ -68,7 +68,7 @@ class Host:
     def pull(self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None) -> None:
         """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in increasing j."""
         columns = self._columns if weights is None else self._weighted(weights)
-        sources = [self._with_others(source) for source, _ in pairs] if self.ranks is None else self._exchange(pairs)
+        sources = [self.vectors[source] for source, _ in pairs] if self.ranks is None else self._exchange(pairs)
         width = max(1, _PART // max(1, len(self.hosted))) if self._on_cpu() else max(1, self.dim)
         for (source, to), others in zip(pairs, sources, strict=True):
             own, out = self.vectors[source], self.vectors[to]
@@ -93,7 +93,8 @@ class Host:
     def norms_sq(self, v: int) -> NDArray[np.float64]:
         """The squared norm of each row."""
         rows = self.vectors[v]
-        return torch.linalg.vecdot(rows, rows).double().cpu().numpy()
+        found: NDArray[np.float64] = torch.linalg.vecdot(rows, rows).double().cpu().numpy()
+        return found
 
     def distances_sq(self, v: int, mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """The squared distance of each row from a point."""
@@ -120,7 +121,8 @@ class Host:
     def row(self, v: int, agent: int) -> NDArray[Any]:
         """One agent's row, wherever it is."""
         if self.ranks is None:
-            return self.vectors[v][agent].cpu().numpy()
+            own_row: NDArray[Any] = self.vectors[v][agent].cpu().numpy()
+            return own_row
         owner = next(k for k in range(self.ranks.count) if agent in self.ranks.block(self.agents, k))
         own = b""
         if agent in self.hosted:
@@ -203,15 +205,11 @@ class Host:
                 self._receives[peer] = slice(begin, begin + len(coming))
                 self._place.update((agent, begin + k) for k, agent in enumerate(coming))
 
-    def _with_others(self, source: int) -> torch.Tensor:
-        return self.vectors[source]
-
     def _exchange(self, pairs: list[tuple[int, int]]) -> list[torch.Tensor]:
         """The rows of the hosted agents and of their neighbours, for each vector that is sent."""
         assert self.ranks is not None
         rows = len(self._place)
-        kind = {"device": self.problem.device, "dtype": self.problem.torch_dtype}
-        found = [torch.empty((rows, self.dim), **kind) for _ in pairs]
+        found = [self.vectors[0].new_empty((rows, self.dim)) for _ in pairs]
         for extended, (source, _) in zip(found, pairs, strict=True):
             extended[: len(self.hosted)] = self.vectors[source]
             sends = {peer: self.vectors[source].index_select(0, chosen) for peer, chosen in self._sends.items()}
