@@ -8,10 +8,10 @@ local steps.
 ...     problem=mile.Quadratic(dim=5),
 ...     network="ring",
 ...     algorithms=[mile.method("mile", step_size=0.1, local_steps=5), mile.method("k-gt", step_size=0.1, local_steps=5)],
-...     rounds=60,
+...     rounds=300,
 ...     out=tmp / "first",
 ... )
->>> run.records.groupby("label")["consensus_error"].last().max() < 1e-4
+>>> bool((run.records.groupby("label")["consensus_error"].last() < 1e-6).all())
 True
 
 What you have decides where to start:

@@ -12,6 +12,8 @@ Algorithm = dict[str, Any]
 
 
 _ALIASES = {"num_local_steps": "local_steps", "tau": "local_steps", "lr": "step_size"}
+# decent-bench's second step size, by method.
+_AUXILIARY = {"led": "beta", "proxskip": "beta", "k-gt": "eta_s"}
 
 
 class Method:
@@ -61,7 +63,8 @@ def method(name: str | HasStep, step_size: float | str, *, label: str | None = N
     """A method with its step size and parameters, for `algorithms`.
 
     `name` is that of a built-in method (`methods` lists them), or a `Method` of your own. `step_size="auto"` chooses it from the estimated curvature. The
-    parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are other names of `local_steps`.
+    parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are other names of `local_steps`, and `aux_step_size` of LED's `beta` and
+    K-GT's `eta_s`.
 
     >>> import mile
     >>> mile.method("mile", step_size=0.1, num_local_steps=5)
@@ -106,7 +109,10 @@ def resolve(algorithms: Any) -> tuple[list[Algorithm], list[tuple[str, object]]]
         if not isinstance(given, dict):
             takes = 'takes mile.method(name, step_size=...), or a dictionary with name and step_size'
             raise TypeError(f"algorithms[{k}]: got {given!r}, {takes}")
-        section: Algorithm = {_ALIASES.get(str(key), str(key)): value for key, value in given.items()}
+        names = dict(_ALIASES)
+        if given.get("name") in _AUXILIARY:
+            names["aux_step_size"] = _AUXILIARY[given["name"]]
+        section: Algorithm = {names.get(str(key), str(key)): value for key, value in given.items()}
         if len(section) < len(given):
             raise ValueError(f"algorithms[{k}]: two names of one parameter: {', '.join(given)}")
         given_method = section.get("name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 from typing import Any
@@ -17,12 +18,19 @@ def started_by_torchrun() -> bool:
     return dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 class Ranks:
     """The processes of a `torchrun` job, seen from one of them: what they tell each other beside the agents' exchanges."""
 
     def __init__(self, device: torch.device) -> None:
         if not dist.is_initialized():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            # Threads of a group that is left to the end of the process may find the others gone, and abort it.
+            atexit.register(_leave)
         self.rank = dist.get_rank()
         self.count = dist.get_world_size()
         self.name = f"rank {self.rank} on {socket.gethostname()}"
