@@ -46,7 +46,7 @@ fn names(metric: Metric) -> Names {
 }
 
 /// The name in records, such as `local_accuracy`.
-pub(crate) fn name(metric: Metric, models: Models) -> &'static str {
+pub fn name(metric: Metric, models: Models) -> &'static str {
     names(metric)[models as usize].0
 }
 

@@ -32,7 +32,8 @@ pub(crate) fn write<T: Real>(
             vectors.push((name, engine.vector(Vector(k))?.into_owned()));
         }
         let vectors: Vec<(&str, &[T])> = vectors.iter().map(|(name, values)| (*name, &values[..])).collect();
-        return state::save(path, header, &vectors, shape);
+        state::save(path, header, &vectors, shape)?;
+        return Ok(engine.saved(path)?);
     }
     let agents = hosted(engine);
     let mut checksums = Vec::new();
@@ -54,7 +55,8 @@ pub(crate) fn write<T: Real>(
     }
     agree(engine.ranks(), written)?;
     let completed = if first { shared.complete().map_err(failed("write")) } else { Ok(()) };
-    agree(engine.ranks(), completed)
+    agree(engine.ranks(), completed)?;
+    Ok(engine.saved(path)?)
 }
 
 /// The checksum of a vector from those of the hosted rows.
@@ -79,6 +81,7 @@ pub(crate) fn read<T: Real>(
         for (k, (name, _)) in layout.state.iter().enumerate() {
             engine.set_vector(Vector(k), &state::vector(&mut found, path, name, shape)?)?;
         }
+        engine.restored(path)?;
         return Ok(Some(found.header));
     }
     if !from_first(engine.ranks(), || Ok(path.exists()))? {
@@ -100,6 +103,7 @@ pub(crate) fn read<T: Real>(
         agree(engine.ranks(), state::check_sum(&found, path, name, &sum))?;
         engine.set_vector(Vector(k), &rows)?;
     }
+    engine.restored(path)?;
     let mut header = found.header;
     if !is_first(engine.ranks()) {
         (header.bytes_sent, header.gradient_evals) = (0, 0);

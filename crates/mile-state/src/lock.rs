@@ -24,7 +24,15 @@ pub enum LockError {
 /// A folder that this process works in, until this is dropped or the process ends, however it ends.
 #[derive(Debug)]
 pub struct FolderLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // A process that was forked meanwhile has the same file open, and closing it here would not free the folder. Where that
+        // fails, the folder is free when the last of these processes ends.
+        let _ = self.file.unlock();
+    }
 }
 
 impl FolderLock {
@@ -36,7 +44,7 @@ impl FolderLock {
         let begun = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) => return Ok(Self { file }),
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
                 Err(TryLockError::WouldBlock) if begun.elapsed() >= patience => {
                     return Err(LockError::InUse(folder.to_owned()));
@@ -63,6 +71,11 @@ mod tests {
         });
         FolderLock::take(home.path(), Duration::from_secs(20)).unwrap();
         release.join().unwrap();
+        let lock = FolderLock::take(home.path(), Duration::ZERO).unwrap();
+        let inherited = lock.file.try_clone().unwrap();
+        drop(lock);
+        FolderLock::take(home.path(), Duration::ZERO).expect("a copy of the open file does not keep the lock");
+        drop(inherited);
         let absent = FolderLock::take(&home.path().join("absent"), Duration::ZERO).unwrap_err();
         assert!(matches!(absent, LockError::Io { .. }), "{absent}");
     }

@@ -5,6 +5,7 @@
 //! records and decisions are the same to the bit in one process, over many ranks, and on a device.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use crate::agents::{Agents, AgentsError, Vector};
 use crate::block;
@@ -46,6 +47,20 @@ pub trait Engine<T: Real>: Agents {
     /// The consensus error of all agents' models as they were sent in the exchange that was watched, if it was.
     fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
         Ok(None)
+    }
+
+    /// Called when the state vectors were written to this file: an engine with more than vectors, such as the statistics of batch
+    /// norms, keeps that beside it. A call of all ranks together.
+    fn saved(&mut self, state: &Path) -> Result<(), AgentsError> {
+        let _ = state;
+        Ok(())
+    }
+
+    /// Called when the state vectors were read from this file, after [`set_vector`](Self::set_vector) for each. A call of all
+    /// ranks together.
+    fn restored(&mut self, state: &Path) -> Result<(), AgentsError> {
+        let _ = state;
+        Ok(())
     }
 
     /// The processes that host the agents together.

@@ -1,5 +1,6 @@
 //! `[network]`: the graph, its mixing matrix, and the drop rate of its edges.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mile::graph::{Graph, Topology};
@@ -9,7 +10,7 @@ use mile::varying::TimeVarying;
 use toml::{Table, Value};
 
 use crate::error::{DataFileError, LabError};
-use crate::section::{Section, resolve};
+use crate::section::{Section, as_number, as_whole, resolve};
 
 /// A network as an experiment file describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,8 @@ pub enum GraphSource {
     Topology(Topology),
     /// A file with an edge list.
     File(PathBuf),
+    /// The edges themselves.
+    Edges(Vec<(usize, usize)>),
 }
 
 /// Where a mixing matrix comes from.
@@ -44,6 +47,8 @@ pub enum MixingSource {
     Rule(Rule),
     /// A file with the matrix.
     File(PathBuf),
+    /// The weights of the edges, by their two ends in increasing order; the diagonal makes each row sum to one.
+    Weights(BTreeMap<(usize, usize), f64>),
 }
 
 /// Where the edges of each round come from.
@@ -82,7 +87,7 @@ impl NetworkConfig {
     pub fn topology(&self) -> Option<Topology> {
         match self.graph {
             GraphSource::Topology(topology) => Some(topology),
-            GraphSource::File(_) => None,
+            GraphSource::File(_) | GraphSource::Edges(_) => None,
         }
     }
 
@@ -116,12 +121,26 @@ impl NetworkConfig {
                 .build(self.agents, self.seed)
                 .map_err(|error| LabError::config("network.topology", error))?,
             GraphSource::File(path) => in_text_file(path, |text| Graph::parse_edges(text, self.agents))?,
+            GraphSource::Edges(edges) => Graph::from_edges(self.agents, edges.iter().copied())
+                .map_err(|error| LabError::config("network.edges", error))?,
         };
         let graph = graph.connected().map_err(|error| LabError::config("network.topology", error))?;
         let network = match &self.mixing {
             MixingSource::Rule(rule) => Network::new(graph, *rule).map_err(in_config("network.mixing"))?,
             MixingSource::File(path) => {
                 let matrix = in_text_file(path, |text| MixingMatrix::parse(&graph, text))?;
+                Network::with_matrix(graph, matrix).map_err(in_config("network.matrix"))?
+            }
+            MixingSource::Weights(weights) => {
+                if let Some((i, j)) =
+                    weights.keys().find(|(i, j)| *j >= graph.agents() || !graph.has_edge(*i, *j))
+                {
+                    let problem = format!("has a weight for agents {i} and {j}, which no edge joins");
+                    return Err(LabError::config("network.matrix", problem));
+                }
+                let weight = |i: usize, j: usize| weights.get(&(i.min(j), i.max(j))).copied().unwrap_or(0.0);
+                let matrix = MixingMatrix::from_edges(&graph, weight)
+                    .map_err(|error| LabError::config("network.matrix", error))?;
                 Network::with_matrix(graph, matrix).map_err(in_config("network.matrix"))?
             }
         };
@@ -177,8 +196,18 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
         "random-regular" => Topology::RandomRegular { degree: degree(4)? },
         "small-world" => Topology::SmallWorld { degree: degree(4)?, rewire: probability("rewire", 0.1)? },
         _ => {
-            let takes = "the path of an edge list";
-            let edges = reader.text("edges", takes)?.ok_or_else(|| reader.missing("edges", takes))?;
+            let takes = "the path of an edge list, or the edges themselves: [[0, 1], [1, 2]]";
+            let edges = reader.value("edges").ok_or_else(|| reader.missing("edges", takes))?;
+            if let Value::Array(list) = edges {
+                reader.keep("edges", edges.clone());
+                let edge = |pair: &Value| match pair.as_array()?.as_slice() {
+                    [i, j] => Some((as_whole(i)? as usize, as_whole(j)? as usize)),
+                    _ => None,
+                };
+                let found = list.iter().map(edge).collect::<Option<Vec<_>>>();
+                return found.map(GraphSource::Edges).ok_or_else(|| reader.refuse("edges", edges, takes));
+            }
+            let edges = edges.as_str().ok_or_else(|| reader.refuse("edges", edges, takes))?;
             let path = resolve(folder, edges);
             reader.keep("edges", path.display().to_string());
             return Ok(GraphSource::File(path));
@@ -216,11 +245,31 @@ fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {
     match reader.choice("mixing", &choices, Some("metropolis"))? {
         Some(rule) => Ok(MixingSource::Rule(rule)),
         None => {
-            let takes = "the path of a matrix, one row per line";
-            let matrix = reader.text("matrix", takes)?.ok_or_else(|| reader.missing("matrix", takes))?;
+            let takes = "the path of a matrix, one row per line, or the weights of the edges: [[0, 1, 0.3], [1, 2, 0.3]]";
+            let matrix = reader.value("matrix").ok_or_else(|| reader.missing("matrix", takes))?;
+            if let Value::Array(list) = matrix {
+                reader.keep("matrix", matrix.clone());
+                return weights(list)
+                    .map(MixingSource::Weights)
+                    .ok_or_else(|| reader.refuse("matrix", matrix, takes));
+            }
+            let matrix = matrix.as_str().ok_or_else(|| reader.refuse("matrix", matrix, takes))?;
             let path = resolve(folder, matrix);
             reader.keep("matrix", path.display().to_string());
             Ok(MixingSource::File(path))
         }
     }
+}
+
+/// The weights of edges, each given once as `[i, j, weight]`; `None` if the list is no such list.
+fn weights(list: &[Value]) -> Option<BTreeMap<(usize, usize), f64>> {
+    let mut found = BTreeMap::new();
+    for entry in list {
+        let [i, j, weight] = entry.as_array()?.as_slice() else { return None };
+        let (i, j) = (as_whole(i)? as usize, as_whole(j)? as usize);
+        if i == j || found.insert((i.min(j), i.max(j)), as_number(weight)?).is_some() {
+            return None;
+        }
+    }
+    Some(found)
 }

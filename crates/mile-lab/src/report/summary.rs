@@ -41,10 +41,12 @@ pub(super) fn network_name(folder: &RunFolder) -> String {
     let graph = match folder.experiment.network.graph {
         GraphSource::Topology(_) => word("topology"),
         GraphSource::File(_) => "graph from a file".into(),
+        GraphSource::Edges(_) => "graph of one's own".into(),
     };
     let mixing = match folder.experiment.network.mixing {
         MixingSource::Rule(rule) => format!("{} weights", rule.name()),
         MixingSource::File(_) => "weights from a file".into(),
+        MixingSource::Weights(_) => "weights of one's own".into(),
     };
     format!("{graph} of {} agents, {mixing}", folder.network.agents())
 }

@@ -1,5 +1,7 @@
 //! The built-in methods by name: their parameters, their references, and how to build one.
 
+use std::sync::{PoisonError, RwLock};
+
 use super::{
     D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
     MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,
@@ -20,9 +22,11 @@ pub struct Parameter {
     pub default: &'static str,
 }
 
-type Build = fn(&Parameters, &Network, u64) -> Result<Box<dyn Method>, InvalidParameter>;
+/// Makes a method from its parameters, the network and the seed of the run.
+pub type Build =
+    dyn Fn(&Parameters, &Network, u64) -> Result<Box<dyn Method>, InvalidParameter> + Send + Sync;
 
-/// A built-in method.
+/// A method with a name: a built-in one, or one that was [added](add).
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in experiment files.
@@ -37,7 +41,7 @@ pub struct Entry {
     pub parameters: &'static [Parameter],
     /// A remark on this implementation; empty if there is none.
     pub note: &'static str,
-    build: Build,
+    build: &'static Build,
 }
 
 impl std::fmt::Debug for Entry {
@@ -119,9 +123,40 @@ pub const UNAVAILABLE: [Unavailable; 1] = [Unavailable {
     reason: "cited as submitted; there is no public text or code of it, so its recursion is unknown",
 }];
 
-/// The entry of the method called `name`.
+/// Methods that were added in this process.
+static ADDED: RwLock<Vec<&'static Entry>> = RwLock::new(Vec::new());
+
+/// Adds a method of one's own under a name, for experiment files and sweeps that are run in this process; a later one of the
+/// same name replaces it. What is added stays in memory until the process ends.
+///
+/// # Errors
+/// If a built-in method has this name.
+pub fn add(name: &str, title: &str, build: Box<Build>) -> Result<&'static Entry, InvalidParameter> {
+    if let Some(taken) = ALL.iter().find(|entry| entry.name == name) {
+        let takes = "a name that no built-in method has";
+        return Err(Checker(taken.name).refuse("name", name, takes));
+    }
+    let entry: &'static Entry = Box::leak(Box::new(Entry {
+        name: String::from(name).leak(),
+        title: String::from(title).leak(),
+        reference: "a method of one's own",
+        exact: false,
+        parameters: &[],
+        note: "",
+        build: Box::leak(build),
+    }));
+    let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
+    added.retain(|other| other.name != name);
+    added.push(entry);
+    Ok(entry)
+}
+
+/// The entry of the method called `name`: a built-in one, or one that was [added](add).
 pub fn find(name: &str) -> Option<&'static Entry> {
-    ALL.iter().find(|entry| entry.name == name)
+    let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
+    ALL.iter()
+        .find(|entry| entry.name == name)
+        .or_else(|| added.iter().find(|entry| entry.name == name).copied())
 }
 
 const fn parameter(name: &'static str, takes: &'static str, default: &'static str) -> Parameter {
@@ -155,7 +190,7 @@ pub const ALL: &[Entry] = &[
             NESTEROV,
         ],
         note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper",
-        build: |p, _, _| {
+        build: &|p, _, _| {
             let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()).into());
             Ok(Box::new(Mile::with_weights(p.tau(), xi, p.gamma)?.with_momentum(p.checked_momentum("mile")?)))
         },
@@ -172,7 +207,7 @@ pub const ALL: &[Entry] = &[
             NESTEROV,
         ],
         note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; its momentum is our extension",
-        build: |p, _, _| Ok(Box::new(Led::with_momentum(p.tau(), p.beta, p.checked_momentum("led")?)?)),
+        build: &|p, _, _| Ok(Box::new(Led::with_momentum(p.tau(), p.beta, p.checked_momentum("led")?)?)),
     },
     Entry {
         name: "k-gt",
@@ -181,7 +216,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S, MOMENTUM, NESTEROV],
         note: "its momentum is our extension",
-        build: |p, _, _| {
+        build: &|p, _, _| {
             let method = KGt::new(p.tau(), p.eta_s.unwrap_or(1.0))?;
             Ok(Box::new(method.with_momentum(p.checked_momentum("k-gt")?)))
         },
@@ -193,7 +228,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS],
         note: "our interpretation: no public code",
-        build: |p, _, _| Ok(Box::new(PeriodicalGt::new(p.tau())?)),
+        build: &|p, _, _| Ok(Box::new(PeriodicalGt::new(p.tau())?)),
     },
     Entry {
         name: "dec-fedtrack",
@@ -202,7 +237,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
         note: "for minimisation, where it is K-GT",
-        build: |p, _, _| Ok(Box::new(DecFedTrack::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+        build: &|p, _, _| Ok(Box::new(DecFedTrack::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
     },
     Entry {
         name: "gta-1",
@@ -211,7 +246,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "",
-        build: |p, _, _| Ok(Box::new(Gta::one(p.tau(), p.communications.unwrap_or(1))?)),
+        build: &|p, _, _| Ok(Box::new(Gta::one(p.tau(), p.communications.unwrap_or(1))?)),
     },
     Entry {
         name: "gta-2",
@@ -220,7 +255,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "",
-        build: |p, _, _| Ok(Box::new(Gta::two(p.tau(), p.communications.unwrap_or(1))?)),
+        build: &|p, _, _| Ok(Box::new(Gta::two(p.tau(), p.communications.unwrap_or(1))?)),
     },
     Entry {
         name: "gta-3",
@@ -229,7 +264,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "two exchanges per communication round, one after the other",
-        build: |p, _, _| Ok(Box::new(Gta::three(p.tau(), p.communications.unwrap_or(1))?)),
+        build: &|p, _, _| Ok(Box::new(Gta::three(p.tau(), p.communications.unwrap_or(1))?)),
     },
     Entry {
         name: "diging",
@@ -238,7 +273,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS],
         note: "",
-        build: |p, _, _| Ok(Box::new(Diging::new(p.tau())?)),
+        build: &|p, _, _| Ok(Box::new(Diging::new(p.tau())?)),
     },
     Entry {
         name: "push-pull",
@@ -247,7 +282,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS],
         note: "our interpretation of what the paper calls PPADCO; A = B = W",
-        build: |p, _, _| Ok(Box::new(PushPull::new(p.tau())?)),
+        build: &|p, _, _| Ok(Box::new(PushPull::new(p.tau())?)),
     },
     Entry {
         name: "extra",
@@ -256,7 +291,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[],
         note: "with problem.l1: PG-EXTRA (Shi, Ling, Wu, Yin 2015)",
-        build: |_, _, _| Ok(Box::new(Extra)),
+        build: &|_, _, _| Ok(Box::new(Extra)),
     },
     Entry {
         name: "ed",
@@ -265,7 +300,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[],
         note: "with problem.l1: Prox-ED (Alghunaim, Ryu, Yuan, Sayed 2021)",
-        build: |_, _, _| Ok(Box::new(Ed)),
+        build: &|_, _, _| Ok(Box::new(Ed)),
     },
     Entry {
         name: "nids",
@@ -274,7 +309,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[],
         note: "with problem.l1: the paper's proximal form, which stores a vector more",
-        build: |p, _, _| Ok(if p.penalty { Box::new(ProxNids) } else { Box::new(Nids) }),
+        build: &|p, _, _| Ok(if p.penalty { Box::new(ProxNids) } else { Box::new(Nids) }),
     },
     Entry {
         name: "d2",
@@ -283,7 +318,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[],
         note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"",
-        build: |_, _, _| Ok(Box::new(D2)),
+        build: &|_, _, _| Ok(Box::new(D2)),
     },
     Entry {
         name: "proxskip",
@@ -297,7 +332,7 @@ pub const ALL: &[Entry] = &[
             parameter("chi", "a number from 1", "1"),
         ],
         note: "communicates at random steps, the same for all agents",
-        build: |p, _, seed| {
+        build: &|p, _, seed| {
             Checker("proxskip").at_least_one("local_steps", p.tau())?;
             Ok(Box::new(ProxSkip::new(seed, p.probability(), p.beta, p.chi.unwrap_or(1.0))?))
         },
@@ -313,7 +348,7 @@ pub const ALL: &[Entry] = &[
             parameter("gossip", "a whole number from 1", "1/sqrt(1 - l), rounded up"),
         ],
         note: "a reconstruction: only the abstract was available",
-        build: |p, network, seed| {
+        build: &|p, network, seed| {
             Checker("mg-skip").at_least_one("local_steps", p.tau())?;
             Ok(Box::new(MgSkip::new(seed, p.probability(), p.gossip, network)?))
         },
@@ -325,7 +360,7 @@ pub const ALL: &[Entry] = &[
         exact: false,
         parameters: &[LOCAL_STEPS, MOMENTUM, NESTEROV],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
-        build: |p, _, _| {
+        build: &|p, _, _| {
             Ok(Box::new(LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?)))
         },
     },
@@ -336,7 +371,7 @@ pub const ALL: &[Entry] = &[
         exact: false,
         parameters: &[parameter("variant", "\"atc\" or \"cta\"", "\"atc\"")],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without",
-        build: |p, _, _| Ok(Box::new(Dsgd { variant: p.variant.unwrap_or_default() })),
+        build: &|p, _, _| Ok(Box::new(Dsgd { variant: p.variant.unwrap_or_default() })),
     },
     Entry {
         name: "gradient-tracking",
@@ -345,7 +380,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[],
         note: "adapt then combine",
-        build: |_, _, _| Ok(Box::new(GradientTracking)),
+        build: &|_, _, _| Ok(Box::new(GradientTracking)),
     },
     Entry {
         name: "scaffold",
@@ -354,7 +389,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
         note: "on the complete graph, where one exchange gives the server's average",
-        build: |p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+        build: &|p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
     },
     Entry {
         name: "momentum-tracking",
@@ -363,7 +398,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[USUAL_MOMENTUM],
         note: "starts from c = 0, without the average over all agents of the authors' code",
-        build: |p, _, _| Ok(Box::new(MomentumTracking::new(p.usual_momentum("momentum-tracking")?))),
+        build: &|p, _, _| Ok(Box::new(MomentumTracking::new(p.usual_momentum("momentum-tracking")?))),
     },
     Entry {
         name: "edm",
@@ -372,7 +407,7 @@ pub const ALL: &[Entry] = &[
         exact: true,
         parameters: &[USUAL_MOMENTUM],
         note: "our reading of the paper, with the matrix (I + W)/2 of ED",
-        build: |p, _, _| Ok(Box::new(Edm::new(p.usual_momentum("edm")?))),
+        build: &|p, _, _| Ok(Box::new(Edm::new(p.usual_momentum("edm")?))),
     },
     Entry {
         name: "qg-dsgdm",
@@ -381,7 +416,7 @@ pub const ALL: &[Entry] = &[
         exact: false,
         parameters: &[USUAL_MOMENTUM, NESTEROV],
         note: "does not reach a stationary point when the f_i differ: its fixed points are those of dsgd",
-        build: |p, _, _| Ok(Box::new(QgDsgdm::new(p.usual_momentum("qg-dsgdm")?))),
+        build: &|p, _, _| Ok(Box::new(QgDsgdm::new(p.usual_momentum("qg-dsgdm")?))),
     },
     Entry {
         name: "decentlam",
@@ -390,6 +425,6 @@ pub const ALL: &[Entry] = &[
         exact: false,
         parameters: &[USUAL_MOMENTUM],
         note: "does not reach a stationary point when the f_i differ: its fixed points are those of dsgd",
-        build: |p, _, _| Ok(Box::new(DecentLaM::new(p.usual_momentum("decentlam")?))),
+        build: &|p, _, _| Ok(Box::new(DecentLaM::new(p.usual_momentum("decentlam")?))),
     },
 ];

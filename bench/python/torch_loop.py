@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""DSGD on 8 agents: the host of mile.torch beside a loop that is written by hand, on the same model, data and batches.
+
+    python bench/python/torch_loop.py [--device cuda] [--steps N]        with the package mile, built for release, installed
+
+The loop by hand has a model and an optimiser (SGD) for each agent, and mixes parameters as one matrix product W X, with X the agents' parameters, row by row. It is as plain as one writes it, and its batches are
+indices drawn beforehand. Times are of steps only, after steps that are not counted; the device is waited for at the end. Medians of runs that alternate.
+"""
+
+import argparse
+import copy
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import mile
+import mile.torch
+import torch
+from torch import nn
+
+AGENTS, ROWS = 8, 256
+
+
+def cnn() -> nn.Module:
+    """Two convolutions and two dense layers, for pictures of 28 x 28: 105,866 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 49, 58), nn.ReLU(), nn.Linear(58, 10),
+    )  # fmt: skip
+
+
+def with_norms() -> nn.Module:
+    """The same with batch norms, which cannot be mapped over agents."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 49, 58), nn.ReLU(), nn.Linear(58, 10),
+    )  # fmt: skip
+
+
+def mlp() -> nn.Module:
+    """Three dense layers: 535,818 parameters."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def data(device: torch.device) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(ROWS, 1, 28, 28, generator=generator).to(device), torch.randint(0, 10, (ROWS,), generator=generator).to(device)) for _ in range(AGENTS)]
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def by_hand(model: nn.Module, shards: list, device: torch.device, batch: int, steps: int, warm: int) -> float:
+    """Seconds of a step."""
+    models = [copy.deepcopy(model).to(device).train() for _ in range(AGENTS)]
+    optimisers = [torch.optim.SGD(one.parameters(), lr=0.05) for one in models]
+    criterion = nn.CrossEntropyLoss()
+    weights = torch.tensor(mile.graph("ring", agents=AGENTS).matrix, dtype=torch.float32, device=device)
+    generator = torch.Generator().manual_seed(1)
+    indices = torch.randint(0, ROWS, (steps + warm, AGENTS, batch), generator=generator).to(device)
+    for step in range(steps + warm):
+        if step == warm:
+            wait(device)
+            begun = time.perf_counter()
+        for agent, (one, optimiser) in enumerate(zip(models, optimisers)):
+            inputs, target = (tensor[indices[step, agent]] for tensor in shards[agent])
+            optimiser.zero_grad()
+            criterion(one(inputs), target).backward()
+            optimiser.step()
+        with torch.no_grad():
+            rows = torch.stack([nn.utils.parameters_to_vector(one.parameters()) for one in models])
+            for one, row in zip(models, weights @ rows):
+                nn.utils.vector_to_parameters(row, one.parameters())
+    wait(device)
+    return (time.perf_counter() - begun) / steps
+
+
+def with_mile(model: nn.Module, shards: list, device: torch.device, batch: int, steps: int, warm: int, gradient: str) -> float:
+    """Seconds of a step: the difference of two runs, of which one has only the steps that are not counted."""
+    problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), shards, batch=batch, device=device, gradient=gradient, eval_batch=64)
+
+    def seconds(rounds: int) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            algorithm = mile.method("dsgd", step_size=0.05)
+            run = mile.run(problem=problem, network="ring", algorithms=[algorithm], rounds=rounds, eval_every=rounds, out=Path(folder) / "run")
+            return run.rows[-1]["wall_s"]
+
+    few = seconds(warm)
+    return (seconds(steps + warm) - few) / steps
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--device", default="cpu")
+    arguments.add_argument("--steps", type=int, default=30)
+    arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--models", default="cnn,with_norms,mlp")
+    arguments.add_argument("--gradients", default="loop,vmap")
+    given = arguments.parse_args()
+    device = torch.device(given.device)
+    shards, raw = data(device), {}
+    print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device) if device.type == 'cuda' else f'{torch.get_num_threads()} threads'}")
+    print("| model | batch | gradient | by hand, ms | mile, ms | mile / by hand |\n|---|---|---|---|---|---|")
+    for name in given.models.split(","):
+        for batch in (32,):
+            for gradient in given.gradients.split(","):
+                if gradient == "vmap" and name == "with_norms":
+                    continue
+                torch.manual_seed(0)
+                model = globals()[name]()
+                times: dict[str, list[float]] = {"hand": [], "mile": []}
+                for _ in range(given.runs):
+                    times["hand"].append(1e3 * by_hand(model, shards, device, batch, given.steps, 5))
+                    times["mile"].append(1e3 * with_mile(model, shards, device, batch, given.steps, 5, gradient))
+                raw[f"{name}, {batch}, {gradient}"] = times
+                hand, host = statistics.median(times["hand"]), statistics.median(times["mile"])
+                print(f"| {name} | {batch} | {gradient} | {hand:.2f} | {host:.2f} | {host / hand:.3f} |", flush=True)
+    Path(f"torch-{device.type}.json").write_text(json.dumps(raw))
+
+
+if __name__ == "__main__":
+    main()

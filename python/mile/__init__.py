@@ -1,0 +1,59 @@
+"""Decentralized optimization and learning with multiple local updates.
+
+N agents on a graph, each with its own objective, minimise the mean of all of them by talking to their neighbours only, every few
+local steps.
+
+>>> import mile
+>>> run = mile.run(
+...     problem=mile.Quadratic(dim=5),
+...     network="ring",
+...     algorithms=[mile.method("mile", step_size=0.1, local_steps=5), mile.method("k-gt", step_size=0.1, local_steps=5)],
+...     rounds=300,
+...     out=tmp / "first",
+... )
+>>> bool((run.records.groupby("label")["consensus_error"].last() < 1e-6).all())
+True
+
+What you have decides where to start:
+
+- a function and its gradient in NumPy: `Objective`, or any object with `loss(agent, x)` and `grad(agent, x, rng)`;
+- a PyTorch model and a data set for each agent: `mile.torch.Problem`;
+- tables, images, or an experiment file of the command `mile`: `Table`, `Quadratic`, a dictionary or a path;
+- a method of your own: `Method`.
+"""
+
+from ._graphs import Graph, graph
+from ._methods import Algorithm, Method, method, methods
+from ._mile import ExperimentError, Random, RunError, Step, __version__
+from ._problems import Objective, Quadratic, Table
+from ._running import check, load, reproduce, run, sweep
+from ._runs import Run, Stopped, Sweep
+from ._theory import Theory, keys, theory
+
+__all__ = [
+    "Algorithm",
+    "ExperimentError",
+    "Graph",
+    "Method",
+    "Objective",
+    "Quadratic",
+    "Random",
+    "Run",
+    "RunError",
+    "Step",
+    "Stopped",
+    "Sweep",
+    "Table",
+    "Theory",
+    "__version__",
+    "check",
+    "graph",
+    "keys",
+    "load",
+    "method",
+    "methods",
+    "reproduce",
+    "run",
+    "sweep",
+    "theory",
+]

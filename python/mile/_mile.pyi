@@ -1,0 +1,107 @@
+"""The part of the package that is written in Rust."""
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+class ExperimentError(ValueError):
+    """An experiment, its data or its folder cannot be used."""
+
+class RunError(RuntimeError):
+    """A run failed; its records and checkpoints are kept."""
+
+@final
+class Random:
+    """Random numbers of one gradient: the methods of a `numpy.random.Generator`, the same for the same seed, agent and step."""
+
+    @property
+    def agent(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def draw(self) -> int: ...
+    @property
+    def generator(self) -> np.random.Generator: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+@final
+class Step:
+    """One step of a method: the verbs on named vectors, the time and the step size."""
+
+    @property
+    def t(self) -> int: ...
+    @property
+    def step_size(self) -> float: ...
+    @property
+    def round(self) -> int: ...
+    def gradient(self, x: str, g: str) -> None: ...
+    def combine(self, y: str, keep: float, terms: Sequence[tuple[float, str]]) -> None: ...
+    def pull(self, *pairs: tuple[str, str]) -> None: ...
+    def mix(self, *pairs: tuple[str, str]) -> None: ...
+
+@final
+class TableData:
+    def __init__(
+        self,
+        training: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+        test: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    ) -> None: ...
+    @property
+    def agents(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+
+_Callback = Callable[[str, str, int, float, str], None]
+_Path = str | PathLike[str]
+
+def run(
+    experiment: dict[str, Any],
+    base: _Path,
+    out: _Path,
+    resume: bool,
+    problem: object | None,
+    methods: Sequence[tuple[str, object]],
+    ranks: object | None,
+    callback: _Callback,
+) -> tuple[bool, bool]: ...
+def check(
+    experiment: dict[str, Any],
+    base: _Path,
+    problem: object | None,
+    methods: Sequence[tuple[str, object]],
+    callback: _Callback,
+) -> str: ...
+def reproduce(
+    item: str,
+    paper: bool,
+    dataset: str | None,
+    out: _Path,
+    set: Sequence[str],
+    callback: _Callback,
+) -> tuple[str, bool]: ...
+def methods() -> str: ...
+def graph(network: dict[str, Any]) -> tuple[str, str]: ...
+def theory(
+    network: dict[str, Any] | None,
+    experiment: dict[str, Any] | None,
+    base: _Path,
+    local_steps: int | None,
+    xi: float | str | None,
+    gamma: float | str | None,
+    momentum: float | None,
+    nesterov: bool,
+    smoothness: float | None,
+    step_size: float | None,
+) -> tuple[str, str]: ...
+def keys_reference(form: str) -> str: ...
+def read_experiment(text: str, set: Sequence[str]) -> str: ...
+def replace(experiment: dict[str, Any], set: Sequence[str]) -> str: ...
+def write_page(folders: Sequence[_Path], out: _Path) -> None: ...
+def pictures(folder: _Path) -> list[tuple[str, str]]: ...
+def sweep_summary(folder: _Path) -> str: ...
+def samples(all: int, size: int, epochs: bool, seed: int, agent: int, draw: int) -> NDArray[np.int64]: ...

@@ -1,0 +1,237 @@
+"""Runs experiments: `run`, `sweep`, `check` and `reproduce`."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _mile
+from ._files import free_folder, read_settings
+from ._graphs import section as network_section
+from ._methods import resolve
+from ._progress import Callback, close, observer
+from ._runs import Run, Stopped, Sweep
+
+_PathLike = str | Path
+
+
+class _Request:
+    """An experiment in all its parts, from the arguments of `run`."""
+
+    def __init__(self, experiment: Any, arguments: dict[str, Any], out: _PathLike | None, resume: bool) -> None:
+        self.table, self.base = _table(experiment, out, resume)
+        given = {key: value for key, value in arguments.items() if value is not None}
+        self.set: Sequence[str] = given.pop("set", ())
+        problem = given.pop("problem", None)
+        network = given.pop("network", None)
+        algorithms = given.pop("algorithms", given.pop("algorithm", self.table.get("algorithm", [])))
+        if "iterations" in given:
+            given["rounds"] = given.pop("iterations")
+        if isinstance(given.get("seeds"), int):
+            given["seeds"] = [given["seeds"]]
+        if isinstance(given.get("start"), str):
+            given["start"] = {"value": given["start"]}
+        self.table.update(given)
+        self.table["algorithm"], self.methods = resolve(algorithms)
+        agents = getattr(problem, "agents", None)
+        own = {} if agents is None else {"agents": agents}
+        if network is not None:
+            self.table["network"] = own | network_section(network, {})
+        else:
+            self.table["network"] = own | self.table.get("network", {})
+        if "name" not in self.table and hasattr(problem, "name"):
+            self.table["name"] = str(problem.name)
+        self.problem = problem
+        self.object: object | None = None
+
+    def place(self, folder: Path) -> None:
+        """Puts the problem into the table; a DataFrame goes to the folder."""
+        if self.problem is None:
+            pass
+        elif isinstance(self.problem, Mapping):
+            self.table["problem"] = dict(self.problem)
+        elif hasattr(self.problem, "section"):
+            self.table["problem"], self.object = self.problem.section(folder)
+        else:
+            self.table["problem"], self.object = {"kind": "given"}, self.problem
+        if self.set:
+            self.table = json.loads(_mile.replace(self.table, list(self.set)))
+
+    @property
+    def name(self) -> str:
+        return str(self.table.get("name", "experiment"))
+
+
+def _table(experiment: Any, out: _PathLike | None, resume: bool) -> tuple[dict[str, Any], Path]:
+    if experiment is None:
+        if resume and out is not None and (Path(out) / "config.toml").exists():
+            return read_settings(Path(out) / "config.toml"), Path()
+        return {}, Path()
+    if isinstance(experiment, Mapping):
+        return dict(experiment), Path()
+    if isinstance(experiment, (str, Path)):
+        path = Path(experiment)
+        return read_settings(path), path.parent
+    raise TypeError(f"experiment: got {type(experiment).__name__}, takes a path or a dictionary")
+
+
+def run(
+    experiment: _PathLike | Mapping[str, Any] | None = None,
+    *,
+    problem: Any = None,
+    network: Any = None,
+    algorithms: Any = None,
+    rounds: int | None = None,
+    seeds: Sequence[int] | int | None = None,
+    eval_every: int | None = None,
+    precision: str | None = None,
+    start: Mapping[str, Any] | str | None = None,
+    stop: Mapping[str, float] | None = None,
+    name: str | None = None,
+    out: _PathLike | None = None,
+    resume: bool = False,
+    set: Sequence[str] = (),
+    progress: bool | Callback | None = None,
+    **more: Any,
+) -> Run:
+    """Runs several methods and seeds on one problem, and keeps everything in a run directory.
+
+    All arguments are keys of an experiment file; `experiment` is the path of one, or a dictionary with its sections, of which arguments replace parts.
+
+    problem: a section `[problem]`, `Quadratic`, `Table`, `mile.torch.Problem`, or any object with `loss` and `grad` (see `Objective`).
+    network: a graph in any form that `graph` takes.
+    algorithms: a list of `method(...)`.
+    rounds: communication rounds (`iterations` is another name).
+    out: the run directory; default: runs/NAME, or the next free runs/NAME-2, ...
+    resume: goes on with the run in `out`: finished work is kept, and rounds, seeds and algorithms may be added.
+    set: replacements such as "algorithm.mile.xi=0.05", as with `mile run --set`.
+    progress: whether a bar is shown (default: in notebooks and terminals), or a function that is called with (kind, job, round, loss, text).
+
+    Ctrl-C stops after the round and raises `Stopped`. An exception of an objective is raised as it is; in both cases records and checkpoints are kept.
+
+    >>> import mile
+    >>> run = mile.run(problem=mile.Quadratic(), algorithms=[mile.method("led", step_size=0.05)], rounds=20, out=tmp / "led")
+    >>> run.complete, run.rows[-1]["round"]
+    (True, 20)
+    >>> run.resume(rounds=30).rows[-1]["round"]
+    30
+    """
+    arguments: dict[str, Any] = {
+        "problem": problem, "network": network, "algorithms": algorithms, "rounds": rounds, "seeds": seeds, "eval_every": eval_every,
+        "precision": precision, "start": start, "stop": stop, "name": name, "set": set or None, **more,
+    }  # fmt: skip
+    request = _Request(experiment, arguments, out, resume)
+    ranks = problem.ranks() if hasattr(problem, "ranks") else None
+    folder = Path(out) if out is not None else free_folder(request.name, resume)
+    if ranks is not None:
+        folder = Path(ranks.broadcast(0, str(folder).encode()).decode())
+    request.place(folder)
+    if "sweep" in request.table:
+        raise _mile.ExperimentError("sweep: takes mile.sweep, which runs every combination of values")
+
+    def again(**changes: Any) -> Run:
+        return run(experiment, **(arguments | {"set": set} | changes), out=folder, resume=True, progress=progress)
+
+    stopped = _execute(request, folder, resume, ranks, progress)
+    found = Run(folder, again, problem)
+    if stopped:
+        raise Stopped(f"stopped after a round; go on with resume=True and out={str(folder)!r}", found)
+    return found
+
+
+def _execute(request: _Request, folder: Path, resume: bool, ranks: Any, progress: bool | Callback | None) -> bool:
+    callback = observer(progress if ranks is None or ranks.rank == 0 else False)
+    try:
+        complete, stopped = _mile.run(
+            request.table, request.base, folder, resume, request.object, request.methods, ranks, callback
+        )
+    finally:
+        close(callback)
+        if hasattr(request.problem, "close"):
+            request.problem.close()
+    return stopped and not complete
+
+
+def sweep(
+    experiment: _PathLike | Mapping[str, Any] | None = None,
+    values: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    mode: str | None = None,
+    criterion: str | None = None,
+    out: _PathLike | None = None,
+    resume: bool = False,
+    progress: bool | Callback | None = None,
+    **arguments: Any,
+) -> Sweep:
+    """Runs every combination of values, and finds the best for each algorithm.
+
+    `values` are lists by key: `{"step_size": [0.05, 0.1], "algorithm.mile.xi": [0.05, 0.1]}`; default: the section `[sweep]` of the experiment. `mode` is "cartesian" or
+    "zip", `criterion` the quantity by which the best are chosen. The other arguments are those of `run`.
+
+    >>> import mile
+    >>> found = mile.sweep(
+    ...     problem=mile.Quadratic(dim=3), algorithms=[mile.method("mile", step_size=0.1, local_steps=3)], rounds=40,
+    ...     values={"step_size": [0.01, 0.1]}, out=tmp / "sweep",
+    ... )
+    >>> sorted(found.trials["step_size"])
+    [0.01, 0.1]
+    """
+    request = _Request(experiment, arguments, out, resume)
+    folder = Path(out) if out is not None else free_folder(request.name, resume)
+    request.place(folder)
+    section = dict(request.table.get("sweep", {})) | dict(values or {})
+    section |= {key: word for key, word in (("mode", mode), ("criterion", criterion)) if word is not None}
+    request.table["sweep"] = section
+    stopped = _execute(request, folder, resume, None, progress)
+    found = Sweep(folder)
+    if stopped:
+        raise Stopped(f"stopped; go on with resume=True and out={str(folder)!r}", found)
+    return found
+
+
+def check(experiment: _PathLike | Mapping[str, Any] | None = None, **arguments: Any) -> str:
+    """Checks an experiment without running it, and returns the resolved file with all defaults.
+
+    >>> import mile
+    >>> "rounds = 100" in mile.check(problem=mile.Quadratic(), algorithms=[mile.method("mile", step_size=0.1)])
+    True
+    """
+    request = _Request(experiment, arguments, None, False)
+    with tempfile.TemporaryDirectory() as folder:
+        request.place(Path(folder))
+        return _mile.check(request.table, request.base, request.object, request.methods, observer(False))
+
+
+def load(folder: _PathLike, problem: Any = None) -> Run | Sweep:
+    """A run directory or a sweep of an earlier process; `problem` is needed only for state dicts of a PyTorch model."""
+    path = Path(folder)
+    return Sweep(path) if (path / "sweep.json").exists() else Run(path, problem=problem)
+
+
+def reproduce(
+    item: str,
+    *,
+    scale: str = "quick",
+    dataset: str | None = None,
+    out: _PathLike | None = None,
+    set: Sequence[str] = (),
+    progress: bool | Callback | None = None,
+) -> str:
+    """The paper's results: "table1", "fig1", "fig2" or "theorems", at scale "quick" or "paper"; returns what was found.
+
+    Results that are in `out` already are kept (default: runs/reproduce-SCALE), so that an interrupted call can be repeated.
+    """
+    if scale not in ("quick", "paper"):
+        raise ValueError(f"scale: got {scale}, takes quick or paper")
+    folder = Path(out if out is not None else f"runs/reproduce-{scale}") / item
+    callback = observer(progress)
+    try:
+        text, stopped = _mile.reproduce(item, scale == "paper", dataset, folder, list(set), callback)
+    finally:
+        close(callback)
+    if stopped:
+        raise KeyboardInterrupt(f"stopped; call mile.reproduce again to go on in {folder}")
+    return text

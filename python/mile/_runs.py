@@ -1,0 +1,213 @@
+"""Runs and sweeps that were made, in this process or another."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _mile
+from ._files import read_records, read_safetensors, read_settings, safe_name
+from ._plots import plot as draw
+
+
+class Stopped(KeyboardInterrupt):
+    """A run was interrupted after a round; `run` is what was done, and `run.resume()` goes on."""
+
+    def __init__(self, message: str, run: Run | Sweep) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class Run:
+    """A run directory: several methods and seeds on one problem."""
+
+    def __init__(self, folder: Path, again: Callable[..., Run] | None = None, problem: Any = None) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "config.toml").exists():
+            raise _mile.ExperimentError(f"{self.folder}: holds no run: it has no config.toml")
+        self._again = again
+        self._problem = problem
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved experiment."""
+        return read_settings(self.folder / "config.toml")
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The records as dictionaries."""
+        return read_records(self.folder)
+
+    @property
+    def records(self) -> Any:
+        """The records as a DataFrame: a row for each algorithm, seed and recorded round."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    @property
+    def outcomes(self) -> list[dict[str, Any]]:
+        """How each algorithm ended with each seed: status, rounds, last record."""
+        path = self.folder / "summary.json"
+        found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+        return found
+
+    @property
+    def complete(self) -> bool:
+        """Whether all jobs are over."""
+        config, outcomes = self.config, self.outcomes
+        over = [one for one in outcomes if one["status"] in ("done", "diverged")]
+        return len(over) == len(config["algorithm"]) * len(config["seeds"])
+
+    @property
+    def table(self) -> str:
+        """The table of results, as text."""
+        path = self.folder / "table.txt"
+        return path.read_text() if path.exists() else ""
+
+    def _job(self, label: str | None, seed: int | None) -> tuple[str, int]:
+        config = self.config
+        labels = [one["label"] for one in config["algorithm"]]
+        if label is None:
+            if len(labels) > 1:
+                raise ValueError(f"label: is missing, takes one of {', '.join(labels)}")
+            label = labels[0]
+        names = {one["name"].split("(")[0]: one["label"] for one in config["algorithm"]}
+        label = label if label in labels else names.get(label, label)
+        if label not in labels:
+            raise ValueError(f"label: got {label}, takes one of {', '.join(labels)}")
+        return label, config["seeds"][0] if seed is None else seed
+
+    def _state_path(self, label: str | None, seed: int | None) -> Path:
+        name, number = self._job(label, seed)
+        file = f"{safe_name(name)}-seed{number}.safetensors"
+        for folder in ("final", "checkpoints"):
+            path = self.folder / folder / file
+            if path.exists():
+                return path
+        raise FileNotFoundError(f"{self.folder}: has no state of {name} with seed {number} yet")
+
+    def state(self, label: str | None = None, seed: int | None = None) -> dict[str, NDArray[Any]]:
+        """The last state of a job: arrays of shape (agents, n) by the names of the method's vectors."""
+        return read_safetensors(self._state_path(label, seed))
+
+    def x(self, label: str | None = None, seed: int | None = None) -> NDArray[Any]:
+        """The agents' models, of shape (agents, n)."""
+        return self.state(label, seed)["x"]
+
+    def average(self, label: str | None = None, seed: int | None = None) -> NDArray[np.float64]:
+        """The average of the agents' models."""
+        mean: NDArray[np.float64] = self.x(label, seed).mean(axis=0, dtype=np.float64)
+        return mean
+
+    def state_dicts(self, label: str | None = None, seed: int | None = None) -> list[dict[str, Any]]:
+        """A PyTorch `state_dict` for each agent, with its own buffers."""
+        path = self._state_path(label, seed)
+        found: list[dict[str, Any]] = self._torch().state_dicts(self.x(label, seed), path)
+        return found
+
+    def state_dict(self, label: str | None = None, seed: int | None = None) -> dict[str, Any]:
+        """The PyTorch `state_dict` of the average of all agents; of buffers the mean, too."""
+        path = self._state_path(label, seed)
+        found: dict[str, Any] = self._torch().state_dict(self.x(label, seed), path)
+        return found
+
+    def _torch(self) -> Any:
+        if not hasattr(self._problem, "state_dicts"):
+            takes = "a run of a mile.torch.Problem: give it as mile.load(folder, problem=...)"
+            raise TypeError(f"state_dict: takes {takes}")
+        return self._problem
+
+    def resume(self, **changes: Any) -> Run:
+        """Goes on with a run that was stopped, or makes it longer: `run.resume(rounds=400)`."""
+        if self._again is None:
+            raise TypeError("a run that was loaded is resumed with mile.run(..., out=folder, resume=True)")
+        return self._again(**changes)
+
+    def plot(self, quantity: str = "loss", axis: str = "round", ax: Any = None) -> Any:
+        """Draws a quantity of the records with matplotlib, and returns the axes."""
+        return draw(self.records, quantity, axis, ax)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Writes one self-contained page about the run; returns its path."""
+        out = self.folder / "report.html" if path is None else Path(path)
+        _mile.write_page([self.folder], out)
+        return out
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The figures of the report as SVG, by name."""
+        return dict(_mile.pictures(self.folder))
+
+    def __repr__(self) -> str:
+        return f"<Run in {self.folder}: {len(self.outcomes)} results{'' if self.complete else ', not complete'}>\n{self.table}"
+
+    def _repr_html_(self) -> str:
+        figures = self.figures
+        first = next(iter(figures.values()), "")
+        return f"<div>{first}<pre>{html.escape(self.table)}</pre><code>{html.escape(str(self.folder))}</code></div>"
+
+
+class Sweep:
+    """A folder with a run for each combination of values."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        path = self.folder / "sweep.json"
+        if not path.exists():
+            raise _mile.ExperimentError(f"{self.folder}: holds no sweep: it has no sweep.json")
+        self._found: dict[str, Any] = json.loads(path.read_text())
+
+    @property
+    def trials(self) -> Any:
+        """A row for each algorithm, combination of values and seed, with the last record, as a DataFrame."""
+        import pandas as pd
+
+        rows = []
+        for trial in self._found["trials"]:
+            for outcome in trial["outcomes"]:
+                last = {key: value for key, value in outcome["last"].items() if key not in ("label", "seed")}
+                common = {"label": trial["label"], "point": trial["point"], "seed": outcome["seed"], "status": outcome["status"]}
+                rows.append(common | dict(trial["settings"]) | last)
+        return pd.DataFrame(rows)
+
+    @property
+    def criterion(self) -> str:
+        """The quantity by which the best values are chosen."""
+        found: str = self._found["criterion"]
+        return found
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """The run of each point, by its name."""
+        points = {trial["point"] for trial in self._found["trials"]}
+        return {name: Run(self.folder / "points" / name) for name in sorted(points)}
+
+    @property
+    def complete(self) -> bool:
+        """Whether all points were run."""
+        done: bool = len(self.runs) == self._found["points"]
+        return done
+
+    @property
+    def summary(self) -> str:
+        """The best values of each algorithm, as text."""
+        return _mile.sweep_summary(self.folder)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Writes one self-contained page about the sweep; returns its path."""
+        out = self.folder / "report.html" if path is None else Path(path)
+        _mile.write_page([self.folder], out)
+        return out
+
+    def __repr__(self) -> str:
+        return f"<Sweep in {self.folder}: {len(self.runs)} of {self._found['points']} points>\n{self.summary}"
+
+    def _repr_html_(self) -> str:
+        return f"<div><pre>{html.escape(self.summary)}</pre><code>{html.escape(str(self.folder))}</code></div>"

@@ -1,0 +1,73 @@
+"""What the theory says before anything is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _mile
+from ._graphs import section
+
+
+class Theory(dict[str, Any]):
+    """The numbers of a theory report by name, also as attributes; printed, it is the text of `mile theory`."""
+
+    def __init__(self, numbers: Mapping[str, Any], text: str) -> None:
+        super().__init__(numbers)
+        self._text = text
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self:
+            raise AttributeError(f"got {name}, takes any of {', '.join(self)}")
+        return self[name]
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def theory(
+    of: Any = None,
+    *,
+    local_steps: int | None = None,
+    xi: float | str | None = None,
+    gamma: float | str | None = None,
+    momentum: float | None = None,
+    nesterov: bool = False,
+    smoothness: float | None = None,
+    step_size: float | None = None,
+    **network: Any,
+) -> Theory:
+    """Spectrum, admissible weights and step sizes, convergence rates and stability of MILE.
+
+    `of` is a graph in any form that `graph` takes, or an experiment: the path of a file, or a dictionary with `algorithm`. The smoothness of an experiment's
+    problem is estimated.
+
+    >>> import mile
+    >>> found = mile.theory("ring", agents=10, local_steps=5, smoothness=2.0)
+    >>> round(found.xi_paper_max, 3)
+    0.25
+    """
+    if "num_local_steps" in network or "tau" in network:
+        local_steps = network.pop("num_local_steps", network.pop("tau", None))
+    experiment, base, net = None, Path(), None
+    if isinstance(of, (str, Path)) and str(of).endswith(".toml"):
+        path = Path(of)
+        experiment, base = json.loads(_mile.read_experiment(path.read_text(), [])), path.parent
+    elif isinstance(of, Mapping) and "algorithm" in of:
+        experiment = dict(of)
+    else:
+        net = section(of, network)
+    text, shown = _mile.theory(
+        net, experiment, base, local_steps, xi, gamma, momentum, nesterov, smoothness, step_size
+    )
+    return Theory(json.loads(text), shown)
+
+
+def keys(form: str = "text") -> str:
+    """The reference of all keys of experiments: "text", "markdown" or "json-schema"."""
+    return _mile.keys_reference(form)

@@ -1,0 +1,265 @@
+"""The agents in tensors: the three verbs on vectors of shape (agents, n)."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ._problem import Problem
+    from ._ranks import Ranks
+
+# On a CPU longer vectors are worked on in parts of so many numbers, which stay in its cache from one operation to the next.
+_PART = 1 << 16
+
+
+class Host:
+    """Hosts agents for the methods of the library: called by it, one verb at a time.
+
+    Products and sums are rounded one by one and in the order of the library's own engines, so that `combine` and `pull` have their bits, whatever the number of processes.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        agents: int,
+        hosted: tuple[int, int],
+        edges: list[tuple[int, int, float]],
+        vectors: int,
+        start: NDArray[Any],
+        seed: int,
+        ranks: Ranks | None,
+    ) -> None:
+        self.problem, self.seed, self.ranks, self.agents = problem, seed, ranks, agents
+        self.hosted = range(*hosted)
+        self.dim = problem.dim
+        shape = (len(self.hosted), self.dim)
+        self.vectors = [torch.zeros(shape, device=problem.device, dtype=problem.torch_dtype) for _ in range(vectors)]
+        self.vectors[0].copy_(torch.from_numpy(start.copy()).view(-1, self.dim))
+        self.gradients = problem.gradients(self)
+        self._neighbours(edges)
+        numbers = shape[0] * self.dim
+        self._room = self.vectors[0].new_empty(min(numbers, _PART) if self._on_cpu() else numbers)
+
+    def _on_cpu(self) -> bool:
+        return self.problem.device.type == "cpu"
+
+    # Verbs
+
+    def gradient(self, x: int, g: int, draw: int) -> None:
+        """`g_i <- grad f_i(x_i)`."""
+        self.gradients.compute(x, g, draw)
+
+    @torch.no_grad()
+    def combine(self, y: int, keep: float, terms: list[tuple[float, int]]) -> None:
+        """`y <- keep*y + sum_k a_k v_k`."""
+        out, given = self.vectors[y].view(-1), [(a, self.vectors[v].view(-1)) for a, v in terms]
+        part = len(self._room)
+        for begin in range(0, len(out), part):
+            at = slice(begin, begin + part)
+            _combine(out[at], keep, [(a, v[at]) for a, v in given], self._room)
+
+    @torch.no_grad()
+    def pull(self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None) -> None:
+        """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in increasing j."""
+        columns = self._columns if weights is None else self._weighted(weights)
+        sources = [self.vectors[source] for source, _ in pairs] if self.ranks is None else self._exchange(pairs)
+        width = max(1, _PART // max(1, len(self.hosted))) if self._on_cpu() else max(1, self.dim)
+        for (source, to), others in zip(pairs, sources, strict=True):
+            own, out = self.vectors[source], self.vectors[to]
+            if not columns:
+                out.zero_()
+            for begin in range(0, self.dim, width):
+                at = slice(begin, begin + width)
+                for k, (rows, neighbours, weight) in enumerate(columns):
+                    _pull(out[:, at], own[:, at], others[:, at], rows, neighbours, weight, k == 0)
+
+    # What those need who look at the agents
+
+    def vector(self, v: int) -> NDArray[Any]:
+        """A vector of the hosted agents, row after row."""
+        found: NDArray[Any] = self.vectors[v].detach().cpu().numpy().reshape(-1)
+        return found
+
+    def set_vector(self, v: int, rows: NDArray[Any]) -> None:
+        """Replaces a vector."""
+        self.vectors[v].copy_(torch.from_numpy(rows).view(-1, self.dim))
+
+    def norms_sq(self, v: int) -> NDArray[np.float64]:
+        """The squared norm of each row."""
+        rows = self.vectors[v]
+        found: NDArray[np.float64] = torch.linalg.vecdot(rows, rows).double().cpu().numpy()
+        return found
+
+    def distances_sq(self, v: int, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The squared distance of each row from a point."""
+        point = torch.from_numpy(mean)
+        rows = self.vectors[v].cpu()
+        return np.array([float((row.double() - point).square().sum()) for row in rows])
+
+    def sum(self, v: int) -> NDArray[np.float64]:
+        """The sum over all agents, in increasing agent."""
+        return self._sum(self.vectors[v].detach().cpu())
+
+    def sum_rows(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """The same for rows that are no vector."""
+        return self._sum(torch.from_numpy(rows).view(-1, self.dim))
+
+    def _sum(self, rows: torch.Tensor) -> NDArray[np.float64]:
+        if self.ranks is not None:
+            return self.ranks.sum_in_order(rows.double()).numpy()
+        total = torch.zeros(self.dim, dtype=torch.float64)
+        for row in rows:
+            total += row
+        return total.numpy()
+
+    def row(self, v: int, agent: int) -> NDArray[Any]:
+        """One agent's row, wherever it is."""
+        if self.ranks is None:
+            own_row: NDArray[Any] = self.vectors[v][agent].cpu().numpy()
+            return own_row
+        owner = next(k for k in range(self.ranks.count) if agent in self.ranks.block(self.agents, k))
+        own = b""
+        if agent in self.hosted:
+            own = self.vectors[v][agent - self.hosted.start].cpu().numpy().tobytes()
+        return np.frombuffer(self.ranks.broadcast(owner, own), dtype=self.problem.dtype).copy()
+
+    # Buffers, which stay with their agents
+
+    def saved(self, state: str | Path) -> None:
+        """Keeps the buffers of all agents beside a state."""
+        path = _buffers_path(Path(state))
+        if not self.problem.buffers:
+            return
+        room = io.BytesIO()
+        own = [{k: b.detach().cpu().clone() for k, b in one.items()} for one in self.gradients.buffers()]
+        torch.save(own, room)
+        parts = [room.getvalue()] if self.ranks is None else self.ranks.all_gather(room.getvalue())
+        if self.ranks is None or self.ranks.rank == 0:
+            torch.save([one for part in parts for one in torch.load(io.BytesIO(part), weights_only=True)], path)
+            if path.parent.name == "final":
+                (path.parent.parent / "checkpoints" / path.name).unlink(missing_ok=True)
+
+    def restored(self, state: str | Path) -> None:
+        """Takes up the buffers of a state."""
+        found = read_buffers(Path(state))
+        if found is None:
+            return
+        for agent, own in zip(self.hosted, self.gradients.buffers(), strict=True):
+            for name, buffer in own.items():
+                buffer.copy_(found[agent][name])
+
+    # Neighbours
+
+    def _neighbours(self, edges: list[tuple[int, int, float]]) -> None:
+        """For k = 0, 1, ...: the hosted agents with more than k neighbours, and the k-th neighbour of each with its weight."""
+        lists: list[list[tuple[int, int]]] = [[] for _ in range(self.agents)]
+        for number, (i, j, _) in enumerate(edges):
+            lists[i].append((j, number))
+            lists[j].append((i, number))
+        for one in lists:
+            one.sort()
+        self._plan_exchange(lists)
+        self._weights = np.array([w for _, _, w in edges])
+        self._numbers: list[tuple[list[int], torch.Tensor, list[int]]] = []
+        device = self.problem.device
+        most = max((len(lists[agent]) for agent in self.hosted), default=0)
+        for k in range(most):
+            rows = [row for row, agent in enumerate(self.hosted) if len(lists[agent]) > k]
+            chosen = [lists[self.hosted[row]][k] for row in rows]
+            places = torch.tensor([self._place[j] for j, _ in chosen], device=device)
+            self._numbers.append((rows, places, [number for _, number in chosen]))
+        self._columns = self._weighted(self._weights)
+
+    def _weighted(self, weights: NDArray[np.float64]) -> list[tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]]:
+        device, dtype = self.problem.device, self.problem.torch_dtype
+        found: list[tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]] = []
+        for rows, places, numbers in self._numbers:
+            chosen = None if len(rows) == len(self.hosted) else torch.tensor(rows, device=device)
+            weight = torch.from_numpy(weights[numbers]).to(device=device, dtype=dtype).unsqueeze(1)
+            found.append((chosen, places, weight))
+        return found
+
+    def _plan_exchange(self, lists: list[list[tuple[int, int]]]) -> None:
+        """Which rows go to which rank, and where those that come are put: after the hosted ones."""
+        self._place = {agent: row for row, agent in enumerate(self.hosted)}
+        self._sends: dict[int, torch.Tensor] = {}
+        self._receives: dict[int, slice] = {}
+        if self.ranks is None:
+            return
+        for peer in range(self.ranks.count):
+            block = self.ranks.block(self.agents, peer)
+            if peer == self.ranks.rank:
+                continue
+            wanted = [agent for agent in self.hosted if any(j in block for j, _ in lists[agent])]
+            coming = [agent for agent in block if any(j in self.hosted for j, _ in lists[agent])]
+            if wanted:
+                rows = [agent - self.hosted.start for agent in wanted]
+                self._sends[peer] = torch.tensor(rows, device=self.problem.device)
+                begin = len(self._place)
+                self._receives[peer] = slice(begin, begin + len(coming))
+                self._place.update((agent, begin + k) for k, agent in enumerate(coming))
+
+    def _exchange(self, pairs: list[tuple[int, int]]) -> list[torch.Tensor]:
+        """The rows of the hosted agents and of their neighbours, for each vector that is sent."""
+        assert self.ranks is not None
+        rows = len(self._place)
+        found = [self.vectors[0].new_empty((rows, self.dim)) for _ in pairs]
+        for extended, (source, _) in zip(found, pairs, strict=True):
+            extended[: len(self.hosted)] = self.vectors[source]
+            sends = {peer: self.vectors[source].index_select(0, chosen) for peer, chosen in self._sends.items()}
+            self.ranks.exchange(sends, {peer: extended[place] for peer, place in self._receives.items()})
+        return found
+
+
+def _combine(y: torch.Tensor, keep: float, terms: list[tuple[float, torch.Tensor]], room: torch.Tensor) -> None:
+    if keep == 0.0:
+        if not terms:
+            y.zero_()
+            return
+        (a, first), terms = terms[0], terms[1:]
+        torch.mul(first, a, out=y)
+    elif keep != 1.0:
+        y.mul_(keep)
+    for a, v in terms:
+        if a == 1.0:
+            y.add_(v)
+        else:
+            y.add_(torch.mul(v, a, out=room[: len(v)]))
+
+
+def _pull(
+    out: torch.Tensor,
+    own: torch.Tensor,
+    others: torch.Tensor,
+    rows: torch.Tensor | None,
+    neighbours: torch.Tensor,
+    weight: torch.Tensor,
+    first: bool,
+) -> None:
+    if rows is None:
+        difference = others.index_select(0, neighbours).sub_(own).mul_(weight)
+        if first:
+            out.copy_(difference)
+        else:
+            out.add_(difference)
+        return
+    if first:
+        out.zero_()
+    difference = others.index_select(0, neighbours).sub_(own.index_select(0, rows)).mul_(weight)
+    out.index_add_(0, rows, difference)
+
+
+def _buffers_path(state: Path) -> Path:
+    return state.with_suffix(".buffers.pt")
+
+
+def read_buffers(state: Path) -> list[dict[str, torch.Tensor]] | None:
+    """The buffers of all agents that are kept beside a state."""
+    path = _buffers_path(state)
+    return torch.load(path, weights_only=True) if path.exists() else None

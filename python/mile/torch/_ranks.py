@@ -1,0 +1,82 @@
+"""Processes that share the agents, started by `torchrun`."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def started_by_torchrun() -> bool:
+    """Whether this process is one of several."""
+    if not dist.is_available():
+        return False
+    return dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+class Ranks:
+    """The processes of a `torchrun` job, seen from one of them: what they tell each other beside the agents' exchanges."""
+
+    def __init__(self, device: torch.device) -> None:
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            # Threads of a group that is left to the end of the process may find the others gone, and abort it.
+            atexit.register(_leave)
+        self.rank = dist.get_rank()
+        self.count = dist.get_world_size()
+        self.name = f"rank {self.rank} on {socket.gethostname()}"
+        # NCCL has no messages of bytes between hosts.
+        self.control: Any = dist.new_group(backend="gloo")
+        self.direct = dist.get_backend() != "gloo" or device.type == "cpu"
+        """Whether tensors are sent from where they are."""
+
+    def block(self, agents: int, rank: int | None = None) -> range:
+        """The agents of a rank."""
+        k = self.rank if rank is None else rank
+        return range(k * agents // self.count, (k + 1) * agents // self.count)
+
+    def all_gather(self, own: bytes) -> list[bytes]:
+        """The bytes of all ranks. A call of all ranks together."""
+        found: list[Any] = [None] * self.count
+        dist.all_gather_object(found, own, group=self.control)
+        return found
+
+    def broadcast(self, source: int, own: bytes) -> bytes:
+        """The bytes of one rank. A call of all ranks together."""
+        box: list[Any] = [own if self.rank == source else None]
+        dist.broadcast_object_list(box, src=source, group=self.control)
+        found: bytes = box[0]
+        return found
+
+    def exchange(self, sends: dict[int, torch.Tensor], receives: dict[int, torch.Tensor]) -> None:
+        """Sends a tensor to each of some ranks and receives one from each, point to point."""
+        moved = sends if self.direct else {rank: tensor.cpu() for rank, tensor in sends.items()}
+        room = receives if self.direct else {rank: torch.empty_like(tensor, device="cpu") for rank, tensor in receives.items()}
+        calls = [dist.P2POp(dist.isend, tensor, rank) for rank, tensor in moved.items()]
+        calls += [dist.P2POp(dist.irecv, tensor, rank) for rank, tensor in room.items()]
+        for request in dist.batch_isend_irecv(calls) if calls else []:
+            request.wait()
+        if not self.direct:
+            for rank, tensor in room.items():
+                receives[rank].copy_(tensor)
+
+    def sum_in_order(self, own: torch.Tensor) -> torch.Tensor:
+        """Adds rows of `float64` on the CPU from the first rank to the last, each rank's in their order; all ranks get the sum."""
+        total = torch.zeros(own.shape[1], dtype=torch.float64)
+        if self.rank > 0:
+            dist.recv(total, self.rank - 1, group=self.control)
+        for row in own:
+            total += row
+        if self.rank + 1 < self.count:
+            dist.send(total, self.rank + 1, group=self.control)
+        dist.broadcast(total, self.count - 1, group=self.control)
+        return total

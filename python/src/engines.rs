@@ -1,0 +1,150 @@
+//! Where the agents of a run live: in Rust, with objectives in Rust or Python, or in a Python host.
+
+use std::borrow::Cow;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mile::agents::{Agents, AgentsError, Vector};
+use mile::engine::Engine;
+use mile::network::Network;
+use mile::ranks::{Alone, Ranks};
+use mile::real::Real;
+use mile::simulator::Simulator;
+use mile_lab::LabError;
+use mile_lab::engines::{EngineSetup, Engines};
+use numpy::Element;
+use pyo3::prelude::*;
+
+use crate::failure::Raised;
+use crate::host::{HostEngine, block};
+use crate::memory::Memory;
+use crate::ranks::PyRanks;
+use crate::thread::Stay;
+
+/// Opens the engines of a run.
+pub(crate) struct PyEngines {
+    /// The problem, if it has a host.
+    pub(crate) host: Option<Py<PyAny>>,
+    pub(crate) memory: Memory,
+    pub(crate) raised: Raised,
+    pub(crate) ranks: Option<Arc<PyRanks>>,
+}
+
+impl PyEngines {
+    fn open<'a, T: Real + Element>(
+        &self,
+        setup: EngineSetup<'a, T>,
+    ) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed, .. } = setup;
+        if let Some(host) = &self.host {
+            let (raised, ranks) = (self.raised.clone(), self.ranks.clone());
+            return Ok(Box::new(HostEngine::new(host, network, method, start, seed, raised, ranks)?));
+        }
+        let simulator = Simulator::new(problem, network, method, start, seed)?;
+        let blocks = (0..method.layout().vectors()).map(|v| simulator.vector(Vector(v)));
+        let kept = self.memory.lend(blocks);
+        Ok(Box::new(Lending {
+            simulator: ManuallyDrop::new(simulator),
+            memory: self.memory.clone(),
+            kept,
+            _stay: Stay::here(),
+        }))
+    }
+}
+
+impl Engines for PyEngines {
+    fn ranks(&self) -> &dyn Ranks {
+        match &self.ranks {
+            Some(ranks) => &**ranks,
+            None => &Alone,
+        }
+    }
+
+    fn hosted(&self, network: &Network) -> Vec<usize> {
+        let ranks = self.ranks();
+        block(network.agents(), ranks.rank(), ranks.count()).collect()
+    }
+
+    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+        self.open(agents)
+    }
+
+    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+        self.open(agents)
+    }
+}
+
+/// A simulator whose memory Python objectives see. If Python keeps an array that points into it, it is never freed.
+struct Lending<'a, T> {
+    simulator: ManuallyDrop<Simulator<'a, T>>,
+    memory: Memory,
+    kept: Arc<AtomicBool>,
+    _stay: Stay,
+}
+
+impl<T> Drop for Lending<'_, T> {
+    fn drop(&mut self) {
+        if !self.memory.release(&self.kept) {
+            // SAFETY: it is dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.simulator) };
+        }
+    }
+}
+
+impl<T: Real> Agents for Lending<'_, T> {
+    fn hosted(&self) -> Range<usize> {
+        self.simulator.hosted()
+    }
+
+    fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.simulator.gradient(x, g, draw)
+    }
+
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.simulator.combine(y, keep, terms)
+    }
+
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.simulator.prox(x, step)
+    }
+
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.simulator.pull(round, pairs)
+    }
+
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
+        self.simulator.forget(scratch)
+    }
+
+    fn settle(&mut self) -> Result<(), AgentsError> {
+        self.simulator.settle()
+    }
+}
+
+impl<T: Real> Engine<T> for Lending<'_, T> {
+    fn agents(&self) -> usize {
+        self.simulator.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.simulator.dim()
+    }
+
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
+        Engine::vector(&mut *self.simulator, v)
+    }
+
+    fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
+        self.simulator.set_vector(v, rows)
+    }
+
+    fn watch(&mut self) {
+        self.simulator.watch();
+    }
+
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
+        self.simulator.drift()
+    }
+}

@@ -1,0 +1,82 @@
+//! Errors on their way through Rust: Python exceptions of objectives, and errors of experiments.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mile::agents::{AgentsError, Failure};
+use mile_lab::LabError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    mile,
+    ExperimentError,
+    PyValueError,
+    "An experiment, its data or its folder cannot be used."
+);
+pyo3::create_exception!(
+    mile,
+    RunError,
+    PyRuntimeError,
+    "A run failed; its records and checkpoints are kept."
+);
+
+/// The first Python exception of a run, with its traceback, and the wish to end at once.
+#[derive(Clone, Default)]
+pub(crate) struct Raised {
+    first: Arc<Mutex<Option<PyErr>>>,
+    abort: Arc<AtomicBool>,
+}
+
+impl Raised {
+    /// Calls Python; an exception is kept for whoever started the run.
+    pub(crate) fn call<R>(&self, work: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R, Failure> {
+        Python::attach(|py| {
+            let result = match self.abort.load(Ordering::Relaxed) {
+                true => Err(PyKeyboardInterrupt::new_err("interrupted twice")),
+                false => work(py),
+            };
+            result.map_err(|error| {
+                let text = error.to_string();
+                let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert(error);
+                text.into()
+            })
+        })
+    }
+
+    /// The same for verbs of an engine.
+    pub(crate) fn verb<R>(&self, work: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R, AgentsError> {
+        self.call(work).map_err(AgentsError::Engine)
+    }
+
+    /// From now on nothing of Python is called any more: the run ends in the midst of its round.
+    pub(crate) fn abort(&self) {
+        self.abort.store(true, Ordering::Relaxed);
+    }
+
+    /// The exception, if there was one.
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// An error of an experiment as an exception.
+pub(crate) fn exception(error: &LabError) -> PyErr {
+    let text = in_python(&error.to_string());
+    if error.is_usage() { ExperimentError::new_err(text) } else { RunError::new_err(text) }
+}
+
+/// A message of the program, with the options of its command line as arguments of functions.
+pub(crate) fn in_python(message: &str) -> String {
+    let words = [
+        ("add --resume to resume it", "give resume=True to resume it"),
+        ("add --resume to resume a sweep", "give resume=True to resume a sweep"),
+        ("leave --resume out", "leave resume out"),
+        ("choose another --out", "give another out"),
+        ("another --out", "another out"),
+        ("give its folder with --out", "give its folder as out"),
+        ("mile algorithms lists them", "mile.methods() lists them"),
+    ];
+    words.iter().fold(message.to_owned(), |text, (from, to)| text.replace(from, to))
+}

@@ -1,0 +1,275 @@
+//! Agents whose vectors live in Python, such as tensors of PyTorch on any device: the verbs are calls of a host object.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use mile::agents::{Agents, AgentsError, Vector};
+use mile::engine::Engine;
+use mile::method::Method;
+use mile::network::Network;
+use mile::ranks::{Alone, Ranks};
+use mile::real::Real;
+use mile::simulator::SimulatorError;
+use mile::verbs::{MOST_VECTORS, Verbs};
+use numpy::{Element, PyArray1, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::failure::Raised;
+use crate::ranks::PyRanks;
+use crate::thread::Stay;
+
+/// The agents of a host object.
+pub(crate) struct HostEngine<'a, T> {
+    host: Py<PyAny>,
+    network: &'a Network,
+    /// The edges in the order in which the host knows them.
+    edges: Vec<(usize, usize, f64)>,
+    hosted: Range<usize>,
+    seed: u64,
+    dim: usize,
+    checks: Verbs,
+    watching: bool,
+    drift: Option<f64>,
+    failed: bool,
+    raised: Raised,
+    ranks: Option<Arc<PyRanks>>,
+    start: std::marker::PhantomData<T>,
+    _stay: Stay,
+}
+
+/// The agents of a rank: contiguous blocks, whose sizes differ by at most one.
+pub(crate) fn block(agents: usize, rank: usize, count: usize) -> Range<usize> {
+    rank * agents / count..(rank + 1) * agents / count
+}
+
+impl<'a, T: Real + Element> HostEngine<'a, T> {
+    /// Asks the problem for a host with the vectors of a method; `start` has one row for all agents, or one for each that is hosted.
+    pub(crate) fn new(
+        problem: &Py<PyAny>,
+        network: &'a Network,
+        method: &dyn Method,
+        start: &[T],
+        seed: u64,
+        raised: Raised,
+        ranks: Option<Arc<PyRanks>>,
+    ) -> Result<Self, mile_lab::LabError> {
+        let (agents, vectors) = (network.agents(), method.layout().vectors());
+        if vectors == 0 || vectors > MOST_VECTORS {
+            return Err(SimulatorError::Vectors { vectors }.into());
+        }
+        let (rank, count) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.count()));
+        let hosted = block(agents, rank, count);
+        let edges: Vec<(usize, usize, f64)> =
+            network.graph().edges().map(|(i, j)| (i, j, network.mixing().weight(i, j))).collect();
+        let (host, dim) = raised
+            .call(|py| {
+                let problem = problem.bind(py);
+                let dim: usize = problem.getattr("dim")?.extract()?;
+                let start = PyArray1::from_slice(py, start);
+                let peers = ranks.as_ref().map(|ranks| ranks.count());
+                let arguments =
+                    (agents, (hosted.start, hosted.end), edges.clone(), vectors, start, seed, peers);
+                Ok((problem.call_method1("host", arguments)?.unbind(), dim))
+            })
+            .map_err(mile_lab::LabError::Engine)?;
+        Ok(Self {
+            host,
+            network,
+            edges,
+            hosted,
+            seed,
+            dim,
+            checks: Verbs::new(vectors),
+            watching: false,
+            drift: None,
+            failed: false,
+            raised,
+            ranks,
+            start: std::marker::PhantomData,
+            _stay: Stay::here(),
+        })
+    }
+
+    /// Calls the host, unless an earlier call failed.
+    fn call<R>(
+        &mut self,
+        work: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<R>,
+    ) -> Result<R, AgentsError> {
+        if self.failed {
+            let problem = "an earlier step failed, so the agents' vectors are unusable: start anew";
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        self.failed = true;
+        let result = self.raised.verb(|py| work(self.host.bind(py)))?;
+        self.failed = false;
+        Ok(result)
+    }
+
+    /// Checks a verb as the simulator does.
+    fn check(&mut self, verb: impl FnOnce(&mut Verbs) -> Result<(), AgentsError>) -> Result<(), AgentsError> {
+        self.checks.clear();
+        verb(&mut self.checks)
+    }
+
+    /// The weights of the edges in a round, if they change, and how many messages the hosted agents send.
+    fn weights(&self, round: u64) -> (Option<Vec<f64>>, u64) {
+        let up = |i, j| self.network.edge_is_up(self.seed, i, j, round);
+        let sent = |i: usize| self.network.graph().neighbours(i).iter().filter(|j| up(i, **j)).count() as u64;
+        let messages = self.hosted.clone().map(sent).sum();
+        let changing = self.network.drop_rate() > 0.0;
+        let now = || self.edges.iter().map(|(i, j, w)| if up(*i, *j) { *w } else { 0.0 }).collect();
+        (changing.then(now), messages)
+    }
+}
+
+impl<T: Real + Element> Agents for HostEngine<'_, T> {
+    fn hosted(&self) -> Range<usize> {
+        self.hosted.clone()
+    }
+
+    fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.check(|verbs| verbs.gradient(x, g, draw))?;
+        self.call(|host| host.call_method1("gradient", (x.0, g.0, draw)).map(drop))
+    }
+
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.check(|verbs| verbs.combine(y, keep, terms))?;
+        self.call(|host| {
+            let terms = PyList::new(host.py(), terms.iter().map(|(a, v)| (*a, v.0)))?;
+            host.call_method1("combine", (y.0, keep, terms)).map(drop)
+        })
+    }
+
+    /// Objectives in Python have no penalty.
+    fn prox(&mut self, x: Vector, _: f64) -> Result<(), AgentsError> {
+        self.checks.check(x)
+    }
+
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.checks.check_pull(pairs)?;
+        if std::mem::take(&mut self.watching) {
+            self.drift = pairs.first().map(|(model, _)| self.consensus_error(*model)).transpose()?;
+        }
+        let (weights, messages) = self.weights(round);
+        self.call(|host| {
+            let weights = weights.map(|weights| PyArray1::from_vec(host.py(), weights));
+            let pairs = PyList::new(host.py(), pairs.iter().map(|(from, to)| (from.0, to.0)))?;
+            host.call_method1("pull", (pairs, weights)).map(drop)
+        })?;
+        Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
+    }
+
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
+        self.checks.check(scratch)
+    }
+}
+
+impl<T: Real + Element> Engine<T> for HostEngine<'_, T> {
+    fn agents(&self) -> usize {
+        self.network.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
+        self.checks.check(v)?;
+        let rows = self.call(|host| {
+            let rows = host.call_method1("vector", (v.0,))?;
+            Ok(rows.cast::<PyArray1<T>>()?.try_readonly()?.as_slice()?.to_vec())
+        })?;
+        Ok(Cow::Owned(rows))
+    }
+
+    fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
+        self.checks.check(v)?;
+        if rows.len() != self.hosted.len() * self.dim {
+            let problem =
+                format!("a vector of {} numbers is set to {}", self.hosted.len() * self.dim, rows.len());
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        self.call(|host| {
+            let rows = PyArray1::from_slice(host.py(), rows);
+            host.call_method1("set_vector", (v.0, rows)).map(drop)
+        })
+    }
+
+    fn watch(&mut self) {
+        self.watching = true;
+        self.drift = None;
+    }
+
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
+        Ok(self.drift)
+    }
+
+    fn saved(&mut self, state: &Path) -> Result<(), AgentsError> {
+        self.call(|host| host.call_method1("saved", (state,)).map(drop))
+    }
+
+    fn restored(&mut self, state: &Path) -> Result<(), AgentsError> {
+        self.call(|host| host.call_method1("restored", (state,)).map(drop))
+    }
+
+    fn ranks(&self) -> &dyn Ranks {
+        match &self.ranks {
+            Some(ranks) => &**ranks,
+            None => &Alone,
+        }
+    }
+
+    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+        let Some(ranks) = &self.ranks else { return Ok(own) };
+        let parts = ranks.all_gather(bytemuck::cast_slice(&own)).map_err(AgentsError::Engine)?;
+        Ok(parts.iter().flat_map(|part| bytemuck::pod_collect_to_vec::<u8, f64>(part)).collect())
+    }
+
+    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        self.checks.check(v)?;
+        self.call(|host| numbers(&host.call_method1("sum", (v.0,))?))
+    }
+
+    fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
+        self.call(|host| {
+            let rows = PyArray1::from_slice(host.py(), rows);
+            numbers(&host.call_method1("sum_rows", (rows,))?)
+        })
+    }
+
+    fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
+        self.checks.check(v)?;
+        self.call(|host| {
+            let row = host.call_method1("row", (v.0, agent))?;
+            Ok(row.cast::<PyArray1<T>>()?.try_readonly()?.as_slice()?.to_vec())
+        })
+    }
+
+    fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
+        self.checks.check(v)?;
+        let own = self.call(|host| numbers(&host.call_method1("norms_sq", (v.0,))?))?;
+        Ok(in_order(&self.of_all(own)?))
+    }
+
+    fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
+        let mean = self.mean(v)?;
+        let own = self.call(|host| {
+            let mean = PyArray1::from_vec(host.py(), mean);
+            numbers(&host.call_method1("distances_sq", (v.0, mean))?)
+        })?;
+        Ok(in_order(&self.of_all(own)?) / self.network.agents() as f64)
+    }
+}
+
+/// A one-dimensional array of numbers.
+fn numbers(array: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    Ok(array.cast::<PyArray1<f64>>()?.try_readonly()?.as_slice()?.to_vec())
+}
+
+/// The sum of numbers from the first to the last, as other engines form it.
+fn in_order(numbers: &[f64]) -> f64 {
+    numbers.iter().fold(0.0, |sum, number| sum + number)
+}

@@ -1,0 +1,49 @@
+//! mile for Python: what the package `mile` is built on.
+//!
+//! Experiments run in threads of their own without the interpreter ([`session`], [`waiting`]). Objectives in Python are problems of the library
+//! ([`problem`]), whose arrays point into the agents' memory ([`memory`]); methods in Python are methods ([`method`]); tensors of PyTorch are the vectors of
+//! an engine ([`host`]).
+
+mod engines;
+mod failure;
+mod host;
+mod inquire;
+mod memory;
+mod method;
+mod objectives;
+mod problem;
+mod progress;
+mod random;
+mod ranks;
+mod session;
+mod table;
+mod thread;
+mod values;
+mod waiting;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("ExperimentError", py.get_type::<failure::ExperimentError>())?;
+    module.add("RunError", py.get_type::<failure::RunError>())?;
+    module.add_class::<method::StepVerbs>()?;
+    module.add_class::<random::Random>()?;
+    module.add_class::<table::TableData>()?;
+    module.add_function(wrap_pyfunction!(session::run, module)?)?;
+    module.add_function(wrap_pyfunction!(session::check, module)?)?;
+    module.add_function(wrap_pyfunction!(session::reproduce, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::methods, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::graph, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::theory, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::keys_reference, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::read_experiment, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::replace, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::write_page, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::pictures, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::sweep_summary, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::samples, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Methods in Python: a class with `step`, and perhaps `start`, written in the verbs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use mile::agents::{AgentsError, Step, Vector};
+use mile::method::{Layout, Method, Unit};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::failure::Raised;
+
+/// A method in Python, with its vectors.
+pub(crate) struct PyMethod {
+    object: Py<PyAny>,
+    names: Arc<Vec<String>>,
+    layout: Layout,
+    has_start: bool,
+    raised: Raised,
+}
+
+impl std::fmt::Debug for PyMethod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PyMethod").field("vectors", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl PyMethod {
+    /// Reads the vectors of a method from its attributes `state`, `scaled` and `scratch`.
+    pub(crate) fn read(object: &Bound<'_, PyAny>, raised: Raised) -> PyResult<Self> {
+        let list = |name: &str| -> PyResult<Vec<String>> {
+            object.getattr_opt(name)?.map_or(Ok(Vec::new()), |value| {
+                let takes = || PyTypeError::new_err(format!("{name}: takes a tuple of names of vectors"));
+                value.extract().map_err(|_| takes())
+            })
+        };
+        let (state, scaled, scratch) = (list("state")?, list("scaled")?, list("scratch")?);
+        if state.first().is_none_or(|name| name != "x") {
+            return Err(PyValueError::new_err("state: its first vector must be \"x\", the agents' models"));
+        }
+        let names: Vec<String> = state.iter().chain(&scratch).cloned().collect();
+        if let Some(k) = (1..names.len()).find(|k| names[..*k].contains(&names[*k])) {
+            return Err(PyValueError::new_err(format!("two vectors are called {}", names[k])));
+        }
+        if let Some(name) = scaled.iter().find(|name| !state.contains(name)) {
+            return Err(PyValueError::new_err(format!("scaled: {name} is not in state")));
+        }
+        let unit = |name: &String| if scaled.contains(name) { Unit::StepSize } else { Unit::Fixed };
+        // Layouts live as long as the process, as those of the built-in methods do; they are a few names.
+        let leaked = |name: &String| -> &'static str { name.clone().leak() };
+        let state: Vec<(&'static str, Unit)> = state.iter().map(|name| (leaked(name), unit(name))).collect();
+        let scratch: Vec<&'static str> = scratch.iter().map(leaked).collect();
+        if !object.getattr_opt("step")?.is_some_and(|step| step.is_callable()) {
+            return Err(PyTypeError::new_err("a method needs step(self, s), one update in the verbs of s"));
+        }
+        let has_start = object.getattr_opt("start")?.is_some_and(|start| start.is_callable());
+        Ok(Self {
+            object: object.clone().unbind(),
+            names: Arc::new(names),
+            layout: Layout { state: state.leak(), scratch: scratch.leak() },
+            has_start,
+            raised,
+        })
+    }
+
+    /// The same method for another job.
+    pub(crate) fn again(&self) -> Self {
+        let object = Python::attach(|py| self.object.clone_ref(py));
+        Self {
+            object,
+            names: self.names.clone(),
+            layout: self.layout,
+            has_start: self.has_start,
+            raised: self.raised.clone(),
+        }
+    }
+
+    fn call(&self, name: &str, step: &mut Step) -> Result<(), AgentsError> {
+        let pointer: *mut Step<'_> = step;
+        let failed = Python::attach(|py| -> PyResult<()> {
+            // The lifetime is forgotten here and kept by the caller: the pointer is taken back below, before the step ends.
+            let verbs = StepVerbs {
+                step: AtomicPtr::new(pointer.cast()),
+                names: self.names.clone(),
+                raised: self.raised.clone(),
+            };
+            let verbs = Bound::new(py, verbs)?;
+            let result = self.object.bind(py).call_method1(name, (&verbs,));
+            verbs.get().step.store(std::ptr::null_mut(), Ordering::Release);
+            result.map(drop)
+        });
+        let Err(error) = failed else { return Ok(()) };
+        self.raised.call(|_| Err::<(), _>(error)).map_err(AgentsError::Engine)
+    }
+}
+
+impl Method for PyMethod {
+    fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn start(&self, step: &mut Step) -> Result<(), AgentsError> {
+        if self.has_start { self.call("start", step) } else { Ok(()) }
+    }
+
+    fn step(&self, step: &mut Step) -> Result<(), AgentsError> {
+        self.call("step", step)
+    }
+}
+
+/// One step of a method in Python: the verbs on vectors, which are named, the time and the step size.
+#[pyclass(frozen, module = "mile", name = "Step")]
+pub(crate) struct StepVerbs {
+    /// Null while a verb works, and when the step is over.
+    step: AtomicPtr<Step<'static>>,
+    names: Arc<Vec<String>>,
+    raised: Raised,
+}
+
+/// A pointer that is used by one thread at a time.
+struct Sent(*mut Step<'static>);
+
+// SAFETY: `with` takes it out of its place while it is used, so that no two threads have it.
+unsafe impl Send for Sent {}
+
+impl StepVerbs {
+    fn vector(&self, name: &str) -> PyResult<Vector> {
+        let found = self.names.iter().position(|known| known == name);
+        found.map(Vector).ok_or_else(|| {
+            PyValueError::new_err(format!("got {name}, takes one of the vectors {}", self.names.join(", ")))
+        })
+    }
+
+    fn pairs(&self, pairs: &[(String, String)]) -> PyResult<Vec<(Vector, Vector)>> {
+        pairs.iter().map(|(from, to)| Ok((self.vector(from)?, self.vector(to)?))).collect()
+    }
+
+    /// Works with the step, without the interpreter.
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Step) -> Result<R, AgentsError> + Send,
+    ) -> PyResult<R> {
+        let pointer = Sent(self.step.swap(std::ptr::null_mut(), Ordering::AcqRel));
+        if pointer.0.is_null() {
+            return Err(PyRuntimeError::new_err(
+                "a step is used outside of start and step, or by two threads",
+            ));
+        }
+        let (pointer, result) = py.detach(move || {
+            let pointer = pointer;
+            // SAFETY: the pointer is that of `PyMethod::call`, whose caller waits until the Python method returns, and nobody else
+            // has it meanwhile.
+            let result = work(unsafe { &mut *pointer.0 });
+            (pointer, result)
+        });
+        self.step.store(pointer.0, Ordering::Release);
+        result.map_err(|error| {
+            // The exception of an objective goes on as it is.
+            self.raised.take().unwrap_or_else(|| PyRuntimeError::new_err(error.to_string()))
+        })
+    }
+}
+
+#[pymethods]
+impl StepVerbs {
+    /// Updates done since x(0).
+    #[getter]
+    fn t(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |step| Ok(step.t))
+    }
+
+    /// The step size of this step.
+    #[getter]
+    fn step_size(&self, py: Python<'_>) -> PyResult<f64> {
+        self.with(py, |step| Ok(step.step_size))
+    }
+
+    /// Communication rounds done.
+    #[getter]
+    fn round(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |step| Ok(step.round))
+    }
+
+    /// `g_i <- grad f_i(x_i)`; two calls in one step use the same mini-batch.
+    fn gradient(&self, py: Python<'_>, x: &str, g: &str) -> PyResult<()> {
+        let (x, g) = (self.vector(x)?, self.vector(g)?);
+        self.with(py, move |step| step.gradient(x, g))
+    }
+
+    /// `y <- keep*y + sum_k a_k v_k`, from pairs (a_k, name of v_k).
+    fn combine(&self, py: Python<'_>, y: &str, keep: f64, terms: Vec<(f64, String)>) -> PyResult<()> {
+        let y = self.vector(y)?;
+        let terms: Vec<(f64, Vector)> =
+            terms.iter().map(|(a, v)| Ok((*a, self.vector(v)?))).collect::<PyResult<_>>()?;
+        self.with(py, move |step| step.combine(y, keep, &terms))
+    }
+
+    /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair (from, to): one exchange.
+    #[pyo3(signature = (*pairs))]
+    fn pull(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<()> {
+        let pairs = self.pairs(&pairs)?;
+        self.with(py, move |step| step.pull(&pairs))
+    }
+
+    /// `to_i <- sum_j w_ij from_j` for each pair (from, to): one exchange.
+    #[pyo3(signature = (*pairs))]
+    fn mix(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<()> {
+        let pairs = self.pairs(&pairs)?;
+        self.with(py, move |step| step.mix(&pairs))
+    }
+}

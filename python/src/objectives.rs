@@ -1,0 +1,114 @@
+//! Objectives that are given as Python objects, as a kind of problem of the lab.
+
+use std::sync::Arc;
+
+use mile::problems::Problem;
+use mile::real::Precision;
+use mile_lab::LabError;
+use mile_lab::objectives::{Curvature, EvaluationRows, Facts, FixedProblem, Objectives, RowCounts};
+use pyo3::prelude::*;
+
+use crate::failure::Raised;
+use crate::memory::Memory;
+use crate::problem::{PyProblem, Spec, attribute};
+
+/// The objectives of a Python object, the same for every seed.
+pub(crate) struct PyObjectives {
+    spec: Arc<Spec>,
+    name: String,
+    /// Tells versions apart; without it the object's values do.
+    version: Option<String>,
+    rows: Option<Rows>,
+    memory: Memory,
+    raised: Raised,
+}
+
+/// How many rows gradients and losses read.
+#[derive(Clone, Copy)]
+struct Rows {
+    counts: RowCounts,
+    training: u64,
+    test: u64,
+}
+
+impl PyObjectives {
+    /// Reads an object with objectives for so many agents.
+    pub(crate) fn read(
+        object: &Bound<'_, PyAny>,
+        agents: usize,
+        memory: Memory,
+        raised: Raised,
+    ) -> PyResult<Self> {
+        let spec = Arc::new(Spec::read(object, agents)?);
+        let text = |name: &str| attribute(object, name)?.map(|value| value.extract::<String>()).transpose();
+        let default =
+            || object.get_type().name().map_or_else(|_| "objective".into(), |name| name.to_string());
+        // (rows of an exact gradient, of one of the run, of all agents' losses, of the test data)
+        let rows: Option<(u64, u64, u64, u64)> =
+            attribute(object, "row_counts")?.map(|value| value.extract()).transpose()?;
+        let rows = rows.map(|(all, run, training, test)| Rows {
+            counts: RowCounts { all, run, largest_sample: 0 },
+            training,
+            test,
+        });
+        let name = text("name")?.unwrap_or_else(default);
+        Ok(Self { spec, name, version: text("version")?, rows, memory, raised })
+    }
+
+    fn problem(&self) -> PyProblem {
+        PyProblem::new(self.spec.clone(), self.memory.clone(), self.raised.clone())
+    }
+}
+
+impl Objectives for PyObjectives {
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn single(&self, _: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
+        if !self.spec.is_single {
+            let problem = "got f32, takes f64: the dtype of the problem is float64";
+            return Err(LabError::config("precision", problem));
+        }
+        Ok(Arc::new(self.problem()))
+    }
+
+    fn double(&self, _: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
+        if self.spec.is_single {
+            let problem = "got f64, takes f32: the dtype of the problem is float32";
+            return Err(LabError::config("precision", problem));
+        }
+        Ok(Arc::new(self.problem()))
+    }
+
+    fn precision(&self) -> Precision {
+        if self.spec.is_single { Precision::F32 } else { Precision::F64 }
+    }
+
+    fn is_stochastic(&self) -> bool {
+        self.spec.is_stochastic
+    }
+
+    fn curvature(&self) -> Curvature {
+        if self.rows.is_some() { Curvature::Changing } else { Curvature::Steady }
+    }
+
+    fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
+        Ok(self.rows.map(|rows| rows.counts))
+    }
+
+    fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
+        let of = |rows: Rows| EvaluationRows { training: rows.training, test: rows.test, is_given: true };
+        Ok(self.rows.map(of))
+    }
+
+    fn digests(&self) -> Result<Facts, LabError> {
+        if let Some(version) = &self.version {
+            return Ok(Facts::from([("problem.version".to_owned(), version.clone())]));
+        }
+        match self.spec.is_single {
+            true => FixedProblem::<f32>::new("", Arc::new(self.problem())).digests(),
+            false => FixedProblem::<f64>::new("", Arc::new(self.problem())).digests(),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Objectives in Python: any object with `loss(agent, x)` and `grad(agent, x, rng)`.
+
+use std::sync::Arc;
+
+use mile::agents::Failure;
+use mile::problems::{Draw, Metric, Problem, Tensor};
+use mile::real::Real;
+use mile_lab::held_out::{self, Models};
+use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::failure::Raised;
+use crate::memory::Memory;
+use crate::random::Random;
+
+/// What an object says about its objectives, read once before a run.
+pub(crate) struct Spec {
+    pub(crate) agents: usize,
+    pub(crate) dim: usize,
+    pub(crate) is_single: bool,
+    pub(crate) is_stochastic: bool,
+    pub(crate) records_gradient_norm: bool,
+    loss: Py<PyAny>,
+    grad: Py<PyAny>,
+    /// Whether `grad` writes into an argument `out`.
+    writes: bool,
+    full_grad: Option<Py<PyAny>>,
+    initial: Option<Py<PyAny>>,
+    measure: Option<Py<PyAny>>,
+    metrics: &'static [Metric],
+    /// Names and shapes of the parts of the variable.
+    parts: Vec<(String, Vec<usize>)>,
+}
+
+/// A value of an attribute, if the object has it and it is not `None`.
+pub(crate) fn attribute<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Ok(object.getattr_opt(name)?.filter(|value| !value.is_none()))
+}
+
+fn flag(object: &Bound<'_, PyAny>, name: &str, default: bool) -> PyResult<bool> {
+    attribute(object, name)?.map_or(Ok(default), |value| value.extract())
+}
+
+impl Spec {
+    /// Reads an object that has objectives for so many agents.
+    pub(crate) fn read(object: &Bound<'_, PyAny>, agents: usize) -> PyResult<Self> {
+        let method = |name: &str, call: &str| {
+            attribute(object, name)?.filter(|value| value.is_callable()).ok_or_else(|| {
+                let kind = object.get_type();
+                PyTypeError::new_err(format!("{kind}: has no method {call}; objectives need it"))
+            })
+        };
+        let (loss, grad) = (method("loss", "loss(agent, x)")?, method("grad", "grad(agent, x, rng)")?);
+        let dim: usize = attribute(object, "dim")?
+            .ok_or_else(|| PyTypeError::new_err("the problem has no attribute dim, the length of x"))?
+            .extract()
+            .map_err(|_| PyTypeError::new_err("dim: takes a whole number, the length of x"))?;
+        let own: Option<usize> = attribute(object, "agents")?.map(|value| value.extract()).transpose()?;
+        if let Some(own) = own.filter(|own| *own != agents) {
+            return Err(PyValueError::new_err(format!(
+                "network.agents: got {agents}, takes {own}, the number of agents that the problem has objectives for"
+            )));
+        }
+        let dtype =
+            attribute(object, "dtype")?.map_or(Ok("float64".to_owned()), |value| dtype_name(&value))?;
+        if !["float32", "float64"].contains(&dtype.as_str()) {
+            return Err(PyTypeError::new_err(format!("dtype: got {dtype}, takes float32 or float64")));
+        }
+        let full_grad = attribute(object, "full_grad")?;
+        let is_stochastic = flag(object, "stochastic", false)?;
+        let records = flag(object, "records_gradient_norm", !is_stochastic || full_grad.is_some())?;
+        let metrics = match attribute(object, "metrics")? {
+            Some(names) => {
+                names.extract::<Vec<String>>()?.iter().map(|name| metric(name)).collect::<PyResult<_>>()?
+            }
+            None => Vec::new(),
+        };
+        let parts = attribute(object, "parts")?.map_or(Ok(Vec::new()), |parts| parts.extract())?;
+        Ok(Self {
+            agents,
+            dim,
+            is_single: dtype == "float32",
+            is_stochastic,
+            records_gradient_norm: records,
+            writes: takes_out(&grad)?,
+            loss: loss.unbind(),
+            grad: grad.unbind(),
+            full_grad: full_grad.map(Bound::unbind),
+            initial: attribute(object, "initial")?.map(Bound::unbind),
+            measure: attribute(object, "measure")?.map(Bound::unbind),
+            metrics: metrics.leak(),
+            parts,
+        })
+    }
+}
+
+/// The name of a data type of NumPy or PyTorch.
+fn dtype_name(dtype: &Bound<'_, PyAny>) -> PyResult<String> {
+    let text = match dtype.getattr_opt("__name__")? {
+        Some(name) => name.extract::<String>()?,
+        None => dtype.str()?.extract()?,
+    };
+    Ok(text.trim_start_matches("torch.").to_owned())
+}
+
+/// Whether a function has a parameter called `out`.
+fn takes_out(grad: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let inspect = grad.py().import("inspect")?;
+    match inspect.call_method1("signature", (grad,)) {
+        Ok(signature) => signature.getattr("parameters")?.contains("out"),
+        // Functions of compiled modules may have no signature.
+        Err(_) => Ok(false),
+    }
+}
+
+/// The metric of this name in records.
+fn metric(name: &str) -> PyResult<Metric> {
+    let named = |metric: &Metric| held_out::name(*metric, Models::Average) == name;
+    Metric::ALL.into_iter().find(named).ok_or_else(|| {
+        let names: Vec<&str> = Metric::ALL.into_iter().map(|m| held_out::name(m, Models::Average)).collect();
+        PyValueError::new_err(format!("metrics: got {name}, takes any of {}", names.join(", ")))
+    })
+}
+
+/// Objectives in Python as a problem of the library.
+pub(crate) struct PyProblem {
+    spec: Arc<Spec>,
+    memory: Memory,
+    raised: Raised,
+}
+
+impl PyProblem {
+    pub(crate) fn new(spec: Arc<Spec>, memory: Memory, raised: Raised) -> Self {
+        Self { spec, memory, raised }
+    }
+
+    /// Calls a function that returns a gradient, or writes it to `out`.
+    fn call<'py, T: Real + Element>(
+        &self,
+        py: Python<'py>,
+        function: &Py<PyAny>,
+        arguments: impl FnOnce(Bound<'py, PyArray1<T>>) -> PyResult<Bound<'py, PyTuple>>,
+        rows: (&[T], &mut [T]),
+        call: &str,
+    ) -> PyResult<()> {
+        let (x, gradient) = rows;
+        self.memory.read(py, x, |x| {
+            let arguments = arguments(x.clone())?;
+            if !self.spec.writes || call.starts_with("full_grad") {
+                return copy_gradient(function.bind(py).call1(arguments)?, gradient, call);
+            }
+            self.memory.write(py, gradient, |out| {
+                let named = pyo3::types::PyDict::new(py);
+                named.set_item("out", out)?;
+                let returned = function.bind(py).call(arguments, Some(&named))?;
+                match returned.is_none() || returned.is(out) {
+                    true => Ok(()),
+                    false => Err(PyTypeError::new_err(format!(
+                        "{call} with out: returned {}, takes None or out, in which the gradient is",
+                        returned.get_type()
+                    ))),
+                }
+            })
+        })
+    }
+}
+
+/// Copies a gradient that Python returned; an error names what is wrong with it.
+fn copy_gradient<T: Real + Element>(
+    returned: Bound<'_, PyAny>,
+    gradient: &mut [T],
+    call: &str,
+) -> PyResult<()> {
+    let n = gradient.len();
+    let name = if size_of::<T>() == 4 { "float32" } else { "float64" };
+    let takes = format!("a numpy array of shape ({n},) and dtype {name}");
+    let Ok(array) = returned.cast::<PyArray1<T>>() else {
+        let got = match returned.cast::<PyUntypedArray>() {
+            Ok(array) => format!("an array of shape {:?} and dtype {}", array.shape(), array.dtype()),
+            Err(_) => returned.get_type().to_string(),
+        };
+        return Err(PyTypeError::new_err(format!("{call} returned {got}, takes {takes}")));
+    };
+    let array = array.try_readonly()?;
+    if array.len() != n {
+        let shape = array.shape();
+        return Err(PyTypeError::new_err(format!(
+            "{call} returned an array of shape {shape:?}, takes {takes}"
+        )));
+    }
+    match array.as_slice() {
+        Ok(slice) => gradient.copy_from_slice(slice),
+        Err(_) => gradient.iter_mut().zip(array.as_array()).for_each(|(to, from)| *to = *from),
+    }
+    Ok(())
+}
+
+/// A number that Python returned: of Python, NumPy or PyTorch.
+pub(crate) fn number(value: &Bound<'_, PyAny>, call: &str) -> PyResult<f64> {
+    if let Ok(number) = value.extract::<f64>() {
+        return Ok(number);
+    }
+    let item = value.getattr_opt("item")?.map(|item| item.call0());
+    let number = item.and_then(Result::ok).and_then(|item| item.extract::<f64>().ok());
+    number
+        .ok_or_else(|| PyTypeError::new_err(format!("{call} returned {}, takes a number", value.get_type())))
+}
+
+impl<T: Real + Element> Problem<T> for PyProblem {
+    fn agents(&self) -> usize {
+        self.spec.agents
+    }
+
+    fn dim(&self) -> usize {
+        self.spec.dim
+    }
+
+    fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
+        self.raised.call(|py| {
+            self.memory.read(py, x, |x| {
+                let value = self.spec.loss.bind(py).call1((agent, x))?;
+                number(&value, "loss(agent, x)")
+            })
+        })
+    }
+
+    fn gradient(&self, agent: usize, x: &[T], gradient: &mut [T]) -> Result<(), Failure> {
+        let Some(full) = &self.spec.full_grad else {
+            return self.sample_gradient(agent, x, Draw { seed: 0, step: 0 }, gradient);
+        };
+        let rows = (x, gradient);
+        self.raised
+            .call(|py| self.call(py, full, |x| (agent, x).into_pyobject(py), rows, "full_grad(agent, x)"))
+    }
+
+    fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
+        let rows = (x, gradient);
+        self.raised.call(|py| {
+            let rng = Bound::new(py, Random::new(agent, draw))?;
+            self.call(py, &self.spec.grad, |x| (agent, x, rng).into_pyobject(py), rows, "grad(agent, x, rng)")
+        })
+    }
+
+    fn records_gradient_norm(&self) -> bool {
+        self.spec.records_gradient_norm
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        self.spec.metrics
+    }
+
+    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
+        let Some(measure) = self.spec.measure.as_ref().filter(|_| !self.spec.metrics.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        self.raised.call(|py| {
+            self.memory.read(py, x, |x| {
+                let values = measure.bind(py).call1((x,))?;
+                let values: Vec<f64> =
+                    values.try_iter()?.map(|value| number(&value?, "measure(x)")).collect::<PyResult<_>>()?;
+                match values.len() == self.spec.metrics.len() {
+                    true => Ok(values),
+                    false => Err(PyTypeError::new_err(format!(
+                        "measure(x) returned {} numbers, takes {}, one for each of metrics",
+                        values.len(),
+                        self.spec.metrics.len()
+                    ))),
+                }
+            })
+        })
+    }
+
+    fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
+        let Some(initial) = &self.spec.initial else { return Ok(None) };
+        self.raised.call(|py| {
+            let initial = initial.bind(py);
+            let point = if initial.is_callable() { initial.call1((seed,))? } else { initial.clone() };
+            let mut x = vec![T::zero(); self.spec.dim];
+            copy_gradient(point, &mut x, "initial")?;
+            Ok(Some(x))
+        })
+    }
+
+    fn tensors(&self, x: &[T]) -> Vec<Tensor> {
+        let mut rest = x;
+        let parts = self.spec.parts.iter();
+        parts
+            .map(|(name, shape)| {
+                let (values, after) = rest.split_at(shape.iter().product::<usize>().min(rest.len()));
+                rest = after;
+                let values = values.iter().map(|value| value.to_f64().unwrap_or(f64::NAN) as f32).collect();
+                Tensor { name: name.clone(), shape: shape.clone(), values }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,274 @@
+//! Runs experiments, sweeps and the paper's results for Python.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mile::methods::catalogue;
+use mile_lab::LabError;
+use mile_lab::config::Experiment;
+use mile_lab::engines::{Engines, InProcess};
+use mile_lab::execute::execute;
+use mile_lab::objectives::Kinds;
+use mile_lab::plan::Plan;
+use mile_lab::ranks::from_first;
+use mile_lab::report::{write_run_outputs, write_sweep_outputs};
+use mile_lab::resume::keep_choices;
+use mile_lab::store::{Outcome, read_outcomes};
+use mile_lab::sweep::SweepPlan;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use toml::Table;
+
+use crate::engines::PyEngines;
+use crate::failure::{Raised, RunError, exception, in_python};
+use crate::memory::Memory;
+use crate::method::PyMethod;
+use crate::objectives::PyObjectives;
+use crate::problem::attribute;
+use crate::progress::{Event, Teller};
+use crate::ranks::PyRanks;
+use crate::table::TableData;
+use crate::values;
+use crate::waiting::{Work, long};
+
+/// The kind of problem in experiments whose objectives are given as Python values.
+const GIVEN: &str = "given";
+
+/// Rows of all agents that are worth several threads when objectives are in Python.
+const WORTH_THREADS: usize = 1 << 16;
+
+/// An experiment with what it is made of.
+struct Session {
+    table: Table,
+    base: PathBuf,
+    kinds: Kinds,
+    engines: Arc<dyn Engines>,
+    raised: Raised,
+    /// Threads of the run; 0: all.
+    threads: usize,
+}
+
+impl Session {
+    fn read(
+        experiment: &Bound<'_, PyDict>,
+        base: PathBuf,
+        problem: Option<&Bound<'_, PyAny>>,
+        methods: Vec<(String, Bound<'_, PyAny>)>,
+        ranks: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let table = values::table(experiment, "")?;
+        let (raised, memory) = (Raised::default(), Memory::default());
+        for (name, method) in methods {
+            add_method(&name, &method, &raised)?;
+        }
+        let ranks = ranks.map(|ranks| PyRanks::read(ranks, raised.clone()).map(Arc::new)).transpose()?;
+        let mut session = Self {
+            table,
+            base,
+            kinds: Kinds::default(),
+            engines: Arc::new(InProcess),
+            raised: raised.clone(),
+            threads: 0,
+        };
+        let Some(problem) = problem else { return Ok(session) };
+        if let Ok(data) = problem.cast::<TableData>() {
+            let data = data.clone().unbind();
+            session.kinds = session
+                .kinds
+                .with(GIVEN, move |section, setting| data.get().objectives(section, setting.agents));
+            return Ok(session);
+        }
+        let network = session.table.get("network").and_then(|network| network.get("agents"));
+        let agents = network.and_then(toml::Value::as_integer).unwrap_or(10);
+        let agents = usize::try_from(agents)
+            .map_err(|_| PyValueError::new_err("network.agents: takes a whole number"))?;
+        let objectives = Arc::new(PyObjectives::read(problem, agents, memory.clone(), raised.clone())?);
+        session.kinds = session.kinds.with(GIVEN, move |_, _| Ok(objectives.clone()));
+        let host = attribute(problem, "host")?.map(|_| problem.clone().unbind());
+        let dim: usize = problem.getattr("dim")?.extract()?;
+        let large = agents.saturating_mul(dim) >= WORTH_THREADS;
+        // One interpreter: threads that wait for each other are worth it only if the rest of the work is large.
+        session.threads = if large && host.is_none() { 0 } else { 1 };
+        session.engines = Arc::new(PyEngines { host, memory, raised, ranks });
+        Ok(session)
+    }
+
+    fn plan(&self, folder: &Path) -> Result<Plan, LabError> {
+        let mut table = self.table.clone();
+        if folder.join("config.toml").exists() {
+            keep_choices(&mut table, folder)?;
+        }
+        let experiment = Experiment::read_with(&table, &self.base, &self.kinds)?;
+        Plan::spread(experiment, self.engines.clone())
+    }
+
+    /// Runs the experiment; returns whether it is complete.
+    fn run(&self, folder: &Path, resume: bool, work: &Work) -> Result<bool, LabError> {
+        let plan = self.plan(folder)?;
+        let teller = Teller::new(&plan, work.events.clone(), &work.rounds);
+        let executed = execute(&plan, folder, resume, &teller, &work.stop);
+        let ranks = self.engines.ranks();
+        let (outcomes, mut failed) = match executed {
+            Ok(outcomes) => (outcomes, Vec::new()),
+            Err(LabError::Failed(failed)) => (read_outcomes(folder)?, failed),
+            Err(error) => return Err(error),
+        };
+        // The other ranks wait until the folder is complete.
+        from_first(ranks, || {
+            if !outcomes.is_empty() {
+                write_run_outputs(folder, &outcomes, plan.experiment.seeds.len())?;
+            }
+            Ok(())
+        })?;
+        failed.extend(outcomes.iter().filter_map(Outcome::failure));
+        if !failed.is_empty() {
+            return Err(LabError::Failed(failed));
+        }
+        Ok(plan.is_complete(&outcomes))
+    }
+
+    fn sweep(&self, folder: &Path, resume: bool, work: &Work) -> Result<bool, LabError> {
+        let sweep = SweepPlan::read_with(&self.table, &self.base, &self.kinds, self.engines.clone())?;
+        let sweep =
+            sweep.ok_or_else(|| LabError::config("sweep", "is missing, takes lists of values by key"))?;
+        let points = sweep.points.len();
+        let tell = |k: usize, name: &str| {
+            let (name, round, value) = (name.to_owned(), k as u64 + 1, points as f64);
+            let _ = work.events.send(Event { kind: "point", name, round, value, text: String::new() });
+        };
+        let found = sweep.execute(
+            folder,
+            resume,
+            &|k, point, plan| {
+                tell(k, &point.name);
+                boxed(plan, work)
+            },
+            &work.stop,
+        )?;
+        write_sweep_outputs(&found)?;
+        if !found.failed.is_empty() {
+            return Err(LabError::Failed(found.failed));
+        }
+        Ok(found.is_complete())
+    }
+}
+
+fn boxed<'p>(plan: &'p Plan, work: &Work) -> Box<dyn mile_lab::observer::Observer + 'p> {
+    Box::new(Teller::new(plan, work.events.clone(), &work.rounds))
+}
+
+/// Makes a method in Python known by a name.
+fn add_method(name: &str, method: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<()> {
+    let read = PyMethod::read(method, raised.clone())?;
+    catalogue::add(name, name, Box::new(move |_, _, _| Ok(Box::new(read.again()))))
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(())
+}
+
+/// The exception of a run that ended with an error: that of Python if there was one, with a note about what is kept.
+fn raise(py: Python<'_>, error: LabError, raised: &Raised, folder: &Path) -> PyErr {
+    let note = match &error {
+        LabError::Failed(failed) => {
+            let jobs: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
+            format!(
+                "in {}; records and checkpoints are kept in {}: run again with resume=True to go on from there",
+                jobs.join(", "),
+                folder.display()
+            )
+        }
+        other => format!("mile: {}", in_python(&other.to_string())),
+    };
+    let Some(exception_of_python) = raised.take() else {
+        return match &error {
+            LabError::Failed(_) => RunError::new_err(in_python(&error.to_string())),
+            _ => exception(&error),
+        };
+    };
+    let value = exception_of_python.value(py);
+    // Since Python 3.11; before, the exception stands for itself.
+    let _ = value.call_method1("add_note", (note,));
+    exception_of_python
+}
+
+/// Runs an experiment in a folder. Returns whether it is complete and whether it was interrupted.
+#[pyfunction]
+#[pyo3(signature = (experiment, base, out, resume, problem, methods, ranks, callback))]
+#[expect(clippy::too_many_arguments, reason = "called by one function of the package, which names them")]
+pub(crate) fn run(
+    py: Python<'_>,
+    experiment: &Bound<'_, PyDict>,
+    base: PathBuf,
+    out: PathBuf,
+    resume: bool,
+    problem: Option<&Bound<'_, PyAny>>,
+    methods: Vec<(String, Bound<'_, PyAny>)>,
+    ranks: Option<&Bound<'_, PyAny>>,
+    callback: &Bound<'_, PyAny>,
+) -> PyResult<(bool, bool)> {
+    let session = Session::read(experiment, base, problem, methods, ranks)?;
+    let work = |work: Work| match session.table.contains_key("sweep") {
+        true => session.sweep(&out, resume, &work),
+        false => session.run(&out, resume, &work),
+    };
+    let (result, stopped) = long(py, session.threads, callback, &session.raised, work)?;
+    let complete = result.map_err(|error| raise(py, error, &session.raised, &out))?;
+    Ok((complete, stopped))
+}
+
+/// Checks an experiment without running it; returns the resolved file.
+#[pyfunction]
+#[pyo3(signature = (experiment, base, problem, methods, callback))]
+pub(crate) fn check(
+    py: Python<'_>,
+    experiment: &Bound<'_, PyDict>,
+    base: PathBuf,
+    problem: Option<&Bound<'_, PyAny>>,
+    methods: Vec<(String, Bound<'_, PyAny>)>,
+    callback: &Bound<'_, PyAny>,
+) -> PyResult<String> {
+    let session = Session::read(experiment, base, problem, methods, None)?;
+    let work = |_| Ok(session.plan(Path::new(""))?.experiment.resolved.to_string());
+    let (result, _) = long(py, session.threads, callback, &session.raised, work)?;
+    result.map_err(|error| raise(py, error, &session.raised, Path::new("")))
+}
+
+/// Reproduces an item of the paper in a folder. Returns what was found and whether it was interrupted.
+#[pyfunction]
+pub(crate) fn reproduce(
+    py: Python<'_>,
+    item: &str,
+    paper: bool,
+    dataset: Option<String>,
+    out: PathBuf,
+    set: Vec<String>,
+    callback: &Bound<'_, PyAny>,
+) -> PyResult<(String, bool)> {
+    let reproduce: fn(&mile_paper::Request) -> Result<mile_paper::Finding, LabError> = match item {
+        "table1" => mile_paper::table1,
+        "theorems" => mile_paper::theorems,
+        "fig1" => mile_paper::fig1,
+        "fig2" => mile_paper::fig2,
+        other => {
+            let takes = "table1, fig1, fig2 or theorems";
+            return Err(PyValueError::new_err(format!("item: got {other}, takes {takes}")));
+        }
+    };
+    let engines: Arc<dyn Engines> = Arc::new(InProcess);
+    let work = |work: Work| {
+        let stop: &AtomicBool = &work.stop;
+        reproduce(&mile_paper::Request {
+            scale: if paper { mile_paper::Scale::Paper } else { mile_paper::Scale::Quick },
+            dataset: dataset.as_deref(),
+            out: &out,
+            set: &set,
+            engines: &engines,
+            observers: &|_, _, plan| boxed(plan, &work),
+            stop,
+        })
+    };
+    let (finding, _) = long(py, 0, callback, &Raised::default(), work)?;
+    let finding = finding.map_err(|error| exception(&error))?;
+    Ok((finding.text, finding.stopped))
+}

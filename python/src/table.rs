@@ -1,0 +1,211 @@
+//! Regression and classification on NumPy arrays, computed in Rust.
+
+use std::sync::Arc;
+
+use mile::problems::{AgentWeights, Batch, Loss, Problem, Shard, Table, TableObjective};
+use mile::real::Real;
+use mile_lab::LabError;
+use mile_lab::objectives::{Curvature, FixedProblem, Objectives, RowCounts};
+use mile_lab::section::Section;
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use toml::Value;
+
+/// One agent's rows.
+type Arrays = (Vec<f64>, Vec<f64>);
+
+/// The rows of all agents, and of their test data: the features and one target for each row.
+#[pyclass(frozen, module = "mile")]
+pub(crate) struct TableData {
+    columns: usize,
+    training: Arc<Vec<Arrays>>,
+    test: Arc<Vec<Arrays>>,
+}
+
+/// Copies pairs of arrays, checked by agent.
+fn arrays(pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>, what: &str) -> PyResult<(usize, Vec<Arrays>)> {
+    let mut columns = None;
+    let mut found = Vec::with_capacity(pairs.len());
+    for (agent, (features, targets)) in pairs.iter().enumerate() {
+        let refuse = |takes: &str| PyTypeError::new_err(format!("{what}, agent {agent}: takes {takes}"));
+        let features: PyReadonlyArray2<f64> =
+            features.extract().map_err(|_| refuse("features of shape (rows, columns) and dtype float64"))?;
+        let targets: PyReadonlyArray1<f64> =
+            targets.extract().map_err(|_| refuse("targets of shape (rows,) and dtype float64"))?;
+        let [rows, width] = [features.shape()[0], features.shape()[1]];
+        if rows != targets.len() {
+            let problem =
+                format!("{what}, agent {agent}: {rows} rows of features and {} targets", targets.len());
+            return Err(PyValueError::new_err(problem));
+        }
+        if *columns.get_or_insert(width) != width {
+            let problem =
+                format!("{what}, agent {agent}: {width} columns, agent 0 has {}", columns.unwrap_or(0));
+            return Err(PyValueError::new_err(problem));
+        }
+        found.push((features.as_array().iter().copied().collect(), targets.as_array().to_vec()));
+    }
+    Ok((columns.unwrap_or(0), found))
+}
+
+#[pymethods]
+impl TableData {
+    #[new]
+    fn new(
+        training: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+        test: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+    ) -> PyResult<Self> {
+        let (columns, training) = arrays(training, "data")?;
+        let (test_columns, test) = arrays(test, "test")?;
+        if !test.is_empty() && (test.len() != training.len() || test_columns != columns) {
+            return Err(PyValueError::new_err("test: takes arrays for each agent, with the columns of data"));
+        }
+        Ok(Self { columns, training: Arc::new(training), test: Arc::new(test) })
+    }
+
+    #[getter]
+    fn agents(&self) -> usize {
+        self.training.len()
+    }
+
+    #[getter]
+    fn columns(&self) -> usize {
+        self.columns
+    }
+}
+
+impl TableData {
+    /// The objectives that a section describes on these data.
+    pub(crate) fn objectives(
+        &self,
+        section: &Section,
+        agents: usize,
+    ) -> Result<Arc<dyn Objectives>, LabError> {
+        if agents != self.training.len() {
+            let problem =
+                format!("got {agents}, takes {}, the number of agents with data", self.training.len());
+            return Err(LabError::config("network.agents", problem));
+        }
+        let losses = [
+            ("least-squares", Loss::LeastSquares),
+            ("logistic", Loss::Logistic),
+            ("nonconvex-logistic", Loss::NonconvexLogistic),
+            ("softmax", Loss::Softmax { classes: 2 }),
+            ("poisson", Loss::Poisson),
+            ("huber", Loss::Huber { delta: 1.0 }),
+            ("welsch", Loss::Welsch { c: 1.0 }),
+        ];
+        let positive = "a positive number";
+        let loss = match section.choice("loss", &losses, Some("least-squares"))? {
+            Loss::Softmax { .. } => {
+                let takes = "the number of classes, a whole number from 2";
+                let classes =
+                    section.whole("classes", takes)?.ok_or_else(|| section.missing("classes", takes))?;
+                section.keep("classes", classes as i64);
+                Loss::Softmax { classes: classes as usize }
+            }
+            Loss::Huber { delta } => Loss::Huber { delta: section.number_or("delta", positive, delta)? },
+            Loss::Welsch { c } => Loss::Welsch { c: section.number_or("c", positive, c)? },
+            other => other,
+        };
+        let takes = "a number from 0";
+        let objective = TableObjective {
+            l1: section.number_or("l1", takes, 0.0)?,
+            intercept: section.flag("intercept")?.unwrap_or(false),
+            weights: section.choice(
+                "weights",
+                &[("agents", AgentWeights::Equal), ("rows", AgentWeights::Rows { total: None })],
+                Some("agents"),
+            )?,
+            ..TableObjective::new(loss, section.number_or("l2", takes, 0.0)?)
+        };
+        let takes = "a whole number from 1, or \"full\"";
+        let batch = match section.value("batch") {
+            None => Batch::Full,
+            Some(Value::String(word)) if word == "full" => Batch::Full,
+            Some(value) => {
+                let size = value.as_integer().filter(|size| *size > 0);
+                Batch::Size(size.ok_or_else(|| section.refuse("batch", value, takes))? as usize)
+            }
+        };
+        if let Some(value) = section.value("batch") {
+            section.keep("batch", value.clone());
+        }
+        let rows = self.training.iter().map(|(_, targets)| targets.len() as u64).max().unwrap_or(1);
+        let run = match batch {
+            Batch::Full => rows,
+            Batch::Size(size) | Batch::Epoch(size) => size as u64,
+        };
+        Ok(Arc::new(TableObjectives {
+            data: (self.columns, self.training.clone(), self.test.clone()),
+            objective,
+            batch,
+            counts: RowCounts { all: rows, run, largest_sample: 0 },
+        }))
+    }
+}
+
+struct TableObjectives {
+    data: (usize, Arc<Vec<Arrays>>, Arc<Vec<Arrays>>),
+    objective: TableObjective,
+    batch: Batch,
+    counts: RowCounts,
+}
+
+impl TableObjectives {
+    fn build<T: Real>(&self) -> Result<Arc<dyn Problem<T>>, LabError> {
+        let intercept = self.objective.intercept;
+        let (columns, training, test) = &self.data;
+        let shard = |(features, targets): &Arrays| {
+            let features = match intercept {
+                false => features.iter().map(|value| T::of(*value)).collect(),
+                true => {
+                    let with_one =
+                        |row: &[f64]| row.iter().map(|v| T::of(*v)).chain([T::one()]).collect::<Vec<T>>();
+                    features.chunks_exact((*columns).max(1)).flat_map(with_one).collect()
+                }
+            };
+            Shard { features, targets: targets.iter().map(|value| T::of(*value)).collect() }
+        };
+        let columns = columns + usize::from(intercept);
+        let refuse = |error| LabError::config("problem", error);
+        let shards = training.iter().map(shard).collect();
+        let table = Table::new(columns, shards, self.objective.clone(), self.batch).map_err(refuse)?;
+        let table = match test.is_empty() {
+            true => table,
+            false => table.with_test(test.iter().map(shard).collect()).map_err(refuse)?,
+        };
+        Ok(Arc::new(table))
+    }
+}
+
+impl Objectives for TableObjectives {
+    fn title(&self) -> String {
+        "table".into()
+    }
+
+    fn single(&self, _: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
+        self.build()
+    }
+
+    fn double(&self, _: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
+        self.build()
+    }
+
+    fn is_stochastic(&self) -> bool {
+        self.batch != Batch::Full
+    }
+
+    fn curvature(&self) -> Curvature {
+        Curvature::Steady
+    }
+
+    fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
+        Ok(Some(self.counts))
+    }
+
+    fn digests(&self) -> Result<mile_lab::objectives::Facts, LabError> {
+        FixedProblem::new("", self.build::<f64>()?).digests()
+    }
+}

@@ -1,0 +1,31 @@
+"""The program of the test with several processes: a network on 8 agents, in the folder that is given."""
+
+import sys
+
+import mile
+import mile.torch
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Dropout(0.1), nn.Linear(7, 3))
+
+
+def data(agent: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(agent)
+    return torch.randn(40, 5, generator=generator), torch.randint(0, 3, (40,), generator=generator)
+
+
+problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=8, batch=8, test=data(99), gradient_norm=True)
+assert problem.ranks() is None or len(problem._sources) < 8, "a process reads the data of its own agents"
+resume = len(sys.argv) > 2
+mile.run(
+    problem=problem,
+    network={"topology": "erdos-renyi", "p": 0.4, "drop_rate": 0.2, "mixing": "lazy-metropolis"},
+    algorithms=[mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")],
+    rounds=12 if resume or sys.argv[1] == "one" else 7,
+    eval_every=1,
+    out=sys.argv[1],
+    resume=resume,
+)

@@ -1,0 +1,331 @@
+"""Objectives and methods in Python: the protocol, its errors, and what happens to arrays that are kept."""
+
+import gc
+import multiprocessing
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mile
+from problems import Quadratics
+
+ALGORITHM = [mile.method("mile", step_size=0.1, local_steps=3)]
+
+
+def literal_mile(problem: Quadratics, w: np.ndarray, alpha: float, tau: int, xi: float, rounds: int) -> np.ndarray:
+    """MILE as the library's documentation writes it, a row for each agent."""
+    def gradients(x: np.ndarray) -> np.ndarray:
+        return np.stack([problem.grad(i, x[i], None) for i in range(problem.agents)])
+
+    x = np.zeros((problem.agents, problem.dim))
+    x = x - alpha * gradients(x)
+    c = np.zeros_like(x)
+    t = done = 0
+    while done < rounds:
+        v = x - alpha * gradients(x) + c
+        if t % tau == 0:
+            d = w @ v - v
+            c, x = c + xi * d, v + xi * d
+            done += 1
+        else:
+            x = v
+        t += 1
+    return x
+
+
+def test_objectives_in_numpy_reach_the_minimiser_of_the_sum() -> None:
+    problem = Quadratics()
+    run = mile.run(problem=problem, algorithms=ALGORITHM, rounds=800)
+    assert run.config["name"] == "quadratics"
+    assert np.abs(run.average() - problem.minimiser).max() < 1e-8
+    assert run.rows[-1]["grad_norm_sq"] < 1e-14
+
+
+def test_every_method_has_the_same_bits_as_with_the_objective_in_rust() -> None:
+    """Least squares with a diagonal and one row a coordinate: sums have one term, so that both ways round alike."""
+    rng = np.random.default_rng(3)
+    agents, dim = 5, 3
+    scale, targets = rng.uniform(0.5, 2.0, size=(agents, dim)), rng.normal(size=(agents, dim))
+
+    def grad(agent: int, x: np.ndarray, rng: Any) -> np.ndarray:
+        return scale[agent] * (scale[agent] * x - targets[agent]) / dim
+
+    def loss(agent: int, x: np.ndarray) -> float:
+        return float(np.sum((scale[agent] * x - targets[agent]) ** 2) / (2 * dim))
+
+    names = [name for name in mile.methods().index if name not in ("scaffold",)]
+    algorithms = [mile.method(name, step_size=0.05) for name in names]
+    network = {"topology": "ring", "mixing": "lazy-metropolis"}
+    own = mile.Objective(loss, grad, agents=agents, dim=dim)
+    table = mile.Table([(np.diag(scale[i]), targets[i]) for i in range(agents)])
+    in_python = mile.run(problem=own, network=network, algorithms=algorithms, rounds=12, out="python")
+    in_rust = mile.run(problem=table, network=network, algorithms=algorithms, rounds=12, out="rust")
+    for name in names:
+        assert np.abs(in_python.x(name) - in_rust.x(name)).max() < 1e-13, name
+
+
+def test_x_is_lent_without_a_copy_and_cannot_be_written() -> None:
+    seen: dict[int, set[int]] = {}
+
+    class Looking(Quadratics):
+        def grad(self, agent: int, x: np.ndarray, rng: Any) -> np.ndarray:
+            assert not x.flags.owndata and not x.flags.writeable
+            with pytest.raises(ValueError, match="read-only"):
+                x[0] = 1.0
+            seen.setdefault(agent, set()).add(x.ctypes.data)
+            return super().grad(agent, x, rng)
+
+    problem = Looking()
+    problem.version = "1"  # type: ignore[attr-defined]
+    problem.records_gradient_norm = False  # type: ignore[attr-defined]
+    mile.run(problem=problem, algorithms=[mile.method("dsgd", step_size=0.1)], rounds=50)
+    assert all(len(places) == 1 for places in seen.values()), "an agent's row stays where it is"
+    row = problem.dim * 8
+    assert sorted(min(places) for places in seen.values()) == [min(seen[0]) + k * row for k in range(problem.agents)]
+
+
+def test_a_gradient_that_is_written_to_out_is_the_same() -> None:
+    class Writing(Quadratics):
+        def grad(self, agent: int, x: np.ndarray, rng: Any, out: np.ndarray) -> None:  # type: ignore[override]
+            np.matmul(self.A[agent], x - self.c[agent], out=out)
+
+    returned = mile.run(problem=Quadratics(), algorithms=ALGORITHM, rounds=20, out="returned")
+    written = mile.run(problem=Writing(), algorithms=ALGORITHM, rounds=20, out="written")
+    assert (returned.x() == written.x()).all()
+
+
+def test_arrays_that_are_kept_stay_valid() -> None:
+    kept: list[np.ndarray] = []
+
+    class Keeping(Quadratics):
+        def grad(self, agent: int, x: np.ndarray, rng: Any) -> np.ndarray:
+            kept.append(x[1:])
+            return super().grad(agent, x, rng)
+
+    mile.run(problem=Keeping(), algorithms=ALGORITHM, rounds=5)
+    gc.collect()
+    rubbish = [np.full(1000, np.nan) for _ in range(100)]
+    assert all(np.isfinite(array).all() for array in kept) and rubbish
+
+
+def test_an_exception_has_its_own_traceback_and_the_run_goes_on_later() -> None:
+    class Failing(Quadratics):
+        calls = 0
+        fails = True
+
+        def grad(self, agent: int, x: np.ndarray, rng: Any) -> np.ndarray:
+            self.calls += 1
+            if self.fails and agent == 2 and self.calls > 200:
+                raise LookupError("no data at agent 2")
+            return super().grad(agent, x, rng)
+
+    problem = Failing()
+    with pytest.raises(LookupError, match="no data at agent 2") as caught:
+        mile.run(problem=problem, algorithms=ALGORITHM, rounds=60, eval_every=1, out="failing")
+    text = "".join(traceback.format_exception(caught.value))
+    assert "in grad" in text and 'raise LookupError("no data at agent 2")' in text
+    if sys.version_info >= (3, 11):
+        assert "resume=True" in text and "failing" in text
+    kept = mile.load("failing")
+    assert len(kept.rows) > 2 and kept.outcomes[0]["status"] == "failed"  # type: ignore[union-attr]
+    problem.fails = False
+    resumed = mile.run(problem=problem, algorithms=ALGORITHM, rounds=60, eval_every=1, out="failing", resume=True)
+    whole = mile.run(problem=Quadratics(), algorithms=ALGORITHM, rounds=60, eval_every=1, out="whole")
+    assert resumed.complete and (resumed.x() == whole.x()).all()
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (np.zeros(3), r"grad\(agent, x, rng\) returned an array of shape \[3\], takes a numpy array of shape \(4,\) and dtype float64"),
+        (np.zeros((4, 1)), r"returned an array of shape \[4, 1\] and dtype float64"),
+        (np.zeros(4, np.float32), r"dtype float32, takes a numpy array of shape \(4,\) and dtype float64"),
+        ([0.0] * 4, "returned <class 'list'>"),
+        (None, "returned <class 'NoneType'>"),
+    ],
+)
+def test_shapes_and_types_are_refused_before_the_first_step(returned: Any, message: str) -> None:
+    class Wrong(Quadratics):
+        def grad(self, agent: int, x: np.ndarray, rng: Any) -> Any:
+            return returned
+
+    with pytest.raises(TypeError, match=message):
+        mile.run(problem=Wrong(), algorithms=ALGORITHM, out="wrong")
+    assert not Path("wrong/metrics.jsonl").exists()
+
+
+def test_objects_that_are_no_objectives_are_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="has no method loss"):
+        mile.run(problem=object(), algorithms=ALGORITHM)
+    with pytest.raises(ValueError, match="network.agents: got 4, takes 6"):
+        mile.run(problem=Quadratics(), network={"agents": 4}, algorithms=ALGORITHM)
+    wrong = Quadratics()
+    wrong.dtype = np.int32  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="dtype: got int32, takes float32 or float64"):
+        mile.run(problem=wrong, algorithms=ALGORITHM)
+    wrong = Quadratics()
+    wrong.loss = lambda agent, x: "high"  # type: ignore[assignment,method-assign]
+    with pytest.raises(TypeError, match=r"loss\(agent, x\) returned <class 'str'>, takes a number"):
+        mile.run(problem=wrong, algorithms=ALGORITHM)
+
+
+class Noisy(Quadratics):
+    """Stochastic gradients in single precision, with a starting point and a metric."""
+
+    dtype = "float32"
+    stochastic = True
+    metrics = ("rmse",)
+
+    def initial(self, seed: int) -> np.ndarray:
+        return np.full(self.dim, seed, dtype=np.float32)
+
+    def loss(self, agent: int, x: np.ndarray) -> float:
+        return super().loss(agent, x.astype(np.float64))
+
+    def grad(self, agent: int, x: np.ndarray, rng: Any) -> np.ndarray:
+        assert rng.agent == agent
+        noise = rng.normal(scale=0.01, size=self.dim)
+        return (super().grad(agent, x.astype(np.float64), rng) + noise).astype(np.float32)
+
+    def measure(self, x: np.ndarray) -> list[float]:
+        return [float(np.linalg.norm(x - self.minimiser))]
+
+
+def test_noise_is_a_function_of_seed_agent_and_step() -> None:
+    arguments: dict[str, Any] = {"problem": Noisy(), "algorithms": ALGORITHM, "seeds": [3, 4]}
+    whole = mile.run(**arguments, rounds=20, out="whole")
+    part = mile.run(**arguments, rounds=9, out="part").resume(rounds=20)
+    assert (whole.x(seed=4) == part.x(seed=4)).all() and (whole.x(seed=3) != whole.x(seed=4)).any()
+    assert whole.x().dtype == np.float32 and "grad_norm_sq" not in whole.rows[-1]
+    assert whole.rows[0]["rmse"] > whole.rows[-1]["rmse"]
+
+
+def test_objectives_that_changed_are_refused_when_a_run_is_resumed() -> None:
+    mile.run(problem=Quadratics(), algorithms=ALGORITHM, rounds=5, out="changed")
+    with pytest.raises(mile.ExperimentError, match="problem.values"):
+        mile.run(problem=Quadratics(seed=1), algorithms=ALGORITHM, rounds=9, out="changed", resume=True)
+
+
+class OwnMile(mile.Method):
+    """MILE in the verbs."""
+
+    state = ("x", "c")
+    scaled = ("c",)
+    scratch = ("g",)
+
+    def __init__(self, tau: int, xi: float) -> None:
+        self.tau, self.xi = tau, xi
+
+    def start(self, s: mile.Step) -> None:
+        s.gradient("x", "g")
+        s.combine("x", 1.0, [(-s.step_size, "g")])
+
+    def step(self, s: mile.Step) -> None:
+        s.gradient("x", "g")
+        s.combine("x", 1.0, [(-s.step_size, "g"), (1.0, "c")])
+        if s.t % self.tau == 0:
+            s.pull(("x", "g"))
+            s.combine("c", 1.0, [(self.xi, "g")])
+            s.combine("x", 1.0, [(self.xi, "g")])
+
+
+def test_a_method_in_python_has_the_bits_of_the_built_in_one() -> None:
+    algorithms = [
+        mile.method(OwnMile(3, 0.2), step_size=0.1, label="own"),
+        mile.method("mile", step_size=0.1, local_steps=3, xi=0.2),
+    ]
+    for algorithm in algorithms:
+        algorithm["schedule"] = {"kind": "cosine", "rounds": 30}
+    for k, problem in enumerate((mile.Quadratic(dim=3), Quadratics())):
+        run = mile.run(problem=problem, algorithms=algorithms, rounds=30, out=f"own-{k}")
+        assert (run.x("own") == run.x("mile")).all()
+        assert (run.state("own")["c"] == run.state("mile")["c"]).all()
+    assert run.config["algorithm"][0]["name"] == "OwnMile(tau=3, xi=0.2)"
+
+
+def test_a_method_that_uses_its_vectors_wrongly_is_told_so() -> None:
+    class Wrong(mile.Method):
+        kept: Any = None
+
+        def step(self, s: mile.Step) -> None:
+            Wrong.kept = s
+            s.gradient("x", "h")
+
+    with pytest.raises(ValueError, match="got h, takes one of the vectors x, g"):
+        mile.run(problem=mile.Quadratic(), algorithms=[mile.method(Wrong(), step_size=0.1)], out="wrong")
+    with pytest.raises(RuntimeError, match="outside of start and step"):
+        Wrong.kept.t  # noqa: B018
+
+    class NoModel(mile.Method):
+        state = ("y",)
+
+    with pytest.raises(ValueError, match='its first vector must be "x"'):
+        mile.run(problem=mile.Quadratic(), algorithms=[mile.method(NoModel(), step_size=0.1)])
+
+
+SCRIPT = """
+import sys, time, numpy as np, mile
+class Slow:
+    dim, agents, version, records_gradient_norm = 3, 4, "1", False
+    def loss(self, agent, x): return float(x @ x)
+    def grad(self, agent, x, rng):
+        time.sleep(0.002)
+        return 2 * x - agent
+try:
+    mile.run(problem=Slow(), algorithms=[mile.method("mile", step_size=0.1, local_steps=2)], rounds=int(sys.argv[1]), out="slow",
+             resume=len(sys.argv) > 2, progress=lambda kind, *rest: print(kind, flush=True))
+except mile.Stopped as stopped:
+    print("stopped at", stopped.run.outcomes[0]["round"], flush=True)
+"""
+
+
+def test_an_interrupt_stops_after_the_round_and_the_run_can_be_resumed() -> None:
+    Path("slow.py").write_text(SCRIPT)
+    process = subprocess.Popen([sys.executable, "slow.py", "5000"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("recorded"):
+            break
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait(20) == 0 and "stopping" in rest and "stopped at" in rest
+    done = int(rest.split("stopped at")[1])
+    assert 0 < done < 5000
+    rounds = str(done + 5)
+    subprocess.run([sys.executable, "slow.py", rounds, "resume"], check=True, timeout=60)
+    found = mile.load("slow")
+    assert found.complete and found.rows[-1]["round"] == done + 5  # type: ignore[union-attr]
+
+
+def _child(queue: Any) -> None:
+    run = mile.run(problem=mile.Quadratic(dim=40), network={"agents": 30}, algorithms=ALGORITHM, rounds=20, out="child")
+    queue.put(run.x().sum())
+
+
+def test_a_forked_process_does_not_hang() -> None:
+    arguments: dict[str, Any] = {"problem": mile.Quadratic(dim=40), "network": {"agents": 30}, "algorithms": ALGORITHM}
+    before = mile.run(**arguments, rounds=20, out="parent")
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=60) == before.x().sum()
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def test_the_literal_recursion_in_numpy_agrees() -> None:
+    problem = Quadratics()
+    w = mile.graph("ring", agents=6).matrix
+    algorithm = [mile.method("mile", step_size=0.1, local_steps=3, xi=0.2)]
+    run = mile.run(problem=problem, network="ring", algorithms=algorithm, rounds=25)
+    assert np.abs(run.x() - literal_mile(problem, w, 0.1, 3, 0.2, 25)).max() < 1e-12

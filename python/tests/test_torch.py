@@ -1,0 +1,234 @@
+"""PyTorch models: the host against the simulator, batch norm, data in all forms, resuming, and processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import mile  # noqa: E402
+import mile.torch  # noqa: E402
+from test_objectives import OwnMile  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402
+
+MILE = [mile.method("mile", step_size=0.05, local_steps=3)]
+
+
+def regression(agents: int = 6, rows: int = 12, columns: int = 4) -> tuple[list[Any], Any]:
+    """Least squares in PyTorch, and the same in Rust."""
+    generator = torch.Generator().manual_seed(1)
+    shards = [(torch.randn(rows, columns, dtype=torch.float64, generator=generator), torch.randn(rows, 1, dtype=torch.float64, generator=generator)) for _ in range(agents)]
+    return shards, mile.Table([(a.numpy(), b.numpy()[:, 0]) for a, b in shards])
+
+
+def half_mse(output: Any, target: Any) -> Any:
+    return 0.5 * nn.functional.mse_loss(output, target)
+
+
+def zero_linear() -> Any:
+    model = nn.Linear(4, 1, bias=False, dtype=torch.float64)
+    nn.init.zeros_(model.weight)
+    return model
+
+
+@pytest.mark.parametrize("gradient", ["loop", "vmap"])
+@pytest.mark.parametrize("drop_rate", [0.0, 0.3])
+def test_every_method_agrees_with_the_simulator(gradient: str, drop_rate: float) -> None:
+    shards, table = regression()
+    names = [name for name in mile.methods().index if name != "scaffold"]
+    algorithms = [mile.method(name, step_size=0.05) for name in names]
+    network = {"topology": "erdos-renyi", "p": 0.5, "mixing": "lazy-metropolis", "drop_rate": drop_rate, "seed": 3}
+    problem = mile.torch.Problem(zero_linear(), half_mse, shards, batch="full", gradient=gradient, gradient_norm=True)
+    arguments: dict[str, Any] = {"network": network, "algorithms": algorithms, "rounds": 8, "eval_every": 4, "seeds": [5]}
+    host = mile.run(problem=problem, **arguments, out="host")
+    simulator = mile.run(problem=table, **arguments, out="simulator")
+    for name in names:
+        for vector, rows in simulator.state(name).items():
+            scale = max(1.0, np.abs(rows).max())
+            assert np.abs(host.state(name)[vector] - rows).max() < 1e-12 * scale, (name, vector)
+    for ours, theirs in zip(host.rows, simulator.rows, strict=True):
+        for key in ("loss", "local_loss", "worst_loss", "grad_norm_sq", "consensus_error", "consensus_error_before"):
+            assert ours.get(key, 0.0) == pytest.approx(theirs.get(key, 0.0), rel=1e-9, abs=1e-14), key
+        assert (ours["bytes_sent"], ours["gradient_evals"]) == (theirs["bytes_sent"], theirs["gradient_evals"])
+
+
+def test_scaffold_agrees_with_the_simulator_on_a_complete_graph() -> None:
+    shards, table = regression()
+    arguments: dict[str, Any] = {"network": "complete", "algorithms": [mile.method("scaffold", step_size=0.05)], "rounds": 8}
+    host = mile.run(problem=mile.torch.Problem(zero_linear(), half_mse, shards, batch="full"), **arguments, out="host")
+    assert np.abs(host.x() - mile.run(problem=table, **arguments, out="simulator").x()).max() < 1e-12
+
+
+def test_combine_and_pull_have_the_bits_of_the_library() -> None:
+    """With gradients that are zero everywhere, exchanges and combinations are all that is left."""
+    data = [(torch.randn(3, 4), torch.zeros(3, 1)) for _ in range(7)]
+    model = nn.Linear(4, 1, bias=False)
+    problem = mile.torch.Problem(model, lambda output, target: 0.0 * output.sum(), data, batch="full")
+    own = mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: np.zeros(4, np.float32), agents=7, dim=4, dtype="float32")
+    network = {"topology": "small-world", "drop_rate": 0.2}
+    arguments: dict[str, Any] = {"network": network, "algorithms": MILE + [mile.method("gta-2", step_size=0.1)], "rounds": 20, "start": "random"}
+    host, simulator = mile.run(problem=problem, **arguments, out="host"), mile.run(problem=own, **arguments, out="simulator")
+    for name in ("mile", "gta-2"):
+        assert (host.x(name) == simulator.x(name)).all() and host.x(name).std() > 0
+
+
+class Small(nn.Module):
+    """A network with batch norm and dropout."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(dropout)
+        self.head = nn.Linear(4 * 8 * 8, 3)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.relu(self.norm(self.conv(x)))
+        return self.head(self.drop(x.flatten(1)))
+
+
+def images(agents: int = 4, rows: int = 24) -> list[Any]:
+    generator = torch.Generator().manual_seed(2)
+    found = []
+    for agent in range(agents):
+        labels = torch.randint(0, 3, (rows,), generator=generator)
+        pixels = torch.randn(rows, 1, 8, 8, generator=generator) + labels.view(-1, 1, 1, 1) + agent
+        found.append((pixels, labels))
+    return found
+
+
+def problem(dropout: float = 0.0, data: Any = None, **more: Any) -> Any:
+    torch.manual_seed(0)
+    given = images() if data is None else data
+    return mile.torch.Problem(Small(dropout), nn.CrossEntropyLoss(), given, batch=8, test=images(1)[0], **more)
+
+
+def test_buffers_stay_local_and_state_dicts_load() -> None:
+    run = mile.run(problem=problem(), algorithms=MILE, rounds=30, seeds=[1])
+    dicts = run.state_dicts()
+    assert len(dicts) == 4 and set(dicts[0]) == set(Small().state_dict())
+    means = torch.stack([one["norm.running_mean"] for one in dicts])
+    assert (means.std(0) > 0).all(), "each agent has the statistics of its own data"
+    assert int(dicts[0]["norm.num_batches_tracked"]) == 1 + 29 * 3 + 1
+    average = run.state_dict()
+    assert torch.allclose(average["norm.running_mean"], means.mean(0))
+    assert torch.allclose(average["head.bias"], torch.stack([one["head.bias"] for one in dicts]).mean(0), atol=1e-6)
+    model = Small()
+    model.load_state_dict(average)
+    pixels, labels = images(1)[0]
+    accuracy = (model.eval()(pixels).argmax(1) == labels).float().mean().item()
+    assert accuracy == pytest.approx(run.rows[-1]["accuracy"])
+    assert mile.load(run.folder, problem=problem()).state_dicts()[3].keys() == dicts[3].keys()  # type: ignore[union-attr]
+    with pytest.raises(TypeError, match="a run of a mile.torch.Problem"):
+        mile.load(run.folder).state_dict()  # type: ignore[union-attr]
+
+
+def test_a_resumed_run_has_the_bits_and_the_buffers_of_a_whole_one() -> None:
+    whole = mile.run(problem=problem(0.3), algorithms=MILE, rounds=12, out="whole")
+    part = mile.run(problem=problem(0.3), algorithms=MILE, rounds=5, out="part")
+    part = mile.run(problem=problem(0.3), algorithms=MILE, rounds=12, out="part", resume=True)
+    assert (whole.x() == part.x()).all()
+    for ours, theirs in zip(part.state_dicts(), whole.state_dicts(), strict=True):
+        assert all((ours[key] == theirs[key]).all() for key in ours)
+
+
+def test_dropout_differs_from_step_to_step_and_agent_to_agent() -> None:
+    plain = mile.run(problem=problem(0.0), algorithms=MILE, rounds=3, out="plain")
+    dropped = mile.run(problem=problem(0.5), algorithms=MILE, rounds=3, out="dropped")
+    again = mile.run(problem=problem(0.5), algorithms=MILE, rounds=3, out="again")
+    assert (plain.x() != dropped.x()).any() and (again.x() == dropped.x()).all()
+
+
+class Listed(Dataset):  # type: ignore[type-arg]
+    """A data set that is no tensor."""
+
+    def __init__(self, pair: Any) -> None:
+        self.pair = pair
+
+    def __len__(self) -> int:
+        return len(self.pair[0])
+
+    def __getitem__(self, k: int) -> Any:
+        return self.pair[0][k], self.pair[1][k]
+
+
+def test_data_in_all_forms() -> None:
+    tensors = mile.run(problem=problem(), algorithms=MILE, rounds=4, out="tensors")
+    for name, form in (("sets", lambda pair: TensorDataset(*pair)), ("listed", Listed)):
+        other = mile.run(problem=problem(data=[form(pair) for pair in images()]), algorithms=MILE, rounds=4, out=name)
+        assert (tensors.x() == other.x()).all(), name
+    made: list[int] = []
+
+    def of_agent(agent: int) -> Any:
+        made.append(agent)
+        return images()[agent]
+
+    other = mile.run(problem=problem(data=of_agent, agents=4), algorithms=MILE, rounds=4, out="function")
+    assert (tensors.x() == other.x()).all() and sorted(made) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_loaders_are_resumed_where_they_were(workers: int) -> None:
+    def loaders() -> Any:
+        return problem(data=[DataLoader(Listed(pair), batch_size=7, shuffle=True, num_workers=workers) for pair in images(2)])
+
+    whole = mile.run(problem=loaders(), algorithms=MILE, rounds=4, out="whole")
+    mile.run(problem=loaders(), algorithms=MILE, rounds=2, out="part")
+    part = mile.run(problem=loaders(), algorithms=MILE, rounds=4, out="part", resume=True)
+    assert (whole.x() == part.x()).all()
+
+
+def test_what_a_model_cannot_be_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="torch.float16"):
+        mile.torch.Problem(nn.Linear(2, 1).half(), half_mse, [(torch.zeros(1, 2), torch.zeros(1, 1))])
+    with pytest.raises(TypeError, match="data, agent 0: got int"):
+        mile.torch.Problem(nn.Linear(2, 1), half_mse, [1, 2])
+    with pytest.raises(mile.ExperimentError, match=r"data, agent 0: the tensors have \[3, 2\] rows"):
+        mile.torch.Problem(nn.Linear(2, 1), half_mse, [(torch.zeros(3, 2), torch.zeros(2, 1))])
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+        wrong = mile.torch.Problem(nn.Linear(2, 1), half_mse, [(torch.zeros(3, 5), torch.zeros(3, 1))] * 3)
+        mile.run(problem=wrong, algorithms=MILE, out="wrong")
+    assert any("linear.py" in str(entry.path) for entry in caught.traceback)
+
+
+def test_frozen_parameters_and_closures() -> None:
+    model = nn.Sequential(nn.Linear(4, 5, dtype=torch.float64), nn.Tanh(), nn.Linear(5, 1, dtype=torch.float64))
+    model[0].requires_grad_(False)
+    shards, _ = regression(3)
+
+    def closure(model: Any, batch: Any) -> Any:
+        return half_mse(model(batch[0]), batch[1])
+
+    of_loss = mile.run(problem=mile.torch.Problem(model, half_mse, shards, batch=4), algorithms=MILE, rounds=5, out="loss")
+    of_closure = mile.run(problem=mile.torch.Problem(model, closure=closure, data=shards, batch=4), algorithms=MILE, rounds=5, out="closure")
+    assert of_loss.x().shape == (3, 6) and (of_loss.x() == of_closure.x()).all()
+    assert (of_loss.state_dict()["0.weight"] == model[0].weight).all()
+
+
+def test_a_method_in_python_runs_on_tensors() -> None:
+    shards, _ = regression()
+    algorithms = [mile.method(OwnMile(3, 0.2), step_size=0.1), mile.method("mile", step_size=0.1, local_steps=3, xi=0.2)]
+    run = mile.run(problem=mile.torch.Problem(zero_linear(), half_mse, shards, batch=4), algorithms=algorithms, rounds=10)
+    assert (run.x("OwnMile") == run.x("mile")).all()
+
+
+def test_three_processes_have_the_results_of_one() -> None:
+    script = Path(__file__).parent / "ranks.py"
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", str(script)]
+    one = subprocess.run([sys.executable, str(script), "one"], capture_output=True, text=True, timeout=300)
+    assert one.returncode == 0, one.stderr
+    three = subprocess.run([*start, "three"], capture_output=True, text=True, timeout=300)
+    assert three.returncode == 0, three.stderr
+    again = subprocess.run([*start, "three", "resume"], capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr
+    one_run, three_run = mile.load("one"), mile.load("three")
+    for name in ("mile", "k-gt", "gta-2"):
+        ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]
+        assert all((ours[key] == theirs[key]).all() for key in theirs), name
+    for ours, theirs in zip(three_run.rows, one_run.rows, strict=True):
+        assert {k: v for k, v in ours.items() if k != "wall_s"} == {k: v for k, v in theirs.items() if k != "wall_s"}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The Python package: builds the extension as the tests of the workspace are built, and runs its lints, tests, doctests, types and notebooks. What
+# cannot be installed here is said, and the rest goes on. Needs Python 3.10 or newer with venv, and a way to install packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)}
+export CARGO_TARGET_DIR=$target
+say() { echo "python: $*"; }
+
+if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then
+    say "skipped: all of it (no python3 from 3.10 on with venv here)"
+    exit 0
+fi
+venv=${MILE_VENV:-$target/python-venv}
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+python=$venv/bin/python
+install() { timeout 900 "$python" -m pip install --quiet --disable-pip-version-check "$@" > "$target/python-pip.txt" 2>&1; }
+if ! install 'maturin>=1.9,<2' numpy pytest; then
+    say "skipped: all of it (maturin, numpy and pytest could not be installed)"
+    exit 0
+fi
+for package in pandas matplotlib networkx scipy tqdm mypy torch; do
+    "$python" -c "import $package" 2> /dev/null || install $package || say "skipped: what needs $package (it could not be installed)"
+done
+"$python" -c 'import nbclient, ipykernel' 2> /dev/null || install nbclient ipykernel || true
+
+cargo fmt --manifest-path python/Cargo.toml --check
+cargo clippy --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
+# In an activated environment maturin installs into it.
+(export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --locked --quiet)
+
+cd python
+export MPLBACKEND=Agg OMP_NUM_THREADS=2
+if "$python" -c 'import mypy' 2> /dev/null; then "$python" -m mypy --strict mile; else say "skipped: mypy"; fi
+"$python" -m pytest tests
+if "$python" -c 'import torch, pandas' 2> /dev/null; then
+    "$python" -m pytest --doctest-modules mile
+else
+    "$python" -m pytest --doctest-modules mile --ignore mile/torch
+fi
+if "$python" -c 'import nbclient, ipykernel, pandas, matplotlib' 2> /dev/null; then
+    for notebook in notebooks/*.ipynb; do
+        if grep -q 'import torch' "$notebook" && ! "$python" -c 'import torch' 2> /dev/null; then
+            say "skipped: $notebook (no torch)"
+            continue
+        fi
+        "$python" tests/notebook.py "$notebook"
+        say "$notebook runs"
+    done
+else
+    say "skipped: the notebooks (nbclient, ipykernel, pandas or matplotlib is missing)"
+fi
+say "all is well"
