@@ -45,6 +45,9 @@ enum Item {
     Fig2,
     /// Both sides of the inequalities of Theorems 1 to 4 on actual runs, as printed and as corrected
     Theorems,
+    /// Which method needs the fewest rounds, bytes and gradients, by heterogeneity, local steps and gradient noise (ours, not
+    /// the paper's)
+    When,
     /// All of the above
     All,
 }
@@ -65,17 +68,18 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
         Scale::Paper => mile_paper::Scale::Paper,
     };
     let out = arguments.out.clone().unwrap_or_else(|| format!("runs/reproduce-{}", scale.name()).into());
-    let items: [(Item, &str, Reproduce); 4] = [
+    let items: [(Item, &str, Reproduce); 5] = [
         (Item::Table1, "table1", mile_paper::table1),
         (Item::Theorems, "theorems", mile_paper::theorems),
         (Item::Fig1, "fig1", mile_paper::fig1),
         (Item::Fig2, "fig2", mile_paper::fig2),
+        (Item::When, "when", mile_paper::when),
     ];
     let figures = [Item::Fig1, Item::Fig2, Item::All].contains(&arguments.item);
     if arguments.dataset.is_some() && !figures {
         return Err(LabError::config("--dataset", "applies only to fig1, fig2 and all: leave it out").into());
     }
-    if !arguments.set.is_empty() && [Item::Theorems, Item::All].contains(&arguments.item) {
+    if !arguments.set.is_empty() && [Item::Theorems, Item::When, Item::All].contains(&arguments.item) {
         return Err(LabError::config(
             "--set",
             "applies only to table1, fig1 and fig2: leave it out, or reproduce one of these",
@@ -103,6 +107,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
                 eprintln!("{name}: {}", point.name);
                 Box::new(Progress::new(plan))
             },
+            say: &|text| eprintln!("{text}"),
             stop: &stop,
         })?;
         output::print(&format!("{}\n{}\n\n", finding.text, finding.folder.display()))?;

@@ -10,6 +10,7 @@ mod fig2;
 mod plans;
 mod table1;
 mod theorems;
+mod when;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use fig1::fig1;
 pub use fig2::fig2;
 pub use table1::table1;
 pub use theorems::theorems;
+pub use when::when;
 
 use mile_lab::config::Experiment;
 use mile_lab::engines::Engines;
@@ -62,6 +64,8 @@ pub struct Request<'a> {
     pub engines: &'a Arc<dyn Engines>,
     /// Creates the observers of the runs.
     pub observers: &'a ObserverFactory<'a>,
+    /// Says what is done next, where that takes long and has no observer.
+    pub say: &'a dyn Fn(&str),
     /// Stops the reproduction, resumably, when it becomes true.
     pub stop: &'a AtomicBool,
 }

@@ -22,7 +22,16 @@ fn in_process() -> &'static Arc<dyn Engines> {
 }
 
 fn request<'a>(out: &'a Path, set: &'a [String], stop: &'a AtomicBool) -> Request<'a> {
-    Request { scale: Scale::Quick, dataset: None, out, set, engines: in_process(), observers: &silent, stop }
+    Request {
+        scale: Scale::Quick,
+        dataset: None,
+        out,
+        set,
+        engines: in_process(),
+        observers: &silent,
+        say: &|_| (),
+        stop,
+    }
 }
 
 fn small() -> Vec<String> {
@@ -158,6 +167,7 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
         set: &set,
         engines: in_process(),
         observers: &observers,
+        say: &|_| (),
         stop,
     })
     .unwrap();

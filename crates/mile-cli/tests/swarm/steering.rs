@@ -40,7 +40,10 @@ fn a_swarm_is_extended_with_a_later_step_size_to_the_bits_of_one_run() {
     let refused = folder.mile(&["swarm", "past.toml", "--out", "many", "--resume"]);
     let message = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{message}");
-    assert!(message.contains("algorithm.change[0].round was 20 and is 25 now") || message.contains("absent"), "{message}");
+    assert!(
+        message.contains("algorithm.change[0].round was 20 and is 25 now") || message.contains("absent"),
+        "{message}"
+    );
     // Nor can a run in one process.
     folder.succeed(&["run", "e.toml", "--out", "alone"]);
     folder.succeed(&["run", "more.toml", "--out", "alone", "--resume"]);
@@ -74,7 +77,8 @@ fn folders_of_agents_are_gathered_while_they_run_and_afterwards_and_supervisors_
     assert_eq!(early.status.code(), Some(2));
     assert!(text(&early.stderr).contains("nothing to gather yet"), "{}", text(&early.stderr));
     let mut agents: Vec<RunningCommand> = (0..2).map(|k| agent(&folder, k)).collect();
-    let healthy = |patience: &str| folder.mile(&["status", "out/agents/0", "--check", "--patience", patience]);
+    let healthy =
+        |patience: &str| folder.mile(&["status", "out/agents/0", "--check", "--patience", patience]);
     wait_for(|| healthy("600").status.success().then_some(()), "an answer");
     // Agent 2 has not been started.
     let waits = wait_for(
@@ -90,7 +94,12 @@ fn folders_of_agents_are_gathered_while_they_run_and_afterwards_and_supervisors_
         assert_eq!(agent.end(), Some(0), "{}", agent.log());
     }
     let ended = folder.succeed(&["status", "out/agents/0", "out/agents/1", "out/agents/2"]);
-    assert_eq!(text(&ended.stdout).matches("ended; all its work is done").count(), 3, "{}", text(&ended.stdout));
+    assert_eq!(
+        text(&ended.stdout).matches("ended; all its work is done").count(),
+        3,
+        "{}",
+        text(&ended.stdout)
+    );
     folder.succeed(&["status", "out/agents/0", "--check"]);
     let few = folder.mile(&["gather", "out/agents/0", "out/agents/2", "--out", "few"]);
     assert!(text(&few.stderr).contains("the folders of agents 1 are missing"), "{}", text(&few.stderr));

@@ -18,6 +18,7 @@ mod sensitivity;
 mod stability;
 pub(crate) mod style;
 mod svg;
+mod winners;
 
 pub use curve::Runs;
 pub use figure::Figure;
@@ -28,3 +29,4 @@ pub use png::{PngError, png};
 pub use relative::relative_to;
 pub use sensitivity::sensitivity;
 pub use stability::{Mode, Used, modes_svg, stability_map_svg};
+pub use winners::{Winner, WinnersMap, winners_svg};

@@ -1,0 +1,262 @@
+//! Who wins when: for heterogeneity, local steps and gradient noise, which method needs the fewest rounds, bytes and
+//! gradients to a target loss.
+
+mod setting;
+
+use std::path::Path;
+
+use mile_lab::error::LabError;
+use mile_lab::plot::{Winner, WinnersMap, winners_svg, write_picture};
+use mile_lab::report::Page;
+use mile_lab::store::write_file;
+use mile_lab::table::{TextTable, number};
+
+use super::{Finding, Request, Scale, create_folder};
+use setting::{
+    AGENTS, ARMS, Entry, FEATURES, LARGEST_STEP, MOST_ROUNDS, MOST_STEPS, Needed, ROWS, Setting, TARGET,
+};
+
+/// The settings of a scale, and how many step sizes and seeds are tried.
+struct Grid {
+    heterogeneity: &'static [f64],
+    local_steps: &'static [u64],
+    batch: &'static [usize],
+    steps: usize,
+    seeds: u64,
+}
+
+const QUICK: Grid =
+    Grid { heterogeneity: &[0.3, 3.0], local_steps: &[2, 10], batch: &[ROWS, 4], steps: 8, seeds: 3 };
+const FULL: Grid = Grid {
+    heterogeneity: &[0.1, 1.0, 3.0],
+    local_steps: &[2, 10, 50],
+    batch: &[ROWS, 10, 1],
+    steps: 12,
+    seeds: 5,
+};
+
+/// What is counted: its name, its unit in figures, and its value in that unit.
+type Count = (&'static str, &'static str, fn(&Needed) -> f64);
+const COUNTS: [Count; 3] = [
+    ("rounds", "rounds", |needed| needed.rounds),
+    ("bytes", "kB", |needed| needed.bytes / 1e3),
+    ("gradients", "gradients", |needed| needed.gradients),
+];
+
+/// Measures all cells, draws the maps, and says what a user can take from them.
+pub fn when(request: &Request) -> Result<Finding, LabError> {
+    let grid = if request.scale == Scale::Quick { &QUICK } else { &FULL };
+    let cells = request.out.join("cells");
+    create_folder(&cells)?;
+    let settings = grid.settings();
+    let mut measured = Vec::with_capacity(settings.len());
+    for (k, setting) in settings.iter().enumerate() {
+        if request.stopped() {
+            break;
+        }
+        (request.say)(&format!("when: cell {} of {}, {}", k + 1, settings.len(), setting.name()));
+        measured.push((*setting, cell(&cells, grid, setting)?));
+    }
+    let stopped = measured.len() < settings.len();
+    let (table, conventions) = (table(&measured), conventions(grid));
+    write_file(&request.out.join("table.txt"), table.to_string().as_bytes())?;
+    write_file(&request.out.join("table.tex"), table.to_latex().as_bytes())?;
+    let findings = findings(&measured);
+    let mut page = Page::new("Who wins when");
+    page.text("Which method needs least", &[vec![conventions.clone()], findings.clone()].concat());
+    if !stopped {
+        for count in COUNTS {
+            let svg = winners_svg(&grid.map(&measured, count, request.scale));
+            write_picture(request.out, &format!("when-{}", count.0), &svg)?;
+            page.picture(&svg);
+        }
+    }
+    page.table("All methods in all cells", &table);
+    page.write(&request.out.join("report.html"))?;
+    request.finish(&[vec![conventions], findings, vec![table.to_string()]].concat(), stopped)
+}
+
+/// The results of a cell, from its file if it was measured before.
+fn cell(folder: &Path, grid: &Grid, setting: &Setting) -> Result<Vec<Entry>, LabError> {
+    let path = folder.join(format!("{}.json", setting.name().replace([' ', ','], "-").replace("--", "-")));
+    let known = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    if let Some((steps, entries)) =
+        known.as_ref().and_then(|known: &(usize, Vec<Entry>)| Some((known.0, &known.1)))
+        && steps == grid.steps
+        && entries.iter().all(|entry| entry.needed.len() as u64 == grid.seeds)
+    {
+        return Ok(entries.clone());
+    }
+    let entries = setting.measure(grid.steps, grid.seeds)?;
+    let text = serde_json::to_string(&(grid.steps, &entries)).unwrap_or_default();
+    write_file(&path, text.as_bytes())?;
+    Ok(entries)
+}
+
+impl Setting {
+    fn name(&self) -> String {
+        format!("heterogeneity {}, {} local steps, {}", self.heterogeneity, self.local_steps, self.noise())
+    }
+
+    fn noise(&self) -> String {
+        if self.batch >= ROWS { "exact gradients".into() } else { format!("batch {}", self.batch) }
+    }
+}
+
+impl Grid {
+    fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        for &batch in self.batch {
+            for &heterogeneity in self.heterogeneity {
+                settings.extend(self.local_steps.iter().map(|&local_steps| Setting {
+                    heterogeneity,
+                    local_steps,
+                    batch,
+                }));
+            }
+        }
+        settings
+    }
+
+    fn map<'a>(&self, measured: &[(Setting, Vec<Entry>)], count: Count, scale: Scale) -> WinnersMap<'a> {
+        let mut cells = measured.iter().map(|(_, entries)| winner(entries, count.2));
+        let mut row = || cells.by_ref().take(self.local_steps.len()).collect::<Vec<_>>();
+        let panels = self.batch.iter().map(|&batch| {
+            let name = Setting { heterogeneity: 0.0, local_steps: 0, batch }.noise();
+            (name, self.heterogeneity.iter().map(|_| row()).collect())
+        });
+        let panels = panels.collect();
+        WinnersMap {
+            title: match count.0 {
+                "rounds" => "Which method needs the fewest rounds",
+                "bytes" => "Which method sends the fewest bytes (of one agent)",
+                _ => "Which method needs the fewest gradients (of one agent)",
+            },
+            unit: count.1,
+            rows: ("heterogeneity", self.heterogeneity.iter().map(ToString::to_string).collect()),
+            columns: ("local steps", self.local_steps.iter().map(ToString::to_string).collect()),
+            panels,
+            labels: &LABELS,
+            note: match scale {
+                Scale::Quick => {
+                    "quick scale. Bold: for every seed fewer than any other needs for any. Below: the next best, times as many"
+                }
+                Scale::Paper => {
+                    "Bold: for every seed fewer than any other needs for any. Below: the next best, times as many"
+                }
+            },
+        }
+    }
+}
+
+/// Labels of the methods that have no server, then of the one that has.
+const LABELS: [&str; ARMS.len()] = {
+    let mut labels = [""; ARMS.len()];
+    let mut k = 0;
+    while k < ARMS.len() {
+        labels[k] = ARMS[k].label;
+        k += 1;
+    }
+    labels
+};
+
+/// Mean, least and most over the seeds; none if a seed did not reach the target.
+fn over_seeds(entry: &Entry, value: fn(&Needed) -> f64) -> Option<(f64, f64, f64)> {
+    let values: Vec<f64> =
+        entry.needed.iter().map(|needed| needed.as_ref().map(value)).collect::<Option<_>>()?;
+    let (least, most) = values.iter().fold((f64::INFINITY, 0.0f64), |(a, b), x| (a.min(*x), b.max(*x)));
+    (!values.is_empty()).then(|| (values.iter().sum::<f64>() / values.len() as f64, least, most))
+}
+
+/// The methods without a server that reached the target, the one that needs least first.
+fn ranking(entries: &[Entry], value: fn(&Needed) -> f64) -> Vec<(&str, (f64, f64, f64))> {
+    let without_server = entries.iter().filter(|entry| !entry.label.contains("server"));
+    let mut all: Vec<_> =
+        without_server.filter_map(|entry| Some((entry.label.as_str(), over_seeds(entry, value)?))).collect();
+    all.sort_by(|a, b| a.1.0.total_cmp(&b.1.0));
+    all
+}
+
+fn winner(entries: &[Entry], value: fn(&Needed) -> f64) -> Option<Winner> {
+    let ranking = ranking(entries, value);
+    let (label, (mean, _, most)) = ranking.first()?;
+    let next = ranking.get(1).map(|(label, (other, ..))| ((*label).to_owned(), other / mean));
+    let is_clear = ranking[1..].iter().all(|(_, (_, least, _))| least > most);
+    Some(Winner { label: (*label).to_owned(), value: *mean, next, is_clear })
+}
+
+fn table(measured: &[(Setting, Vec<Entry>)]) -> TextTable {
+    let header = [
+        "heterogeneity",
+        "tau",
+        "gradients",
+        "method",
+        "step size",
+        "rounds",
+        "of seeds",
+        "kB sent",
+        "gradients",
+    ];
+    let mut rows = Vec::new();
+    for (setting, entries) in measured {
+        for entry in entries {
+            let mean =
+                |count: Count| over_seeds(entry, count.2).map_or("-".into(), |(mean, ..)| number(mean));
+            let range = over_seeds(entry, COUNTS[0].2);
+            rows.push(vec![
+                number(setting.heterogeneity),
+                setting.local_steps.to_string(),
+                setting.noise(),
+                entry.label.clone(),
+                entry.step_size.map_or("-".into(), number),
+                mean(COUNTS[0]),
+                match (range, entry.needed.iter().flatten().count()) {
+                    (Some((_, least, most)), _) => format!("{least} to {most}"),
+                    (None, 0) => "none".into(),
+                    (None, some) => format!("{some} of {}", entry.needed.len()),
+                },
+                mean(COUNTS[1]),
+                mean(COUNTS[2]),
+            ]);
+        }
+    }
+    TextTable { header: header.map(str::to_owned).to_vec(), rows }
+}
+
+fn conventions(grid: &Grid) -> String {
+    format!(
+        "{AGENTS} agents on a ring with lazy Metropolis weights, each with {ROWS} rows of {FEATURES} features: logistic regression with a small quadratic \
+         penalty. Heterogeneity: how far the true parameters of the agents are apart, in units of their own size. Counted until the mean loss of the \
+         agents' own models has come down to {} of what it was above the minimum at the start, and stays there for three rounds. Each method has the \
+         best of the same {} step sizes (from {LARGEST_STEP}/L down by halves, L a bound of the smoothness), the one that is best on the worst of five other data sets; figures are means over {} data sets. At \
+         most {MOST_ROUNDS} rounds and {MOST_STEPS} local steps. MILE has the paper's xi; decoupled MILE* has gamma = 1 and xi at 0.3 of its limit for small steps; with \
+         momentum 0.9, xi and step sizes are in units of 1 - 0.9. SCAFFOLD has a server, here all agents as neighbours, and is not among the winners.",
+        TARGET, grid.steps, grid.seeds
+    )
+}
+
+/// Sentences on who wins how often, with and without exact gradients.
+fn findings(measured: &[(Setting, Vec<Entry>)]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (name, exact) in [("With exact gradients", true), ("With mini-batches", false)] {
+        let cells: Vec<_> = measured.iter().filter(|(setting, _)| (setting.batch >= ROWS) == exact).collect();
+        if cells.is_empty() {
+            continue;
+        }
+        for (what, _, value) in COUNTS {
+            let mut wins: Vec<(&str, usize)> = LABELS.iter().map(|label| (*label, 0)).collect();
+            for (_, entries) in &cells {
+                if let Some((best, _)) = ranking(entries, value).first()
+                    && let Some(slot) = wins.iter_mut().find(|(label, _)| label == best)
+                {
+                    slot.1 += 1;
+                }
+            }
+            wins.retain(|(_, count)| *count > 0);
+            wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            let list: Vec<String> = wins.iter().map(|(label, count)| format!("{label} {count}")).collect();
+            sentences.push(format!("{name}, fewest {what} in {} cells: {}.", cells.len(), list.join(", ")));
+        }
+    }
+    sentences
+}

@@ -1,0 +1,281 @@
+//! One cell of the map: problems of one heterogeneity, a number of local steps, and mini-batches of one size.
+
+use mile::graph::Topology;
+use mile::methods::catalogue::{self, Parameters};
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
+use mile::random::{Purpose, stream};
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
+use mile_lab::error::LabError;
+use rand::RngExt;
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+pub(super) const AGENTS: usize = 10;
+pub(super) const ROWS: usize = 100;
+pub(super) const FEATURES: usize = 10;
+/// Weight of the quadratic penalty.
+const L2: f64 = 0.01;
+/// The share of the loss above its minimum, at the start, that must be reached.
+pub(super) const TARGET: f64 = 0.01;
+/// Rounds in a row in which the target must be met.
+const HOLD: u64 = 3;
+/// Most rounds, and most local steps, of a run.
+pub(super) const MOST_ROUNDS: u64 = 1000;
+pub(super) const MOST_STEPS: u64 = 20_000;
+/// The largest step size that is tried, times the smoothness constant; each next one is half as large.
+pub(super) const LARGEST_STEP: f64 = 16.0;
+/// Seeds of the search for step sizes, which are not among those that are reported. The best step size is that whose worst
+/// seed needs the fewest rounds, so that nobody is given one at the edge of its stability.
+const SEARCH_SEEDS: [u64; 5] = [1000, 1001, 1002, 1003, 1004];
+/// Loss above its minimum, over that at the start, from which a run counts as diverged.
+const DIVERGED: f64 = 100.0;
+
+/// A method as it takes part.
+pub(super) struct Arm {
+    pub(super) label: &'static str,
+    name: &'static str,
+    /// With gamma = 1 and xi at this share of its limit.
+    decoupled: Option<f64>,
+    momentum: Option<f64>,
+}
+
+const fn arm(label: &'static str, name: &'static str) -> Arm {
+    Arm { label, name, decoupled: None, momentum: None }
+}
+
+/// SCAFFOLD comes last: it has a server, which the others have not.
+pub(super) const ARMS: [Arm; 10] = [
+    arm("local DSGD", "local-dsgd"),
+    arm("MILE", "mile"),
+    Arm { label: "decoupled MILE*", name: "mile", decoupled: Some(0.3), momentum: None },
+    Arm { label: "MILE*, momentum", name: "mile", decoupled: Some(0.3), momentum: Some(0.9) },
+    arm("LED", "led"),
+    arm("K-GT", "k-gt"),
+    arm("DIGing", "diging"),
+    arm("GTA-2", "gta-2"),
+    arm("ProxSkip", "proxskip"),
+    arm("SCAFFOLD (server)", "scaffold"),
+];
+
+/// What distinguishes the cells of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Setting {
+    /// How far the true parameters of agents are apart, in units of their deviation from zero.
+    pub(super) heterogeneity: f64,
+    pub(super) local_steps: u64,
+    /// Rows of a mini-batch; all of them for exact gradients.
+    pub(super) batch: usize,
+}
+
+/// What a method needed to reach the target.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Needed {
+    pub(super) rounds: f64,
+    /// Bytes sent by an agent.
+    pub(super) bytes: f64,
+    /// Gradients evaluated by an agent.
+    pub(super) gradients: f64,
+}
+
+/// The result of a method in a cell: its best step size, if one reached the target, and what each seed needed with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) label: String,
+    pub(super) step_size: Option<f64>,
+    pub(super) needed: Vec<Option<Needed>>,
+}
+
+/// The data of one seed: the problem, its smallest loss, and that at the start.
+struct Task {
+    seed: u64,
+    problem: Table<f64>,
+    minimum: f64,
+    start: f64,
+}
+
+impl Setting {
+    /// Every method with its best step size of `steps`, on data of each of the seeds.
+    pub(super) fn measure(&self, steps: usize, seeds: u64) -> Result<Vec<Entry>, LabError> {
+        let task = |seed: u64| Task::new(self, seed);
+        let search = SEARCH_SEEDS.into_par_iter().map(task).collect::<Result<Vec<_>, _>>()?;
+        let shown = (0..seeds).into_par_iter().map(task).collect::<Result<Vec<_>, _>>()?;
+        let smoothness = search.iter().map(Task::smoothness).fold(0.0, f64::max);
+        let entry = |arm: &Arm| {
+            let mut best: Option<(f64, f64)> = None;
+            for k in 0..steps {
+                let step_size = LARGEST_STEP / smoothness / 2f64.powi(k as i32);
+                let limit = best.map_or(f64::INFINITY, |(rounds, _)| rounds);
+                let mut worst = 0.0f64;
+                for task in &search {
+                    let needed = self.run(arm, task, step_size, limit)?;
+                    worst = worst.max(needed.map_or(f64::INFINITY, |needed| needed.rounds));
+                    if worst >= limit {
+                        break;
+                    }
+                }
+                if worst < limit {
+                    best = Some((worst, step_size));
+                }
+            }
+            let step_size = best.map(|(_, step_size)| step_size);
+            let run = |task: &Task| match step_size {
+                Some(step_size) => self.run(arm, task, step_size, f64::INFINITY),
+                None => Ok(None),
+            };
+            let needed = shown.iter().map(run).collect::<Result<_, _>>()?;
+            Ok(Entry { label: arm.label.to_owned(), step_size, needed })
+        };
+        ARMS.par_iter().map(entry).collect()
+    }
+
+    /// Runs a method until it meets the target; none if it does not within the rounds allowed.
+    fn run(&self, arm: &Arm, task: &Task, step_size: f64, limit: f64) -> Result<Option<Needed>, LabError> {
+        let network = network(arm.name)?;
+        let entry = catalogue::find(arm.name).ok_or_else(|| unusable("is not built in"))?;
+        let lambda_n = network.extremes().lambda_n;
+        let tau = self.local_steps as f64;
+        // The limit for small steps: (tau xi + 2 gamma)(1 - lambda_N) < 4, and 1 - mu of it with momentum.
+        let xi = |share: f64| {
+            let most = (4.0 / (1.0 - lambda_n) - 2.0) / tau;
+            share * most * (1.0 - arm.momentum.unwrap_or(0.0))
+        };
+        let parameters = Parameters {
+            local_steps: Some(self.local_steps),
+            xi: arm.decoupled.map(|share| xi(share).into()),
+            gamma: arm.decoupled.map(|_| 1.0),
+            momentum: arm.momentum,
+            ..Parameters::default()
+        };
+        let method = entry.build(&parameters, &network, task.seed).map_err(unusable)?;
+        let start = vec![0.0; FEATURES];
+        let mut agents =
+            Simulator::new(&task.problem, &network, &*method, &start, task.seed).map_err(unusable)?;
+        let schedule = Schedule::constant(step_size * (1.0 - arm.momentum.unwrap_or(0.0)));
+        let mut run = Run::start(&*method, schedule, &mut agents).map_err(unusable)?;
+        let most = MOST_ROUNDS.min(MOST_STEPS / self.local_steps);
+        let (mut met, mut first) = (0, None);
+        for round in 1..=most {
+            if met == 0 && round as f64 >= limit {
+                return Ok(None);
+            }
+            run.round(&mut agents).map_err(unusable)?;
+            let above = task.above(agents.models())?;
+            if !(above < DIVERGED) {
+                return Ok(None);
+            }
+            met = if above <= TARGET { met + 1 } else { 0 };
+            if met == 1 {
+                let costs = run.progress().costs;
+                first = Some(Needed {
+                    rounds: round as f64,
+                    bytes: costs.bytes_sent as f64 / AGENTS as f64,
+                    gradients: costs.gradient_evals as f64 / AGENTS as f64,
+                });
+            }
+            if met == HOLD {
+                return Ok(first);
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn unusable(error: impl std::fmt::Display) -> LabError {
+    LabError::config("when", error)
+}
+
+/// A ring with lazy weights; for a method with a server, everybody knows everybody.
+fn network(method: &str) -> Result<Network, LabError> {
+    let (topology, rule) = match method {
+        "scaffold" => (Topology::Complete, Rule::Metropolis),
+        _ => (Topology::Ring, Rule::LazyMetropolis),
+    };
+    Network::new(topology.build(AGENTS, 0).map_err(unusable)?, rule).map_err(unusable)
+}
+
+impl Task {
+    fn new(setting: &Setting, seed: u64) -> Result<Self, LabError> {
+        let mut random = stream(seed, Purpose::Data, u64::MAX, 0);
+        let common: Vec<f64> = (0..FEATURES).map(|_| random.sample(StandardNormal)).collect();
+        let shard = |agent: u64| {
+            let mut random = stream(seed, Purpose::Data, agent, 0);
+            let mut normal = || random.sample::<f64, _>(StandardNormal);
+            let own: Vec<f64> = common.iter().map(|x| x + setting.heterogeneity * normal()).collect();
+            let features: Vec<f64> = (0..ROWS * FEATURES).map(|_| normal()).collect();
+            let score = |row: &[f64]| row.iter().zip(&own).map(|(a, x)| a * x).sum::<f64>();
+            let label = |row| if score(row) + normal() > 0.0 { 1.0 } else { -1.0 };
+            let targets = features.chunks_exact(FEATURES).map(label).collect();
+            Shard { features, targets }
+        };
+        let shards = (0..AGENTS as u64).map(shard).collect();
+        let batch = if setting.batch >= ROWS { Batch::Full } else { Batch::Size(setting.batch) };
+        let objective = TableObjective::new(Loss::Logistic, L2);
+        let problem = Table::new(FEATURES, shards, objective, batch).map_err(unusable)?;
+        let mut task = Self { seed, problem, minimum: 0.0, start: 1.0 };
+        let start = task.loss(&vec![0.0; FEATURES])?;
+        task.minimum = task.least()?;
+        task.start = start - task.minimum;
+        Ok(task)
+    }
+
+    /// f at a point.
+    fn loss(&self, x: &[f64]) -> Result<f64, LabError> {
+        let sum = (0..AGENTS).map(|agent| self.problem.loss(agent, x)).sum::<Result<f64, _>>();
+        Ok(sum.map_err(unusable)? / AGENTS as f64)
+    }
+
+    /// An upper bound of the smoothness constants: a quarter of the mean squared length of rows, and the penalty.
+    fn smoothness(&self) -> f64 {
+        let largest = |agent: usize| {
+            let rows = &self.problem.shards()[agent].features;
+            rows.iter().map(|a| a * a).sum::<f64>() / ROWS as f64
+        };
+        (0..AGENTS).map(largest).fold(0.0, f64::max) / 4.0 + L2
+    }
+
+    /// The smallest loss, by gradient descent on f: the condition number is below 500.
+    fn least(&self) -> Result<f64, LabError> {
+        let step = 1.0 / self.smoothness();
+        let (mut x, mut gradient, mut mean) = (vec![0.0; FEATURES], vec![0.0; FEATURES], vec![0.0; FEATURES]);
+        for _ in 0..10_000 {
+            mean.fill(0.0);
+            for agent in 0..AGENTS {
+                self.problem.gradient(agent, &x, &mut gradient).map_err(unusable)?;
+                mean.iter_mut().zip(&gradient).for_each(|(sum, g)| *sum += g / AGENTS as f64);
+            }
+            x.iter_mut().zip(&mean).for_each(|(x, g)| *x -= step * g);
+        }
+        self.loss(&x)
+    }
+
+    /// The mean loss of the agents' own models above the minimum, over that at the start.
+    fn above(&self, models: &[f64]) -> Result<f64, LabError> {
+        let losses = models.chunks_exact(FEATURES).map(|x| self.loss(x)).sum::<Result<f64, _>>()?;
+        Ok((losses / AGENTS as f64 - self.minimum) / self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_exact_gradients_and_different_data_the_exact_methods_arrive_and_local_dsgd_needs_smaller_steps() {
+        let setting = Setting { heterogeneity: 1.0, local_steps: 10, batch: ROWS };
+        let entries = setting.measure(4, 1).unwrap();
+        assert_eq!(entries.len(), ARMS.len());
+        let of = |label: &str| entries.iter().find(|entry| entry.label == label).unwrap();
+        let needed = |label: &str| of(label).needed[0].unwrap();
+        assert!(needed("K-GT").rounds < 200.0);
+        assert_eq!(needed("K-GT").gradients, 10.0 * needed("K-GT").rounds);
+        let bytes = |label: &str| needed(label).bytes / needed(label).rounds;
+        assert_eq!(bytes("K-GT"), 2.0 * bytes("LED"));
+        let dsgd = of("local DSGD").step_size;
+        assert!(dsgd.is_none() || dsgd < of("LED").step_size);
+    }
+}
