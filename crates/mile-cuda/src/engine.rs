@@ -4,12 +4,13 @@
 //! ([`Stack`]). Combinations and exchanges form the simulator's sums in its order, products and sums rounded one by one, so that they have
 //! its bits.
 
+mod evaluation;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, Vector};
-use mile::block;
 use mile::engine::{Engine, Evaluated};
 use mile::method::Method;
 use mile::network::Network;
@@ -22,7 +23,7 @@ use rayon::prelude::*;
 
 use crate::device::{Buffer, Device, DeviceError};
 use crate::forms::{is_known, on_device, weight_decay};
-use crate::objective::{Model, Objective, Place};
+use crate::objective::Objective;
 use crate::stack::Stack;
 use crate::vectors::Vectors;
 use crate::work::Work;
@@ -55,8 +56,10 @@ pub struct GpuAgents<'a, T: Real> {
     noted: Verbs,
     round: u64,
     weights: SparseRows,
-    /// The sum of squares of the models, if they have not changed since it was computed.
+    /// The sum of squares of the models, if they have not changed since it was computed, and whether somebody has asked for it after the
+    /// last round.
     norm_sq: Option<f64>,
+    asks_for_norm: bool,
     /// Where evaluations put their numbers, and gradients at the mean, once they are needed.
     numbers: Option<(usize, Buffer)>,
     spare: Option<Buffer>,
@@ -120,6 +123,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             round: 0,
             weights,
             norm_sq: None,
+            asks_for_norm: false,
             numbers: None,
             spare: None,
             watching: false,
@@ -181,14 +185,14 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         (self.network.varies() && self.noted.exchanges() > 0).then(|| work.data(&now()))
     }
 
-    /// All verbs that were noted, at once. After an exchange, which ends a round, somebody is going to ask for the norm of the models.
+    /// All verbs that were noted, at once. If somebody asks for the norm of the models after every exchange, it is found along with them.
     fn carry_out(&mut self) -> Result<(), DeviceError> {
         let mut work = Work::default();
         let weights = self.weights_of_round(&mut work);
         for verb in (0..self.noted.stages()).flat_map(|stage| self.noted.stage(stage)) {
             self.lower(verb, weights, &mut work);
         }
-        if self.noted.exchanges() > 0 {
+        if self.noted.exchanges() > 0 && std::mem::take(&mut self.asks_for_norm) {
             self.vectors.squares(Vector(0), &mut work);
         }
         self.norm_sq = match self.member {
@@ -204,7 +208,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         for stage in 0..self.noted.stages() {
             for verb in self.noted.stage(stage) {
                 if let Verb::Gradient { x, g, draw } = *verb {
-                    let x = self.read(x)?;
+                    let x = self.read(x).map_err(engine)?;
                     let gradients = self.cpu_gradients(&x, draw)?;
                     let _queue = self.stack.lock();
                     self.vectors.set(g, &gradients).map_err(engine)?;
@@ -231,70 +235,11 @@ impl<'a, T: Real> GpuAgents<'a, T> {
     }
 
     /// A vector, when all is settled.
-    fn read(&self, v: Vector) -> Result<Vec<T>, AgentsError> {
+    fn read(&self, v: Vector) -> Result<Vec<T>, DeviceError> {
         let _queue = self.stack.lock();
-        self.vectors.get(v).map_err(engine)
-    }
-
-    /// Losses of models, and metrics if they are computed on the device: those of the mean of a vector and of some of its rows.
-    fn worths(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Worths>, DeviceError> {
-        let Some(objective) = &self.objective else { return Ok(None) };
-        let (each, rows) = (objective.numbers(), self.vectors.place(v));
-        let mut models = vec![Model { at: self.vectors.rounded().at }];
-        models.extend(agents.iter().map(|agent| Model { at: rows.row(*agent) }));
-        let needed = models.len() * each;
-        if self.numbers.as_ref().is_none_or(|(room, _)| *room < needed) {
-            self.numbers = Some((needed, Buffer::new::<f64>(self.stack.device(), needed)?));
-        }
-        let Some((_, numbers)) = &self.numbers else { return Ok(None) };
-        let mut work = Work::default();
-        self.vectors.mean(rows.at, &mut work);
-        objective.evaluate(&models, numbers.at().bits(), &mut work);
-        self.stack.alone(&work)?;
-        let mut found = vec![0.0; needed];
-        let queue = self.stack.lock();
-        numbers.read(0, &mut found)?;
-        drop(queue);
-        Ok(Some(found.chunks_exact(each).map(|numbers| objective.worth(numbers)).collect()))
-    }
-
-    /// What the loss of a model has besides those of samples: the weight decay and the penalty.
-    fn beside(&self, x: &[T]) -> f64 {
-        let decay = if self.weight_decay == 0.0 { 0.0 } else { 0.5 * self.weight_decay * block::norm_sq(x) };
-        self.problem.penalty().map_or(decay, |penalty| decay + penalty.value(x))
-    }
-
-    /// The mean over agents of the exact gradients at the mean of a vector.
-    fn gradient_at_mean(&mut self, v: Vector) -> Result<Option<Vec<f64>>, DeviceError> {
-        let Some(objective) = &self.objective else { return Ok(None) };
-        if self.spare.is_none() {
-            self.spare = Some(self.vectors.spare(&self.stack.queue)?);
-        }
-        let Some(spare) = &self.spare else { return Ok(None) };
-        let (rows, at) = (self.vectors.place(v), spare.at().bits());
-        let mut work = Work::default();
-        self.vectors.mean(rows.at, &mut work);
-        objective.gradients(self.vectors.rounded(), Place { at, ..rows }, None, &mut work);
-        self.stack.alone(&work)?;
-        let decay = self.weight_decay;
-        let average = if decay == 0.0 { Vec::new() } else { self.mean_of(rows.at)? };
-        let mut gradient = self.mean_of(at)?;
-        gradient.iter_mut().zip(&average).for_each(|(g, x)| *g += decay * T::of(*x).wide());
-        Ok(Some(gradient))
-    }
-
-    /// The mean of rows on the device.
-    fn mean_of(&self, rows: u64) -> Result<Vec<f64>, DeviceError> {
-        let mut work = Work::default();
-        self.vectors.mean(rows, &mut work);
-        self.stack.alone(&work)?;
-        let _queue = self.stack.lock();
-        self.vectors.read_mean()
+        self.vectors.get(v)
     }
 }
-
-/// Losses of models, and their metrics if they are computed.
-type Worths = Vec<(f64, Option<Vec<f64>>)>;
 
 /// An error of the device, as one of the engine.
 fn engine(error: DeviceError) -> AgentsError {
@@ -382,7 +327,7 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        Ok(Cow::Owned(self.read(v)?))
+        Ok(Cow::Owned(self.read(v).map_err(engine)?))
     }
 
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
@@ -410,6 +355,7 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
+        self.asks_for_norm |= v == Vector(0);
         if let (Vector(0), Some(known)) = (v, self.norm_sq) {
             return Ok(known);
         }
@@ -436,17 +382,7 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Evaluated>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        let Some(worths) = self.worths(v, agents).map_err(engine)? else { return Ok(None) };
-        let (mut losses, metrics): (Vec<f64>, Vec<Option<Vec<f64>>>) = worths.into_iter().unzip();
-        if self.weight_decay != 0.0 || self.problem.penalty().is_some() {
-            let (dim, rows, mean) = (self.vectors.dim(), self.read(v)?, self.mean(v)?);
-            let mean: Vec<T> = mean.into_iter().map(T::of).collect();
-            let own = agents.iter().map(|agent| &rows[agent * dim..][..dim]);
-            for (loss, x) in losses.iter_mut().zip([&mean[..]].into_iter().chain(own)) {
-                *loss += self.beside(x);
-            }
-        }
-        Ok(Some(Evaluated { losses, metrics: metrics.into_iter().collect() }))
+        self.evaluated(v, agents).map_err(engine)
     }
 
     fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {

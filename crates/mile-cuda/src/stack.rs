@@ -7,18 +7,18 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use mile::real::Real;
 
-use crate::device::{Argument, Buffer, Device, DeviceError, Grid};
+use crate::device::{Buffer, Device, DeviceError, Grid};
 use crate::kernels;
 use crate::objective::Program;
 use crate::queue::{Kernels, Queue};
 use crate::script::{Recordings, Script};
-use crate::vectors::SQUARES;
+use crate::vectors::squares;
 use crate::work::{Kind, Wave, Work, bytes, merge};
 
 /// Threads of a block.
@@ -37,14 +37,32 @@ pub struct Stack<T> {
     pub(crate) queue: Queue,
     shared: Mutex<Shared>,
     turn: Condvar,
-    /// How many times works were carried out: those who wait look at it before they sleep, because waking takes longer than a round of a
-    /// small problem.
-    turns: AtomicU64,
     marker: PhantomData<T>,
 }
 
 /// What a job gets back: the sum of squares that it asked for, if it did.
 pub(crate) type Answer = Result<Option<f64>, DeviceError>;
+
+/// Where a job finds its answer. It looks there for a while before it sleeps, because waking takes longer than a round of a small problem.
+#[derive(Default)]
+struct Slot {
+    answer: Mutex<Option<Answer>>,
+    is_there: AtomicBool,
+}
+
+impl Slot {
+    fn put(&self, answer: Answer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        self.is_there.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Option<Answer> {
+        if !self.is_there.load(Ordering::Acquire) {
+            return None;
+        }
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
 
 /// What all jobs of a device share. Whoever has it, has the device's queue.
 pub(crate) struct Shared {
@@ -52,8 +70,7 @@ pub(crate) struct Shared {
     kernels: Kernels,
     members: Vec<usize>,
     next_member: usize,
-    waiting: BTreeMap<usize, Work>,
-    done: HashMap<usize, Answer>,
+    waiting: BTreeMap<usize, (Work, Arc<Slot>)>,
     /// Descriptors and data of the works that are carried out.
     buffer: Buffer,
     room: usize,
@@ -99,7 +116,6 @@ impl<T: Real> Stack<T> {
             members: Vec::new(),
             next_member: 0,
             waiting: BTreeMap::new(),
-            done: HashMap::new(),
             buffer: Buffer::new::<u8>(&queue.device, room)?,
             room,
             recordings: Recordings::new(&queue.device),
@@ -110,13 +126,7 @@ impl<T: Real> Stack<T> {
             room_for_totals,
             queue: queue.clone(),
         };
-        Ok(Arc::new(Self {
-            queue,
-            shared: Mutex::new(shared),
-            turn: Condvar::new(),
-            turns: AtomicU64::new(0),
-            marker: PhantomData,
-        }))
+        Ok(Arc::new(Self { queue, shared: Mutex::new(shared), turn: Condvar::new(), marker: PhantomData }))
     }
 
     /// The device.
@@ -131,28 +141,28 @@ impl<T: Real> Stack<T> {
 
     /// Hands in the work of a job, waits until it is launched, and for a sum of squares if there is one.
     pub(crate) fn together(&self, member: usize, work: Work) -> Answer {
+        let slot = Arc::new(Slot::default());
         let mut shared = self.lock();
-        shared.waiting.insert(member, work);
-        let (mut patient, mut awake) = (true, true);
+        shared.waiting.insert(member, (work, slot.clone()));
+        let mut patient = true;
+        if !shared.all_wait() {
+            drop(shared);
+            let begun = Instant::now();
+            while begun.elapsed() < AWAKE {
+                if let Some(answer) = slot.take() {
+                    return answer;
+                }
+                std::hint::spin_loop();
+            }
+            shared = self.lock();
+        }
         loop {
-            if let Some(answer) = shared.done.remove(&member) {
+            if let Some(answer) = slot.take() {
                 return answer;
             }
-            if !patient || shared.members.iter().all(|member| shared.waiting.contains_key(member)) {
+            if !patient || shared.all_wait() {
                 shared.carry_out_waiting();
-                self.turns.fetch_add(1, Ordering::Release);
                 self.turn.notify_all();
-                continue;
-            }
-            if patient && awake {
-                let turns = self.turns.load(Ordering::Acquire);
-                drop(shared);
-                let begun = Instant::now();
-                while self.turns.load(Ordering::Acquire) == turns && begun.elapsed() < AWAKE {
-                    std::hint::spin_loop();
-                }
-                awake = false;
-                shared = self.lock();
                 continue;
             }
             let (again, waited) =
@@ -179,6 +189,11 @@ impl<T: Real> Stack<T> {
 }
 
 impl Shared {
+    /// Whether all jobs have handed in their work.
+    fn all_wait(&self) -> bool {
+        self.members.iter().all(|member| self.waiting.contains_key(member))
+    }
+
     /// The number of another job.
     pub(crate) fn number(&mut self) -> usize {
         self.next_member += 1;
@@ -257,19 +272,17 @@ impl Shared {
 
     fn carry_out_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        let works: Vec<&Work> = waiting.values().collect();
-        let asked: Vec<bool> = works
-            .iter()
-            .map(|work| work.commands.iter().any(|command| command.kind == Kind::Squares))
-            .collect();
-        let answers: Vec<Answer> = match self.carry_out(&works) {
+        let works: Vec<&Work> = waiting.values().map(|(work, _)| work).collect();
+        match self.carry_out(&works) {
             Ok(squares) => {
                 let mut squares = squares.into_iter();
-                asked.into_iter().map(|asked| Ok(if asked { squares.next() } else { None })).collect()
+                for (work, slot) in waiting.values() {
+                    let asks = work.commands.iter().any(|command| command.kind == Kind::Squares);
+                    slot.put(Ok(if asks { squares.next() } else { None }));
+                }
             }
-            Err(error) => works.iter().map(|_| Err(error.clone())).collect(),
-        };
-        self.done.extend(waiting.keys().copied().zip(answers));
+            Err(error) => waiting.values().for_each(|(_, slot)| slot.put(Err(error.clone()))),
+        }
     }
 
     /// Carries out the works of several jobs; the sums of squares of those that ask for one.
@@ -336,10 +349,10 @@ impl Shared {
                     self.kernels.launch(script, "mean", grid, &[all]);
                 }
                 Kind::Squares => {
-                    let grid = Grid::new([SQUARES, agents, jobs], THREADS);
+                    let grid = Grid::new([squares(wave.extent) as u32, agents, jobs], THREADS);
                     self.kernels.launch(script, "squares", grid, &[all]);
-                    let arguments = [all, self.totals.at(), Argument::Whole(SQUARES)];
-                    self.kernels.launch(script, "total", Grid::new([jobs, 1, 1], THREADS), &arguments);
+                    let grid = Grid::new([jobs, 1, 1], THREADS);
+                    self.kernels.launch(script, "total", grid, &[all, self.totals.at()]);
                 }
                 Kind::Rows { program, task } => {
                     let Some(kept) = self.programs.get(&program) else { return };

@@ -15,8 +15,10 @@ use crate::work::{Descriptors, Kind, Work};
 
 /// Rows begin at multiples of so many bytes, for accesses of sixteen bytes.
 const ALIGNMENT: usize = 16;
-/// Blocks that sum the squares of one agent: fixed, so that the bits do not depend on the device.
-pub(crate) const SQUARES: u32 = 32;
+/// Blocks that sum the squares of one agent: a matter of the dimension, so that the bits do not depend on the device.
+pub(crate) fn squares(dim: usize) -> usize {
+    (dim / 2048).clamp(1, 256)
+}
 
 /// Numbers from one row to the next.
 pub(crate) fn stride<T: Real>(dim: usize) -> usize {
@@ -86,7 +88,7 @@ impl<T: Real> Vectors<T> {
             penalised: penalised.map(|penalised| Buffer::of(device, &penalised)).transpose()?,
             mean: Buffer::new::<f64>(device, dim)?,
             rounded: Buffer::new::<T>(device, stride)?,
-            squares: Buffer::new::<f64>(device, agents * SQUARES as usize)?,
+            squares: Buffer::new::<f64>(device, agents * squares(dim))?,
             marker: PhantomData,
         })
     }
@@ -188,7 +190,7 @@ impl<T: Real> Vectors<T> {
 
     fn rows(&self, v: u64, centre: u64) -> Descriptors {
         let mut one = Descriptors::default();
-        one.address(v).long(self.dim).long(self.stride).two(self.agents, 0);
+        one.address(v).long(self.dim).long(self.stride).two(self.agents, squares(self.dim));
         one.address(address(self.mean.at())).address(address(self.rounded.at())).address(centre);
         one.address(address(self.squares.at())).end();
         one

@@ -2,15 +2,19 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
+use mile::engine::Engine;
 use mile_lab::config::parse_table;
+use mile_lab::engines::{EngineSetup, Engines, InProcess, Jobs};
 use mile_lab::error::LabError;
+use mile_lab::objectives::Kinds;
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::quantity::Quantity;
 use mile_lab::report::draw_sweep;
-use mile_lab::store::Status;
-use mile_lab::sweep::{ObserverFactory, Point, SweepFolder, SweepPlan, best_of, best_remarks};
+use mile_lab::store::{Outcome, Status};
+use mile_lab::sweep::{ObserverFactory, Point, SweepFolder, SweepPlan, Trial, best_of, best_remarks};
 
 const BASE: &str = r#"
 name = "small"
@@ -252,6 +256,61 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     assert!(message.contains("--resume"), "{message}");
     let found = execute(&plan, parts.path(), true);
     assert_eq!(losses(&found), losses(&expected));
+}
+
+/// Engines that compute together, as those on a device do, with room for so many jobs.
+struct Together {
+    room: usize,
+    asked: Mutex<Vec<usize>>,
+}
+
+impl Engines for Together {
+    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+        InProcess.single(agents)
+    }
+
+    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+        InProcess.double(agents)
+    }
+
+    fn computes_together(&self) -> bool {
+        true
+    }
+
+    fn fitting_double(&self, jobs: Jobs<'_, f64>) -> Result<usize, LabError> {
+        assert_eq!((jobs.problem.agents(), jobs.problem.dim()), (5, 4));
+        self.asked.lock().unwrap().push(jobs.count);
+        Ok(self.room.min(jobs.count))
+    }
+}
+
+#[test]
+fn points_whose_jobs_compute_together_run_at_the_same_time_as_far_as_they_fit() {
+    let sweep = "step_size = [0.02, 0.04, 0.06, 0.08, 0.1]";
+    let folder = || tempfile::tempdir().unwrap();
+    let (alone, first) = (plan(sweep).unwrap(), folder());
+    let expected = execute(&alone, first.path(), false);
+    assert_eq!(alone.at_once().unwrap(), 1);
+    let table = parse_table(&format!("precision = \"f64\"\n{BASE}\n[sweep]\n{sweep}"), &[]).unwrap();
+    // A point has four jobs.
+    for (room, at_once) in [(1, 1), (9, 2), (100, 5)] {
+        let engines = Arc::new(Together { room, asked: Mutex::default() });
+        let plan = SweepPlan::read_with(&table, Path::new(""), &Kinds::default(), engines.clone());
+        let plan = plan.unwrap().unwrap();
+        assert_eq!(plan.at_once().unwrap(), at_once);
+        assert_eq!(*engines.asked.lock().unwrap(), [20]);
+        let out = folder();
+        let found = execute(&plan, out.path(), false);
+        let numbers = |sweep: &SweepFolder| -> Vec<(String, String, f64)> {
+            let of = |trial: &Trial| {
+                let one = |o: &Outcome| (trial.point.clone(), o.label.clone(), o.last.local_loss);
+                trial.outcomes.iter().map(one).collect::<Vec<_>>()
+            };
+            sweep.trials.iter().flat_map(of).collect()
+        };
+        assert_eq!(numbers(&found), numbers(&expected));
+        assert!(found.is_complete());
+    }
 }
 
 #[test]

@@ -147,12 +147,13 @@ EXPORT(fill)
 struct Rows {
     const T* x;
     Count dim, stride;
-    uint32_t agents, unused;
+    // Agents, and blocks that sum the squares of each.
+    uint32_t agents, blocks;
     // The mean, and the same rounded, if they are wanted; where squares are measured from, or null for the origin.
     double* mean;
     T* rounded;
     const double* centre;
-    // Sums of blocks, agents x SQUARES.
+    // Sums of blocks.
     double* parts;
 };
 
@@ -173,25 +174,26 @@ EXPORT(mean)
 // Squared distances of the row of one agent from the centre, a sum for each block.
 extern "C" __global__ void squares(const Rows* all) {
     const Rows one = all[blockIdx.z];
-    if (blockIdx.y >= one.agents) return;
+    if (blockIdx.y >= one.agents || blockIdx.x >= one.blocks) return;
     double sum = 0.0;
     const T* row = one.x + blockIdx.y * one.stride;
-    Count step = (Count)gridDim.x * blockDim.x;
+    Count step = (Count)one.blocks * blockDim.x;
+#pragma unroll 4
     for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < one.dim; i += step) {
         double d = (double)row[i];
         if (one.centre) d = sub(d, one.centre[i]);
         sum = add(sum, mul(d, d));
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) one.parts[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+    if (threadIdx.x == 0) one.parts[blockIdx.y * one.blocks + blockIdx.x] = sum;
 }
 EXPORT_WAITING(squares)
 
-// The sum of what the blocks of `squares` have found, `each` of every agent.
-extern "C" __global__ void total(const Rows* all, double* out, uint32_t each) {
+// The sum of what the blocks of `squares` have found.
+extern "C" __global__ void total(const Rows* all, double* out) {
     const Rows one = all[blockIdx.x];
     double sum = 0.0;
-    for (uint32_t i = threadIdx.x; i < one.agents * each; i += SUM_THREADS) sum = add(sum, one.parts[i]);
+    for (uint32_t i = threadIdx.x; i < one.agents * one.blocks; i += SUM_THREADS) sum = add(sum, one.parts[i]);
     sum = block_sum(sum);
     if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }

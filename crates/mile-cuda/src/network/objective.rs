@@ -107,6 +107,16 @@ fn program<T: Real>(
     })
 }
 
+/// Samples that are evaluated at a time, so that chunks of these lists are full.
+fn chunk(lists: &[usize]) -> usize {
+    let cuts =
+        |len: &usize| (1..=len.div_ceil(EVALUATED / 2).max(1)).map(|cuts| len.div_ceil(cuts)).collect();
+    let all: Vec<Vec<usize>> = lists.iter().map(cuts).collect();
+    let padded = |each: &usize| lists.iter().map(|len| len.next_multiple_of(*each)).sum::<usize>();
+    let possible = all.into_iter().flatten().filter(|each| (1..=EVALUATED).contains(each));
+    possible.min_by_key(|each| (padded(each), EVALUATED - each)).unwrap_or(1)
+}
+
 /// As many samples at a time as there are, or as fit into half of the memory.
 fn fitting<T: Real>(
     queue: &Queue,
@@ -170,7 +180,7 @@ impl Evaluation {
         let (model, evaluated, train) = (problem.model(), problem.evaluated(), &problem.data().train);
         let (measured, images) = problem.measured();
         let all: usize = evaluated.iter().map(Vec::len).sum();
-        let each = fitting::<T>(queue, model, all.max(measured.len()).min(EVALUATED), false)?;
+        let each = fitting::<T>(queue, model, chunk(&[all, measured.len()]), false)?;
         // The average model, and at most as many of agents as a record has by default.
         let rows = 1 + problem.agents().min(16);
         let program = program::<T>((shared, member), model, load(train), [rows, each], false)?;
@@ -259,5 +269,18 @@ impl<T: Real> Objective for DeviceImages<T> {
         };
         let known = metrics.iter().all(|metric| matches!(metric, Metric::Accuracy | Metric::Rmse));
         (loss, known.then(|| metrics.iter().map(metric).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_of_evaluated_samples_are_full() {
+        assert_eq!(chunk(&[3000, 2000]), 1000);
+        assert_eq!(chunk(&[2048, 0]), 2048);
+        assert_eq!(chunk(&[20_000, 10_000]), 2000);
+        assert_eq!((chunk(&[5, 0]), chunk(&[7, 7]), chunk(&[0, 0])), (5, 7, 1));
     }
 }

@@ -2,12 +2,13 @@
 
 use mile::agents::Vector;
 use mile::engine::Engine;
+use mile::methods::Variant;
 use mile::methods::catalogue::{self, Parameters};
 use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::real::Real;
 use mile::run::Run;
-use mile::schedule::Schedule;
+use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
 use mile_cuda::GpuAgents;
@@ -79,6 +80,35 @@ fn every_method_has_the_bits_of_the_simulator() {
             Parameters { local_steps: entry.has_local_steps().then_some(3), ..Parameters::default() };
         let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
         compare(&Unknown(&problem), entry.name, &parameters, 0.0);
+    }
+}
+
+/// Methods with the parameters that they have besides local steps. With the same bits in every vector after every round, what the literal
+/// forms and the contract say of the simulator holds on the device.
+#[test]
+fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
+    let tau = || Parameters { local_steps: Some(3), ..Parameters::default() };
+    let heavy = |nesterov| Parameters { momentum: Some(0.8), nesterov: Some(nesterov), ..tau() };
+    let growing = Weight::Geometric { from: 0.001, to: 0.1, rounds: 3 };
+    let rows = [
+        ("mile", Parameters { xi: Some(0.2.into()), ..tau() }),
+        ("mile", Parameters { gamma: Some(0.8), xi: Some(growing), ..tau() }),
+        ("mile", Parameters { gamma: Some(1.0), xi: Some(0.02.into()), ..heavy(true) }),
+        ("mile", heavy(false)),
+        ("led", heavy(true)),
+        ("k-gt", Parameters { eta_s: Some(0.5), ..tau() }),
+        ("k-gt", heavy(false)),
+        ("gta-1", Parameters { communications: Some(2), ..tau() }),
+        ("gta-2", Parameters { communications: Some(2), ..tau() }),
+        ("gta-3", Parameters { communications: Some(3), ..tau() }),
+        ("mg-skip", Parameters { gossip: Some(20), ..tau() }),
+        ("local-dsgd", heavy(true)),
+        ("dsgd", Parameters { variant: Some(Variant::Cta), ..Parameters::default() }),
+        ("qg-dsgdm", Parameters { momentum: Some(0.9), nesterov: Some(true), ..Parameters::default() }),
+    ];
+    for (name, parameters) in rows {
+        let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
+        compare(&Unknown(&problem), name, &parameters, 0.0);
     }
 }
 
