@@ -53,13 +53,16 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     }
     let plan = Plan::new(experiment).map_err(|error| match error {
         LabError::Data(error) => {
-            let problem = format!("{error}; records need the data of all agents: give --experiment FILE where these are");
+            let problem = format!(
+                "{error}; records need the data of all agents: give --experiment FILE where these are"
+            );
             LabError::config("data", problem)
         }
         other => other,
     })?;
     let folders: Vec<PathBuf> = folders.into_values().collect();
-    let outcomes = mile::with_precision!(plan.experiment.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
+    let outcomes =
+        mile::with_precision!(plan.experiment.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
     if outcomes.is_empty() {
         let problem = "has nothing to gather yet: agents write models at the recorded rounds with snapshots = true in [agent], \
                        and final states at their end";
@@ -89,7 +92,11 @@ fn agents(given: &[PathBuf]) -> Result<(Experiment, BTreeMap<usize, PathBuf>), L
     for folder in given.iter().flat_map(inner) {
         let (experiment, config) = AgentConfig::load(&folder.join("agent.toml"))?;
         if let Some(other) = found.insert(config.id, folder.clone()) {
-            let problem = format!("is the folder of agent {}, and so is {}: give one of them", config.id, other.display());
+            let problem = format!(
+                "is the folder of agent {}, and so is {}: give one of them",
+                config.id,
+                other.display()
+            );
             return Err(LabError::Directory { path: folder, problem });
         }
         first.get_or_insert(experiment);

@@ -88,7 +88,12 @@ fn problems(answers: &[Answer], patience: f64) -> Vec<String> {
         if waits && status.activity_s > patience {
             for edge in &status.neighbours {
                 if let Some(what) = waited_for(edge) {
-                    lines.push(format!("agent {} waits for agent {}: {what}{}", status.agent, edge.id, reason(edge)));
+                    lines.push(format!(
+                        "agent {} waits for agent {}: {what}{}",
+                        status.agent,
+                        edge.id,
+                        reason(edge)
+                    ));
                 }
             }
         }

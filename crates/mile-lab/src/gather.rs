@@ -365,7 +365,8 @@ fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<Option<u64>, 
         path: path.clone(),
         problem: format!("cannot be read: {error}"),
     })?;
-    let rounds = old.get("rounds").and_then(toml::Value::as_integer).and_then(|rounds| u64::try_from(rounds).ok());
+    let rounds =
+        old.get("rounds").and_then(toml::Value::as_integer).and_then(|rounds| u64::try_from(rounds).ok());
     match identity::changed_for_swarm(&old, &plan.experiment.resolved) {
         None => Ok(rounds),
         Some((key, old, new)) => Err(LabError::Directory {

@@ -104,7 +104,9 @@ const EVALUATION_KEYS: [&str; 2] = ["problem.eval_samples", "problem.test_sample
 /// The facts without changes of a schedule and events that a state of `round` rounds has not come to.
 pub(crate) fn until(facts: &Facts, round: u64) -> Facts {
     let ahead = |(key, value): (&String, &String)| {
-        let change = key.strip_suffix(".round").filter(|change| change.contains("change[") || change.starts_with("event["))?;
+        let change = key
+            .strip_suffix(".round")
+            .filter(|change| change.contains("change[") || change.starts_with("event["))?;
         (value.parse::<u64>().ok()? >= round).then(|| format!("{change}."))
     };
     let ahead: Vec<String> = facts.iter().filter_map(ahead).collect();
@@ -161,7 +163,12 @@ pub(crate) fn changed_for_swarm(old: &Table, new: &Table) -> Option<(String, Str
     let more = rounds(old) <= rounds(new);
     let prepare = |table: &Table| {
         let mut facts = leaves(table);
-        facts.retain(|key, _| key != "eval_every" && !key.contains(".change[") && !key.starts_with("event[") && !(more && key == "rounds"));
+        facts.retain(|key, _| {
+            key != "eval_every"
+                && !key.contains(".change[")
+                && !key.starts_with("event[")
+                && !(more && key == "rounds")
+        });
         facts
     };
     difference(&prepare(old), &prepare(new))

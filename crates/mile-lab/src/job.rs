@@ -86,7 +86,8 @@ impl JobContext<'_> {
     /// Checks that a state belongs to this experiment. A network that differs is named by its key.
     fn check_state(&self, path: &Path, header: &Header, job: Job) -> Result<(), LabError> {
         let round = header.round;
-        let mut difference = difference(&until(&header.facts, round), &until(&self.plan.facts_of(job), round));
+        let mut difference =
+            difference(&until(&header.facts, round), &until(&self.plan.facts_of(job), round));
         if difference.as_ref().is_some_and(|(key, ..)| key == "network.weights") {
             let before = settings(self.store.folder()).unwrap_or_default();
             let changed = changed_key_of("network", &before, &self.plan.experiment.resolved);

@@ -39,22 +39,32 @@ fn from_file<T: Real>(path: &Path, problem: &dyn Problem<T>, agents: &[usize]) -
     let (count, dim) = (problem.agents(), problem.dim());
     let refuse = |problem: String| LabError::Directory { path: path.to_owned(), problem };
     let bytes = std::fs::read(path).map_err(LabError::io(path, "read"))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| refuse(format!("is not a safetensors file: {error}")))?;
-    let takes = format!("takes the file of a state, whose tensor x has {count} rows of {dim} numbers, or one row for all agents");
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|error| refuse(format!("is not a safetensors file: {error}")))?;
+    let takes = format!(
+        "takes the file of a state, whose tensor x has {count} rows of {dim} numbers, or one row for all agents"
+    );
     let x = file.tensor("x").map_err(|_| refuse(format!("has no tensor x: start.file {takes}")))?;
     let numbers: Vec<T> = match x.dtype() {
-        Dtype::F32 => x.data().chunks_exact(4).map(|b| T::of(f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into())).collect(),
+        Dtype::F32 => x
+            .data()
+            .chunks_exact(4)
+            .map(|b| T::of(f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into()))
+            .collect(),
         Dtype::F64 => {
             let wide = |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
             x.data().chunks_exact(8).map(|b| T::of(wide(b))).collect()
         }
-        other => return Err(refuse(format!("has numbers of kind {other:?} in x: start.file takes F32 or F64"))),
+        other => {
+            return Err(refuse(format!("has numbers of kind {other:?} in x: start.file takes F32 or F64")));
+        }
     };
     match numbers.len() {
         one if one == dim => Ok(numbers),
-        all if all == count * dim => {
-            Ok(agents.iter().flat_map(|agent| numbers[agent * dim..(agent + 1) * dim].iter().copied()).collect())
-        }
+        all if all == count * dim => Ok(agents
+            .iter()
+            .flat_map(|agent| numbers[agent * dim..(agent + 1) * dim].iter().copied())
+            .collect()),
         _ => Err(refuse(format!("has a tensor x of shape {:?}: start.file {takes}", x.shape()))),
     }
 }

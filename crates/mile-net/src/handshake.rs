@@ -202,7 +202,10 @@ mod tests {
         assert!(refused(&|hello| hello.version += 1).contains("version"));
         assert!(refused(&|hello| hello.skips = true).contains("skip-edge at agent 1"));
         let rare = refused(&|hello| hello.checkpoint_every = 63);
-        assert!(rare.contains("agent 1 confirms messages every 63 rounds") && rare.contains("agent 0 keeps them for at most 64"));
+        assert!(
+            rare.contains("agent 1 confirms messages every 63 rounds")
+                && rare.contains("agent 0 keeps them for at most 64")
+        );
         assert!(refused(&|hello| hello.outbox = 2).contains("agent 1 keeps them for at most 2"));
     }
 

@@ -251,7 +251,12 @@ impl Status {
             self.neighbours.iter().flat_map(kinds).collect()
         };
         gauge("sent_bytes", "counter", "bytes sent to the neighbour", traffic(&|edge| edge.sent));
-        gauge("received_bytes", "counter", "bytes received from the neighbour", traffic(&|edge| edge.received));
+        gauge(
+            "received_bytes",
+            "counter",
+            "bytes received from the neighbour",
+            traffic(&|edge| edge.received),
+        );
         gauge(
             "heard_seconds",
             "gauge",

@@ -82,7 +82,12 @@ impl Schedule {
         }
         let mut before = 0;
         for Change { round, .. } in &self.changes {
-            check("round", *round as f64, *round > before, "later than the change before it, and at least 1")?;
+            check(
+                "round",
+                *round as f64,
+                *round > before,
+                "later than the change before it, and at least 1",
+            )?;
             before = *round;
         }
         Ok(())
@@ -114,7 +119,6 @@ impl Decay {
             }
         }
     }
-
 }
 
 /// The step size of one schedule after `round` of its own rounds.
@@ -250,7 +254,8 @@ mod tests {
         schedule.validate().unwrap();
         let steps: Vec<f64> = (0..10).map(|round| schedule.at(round)).collect();
         assert_eq!(steps, [1.0, 1.0, 1.0, 0.4, 0.8, 0.8, 0.4, 0.4, 0.1, 0.1]);
-        let twice = Schedule { changes: vec![schedule.changes[0].clone(), schedule.changes[0].clone()], ..schedule };
+        let twice =
+            Schedule { changes: vec![schedule.changes[0].clone(), schedule.changes[0].clone()], ..schedule };
         assert_eq!(twice.validate().unwrap_err().key, "round");
     }
 }

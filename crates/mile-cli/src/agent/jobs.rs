@@ -81,7 +81,8 @@ enum Begin<T> {
 fn replacement(plan: &Plan, config: &AgentConfig) -> Result<Option<usize>, LabError> {
     let events = &plan.experiment.replacements;
     if !events.is_empty() && plan.jobs().len() > 1 {
-        let problem = "can be given to agents of one algorithm with one seed: others would begin their rounds anew";
+        let problem =
+            "can be given to agents of one algorithm with one seed: others would begin their rounds anew";
         return Err(LabError::config("event", problem));
     }
     if !events.is_empty() && config.settings.on_missing != OnMissing::Wait {
@@ -100,7 +101,10 @@ fn restore<T: Scalar>(
 ) -> anyhow::Result<Restored<T>> {
     let Some((then, _, round)) = folder.belongs_to()? else { return Ok(folder.load::<T>(config.id, terms)?) };
     let same = Terms { facts: then.facts.clone(), ..terms.clone() };
-    if then.facts == terms.facts || then != same || plan.changed_for_agent(&then.facts, &terms.facts, round).is_some() {
+    if then.facts == terms.facts
+        || then != same
+        || plan.changed_for_agent(&then.facts, &terms.facts, round).is_some()
+    {
         return Ok(folder.load::<T>(config.id, terms)?);
     }
     if config.settings.stop.is_some() && then.facts.get("eval_every") != terms.facts.get("eval_every") {

@@ -76,7 +76,9 @@ fn init_logging() {
     };
     tracing_subscriber::registry().with(lines).with(targets).init();
     if let Some(Err(error)) = parsed {
-        tracing::warn!("RUST_LOG is ignored: {error}; it takes, for instance, mile_net=debug or iroh=info,mile=debug");
+        tracing::warn!(
+            "RUST_LOG is ignored: {error}; it takes, for instance, mile_net=debug or iroh=info,mile=debug"
+        );
     }
 }
 

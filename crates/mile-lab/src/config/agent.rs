@@ -118,7 +118,8 @@ impl AgentSettings {
         let outbox = reader.whole("outbox", takes)?;
         if let Some(rounds) = outbox.filter(|rounds| *rounds < checkpoint_every.saturating_add(2)) {
             let least = checkpoint_every.saturating_add(2);
-            let problem = format!("got {rounds}, takes at least {least}, which is agent.checkpoint_every + 2");
+            let problem =
+                format!("got {rounds}, takes at least {least}, which is agent.checkpoint_every + 2");
             return Err(LabError::config("agent.outbox", problem));
         }
         let deadline = seconds("deadline")?;

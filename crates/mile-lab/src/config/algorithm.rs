@@ -71,7 +71,10 @@ impl AlgorithmConfig {
         let mut schedule = schedule(&reader, step_size, rounds)?;
         schedule.changes = changes(&reader, rounds)?;
         schedule.validate().map_err(|error| {
-            LabError::config(reader.path("change"), format!("got {} = {}, takes {}", error.key, error.got, error.takes))
+            LabError::config(
+                reader.path("change"),
+                format!("got {} = {}, takes {}", error.key, error.got, error.takes),
+            )
         })?;
         let (parameters, xi, gamma) = parameters(&reader, entry)?;
         Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma, resolved: reader.finish()? })
@@ -168,7 +171,8 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
         let round = inner.whole("round", takes)?.ok_or_else(|| inner.missing("round", takes))?;
         let takes = "a positive number";
         let step_size = inner.number("step_size", takes)?.ok_or_else(|| inner.missing("step_size", takes))?;
-        let Schedule { warmup, decay, .. } = schedule(&inner, step_size, rounds.saturating_sub(round).max(1))?;
+        let Schedule { warmup, decay, .. } =
+            schedule(&inner, step_size, rounds.saturating_sub(round).max(1))?;
         changes.push(Change { round, step_size, warmup, decay });
         resolved.push(Value::Table(inner.finish()?));
     }

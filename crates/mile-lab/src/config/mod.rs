@@ -206,10 +206,14 @@ fn section(top: &Section, key: &'static str) -> Result<Table, LabError> {
 fn start(top: &Section, folder: &Path) -> Result<Start, LabError> {
     let table = section(top, "start")?;
     let reader = Section::new("start", &table);
-    let file = reader.text("file", "the path of a state, such as \"runs/first/final/mile-seed0.safetensors\"")?;
+    let file =
+        reader.text("file", "the path of a state, such as \"runs/first/final/mile-seed0.safetensors\"")?;
     if let Some(file) = file {
         if reader.value("value").is_some() {
-            return Err(LabError::config("start.value", "cannot be given together with start.file: leave one of them out"));
+            return Err(LabError::config(
+                "start.value",
+                "cannot be given together with start.file: leave one of them out",
+            ));
         }
         let path = resolve(folder, file);
         reader.keep("file", path.display().to_string());

@@ -85,14 +85,16 @@ async fn attempt<T: Real>(
 ) -> Result<(), LinkEnd> {
     let (found, problems) = reach::resolve(&peer.addresses).await;
     let relays = relay.cloned().map(TransportAddr::Relay);
-    let addresses: Vec<TransportAddr> = relays.into_iter().chain(found.iter().copied().map(TransportAddr::Ip)).collect();
+    let addresses: Vec<TransportAddr> =
+        relays.into_iter().chain(found.iter().copied().map(TransportAddr::Ip)).collect();
     if addresses.is_empty() {
         let why = if problems.is_empty() { NO_ADDRESS.to_owned() } else { problems.join("; ") };
         return Err(LinkEnd::Lost(why));
     }
     let connecting = async {
         let address = EndpointAddr::from_parts(peer.key, addresses);
-        let connection = endpoint.connect(address, ALPN).await.map_err(|error| LinkEnd::Lost(explain(&error, peer)))?;
+        let connection =
+            endpoint.connect(address, ALPN).await.map_err(|error| LinkEnd::Lost(explain(&error, peer)))?;
         let streams = connection.open_bi().await.map_err(LinkEnd::of)?;
         Ok((connection, streams))
     };

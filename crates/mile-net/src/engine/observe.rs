@@ -67,7 +67,11 @@ impl<T: Real> Core<T> {
             waiting,
             waiting_s: waiting.map(|_| seconds(self.view.since)),
             refusal: status.refusal.clone().or_else(unlinked),
-            trouble: self.edges.get(&status.id).and_then(|edge| edge.trouble.clone()).filter(|_| !status.linked),
+            trouble: self
+                .edges
+                .get(&status.id)
+                .and_then(|edge| edge.trouble.clone())
+                .filter(|_| !status.linked),
             skipped: status.skipped,
         }
     }

@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn a_panic_in_a_network_thread_ends_the_process_with_a_code_and_a_message() {
         const CHILD: &str = "MILE_TEST_PANIC";
-        let test = "engine::panics::tests::a_panic_in_a_network_thread_ends_the_process_with_a_code_and_a_message";
+        let test =
+            "engine::panics::tests::a_panic_in_a_network_thread_ends_the_process_with_a_code_and_a_message";
         if std::env::var_os(CHILD).is_some() {
             exit_on_panic(7);
             let thread = std::thread::Builder::new().name(name_threads()).spawn(|| {

@@ -52,7 +52,8 @@ pub(super) async fn follow_line(connection: &Connection) {
     let mut before = SHORT;
     loop {
         sleep(LOOK).await;
-        let Some(path) = connection.paths().iter().find(|path| path.is_selected()).map(|path| path.rtt()) else {
+        let Some(path) = connection.paths().iter().find(|path| path.is_selected()).map(|path| path.rtt())
+        else {
             continue;
         };
         let window = window(path);

@@ -110,7 +110,9 @@ impl<T: Real> Session<T> {
             Kind::Have => {
                 let mark = Mark { exchange: head.a, round: head.b };
                 match self.links.get_mut(&link) {
-                    Some(state) if mark < state.have => return refuse("a HAVE is earlier than the one before"),
+                    Some(state) if mark < state.have => {
+                        return refuse("a HAVE is earlier than the one before");
+                    }
                     Some(state) => state.have = mark,
                     None => {}
                 }

@@ -57,7 +57,8 @@ impl<T: Real> Session<T> {
         let (_, folded) = current.row.iter().find(|(other, _)| *other == id)?;
         let decided = neighbour.decisions.get(current.own.mark.round).is_some();
         // A piece that is here waits for its turn, that is, for somebody else.
-        let here = neighbour.link.and_then(|link| self.links.get(&link)).is_some_and(|state| state.held.is_some());
+        let here =
+            neighbour.link.and_then(|link| self.links.get(&link)).is_some_and(|state| state.held.is_some());
         if *folded < current.total() {
             (!here).then_some(Awaited::Message)
         } else if self.on_missing != MissingPolicy::Wait && !decided {

@@ -111,7 +111,7 @@ impl Lab {
             rounds,
             gossip_every: self.gossip_every,
             tolerance: None,
-        replacements: &[],
+            replacements: &[],
         }
     }
 

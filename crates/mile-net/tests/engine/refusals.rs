@@ -157,7 +157,8 @@ fn a_stranger_at_a_neighbours_address_is_told_as_such() {
     let mut settings = lab.settings(1);
     settings.key = mile_net::keys::SecretKey::generate();
     let start = |agent: usize, settings: Settings| {
-        Engine::start(settings, lab.open(agent).unwrap(), lab.terms.clone(), Memory::<f32>::default()).unwrap()
+        Engine::start(settings, lab.open(agent).unwrap(), lab.terms.clone(), Memory::<f32>::default())
+            .unwrap()
     };
     let engines = [start(0, lab.settings(0)), start(1, settings)];
     let begun = Instant::now();

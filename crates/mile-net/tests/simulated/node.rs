@@ -45,7 +45,12 @@ impl Scene<'_> {
             run: "simulated".into(),
             dim: self.problem.dim(),
             precision: "f32".into(),
-            facts: self.replacement.get().map(|event| ("event".into(), format!("{event:?}"))).into_iter().collect(),
+            facts: self
+                .replacement
+                .get()
+                .map(|event| ("event".into(), format!("{event:?}")))
+                .into_iter()
+                .collect(),
         }
     }
 }
@@ -165,7 +170,8 @@ impl Node {
         let mut memory = disk.memory.clone();
         memory.decisions = disk.decisions.clone();
         let replacements: Vec<Replacement> = scene.replacement.get().copied().into_iter().collect();
-        let is_new = |event: &&Replacement| event.agent == agent && event.lost.is_some() && disk.state.is_none();
+        let is_new =
+            |event: &&Replacement| event.agent == agent && event.lost.is_some() && disk.state.is_none();
         let new = replacements.iter().find(is_new);
         if let Some(event) = new {
             memory.mark = Mark { exchange: agent::first_exchange_after(0), round: event.round };

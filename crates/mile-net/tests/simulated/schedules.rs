@@ -77,11 +77,8 @@ fn check(seed: u64, spoil: bool) {
     let (problem, start) = (problem(agents, dim, if penalty { 0.3 } else { 0.0 }), scattered(agents, dim));
     let rounds = random.random_range(1..8);
 
-    let event = Replacement {
-        round: random.random_range(1..8),
-        agent: random.random_range(0..agents),
-        lost: None,
-    };
+    let event =
+        Replacement { round: random.random_range(1..8), agent: random.random_range(0..agents), lost: None };
     let event = (drop_rate == 0.0 && agents > 1 && seed.is_multiple_of(2)).then_some(event);
     let mut expected = Simulator::new(&problem, &network, &*method, &start, seed).unwrap();
     let mut run = Run::start(&*method, schedule(), &mut expected).unwrap();
