@@ -119,7 +119,7 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
         let up = |i, j| self.network.edge_is_up(self.seed, i, j, round);
         let sent = |i: usize| self.network.graph().neighbours(i).iter().filter(|j| up(i, **j)).count() as u64;
         let messages = self.hosted.clone().map(sent).sum();
-        let changing = self.network.drop_rate() > 0.0;
+        let changing = self.network.varies();
         let now = || self.edges.iter().map(|(i, j, w)| if up(*i, *j) { *w } else { 0.0 }).collect();
         (changing.then(now), messages)
     }

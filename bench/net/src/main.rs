@@ -64,8 +64,8 @@ pub(crate) fn peak() -> f64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb * 1024.0)
 }
 
-/// Runs a pair. Returns the seconds an exchange takes once both are ready for it, and the other numbers that the first
-/// process prints in its last line.
+/// Runs a pair. Returns the seconds an exchange takes once both are ready for it, the other numbers that the first process prints in
+/// its last line, and the seconds of a whole round.
 fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
     let sockets = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
     let ports = sockets.each_ref().map(|socket| socket.local_addr().expect("bound").port().to_string());
@@ -92,6 +92,9 @@ fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
     let took = times[0].iter().zip(&times[1]).skip(1).map(|(a, b)| a[1].max(b[1]) - a[0].max(b[0]));
     let mut result = vec![median(took.collect())];
     result.extend(numbers(texts[0].lines().last().unwrap_or_default()));
+    let rounds = times[0].len().saturating_sub(2) as f64;
+    let span = |times: &[Vec<f64>]| Some(times.last()?[1] - times.get(1)?[1]);
+    result.extend(span(&times[0]).map(|seconds| seconds / rounds));
     println!("{mode:>8} n = {dim:>9}: {result:.6?}");
     result
 }
@@ -139,12 +142,16 @@ fn main() {
             "bare" => bare::run(&part),
             "engine" => engine::run(&part, u64::MAX),
             "saving" => engine::run(&part, 1),
+            "rarely" => engine::run(&part, 10),
             other => panic!("no mode {other}"),
         }
         return;
     }
     println!("columns: exchange s, copy s, local step s, checkpoint s, peak bytes\n");
     let rows = [speed(1_000_000, 24, 5), speed(25_000_000, 4, 3)];
+    let whole = |mode: &str| median((0..5).filter_map(|_| pair(mode, 1_000_000, 60).last().copied()).collect());
+    let (each, tenth) = (whole("saving"), whole("rarely"));
+    println!("4 MB, a round: {:.1} ms with a checkpoint in each, {:.1} ms with one in ten", 1e3 * each, 1e3 * tenth);
     let memory = pair("saving", 10_000_000, 6);
     println!(
         "\n| vector | bare iroh, GB/s | engine, GB/s | engine / bare | engine, checkpoint every round, GB/s | a checkpoint, ms | copying the message, ms | a local step, ms |"

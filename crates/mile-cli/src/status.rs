@@ -10,6 +10,7 @@ use indicatif::HumanBytes;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
 use mile_lab::table::TextTable;
+use mile_net::checkpoint::standing;
 use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, Traffic, ask, left_behind};
 
 use crate::agent::socket;
@@ -128,7 +129,10 @@ fn agents(folders: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
 fn json(answers: &[Answer]) -> String {
     let one = |(folder, answer): &Answer| match answer {
         Ok(status) => serde_json::json!({ "folder": folder, "status": status }),
-        Err(error) => serde_json::json!({ "folder": folder, "error": error.to_string() }),
+        Err(error) => {
+            let round = standing(folder).ok().flatten().map(|mark| mark.round);
+            serde_json::json!({ "folder": folder, "error": error.to_string(), "checkpoint_round": round })
+        }
     };
     serde_json::Value::Array(answers.iter().map(one).collect()).to_string()
 }
@@ -158,7 +162,12 @@ fn text(answers: &[Answer]) -> String {
     }
     for (folder, answer) in answers {
         if let Err(error) = answer {
-            let _ = writeln!(text, "{}: {error}", folder.display());
+            let stands = match standing(folder) {
+                Ok(Some(mark)) => format!("; its checkpoint is of round {}", mark.round),
+                Ok(None) => "; it has no checkpoint".to_owned(),
+                Err(error) => format!("; {error}"),
+            };
+            let _ = writeln!(text, "{}: {error}{stands}", folder.display());
         }
     }
     text

@@ -165,12 +165,6 @@ pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<(String, 
     difference(old, &new.collect())
 }
 
-/// The first key in which two resolved experiments differ: its path, the old and the new value.
-#[cfg(test)]
-pub(crate) fn changed_key(old: &Table, new: &Table) -> Option<(String, String, String)> {
-    difference(&leaves(old), &leaves(new))
-}
-
 /// The first key in which a swarm's experiment differs from the one it was started with, except for what its agents may be given
 /// anew: each of them checks that for itself.
 pub(crate) fn changed_for_swarm(old: &Table, new: &Table) -> Option<(String, String, String)> {
@@ -178,12 +172,13 @@ pub(crate) fn changed_for_swarm(old: &Table, new: &Table) -> Option<(String, Str
     let more = rounds(old) <= rounds(new);
     let prepare = |table: &Table| {
         let mut facts = leaves(table);
-        facts.retain(|key, _| {
-            key != "eval_every"
-                && !key.contains(".change[")
-                && !key.starts_with("event[")
-                && !(more && key == "rounds")
-        });
+        let may_change = |key: &str| {
+            key == "eval_every"
+                || key.contains(".change[")
+                || key.starts_with("event[")
+                || (more && key == "rounds")
+        };
+        facts.retain(|key, _| !may_change(key));
         facts
     };
     difference(&prepare(old), &prepare(new))
@@ -235,9 +230,41 @@ mod tests {
         assert_eq!(found["network.topology"], "ring");
         assert_eq!(found["algorithm[0].step_size"], "0.5");
         let mut other = table.clone();
-        assert_eq!(changed_key(&table, &other), None);
+        assert_eq!(changed_for_swarm(&table, &other), None);
         other.insert("rounds".into(), Value::Integer(4));
-        assert_eq!(changed_key(&table, &other), Some(("rounds".into(), "3".into(), "4".into())));
+        assert_eq!(changed_for_swarm(&table, &other), None, "more rounds");
+        other.insert("rounds".into(), Value::Integer(2));
+        assert_eq!(changed_for_swarm(&table, &other), Some(("rounds".into(), "3".into(), "2".into())));
+    }
+
+    #[test]
+    fn what_lies_ahead_of_a_state_is_no_fact_about_it_and_what_lies_behind_is() {
+        let facts = |entries: &[(&str, &str)]| -> Facts {
+            entries.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+        };
+        let whole = facts(&[
+            ("algorithm.change[0].round", "5"),
+            ("algorithm.change[0].step_size", "0.1"),
+            ("algorithm.change[1].round", "9"),
+            ("algorithm.change[1].step_size", "0.2"),
+            ("event[0].round", "7"),
+            ("event[0].replace", "1"),
+            ("seed", "0"),
+        ]);
+        let keys = |round: u64| until(&whole, round).keys().filter(|key| key.ends_with("round")).count();
+        assert_eq!([5, 6, 7, 8, 9, 10].map(keys), [0, 1, 1, 2, 2, 3]);
+        assert_eq!(until(&whole, 0), facts(&[("seed", "0")]));
+        let before = facts(&[("rounds", "10"), ("eval_every", "2"), ("seed", "0")]);
+        let mut now = whole.clone();
+        now.extend(facts(&[("rounds", "20"), ("eval_every", "4")]));
+        assert_eq!(changed_for_agent(&before, &now, 5, 20, true), None);
+        assert_eq!(changed_for_agent(&before, &now, 6, 20, true).unwrap().0, "algorithm.change[0].round");
+        assert_eq!(
+            changed_for_agent(&before, &now, 30, 20, true).unwrap().0,
+            "rounds",
+            "fewer than are done"
+        );
+        assert!(changed_for_agent(&before, &now, 5, 20, false).is_some(), "several jobs");
     }
 
     #[test]

@@ -246,6 +246,13 @@ impl Folder {
     }
 }
 
+/// Where the agent in a folder stands by its checkpoint, if it has one; the folder may be in use.
+pub fn standing(folder: &Path) -> Result<Option<Mark>, CheckpointError> {
+    let path = folder.join(CHECKPOINT);
+    let file = StateFile::<Header>::open(&path).map_err(|error| unusable(&path, error))?;
+    Ok(file.map(|file| file.header.mark))
+}
+
 impl OutboxEntry {
     fn of<T>(kept: &KeptMessage<T>) -> Self {
         let Message { mark, gossip, .. } = &*kept.message;
@@ -337,6 +344,8 @@ mod tests {
         let expected = all(&state, &memory);
         let read = folder.load::<f32>(1, &terms()).unwrap();
         assert_eq!(all(&read.state.unwrap(), &read.memory), expected);
+        assert_eq!(standing(home.path()).unwrap(), Some(Mark { exchange: 7, round: 6 }));
+        assert_eq!(folder.belongs_to().unwrap(), Some((terms(), 1, 6)));
 
         let path = folder.path().join(CHECKPOINT);
         let whole = fs::read(&path).unwrap();

@@ -18,10 +18,10 @@ name = "mile"
 step_size = 0.2
 "#;
 
-/// The same with more rounds, and another step size later.
+/// The same with more rounds, another step size later, and an agent that is replaced still later.
 fn longer() -> String {
     let more = SHORT.replace("rounds = 12", "rounds = 30");
-    format!("{more}change = [{{ round = 20, step_size = 0.05 }}]\n")
+    format!("{more}change = [{{ round = 20, step_size = 0.05 }}]\n[[event]]\nround = 26\nreplace = 1\n")
 }
 
 #[test]
@@ -63,8 +63,9 @@ fn a_run_begins_from_the_models_of_an_earlier_one_in_one_process_and_in_many() {
     folder.assert_equal("one", "many");
     let loss = |run: &str, place: usize| folder.records(run)[place]["loss"].as_f64().unwrap();
     let last = folder.records("first").len() - 1;
-    assert_eq!(loss("one", 0), loss("first", last), "it begins where the first ended");
-    assert!(loss("one", last) < loss("first", last));
+    // The first record is taken after the method's start-up, which is a local step.
+    assert!((loss("one", 0) - loss("first", last)).abs() < 1e-4, "it begins where the first ended");
+    assert!((loss("first", 0) - loss("first", last)).abs() > 1e-2);
 }
 
 #[test]
@@ -110,4 +111,57 @@ fn folders_of_agents_are_gathered_while_they_run_and_afterwards_and_supervisors_
     folder.succeed(&["gather", "out", "--out", "all"]);
     folder.succeed(&["gather", "out", "--out", "again"]);
     folder.assert_equal("all", "again");
+}
+
+#[test]
+fn an_agent_whose_folder_is_lost_is_replaced_and_the_run_ends_near_the_minimiser() {
+    let folder = TestFolder::with(
+        &SHORT.replace("rounds = 12", "rounds = 2000").replace("eval_every = 4", "eval_every = 500"),
+    );
+    emit(&folder, 3);
+    (0..3).for_each(|k| edit(&folder, k, "linger = 600.0", "linger = 5.0"));
+    let agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
+    let stand = || -> Vec<Option<u64>> {
+        let status = folder.mile(&["status", "out", "--format", "json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        let round =
+            |k: usize| status[k]["status"]["round"].as_u64().or(status[k]["checkpoint_round"].as_u64());
+        (0..3).map(round).collect()
+    };
+    wait_for(|| stand().iter().all(|round| round.is_some_and(|round| round > 20)).then_some(()), "rounds");
+    drop(agents);
+    let rounds: Vec<u64> = stand().into_iter().map(|round| round.expect("a checkpoint")).collect();
+    let shown = text(&folder.mile(&["status", "out"]).stdout);
+    assert!(shown.contains(&format!("its checkpoint is of round {}", rounds[0])), "{shown}");
+    assert!(rounds.iter().all(|round| *round < 1900), "too fast for this test: {rounds:?}");
+    // The last one has lost everything but its file; it gets a new key.
+    let old = text(&folder.succeed(&["keygen", "--public", "out/agents/2/key"]).stdout).trim().to_owned();
+    let file = std::fs::read(folder.path("out/agents/2/agent.toml")).unwrap();
+    std::fs::remove_dir_all(folder.path("out/agents/2")).unwrap();
+    std::fs::create_dir(folder.path("out/agents/2")).unwrap();
+    std::fs::write(folder.path("out/agents/2/agent.toml"), file).unwrap();
+    let new = text(&folder.succeed(&["keygen", "--out", "out/agents/2/key"]).stdout).trim().to_owned();
+    edit(&folder, 1, &old, &new);
+    let (lost, round) = (rounds[..2].iter().min().unwrap(), rounds.iter().max().unwrap() + 3);
+    for k in 0..3 {
+        let path = folder.path(&format!("out/agents/{k}/agent.toml"));
+        let event = format!("\n[[event]]\nround = {round}\nreplace = 2\nlost = {lost}\n");
+        std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + &event).unwrap();
+    }
+    let mut agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
+    for agent in &mut agents {
+        assert_eq!(agent.end(), Some(0), "{}", agent.log());
+    }
+    assert!(agents[2].log().contains("replacing agent 2"), "{}", agents[2].log());
+    folder.succeed(&["gather", "out", "--out", "all"]);
+    let last = folder.records("all").pop().unwrap();
+    let number = |key: &str| last[key].as_f64().unwrap_or_else(|| panic!("{key} in {last}"));
+    assert!(number("grad_norm_sq") < 1e-10 && number("consensus_error") < 1e-10, "{last}");
+    // One process plays the same event.
+    let event = format!("\n[[event]]\nround = {round}\nreplace = 2\n");
+    let whole = std::fs::read_to_string(folder.path("e.toml")).unwrap() + &event;
+    std::fs::write(folder.path("event.toml"), whole).unwrap();
+    folder.succeed(&["run", "event.toml", "--out", "one"]);
+    let last = folder.records("one").pop().unwrap();
+    assert!(last["grad_norm_sq"].as_f64().unwrap() < 1e-10, "{last}");
 }
