@@ -74,7 +74,8 @@ mod tests {
         let lock = FolderLock::take(home.path(), Duration::ZERO).unwrap();
         let inherited = lock.file.try_clone().unwrap();
         drop(lock);
-        FolderLock::take(home.path(), Duration::ZERO).expect("a copy of the open file does not keep the lock");
+        FolderLock::take(home.path(), Duration::ZERO)
+            .expect("a copy of the open file does not keep the lock");
         drop(inherited);
         let absent = FolderLock::take(&home.path().join("absent"), Duration::ZERO).unwrap_err();
         assert!(matches!(absent, LockError::Io { .. }), "{absent}");
