@@ -20,7 +20,7 @@ import mile.torch
 import torch
 from torch import nn
 
-AGENTS, ROWS = 8, 256
+AGENTS, ROWS = 8, 64
 
 
 def cnn() -> nn.Module:
@@ -86,10 +86,10 @@ def with_mile(model: nn.Module, shards: list, device: torch.device, batch: int, 
     def seconds(rounds: int) -> float:
         with tempfile.TemporaryDirectory() as folder:
             algorithm = mile.method("dsgd", step_size=0.05)
-            run = mile.run(problem=problem, network="ring", algorithms=[algorithm], rounds=rounds, eval_every=rounds, out=Path(folder) / "run")
+            run = mile.run(problem=problem, network="ring", algorithms=[algorithm], rounds=rounds, eval_every=rounds, eval_agents=1, out=Path(folder) / "run")
             return run.rows[-1]["wall_s"]
 
-    few = seconds(warm)
+    few = min(seconds(warm) for _ in range(2))
     return (seconds(steps + warm) - few) / steps
 
 

@@ -64,6 +64,7 @@ def run(
     base: _Path,
     out: _Path,
     resume: bool,
+    draw: bool,
     problem: object | None,
     methods: Sequence[tuple[str, object]],
     ranks: object | None,

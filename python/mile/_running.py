@@ -93,6 +93,7 @@ def run(
     name: str | None = None,
     out: _PathLike | None = None,
     resume: bool = False,
+    report: bool = False,
     set: Sequence[str] = (),
     progress: bool | Callback | None = None,
     **more: Any,
@@ -107,6 +108,7 @@ def run(
     rounds: communication rounds (`iterations` is another name).
     out: the run directory; default: runs/NAME, or the next free runs/NAME-2, ...
     resume: goes on with the run in `out`: finished work is kept, and rounds, seeds and algorithms may be added.
+    report: whether figures (SVG and PNG) and the page are written at the end, which takes a second or so; `run.report()` writes the page later.
     set: replacements such as "algorithm.mile.xi=0.05", as with `mile run --set`.
     progress: whether a bar is shown (default: in notebooks and terminals), or a function that is called with (kind, job, round, loss, text).
 
@@ -133,20 +135,23 @@ def run(
         raise _mile.ExperimentError("sweep: takes mile.sweep, which runs every combination of values")
 
     def again(**changes: Any) -> Run:
-        return run(experiment, **(arguments | {"set": set} | changes), out=folder, resume=True, progress=progress)
+        given = arguments | {"set": set, "report": report} | changes
+        return run(experiment, **given, out=folder, resume=True, progress=progress)
 
-    stopped = _execute(request, folder, resume, ranks, progress)
+    stopped = _execute(request, folder, resume, report, ranks, progress)
     found = Run(folder, again, problem)
     if stopped:
         raise Stopped(f"stopped after a round; go on with resume=True and out={str(folder)!r}", found)
     return found
 
 
-def _execute(request: _Request, folder: Path, resume: bool, ranks: Any, progress: bool | Callback | None) -> bool:
+def _execute(
+    request: _Request, folder: Path, resume: bool, report: bool, ranks: Any, progress: bool | Callback | None
+) -> bool:
     callback = observer(progress if ranks is None or ranks.rank == 0 else False)
     try:
         complete, stopped = _mile.run(
-            request.table, request.base, folder, resume, request.object, request.methods, ranks, callback
+            request.table, request.base, folder, resume, report, request.object, request.methods, ranks, callback
         )
     finally:
         close(callback)
@@ -163,6 +168,7 @@ def sweep(
     criterion: str | None = None,
     out: _PathLike | None = None,
     resume: bool = False,
+    report: bool = False,
     progress: bool | Callback | None = None,
     **arguments: Any,
 ) -> Sweep:
@@ -185,7 +191,7 @@ def sweep(
     section = dict(request.table.get("sweep", {})) | dict(values or {})
     section |= {key: word for key, word in (("mode", mode), ("criterion", criterion)) if word is not None}
     request.table["sweep"] = section
-    stopped = _execute(request, folder, resume, None, progress)
+    stopped = _execute(request, folder, resume, report, None, progress)
     found = Sweep(folder)
     if stopped:
         raise Stopped(f"stopped; go on with resume=True and out={str(folder)!r}", found)

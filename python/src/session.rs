@@ -14,8 +14,9 @@ use mile_lab::plan::Plan;
 use mile_lab::ranks::from_first;
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
 use mile_lab::resume::keep_choices;
-use mile_lab::store::{Outcome, read_outcomes};
+use mile_lab::store::{Outcome, read_outcomes, write_file};
 use mile_lab::sweep::SweepPlan;
+use mile_lab::table::outcomes_table;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -105,7 +106,7 @@ impl Session {
     }
 
     /// Runs the experiment; returns whether it is complete.
-    fn run(&self, folder: &Path, resume: bool, work: &Work) -> Result<bool, LabError> {
+    fn run(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
         let plan = self.plan(folder)?;
         let teller = Teller::new(&plan, work.events.clone(), &work.rounds);
         let executed = execute(&plan, folder, resume, &teller, &work.stop);
@@ -117,10 +118,17 @@ impl Session {
         };
         // The other ranks wait until the folder is complete.
         from_first(ranks, || {
-            if !outcomes.is_empty() {
-                write_run_outputs(folder, &outcomes, plan.experiment.seeds.len())?;
+            let seeds = plan.experiment.seeds.len();
+            match (outcomes.is_empty(), draw) {
+                (true, _) => Ok(()),
+                (false, true) => write_run_outputs(folder, &outcomes, seeds).map(drop),
+                // Drawing takes longer than a short run.
+                (false, false) => {
+                    let table = outcomes_table(&outcomes, seeds);
+                    write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
+                    write_file(&folder.join("table.tex"), table.to_latex().as_bytes())
+                }
             }
-            Ok(())
         })?;
         failed.extend(outcomes.iter().filter_map(Outcome::failure));
         if !failed.is_empty() {
@@ -129,7 +137,7 @@ impl Session {
         Ok(plan.is_complete(&outcomes))
     }
 
-    fn sweep(&self, folder: &Path, resume: bool, work: &Work) -> Result<bool, LabError> {
+    fn sweep(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
         let sweep = SweepPlan::read_with(&self.table, &self.base, &self.kinds, self.engines.clone())?;
         let sweep =
             sweep.ok_or_else(|| LabError::config("sweep", "is missing, takes lists of values by key"))?;
@@ -147,7 +155,9 @@ impl Session {
             },
             &work.stop,
         )?;
-        write_sweep_outputs(&found)?;
+        if draw {
+            write_sweep_outputs(&found)?;
+        }
         if !found.failed.is_empty() {
             return Err(LabError::Failed(found.failed));
         }
@@ -194,7 +204,7 @@ fn raise(py: Python<'_>, error: LabError, raised: &Raised, folder: &Path) -> PyE
 
 /// Runs an experiment in a folder. Returns whether it is complete and whether it was interrupted.
 #[pyfunction]
-#[pyo3(signature = (experiment, base, out, resume, problem, methods, ranks, callback))]
+#[pyo3(signature = (experiment, base, out, resume, draw, problem, methods, ranks, callback))]
 #[expect(clippy::too_many_arguments, reason = "called by one function of the package, which names them")]
 pub(crate) fn run(
     py: Python<'_>,
@@ -202,6 +212,7 @@ pub(crate) fn run(
     base: PathBuf,
     out: PathBuf,
     resume: bool,
+    draw: bool,
     problem: Option<&Bound<'_, PyAny>>,
     methods: Vec<(String, Bound<'_, PyAny>)>,
     ranks: Option<&Bound<'_, PyAny>>,
@@ -209,8 +220,8 @@ pub(crate) fn run(
 ) -> PyResult<(bool, bool)> {
     let session = Session::read(experiment, base, problem, methods, ranks)?;
     let work = |work: Work| match session.table.contains_key("sweep") {
-        true => session.sweep(&out, resume, &work),
-        false => session.run(&out, resume, &work),
+        true => session.sweep(&out, resume, draw, &work),
+        false => session.run(&out, resume, draw, &work),
     };
     let (result, stopped) = long(py, session.threads, callback, &session.raised, work)?;
     let complete = result.map_err(|error| raise(py, error, &session.raised, &out))?;

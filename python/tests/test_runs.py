@@ -28,7 +28,7 @@ local_steps = 3
 
 
 def test_a_run_has_records_states_and_the_directory_of_the_command() -> None:
-    run = mile.run(problem=mile.Quadratic(dim=3), network="ring", algorithms=ALGORITHMS, rounds=40, seeds=[0, 1], eval_every=10)
+    run = mile.run(problem=mile.Quadratic(dim=3), network="ring", algorithms=ALGORITHMS, rounds=40, seeds=[0, 1], eval_every=10, report=True)
     assert run.folder == Path("runs/quadratic") and run.complete
     frame = run.records
     assert list(frame.groupby(["label", "seed"]).size()) == [5] * 4
@@ -38,7 +38,7 @@ def test_a_run_has_records_states_and_the_directory_of_the_command() -> None:
     for file in ("config.toml", "metrics.jsonl", "summary.json", "report.html", "table.txt", "table.tex"):
         assert (run.folder / file).exists(), file
     assert "K-GT" in run.table and "K-GT" in run._repr_html_() and "<svg" in run._repr_html_()
-    assert "mile" in repr(mile.load(run.folder))
+    assert "mile" in repr(mile.load(run.folder)) and list((run.folder / "figures").glob("*.png"))
 
 
 def test_a_file_a_dictionary_and_arguments_are_the_same_experiment() -> None:

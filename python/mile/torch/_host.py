@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ._ranks import Ranks
 
 # On a CPU longer vectors are worked on in parts of so many numbers, which stay in its cache from one operation to the next.
-_PART = 1 << 16
+_PART = 1 << 18
+# On a CPU rows of at least so many numbers are exchanged one by one, which saves a copy; shorter ones together, which saves calls.
+_LONG = 1 << 13
 
 
 class Host:
@@ -67,17 +69,27 @@ class Host:
     @torch.no_grad()
     def pull(self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None) -> None:
         """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in increasing j."""
-        columns = self._columns if weights is None else self._weighted(weights)
         sources = [self.vectors[source] for source, _ in pairs] if self.ranks is None else self._exchange(pairs)
-        width = max(1, _PART // max(1, len(self.hosted))) if self._on_cpu() else max(1, self.dim)
         for (source, to), others in zip(pairs, sources, strict=True):
-            own, out = self.vectors[source], self.vectors[to]
-            if not columns:
-                out.zero_()
-            for begin in range(0, self.dim, width):
-                at = slice(begin, begin + width)
-                for k, (rows, neighbours, weight) in enumerate(columns):
-                    _pull(out[:, at], own[:, at], others[:, at], rows, neighbours, weight, k == 0)
+            if self._on_cpu() and self.dim >= _LONG:
+                self._pull_rows(self.vectors[to], others, self._weights if weights is None else weights)
+            else:
+                columns = self._columns if weights is None else self._weighted(weights)
+                _pull(self.vectors[to], self.vectors[source], others, columns)
+
+    def _pull_rows(self, out: torch.Tensor, others: torch.Tensor, weights: NDArray[np.float64]) -> None:
+        """`pull`, row by row: hosted rows are the first of `others`."""
+        room = torch.empty_like(out[0]) if len(out) else out
+        for row, neighbours in enumerate(self._lists):
+            first = True
+            for place, number in neighbours:
+                to = out[row] if first else room
+                torch.sub(others[place], others[row], out=to).mul_(float(weights[number]))
+                if not first:
+                    out[row].add_(room)
+                first = False
+            if first:
+                out[row].zero_()
 
     # What those need who look at the agents
 
@@ -92,8 +104,7 @@ class Host:
 
     def norms_sq(self, v: int) -> NDArray[np.float64]:
         """The squared norm of each row."""
-        rows = self.vectors[v]
-        found: NDArray[np.float64] = torch.linalg.vecdot(rows, rows).double().cpu().numpy()
+        found: NDArray[np.float64] = torch.linalg.vector_norm(self.vectors[v], dim=1).double().square().cpu().numpy()
         return found
 
     def distances_sq(self, v: int, mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -166,6 +177,7 @@ class Host:
             one.sort()
         self._plan_exchange(lists)
         self._weights = np.array([w for _, _, w in edges])
+        self._lists = [[(self._place[j], number) for j, number in lists[agent]] for agent in self.hosted]
         self._numbers: list[tuple[list[int], torch.Tensor, list[int]]] = []
         device = self.problem.device
         most = max((len(lists[agent]) for agent in self.hosted), default=0)
@@ -237,22 +249,19 @@ def _pull(
     out: torch.Tensor,
     own: torch.Tensor,
     others: torch.Tensor,
-    rows: torch.Tensor | None,
-    neighbours: torch.Tensor,
-    weight: torch.Tensor,
-    first: bool,
+    columns: list[tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]],
 ) -> None:
-    if rows is None:
-        difference = others.index_select(0, neighbours).sub_(own).mul_(weight)
-        if first:
-            out.copy_(difference)
+    """`pull` for all rows together: first the first neighbour of each, then the second, and so on."""
+    out.zero_()
+    for k, (rows, neighbours, weight) in enumerate(columns):
+        if rows is not None:
+            difference = others.index_select(0, neighbours).sub_(own.index_select(0, rows)).mul_(weight)
+            out.index_add_(0, rows, difference)
+        elif k == 0:
+            torch.index_select(others, 0, neighbours, out=out)
+            out.sub_(own).mul_(weight)
         else:
-            out.add_(difference)
-        return
-    if first:
-        out.zero_()
-    difference = others.index_select(0, neighbours).sub_(own.index_select(0, rows)).mul_(weight)
-    out.index_add_(0, rows, difference)
+            out.add_(others.index_select(0, neighbours).sub_(own).mul_(weight))
 
 
 def _buffers_path(state: Path) -> Path:

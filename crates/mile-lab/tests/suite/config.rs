@@ -200,3 +200,40 @@ fn networks_from_files_are_read_and_refused() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+#[test]
+fn edges_and_weights_may_stand_in_the_file() {
+    let inline = |extra: &str| {
+        let edges = "topology = \"file\"\nedges = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]]";
+        parse(&GOOD.replace("topology = \"small-world\"\ndegree = 2", &format!("{edges}\n{extra}")), &[])
+    };
+    let plan = inline("").unwrap();
+    assert_eq!(plan.network.graph().edges().count(), 5);
+    assert_eq!(plan.network.mixing().weight(0, 4), 1.0 / 3.0);
+    let weights = |last: &str| {
+        inline(&format!(
+            "mixing = \"file\"\nmatrix = [[1, 0, 0.2], [1, 2, 0.3], [2, 3, 0.25], [3, 4, 0.25], {last}]"
+        ))
+    };
+    let plan = weights("[4, 0, 0.1]").unwrap();
+    assert_eq!([(0, 1), (2, 1), (4, 0)].map(|(i, j)| plan.network.mixing().weight(i, j)), [0.2, 0.3, 0.1]);
+    assert!((plan.network.mixing().weight(0, 0) - 0.7).abs() < 1e-15);
+    let said = |result: Result<Plan, String>| result.err().expect("refused");
+    assert!(said(weights("[0, 2, 0.1]")).contains("network.matrix: has a weight for agents 0 and 2"));
+    assert!(said(weights("[0, 1, 0.1]")).contains("network.matrix: got"), "an edge is given once");
+    assert!(said(weights("[0, 9, 0.1]")).contains("agents 0 and 9"));
+    assert!(said(inline("mixing = \"file\"\nmatrix = 3")).contains("network.matrix: got 3, takes the path"));
+}
+
+#[test]
+fn a_method_that_was_added_is_found_by_its_name() {
+    use mile::methods::catalogue::{self, Parameters};
+    let build = |_: &Parameters, network: &mile::network::Network, seed: u64| {
+        catalogue::find("dsgd").expect("built in").build(&Parameters::default(), network, seed)
+    };
+    catalogue::add("my-dsgd", "My DSGD", Box::new(build)).unwrap();
+    let plan = parse(&GOOD.replace("name = \"led\"", "name = \"my-dsgd\""), &[]).unwrap();
+    assert_eq!(plan.experiment.algorithms[1].entry.title, "My DSGD");
+    let taken = catalogue::add("mile", "MILE", Box::new(build)).unwrap_err().to_string();
+    assert!(taken.contains("takes a name that no built-in method has"), "{taken}");
+}
