@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The Python package: builds the extension as the tests of the workspace are built, and runs its lints, tests, doctests, types and notebooks. What
+# The Python package: builds the extension, hardly optimised, and runs its lints, tests, doctests, types and notebooks. What
 # cannot be installed here is said, and the rest goes on. Needs Python 3.10 or newer with venv, and a way to install packages.
+# With the argument "install" it only installs what it needs; with "short" it leaves the notebooks out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)}
@@ -24,6 +25,8 @@ for package in pandas matplotlib networkx scipy tqdm mypy torch; do
 done
 "$python" -c 'import nbclient, ipykernel' 2> /dev/null || install nbclient ipykernel || true
 
+if [ "${1:-}" = install ]; then exit 0; fi
+
 cargo fmt --manifest-path python/Cargo.toml --check
 cargo clippy --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
 # In an activated environment maturin installs into it.
@@ -38,7 +41,9 @@ if "$python" -c 'import torch, pandas' 2> /dev/null; then
 else
     "$python" -m pytest --doctest-modules mile --ignore mile/torch
 fi
-if "$python" -c 'import nbclient, ipykernel, pandas, matplotlib' 2> /dev/null; then
+if [ "${1:-}" = short ]; then
+    say "skipped: the notebooks (asked for)"
+elif "$python" -c 'import nbclient, ipykernel, pandas, matplotlib' 2> /dev/null; then
     for notebook in notebooks/*.ipynb; do
         if grep -q 'import torch' "$notebook" && ! "$python" -c 'import torch' 2> /dev/null; then
             say "skipped: $notebook (no torch)"

@@ -226,7 +226,7 @@ def reproduce(
     set: Sequence[str] = (),
     progress: bool | Callback | None = None,
 ) -> str:
-    """The paper's results: "table1", "fig1", "fig2" or "theorems", at scale "quick" or "paper"; returns what was found.
+    """The paper's results: "table1", "fig1", "fig2" or "theorems", and "when" (which method needs least in which setting), at scale "quick" or "paper"; returns what was found.
 
     Results that are in `out` already are kept (default: runs/reproduce-SCALE), so that an interrupted call can be repeated.
     """

@@ -261,8 +261,9 @@ pub(crate) fn reproduce(
         "theorems" => mile_paper::theorems,
         "fig1" => mile_paper::fig1,
         "fig2" => mile_paper::fig2,
+        "when" => mile_paper::when,
         other => {
-            let takes = "table1, fig1, fig2 or theorems";
+            let takes = "table1, fig1, fig2, theorems or when";
             return Err(PyValueError::new_err(format!("item: got {other}, takes {takes}")));
         }
     };
@@ -276,6 +277,7 @@ pub(crate) fn reproduce(
             set: &set,
             engines: &engines,
             observers: &|_, _, plan| boxed(plan, &work),
+            say: &|text| eprintln!("{text}"),
             stop,
         })
     };
