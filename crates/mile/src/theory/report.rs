@@ -214,7 +214,7 @@ impl TheoryReport {
             a3: found.map(|c| c.a3),
             a4: found.map(|c| c.a4),
             b2: found.map(|c| c.b2),
-            outside_theorems: why_outside_theorems(constants.as_ref().err(), &chosen, inquiry.momentum),
+            outside_theorems: why_outside_theorems(inquiry, constants.as_ref().err(), &chosen),
             smoothness,
             smoothness_estimate: inquiry.estimate.cloned(),
             smoothness_sample: inquiry.sample,
@@ -235,12 +235,11 @@ fn spectral_gap(extremes: Extremes) -> f64 {
     if lambda_2.is_finite() { 1.0 - lambda_2.abs().max(lambda_n.abs()) } else { 1.0 }
 }
 
-fn why_outside_theorems(
-    refusal: Option<&TheoryError>,
-    chosen: &Choice,
-    momentum: Option<Momentum>,
-) -> Option<String> {
-    if momentum.is_some() {
+fn why_outside_theorems(inquiry: &Inquiry, refusal: Option<&TheoryError>, chosen: &Choice) -> Option<String> {
+    if inquiry.network.varies() {
+        return Some("the theorems assume the same edges in every round, and so do the constants".into());
+    }
+    if inquiry.momentum.is_some() {
         return Some("the theorems are about MILE without momentum, and so are the constants".into());
     }
     if chosen.gamma != chosen.xi {

@@ -80,7 +80,7 @@ fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
         "for any change within [0, L] at this step size",
     )?;
     if let Some(limit) = report.xi_drop_max {
-        line(f, "stable with dropped edges, below", number(limit), "simulated with this drop rate")?;
+        line(f, "stable with edges down, below", number(limit), "simulated with the edges of each round")?;
     }
     line(f, "xi = \"paper\"", number(report.xi_paper), "0.9 times the paper's bound")?;
     line(f, "xi = \"auto\"", number(report.xi_auto), "stable if curvature changes, and faster if possible")?;
