@@ -80,12 +80,11 @@ pub fn when(request: &Request) -> Result<Finding, LabError> {
 fn cell(folder: &Path, grid: &Grid, setting: &Setting) -> Result<Vec<Entry>, LabError> {
     let path = folder.join(format!("{}.json", setting.name().replace([' ', ','], "-").replace("--", "-")));
     let known = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    if let Some((steps, entries)) =
-        known.as_ref().and_then(|known: &(usize, Vec<Entry>)| Some((known.0, &known.1)))
-        && steps == grid.steps
-        && entries.iter().all(|entry| entry.needed.len() as u64 == grid.seeds)
-    {
-        return Ok(entries.clone());
+    let matches = |(steps, entries): &(usize, Vec<Entry>)| {
+        *steps == grid.steps && entries.iter().all(|entry| entry.needed.len() as u64 == grid.seeds)
+    };
+    if let Some((_, entries)) = known.filter(matches) {
+        return Ok(entries);
     }
     let entries = setting.measure(grid.steps, grid.seeds)?;
     let text = serde_json::to_string(&(grid.steps, &entries)).unwrap_or_default();

@@ -165,7 +165,7 @@ impl Setting {
             }
             run.round(&mut agents).map_err(unusable)?;
             let above = task.above(agents.models())?;
-            if !(above < DIVERGED) {
+            if !above.is_finite() || above >= DIVERGED {
                 return Ok(None);
             }
             met = if above <= TARGET { met + 1 } else { 0 };
@@ -217,7 +217,7 @@ impl Task {
         let objective = TableObjective::new(Loss::Logistic, L2);
         let problem = Table::new(FEATURES, shards, objective, batch).map_err(unusable)?;
         let mut task = Self { seed, problem, minimum: 0.0, start: 1.0 };
-        let start = task.loss(&vec![0.0; FEATURES])?;
+        let start = task.loss(&[0.0; FEATURES])?;
         task.minimum = task.least()?;
         task.start = start - task.minimum;
         Ok(task)
