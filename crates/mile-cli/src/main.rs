@@ -77,7 +77,7 @@ enum Command {
     /// Reproduce the paper's results
     Reproduce(reproduce::ReproduceArguments),
     /// Show admissible weights and step sizes, convergence rates and stability
-    Theory(theory::TheoryArguments),
+    Theory(Box<theory::TheoryArguments>),
     /// List the built-in methods: parameters, vectors sent and stored, references
     Algorithms(algorithms::AlgorithmsArguments),
     /// Show a graph, its mixing matrix and its spectral gap
