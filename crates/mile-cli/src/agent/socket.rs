@@ -1,7 +1,8 @@
 //! The path of an agent's status socket: in its folder or, if that path is too long for a socket, in a new folder of its own
 //! among the system's temporary ones, with a file in the agent's folder that holds the path.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use mile_lab::error::LabError;
@@ -24,7 +25,8 @@ pub(crate) fn choose_path(folder: &Path) -> Result<PathBuf, LabError> {
     }
     let temporary = std::env::temp_dir();
     // Its name is random and it belongs to this user alone, so nobody can be there first.
-    let home = tempfile::Builder::new().prefix("mile-").tempdir_in(&temporary);
+    let own = Permissions::from_mode(0o700);
+    let home = tempfile::Builder::new().prefix("mile-").permissions(own).tempdir_in(&temporary);
     let home = home.map_err(LabError::io(&temporary, "create a folder for the status socket in"))?.keep();
     let far = home.join(SOCKET);
     write_file(&pointer, far.display().to_string().as_bytes())?;
@@ -52,7 +54,6 @@ fn is_ours(home: &Path, folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_path_that_is_too_long_for_a_socket_is_replaced_by_one_that_nobody_else_can_take() {
@@ -71,7 +72,7 @@ mod tests {
         let other = choose_path(&twin).unwrap();
         assert_ne!(other.parent(), far.parent());
         // One that others could have changed is not used again.
-        std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(home, Permissions::from_mode(0o777)).unwrap();
         let next = choose_path(&deep).unwrap();
         assert_ne!(next, far);
         for home in [far, other, next] {
