@@ -165,19 +165,7 @@ pub(crate) fn theory(
             return question.ask(inquiry(&plan, &estimate));
         }
         let network = NetworkConfig::from_table(&network.unwrap_or_default(), Path::new(""))?.build()?;
-        question.ask(Inquiry {
-            network: &network,
-            local_steps: 10,
-            xi: WeightChoice::Paper,
-            gamma: None,
-            momentum: None,
-            smoothness: 1.0,
-            estimate: None,
-            sample: None,
-            step_size: None,
-            scatter: None,
-            seed: 0,
-        })
+        question.ask(Inquiry::new(&network))
     })
 }
 

@@ -93,20 +93,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
         None => {
             let network =
                 arguments.network.config(arguments.drop_rate, arguments.time_varying.as_deref())?.build()?;
-            let plain = Inquiry {
-                network: &network,
-                local_steps: 10,
-                xi: WeightChoice::Paper,
-                gamma: None,
-                momentum: None,
-                smoothness: 1.0,
-                estimate: None,
-                sample: None,
-                step_size: None,
-                scatter: None,
-                seed: 0,
-            };
-            print_report(arguments, with_arguments(plain, arguments, xi, gamma))
+            print_report(arguments, with_arguments(Inquiry::new(&network), arguments, xi, gamma))
         }
     }
 }

@@ -11,7 +11,7 @@ use mile_lab::config::{parse_table, set as paths};
 use mile_lab::error::LabError;
 use mile_lab::objectives::Kinds;
 use mile_lab::report::{Page, RunFolder, draw_sweep};
-use mile_lab::sweep::{SweepFolder, SweepPlan, best_of};
+use mile_lab::sweep::{SweepFolder, SweepPlan, Trial, best_of, best_table, within_stability};
 
 const CLAIM: &str = "The paper's claim (Figure 2): with the best step size found for each method, MILE's training loss \
                      falls faster than that of LED, K-GT and DIGing.";
@@ -31,7 +31,12 @@ pub fn fig2(request: &Request) -> Result<Finding, LabError> {
         let found = search(request, &mut table, name, &out)?;
         let status = if found.is_complete() { "with equal numbers of trials" } else { "not finished" };
         text.push(format!("{name}, step size search, {status}:\n{}", found.summary()));
-        let best = if request.stopped() { None } else { Some(best(request, table, &found, &out)?) };
+        let stable = within_stability(&found.trials, found.criterion);
+        text.push(format!(
+            "{name}, of these the best whose next larger step size did not diverge, as the figure shows them:\n{}",
+            best_table(&stable, found.criterion)
+        ));
+        let best = if request.stopped() { None } else { Some(best(request, table, &found, &stable, &out)?) };
         if let Some(folder) = &best {
             draw(request, folder, &format!("fig2-{name}"), "Figure 2")?;
             describe_run(request, folder, &mut text, &mut page_text);
@@ -72,13 +77,21 @@ fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Resul
     Ok(found)
 }
 
-/// Runs every method with its best values, with the seeds and rounds of the figure. A method whose trials all diverged is
+/// Runs every method with its best values among the stable ones, with the seeds and rounds of the figure. A method without any is
 /// left out; the search's table shows it.
-fn best(request: &Request, mut table: Table, found: &SweepFolder, out: &Path) -> Result<RunFolder, LabError> {
+fn best(
+    request: &Request,
+    mut table: Table,
+    found: &SweepFolder,
+    stable: &[Trial],
+    out: &Path,
+) -> Result<RunFolder, LabError> {
     table.remove("sweep");
+    let stable = best_of(stable, found.criterion);
     let mut lost = Vec::new();
     for best in best_of(&found.trials, found.criterion) {
-        let Some(trial) = best.trial else {
+        let stable = stable.iter().find(|stable| stable.label == best.label);
+        let Some(trial) = stable.and_then(|stable| stable.trial) else {
             lost.push(best.label.to_owned());
             continue;
         };

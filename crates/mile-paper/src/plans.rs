@@ -92,7 +92,7 @@ mod tests {
         for scale in [Scale::Quick, Scale::Paper] {
             for (name, table) in FIG1.at(scale, None).unwrap() {
                 let experiment = Experiment::read(&table, Path::new("")).unwrap();
-                assert_eq!(experiment.algorithms.len(), 6, "{name}");
+                assert_eq!(experiment.algorithms.len(), 8, "{name}");
                 assert_eq!(experiment.seeds.len(), if scale == Scale::Quick { 1 } else { 3 });
             }
         }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_search_has_the_same_budget_for_every_method() {
-        for (scale, each) in [(Scale::Quick, 3), (Scale::Paper, 6)] {
+        for (scale, each) in [(Scale::Quick, 3), (Scale::Paper, 12)] {
             for (name, mut table) in FIG2.at(scale, None).unwrap() {
                 table.remove("search");
                 let sweep = SweepPlan::read(&table, Path::new("")).unwrap().unwrap();
@@ -111,7 +111,7 @@ mod tests {
                         *budget.entry(algorithm.label).or_insert(0) += 1;
                     }
                 }
-                assert_eq!(budget.len(), 6, "{name}");
+                assert_eq!(budget.len(), 7, "{name}");
                 assert!(budget.values().all(|trials| *trials == each), "{name}: {budget:?}");
             }
         }

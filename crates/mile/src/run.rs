@@ -73,12 +73,19 @@ impl<'m> Run<'m> {
     /// Replaces an agent: the method is started anew from the agents' models, with that of the new agent from its neighbours. Any
     /// models are a starting point, so whatever the method guarantees from there on it guarantees here. Rounds, and with them step
     /// sizes, go on.
+    ///
+    /// # Errors
+    /// Also if edges of the network are down in some rounds: the new agent needs the models of all its neighbours.
     pub fn renew<T: Real>(
         &mut self,
         agent: usize,
         network: &Network,
         engine: &mut dyn Engine<T>,
     ) -> Result<(), AgentsError> {
+        if network.varies() {
+            let problem = "an agent is replaced where edges are down in some rounds";
+            return Err(AgentsError::Method(problem.into()));
+        }
         let (models, pulled) = (Vector(0), Vector(self.method.layout().state.len()));
         let dim = engine.dim();
         let place = engine.hosted().map(|place| engine.agent_at(place)).position(|hosted| hosted == agent);

@@ -112,8 +112,8 @@ impl Experiment {
         let start = start(&top, folder)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
         let replacements = events::read(&top, network.agents)?;
-        if !replacements.is_empty() && network.drop_rate > 0.0 {
-            let problem = "cannot be used with network.drop_rate > 0: the new agent needs the models of all its neighbours";
+        if !replacements.is_empty() && (network.drop_rate > 0.0 || network.time_varying.is_some()) {
+            let problem = "cannot be used with network.drop_rate > 0 or network.time_varying: the new agent needs the models of all its neighbours";
             return Err(LabError::config("event", problem));
         }
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here

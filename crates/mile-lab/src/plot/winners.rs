@@ -5,10 +5,13 @@ use std::fmt::Write;
 use super::style::{FAINT, FONT, GROUND, INK, colour, escape};
 
 const LEFT: f64 = 96.0;
-const TOP: f64 = 84.0;
-const CELL: (f64, f64) = (132.0, 58.0);
+const TOP: f64 = 38.0;
+/// Above the cells of a panel, for its name and the columns; and below, for what the columns are.
+const HEAD: f64 = 46.0;
+const FOOT: f64 = 36.0;
+const CELL: (f64, f64) = (150.0, 58.0);
 const GAP: f64 = 26.0;
-const BOTTOM: f64 = 64.0;
+const BOTTOM: f64 = 28.0;
 
 /// The winner of one cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,11 +22,13 @@ pub struct Winner {
     pub value: f64,
     /// The next best, and how many times as much it needs.
     pub next: Option<(String, f64)>,
+    /// How many others need hardly more.
+    pub close: usize,
     /// Whether it needs less than all others whatever the seeds.
     pub is_clear: bool,
 }
 
-/// A map of winners, in panels side by side.
+/// A map of winners, in panels.
 #[derive(Clone, Debug)]
 pub struct WinnersMap<'a> {
     /// The title.
@@ -34,8 +39,8 @@ pub struct WinnersMap<'a> {
     pub rows: (&'a str, Vec<String>),
     /// Name and values of the horizontal axis.
     pub columns: (&'a str, Vec<String>),
-    /// Names of the panels, each with the winners row by row; none where no method succeeded.
-    pub panels: Vec<(String, Vec<Vec<Option<Winner>>>)>,
+    /// Rows of panels: their names, each with the winners row by row; none where no method succeeded.
+    pub panels: Vec<Vec<(String, Vec<Vec<Option<Winner>>>)>>,
     /// All labels; the place of a label decides its colour.
     pub labels: &'a [&'a str],
     /// A note below.
@@ -44,50 +49,34 @@ pub struct WinnersMap<'a> {
 
 /// Draws a map of winners.
 pub fn winners_svg(map: &WinnersMap) -> String {
-    let panel = CELL.0 * map.columns.1.len() as f64;
-    let width = LEFT + map.panels.len() as f64 * (panel + GAP) - GAP + 16.0;
-    let height = TOP + CELL.1 * map.rows.1.len() as f64 + BOTTOM;
+    let panel = (CELL.0 * map.columns.1.len() as f64, CELL.1 * map.rows.1.len() as f64);
+    let most = map.panels.iter().map(Vec::len).max().unwrap_or(0);
+    let width = LEFT + most as f64 * (panel.0 + GAP) - GAP + 16.0;
+    let height = TOP + map.panels.len() as f64 * (HEAD + panel.1 + FOOT) + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          role=\"img\" aria-label=\"{}\" font-family=\"{FONT}\" font-size=\"11.5\">\n\
          <rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"{GROUND}\"/>\n<g class=\"ink\" fill=\"{INK}\" text-anchor=\"middle\">\n\
-         <text x=\"{:.0}\" y=\"22\" font-size=\"14\" font-weight=\"bold\">{}</text>\n\
-         <text class=\"faint\" fill=\"{FAINT}\" transform=\"translate(16 {:.0}) rotate(-90)\">{}</text>\n",
+         <text x=\"{:.0}\" y=\"22\" font-size=\"14\" font-weight=\"bold\">{}</text>\n",
         escape(map.title),
         width / 2.0,
         escape(map.title),
-        TOP + CELL.1 * map.rows.1.len() as f64 / 2.0,
-        escape(map.rows.0),
     );
-    for (row, name) in map.rows.1.iter().enumerate() {
-        let y = TOP + CELL.1 * (row as f64 + 0.5) + 4.0;
+    for (k, panels) in map.panels.iter().enumerate() {
+        let top = TOP + k as f64 * (HEAD + panel.1 + FOOT) + HEAD;
         let _ = writeln!(
             svg,
-            "<text x=\"{:.0}\" y=\"{y:.0}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            escape(name)
+            "<text class=\"faint\" fill=\"{FAINT}\" transform=\"translate(16 {:.0}) rotate(-90)\">{}</text>",
+            top + panel.1 / 2.0,
+            escape(map.rows.0),
         );
-    }
-    for (k, (name, cells)) in map.panels.iter().enumerate() {
-        let left = LEFT + k as f64 * (panel + GAP);
-        let middle = left + panel / 2.0;
-        let _ =
-            writeln!(svg, "<text x=\"{middle:.0}\" y=\"46\" font-weight=\"bold\">{}</text>", escape(name));
-        let _ = writeln!(
-            svg,
-            "<text class=\"faint\" fill=\"{FAINT}\" x=\"{middle:.0}\" y=\"{:.0}\">{}</text>",
-            height - BOTTOM + 22.0,
-            escape(map.columns.0)
-        );
-        for (column, name) in map.columns.1.iter().enumerate() {
-            let x = left + CELL.0 * (column as f64 + 0.5);
-            let _ = writeln!(svg, "<text x=\"{x:.0}\" y=\"{:.0}\">{}</text>", TOP - 10.0, escape(name));
+        for (row, name) in map.rows.1.iter().enumerate() {
+            let (x, y) = (LEFT - 8.0, top + CELL.1 * (row as f64 + 0.5) + 4.0);
+            let _ =
+                writeln!(svg, "<text x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"end\">{}</text>", escape(name));
         }
-        for (row, winners) in cells.iter().enumerate() {
-            for (column, winner) in winners.iter().enumerate() {
-                let corner = (left + CELL.0 * column as f64, TOP + CELL.1 * row as f64);
-                draw_cell(&mut svg, map, corner, winner.as_ref());
-            }
+        for (k, (name, cells)) in panels.iter().enumerate() {
+            draw_panel(&mut svg, map, (LEFT + k as f64 * (panel.0 + GAP), top), name, cells);
         }
     }
     let _ = writeln!(
@@ -97,6 +86,35 @@ pub fn winners_svg(map: &WinnersMap) -> String {
         escape(map.note)
     );
     svg
+}
+
+fn draw_panel(
+    svg: &mut String,
+    map: &WinnersMap,
+    (left, top): (f64, f64),
+    name: &str,
+    cells: &[Vec<Option<Winner>>],
+) {
+    let middle = left + CELL.0 * map.columns.1.len() as f64 / 2.0;
+    let _ = writeln!(
+        svg,
+        "<text x=\"{middle:.0}\" y=\"{:.0}\" font-weight=\"bold\">{}</text>\
+         <text class=\"faint\" fill=\"{FAINT}\" x=\"{middle:.0}\" y=\"{:.0}\">{}</text>",
+        top - HEAD + 8.0,
+        escape(name),
+        top + CELL.1 * cells.len() as f64 + 20.0,
+        escape(map.columns.0),
+    );
+    for (column, name) in map.columns.1.iter().enumerate() {
+        let x = left + CELL.0 * (column as f64 + 0.5);
+        let _ = writeln!(svg, "<text x=\"{x:.0}\" y=\"{:.0}\">{}</text>", top - 10.0, escape(name));
+    }
+    for (row, winners) in cells.iter().enumerate() {
+        for (column, winner) in winners.iter().enumerate() {
+            let corner = (left + CELL.0 * column as f64, top + CELL.1 * row as f64);
+            draw_cell(svg, map, corner, winner.as_ref());
+        }
+    }
 }
 
 fn draw_cell(svg: &mut String, map: &WinnersMap, (x, y): (f64, f64), winner: Option<&Winner>) {
@@ -116,10 +134,10 @@ fn draw_cell(svg: &mut String, map: &WinnersMap, (x, y): (f64, f64), winner: Opt
         return;
     };
     let weight = if winner.is_clear { " font-weight=\"bold\"" } else { "" };
-    let next = winner
-        .next
-        .as_ref()
-        .map_or_else(|| "no other".to_owned(), |(label, times)| format!("{label} {times:.2} x"));
+    let next = winner.next.as_ref().map_or_else(
+        || "no other".to_owned(),
+        |(label, times)| format!("+{}; {label} {times:.2} x", winner.close),
+    );
     let _ = writeln!(
         svg,
         "<text x=\"{middle:.1}\" y=\"{:.1}\"{weight}>{}</text>\
@@ -141,19 +159,24 @@ mod tests {
 
     #[test]
     fn every_cell_names_its_winner_and_the_next_best() {
-        let winner =
-            Winner { label: "A & B".into(), value: 12.0, next: Some(("C".into(), 1.5)), is_clear: true };
+        let winner = Winner {
+            label: "A & B".into(),
+            value: 12.0,
+            next: Some(("C".into(), 1.5)),
+            close: 0,
+            is_clear: true,
+        };
         let map = WinnersMap {
             title: "who",
             unit: "rounds",
             rows: ("heterogeneity", vec!["low".into(), "high".into()]),
             columns: ("local steps", vec!["2".into()]),
-            panels: vec![("exact".into(), vec![vec![Some(winner)], vec![None]])],
+            panels: vec![vec![("exact".into(), vec![vec![Some(winner)], vec![None]])]],
             labels: &["A & B", "C"],
             note: "",
         };
         let svg = winners_svg(&map);
-        assert!(svg.contains("A &amp; B") && svg.contains("C 1.50 x") && svg.contains(">none<"));
+        assert!(svg.contains("A &amp; B") && svg.contains("+0; C 1.50 x") && svg.contains(">none<"));
         super::super::png(&svg).unwrap();
     }
 }

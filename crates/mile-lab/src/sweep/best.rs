@@ -97,6 +97,29 @@ fn best_for<'a>(label: &'a str, trials: &'a [Trial], criterion: Quantity) -> Bes
     Best { label, trial: Some(best), tied, edges: edges(best, &mine), counts }
 }
 
+/// The trials that are not at the limit of stability: the next larger step size that was tried with the same other values did not
+/// diverge. A step size at the limit can diverge for a seed that was not tried.
+pub fn within_stability(trials: &[Trial], criterion: Quantity) -> Vec<Trial> {
+    let step_size = |trial: &Trial| {
+        let is_step = |key: &str| key == "step_size" || key.ends_with(".step_size");
+        let (steps, others): (Vec<_>, Vec<_>) = trial.settings.iter().partition(|(key, _)| is_step(key));
+        let step = steps.first().and_then(|(_, value)| value.as_float());
+        step.map(|step| (step, others.into_iter().cloned().collect::<Vec<_>>()))
+    };
+    let at_the_limit = |trial: &Trial| {
+        let Some((step, others)) = step_size(trial) else { return false };
+        let mine = trials.iter().filter(|other| other.label == trial.label);
+        let larger = mine.filter_map(|other| {
+            step_size(other)
+                .filter(|(size, rest)| *size > step && *rest == others)
+                .map(|(size, _)| (size, other))
+        });
+        let next = larger.min_by(|a, b| a.0.total_cmp(&b.0));
+        next.is_some_and(|(_, next)| next.score(criterion) == Score::Diverged)
+    };
+    trials.iter().filter(|trial| !at_the_limit(trial)).cloned().collect()
+}
+
 /// Whether the first outcomes are at least as good as the second for some common seed.
 pub(crate) fn as_good_for_some_seed(those: &[Outcome], best: &[Outcome], criterion: Quantity) -> bool {
     let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
@@ -190,4 +213,32 @@ pub fn trials_table(trials: &[Trial], criterion: Quantity) -> TextTable {
         cells
     };
     TextTable { header: header.map(str::to_owned).to_vec(), rows: trials.iter().map(row).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::outcome;
+
+    #[test]
+    fn a_step_size_just_below_one_that_diverges_is_at_the_limit_of_stability() {
+        let trial = |label: &str, step: f64, xi: f64, status: Status| {
+            let key = |name: &str| format!("algorithm.{label}.{name}");
+            let settings = vec![(key("step_size"), step.into()), (key("xi"), xi.into())];
+            let outcomes = vec![outcome(label, 0, Status::Done, step), outcome(label, 1, status, step)];
+            Trial { label: label.into(), settings, point: String::new(), outcomes }
+        };
+        let trials = [
+            trial("a", 0.4, 0.1, Status::Diverged),
+            trial("a", 0.1, 0.1, Status::Done),
+            trial("a", 0.2, 0.1, Status::Done),
+            trial("a", 0.2, 0.3, Status::Done),
+            trial("b", 0.2, 0.1, Status::Done),
+        ];
+        let kept = within_stability(&trials, Quantity::Loss);
+        let expected = [&trials[0], &trials[1], &trials[3], &trials[4]];
+        assert_eq!(kept.iter().collect::<Vec<_>>(), expected);
+        let best = best_of(&kept, Quantity::Loss);
+        assert_eq!(best[0].trial, Some(&trials[1]));
+    }
 }

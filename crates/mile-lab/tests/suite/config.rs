@@ -102,6 +102,10 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
         &["network.time_varying: got \"weekly\"", "random-matching, matchings"],
     );
     refused("network.time_varying=[1]", &["network.time_varying", "edge lists"]);
+    for varying in ["network.drop_rate=0.1", "network.time_varying=matchings"] {
+        let error = parse(GOOD, &[varying, "event=[{ round = 3, replace = 1 }]"]).err().unwrap();
+        assert!(error.contains("event: cannot be used with network.drop_rate"), "{error}");
+    }
     refused("network.time_varying=['nowhere.csv']", &["nowhere.csv", "cannot be read"]);
     refused("network={ agents = 5, topology = \"hypercube\" }", &["hypercube", "4 and 8"]);
     refused("network={ topology = \"file\" }", &["network.edges: is missing"]);

@@ -10,10 +10,11 @@ use mile_lab::plot::{Winner, WinnersMap, winners_svg, write_picture};
 use mile_lab::report::Page;
 use mile_lab::store::write_file;
 use mile_lab::table::{TextTable, number};
+use rayon::prelude::*;
 
 use super::{Finding, Request, Scale, create_folder};
 use setting::{
-    AGENTS, ARMS, Entry, FEATURES, LARGEST_STEP, MOST_ROUNDS, MOST_STEPS, Needed, ROWS, Setting, TARGET,
+    AGENTS, ARMS, Entry, FEATURES, LARGEST_STEP, MOST_ROUNDS, MOST_STEPS, Needed, ROWS, SMALLEST, Setting,
 };
 
 /// The settings of a scale, and how many step sizes and seeds are tried.
@@ -21,19 +22,30 @@ struct Grid {
     heterogeneity: &'static [f64],
     local_steps: &'static [u64],
     batch: &'static [usize],
+    targets: &'static [f64],
     steps: usize,
     seeds: u64,
 }
 
-const QUICK: Grid =
-    Grid { heterogeneity: &[0.3, 3.0], local_steps: &[2, 10], batch: &[ROWS, 4], steps: 8, seeds: 3 };
+const QUICK: Grid = Grid {
+    heterogeneity: &[0.3, 3.0],
+    local_steps: &[2, 10],
+    batch: &[ROWS, 4],
+    targets: &[0.01],
+    steps: 10,
+    seeds: 3,
+};
 const FULL: Grid = Grid {
     heterogeneity: &[0.1, 1.0, 3.0],
     local_steps: &[2, 10, 50],
     batch: &[ROWS, 10, 1],
-    steps: 12,
+    targets: &[0.1, 0.01],
+    steps: 14,
     seeds: 5,
 };
+
+/// Methods that need up to this many times what the winner needs are as good as it.
+const CLOSE: f64 = 1.1;
 
 /// What is counted: its name, its unit in figures, and its value in that unit.
 type Count = (&'static str, &'static str, fn(&Needed) -> f64);
@@ -50,18 +62,21 @@ pub fn when(request: &Request) -> Result<Finding, LabError> {
     create_folder(&cells)?;
     let settings = grid.settings();
     let mut measured = Vec::with_capacity(settings.len());
-    for (k, setting) in settings.iter().enumerate() {
+    // The methods of a cell take times so different that a few cells at once are needed to occupy all cores.
+    for group in settings.chunks(rayon::current_num_threads().div_ceil(4)) {
         if request.stopped() {
             break;
         }
-        (request.say)(&format!("when: cell {} of {}, {}", k + 1, settings.len(), setting.name()));
-        measured.push((*setting, cell(&cells, grid, setting)?));
+        let (done, all) = (measured.len(), settings.len());
+        (request.say)(&format!("when: cell {} of {all}, {}", done + 1, group[0].name()));
+        let entries = group.par_iter().map(|setting| cell(&cells, grid, setting));
+        measured.extend(group.iter().copied().zip(entries.collect::<Result<Vec<_>, _>>()?));
     }
     let stopped = measured.len() < settings.len();
     let (table, conventions) = (table(&measured), conventions(grid));
     write_file(&request.out.join("table.txt"), table.to_string().as_bytes())?;
     write_file(&request.out.join("table.tex"), table.to_latex().as_bytes())?;
-    let findings = findings(&measured);
+    let findings = findings(grid, &measured);
     let mut page = Page::new("Who wins when");
     page.text("Which method needs least", &[vec![conventions.clone()], findings.clone()].concat());
     if !stopped {
@@ -94,7 +109,13 @@ fn cell(folder: &Path, grid: &Grid, setting: &Setting) -> Result<Vec<Entry>, Lab
 
 impl Setting {
     fn name(&self) -> String {
-        format!("heterogeneity {}, {} local steps, {}", self.heterogeneity, self.local_steps, self.noise())
+        format!(
+            "heterogeneity {}, {} local steps, {}, target {}",
+            self.heterogeneity,
+            self.local_steps,
+            self.noise(),
+            self.target
+        )
     }
 
     fn noise(&self) -> String {
@@ -103,28 +124,30 @@ impl Setting {
 }
 
 impl Grid {
+    /// Row by row of the map: by target, noise, heterogeneity and local steps.
     fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
-        for &batch in self.batch {
-            for &heterogeneity in self.heterogeneity {
-                settings.extend(self.local_steps.iter().map(|&local_steps| Setting {
-                    heterogeneity,
-                    local_steps,
-                    batch,
-                }));
+        for &target in self.targets {
+            for &batch in self.batch {
+                for &heterogeneity in self.heterogeneity {
+                    let setting = |&local_steps| Setting { heterogeneity, local_steps, batch, target };
+                    settings.extend(self.local_steps.iter().map(setting));
+                }
             }
         }
         settings
     }
 
     fn map<'a>(&self, measured: &[(Setting, Vec<Entry>)], count: Count, scale: Scale) -> WinnersMap<'a> {
-        let mut cells = measured.iter().map(|(_, entries)| winner(entries, count.2));
-        let mut row = || cells.by_ref().take(self.local_steps.len()).collect::<Vec<_>>();
-        let panels = self.batch.iter().map(|&batch| {
-            let name = Setting { heterogeneity: 0.0, local_steps: 0, batch }.noise();
-            (name, self.heterogeneity.iter().map(|_| row()).collect())
+        let panel = self.heterogeneity.len() * self.local_steps.len();
+        let panels = measured.chunks_exact(panel).map(|cells| {
+            let (setting, _) = &cells[0];
+            let rows = cells.chunks_exact(self.local_steps.len());
+            let winners = rows.map(|row| row.iter().map(|(_, entries)| winner(entries, count.2)).collect());
+            (format!("{}, to {}", setting.noise(), percent(setting.target)), winners.collect())
         });
-        let panels = panels.collect();
+        let panels: Vec<_> = panels.collect();
+        let panels = panels.chunks(self.batch.len()).map(<[_]>::to_vec).collect();
         WinnersMap {
             title: match count.0 {
                 "rounds" => "Which method needs the fewest rounds",
@@ -138,14 +161,18 @@ impl Grid {
             labels: &LABELS,
             note: match scale {
                 Scale::Quick => {
-                    "quick scale. Bold: for every seed fewer than any other needs for any. Below: the next best, times as many"
+                    "quick scale. To x%: until the loss of the agents' models above the minimum is x% of what it was. Bold: for every seed fewer than any other needs for any. Below: how many others need at most a tenth more, and the next best"
                 }
                 Scale::Paper => {
-                    "Bold: for every seed fewer than any other needs for any. Below: the next best, times as many"
+                    "To x%: until the loss of the agents' models above the minimum is x% of what it was. Bold: for every seed fewer than any other needs for any. Below: how many others need at most a tenth more, and the next best"
                 }
             },
         }
     }
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", 100.0 * share)
 }
 
 /// Labels of the methods that have no server, then of the one that has.
@@ -181,7 +208,8 @@ fn winner(entries: &[Entry], value: fn(&Needed) -> f64) -> Option<Winner> {
     let (label, (mean, _, most)) = ranking.first()?;
     let next = ranking.get(1).map(|(label, (other, ..))| ((*label).to_owned(), other / mean));
     let is_clear = ranking[1..].iter().all(|(_, (_, least, _))| least > most);
-    Some(Winner { label: (*label).to_owned(), value: *mean, next, is_clear })
+    let close = ranking[1..].iter().filter(|(_, (other, ..))| *other < CLOSE * mean).count();
+    Some(Winner { label: (*label).to_owned(), value: *mean, next, close, is_clear })
 }
 
 fn table(measured: &[(Setting, Vec<Entry>)]) -> TextTable {
@@ -189,6 +217,7 @@ fn table(measured: &[(Setting, Vec<Entry>)]) -> TextTable {
         "heterogeneity",
         "tau",
         "gradients",
+        "target",
         "method",
         "step size",
         "rounds",
@@ -206,6 +235,7 @@ fn table(measured: &[(Setting, Vec<Entry>)]) -> TextTable {
                 number(setting.heterogeneity),
                 setting.local_steps.to_string(),
                 setting.noise(),
+                percent(setting.target),
                 entry.label.clone(),
                 entry.step_size.map_or("-".into(), number),
                 mean(COUNTS[0]),
@@ -224,21 +254,23 @@ fn table(measured: &[(Setting, Vec<Entry>)]) -> TextTable {
 
 fn conventions(grid: &Grid) -> String {
     format!(
-        "{AGENTS} agents on a ring with lazy Metropolis weights, each with {ROWS} rows of {FEATURES} features: logistic regression with a small quadratic \
+        "{AGENTS} agents on a ring with lazy Metropolis weights, each with {ROWS} rows of {FEATURES} features, of scales from 1 to {SMALLEST}: logistic regression with a small quadratic \
          penalty. Heterogeneity: how far the true parameters of the agents are apart, in units of their own size. Counted until the mean loss of the \
-         agents' own models has come down to {} of what it was above the minimum at the start, and stays there for three rounds. Each method has the \
+         agents' own models has come down to a share (the target) of what it was above the minimum at the start, and stays there for three rounds. Each method has the \
          best of the same {} step sizes (from {LARGEST_STEP}/L down by halves, L a bound of the smoothness), the one that is best on the worst of five other data sets; figures are means over {} data sets. At \
          most {MOST_ROUNDS} rounds and {MOST_STEPS} local steps. MILE has the paper's xi; decoupled MILE* has gamma = 1 and xi at 0.3 of its limit for small steps; with \
          momentum 0.9, xi and step sizes are in units of 1 - 0.9. SCAFFOLD has a server, here all agents as neighbours, and is not among the winners.",
-        TARGET, grid.steps, grid.seeds
+        grid.steps, grid.seeds
     )
 }
 
-/// Sentences on who wins how often, with and without exact gradients.
-fn findings(measured: &[(Setting, Vec<Entry>)]) -> Vec<String> {
+/// Sentences on who wins how often, by target, with and without exact gradients.
+fn findings(grid: &Grid, measured: &[(Setting, Vec<Entry>)]) -> Vec<String> {
     let mut sentences = Vec::new();
-    for (name, exact) in [("With exact gradients", true), ("With mini-batches", false)] {
-        let cells: Vec<_> = measured.iter().filter(|(setting, _)| (setting.batch >= ROWS) == exact).collect();
+    let kinds = [("With exact gradients", true), ("With mini-batches", false)];
+    for (target, (name, exact)) in grid.targets.iter().flat_map(|target| kinds.map(|kind| (*target, kind))) {
+        let is_kind = |setting: &Setting| (setting.batch >= ROWS) == exact && setting.target == target;
+        let cells: Vec<_> = measured.iter().filter(|(setting, _)| is_kind(setting)).collect();
         if cells.is_empty() {
             continue;
         }
@@ -254,7 +286,12 @@ fn findings(measured: &[(Setting, Vec<Entry>)]) -> Vec<String> {
             wins.retain(|(_, count)| *count > 0);
             wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             let list: Vec<String> = wins.iter().map(|(label, count)| format!("{label} {count}")).collect();
-            sentences.push(format!("{name}, fewest {what} in {} cells: {}.", cells.len(), list.join(", ")));
+            sentences.push(format!(
+                "{name}, fewest {what} to {} in {} cells: {}.",
+                percent(target),
+                cells.len(),
+                list.join(", ")
+            ));
         }
     }
     sentences

@@ -45,6 +45,25 @@ pub struct Inquiry<'a> {
     pub seed: u64,
 }
 
+impl<'a> Inquiry<'a> {
+    /// About the paper's method with ten local steps, for objectives of smoothness 1, without a step size.
+    pub fn new(network: &'a Network) -> Self {
+        Self {
+            network,
+            local_steps: 10,
+            xi: WeightChoice::Paper,
+            gamma: None,
+            momentum: None,
+            smoothness: 1.0,
+            estimate: None,
+            sample: None,
+            step_size: None,
+            scatter: None,
+            seed: 0,
+        }
+    }
+}
+
 /// Stability of one method on this graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MethodLine {

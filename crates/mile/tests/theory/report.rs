@@ -15,19 +15,7 @@ use mile::theory::weights::WeightChoice;
 use crate::common::*;
 
 fn inquiry(network: &Network) -> Inquiry<'_> {
-    Inquiry {
-        network,
-        local_steps: 10,
-        xi: WeightChoice::Paper,
-        gamma: None,
-        momentum: None,
-        smoothness: 1.0,
-        estimate: None,
-        sample: None,
-        step_size: Some(0.1),
-        scatter: None,
-        seed: 0,
-    }
+    Inquiry { step_size: Some(0.1), ..Inquiry::new(network) }
 }
 
 #[test]

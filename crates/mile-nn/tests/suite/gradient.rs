@@ -1,9 +1,7 @@
 //! Gradients: against a plain network in PyTorch's order, against central differences, and between
 //! instruction sets.
 
-mod common;
-
-use common::plain;
+use crate::common::plain;
 use mile::random::{Purpose, stream};
 use mile_nn::data::{Images, Shape, Targets, Values};
 use mile_nn::model::{Layer, Model, ModelSpec};
