@@ -141,6 +141,12 @@ impl<T: Real> Vectors<T> {
         self.buffers[v.0].write(0, &padded)
     }
 
+    /// Replaces the first number of every row.
+    pub(crate) fn set_first(&self, v: Vector, numbers: &[T]) -> Result<(), DeviceError> {
+        let mut each = numbers.iter().enumerate();
+        each.try_for_each(|(agent, number)| self.buffers[v.0].write(agent * self.stride, &[*number]))
+    }
+
     fn numbers(&self) -> usize {
         self.agents * self.stride
     }

@@ -95,6 +95,8 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
         ("mile", Parameters { gamma: Some(0.8), xi: Some(growing), ..tau() }),
         ("mile", Parameters { gamma: Some(1.0), xi: Some(0.02.into()), ..heavy(true) }),
         ("mile", heavy(false)),
+        ("mile", Parameters { xi: Some(Weight::Adaptive(0.1)), ..tau() }),
+        ("mile", Parameters { xi: Some(Weight::Adaptive(0.02)), ..heavy(false) }),
         ("led", heavy(true)),
         ("k-gt", Parameters { eta_s: Some(0.5), ..tau() }),
         ("k-gt", heavy(false)),
