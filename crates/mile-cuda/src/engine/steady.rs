@@ -1,5 +1,5 @@
-//! An exchange that weighs differences by how steady they are. Sketches are formed on the CPU, with the bits of other engines, and
-//! the sums on the device.
+//! An exchange that weighs differences by how steady they are. Sketches and sums are formed on the device; what follows from the
+//! sketches, a few hundred numbers of each agent, on the CPU.
 
 use mile::agents::SteadyPull;
 use mile::real::Real;
@@ -14,8 +14,13 @@ impl<T: Real> GpuAgents<'_, T> {
     /// Carries out the exchange with the weights of the round.
     pub(super) fn carry_out_steady(&mut self, pull: &SteadyPull) -> Result<(), DeviceError> {
         self.norm_sq = None;
-        let (v, memory) = (self.read(pull.from)?, self.read(pull.memory)?);
-        let summaries = Summaries::of(&v, &memory, self.vectors.dim());
+        let mut work = Work::default();
+        self.vectors.summaries(pull.from, pull.memory, &mut work);
+        self.stack.alone(&work)?;
+        let summaries = {
+            let _queue = self.stack.lock();
+            Summaries::from_numbers(self.vectors.read_summaries()?, self.vectors.dim())
+        };
         let mut work = Work::default();
         let rounded =
             |weights: &SparseRows| weights.entries.iter().map(|(_, w)| T::of(*w)).collect::<Vec<T>>();

@@ -114,6 +114,17 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
     }
 }
 
+/// Rows that are longer than a sketch, and those that it just fits.
+#[test]
+fn adaptive_weights_have_the_bits_of_the_simulator_whatever_the_length_of_rows() {
+    let parameters =
+        Parameters { local_steps: Some(2), xi: Some(Weight::Adaptive(0.2)), ..Parameters::default() };
+    for dim in [1, 2, 256, 257, 258, 1_001] {
+        let problem = Quadratic::<f32>::new(4, dim, 10.0, 1.0, 0).unwrap();
+        compare(&Unknown(&problem), "mile", &parameters, 0.3);
+    }
+}
+
 #[test]
 fn on_a_time_varying_graph() {
     let problem = table::<f64>(7, 6, Loss::Logistic, 0.0, Batch::Size(3));
