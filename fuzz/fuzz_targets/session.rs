@@ -114,7 +114,7 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
                 let up: Vec<usize> = [0, 2].into_iter().filter(|id| up >> id & 1 == 1).collect();
                 let mark = Mark { exchange: next, round: next };
                 let gossip = if gossip { vec![0.5; 2] } else { Vec::new() };
-                let message = Message { mark, vectors: vec![0.0; DIM], gossip };
+                let message = Message { mark, vectors: vec![0.0; DIM], head: 0, gossip };
                 session.begin(message, &up, vec![vec![f32::NAN; DIM]], now);
                 busy = true;
                 next += 1;

@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, Vector};
+use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::method::Method;
 use mile::network::Network;
 use mile::ranks::{Alone, Ranks};
 use mile::real::Real;
 use mile::simulator::SimulatorError;
+use mile::steady::{Summaries, message_bytes, share};
 use mile::verbs::{MOST_VECTORS, Verbs};
 use numpy::{Element, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -160,6 +161,29 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
             host.call_method1("pull", (pairs, weights)).map(drop)
         })?;
         Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
+    }
+
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.checks.check_steady(pull)?;
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(pull.from)?);
+        }
+        let own = self.call(|host| numbers(&host.call_method1("summaries", (pull.from.0, pull.memory.0))?))?;
+        let summaries = Summaries::from_numbers(self.of_all(own)?, self.dim);
+        let mut rows = self.network.rows();
+        self.network.rows_in_round(self.seed, round, &mut rows);
+        let r = summaries.steadiness(&rows, pull.fresh)[self.hosted.clone()].to_vec();
+        let (weights, messages) = self.weights(round);
+        let weights = weights.unwrap_or_else(|| self.edges.iter().map(|(_, _, w)| *w).collect());
+        let shares = self.edges.iter().map(|(i, j, _)| share(summaries.agent(*i), summaries.agent(*j)));
+        let weighed: Vec<f64> = weights.iter().zip(shares).map(|(w, share)| w * share).collect();
+        self.call(|host| {
+            let py = host.py();
+            let vectors = (pull.from.0, pull.memory.0, pull.to.0, pull.steady.0);
+            let [weights, weighed, r] = [weights, weighed, r].map(|numbers| PyArray1::from_vec(py, numbers));
+            host.call_method1("pull_steady", (vectors, weights, weighed, r)).map(drop)
+        })?;
+        Ok(messages * message_bytes::<T>(self.dim) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

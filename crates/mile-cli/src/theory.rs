@@ -44,7 +44,7 @@ pub(crate) struct TheoryArguments {
     /// Local steps per round, tau [default: 10, or the experiment's]
     #[arg(long, alias = "tau")]
     local_steps: Option<u64>,
-    /// Weight xi of MILE: a number in (0, 1], paper (0.9 * 2/(tau+3)), or auto [default: paper, or the experiment's]
+    /// Weight xi of MILE: a number in (0, 1], paper (0.9 * 2/(tau+3)), auto, or adaptive (found by the edges) [default: paper, or the experiment's]
     #[arg(long)]
     xi: Option<String>,
     /// Weight gamma of MILE's mixing, if decoupled from xi: a number in (0, 1], or auto [default: xi, or the experiment's]
@@ -143,8 +143,9 @@ fn weight(name: &str, given: &Option<String>) -> Result<Option<WeightChoice>, St
     match text.as_str() {
         "auto" => Ok(Some(WeightChoice::Auto)),
         "paper" if name == "xi" => Ok(Some(WeightChoice::Paper)),
+        "adaptive" if name == "xi" => Ok(Some(WeightChoice::Adaptive)),
         number => number.parse().map(|number| Some(WeightChoice::Number(number))).map_err(|_| {
-            let words = if name == "xi" { "paper or auto" } else { "or auto" };
+            let words = if name == "xi" { "paper, auto or adaptive" } else { "or auto" };
             format!("--{name}: got '{number}', takes a number in (0, 1], {words}")
         }),
     }

@@ -5,12 +5,13 @@
 //! its bits.
 
 mod evaluation;
+mod steady;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, Vector};
+use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
 use mile::engine::{Engine, Evaluated};
 use mile::method::Method;
 use mile::network::Network;
@@ -18,6 +19,7 @@ use mile::problems::{Draw, Problem};
 use mile::real::Real;
 use mile::simulator::SimulatorError;
 use mile::sparse::SparseRows;
+use mile::steady::message_bytes;
 use mile::verbs::{MOST_VECTORS, Verb, Verbs};
 use rayon::prelude::*;
 
@@ -223,6 +225,14 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(())
     }
 
+    /// Measures the consensus error of the models that are about to be sent, if it was asked for.
+    fn measure_drift(&mut self, model: Vector) -> Result<(), AgentsError> {
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(model)?);
+        }
+        Ok(())
+    }
+
     fn cpu_gradients(&self, x: &[T], draw: u64) -> Result<Vec<T>, AgentsError> {
         let (problem, dim) = (self.problem, self.vectors.dim());
         let draw = Draw { seed: self.seed, step: draw };
@@ -282,15 +292,24 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         if self.watching || self.noted.is_full() || other_round {
             self.settle()?;
         }
-        if self.watching {
-            self.watching = false;
-            let drift = pairs.first().map(|(model, _)| self.consensus_error(*model));
-            self.drift = drift.transpose()?;
-        }
+        self.measure_drift(pairs[0].0)?;
         self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         self.noted.pull(pairs);
         Ok(messages * (pairs.len() * self.vectors.dim() * size_of::<T>()) as u64)
+    }
+
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.check()?;
+        self.noted.check_steady(pull)?;
+        self.settle()?;
+        self.measure_drift(pull.from)?;
+        self.round = round;
+        let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
+        self.failed = true;
+        self.carry_out_steady(pull).map_err(engine)?;
+        self.failed = false;
+        Ok(messages * message_bytes::<T>(self.vectors.dim()) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

@@ -103,7 +103,9 @@ pub(crate) struct Users {
 
 fn names() -> Vec<String> {
     let combines = (0..=8).flat_map(|k| [format!("combine_{k}"), format!("replace_{k}")]);
-    combines.chain(["pull", "prox", "fill", "mean", "squares", "total"].map(str::to_owned)).collect()
+    combines
+        .chain(["pull", "sketch", "prox", "fill", "mean", "squares", "total"].map(str::to_owned))
+        .collect()
 }
 
 impl<T: Real> Stack<T> {
@@ -343,6 +345,10 @@ impl Shared {
                     let columns = over(wave.extent, (4 * busy / agents.max(1)).min(MOST_BLOCKS as u32));
                     let grid = Grid::new([agents, columns, jobs], THREADS);
                     self.kernels.launch(script, "pull", grid, &[all]);
+                }
+                Kind::Sketch => {
+                    let grid = Grid::new([agents, jobs, 1], THREADS);
+                    self.kernels.launch(script, "sketch", grid, &[all]);
                 }
                 Kind::Mean => {
                     let grid = Grid::new([over(wave.extent, busy), jobs, 1], THREADS);

@@ -6,6 +6,7 @@ use mile::agents::Vector;
 use mile::problems::Penalty;
 use mile::real::Real;
 use mile::sparse::SparseRows;
+use mile::steady::summary_len;
 use mile::verbs::MOST_TERMS;
 
 use crate::device::{Argument, Buffer, DeviceError};
@@ -43,6 +44,8 @@ pub(crate) struct Vectors<T> {
     rounded: Buffer,
     /// Sums of squares of blocks.
     squares: Buffer,
+    /// Summaries of all agents.
+    summaries: Buffer,
     marker: PhantomData<T>,
 }
 
@@ -89,6 +92,7 @@ impl<T: Real> Vectors<T> {
             mean: Buffer::new::<f64>(device, dim)?,
             rounded: Buffer::new::<T>(device, stride)?,
             squares: Buffer::new::<f64>(device, agents * squares(dim))?,
+            summaries: Buffer::new::<f64>(device, agents * summary_len(dim))?,
             marker: PhantomData,
         })
     }
@@ -139,6 +143,30 @@ impl<T: Real> Vectors<T> {
             to[..self.dim].copy_from_slice(row);
         }
         self.buffers[v.0].write(0, &padded)
+    }
+
+    /// The summaries of all agents with a vector that is sent and one that is remembered.
+    pub(crate) fn summaries(&self, from: Vector, memory: Vector, work: &mut Work) {
+        let (len, size) = (summary_len(self.dim), summary_len(self.dim) / 2);
+        for (v, place, has_first) in [(from, 1, 0), (memory, 1 + size, 1)] {
+            let mut one = Descriptors::default();
+            one.address(self.at(v)).address(address(self.summaries.at())).long(self.dim).long(self.stride);
+            one.long(len).long(place).two(self.agents, size).two(has_first, 0).end();
+            work.add(Kind::Sketch, one, size, self.agents);
+        }
+    }
+
+    /// What [`summaries`](Self::summaries) has found.
+    pub(crate) fn read_summaries(&self) -> Result<Vec<f64>, DeviceError> {
+        let mut numbers = vec![0.0; self.agents * summary_len(self.dim)];
+        self.summaries.read(0, &mut numbers)?;
+        Ok(numbers)
+    }
+
+    /// Replaces the first number of every row.
+    pub(crate) fn set_first(&self, v: Vector, numbers: &[T]) -> Result<(), DeviceError> {
+        let mut each = numbers.iter().enumerate();
+        each.try_for_each(|(agent, number)| self.buffers[v.0].write(agent * self.stride, &[*number]))
     }
 
     fn numbers(&self) -> usize {

@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     },
     Prox,
     Pull,
+    Sketch,
     Mean,
     Rows {
         /// The number of the program that computes them.

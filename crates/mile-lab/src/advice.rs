@@ -117,6 +117,16 @@ fn notes(plan: &Plan) -> Vec<String> {
             let gamma = planned.parameters.gamma.unwrap_or(xi);
             chosen.push(format!("xi = {}, gamma = {}", number(xi), number(gamma)));
         }
+        if algorithm.is_adaptive() {
+            let Parameters { xi, gamma, .. } = &planned.parameters;
+            let (most, gamma) = (xi.map_or(0.0, Weight::last), gamma.unwrap_or(1.0));
+            let label = &algorithm.label;
+            notes.push(format!(
+                "{label}: edges find xi, at most {}; gamma = {}",
+                number(most),
+                number(gamma)
+            ));
+        }
         if !chosen.is_empty() {
             notes.push(format!("{}: auto chose {}", algorithm.label, chosen.join(", ")));
         }

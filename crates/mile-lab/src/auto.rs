@@ -6,6 +6,8 @@ mod step;
 use mile::methods::Momentum;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
+use mile::schedule::Weight;
+use mile::theory::TheoryError;
 use mile::theory::auto::{self, Question};
 use mile::theory::momentum;
 use mile::theory::smoothness::{self, Scatter, Smoothness};
@@ -61,6 +63,34 @@ pub(crate) fn smoothness_bound(experiment: &Experiment, estimate: &Smoothness) -
         Curvature::Known(largest) => Some(largest),
         Curvature::Steady => Some(1.1 * estimate.estimate).filter(|l| *l > 0.0),
     }
+}
+
+/// Gives an algorithm whose xi is found by the edges its largest weight and its gamma, where they are not given.
+pub(crate) fn choose_adaptive(
+    index: usize,
+    algorithm: &AlgorithmConfig,
+    experiment: &Experiment,
+    network: &Network,
+    parameters: &mut Parameters,
+) -> Result<(), LabError> {
+    let chosen = adaptive(algorithm, network, experiment.seeds[0], parameters);
+    let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].xi"), error))?;
+    parameters.xi.get_or_insert(Weight::Adaptive(chosen.xi));
+    parameters.gamma = Some(chosen.gamma);
+    Ok(())
+}
+
+/// What [`choose_adaptive`] chooses: a matter of the network, the local steps and the momentum.
+pub(super) fn adaptive(
+    algorithm: &AlgorithmConfig,
+    network: &Network,
+    seed: u64,
+    parameters: &Parameters,
+) -> Result<auto::Choice, TheoryError> {
+    let local_steps = parameters.local_steps.unwrap_or(1);
+    let step_size = algorithm.schedule.step_size;
+    let question = Question { network, local_steps, step_size, smoothness: None, scatter: None, seed };
+    auto::adaptive(question, parameters.gamma, parameters.checked_momentum(algorithm.entry.name)?)
 }
 
 /// Chooses xi and gamma of an algorithm with `"auto"`.

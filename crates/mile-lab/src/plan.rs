@@ -16,7 +16,7 @@ use mile::schedule::{Schedule, Weight};
 use mile::simulator::{Simulator, SimulatorError};
 use mile::theory::weights::WeightChoice;
 use mile::with_precision;
-use toml::Value;
+use toml::{Table, Value};
 
 use crate::auto;
 use crate::config::{AlgorithmConfig, Experiment};
@@ -390,6 +390,9 @@ fn plan_algorithm(
     if algorithm.has_auto() {
         auto::choose(index, algorithm, experiment, network, &mut parameters)?;
     }
+    if algorithm.is_adaptive() {
+        auto::choose_adaptive(index, algorithm, experiment, network, &mut parameters)?;
+    }
     let method = build(index, algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
     Ok(PlannedMethod {
@@ -400,15 +403,21 @@ fn plan_algorithm(
     })
 }
 
-/// Replaces weights `"auto"` by the chosen numbers in the resolved experiment.
+/// Replaces weights `"auto"` and `"adaptive"` by the chosen numbers in the resolved experiment.
 fn resolve_auto_weights(experiment: &mut Experiment, methods: &[PlannedMethod]) {
     let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
     for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
-        if let (true, Some(table)) = (algorithm.has_auto(), table.as_table_mut()) {
-            let xi = planned.parameters.xi.map(Weight::last);
-            let chosen = [("xi", xi), ("gamma", planned.parameters.gamma)];
-            for (key, number) in chosen.into_iter().filter_map(|(key, n)| n.map(|n| (key, n))) {
-                table.insert(key.to_owned(), Value::Float(number));
+        let chosen = algorithm.has_auto() || algorithm.is_adaptive();
+        if let (true, Some(table)) = (chosen, table.as_table_mut()) {
+            let xi = planned.parameters.xi.map(|xi| match xi {
+                Weight::Adaptive(most) => {
+                    Value::Table(Table::from_iter([("adaptive".to_owned(), most.into())]))
+                }
+                xi => Value::Float(xi.last()),
+            });
+            let chosen = [("xi", xi), ("gamma", planned.parameters.gamma.map(Value::Float))];
+            for (key, value) in chosen.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+                table.insert(key.to_owned(), value);
             }
         }
     }

@@ -20,7 +20,7 @@ pub fn settings(folder: &Path) -> Result<Table, LabError> {
     text.parse().map_err(|error: toml::de::Error| refuse(format!("is not valid: {}", error.message())))
 }
 
-/// Keys of `[[algorithm]]` that may be `"auto"`.
+/// Keys of `[[algorithm]]` that may be `"auto"`, or `"adaptive"`.
 const CHOSEN: [&str; 3] = ["step_size", "xi", "gamma"];
 /// How a run is evaluated, chosen at its start where it is not given: section and key.
 const EVALUATION: [(&str, &str); 4] =
@@ -35,13 +35,14 @@ pub fn keep_choices(table: &mut Table, folder: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Puts the numbers that were chosen in resolved settings in the place of `"auto"`.
+/// Puts the numbers that were chosen in resolved settings in the place of `"auto"` and `"adaptive"`.
 pub(crate) fn fill_numbers(table: &mut Table, settings: &Table) {
     let before = algorithms(settings);
     for algorithm in table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(algorithm) = algorithm.as_table_mut() else { continue };
         let Some(chosen) = before.iter().find(|other| label(other) == label(algorithm)) else { continue };
-        let is_auto = |key: &str| algorithm.get(key).and_then(Value::as_str) == Some("auto");
+        let is_auto =
+            |key: &str| matches!(algorithm.get(key).and_then(Value::as_str), Some("auto" | "adaptive"));
         // If one of the weights is chosen, both are, except for a gamma that is given.
         let (step_size, weights) = (is_auto("step_size"), is_auto("xi") || is_auto("gamma"));
         let gamma = weights && (is_auto("gamma") || !algorithm.contains_key("gamma"));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mile::agents::{Agents, AgentsError, Vector};
+use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
 use mile::block;
 use mile::engine::Engine;
 use mile::method::Method;
@@ -18,10 +18,11 @@ use mile::problems::Problem;
 use mile::ranks::Ranks;
 use mile::real::Real;
 use mile::simulator::SimulatorError;
+use mile::steady::{self, Summaries, remember};
 use mile::verbs::{MOST_VECTORS, Rows, Verb, Verbs};
 
 use crate::columns;
-use crate::exchange::Crossing;
+use crate::exchange::{Crossing, Source};
 use crate::placement::Placement;
 use crate::transport::Transport;
 use crate::work::{Messages, Work};
@@ -152,18 +153,18 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
     }
 
     /// Packs the rows that each peer gets, if they are short.
-    fn pack(&mut self, pairs: &[(Vector, Vector)]) {
+    fn pack(&mut self, from: &[Vector]) {
         let is_long = self.is_long();
         let (dim, peers) = (self.dim, &self.crossing.1.peers);
         let (out, room) = &mut self.buffers;
         out.resize_with(peers.len().max(out.len()), Vec::new);
         room.resize_with(peers.len().max(room.len()), Vec::new);
         for (peer, (out, room)) in peers.iter().zip(out.iter_mut().zip(room)) {
-            room.resize(peer.receives.len() * pairs.len() * dim, T::zero());
+            room.resize(peer.receives.len() * from.len() * dim, T::zero());
             out.clear();
             if !is_long {
                 for row in &peer.sends {
-                    for (from, _) in pairs {
+                    for from in from {
                         out.extend_from_slice(&self.blocks[from.0][row * dim..(row + 1) * dim]);
                     }
                 }
@@ -171,13 +172,17 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
         }
     }
 
-    /// Sends and receives the packed rows, and adds up.
-    fn send_and_fold(&mut self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
-        self.pack(pairs);
-        let mut targets: Vec<Vec<T>> =
-            pairs.iter().map(|(_, to)| std::mem::take(&mut self.blocks[to.0])).collect();
+    /// Sends and receives the rows of vectors, and adds up; what one vector sends a second time with other weights if there are some.
+    fn send_and_fold(
+        &mut self,
+        from: &[Vector],
+        to: &[Vector],
+        weighed: Option<&Crossing>,
+    ) -> Result<(), AgentsError> {
+        self.pack(from);
+        let mut targets: Vec<Vec<T>> = to.iter().map(|to| std::mem::take(&mut self.blocks[to.0])).collect();
         let (dim, crossing, is_long) = (self.dim, &self.crossing.1, self.is_long());
-        let sources: Vec<&[T]> = pairs.iter().map(|(from, _)| &self.blocks[from.0][..]).collect();
+        let sources: Vec<&[T]> = from.iter().map(|from| &self.blocks[from.0][..]).collect();
         let (out, room) = &mut self.buffers;
         let mut sends: Vec<(usize, &[u8])> = Vec::new();
         let mut receives: Vec<(usize, &mut [u8])> = Vec::new();
@@ -196,11 +201,11 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
                 receives.push((peer.rank, bytemuck::cast_slice_mut(room)));
             }
         }
-        let messages = Messages { first: &first, pairs: pairs.len(), dim, is_long };
-        let mut work = Work::new(crossing, messages, &sources, &mut targets);
+        let messages = Messages { first: &first, pairs: from.len(), dim, is_long };
+        let mut work = Work::new(crossing, weighed, messages, &sources, &mut targets);
         let done = self.transport.exchange(&sends, &mut receives, &mut |arrived| work.step(arrived));
         let complete = work.is_done();
-        for ((_, to), target) in pairs.iter().zip(targets) {
+        for (to, target) in to.iter().zip(targets) {
             self.blocks[to.0] = target;
         }
         done.map_err(AgentsError::Engine)?;
@@ -208,6 +213,67 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
             return Err(AgentsError::Engine("not all rows of an exchange were added up".into()));
         }
         Ok(())
+    }
+}
+
+impl<T: Real, C: Transport> RankEngine<'_, T, C> {
+    /// What comes before every exchange: what was noted, the drift if it was asked for, and the edges that are up in the round.
+    fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
+        self.settle()?;
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(model)?);
+        }
+        if self.crossing.0 != round && self.network.varies() {
+            let crossing =
+                Crossing::of(self.network, &self.placement, self.transport.rank(), self.seed, round);
+            self.crossing = (round, crossing);
+        }
+        Ok(())
+    }
+
+    /// First the summaries cross ranks, which tell the weights, then the rows.
+    fn exchange_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
+        let dim = self.dim;
+        let own = Summaries::of(&self.blocks[pull.from.0], &self.blocks[pull.memory.0], dim);
+        let others = self.summaries_of_peers(&own)?;
+        let summary = |source: Source| match source {
+            Source::Here(row) => own.agent(row),
+            Source::From(peer, row) => others[peer].agent(row),
+        };
+        let weight = |row: usize, w: f64, source: Source| w * steady::share(own.agent(row), summary(source));
+        let weighed = self.crossing.1.weighed(weight);
+        self.send_and_fold(&[pull.from], &[pull.to, pull.steady], Some(&weighed))?;
+        let mut memory = std::mem::take(&mut self.blocks[pull.memory.0]);
+        let rows = self.blocks[pull.from.0].chunks_exact(dim.max(1)).zip(memory.chunks_exact_mut(dim.max(1)));
+        for (row, (v, memory)) in rows.enumerate() {
+            let terms = self.crossing.1.terms(row).iter().map(|(w, source)| (*w, summary(*source)));
+            remember(memory, v, steady::steadiness(own.agent(row), pull.fresh, terms));
+        }
+        self.blocks[pull.memory.0] = memory;
+        Ok(())
+    }
+
+    /// The summaries of the agents of each peer whose rows are needed here.
+    fn summaries_of_peers(&self, own: &Summaries) -> Result<Vec<Summaries>, AgentsError> {
+        let peers = &self.crossing.1.peers;
+        let packed: Vec<Vec<f64>> = peers
+            .iter()
+            .map(|peer| peer.sends.iter().flat_map(|row| own.agent(*row)).copied().collect())
+            .collect();
+        let len = steady::summary_len(self.dim);
+        let mut room: Vec<Vec<f64>> = peers.iter().map(|peer| vec![0.0; peer.receives.len() * len]).collect();
+        let sends: Vec<(usize, &[u8])> = peers
+            .iter()
+            .zip(&packed)
+            .map(|(peer, packed)| (peer.rank, bytemuck::cast_slice(packed)))
+            .collect();
+        let mut receives: Vec<(usize, &mut [u8])> = peers
+            .iter()
+            .zip(&mut room)
+            .map(|(peer, room)| (peer.rank, bytemuck::cast_slice_mut(room)))
+            .collect();
+        self.transport.exchange(&sends, &mut receives, &mut |_| false).map_err(AgentsError::Engine)?;
+        Ok(room.into_iter().map(|numbers| Summaries::from_numbers(numbers, self.dim)).collect())
     }
 }
 
@@ -233,19 +299,21 @@ impl<T: Real, C: Transport> Agents for RankEngine<'_, T, C> {
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.noted.check_pull(pairs)?;
-        self.settle()?;
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(self.consensus_error(pairs[0].0)?);
-        }
-        if self.crossing.0 != round && self.network.varies() {
-            let crossing =
-                Crossing::of(self.network, &self.placement, self.transport.rank(), self.seed, round);
-            self.crossing = (round, crossing);
-        }
+        self.begin_exchange(round, pairs[0].0)?;
+        let (from, to): (Vec<Vector>, Vec<Vector>) = pairs.iter().copied().unzip();
         self.failed = true;
-        self.send_and_fold(pairs)?;
+        self.send_and_fold(&from, &to, None)?;
         self.failed = false;
         Ok(self.crossing.1.messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
+    }
+
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.noted.check_steady(pull)?;
+        self.begin_exchange(round, pull.from)?;
+        self.failed = true;
+        self.exchange_steady(pull)?;
+        self.failed = false;
+        Ok(self.crossing.1.messages * steady::message_bytes::<T>(self.dim) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

@@ -96,6 +96,17 @@ impl Crossing {
         &self.terms[self.starts[row]..self.starts[row + 1]]
     }
 
+    /// The same with other weights, found from a hosted row, its weight and its neighbour.
+    pub fn weighed(&self, weight: impl Fn(usize, f64, Source) -> f64) -> Self {
+        let mut found = self.clone();
+        for row in 0..self.starts.len().saturating_sub(1) {
+            for (old, source) in &mut found.terms[self.starts[row]..self.starts[row + 1]] {
+                *old = weight(row, *old, *source);
+            }
+        }
+        found
+    }
+
     /// The hosted rows that need nothing from elsewhere.
     pub fn inner(&self) -> &[usize] {
         &self.inner

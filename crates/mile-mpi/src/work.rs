@@ -38,6 +38,8 @@ impl Messages<'_> {
 /// What is done while messages are under way.
 pub(crate) struct Work<'w, T> {
     crossing: &'w Crossing,
+    /// The same with other weights, if what is sent is added up a second time.
+    weighed: Option<&'w Crossing>,
     dim: usize,
     messages: Messages<'w>,
     sources: &'w [&'w [T]],
@@ -49,14 +51,16 @@ pub(crate) struct Work<'w, T> {
 }
 
 impl<'w, T: Real> Work<'w, T> {
-    /// All rows of an exchange: what is sent here, and where the sums go, for each vector.
+    /// All rows of an exchange: what is sent here, and where the sums go, for each vector; of the only one twice if there are other
+    /// weights for it.
     pub(crate) fn new(
         crossing: &'w Crossing,
+        weighed: Option<&'w Crossing>,
         messages: Messages<'w>,
         sources: &'w [&'w [T]],
         targets: &'w mut [Vec<T>],
     ) -> Self {
-        Self { crossing, dim: messages.dim, messages, sources, targets, slice: 0, served: 0 }
+        Self { crossing, weighed, dim: messages.dim, messages, sources, targets, slice: 0, served: 0 }
     }
 
     /// Whether all rows are done.
@@ -107,7 +111,12 @@ impl<'w, T: Real> Work<'w, T> {
 
     fn fold(&mut self, rows: &[usize], columns: Range<usize>, messages: &[&[T]]) {
         let (dim, places) = (self.dim, self.messages);
-        for (pair, (source, target)) in self.sources.iter().zip(self.targets.iter_mut()).enumerate() {
+        for (k, target) in self.targets.iter_mut().enumerate() {
+            let (pair, crossing) = match self.weighed {
+                Some(weighed) => (0, if k == 0 { self.crossing } else { weighed }),
+                None => (k, self.crossing),
+            };
+            let source = self.sources[pair];
             let row_of = |place: &Source| match *place {
                 Source::Here(row) => &source[row * dim..(row + 1) * dim],
                 Source::From(peer, row) => {
@@ -117,14 +126,14 @@ impl<'w, T: Real> Work<'w, T> {
             };
             let terms: Vec<(f64, &[T])> = rows
                 .iter()
-                .flat_map(|row| self.crossing.terms(*row))
+                .flat_map(|row| crossing.terms(*row))
                 .map(|(weight, place)| (*weight, row_of(place)))
                 .collect();
             let mut rest = &terms[..];
             let pulled: Vec<Pulled<'_, T>> = rows
                 .iter()
                 .map(|&place| {
-                    let (others, after) = rest.split_at(self.crossing.terms(place).len());
+                    let (others, after) = rest.split_at(crossing.terms(place).len());
                     rest = after;
                     Pulled { place, own: &source[place * dim..(place + 1) * dim], others }
                 })

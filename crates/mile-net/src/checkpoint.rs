@@ -215,7 +215,7 @@ impl Folder {
         let [vectors_sent, exchanges, bytes_sent, gradient_evals] = costs;
         let costs = Costs { vectors_sent, exchanges, bytes_sent, gradient_evals };
         let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| KeptMessage {
-            message: Arc::new(Message { mark: entry.mark, vectors, gossip: entry.gossip }),
+            message: Arc::new(Message { mark: entry.mark, vectors, head: 0, gossip: entry.gossip }),
             recipients: entry.recipients,
         });
         let decisions = self.decisions()?.unwrap_or(file.header.decisions);
@@ -316,6 +316,7 @@ mod tests {
         let message = Message {
             mark: Mark { exchange: 6, round: 5 },
             vectors: vec![9.0; 3],
+            head: 0,
             gossip: vec![f64::INFINITY],
         };
         let mut decisions = Decisions::default();

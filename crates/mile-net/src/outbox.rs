@@ -12,8 +12,10 @@ use crate::handshake::Mark;
 pub struct Message<T> {
     /// The exchange and round it belongs to.
     pub mark: Mark,
-    /// The vectors, end to end.
+    /// The vectors, end to end; before them, the [summary](mile::steady) of an exchange that has one.
     pub vectors: Vec<T>,
+    /// Elements of the summary. Of a message from a checkpoint, which is only sent again, it is 0.
+    pub head: usize,
     /// Numbers of the [gossip](crate::gossip); empty without gossip.
     pub gossip: Vec<f64>,
 }

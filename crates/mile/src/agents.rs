@@ -11,6 +11,21 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Vector(pub usize);
 
+/// An exchange that also weighs the differences by how [steady](crate::steady) they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SteadyPull {
+    /// The vector v that is sent.
+    pub from: Vector,
+    /// What an agent remembers of earlier exchanges; zero before the first one.
+    pub memory: Vector,
+    /// Where `sum_j w_ij (v_j - v_i)` goes.
+    pub to: Vector,
+    /// Where `sum_j w_ij rho_ij (v_j - v_i)` goes.
+    pub steady: Vector,
+    /// The share of this exchange in the running mean r_i, in [0, 1].
+    pub fresh: f64,
+}
+
 /// An error of any type, returned by an objective or an engine.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -71,6 +86,13 @@ pub trait Agents {
     /// communication round. The first pair sends the model. `from` and `to` differ, and no `to` is another
     /// pair's `from`.
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError>;
+
+    /// `to_i <- sum_j w_ij (v_j - v_i)` and `steady_i <- sum_j w_ij rho_ij (v_j - v_i)` with v = `from`, in one exchange of v, where
+    /// rho_ij in [0, 1] says how [steady](crate::steady) the difference is, and is the same at both ends; then
+    /// `memory_i` holds v_i for the next such exchange, and the new r_i. Returns the bytes sent from here.
+    ///
+    /// The sums run as in [`pull`](Self::pull), and `from` is the model. The four vectors differ.
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError>;
 
     /// Called for every scratch vector before a step: its contents are no longer needed and must not be read.
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -134,6 +156,16 @@ impl Step<'_> {
     pub fn pull(&mut self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
         self.costs.bytes_sent += self.agents.pull(self.round, pairs)?;
         self.costs.vectors_sent += pairs.len() as u64;
+        self.costs.exchanges += 1;
+        self.mixed = true;
+        Ok(())
+    }
+
+    /// [`pull`](Self::pull) of one vector that also weighs its differences by how [steady](crate::steady) they are: one exchange
+    /// of a vector and a few hundred numbers.
+    pub fn pull_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
+        self.costs.bytes_sent += self.agents.pull_steady(self.round, pull)?;
+        self.costs.vectors_sent += 1;
         self.costs.exchanges += 1;
         self.mixed = true;
         Ok(())

@@ -49,6 +49,7 @@ pub mod simulator;
 pub mod sparse;
 pub mod spectrum;
 mod stages;
+pub mod steady;
 pub mod theory;
 pub mod varying;
 pub mod verbs;

@@ -139,8 +139,8 @@ fn piece(step_size: f64, warmup: u64, decay: &Decay, round: u64) -> f64 {
     step_size * factor
 }
 
-/// A weight such as MILE's xi as a function of the communication rounds done. It is the same for all agents, so that both
-/// ends of an edge add opposite numbers to their corrections and their sum stays zero.
+/// A weight such as MILE's xi as a function of the communication rounds done, or found by the edges. It is the same at both
+/// ends of an edge, so that they add opposite numbers to their corrections and the sum stays zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
     /// The same in every round.
@@ -154,13 +154,15 @@ pub enum Weight {
         /// Rounds until `to` is reached.
         rounds: u64,
     },
+    /// At most this, and less on edges along which differences are not [steady](crate::steady).
+    Adaptive(f64),
 }
 
 impl Weight {
-    /// The weight after `round` communication rounds.
+    /// The weight after `round` communication rounds; the largest one if edges find theirs.
     pub fn at(self, round: u64) -> f64 {
         match self {
-            Self::Constant(weight) => weight,
+            Self::Constant(weight) | Self::Adaptive(weight) => weight,
             Self::Geometric { to, rounds, .. } if round >= rounds => to,
             Self::Geometric { from, to, rounds } => from * libm::pow(to / from, round as f64 / rounds as f64),
         }
@@ -169,12 +171,12 @@ impl Weight {
     /// The weight in the first round and the one it ends with; all others lie between.
     pub fn ends(self) -> [f64; 2] {
         match self {
-            Self::Constant(weight) => [weight; 2],
+            Self::Constant(weight) | Self::Adaptive(weight) => [weight; 2],
             Self::Geometric { from, to, .. } => [from, to],
         }
     }
 
-    /// The weight it ends with.
+    /// The weight it ends with; the largest one if edges find theirs.
     pub fn last(self) -> f64 {
         self.ends()[1]
     }
@@ -186,11 +188,12 @@ impl From<f64> for Weight {
     }
 }
 
-/// A number, or `from 0.001 to 0.03 in 600 rounds`; different weights have different texts.
+/// A number, `from 0.001 to 0.03 in 600 rounds` or `adaptive, at most 0.03`; different weights have different texts.
 impl std::fmt::Display for Weight {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Constant(weight) => weight.fmt(f),
+            Self::Adaptive(most) => write!(f, "adaptive, at most {most}"),
             Self::Geometric { from, to, rounds } => write!(f, "from {from} to {to} in {rounds} rounds"),
         }
     }
@@ -213,7 +216,12 @@ mod tests {
         assert_eq!((falls.ends(), falls.last()), ([0.5, 0.125], 0.125));
         let constant = Weight::from(0.3);
         assert_eq!((constant.at(0), constant.at(9), constant.ends()), (0.3, 0.3, [0.3; 2]));
-        assert_eq!([grows, constant].map(|w| w.to_string()), ["from 0.001 to 0.016 in 4 rounds", "0.3"]);
+        let adaptive = Weight::Adaptive(0.25);
+        assert_eq!((adaptive.at(0), adaptive.ends(), adaptive.last()), (0.25, [0.25; 2], 0.25));
+        assert_eq!(
+            [grows, constant, adaptive].map(|w| w.to_string()),
+            ["from 0.001 to 0.016 in 4 rounds", "0.3", "adaptive, at most 0.25"]
+        );
     }
 
     #[test]

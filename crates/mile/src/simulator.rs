@@ -7,6 +7,7 @@
 //! are served by one thread, each verb for all agents together.
 
 mod error;
+mod steady;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 pub use self::error::SimulatorError;
-use crate::agents::{Agents, AgentsError, Vector};
+use crate::agents::{Agents, AgentsError, SteadyPull, Vector};
 use crate::block;
 use crate::engine::Engine;
 use crate::method::Method;
@@ -24,6 +25,7 @@ use crate::problems::{Draw, Problem};
 use crate::real::Real;
 use crate::sparse::SparseRows;
 use crate::stages::Stages;
+use crate::steady::message_bytes;
 use crate::verbs::{MOST_TERMS, MOST_VECTORS, Rows, Verb, Verbs};
 
 /// Work that takes less than this in all is not worth waking the thread pool.
@@ -200,6 +202,13 @@ impl<'a, T: Real> Simulator<'a, T> {
         Ok(())
     }
 
+    /// Measures the consensus error of the models that are about to be sent, if it was asked for.
+    fn measure_drift(&mut self, model: Vector) {
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(block::consensus_error(&self.blocks[model.0], self.dim));
+        }
+    }
+
     /// Refuses to go on after a verb has failed.
     fn check(&self) -> Result<(), AgentsError> {
         if self.failed {
@@ -278,11 +287,7 @@ impl<T: Real> Agents for Simulator<'_, T> {
         if !near || self.watching || self.noted.is_full() || other_round {
             self.settle()?;
         }
-        if self.watching {
-            self.watching = false;
-            self.drift =
-                pairs.first().map(|(model, _)| block::consensus_error(&self.blocks[model.0], self.dim));
-        }
+        pairs.iter().take(1).for_each(|(model, _)| self.measure_drift(*model));
         self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         if near {
@@ -293,6 +298,17 @@ impl<T: Real> Agents for Simulator<'_, T> {
             }
         }
         Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
+    }
+
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.check()?;
+        self.noted.check_steady(pull)?;
+        self.settle()?;
+        self.measure_drift(pull.from);
+        self.round = round;
+        let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
+        self.carry_out_steady(pull);
+        Ok(messages * message_bytes::<T>(self.dim) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -367,7 +383,7 @@ mod tests {
     use crate::mixing::Rule;
     use crate::problems::{Batch, Loss, Quadratic, Shard, Table, TableObjective};
     use crate::run::Run;
-    use crate::schedule::Schedule;
+    use crate::schedule::{Schedule, Weight};
 
     #[test]
     fn agents_one_by_one_together_and_on_threads_get_the_same_bits() {
@@ -379,14 +395,15 @@ mod tests {
             let shards = (0..16).map(|k| Shard { features: vec![0.1; dim], targets: vec![f64::from(k)] });
             let objective = TableObjective { l1: 0.3, ..TableObjective::new(Loss::LeastSquares, 0.1) };
             let sparse = Table::new(dim, shards.collect(), objective, Batch::Full).unwrap();
-            let with = |penalty| catalogue::ALL.iter().map(move |entry| (entry, penalty));
-            for (entry, penalty) in with(false).chain(with(true)) {
+            let with = |penalty| catalogue::ALL.iter().map(move |entry| (entry, penalty, None));
+            let adaptive = (catalogue::find("mile").unwrap(), false, Some(Weight::Adaptive(0.1)));
+            for (entry, penalty, xi) in with(false).chain(with(true)).chain([adaptive]) {
                 if penalty && !catalogue::WITH_PENALTY.contains(&entry.name) {
                     continue;
                 }
                 let problem: &dyn Problem<f64> = if penalty { &sparse } else { &smooth };
                 let network = if entry.name == "scaffold" { &complete } else { &shaky };
-                let parameters = Parameters { penalty, ..Parameters::default() };
+                let parameters = Parameters { penalty, xi, ..Parameters::default() };
                 let method = entry.build(&parameters, network, 0).unwrap();
                 let [one, several] = [false, true].map(|threads| {
                     let mut agents = Simulator::new(problem, network, &*method, &vec![0.5; dim], 0).unwrap();

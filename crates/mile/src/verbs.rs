@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::agents::{AgentsError, Vector};
+use crate::agents::{AgentsError, SteadyPull, Vector};
 use crate::block;
 use crate::problems::{Draw, Problem};
 use crate::real::Real;
@@ -153,6 +153,18 @@ impl Verbs {
             }
         }
         Ok(())
+    }
+
+    /// Checks the vectors of an exchange that weighs differences by how steady they are.
+    pub fn check_steady(&self, pull: &SteadyPull) -> Result<(), AgentsError> {
+        let &SteadyPull { from, memory, to, steady, fresh } = pull;
+        self.check_pull(&[(from, to), (from, steady), (from, memory)])?;
+        if (0.0..=1.0).contains(&fresh) {
+            return Ok(());
+        }
+        Err(AgentsError::Method(format!(
+            "the share of an exchange in a running mean is {fresh}, takes 0 to 1"
+        )))
     }
 
     /// Notes an exchange whose pairs were checked, as a stage of its own.
@@ -384,6 +396,10 @@ mod tests {
         assert!(said(verbs.check_pull(&[(X, D), (G, D)])).contains("vector 2 is replaced twice"));
         assert!(said(verbs.check_pull(&[(X, X)])).contains("sent and replaced"));
         assert!(said(verbs.check_pull(&[])).contains("sends no vector"));
+        let pull = SteadyPull { from: X, memory: G, to: D, steady: G, fresh: 0.1 };
+        assert!(said(verbs.check_steady(&pull)).contains("vector 1 is replaced twice"));
+        let pull = SteadyPull { memory: X, ..pull };
+        assert!(said(verbs.check_steady(&pull)).contains("vector 0 is sent and replaced"));
         assert!(verbs.is_empty());
     }
 }

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _PART = 1 << 18
 # On a CPU rows of at least so many numbers are exchanged one by one, which saves a copy; shorter ones together, which saves calls.
 _LONG = 1 << 13
+# Numbers of a sketch, as in the library.
+_SKETCH = 256
 
 
 class Host:
@@ -45,6 +47,7 @@ class Host:
         self.vectors[0].copy_(torch.from_numpy(start.copy()).view(-1, self.dim))
         self.gradients = problem.gradients(self)
         self._neighbours(edges)
+        self._signs: torch.Tensor | None = None
         numbers = shape[0] * self.dim
         self._room = self.vectors[0].new_empty(min(numbers, _PART) if self._on_cpu() else numbers)
 
@@ -71,11 +74,52 @@ class Host:
         """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in increasing j."""
         sources = [self.vectors[source] for source, _ in pairs] if self.ranks is None else self._exchange(pairs)
         for (source, to), others in zip(pairs, sources, strict=True):
-            if self._on_cpu() and self.dim >= _LONG:
-                self._pull_rows(self.vectors[to], others, self._weights if weights is None else weights)
-            else:
-                columns = self._columns if weights is None else self._weighted(weights)
-                _pull(self.vectors[to], self.vectors[source], others, columns)
+            self._pull_into(to, source, others, weights)
+
+    def _pull_into(self, to: int, source: int, others: torch.Tensor, weights: NDArray[np.float64] | None) -> None:
+        if self._on_cpu() and self.dim >= _LONG:
+            self._pull_rows(self.vectors[to], others, self._weights if weights is None else weights)
+        else:
+            columns = self._columns if weights is None else self._weighted(weights)
+            _pull(self.vectors[to], self.vectors[source], others, columns)
+
+    @torch.no_grad()
+    def summaries(self, source: int, memory: int) -> NDArray[np.float64]:
+        """For each hosted agent what it sends along with a vector whose differences are weighed: r, and the sketches of the vector and of the one that it remembers."""
+        r = self.vectors[memory][:, :1].double()
+        parts = [r, self._sketch(self.vectors[source]), self._sketch(self.vectors[memory])]
+        found: NDArray[np.float64] = torch.cat(parts, dim=1).cpu().numpy().reshape(-1)
+        return found
+
+    def _sketch(self, rows: torch.Tensor) -> torch.Tensor:
+        """The sketch of each row: the k-th element after the first is added, with its sign, to number k mod 256, in increasing k."""
+        elements = rows[:, 1:]
+        count = elements.shape[1]
+        size = min(count, _SKETCH)
+        sums = torch.zeros((len(rows), size), dtype=torch.float64, device=rows.device)
+        if self._signs is None:
+            self._signs = torch.from_numpy(_signs(count)).to(rows.device)
+        for begin in range(0, count, _PART):
+            part = elements[:, begin : begin + _PART].double() * self._signs[begin : begin + _PART]
+            for block in part.split(_SKETCH, dim=1):
+                sums[:, : block.shape[1]] += block
+        return sums
+
+    @torch.no_grad()
+    def pull_steady(
+        self,
+        vectors: tuple[int, int, int, int],
+        weights: NDArray[np.float64],
+        weighed: NDArray[np.float64],
+        r: NDArray[np.float64],
+    ) -> None:
+        """`pull` of one vector with two lists of weights; the memory is then the vector, with r in the place of its first element."""
+        source, memory, to, steady = vectors
+        others = self.vectors[source] if self.ranks is None else self._exchange([(source, to)])[0]
+        self._pull_into(to, source, others, weights)
+        self._pull_into(steady, source, others, weighed)
+        self.vectors[memory].copy_(self.vectors[source])
+        self.vectors[memory][:, 0] = torch.from_numpy(r)
 
     def _pull_rows(self, out: torch.Tensor, others: torch.Tensor, weights: NDArray[np.float64]) -> None:
         """`pull`, row by row: hosted rows are the first of `others`."""
@@ -262,6 +306,16 @@ def _pull(
             out.sub_(own).mul_(weight)
         else:
             out.add_(others.index_select(0, neighbours).sub_(own).mul_(weight))
+
+
+def _signs(count: int) -> NDArray[np.int8]:
+    """The signs of a sketch's elements, as in the library: bits of SplitMix64, of which 1 is negative."""
+    words = np.arange(1, -(-count // 64) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")[:count]
+    return (1 - 2 * bits.astype(np.int8)).astype(np.int8)
 
 
 def _buffers_path(state: Path) -> Path:

@@ -117,7 +117,7 @@ impl<T: Scalar> Host<T> for RecordingHost<'_, T> {
     ) -> Result<Finished<T>, Failure> {
         if std::mem::take(&mut self.keep_sent) {
             self.sent.clear();
-            self.sent.extend_from_slice(&message.vectors[..self.plan.size.dim]);
+            self.sent.extend_from_slice(&message.vectors[message.head..][..self.plan.size.dim]);
         }
         self.engine.exchange(message, up, sums)
     }

@@ -59,7 +59,9 @@ fn every_method_ends_with_the_bits_of_one_process() {
             "[[algorithm]]\nname = \"{name}\"\nlabel = \"heavy {name}\"\nstep_size = 0.05\n{keys}\n"
         );
     }
-    let count = names.len() + heavy.len();
+    experiment +=
+        "[[algorithm]]\nname = \"mile\"\nlabel = \"adaptive\"\nstep_size = 0.05\nxi = \"adaptive\"\n";
+    let count = names.len() + heavy.len() + 1;
     let folder = TestFolder::with(&experiment);
     folder.succeed(&["run", "e.toml", "--out", "one"]);
     folder.succeed(&["swarm", "e.toml", "--out", "many"]);

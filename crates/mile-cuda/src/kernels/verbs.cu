@@ -107,6 +107,37 @@ extern "C" __global__ void pull(const Exchange* all) {
 }
 EXPORT(pull)
 
+// The sketches of the rows of one vector, see mile::steady: `size` numbers from `place` on of the `len` of each agent; before all of
+// them the first element of the row, if it `has_first`.
+struct Sketching {
+    const T* x;
+    double* out;
+    Count dim, stride, len, place;
+    uint32_t agents, size, has_first, unused;
+};
+
+// The k-th element after the first is added, with its sign, to number k mod size, in increasing k. A block is an agent.
+extern "C" __global__ void sketch(const Sketching* all) {
+    const Sketching one = all[blockIdx.y];
+    if (blockIdx.x >= one.agents) return;
+    const T* row = one.x + blockIdx.x * one.stride;
+    double* out = one.out + blockIdx.x * one.len;
+    if (one.has_first && threadIdx.x == 0) out[0] = (double)row[0];
+    for (Count number = threadIdx.x; number < one.size; number += blockDim.x) {
+        double sum = 0.0;
+        for (Count k = number; k + 1 < one.dim; k += one.size) {
+            uint64_t word = ((uint64_t)k / 64 + 1) * 0x9e3779b97f4a7c15ull;
+            word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9ull;
+            word = (word ^ (word >> 27)) * 0x94d049bb133111ebull;
+            word ^= word >> 31;
+            double value = (double)row[k + 1];
+            sum = add(sum, (word >> (k % 64)) & 1 ? -value : value);
+        }
+        out[one.place + number] = sum;
+    }
+}
+EXPORT(sketch)
+
 // A proximal step of one job.
 struct Threshold {
     T* x;

@@ -95,6 +95,8 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
         ("mile", Parameters { gamma: Some(0.8), xi: Some(growing), ..tau() }),
         ("mile", Parameters { gamma: Some(1.0), xi: Some(0.02.into()), ..heavy(true) }),
         ("mile", heavy(false)),
+        ("mile", Parameters { xi: Some(Weight::Adaptive(0.1)), ..tau() }),
+        ("mile", Parameters { xi: Some(Weight::Adaptive(0.02)), ..heavy(false) }),
         ("led", heavy(true)),
         ("k-gt", Parameters { eta_s: Some(0.5), ..tau() }),
         ("k-gt", heavy(false)),
@@ -109,6 +111,17 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
     for (name, parameters) in rows {
         let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
         compare(&Unknown(&problem), name, &parameters, 0.0);
+    }
+}
+
+/// Rows that are longer than a sketch, and those that it just fits.
+#[test]
+fn adaptive_weights_have_the_bits_of_the_simulator_whatever_the_length_of_rows() {
+    let parameters =
+        Parameters { local_steps: Some(2), xi: Some(Weight::Adaptive(0.2)), ..Parameters::default() };
+    for dim in [1, 2, 256, 257, 258, 1_001] {
+        let problem = Quadratic::<f32>::new(4, dim, 10.0, 1.0, 0).unwrap();
+        compare(&Unknown(&problem), "mile", &parameters, 0.3);
     }
 }
 

@@ -13,7 +13,7 @@ use mile::theory::stability::step_limit;
 use mile::theory::weights::WeightChoice;
 use toml::Value;
 
-use super::{estimate, smoothness_bound, steps, theory_error};
+use super::{adaptive, estimate, smoothness_bound, steps, theory_error};
 use crate::config::{AlgorithmConfig, Experiment};
 use crate::error::LabError;
 use crate::objectives::Curvature;
@@ -74,6 +74,11 @@ fn limit(algorithm: &AlgorithmConfig, network: &Network, smoothness: f64) -> Res
     };
     let (mut xi, mut gamma) = (weight(algorithm.xi), weight(algorithm.gamma).map(Weight::last));
     let momentum = algorithm.parameters.checked_momentum(algorithm.entry.name)?;
+    if algorithm.is_adaptive() {
+        let given = Parameters { xi, gamma, ..algorithm.parameters.clone() };
+        let chosen = adaptive(algorithm, network, 0, &given)?;
+        (xi, gamma) = (xi.or(Some(chosen.xi.into())), Some(chosen.gamma));
+    }
     if let (true, Some(momentum)) = (algorithm.has_auto(), momentum) {
         let given = gamma.filter(|_| algorithm.gamma != Some(WeightChoice::Auto));
         let plain = xi.map_or(1.0, Weight::last);

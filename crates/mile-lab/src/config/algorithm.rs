@@ -93,6 +93,11 @@ impl AlgorithmConfig {
         [self.xi, self.gamma].contains(&Some(WeightChoice::Auto))
     }
 
+    /// Whether xi is found by the edges.
+    pub fn is_adaptive(&self) -> bool {
+        matches!(self.xi, Some(WeightChoice::Adaptive | WeightChoice::Changing(Weight::Adaptive(_))))
+    }
+
     /// The label with characters that are not safe in file names replaced.
     pub fn file_name(&self) -> String {
         let safe = |c: char| if c.is_alphanumeric() || "-_.,+= ".contains(c) { c } else { '_' };
@@ -221,10 +226,13 @@ fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabErr
         Some(takes) => weight(reader, key, words, takes),
         None => Ok(None),
     };
-    let xi = weight("xi", &[("paper", WeightChoice::Paper), ("auto", WeightChoice::Auto)])?;
+    let words =
+        [("paper", WeightChoice::Paper), ("auto", WeightChoice::Auto), ("adaptive", WeightChoice::Adaptive)];
+    let xi = weight("xi", &words)?;
     let gamma = weight("gamma", &[("auto", WeightChoice::Auto)])?;
-    if let (Some(WeightChoice::Changing(_)), Some(WeightChoice::Auto)) = (xi, gamma) {
-        let takes = "a number in (0, 1] with this xi: \"auto\" would choose both";
+    if let (Some(WeightChoice::Changing(_) | WeightChoice::Adaptive), Some(WeightChoice::Auto)) = (xi, gamma)
+    {
+        let takes = "a number in (0, 1] with this xi, since \"auto\" would choose both; or leave gamma out if xi is adaptive";
         return Err(reader.refuse("gamma", &Value::from("auto"), takes));
     }
     Ok((parameters, xi, gamma))
@@ -246,13 +254,15 @@ fn weight(
     weight.map(Some).ok_or_else(|| reader.refuse(key, value, takes))
 }
 
-/// A weight that changes from round to round. Its rounds have no default, so that a run that is extended keeps its weights.
+/// A weight that changes from round to round, or that edges find up to a largest one. Its rounds have no default, so that a run that is extended keeps its weights.
 fn changing_weight(reader: &Section, key: &str, table: &Table) -> Result<WeightChoice, LabError> {
     let inner = Section::new(reader.path(key), table);
-    let end = |key: &'static str| {
-        let takes = "a number in (0, 1]";
-        inner.number(key, takes)?.ok_or_else(|| inner.missing(key, takes))
-    };
+    let takes = "a number in (0, 1]";
+    if let Some(most) = inner.number("adaptive", takes)? {
+        reader.keep(key, inner.finish()?);
+        return Ok(WeightChoice::Changing(Weight::Adaptive(most)));
+    }
+    let end = |key: &'static str| inner.number(key, takes)?.ok_or_else(|| inner.missing(key, takes));
     let (from, to) = (end("from")?, end("to")?);
     let takes = "a whole number of rounds from 1";
     let rounds = inner.whole("rounds", takes)?.ok_or_else(|| inner.missing("rounds", takes))?;

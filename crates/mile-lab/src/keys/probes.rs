@@ -47,6 +47,7 @@ pub(super) fn all() -> Vec<Probe> {
     );
     let changing = "xi = { from = 0.01, to = 0.1, rounds = 10 }";
     probes.push(probe(format!("{quadratic}{ALGORITHM}{changing}")));
+    probes.push(probe(format!("{quadratic}{ALGORITHM}xi = {{ adaptive = 0.1 }}")));
     let event = "[[event]]\nround = 3\nreplace = 1\n";
     probes.push(probe(format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n{event}")));
     let later = "change = [{ round = 3, step_size = 0.1 }]";

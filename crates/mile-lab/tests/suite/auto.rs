@@ -143,3 +143,30 @@ fn automatic_weights_and_step_sizes_take_momentum_into_account() {
         plan(&with("xi = { from = 0.01, to = 0.1, rounds = 9 }\ngamma = 'auto'"), &[]).err().unwrap();
     assert!(refused.contains("algorithm[0].gamma") && refused.contains("would choose both"), "{refused}");
 }
+
+/// The largest weight and gamma come from the network, and the run converges with them.
+#[test]
+fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {
+    let ring = "rounds = 900\n[network]\nagents = 8\n[problem]\nkind = 'quadratic'\ndim = 6\ncondition = 5\n";
+    let with = |keys: &str| {
+        format!("{ring}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nlocal_steps = 5\n{keys}\n")
+    };
+    for keys in
+        ["xi = 'adaptive'", "xi = 'adaptive'\nmomentum = 0.5", "xi = { adaptive = 0.05 }\ngamma = 0.7"]
+    {
+        let found = plan(&with(keys), &[]).unwrap();
+        let table = found.experiment.resolved["algorithm"][0].clone();
+        let (most, gamma) = (table["xi"]["adaptive"].as_float().unwrap(), table["gamma"].as_float().unwrap());
+        let given = keys.contains("0.05");
+        assert_eq!((most, gamma) == (0.05, 0.7), given, "{keys}: {most} {gamma}");
+        assert!(given || gamma == 1.0 && most > 0.01 && most < 0.2, "{keys}: {most} {gamma}");
+        // What is written is the same experiment.
+        let again = plan(&toml::to_string(&found.experiment.resolved).unwrap(), &[]).unwrap();
+        assert_eq!(again.experiment.resolved["algorithm"], found.experiment.resolved["algorithm"]);
+        let folder = tempfile::tempdir().unwrap();
+        let last = run(&found, folder.path(), false)[0].last.grad_norm_sq.unwrap();
+        assert!(last < 1e-12, "{keys}: {last:e}");
+    }
+    let refused = plan(&with("xi = 'adaptive'\ngamma = 'auto'"), &[]).err().unwrap();
+    assert!(refused.contains("algorithm[0].gamma") && refused.contains("leave gamma out"), "{refused}");
+}

@@ -126,6 +126,8 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
     );
     refused("algorithm.mile.xi={ from = 0, to = 0.2, rounds = 5 }", &["algorithm[0].xi: got 0", "(0, 1]"]);
     refused("algorithm.mile.xi={ from = 0.1, to = 0.2, rounds = 0 }", &["algorithm[0].xi.rounds", "from 1"]);
+    refused("algorithm.mile.xi={ adaptive = 0 }", &["algorithm[0].xi: got 0", "(0, 1]"]);
+    refused("algorithm.mile.xi={ adaptiv = 0.1 }", &["algorithm[0].xi.from: is missing"]);
     refused("algorithm.mile.momentum=1", &["algorithm[0].momentum: got 1", "[0, 1)"]);
     refused("algorithm.mile.nesterov=true", &["algorithm[0].nesterov", "momentum = 0.9"]);
     refused("algorithm.mile.nesterov=3", &["algorithm[0].nesterov: got 3", "true or false"]);

@@ -391,6 +391,21 @@ fn no_rounds_leave_the_starting_point() {
     assert!(outcomes.iter().all(|o| o.status == Status::Done && o.round == 0 && o.last.round == 0));
 }
 
+/// A weight that edges find, and what they remember.
+#[test]
+fn an_adaptive_weight_is_kept_when_a_run_is_stopped_and_extended() {
+    let settings = ["algorithm.mile.xi=\"adaptive\"", "algorithm.mile.momentum=0.5"];
+    let with = |more: &[&str]| plan(&[&settings, more].concat());
+    let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    go(&with(&[]), whole.path(), false).unwrap();
+    go(&with(&["rounds=9"]), pieces.path(), false).unwrap();
+    stop_at(&with(&[]), pieces.path(), 17, true);
+    go(&with(&[]), pieces.path(), true).unwrap();
+    assert!(finals(whole.path()) == finals(pieces.path()));
+    let refused = go(&with(&["algorithm.mile.xi={ adaptive = 0.01 }", "rounds=40"]), whole.path(), true);
+    assert!(refused.unwrap_err().to_string().contains("algorithm.xi"));
+}
+
 /// A weight that grows and momentum: states, extended and resumed runs have the bits of one run.
 #[test]
 fn a_growing_weight_and_momentum_are_kept_when_a_run_is_stopped_and_extended() {

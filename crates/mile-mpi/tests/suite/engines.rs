@@ -13,7 +13,7 @@ use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjecti
 use mile::ranks::Ranks;
 use mile::real::Real;
 use mile::run::Run;
-use mile::schedule::Schedule;
+use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
 use mile_mpi::engine::RankEngine;
@@ -106,7 +106,8 @@ const CASES: [(f64, bool, bool); 5] =
 
 /// Every method, with and without dropped edges and a penalty; SCAFFOLD where all know all.
 fn every_method<T: Real>(graph: &Graph, ranks: usize) {
-    for entry in catalogue::ALL {
+    let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)));
+    for (entry, xi) in catalogue::ALL.iter().map(|entry| (entry, None)).chain([adaptive]) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
             if complete && (drop_rate > 0.0 || varying) || penalty && !WITH_PENALTY.contains(&entry.name) {
@@ -125,7 +126,7 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
                 }
             };
             let local_steps = entry.has_local_steps().then_some(3);
-            let parameters = Parameters { local_steps, penalty, ..Parameters::default() };
+            let parameters = Parameters { local_steps, penalty, xi, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let problem = problem::<T>(network.agents(), if penalty { 0.1 } else { 0.0 });
             let what =
@@ -168,9 +169,9 @@ fn long_rows_are_exchanged_in_slices_to_the_same_bits() {
         let graph = Topology::Ring.build(agents, 0).unwrap();
         let network = Network::new(graph, Rule::LazyMetropolis).unwrap();
         let problem = Quadratic::<f32>::new(agents, dim, 10.0, 1.0, 0).unwrap();
-        for name in ["mile", "k-gt"] {
+        for (name, xi) in [("mile", None), ("k-gt", None), ("mile", Some(Weight::Adaptive(0.1)))] {
             let entry = catalogue::find(name).unwrap();
-            let parameters = Parameters { local_steps: Some(2), ..Parameters::default() };
+            let parameters = Parameters { local_steps: Some(2), xi, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             pool.install(|| {
                 same(&problem, &network, &*method, 2, ranks, &format!("{name}, {agents} x {dim}"))

@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use mile::agents::{Agents, AgentsError, Vector};
+use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::real::Real;
 use mile::run::Progress;
+use mile::steady::{message_bytes, remember, steadiness, summary};
 use mile::verbs::{MOST_VECTORS, Rows, Verbs};
 
 use super::{Failure, Host, Job, RoundEnd, StartFrom, State, first_exchange_after};
 use crate::gossip::Gossip;
 use crate::handshake::Mark;
 use crate::outbox::Message;
+use crate::session::Finished;
 
 /// Hosts one agent of a network.
 pub(super) struct NetworkAgent<'a, T> {
@@ -126,6 +128,37 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         State { job: job.index, mark, progress, vectors, gossip }
     }
 
+    /// An exchange of these vectors, with a summary before them if there is one; the sums are put where they belong.
+    fn exchange(
+        &mut self,
+        round: u64,
+        summary: &[f64],
+        from: &[Vector],
+        to: &[Vector],
+    ) -> Result<Finished<T>, AgentsError> {
+        let Job { agent, network, seed, gossip_every, .. } = *self.job;
+        let edges = network.mixing().rows().row(agent).iter().map(|(j, _)| *j).filter(|j| *j != agent);
+        let absent = |id: usize| self.job.replacements.iter().any(|event| event.is_absent(id, round));
+        let is_up = |j: &usize| !absent(agent) && !absent(*j) && network.edge_is_up(seed, agent, *j, round);
+        let up: Vec<usize> = edges.filter(is_up).collect();
+        let mut vectors = self.host.buffer();
+        vectors.extend_from_slice(bytemuck::cast_slice(summary));
+        let head = vectors.len();
+        from.iter().for_each(|from| vectors.extend_from_slice(&self.vectors[from.0]));
+        let sums = to.iter().map(|to| std::mem::take(&mut self.vectors[to.0])).collect();
+        let gossip = if gossip_every > 0 { self.gossip.numbers() } else { Vec::new() };
+        let message = Message { mark: self.mark, vectors, head, gossip };
+        let mut finished = self.host.exchange(message, &up, sums).map_err(AgentsError::Engine)?;
+        for (to, sum) in to.iter().zip(std::mem::take(&mut finished.sums)) {
+            self.vectors[to.0] = sum;
+        }
+        if gossip_every > 0 {
+            self.gossip.receive(round, &finished.gossip, self.job.tolerance.as_ref());
+        }
+        self.mark.exchange += 1;
+        Ok(finished)
+    }
+
     /// Carries out the verb that was just noted. Nothing is gained by waiting: there is one agent.
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let Job { problem, agent, seed, .. } = *self.job;
@@ -160,25 +193,21 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.verbs.check_pull(pairs)?;
-        let Job { agent, network, seed, gossip_every, .. } = *self.job;
-        let edges = network.mixing().rows().row(agent).iter().map(|(j, _)| *j).filter(|j| *j != agent);
-        let absent = |id: usize| self.job.replacements.iter().any(|event| event.is_absent(id, round));
-        let is_up = |j: &usize| !absent(agent) && !absent(*j) && network.edge_is_up(seed, agent, *j, round);
-        let up: Vec<usize> = edges.filter(is_up).collect();
-        let mut flat = self.host.buffer();
-        pairs.iter().for_each(|(from, _)| flat.extend_from_slice(&self.vectors[from.0]));
-        let sums = pairs.iter().map(|(_, to)| std::mem::take(&mut self.vectors[to.0])).collect();
-        let gossip = if gossip_every > 0 { self.gossip.numbers() } else { Vec::new() };
-        let message = Message { mark: self.mark, vectors: flat, gossip };
-        let finished = self.host.exchange(message, &up, sums).map_err(AgentsError::Engine)?;
-        for ((_, to), sum) in pairs.iter().zip(finished.sums) {
-            self.vectors[to.0] = sum;
-        }
-        if gossip_every > 0 {
-            self.gossip.receive(round, &finished.gossip, self.job.tolerance.as_ref());
-        }
-        self.mark.exchange += 1;
+        let (from, to): (Vec<Vector>, Vec<Vector>) = pairs.iter().copied().unzip();
+        let finished = self.exchange(round, &[], &from, &to)?;
         Ok((finished.used.len() * pairs.len() * self.dim() * size_of::<T>()) as u64)
+    }
+
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.verbs.check_steady(pull)?;
+        let own = summary(&self.vectors[pull.from.0], &self.vectors[pull.memory.0]);
+        let finished = self.exchange(round, &own, &[pull.from], &[pull.to, pull.steady])?;
+        let others = finished.summaries.iter().map(|(weight, numbers)| (*weight, &numbers[..]));
+        let r = steadiness(&own, pull.fresh, others);
+        let mut memory = std::mem::take(&mut self.vectors[pull.memory.0]);
+        remember(&mut memory, &self.vectors[pull.from.0], r);
+        self.vectors[pull.memory.0] = memory;
+        Ok((finished.used.len() * message_bytes::<T>(self.dim())) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -235,7 +264,6 @@ fn unknown(v: Vector) -> AgentsError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Finished;
     use mile::graph::Topology;
     use mile::methods::Mile;
     use mile::mixing::Rule;
@@ -257,7 +285,7 @@ mod tests {
             _: &[usize],
             sums: Vec<Vec<f64>>,
         ) -> Result<Finished<f64>, Failure> {
-            Ok(Finished { sums, used: Vec::new(), gossip: Vec::new() })
+            Ok(Finished { sums, used: Vec::new(), summaries: Vec::new(), gossip: Vec::new() })
         }
 
         fn round_over(&mut self, _: &RoundEnd<'_, f64>) -> Result<(), Failure> {

@@ -1,9 +1,12 @@
 //! An exchange: neighbours' messages are added up, element by element, in increasing id.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use mile::block;
 use mile::real::Real;
+use mile::steady::share;
 
 use super::{Cursor, Fault, Millis, MissingPolicy, Piece, Session};
 use crate::outbox::{KeptMessage, Message};
@@ -15,6 +18,8 @@ pub(super) struct Current<T> {
     dim: usize,
     /// Neighbours whose edge is used, in increasing id, each with the number of its elements in the sums.
     pub(super) row: Vec<(usize, usize)>,
+    /// The head of each neighbour's message, as far as it has arrived.
+    heads: BTreeMap<usize, Vec<T>>,
 }
 
 impl<T: Real> Current<T> {
@@ -37,12 +42,58 @@ impl<T: Real> Current<T> {
             return Err("a message has a gap");
         }
         let to = end.min(limit);
-        for (own, sum, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
-            block::fold((weight, &piece.elements[from - start..][..own.len()]), own, sum, k == 0);
+        let message = |from: usize, elements: usize| &piece.elements[from - start..][..elements];
+        let head = self.own.head;
+        if folded < to.min(head) {
+            let known = self.heads.entry(self.row[k].0).or_default();
+            known.truncate(folded);
+            known.extend_from_slice(message(folded, to.min(head) - folded));
+        }
+        if head == 0 {
+            for (own, sum, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
+                block::fold((weight, message(from, own.len())), own, sum, k == 0);
+            }
+        } else if folded.max(head) < to {
+            let from = folded.max(head);
+            self.fold_steady(k, weight, message(from, to - from), from..to);
         }
         self.row[k].1 = folded.max(to);
         Ok(folded.max(to) >= end)
     }
+
+    /// Adds a part of the k-th neighbour's vector to both sums of an exchange that weighs differences; elements are counted from the
+    /// beginning of the message.
+    fn fold_steady(&mut self, k: usize, weight: f64, message: &[T], elements: Range<usize>) {
+        let shares = self.shares(k + 1);
+        let (own, head) = (&self.own.vectors[elements.clone()], self.own.head);
+        let [to, steady] = &mut self.sums[..] else { return };
+        let at = elements.start - head..elements.end - head;
+        block::fold((weight, message), own, &mut to[at.clone()], k == 0);
+        // As everywhere, an edge of weight zero is left out.
+        if k == 0 {
+            steady[at.clone()].fill(T::zero());
+        }
+        let weighted = weight * shares[k];
+        if weighted != 0.0 {
+            let first = shares[..k].iter().all(|share| *share == 0.0);
+            block::fold((weighted, message), own, &mut steady[at], first);
+        }
+    }
+
+    /// The shares of the first neighbours, whose heads are here.
+    fn shares(&self, count: usize) -> Vec<f64> {
+        let own = self.own_summary();
+        self.row[..count].iter().map(|(id, _)| share(&own, &numbers(&self.heads[id]))).collect()
+    }
+
+    fn own_summary(&self) -> Vec<f64> {
+        numbers(&self.own.vectors[..self.own.head])
+    }
+}
+
+/// The numbers of a summary that was sent as elements of a message.
+fn numbers<T: Real>(head: &[T]) -> Vec<f64> {
+    bytemuck::pod_collect_to_vec(head)
 }
 
 /// An exchange that is over.
@@ -52,13 +103,16 @@ pub struct Finished<T> {
     pub sums: Vec<Vec<T>>,
     /// The neighbours whose edge was used, in increasing id.
     pub used: Vec<usize>,
+    /// Their [summaries](mile::steady), with their weights, if the messages had some.
+    pub summaries: Vec<(f64, Vec<f64>)>,
     /// The gossip of the neighbours whose edge was used, with their weights, in increasing id.
     pub gossip: Vec<(f64, Vec<f64>)>,
 }
 
 impl<T: Real> Session<T> {
     /// Begins an exchange: the message is sent to the neighbours in `up`, and theirs are added up in `sums`, one for each
-    /// vector of the message.
+    /// vector of the message. If messages have a summary there is one vector, which is added up twice: with the weights, and
+    /// with those times how steady its differences are.
     pub fn begin(&mut self, message: Message<T>, up: &[usize], mut sums: Vec<Vec<T>>, now: Millis) {
         self.now = now;
         let (exchange, round) = (message.mark.exchange, message.mark.round);
@@ -77,7 +131,7 @@ impl<T: Real> Session<T> {
             self.outbox.push(KeptMessage { message: own.clone(), recipients });
         }
         let dim = own.vectors.len() / sums.len().max(1);
-        self.current = Some(Current { own, sums, dim, row });
+        self.current = Some(Current { own, sums, dim, row, heads: BTreeMap::new() });
         self.next = exchange + 1;
         self.advance();
         self.tick(now);
@@ -119,8 +173,11 @@ impl<T: Real> Session<T> {
                 );
             }
         }
-        let used = current.row.iter().map(|(id, _)| *id).collect();
-        Some(Finished { sums: current.sums, used, gossip })
+        let used: Vec<usize> = current.row.iter().map(|(id, _)| *id).collect();
+        let heads =
+            used.iter().filter_map(|id| Some((self.neighbours.get(id)?.weight, current.heads.get(id)?)));
+        let summaries = heads.map(|(weight, head)| (weight, numbers(head))).collect();
+        Some(Finished { sums: current.sums, used, summaries, gossip })
     }
 
     /// Adds up what has arrived, as far as the order of agents allows.

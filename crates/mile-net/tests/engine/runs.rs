@@ -6,6 +6,7 @@ use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
 use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
+use mile::schedule::Weight;
 use mile_net::agent::{Job, work};
 
 use crate::lab::{Dies, Lab};
@@ -86,7 +87,8 @@ fn agents_whose_plug_is_pulled_come_back_and_nothing_has_happened() {
 fn rare_checkpoints_need_a_deeper_outbox_and_get_it() {
     let mut lab = Lab::new(Topology::Path, 3, 2000);
     lab.checkpoint_every = 4;
-    let method = Mile::new(2, 0.2).unwrap();
+    // Whose messages have a summary before the vector.
+    let method = Mile::with_weights(2, Weight::Adaptive(0.2), Some(0.9)).unwrap();
     let states = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..3)
             .map(|agent| {

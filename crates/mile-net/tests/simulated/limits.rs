@@ -27,7 +27,7 @@ fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>)
 fn begin(session: &mut Session<f32>, round: u64, up: &[usize]) {
     let mark = Mark { exchange: round, round };
     let vectors = vec![round as f32; DIM];
-    session.begin(Message { mark, vectors, gossip: Vec::new() }, up, vec![vec![0.0; DIM]], 0);
+    session.begin(Message { mark, vectors, head: 0, gossip: Vec::new() }, up, vec![vec![0.0; DIM]], 0);
 }
 
 fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {

@@ -69,7 +69,9 @@ fn check(seed: u64, spoil: bool) {
     let penalty = seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name);
     // Momentum, and a weight that grows, where the method has them.
     let heavy = entry.takes("momentum") && !penalty && !seed.is_multiple_of(3);
-    let grows = Weight::Geometric { from: 0.001, to: 0.1, rounds: 4 };
+    let adaptive = (seed / 7).is_multiple_of(2);
+    let grows =
+        if adaptive { Weight::Adaptive(0.1) } else { Weight::Geometric { from: 0.001, to: 0.1, rounds: 4 } };
     let parameters = Parameters {
         local_steps,
         penalty,

@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use mile::agents::Vector;
 use mile::block;
-use mile::graph::Topology;
+use mile::graph::{Graph, Topology};
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Draw, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
+use mile::run::Run;
+use mile::schedule::Weight;
+use mile::simulator::Simulator;
+use mile::varying::TimeVarying;
 use mile_net::session::MissingPolicy;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -120,6 +125,58 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
         });
     }
     assert!(skipped > 1000, "{skipped} skipped edges are too few to show anything");
+}
+
+/// With weights that edges find, which both ends must find alike.
+#[test]
+fn so_it_is_with_an_adaptive_weight() {
+    let mut skipped = 0;
+    for seed in seeds(100) {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let (agents, dim) = (random.random_range(3..6), [1, 7][random.random_range(0..2)]);
+        let topology = [Topology::Ring, Topology::Star, Topology::Complete][random.random_range(0..3)];
+        let network = Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
+        let xi = Some(Weight::Adaptive(XI));
+        let parameters = Parameters { local_steps: Some(TAU), xi, gamma: Some(0.8), ..Parameters::default() };
+        let method = catalogue::find("mile").unwrap().build(&parameters, &network, seed).unwrap();
+        let (problem, start) = (problem(agents, dim, 0.0), scattered(agents, dim));
+        let scene = Scene {
+            problem: &problem,
+            network: &network,
+            method: &*method,
+            start: &start,
+            seed,
+            rounds: 12,
+            keep: 0,
+            checkpoint_every: random.random_range(1..4),
+            on_missing: MissingPolicy::Skip { after: random.random_range(0..150) },
+            piece: random.random_range(1..4 * dim + 20),
+            gossip_every: random.random_range(0..3),
+            replacement: OnceLock::new(),
+        };
+        let trouble = Trouble { kills: 6, cuts: 12, scrambles: 4 };
+        std::thread::scope(|scope| {
+            let mut world = World::new(&scene, scope, ChaCha8Rng::seed_from_u64(!seed), trouble);
+            world.run();
+            let used = world.used();
+            skipped += both_or_neither(&used, &network, scene.rounds);
+            // The simulator with the graphs of the edges that were used, and the whole graph in a round that does not come.
+            let of = |round: u64| {
+                let edges = network.graph().edges().filter(|(i, j)| used[*i][&round].contains(j));
+                Graph::from_edges(agents, edges).unwrap()
+            };
+            let turns = (0..scene.rounds).map(of).chain([network.graph().clone()]).collect();
+            let network = network.clone().with_time_varying(TimeVarying::InTurn(turns)).unwrap();
+            let mut expected = Simulator::new(&problem, &network, &*method, &start, seed).unwrap();
+            let mut run = Run::start(&*method, schedule(), &mut expected).unwrap();
+            (0..scene.rounds).for_each(|_| run.round(&mut expected).unwrap());
+            let (vectors, _) = world.results();
+            for (k, vector) in vectors.iter().enumerate() {
+                assert!(vector == expected.vector(Vector(k)), "seed {seed}: vector {k} differs");
+            }
+        });
+    }
+    assert!(skipped > 100, "{skipped} skipped edges are too few to show anything");
 }
 
 /// Least squares with data of each agent's own: one minimiser of the sum, which is nobody's own.

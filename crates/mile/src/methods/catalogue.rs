@@ -8,6 +8,7 @@ use super::{
 };
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
+use crate::schedule::Weight;
 
 pub use super::parameters::{DEFAULT_LOCAL_STEPS, Parameters};
 
@@ -182,17 +183,23 @@ pub const ALL: &[Entry] = &[
             LOCAL_STEPS,
             parameter(
                 "xi",
-                "a number in (0, 1], \"paper\", \"auto\" or { from, to, rounds }",
+                "a number in (0, 1], \"paper\", \"auto\", \"adaptive\", { adaptive } or { from, to, rounds }",
                 "\"paper\": 0.9 * 2/(local_steps + 3)",
             ),
-            parameter("gamma", "a number in (0, 1], or \"auto\"", "xi, the paper's method"),
+            parameter(
+                "gamma",
+                "a number in (0, 1], or \"auto\"",
+                "xi, the paper's method; with an adaptive xi 1, or 1.5/(1 - l) if that is less",
+            ),
             MOMENTUM,
             NESTEROV,
         ],
-        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper",
-        build: &|p, _, _| {
+        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as is an adaptive xi",
+        build: &|p, network, _| {
             let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()).into());
-            Ok(Box::new(Mile::with_weights(p.tau(), xi, p.gamma)?.with_momentum(p.checked_momentum("mile")?)))
+            let found = matches!(xi, Weight::Adaptive(_)) && p.gamma.is_none();
+            let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { p.gamma };
+            Ok(Box::new(Mile::with_weights(p.tau(), xi, gamma)?.with_momentum(p.checked_momentum("mile")?)))
         },
     },
     Entry {

@@ -52,7 +52,7 @@ impl Led {
         let beta = beta.unwrap_or(usual);
         let beta =
             check.number("beta", beta, beta > 0.0 && beta <= 1.0, "a number in (0, 1]; 1/tau is usual")?;
-        Ok(Self { local_steps, beta, steps: Steps { momentum } })
+        Ok(Self { local_steps, beta, steps: Steps { momentum, ..Steps::default() } })
     }
 }
 

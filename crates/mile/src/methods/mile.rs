@@ -26,7 +26,19 @@
 //! A fixed point has m = 0, so it is exact as before. m is not sent, and an exchange leaves it as it is. For small step
 //! sizes it needs about `mu xi < gamma (1 - mu)^2` ([`theory::momentum`](crate::theory::momentum)).
 //!
-//! Sent: v. Stored: x, c; with momentum also m.
+//! With [`Weight::Adaptive`], ours too, xi is found by the edges: each counts as far as the difference of its ends points in
+//! the same direction from exchange to exchange ([`steady`](crate::steady)), as the drift of local steps does and the noise of
+//! gradients does not.
+//!
+//! ```text
+//! d_i = sum_j w_ij (v_j - v_i) ;  e_i = sum_j w_ij rho_ij (v_j - v_i) ;  c = c + xi e ;  x = v + gamma d
+//! ```
+//!
+//! rho_ij is the same at both ends, so the c_i sum to zero. A fixed point is that of MILE: if nothing changes, every difference that is
+//! not zero is as steady as can be. The running mean of the cosines has the share 1/k in the k-th exchange after the first, and
+//! at least 1/10: in the first two exchanges there is no correction.
+//!
+//! Sent: v; adaptive also a summary of up to 513 numbers. Stored: x, c; with momentum also m; adaptive also p, the last v.
 
 use super::momentum::Momentum;
 use super::primal_dual::Steps;
@@ -34,12 +46,15 @@ use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::schedule::Weight;
 
+/// The share of an exchange in the running mean of cosines, once there are enough of them.
+const FRESH: f64 = 0.1;
+
 /// MILE, the paper's (`gamma = xi`) or decoupled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mile {
     local_steps: u64,
     xi: Weight,
-    /// The weight xi of each round if there is none.
+    /// The weight xi of each round if there is none; 1 if the edges find theirs.
     gamma: Option<f64>,
     steps: Steps,
 }
@@ -56,7 +71,8 @@ impl Mile {
         Self::with_weights(local_steps, xi.into(), Some(gamma))
     }
 
-    /// MILE with a weight xi that may change from round to round, and with gamma = xi unless it is given.
+    /// MILE with a weight xi that may change from round to round or be found by the edges, and with gamma = xi unless it is given;
+    /// if edges find theirs, gamma is then 1.
     pub fn with_weights(local_steps: u64, xi: Weight, gamma: Option<f64>) -> Result<Self, InvalidParameter> {
         let check = Checker("mile");
         let bound = 2.0 / (local_steps as f64 + 3.0);
@@ -73,12 +89,18 @@ impl Mile {
         if let Some(gamma) = gamma {
             check.number("gamma", gamma, is_weight(gamma), "a number in (0, 1]")?;
         }
-        Ok(Self { local_steps, xi, gamma, steps: Steps { momentum: None } })
+        let steady = matches!(xi, Weight::Adaptive(_));
+        Ok(Self { local_steps, xi, gamma, steps: Steps { momentum: None, steady } })
     }
 
     /// With momentum in the local steps.
     pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
-        Self { steps: Steps { momentum }, ..self }
+        Self { steps: Steps { momentum, ..self.steps }, ..self }
+    }
+
+    /// The default gamma if the edges find their xi: 1, or less where the smallest eigenvalue of W leaves too little room for xi.
+    pub fn adaptive_gamma(lambda_n: f64) -> f64 {
+        f64::min(1.0, 1.5 / (1.0 - lambda_n))
     }
 
     /// The default xi: 0.9 times the paper's bound 2/(tau + 3).
@@ -101,7 +123,13 @@ impl Method for Mile {
         self.steps.local_step(s)?;
         if s.t.is_multiple_of(self.local_steps) {
             let xi = self.xi.at(s.round);
-            self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
+            if self.steps.steady {
+                let earlier = s.t / self.local_steps;
+                let fresh = if earlier == 0 { 0.0 } else { FRESH.max(1.0 / earlier as f64) };
+                self.steps.steady_exchange(s, self.gamma.unwrap_or(1.0), xi, fresh)?;
+            } else {
+                self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
+            }
         }
         Ok(())
     }

@@ -22,7 +22,7 @@
 //! m = 0, and the rest is as above. m is in units of x, as c is, so it is rescaled with the step size.
 
 use super::momentum::Momentum;
-use crate::agents::{AgentsError, Step, Vector};
+use crate::agents::{AgentsError, SteadyPull, Step, Vector};
 use crate::method::{Layout, Unit};
 
 pub(super) const X: Vector = Vector(0);
@@ -38,6 +38,14 @@ pub(super) const LAYOUT: Layout =
 const WITH_MOMENTUM: Layout =
     Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize), ("m", Unit::StepSize)], scratch: &["g"] };
 
+/// The same with the memory p of exchanges that weigh differences, and with e for their weighted sum.
+const STEADY: Layout =
+    Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize), ("p", Unit::Fixed)], scratch: &["g", "e"] };
+const STEADY_WITH_MOMENTUM: Layout = Layout {
+    state: &[("x", Unit::Fixed), ("c", Unit::StepSize), ("m", Unit::StepSize), ("p", Unit::Fixed)],
+    scratch: &["g", "e"],
+};
+
 /// `x = x - alpha grad f(x)`, the unmixed first step of MILE and NIDS.
 pub(super) fn gradient_step(s: &mut Step) -> Result<(), AgentsError> {
     s.gradient(X, G)?;
@@ -47,8 +55,13 @@ pub(super) fn gradient_step(s: &mut Step) -> Result<(), AgentsError> {
 
 /// `x = v = x - alpha grad f(x) + c`.
 pub(super) fn local_step(s: &mut Step) -> Result<(), AgentsError> {
-    s.gradient(X, G)?;
-    s.combine(X, 1.0, &[(-s.step_size, G), (1.0, C)])?;
+    local_step_by(s, G)
+}
+
+/// The same step with the gradient in another vector than g.
+fn local_step_by(s: &mut Step, g: Vector) -> Result<(), AgentsError> {
+    s.gradient(X, g)?;
+    s.combine(X, 1.0, &[(-s.step_size, g), (1.0, C)])?;
     Ok(())
 }
 
@@ -66,15 +79,21 @@ pub(super) fn exchange_by(s: &mut Step, d: Vector, gamma: f64, xi: f64) -> Resul
     Ok(())
 }
 
-/// The same steps with momentum, if there is one.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The same steps with momentum, if there is one, and exchanges that weigh differences by how steady they are, if asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Steps {
     pub(super) momentum: Option<Momentum>,
+    pub(super) steady: bool,
 }
 
 impl Steps {
     pub(super) fn layout(self) -> Layout {
-        if self.momentum.is_some() { WITH_MOMENTUM } else { LAYOUT }
+        match (self.momentum, self.steady) {
+            (None, false) => LAYOUT,
+            (Some(_), false) => WITH_MOMENTUM,
+            (None, true) => STEADY,
+            (Some(_), true) => STEADY_WITH_MOMENTUM,
+        }
     }
 
     fn scratch(self) -> Vector {
@@ -83,13 +102,30 @@ impl Steps {
 
     /// `m = mu m + (alpha grad f(x) - c) ; x = v = x - m`.
     pub(super) fn local_step(self, s: &mut Step) -> Result<(), AgentsError> {
-        let Some(momentum) = self.momentum else { return local_step(s) };
         let g = self.scratch();
+        let Some(momentum) = self.momentum else { return local_step_by(s, g) };
         s.gradient(X, g)?;
         momentum.step(s, (X, M), 1.0, &[(s.step_size, g), (-1.0, C)])
     }
 
     pub(super) fn exchange(self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
         exchange_by(s, self.scratch(), gamma, xi)
+    }
+
+    /// The same exchange in which the correction counts the difference along each edge as far as it is steady:
+    /// `d_i = sum_j w_ij (v_j - v_i) ; e_i = sum_j w_ij rho_ij (v_j - v_i) ; c = c + xi e ; x = v + gamma d`.
+    pub(super) fn steady_exchange(
+        self,
+        s: &mut Step,
+        gamma: f64,
+        xi: f64,
+        fresh: f64,
+    ) -> Result<(), AgentsError> {
+        let d = self.scratch();
+        let (v, p, e) = (X, Vector(d.0 - 1), Vector(d.0 + 1));
+        s.pull_steady(&SteadyPull { from: v, memory: p, to: d, steady: e, fresh })?;
+        s.combine(C, 1.0, &[(xi, e)])?;
+        s.combine(X, 1.0, &[(gamma, d)])?;
+        Ok(())
     }
 }

@@ -10,8 +10,8 @@ use super::stability::{contraction, step_limit};
 use super::weights::xi_ranges;
 use super::{TheoryError, valid_smoothness, valid_step_size};
 use crate::digits::{number, round_down};
-use crate::methods::Momentum;
 use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
+use crate::methods::{Mile, Momentum};
 use crate::network::Network;
 use crate::schedule::Weight;
 use crate::spectrum::Spectrum;
@@ -62,12 +62,19 @@ pub struct Plan<'a> {
 }
 
 /// Advice on a planned run, the most serious first; empty if there is none. A weight that changes during the run is checked
-/// at both ends.
+/// at both ends, one that edges find at its largest.
 pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
-    let Some(Weight::Geometric { from, to, .. }) = plan.parameters.xi else { return advise_constant(plan) };
+    let ends = match plan.parameters.xi {
+        Some(Weight::Geometric { from, to, .. }) => vec![(from, "in the first round"), (to, "at the end")],
+        Some(Weight::Adaptive(most)) => vec![(most, "where all differences are steady")],
+        _ => return advise_constant(plan),
+    };
     let mut advice: Vec<Advice> = Vec::new();
-    for (end, when) in [(from, "in the first round"), (to, "at the end")] {
-        let parameters = Parameters { xi: Some(end.into()), ..plan.parameters.clone() };
+    for (end, when) in ends {
+        let found = matches!(plan.parameters.xi, Some(Weight::Adaptive(_)));
+        let gamma = found.then(|| Mile::adaptive_gamma(plan.network.extremes().lambda_n));
+        let gamma = plan.parameters.gamma.or(gamma);
+        let parameters = Parameters { xi: Some(end.into()), gamma, ..plan.parameters.clone() };
         let found = advise_constant(&Plan { parameters: &parameters, ..*plan })?;
         advice.extend(found.into_iter().map(|advice| {
             let message = format!("{when}, with xi = {end}: {}", advice.message);

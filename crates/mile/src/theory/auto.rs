@@ -17,9 +17,12 @@
 use serde::Serialize;
 
 use super::drops::xi_limit_under_drops;
+use super::momentum;
 use super::smoothness::Scatter;
 use super::weights::{paper_xi, xi_limit, xi_ranges};
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size};
+use crate::digits::round_down;
+use crate::methods::{Mile, Momentum};
 use crate::network::Network;
 use crate::spectrum::Spectrum;
 
@@ -311,6 +314,27 @@ pub fn judge(question: Question, xi: f64, gamma: f64) -> Result<Choice, TheoryEr
         drop_limit: search.drop_limit(apart)?,
         contraction: search.contraction(xi, gamma),
     })
+}
+
+/// `xi = "adaptive"`: the largest weight that edges may find, from the network alone. It is a tenth below the limit of stability
+/// for every sequence of curvatures with alpha L up to 1, and with momentum at most half of its limit, as that of `"auto"` is.
+/// Without a given gamma it is [`Mile::adaptive_gamma`].
+pub fn adaptive(
+    question: Question,
+    gamma: Option<f64>,
+    momentum: Option<Momentum>,
+) -> Result<Choice, TheoryError> {
+    let question = Question { smoothness: None, scatter: None, ..question };
+    let network = question.network;
+    let gamma = gamma.unwrap_or_else(|| Mile::adaptive_gamma(network.extremes().lambda_n));
+    let limits = judge(question, f64::MIN_POSITIVE, gamma)?;
+    let plain = MARGIN * limits.switching_limit;
+    let plain = limits.drop_limit.map_or(plain, |limit| plain.min(DROP_MARGIN * limit));
+    let xi = match momentum {
+        None => plain,
+        Some(momentum) => momentum::weights(question.local_steps, momentum, plain, Some(gamma), network)?.0,
+    };
+    judge(question, round_down(xi).max(1e-6), gamma)
 }
 
 fn coupled(search: &Search) -> Result<f64, TheoryError> {

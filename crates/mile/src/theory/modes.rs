@@ -13,7 +13,7 @@ use std::ops::Range;
 use faer::Mat;
 
 use super::TheoryError;
-use crate::agents::{Agents, AgentsError, Vector};
+use crate::agents::{Agents, AgentsError, SteadyPull, Vector};
 use crate::method::Method;
 use crate::run::{Progress, Run};
 use crate::schedule::Schedule;
@@ -80,6 +80,12 @@ impl Agents for ModeAgents {
             }
         }
         Ok(0)
+    }
+
+    /// All differences count in full: the largest weights there can be.
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.vectors[pull.memory.0] = self.vectors[pull.from.0].clone();
+        self.pull(round, &[(pull.from, pull.to), (pull.from, pull.steady)])
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

@@ -13,9 +13,10 @@ use super::smoothness::{Scatter, Smoothness};
 use super::stability::{contraction, step_limit};
 use super::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges};
 use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
-use crate::methods::Momentum;
 use crate::methods::catalogue::{self, Parameters};
+use crate::methods::{Mile, Momentum};
 use crate::network::Network;
+use crate::schedule::Weight;
 use crate::spectrum::{Extremes, Spectrum};
 
 /// The input of a report.
@@ -126,9 +127,9 @@ pub struct TheoryReport {
     pub xi_auto: f64,
     /// The weights of `gamma = "auto"`.
     pub decoupled_auto: Choice,
-    /// The xi in use; of one that changes from round to round, the last.
+    /// The xi in use; of one that changes from round to round the last, of one that edges find the largest.
     pub xi: f64,
-    /// How xi changes from round to round, if it does.
+    /// How xi changes from round to round, if it does, or that edges find it.
     pub xi_schedule: Option<String>,
     /// The gamma in use.
     pub gamma: f64,
@@ -216,6 +217,7 @@ impl TheoryReport {
             xi: chosen.xi,
             xi_schedule: match inquiry.xi {
                 WeightChoice::Changing(weight) => Some(weight.to_string()),
+                WeightChoice::Adaptive => Some(Weight::Adaptive(chosen.xi).to_string()),
                 _ => None,
             },
             gamma: chosen.gamma,
@@ -294,22 +296,31 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
             weight.last()
         }
         WeightChoice::Paper => paper_xi(inquiry.local_steps)?,
-        WeightChoice::Auto => coupled.xi,
+        WeightChoice::Auto | WeightChoice::Adaptive => coupled.xi,
+    };
+    let number = |choice: Option<WeightChoice>| match choice {
+        Some(WeightChoice::Number(gamma)) => {
+            super::require("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]").map(Some)
+        }
+        _ => Ok(None),
     };
     let chosen = match inquiry.gamma {
+        given if inquiry.xi == WeightChoice::Adaptive => {
+            auto::adaptive(question, number(given)?, inquiry.momentum)?
+        }
         Some(WeightChoice::Auto) => match momentum_auto(inquiry, &both)? {
             None => both,
             Some((xi, gamma)) => auto::judge(question, xi, gamma)?,
         },
         None if inquiry.xi == WeightChoice::Auto => coupled,
         given => {
-            let gamma = match given {
-                Some(WeightChoice::Number(gamma)) => {
-                    super::require("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]")?
+            let default = match inquiry.xi {
+                WeightChoice::Changing(Weight::Adaptive(_)) => {
+                    Mile::adaptive_gamma(inquiry.network.extremes().lambda_n)
                 }
                 _ => xi,
             };
-            auto::judge(question, xi, gamma)?
+            auto::judge(question, xi, number(given)?.unwrap_or(default))?
         }
     };
     Ok((chosen, coupled, both))

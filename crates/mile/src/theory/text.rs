@@ -111,7 +111,8 @@ fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
     }
     line(f, "in use: xi", number(report.xi), &format!("gamma = {}", number(report.gamma)))?;
     if let Some(schedule) = &report.xi_schedule {
-        line(f, "xi changes", "", &format!("{schedule}; above, the last"))?;
+        let shown = if schedule.starts_with("adaptive") { "the largest" } else { "the last" };
+        line(f, "xi changes", "", &format!("{schedule}; above, {shown}"))?;
     }
     let digit =
         report.rounds_per_digit.map_or("does not shrink".into(), |r| format!("a tenth in {r:.1} rounds"));

@@ -28,20 +28,22 @@ pub enum WeightChoice {
     Paper,
     /// `"auto"`: chosen by [`auto`](super::auto) from the spectrum, the step size and the curvature.
     Auto,
+    /// `"adaptive"`: found by the edges, at most the weight that [`auto`](super::auto::adaptive) finds from the network.
+    Adaptive,
 }
 
 impl WeightChoice {
-    /// The weight; none for [`Auto`](Self::Auto).
+    /// The weight; none for [`Auto`](Self::Auto) and [`Adaptive`](Self::Adaptive), which depend on the network.
     pub fn weight(self, local_steps: u64) -> Option<Weight> {
         match self {
             Self::Number(number) => Some(number.into()),
             Self::Changing(weight) => Some(weight),
             Self::Paper => Some(Mile::paper_xi(local_steps).into()),
-            Self::Auto => None,
+            Self::Auto | Self::Adaptive => None,
         }
     }
 
-    /// Its value, or the one it ends with; none for [`Auto`](Self::Auto).
+    /// Its value, or the one it ends with; none where there is no [`weight`](Self::weight).
     pub fn number(self, local_steps: u64) -> Option<f64> {
         self.weight(local_steps).map(Weight::last)
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use mile::agents::{Agents, AgentsError, Vector};
+use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
 use mile::block;
 use mile::engine::Engine;
 use mile::graph::Topology;
@@ -16,8 +16,9 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
 use mile::run::Run;
-use mile::schedule::Schedule;
+use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
+use mile::steady::{message_bytes, remember, share, steadiness, summary};
 use mile::varying::TimeVarying;
 use mile::verbs::{Rows, Verbs};
 
@@ -67,12 +68,7 @@ impl Agents for Rank<'_> {
         if std::mem::take(&mut self.watching) {
             self.drift = Some(self.consensus_error(pairs[0].0)?);
         }
-        let row = |agent: usize| {
-            let mut row = self.network.mixing().rows().row(agent).to_vec();
-            let up = self.network.row_in_round(SEED, agent, round, &mut row);
-            row.retain(|(j, weight)| *weight != 0.0 && *j != agent);
-            (row, up)
-        };
+        let row = |agent: usize| row_in_round(self.network, agent, round);
         for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
             for (j, _) in row(agent).0 {
                 pairs
@@ -93,6 +89,50 @@ impl Agents for Rank<'_> {
                 vectors[to.0] = sum;
             }
             sent += up * (pairs.len() * vectors[0].len() * 4) as u64;
+        }
+        Ok(sent)
+    }
+
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.noted.check_steady(pull)?;
+        self.settle()?;
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(pull.from)?);
+        }
+        for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
+            let summary = summary(&vectors[pull.from.0], &vectors[pull.memory.0]);
+            let halves = summary.iter().flat_map(|n| [n.to_bits() as u32, (n.to_bits() >> 32) as u32]);
+            let mut message = vectors[pull.from.0].clone();
+            message.extend(halves.map(f32::from_bits));
+            for (j, _) in row_in_round(self.network, agent, round).0 {
+                self.lines[&agent].0[&j].send(message.clone()).unwrap();
+            }
+        }
+        let mut sent = 0;
+        for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
+            let (row, up) = row_in_round(self.network, agent, round);
+            let own = summary(&vectors[pull.from.0], &vectors[pull.memory.0]);
+            let v = vectors[pull.from.0].clone();
+            let mut heard = Vec::new();
+            for (j, weight) in row {
+                let message = self.lines[&agent].1[&j].recv().unwrap();
+                let (other, halves) = message.split_at(v.len());
+                let whole =
+                    |k: &[f32]| f64::from_bits(u64::from(k[0].to_bits()) | u64::from(k[1].to_bits()) << 32);
+                heard.push((weight, other.to_vec(), halves.chunks_exact(2).map(whole).collect::<Vec<f64>>()));
+            }
+            for (to, shared) in [(pull.to, false), (pull.steady, true)] {
+                vectors[to.0].fill(0.0);
+                let weighted = heard
+                    .iter()
+                    .map(|(w, v, summary)| (if shared { w * share(&own, summary) } else { *w }, v));
+                for (k, (weight, other)) in weighted.filter(|(w, _)| *w != 0.0).enumerate() {
+                    block::fold((weight, &other[..]), &v, &mut vectors[to.0], k == 0);
+                }
+            }
+            let others = heard.iter().map(|(weight, _, summary)| (*weight, &summary[..]));
+            remember(&mut vectors[pull.memory.0], &v, steadiness(&own, pull.fresh, others));
+            sent += up * message_bytes::<f32>(v.len()) as u64;
         }
         Ok(sent)
     }
@@ -172,6 +212,14 @@ impl Rank<'_> {
             self.ranks.0[&(rank - 1)].send(numbers.to_vec()).unwrap();
         }
     }
+}
+
+/// An agent's neighbours whose edge is up in a round, with their weights, and how many there are.
+fn row_in_round(network: &Network, agent: usize, round: u64) -> (Vec<(usize, f64)>, u64) {
+    let mut row = network.mixing().rows().row(agent).to_vec();
+    let up = network.row_in_round(SEED, agent, round, &mut row);
+    row.retain(|(j, weight)| *weight != 0.0 && *j != agent);
+    (row, up)
 }
 
 /// Both ends of a line for each pair.
@@ -308,7 +356,8 @@ fn simulator_and_channels_agree(
     ranks: usize,
     wrap: impl Fn(Box<dyn Problem<f32>>) -> Box<dyn Problem<f32>>,
 ) {
-    for entry in catalogue::ALL {
+    let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)));
+    for (entry, xi) in catalogue::ALL.iter().map(|entry| (entry, None)).chain([adaptive]) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
             if complete && (drop_rate > 0.0 || varying) || penalty && !WITH_PENALTY.contains(&entry.name) {
@@ -325,7 +374,7 @@ fn simulator_and_channels_agree(
             let local_steps = entry.has_local_steps().then_some(3);
             // More exchanges a round than are put off together.
             let gossip = (entry.name == "mg-skip").then_some(37);
-            let parameters = Parameters { local_steps, gossip, penalty, ..Parameters::default() };
+            let parameters = Parameters { local_steps, gossip, penalty, xi, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let smooth = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
             let sparse = |problem| Penalised(problem, Penalty::l1(3.0).unwrap().except([1]));

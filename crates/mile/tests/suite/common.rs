@@ -113,6 +113,11 @@ pub fn growing(local_steps: u64, from: f64, to: f64, rounds: u64) -> Parameters 
     Parameters { xi: Some(Weight::Geometric { from, to, rounds }), ..tau(local_steps) }
 }
 
+/// A weight xi that the edges find.
+pub fn adaptive(local_steps: u64, most: f64, gamma: f64) -> Parameters {
+    Parameters { xi: Some(Weight::Adaptive(most)), gamma: Some(gamma), ..tau(local_steps) }
+}
+
 /// The same parameters with momentum.
 pub fn with_momentum(parameters: Parameters, mu: f64, nesterov: bool) -> Parameters {
     Parameters { momentum: Some(mu), nesterov: Some(nesterov), ..parameters }

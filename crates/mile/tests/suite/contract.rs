@@ -14,6 +14,7 @@ use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
+use mile::steady::summary_len;
 use rayon::prelude::*;
 
 use crate::common::*;
@@ -26,6 +27,8 @@ struct Row {
     rounds: usize,
     /// Vectors sent to each neighbour a round.
     sent: u64,
+    /// Numbers in double precision that are sent beside them.
+    beside: usize,
     /// Times a round in which an agent waits for its neighbours.
     exchanges: u64,
     /// Vectors stored between updates.
@@ -45,6 +48,7 @@ fn row(name: &'static str, parameters: Parameters) -> Row {
         step_size: 0.1,
         rounds: 6_000,
         sent: 1,
+        beside: 0,
         exchanges: 1,
         stored: 2,
         zero_sum: &["c"],
@@ -81,6 +85,12 @@ fn rows() -> Vec<Row> {
         heavy(row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.004) }), 0.9, false),
         heavy(row("mile", Parameters { gamma: Some(1.0), ..xi(5, 0.02) }), 0.8, true),
         heavy(row("mile", Parameters { gamma: Some(1.0), ..growing(5, 0.0005, 0.005, 50) }), 0.9, true),
+        Row { stored: 3, beside: summary_len(DIM), ..row("mile", adaptive(5, 0.1, 0.8)) },
+        heavy(
+            Row { stored: 3, beside: summary_len(DIM), ..row("mile", adaptive(5, 0.004, 0.8)) },
+            0.9,
+            false,
+        ),
         row("led", tau(5)),
         heavy(row("led", tau(5)), 0.9, false),
         heavy(row("led", tau(5)), 0.8, true),
@@ -294,7 +304,7 @@ fn costs_are_what_the_method_spends() {
         assert_eq!(progress.costs.exchanges, 20 * row.exchanges, "{}: exchanges", row.what());
         assert_eq!(
             progress.costs.bytes_sent,
-            20 * row.sent * messages * DIM as u64 * 4,
+            20 * messages * (row.sent * DIM as u64 * 4 + row.beside as u64 * 8),
             "{}: bytes",
             row.what()
         );

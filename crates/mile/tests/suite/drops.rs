@@ -5,6 +5,9 @@ use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::Batch;
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
 
 use crate::common::*;
@@ -30,6 +33,7 @@ fn exact_methods_stay_exact_when_a_third_of_the_edges_is_down() {
     let rows = [
         ("mile", xi(5, 0.1)),
         ("mile", decoupled),
+        ("mile", adaptive(5, 0.1, 0.8)),
         ("led", tau(5)),
         ("k-gt", tau(5)),
         ("diging", tau(5)),
@@ -53,6 +57,7 @@ fn exact_methods_stay_exact_when_each_round_has_another_matching() {
     let rows = [
         ("mile", xi(5, 0.05)),
         ("mile", decoupled),
+        ("mile", adaptive(5, 0.05, 1.0)),
         ("led", tau(5)),
         ("k-gt", tau(5)),
         ("diging", tau(5)),
@@ -76,4 +81,25 @@ fn a_weight_that_is_stable_without_drops_can_be_too_large_with_them() {
     assert!(worst(&dropping(Rule::Metropolis, 0.0), "mile", &xi(5, 0.24), 4_000) < 1e-9);
     assert!(worst(&dropping(Rule::Metropolis, 0.75), "mile", &xi(5, 0.24), 4_000) > 1.0);
     assert!(worst(&dropping(Rule::Metropolis, 0.75), "mile", &xi(5, 0.03), 12_000) < 1e-9);
+}
+
+#[test]
+fn adaptive_corrections_sum_to_zero_whatever_edges_are_used() {
+    let networks = [
+        dropping(Rule::Metropolis, 0.5),
+        ring(Rule::Metropolis).with_time_varying(TimeVarying::RandomMatching).unwrap(),
+    ];
+    let problem = nonconvex::<f64>(AGENTS, DIM, Batch::Size(3));
+    for network in networks {
+        let method = build("mile", &adaptive(3, 0.1, 1.0), &network);
+        let mut agents = Simulator::new(&problem, &network, &*method, &scattered(AGENTS, DIM), 3).unwrap();
+        let mut run = Run::start(&*method, Schedule::constant(0.05), &mut agents).unwrap();
+        for round in 0..200 {
+            run.round(&mut agents).unwrap();
+            let corrections = agents.vector(vector(&*method, "c"));
+            let mean = block::mean_row(corrections, DIM);
+            assert!(mean.iter().all(|c| c.abs() < 1e-14), "round {round}: {mean:?}");
+            assert!(round < 3 || block::norm_sq(corrections) > 1e-6, "there are corrections");
+        }
+    }
 }

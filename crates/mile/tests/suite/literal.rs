@@ -335,6 +335,54 @@ fn mile_with_a_growing_weight_is_its_matrix_form() {
     }
 }
 
+/// The weight of every edge from whole differences, as in the text: a running mean of their cosines at every agent, of which each of
+/// the k-th, k > 1, has the share max(1/10, 1/(k - 1)); first elements are left out.
+fn with_weights_of_the_edges(d: &Dense, x0: &Mat<f64>, tau: usize, most: f64, gamma: f64) -> Vec<Vec<f64>> {
+    let (n, dim) = (x0.nrows(), x0.ncols());
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::<f64>::zeros(n, dim), Vec::new());
+    let (mut r, mut last) = (vec![0.0; n], Mat::<f64>::zeros(n, dim));
+    while out.len() < ROUNDS {
+        let v = &x - d.ag(&x) + &c;
+        x = v.clone();
+        let (mut sums, mut weights) = (vec![0.0; n], vec![0.0; n]);
+        for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j) {
+            let w = d.w[(i, j)];
+            let rho = f64::max(0.0, 0.5 * (r[i] + r[j]));
+            let (mut both, mut now, mut before) = (0.0, 0.0, 0.0);
+            for k in 0..dim {
+                let difference = v[(j, k)] - v[(i, k)];
+                x[(i, k)] += gamma * w * difference;
+                c[(i, k)] += most * rho * w * difference;
+                if k > 0 {
+                    let earlier = last[(j, k)] - last[(i, k)];
+                    both += difference * earlier;
+                    now += difference * difference;
+                    before += earlier * earlier;
+                }
+            }
+            sums[i] += if before > 0.0 { w * both / (now * before).sqrt() } else { 0.0 };
+            weights[i] += w;
+        }
+        if !out.is_empty() {
+            let share = f64::max(0.1, 1.0 / out.len() as f64);
+            (0..n).for_each(|i| r[i] += share * (sums[i] / weights[i] - r[i]));
+        }
+        last = v;
+        out.push(flat(&x));
+        (1..tau).for_each(|_| x = &x - d.ag(&x) + &c);
+    }
+    out
+}
+
+#[test]
+fn mile_with_an_adaptive_weight_is_its_form_edge_by_edge() {
+    for (steps, most, gamma) in [(1, 0.4, 1.0), (4, 0.2, 0.9), (10, 0.03, 1.0)] {
+        agree("mile", adaptive(steps, most, gamma), |d, x| {
+            with_weights_of_the_edges(d, x, steps as usize, most, gamma)
+        });
+    }
+}
+
 #[test]
 fn led_is_its_recursion() {
     agree("led", tau(5), |d, x| led(d, x, 5, 0.2, ROUNDS));

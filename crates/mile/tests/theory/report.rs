@@ -164,6 +164,29 @@ fn a_weight_that_changes_is_checked_at_both_ends() {
 }
 
 #[test]
+fn an_adaptive_weight_is_judged_at_its_largest() {
+    let ring = ring(10, Rule::Metropolis);
+    let report = |xi, momentum| {
+        TheoryReport::new(&Inquiry { xi, momentum, step_size: Some(0.1), ..inquiry(&ring) }).unwrap()
+    };
+    let found = report(WeightChoice::Adaptive, None);
+    assert_eq!(found.gamma, 1.0);
+    assert!(
+        found.xi <= 0.9 * found.xi_switching_max && found.xi > 0.8 * found.xi_switching_max,
+        "{}",
+        found.xi
+    );
+    assert!(found.advice.is_empty(), "{:?}", found.advice);
+    assert!(found.to_string().contains("adaptive, at most 0.0"), "{found}");
+    let momentum = Some(Momentum { mu: 0.9, nesterov: false });
+    let heavy = report(WeightChoice::Adaptive, momentum);
+    assert!(heavy.xi <= 0.5 * heavy.xi_momentum_max.unwrap() && heavy.xi < 0.1 * found.xi, "{}", heavy.xi);
+    let large = report(WeightChoice::Changing(Weight::Adaptive(0.5)), None);
+    let says = "where all differences are steady, with xi = 0.5: MILE is unstable";
+    assert!(large.advice[0].message.starts_with(says), "{:?}", large.advice);
+}
+
+#[test]
 fn momentum_has_its_own_limits_and_its_own_weights() {
     let ring = ring(10, Rule::Metropolis);
     let with = |mu: f64, gamma: Option<WeightChoice>, xi: WeightChoice| {
