@@ -18,10 +18,13 @@ name = "mile"
 step_size = 0.2
 "#;
 
-/// The same with more rounds, another step size later, and an agent that is replaced still later.
+/// The same with more rounds, another step size later, and agents that leave, join and are replaced.
 fn longer() -> String {
     let more = SHORT.replace("rounds = 12", "rounds = 30");
-    format!("{more}change = [{{ round = 20, step_size = 0.05 }}]\n[[event]]\nround = 26\nreplace = 1\n")
+    let change = "change = [{ round = 20, step_size = 0.05 }]\n";
+    let leave = "[[event]]\nround = 14\nleave = 1\nedges = [[0, 2]]\n";
+    let join = "[[event]]\nround = 18\njoin = 3\nneighbours = [0, 2]\n";
+    format!("{more}{change}{leave}{join}[[event]]\nround = 26\nreplace = 0\n")
 }
 
 #[test]
@@ -32,7 +35,10 @@ fn a_swarm_is_extended_with_a_later_step_size_to_the_bits_of_one_run() {
     folder.succeed(&["swarm", "more.toml", "--out", "many", "--resume"]);
     folder.succeed(&["run", "more.toml", "--out", "one"]);
     folder.assert_equal("one", "many");
-    let noted = std::fs::read_to_string(folder.path("many/agents/1/changes.jsonl")).unwrap();
+    let log = |k: usize| std::fs::read_to_string(folder.path(&format!("many/agents/{k}/log"))).unwrap();
+    assert!(log(1).contains("agent 1 has left the run before round 14"), "{}", log(1));
+    assert!(log(3).contains("joining as agent 3 in round 18"), "{}", log(3));
+    let noted = std::fs::read_to_string(folder.path("many/agents/0/changes.jsonl")).unwrap();
     assert!(noted.contains(r#"{"key":"rounds","new":"30","old":"12","round":12}"#), "{noted}");
     assert!(noted.contains("algorithm[0].change[0].step_size"), "{noted}");
     // What lies behind cannot be changed.

@@ -1,5 +1,6 @@
 //! An exchange: neighbours' messages are added up, element by element, in increasing id.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mile::block;
@@ -15,6 +16,8 @@ pub(super) struct Current<T> {
     dim: usize,
     /// Neighbours whose edge is used, in increasing id, each with the number of its elements in the sums.
     pub(super) row: Vec<(usize, usize)>,
+    /// The weights of their edges.
+    weights: BTreeMap<usize, f64>,
 }
 
 impl<T: Real> Current<T> {
@@ -22,9 +25,13 @@ impl<T: Real> Current<T> {
         self.own.vectors.len()
     }
 
+    fn weight(&self, id: usize) -> f64 {
+        self.weights.get(&id).copied().unwrap_or(0.0)
+    }
+
     /// Adds a piece from the k-th neighbour to the sums, up to element `limit`; says whether the piece is used up.
-    fn fold(&mut self, k: usize, weight: f64, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
-        let (folded, total) = (self.row[k].1, self.total());
+    fn fold(&mut self, k: usize, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
+        let (folded, total, weight) = (self.row[k].1, self.total(), self.weight(self.row[k].0));
         if piece.at.exchange > self.own.mark.exchange {
             return if folded < total { Err("a message is missing") } else { Ok(false) };
         }
@@ -57,13 +64,14 @@ pub struct Finished<T> {
 }
 
 impl<T: Real> Session<T> {
-    /// Begins an exchange: the message is sent to the neighbours in `up`, and theirs are added up in `sums`, one for each
-    /// vector of the message.
-    pub fn begin(&mut self, message: Message<T>, up: &[usize], mut sums: Vec<Vec<T>>, now: Millis) {
+    /// Begins an exchange: the message is sent to the neighbours in `up`, each with the weight of its edge, and theirs are added up
+    /// in `sums`, one for each vector of the message.
+    pub fn begin(&mut self, message: Message<T>, up: &[(usize, f64)], mut sums: Vec<Vec<T>>, now: Millis) {
         self.now = now;
         let (exchange, round) = (message.mark.exchange, message.mark.round);
+        let weights: BTreeMap<usize, f64> = up.iter().copied().collect();
         let mut row: Vec<(usize, usize)> = Vec::with_capacity(up.len());
-        for (id, neighbour) in self.neighbours.iter_mut().filter(|(id, _)| up.contains(id)) {
+        for (id, neighbour) in self.neighbours.iter_mut().filter(|(id, _)| weights.contains_key(id)) {
             if self.on_missing != MissingPolicy::Wait && neighbour.decisions.get(round) == Some(false) {
                 neighbour.skipped += 1;
             } else {
@@ -77,8 +85,8 @@ impl<T: Real> Session<T> {
             self.outbox.push(KeptMessage { message: own.clone(), recipients });
         }
         let dim = own.vectors.len() / sums.len().max(1);
-        self.current = Some(Current { own, sums, dim, row });
-        self.next = exchange + 1;
+        self.current = Some(Current { own, sums, dim, row, weights });
+        (self.next, self.round) = (exchange + 1, round);
         self.advance();
         self.tick(now);
     }
@@ -114,9 +122,8 @@ impl<T: Real> Session<T> {
         let mut gossip = Vec::with_capacity(if talks { current.row.len() } else { 0 });
         for (id, _) in current.row.iter().filter(|_| talks) {
             if let Some(neighbour) = self.neighbours.get_mut(id) {
-                gossip.extend(
-                    neighbour.gossip.remove(&mark.exchange).map(|numbers| (neighbour.weight, numbers)),
-                );
+                let weight = current.weight(*id);
+                gossip.extend(neighbour.gossip.remove(&mark.exchange).map(|numbers| (weight, numbers)));
             }
         }
         let used = current.row.iter().map(|(id, _)| *id).collect();
@@ -135,7 +142,7 @@ impl<T: Real> Session<T> {
                 && let Some(state) = self.links.get_mut(&link)
                 && let Some(piece) = &state.held
             {
-                match current.fold(k, neighbour.weight, piece, limit) {
+                match current.fold(k, piece, limit) {
                     Ok(true) => self.spare.extend(state.held.take().map(|piece| piece.elements)),
                     Ok(false) => {}
                     Err(text) => {

@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-use crate::node::{Scene, schedule};
+use crate::node::{Scene, Script, schedule};
 use crate::schedules::{problem, scattered};
 use crate::seeds;
 use crate::world::{Trouble, World};
@@ -96,8 +96,8 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
         let (problem, start) = (problem(agents, dim, 0.0), scattered(agents, dim));
         let scene = Scene {
             problem: &problem,
-            network: &network,
-            method: &*method,
+            script: Script::lasting(&network, method),
+            told: OnceLock::new(),
             start: &start,
             seed,
             rounds: 12,
@@ -106,7 +106,6 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
             on_missing: MissingPolicy::Skip { after: random.random_range(0..150) },
             piece: random.random_range(1..dim + 2),
             gossip_every: random.random_range(0..3),
-            replacement: OnceLock::new(),
         };
         let trouble = Trouble { kills: 6, cuts: 12, scrambles: 4 };
         std::thread::scope(|scope| {
@@ -148,8 +147,8 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
     let (problem, start) = (least_squares(agents, dim), scattered(agents, dim));
     let scene = Scene {
         problem: &problem,
-        network: &network,
-        method: &*method,
+        script: Script::lasting(&network, method),
+        told: OnceLock::new(),
         start: &start,
         seed: 0,
         rounds,
@@ -158,7 +157,6 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
         on_missing: MissingPolicy::Skip { after: 50 },
         piece: 2,
         gossip_every: 0,
-        replacement: OnceLock::new(),
     };
     let trouble = Trouble { kills: 0, cuts: 0, scrambles: 0 };
     std::thread::scope(|scope| {
