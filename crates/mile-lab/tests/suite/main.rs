@@ -4,7 +4,8 @@
 mod arrays; // the user's .npy, .npz and .safetensors files
 mod auto; // what is chosen where a file says "auto" or nothing
 mod config; // mistakes in experiment files, named by their key
-mod held_out; // tables with held-out rows
+mod held_out;
+mod membership; // tables with held-out rows
 mod own; // user-defined problems and engines
 mod runs; // run directories: stopped, resumed, extended, diverged, foreign
 mod tables; // the user's CSV files

@@ -228,6 +228,10 @@ impl<T: Real> Host<T> for Engine<T> {
             core.view.mark = mark;
             core.view.begin(Activity::Waiting, now);
             core.session.begin(message, up, sums, now);
+            // There may be an edge in this round that there was not before.
+            for edge in up.iter().filter(|(id, _)| !core.session.linked(*id)) {
+                core.edges.get(&edge.0).into_iter().for_each(|edge| edge.changed.notify_one());
+            }
         });
         let finished = wait::exchange(&self.shared, &self.folder, self.on_missing, self.timeout)?;
         self.shared.with(|core, now| {
