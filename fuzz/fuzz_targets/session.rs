@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use mile::membership::Edge;
 use mile_net::frame::{Head, Kind};
 use mile_net::handshake::{Hello, Mark, Terms, VERSION};
 use mile_net::outbox::Message;
@@ -50,7 +51,7 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
         me: 1,
         incarnation: 1,
         terms: terms(),
-        neighbours: BTreeMap::from([(0, 0.25), (2, 0.5)]),
+        neighbours: BTreeMap::from([(0, Edge::lasting(0.25)), (2, Edge::lasting(0.5))]),
         on_missing: if skips { MissingPolicy::Skip { after: 100 } } else { MissingPolicy::Wait },
         limits: Limits::of(1),
         memory: Memory::default(),
@@ -111,7 +112,8 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
                 let _ = session.next_frame(link.into());
             }
             Event::Begin { up, gossip } if !busy => {
-                let up: Vec<usize> = [0, 2].into_iter().filter(|id| up >> id & 1 == 1).collect();
+                let both = [(0, 0.25), (2, 0.5)].into_iter();
+                let up: Vec<(usize, f64)> = both.filter(|(id, _)| up >> id & 1 == 1).collect();
                 let mark = Mark { exchange: next, round: next };
                 let gossip = if gossip { vec![0.5; 2] } else { Vec::new() };
                 let message = Message { mark, vectors: vec![0.0; DIM], head: 0, gossip };

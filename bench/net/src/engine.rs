@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mile::graph::Topology;
+use mile::membership::{Edge, Membership};
 use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
@@ -60,7 +61,7 @@ impl Host<f32> for Timed {
     fn exchange(
         &mut self,
         message: Message<f32>,
-        up: &[usize],
+        up: &[(usize, f64)],
         sums: Vec<Vec<f32>>,
     ) -> Result<Finished<f32>, Failure> {
         self.copy.push(self.since.elapsed().as_secs_f64());
@@ -89,7 +90,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
     let other = 1 - part.me;
     let peer = Peer {
         key: Part::key(other).public(),
-        weight: network.mixing().weight(0, 1),
+        edge: Edge::lasting(network.mixing().weight(0, 1)),
         addresses: vec![part.address(other).to_string()],
     };
     let settings = Settings {
@@ -119,14 +120,14 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         index: 0,
         agent: part.me,
         problem: &Bowl(part.dim),
-        network: &network,
+        membership: &Membership::lasting(network),
         method: &method,
+        later: &[],
         schedule: &Schedule::constant(0.1),
         seed: 1,
         rounds: part.reps as u64 + 1,
         gossip_every: 0,
         tolerance: None,
-        replacements: &[],
     };
     work(&job, StartFrom::Point(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
     let Timed { engine, exchange, copy, step, checkpoint, .. } = host;

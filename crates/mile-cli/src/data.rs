@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &DataArguments) -> anyhow::Result<u8> {
 fn summary(path: &Path, agent: usize, set: &[String]) -> Result<Statistics, LabError> {
     let experiment = Experiment::load(path, set)?;
     let name = path.display().to_string();
-    let agents = experiment.network.agents;
+    let agents = experiment.membership().map_err(|error| error.in_file(&name))?.numbers();
     if agent >= agents {
         let problem = format!("got {agent}, takes the number of an agent, below {agents}");
         return Err(LabError::config("--agent", problem));

@@ -41,12 +41,14 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
         Some(path) => Experiment::load(path, &[])?,
         None => own,
     };
-    let agents = experiment.network.agents;
-    let missing: Vec<String> =
-        (0..agents).filter(|agent| !folders.contains_key(agent)).map(|agent| agent.to_string()).collect();
+    let membership = experiment.membership()?;
+    let agents = membership.numbers();
+    // The folder of an agent that was lost, and has left, may be lost too.
+    let is_missing = |agent: &usize| !folders.contains_key(agent) && membership.leaves(*agent).is_none();
+    let missing: Vec<String> = (0..agents).filter(is_missing).map(|agent| agent.to_string()).collect();
     if !missing.is_empty() {
         let problem = format!(
-            "the folders of agents {} are missing (network.agents = {agents}): give them too",
+            "the folders of agents {} are missing ({agents} take part): give them too",
             missing.join(", ")
         );
         return Err(LabError::config("DIR", problem).into());
@@ -60,7 +62,8 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
         }
         other => other,
     })?;
-    let folders: Vec<PathBuf> = folders.into_values().collect();
+    let folder = |agent: usize| folders.get(&agent).cloned().unwrap_or(agent_folder(&arguments.out, agent));
+    let folders: Vec<PathBuf> = (0..agents).map(folder).collect();
     let outcomes =
         mile::with_precision!(plan.experiment.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
     if outcomes.is_empty() {

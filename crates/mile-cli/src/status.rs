@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::HumanBytes;
+use mile_lab::config::AgentConfig;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
 use mile_lab::table::TextTable;
-use mile_net::checkpoint::standing;
+use mile_net::checkpoint::{CheckpointError, standing};
 use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, Traffic, ask, left_behind};
 
 use crate::agent::socket;
@@ -35,6 +36,10 @@ pub(crate) struct StatusArguments {
     /// model has diverged, or if it has waited for longer than --patience
     #[arg(long, conflicts_with = "watch")]
     check: bool,
+    /// Print the section [[event]] with which an agent that is lost leaves for good, from the checkpoints of the others: for the files
+    /// of all agents, once they are stopped (replace = instead of leave = if a new one takes its place)
+    #[arg(long, value_name = "AGENT", conflicts_with_all = ["watch", "check"])]
+    without: Option<usize>,
     /// Seconds for which an agent may wait for neighbours (with --check)
     #[arg(long, value_name = "SECONDS", default_value = "60", requires = "check")]
     patience: f64,
@@ -51,6 +56,10 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
             (folder.clone(), answer.or_else(|error| left_behind(folder).ok_or(error)))
         };
         let answers: Vec<Answer> = folders.iter().map(answer).collect();
+        if let Some(agent) = arguments.without {
+            output::print(&departure(agent, &answers)?)?;
+            return Ok(0);
+        }
         if arguments.check {
             let problems = problems(&answers, arguments.patience);
             output::print(&problems.iter().map(|line| format!("{line}\n")).collect::<String>())?;
@@ -68,6 +77,31 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
         }
         std::thread::sleep(WATCH_INTERVAL);
     }
+}
+
+/// The event with which an agent that is lost leaves: not before any of the others has come to, and lost since the first of them.
+fn departure(agent: usize, answers: &[Answer]) -> Result<String, LabError> {
+    let (mut rounds, mut running) = (Vec::new(), Vec::new());
+    for (folder, answer) in answers {
+        let (_, config) = AgentConfig::load(&folder.join("agent.toml"))?;
+        if config.id == agent {
+            continue;
+        }
+        let alive = answer.as_ref().is_ok_and(|status| status.activity != Activity::Done);
+        running.extend(alive.then_some(config.id));
+        let unreadable =
+            |error: CheckpointError| LabError::Directory { path: folder.clone(), problem: error.to_string() };
+        rounds.push(standing(folder).map_err(unreadable)?.map_or(0, |mark| mark.round));
+    }
+    let (Some(least), Some(most)) = (rounds.iter().min(), rounds.iter().max()) else {
+        let problem = "holds no folders of other agents: give those of all agents that remain";
+        return Err(LabError::config("DIR", problem));
+    };
+    let mut text = format!("[[event]]\nround = {}\nleave = {agent}\nlost = {least}\n", most.max(&1));
+    if !running.is_empty() {
+        let _ = writeln!(text, "# agents {running:?} still run: stop all agents, and ask again");
+    }
+    Ok(text)
 }
 
 /// What a supervisor should know about, a line each.

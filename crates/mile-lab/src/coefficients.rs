@@ -50,6 +50,7 @@ fn average_model<T: Scalar>(plan: &Plan, store: &Store, job: Job) -> Result<Opti
     let method = plan.method(job)?;
     let Some((name, _)) = method.layout().state.first().copied() else { return Ok(None) };
     let dim = plan.size.dim;
-    let rows: Vec<T> = state::vector(&mut found, &path, name, [plan.network.agents(), dim])?;
+    let epoch = &plan.membership.epochs()[plan.membership.at(found.header.round)];
+    let rows: Vec<T> = state::vector(&mut found, &path, name, [epoch.members.len(), dim])?;
     Ok(Some(block::mean_row(&rows, dim).iter().map(|value| value.wide()).collect()))
 }

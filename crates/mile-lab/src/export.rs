@@ -15,27 +15,33 @@ use crate::ranks::is_first;
 use crate::record::MODELS;
 use crate::store::write_file;
 
-/// Writes the average model and each agent's model next to the final state: `NAME.average.safetensors`,
+/// Writes the average model and the model of each of these agents next to the final state: `NAME.average.safetensors`,
 /// `NAME.agent-0.safetensors`, ...; nothing for problems that name no tensors.
-pub(crate) fn models<T: Real>(state: &Path, problem: &dyn Problem<T>, rows: &[T]) -> Result<(), LabError> {
+pub(crate) fn models<T: Real>(
+    state: &Path,
+    problem: &dyn Problem<T>,
+    members: &[usize],
+    rows: &[T],
+) -> Result<(), LabError> {
     let dim = problem.dim();
     let average = problem.tensors(&block::mean_row(rows, dim));
     if average.is_empty() {
         return Ok(());
     }
     write(&of_average(state), &average)?;
-    let mut agents = rows.chunks_exact(dim).enumerate();
-    agents.try_for_each(|(agent, row)| write(&of_agent(state, agent), &problem.tensors(row)))
+    let mut agents = members.iter().zip(rows.chunks_exact(dim));
+    agents.try_for_each(|(agent, row)| write(&of_agent(state, *agent), &problem.tensors(row)))
 }
 
 /// The same for the models of an engine, of which the first rank writes one after the other. A call of all ranks together.
 pub(crate) fn models_of<T: Real>(
     state: &Path,
     problem: &dyn Problem<T>,
+    members: &[usize],
     engine: &mut dyn Engine<T>,
 ) -> Result<(), LabError> {
     if engine.ranks().count() == 1 {
-        return models(state, problem, &engine.vector(MODELS)?);
+        return models(state, problem, members, &engine.vector(MODELS)?);
     }
     let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
     let average = problem.tensors(&average);
@@ -46,10 +52,10 @@ pub(crate) fn models_of<T: Real>(
     if writes {
         write(&of_average(state), &average)?;
     }
-    for agent in 0..engine.agents() {
-        let row = engine.row(MODELS, agent)?;
+    for (place, agent) in members.iter().enumerate() {
+        let row = engine.row(MODELS, place)?;
         if writes {
-            write(&of_agent(state, agent), &problem.tensors(&row))?;
+            write(&of_agent(state, *agent), &problem.tensors(&row))?;
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use mile::agents::Costs;
 use mile::block;
+use mile::membership::{Epoch, Present};
 use mile::problems::Problem;
 use mile::run::Progress;
 use mile::simulator::Simulator;
@@ -68,11 +69,12 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         resume: bool,
         observer: &'a dyn Observer,
     ) -> Result<Self, LabError> {
-        let agents = (0..plan.network.agents()).map(|agent| agent_folder(folder, agent)).collect();
+        let agents = (0..plan.membership.numbers()).map(|agent| agent_folder(folder, agent)).collect();
         Self::open_with(plan, folder, resume, observer, agents, false)
     }
 
-    /// Opens a run directory for agents whose folders are elsewhere and may be copies; nothing in them is changed.
+    /// Opens a run directory for agents whose folders, in increasing agent, are elsewhere and may be copies; nothing in them is
+    /// changed.
     pub fn open_copies(
         plan: &'a Plan,
         folder: &Path,
@@ -117,7 +119,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         if extended && !keeps {
             // They are of the rounds that were asked for before.
             for job in gatherer.open_jobs() {
-                gatherer.files.iter().try_for_each(|files| files.remove_last(plan, job))?;
+                gatherer
+                    .members(plan.experiment.rounds)
+                    .try_for_each(|files| files.remove_last(plan, job))?;
             }
         }
         Ok(gatherer)
@@ -169,7 +173,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         // Agents write the last snapshot of a job before its final state: once that exists, no snapshot will follow.
         let over: Vec<(usize, Job)> = (self.jobs.iter().copied().enumerate())
             .filter(|(_, job)| !self.assembled.contains(job))
-            .filter(|(_, job)| self.files.iter().all(|files| files.last(self.plan, *job).exists()))
+            .filter(|(_, job)| {
+                self.members(self.plan.experiment.rounds).all(|files| files.last(self.plan, *job).exists())
+            })
             .collect();
         let mut there: HashMap<(usize, u64), usize> = HashMap::new();
         for files in &self.files {
@@ -181,7 +187,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             let Some(job) = self.jobs.get(index).copied() else { continue };
             let recorded = self.records.get(&job).is_some_and(|record| record.round >= round);
             if !recorded && !self.outcomes.contains_key(&job) {
-                if count < self.files.len() {
+                if count < self.members(round).count() {
                     continue;
                 }
                 self.record(index, round)?;
@@ -198,7 +204,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let job = self.jobs[index];
         let path = |files: &AgentFiles| files.snapshot(index, round);
         let names: &[&str] = if round == 0 { &["x"] } else { &["x", "sent"] };
-        let (mut blocks, progress) = self.blocks(job, names, &path)?;
+        let (mut blocks, progress) = self.blocks(job, names, round, &path)?;
         let models = blocks.swap_remove(0);
         let drift = blocks.first().map(|sent| block::consensus_error(sent, self.plan.size.dim));
         self.record_models(job, &models, drift, &progress)
@@ -218,13 +224,15 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         self.clock = Instant::now();
         let algorithm = &self.plan.experiment.algorithms[job.algorithm];
         let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: job.seed };
-        let (plan, method) = (self.plan, self.plan.method(job)?);
+        let index = self.plan.membership.at(round);
+        let (plan, method) = (self.plan, self.plan.method_in(job, index)?);
+        let Epoch { members, network, .. } = &plan.membership.epochs()[index];
         let seed_problem = self.seed_problem(job.seed)?;
-        let mut engine = Simulator::new(&*seed_problem.problem, &plan.network, &*method, models, job.seed)?;
-        let chosen = plan.experiment.eval_agents.choose(plan.network.agents(), job.seed);
-        let evaluated = Evaluated { agents: &chosen, each: plan.experiment.agent_metrics };
-        let problem = &*seed_problem.problem;
-        let record = measure(subject, problem, &mut engine, evaluated, drift, progress, wall_s)?;
+        let present = Present::new(&*seed_problem.problem, members);
+        let mut engine = Simulator::new(&present, network, &*method, models, job.seed)?;
+        let chosen = plan.experiment.eval_agents.choose(members.len(), job.seed);
+        let evaluated = Evaluated { agents: &chosen, members, each: plan.experiment.agent_metrics };
+        let record = measure(subject, &present, &mut engine, evaluated, drift, progress, wall_s)?;
         let size = rms(&mut engine)?;
         let lost = !size.is_finite() || size > seed_problem.limit || !record.loss.is_finite();
         self.store.append(&record)?;
@@ -243,7 +251,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     fn assemble(&mut self, job: Job) -> Result<(), LabError> {
         let layout = self.plan.method(job)?.layout();
         let names: Vec<&str> = layout.state.iter().map(|(name, _)| *name).collect();
-        let (blocks, progress) = self.blocks(job, &names, &|files| files.last(self.plan, job))?;
+        let rounds = self.plan.experiment.rounds;
+        let (blocks, progress) = self.blocks(job, &names, rounds, &|files| files.last(self.plan, job))?;
         if !self.records.contains_key(&job) && self.keeps {
             // Agents that wrote no snapshots: what they ended with can be measured.
             self.record_models(job, &blocks[0], None, &progress)?;
@@ -258,29 +267,53 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let vectors: Vec<(&str, &[T])> = names.iter().copied().zip(blocks.iter().map(|b| &b[..])).collect();
         let path = self.store.path("final").join(self.plan.state_file(job));
         if !self.outcomes.contains_key(&job) {
-            export::models(&path, &*self.seed_problem(job.seed)?.problem, &blocks[0])?;
+            let members = &self.plan.membership.epochs()[self.plan.membership.at(rounds)].members;
+            export::models(&path, &*self.seed_problem(job.seed)?.problem, members, &blocks[0])?;
             let outcome = self.outcome(job, Status::Done, last)?;
             self.observer.ended(job, &outcome);
             self.outcomes.insert(job, outcome);
         }
-        let shape = [self.files.len(), self.plan.size.dim];
+        let shape = [self.members(rounds).count(), self.plan.size.dim];
         self.write_summary()?;
         state::save(&path, &header, &vectors, shape)?;
         self.assembled.insert(job);
         Ok(())
     }
 
-    /// The named vectors of all agents, one block each, and their joint progress.
+    /// The files of those who take part in a round.
+    fn members(&self, round: u64) -> impl Iterator<Item = &AgentFiles> {
+        let epoch = &self.plan.membership.epochs()[self.plan.membership.at(round)];
+        epoch.members.iter().filter_map(|agent| self.files.get(*agent))
+    }
+
+    /// What agents that had left before a round had sent and evaluated. Of one that was lost nothing is known.
+    fn costs_of_departed(&self, job: Job, round: u64) -> Result<Costs, LabError> {
+        let mut costs = Costs::default();
+        for (agent, files) in self.files.iter().enumerate() {
+            if self.plan.membership.leaves(agent).is_none_or(|left| left >= round) {
+                continue;
+            }
+            if let Some(state) = state::open(&files.last(self.plan, job))? {
+                let own = state.header.progress().costs;
+                costs.bytes_sent += own.bytes_sent;
+                costs.gradient_evals += own.gradient_evals;
+            }
+        }
+        Ok(costs)
+    }
+
+    /// The named vectors of those who take part in a round, one block each, and the joint progress of all.
     fn blocks(
         &self,
         job: Job,
         names: &[&str],
+        round: u64,
         path: &dyn Fn(&AgentFiles) -> PathBuf,
     ) -> Result<(Vec<Vec<T>>, Progress), LabError> {
         let (dim, facts) = (self.plan.size.dim, self.plan.facts_of(job));
-        let mut blocks = vec![vec![T::zero(); self.files.len() * dim]; names.len()];
+        let mut blocks = vec![vec![T::zero(); self.members(round).count() * dim]; names.len()];
         let mut together: Option<Progress> = None;
-        for (agent, files) in self.files.iter().enumerate() {
+        for (place, files) in self.members(round).enumerate() {
             let path = path(files);
             let missing = || LabError::Directory { path: path.clone(), problem: "is missing".into() };
             let mut found = state::open(&path)?.ok_or_else(missing)?;
@@ -289,7 +322,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             state::refuse_difference(&path, identity::difference_for_agent(&theirs, &ours))?;
             for (block, name) in blocks.iter_mut().zip(names) {
                 let row: Vec<T> = state::vector(&mut found, &path, name, [1, dim])?;
-                block[agent * dim..(agent + 1) * dim].copy_from_slice(&row);
+                block[place * dim..(place + 1) * dim].copy_from_slice(&row);
             }
             let own = found.header.progress();
             together = Some(match together {
@@ -297,11 +330,18 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 Some(sum) => {
                     let bytes_sent = sum.costs.bytes_sent + own.costs.bytes_sent;
                     let gradient_evals = sum.costs.gradient_evals + own.costs.gradient_evals;
-                    Progress { costs: Costs { bytes_sent, gradient_evals, ..sum.costs }, ..sum }
+                    // Those who joined later have sent fewer.
+                    let vectors_sent = sum.costs.vectors_sent.max(own.costs.vectors_sent);
+                    let exchanges = sum.costs.exchanges.max(own.costs.exchanges);
+                    Progress { costs: Costs { vectors_sent, exchanges, bytes_sent, gradient_evals }, ..sum }
                 }
             });
         }
-        Ok((blocks, together.unwrap_or_default()))
+        let departed = self.costs_of_departed(job, round)?;
+        let mut together = together.unwrap_or_default();
+        together.costs.bytes_sent += departed.bytes_sent;
+        together.costs.gradient_evals += departed.gradient_evals;
+        Ok((blocks, together))
     }
 
     /// The problem of a seed; the most recent one is cached.
@@ -313,7 +353,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 let problem = self.plan.problem::<T>(seed)?;
                 let start = self.plan.start(&*problem, seed)?;
                 let method = self.plan.method(self.jobs[0])?;
-                let mut engine = Simulator::new(&*problem, &self.plan.network, &*method, &start, seed)?;
+                let present = Present::new(&*problem, &self.plan.membership.epochs()[0].members);
+                let mut engine = Simulator::new(&present, &self.plan.network, &*method, &start, seed)?;
                 let limit = DIVERGED * rms(&mut engine)?.max(1.0);
                 SeedProblem { seed, problem: problem.clone(), limit }
             }

@@ -5,6 +5,7 @@
 //! the mixing matrix, not the rule that made it. An optional key that is not given has no fact, so that a later version can
 //! add keys and still load the states of an earlier one.
 
+use mile::membership::Membership;
 use mile::network::Network;
 use mile::varying::TimeVarying;
 use toml::{Table, Value};
@@ -40,16 +41,17 @@ const MAX_TOTAL: usize = 48 << 10;
 /// What all jobs of an experiment depend on, except for algorithm and seed.
 pub(crate) fn of_experiment(
     experiment: &Experiment,
-    network: &Network,
+    membership: &Membership,
     dim: usize,
 ) -> Result<Facts, LabError> {
+    let network = &membership.epochs()[0].network;
     let mut facts = leaves(&experiment.resolved);
     facts.retain(|key, _| ["problem.", "start.", "event["].iter().any(|part| key.starts_with(part)));
     remove_local_keys(&mut facts, experiment);
     add_start(&mut facts, experiment)?;
     facts.insert("precision".into(), experiment.precision.name().into());
     facts.insert("problem.dimension".into(), dim.to_string());
-    facts.insert("network.weights".into(), weights(network));
+    add_networks(&mut facts, experiment, membership);
     if network.drop_rate() > 0.0 {
         facts.insert("network.drop_rate".into(), network.drop_rate().to_string());
     }
@@ -77,12 +79,12 @@ pub(crate) fn of_algorithm(resolved: &Table, parameters: &[(&'static str, String
 /// those of its neighbours.
 pub(crate) fn for_agents(
     experiment: &Experiment,
-    network: &Network,
+    membership: &Membership,
     agent: usize,
 ) -> Result<Facts, LabError> {
     let mut facts = leaves(&experiment.resolved);
     remove_local_keys(&mut facts, experiment);
-    facts.insert("network.weights".into(), weights(network));
+    add_networks(&mut facts, experiment, membership);
     add_start(&mut facts, experiment)?;
     facts.extend(experiment.objectives.shared_facts(agent)?);
     facts.values_mut().filter(|value| value.len() > MAX_VALUE).for_each(|value| {
@@ -93,6 +95,18 @@ pub(crate) fn for_agents(
         facts = Facts::from([("the experiment".into(), all)]);
     }
     Ok(facts)
+}
+
+/// The weights of all networks, and the number of agents among which data are divided that might join later.
+fn add_networks(facts: &mut Facts, experiment: &Experiment, membership: &Membership) {
+    let epochs = membership.epochs();
+    facts.insert("network.weights".into(), weights(&epochs[0].network));
+    for (k, pair) in epochs.windows(2).enumerate().filter(|(_, pair)| pair[0].members != pair[1].members) {
+        facts.insert(format!("event[{k}].weights"), weights(&pair[1].network));
+    }
+    if membership.numbers() > experiment.network.agents && experiment.objectives.are_divided() {
+        facts.insert("problem.agents".into(), membership.numbers().to_string());
+    }
 }
 
 /// A digest of graph and mixing matrix.
@@ -125,7 +139,13 @@ pub(crate) fn until(facts: &Facts, round: u64) -> Facts {
         (value.parse::<u64>().ok()? >= round).then(|| format!("{change}."))
     };
     let ahead: Vec<String> = facts.iter().filter_map(ahead).collect();
-    let settled = |key: &String| !ahead.iter().any(|change| key.starts_with(change));
+    // The data of agents that have not joined.
+    let joins = ahead.iter().filter_map(|event| facts.get(&format!("{event}join")));
+    let strangers: Vec<String> = joins.map(|agent| format!("[{agent}]")).collect();
+    let settled = |key: &String| {
+        !ahead.iter().any(|change| key.starts_with(change))
+            && !(key.starts_with("problem.") && strangers.iter().any(|agent| key.ends_with(agent)))
+    };
     facts.iter().filter(|(key, _)| settled(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

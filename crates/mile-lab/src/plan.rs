@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mile::agents::Costs;
 use mile::block;
+use mile::membership::{Membership, Present};
 use mile::method::{InvalidParameter, Method};
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
@@ -35,8 +36,10 @@ use crate::store::{Outcome, Status, Store};
 pub struct Plan {
     /// The experiment, with all weights resolved to numbers.
     pub experiment: Experiment,
-    /// The network of all runs.
+    /// The network of all runs, at their beginning.
     pub network: Network,
+    /// Who takes part in which rounds, and their networks.
+    pub membership: Membership,
     /// The methods, in the order of the experiment's algorithms.
     pub methods: Vec<PlannedMethod>,
     /// Properties of the problems.
@@ -83,9 +86,9 @@ pub struct ProblemSize {
 impl Plan {
     /// Reads the data, and checks everything that can be checked before the first step.
     pub fn new(experiment: Experiment) -> Result<Self, LabError> {
-        let network = experiment.network.build()?;
-        let all = (0..network.agents()).collect();
-        Self::hosting(experiment, network, all)
+        let membership = experiment.membership()?;
+        let all = (0..experiment.network.agents).collect();
+        Self::hosting(experiment, membership, all)
     }
 
     /// The plan of a rank, which needs only the data of the agents it hosts. Weights and step sizes must be numbers
@@ -95,7 +98,12 @@ impl Plan {
         if ranks.count() == 1 {
             return Ok(Self::new(experiment)?.on(engines));
         }
-        let network = agree(ranks, experiment.network.build())?;
+        let membership = agree(ranks, experiment.membership())?;
+        if !membership.is_lasting() {
+            let problem = "agents cannot leave or join on several ranks: use one process, or mile swarm";
+            return agree(ranks, Err(LabError::config("event", problem)));
+        }
+        let network = &membership.epochs()[0].network;
         if ranks.count() > network.agents() {
             let problem = format!(
                 "got {}, takes at least {}, the number of ranks: start fewer ranks, or use more agents",
@@ -104,18 +112,23 @@ impl Plan {
             );
             return agree(ranks, Err(LabError::config("network.agents", problem)));
         }
-        let hosted = engines.hosted(&network);
+        let hosted = engines.hosted(network);
         if let Some(own) = experiment.objectives.for_ranks(&hosted, ranks)? {
             experiment.objectives = own;
         }
-        let mut plan = agree(ranks, Self::hosting(experiment, network, hosted))?;
+        let mut plan = agree(ranks, Self::hosting(experiment, membership, hosted))?;
         plan.facts = all_facts(ranks, &plan.facts)?;
         Ok(plan.on(engines.clone()))
     }
 
-    fn hosting(mut experiment: Experiment, network: Network, hosted: Vec<usize>) -> Result<Self, LabError> {
-        let size =
-            with_precision!(experiment.precision, T => check_problems::<T>(&experiment, hosted.len()))?;
+    fn hosting(
+        mut experiment: Experiment,
+        membership: Membership,
+        hosted: Vec<usize>,
+    ) -> Result<Self, LabError> {
+        let network = membership.epochs()[0].network.clone();
+        let agents = membership.numbers();
+        let size = with_precision!(experiment.precision, T => check_problems::<T>(&experiment, agents, hosted.len()))?;
         for (k, algorithm) in experiment.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
@@ -126,16 +139,28 @@ impl Plan {
         let methods: Vec<PlannedMethod> =
             experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         resolve_auto_weights(&mut experiment, &methods);
+        check_later_networks(&experiment, &methods, &membership)?;
         if experiment.stop.is_some_and(|stop| stop.grad_norm.is_some()) && !size.records_gradient_norm {
             let problem =
                 "the gradient of f is not evaluated for so large a problem: use loss_change or consensus";
             return Err(LabError::config("stop.grad_norm", problem));
         }
         let evaluation = evaluation::choose(&mut experiment, size.records_gradient_norm, size.dim)?;
-        let facts = identity::of_experiment(&experiment, &network, size.dim)?;
+        let facts = identity::of_experiment(&experiment, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
         let problems = Mutex::default();
-        Ok(Self { experiment, network, methods, size, evaluation, engines, hosted, facts, problems })
+        Ok(Self {
+            experiment,
+            network,
+            membership,
+            methods,
+            size,
+            evaluation,
+            engines,
+            hosted,
+            facts,
+            problems,
+        })
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
@@ -201,11 +226,17 @@ impl Plan {
         store.rewrite(&records)
     }
 
-    /// The method of a job.
+    /// The method of a job, for the first network.
     pub fn method(&self, job: Job) -> Result<Box<dyn Method>, LabError> {
+        self.method_in(job, 0)
+    }
+
+    /// The method of a job, for the network of an epoch of the membership.
+    pub fn method_in(&self, job: Job, epoch: usize) -> Result<Box<dyn Method>, LabError> {
         let (entry, parameters) =
             (self.experiment.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
-        build(job.algorithm, entry, parameters, &self.network, job.seed)
+        let network = self.membership.epochs().get(epoch).map_or(&self.network, |epoch| &epoch.network);
+        build(job.algorithm, entry, parameters, network, job.seed)
     }
 
     /// The problem of a seed, shared by all jobs of that seed.
@@ -227,7 +258,8 @@ impl Plan {
 
     /// The hosted agents' starting points for a seed: one row for all agents, or one row for each.
     pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
-        start::points(&self.experiment.start, problem, &self.hosted, seed)
+        let first = Present::new(problem, &self.membership.epochs()[0].members);
+        start::points(&self.experiment.start, &first, &self.hosted, seed)
     }
 
     /// The file name of a job's state.
@@ -250,7 +282,8 @@ impl Plan {
 
     /// Bytes of memory for the vectors of a job.
     pub fn memory(&self, job: Job) -> u64 {
-        let sizes = [self.methods[job.algorithm].vectors, self.network.agents(), self.size.dim];
+        let agents = self.membership.epochs().iter().map(|epoch| epoch.members.len()).max();
+        let sizes = [self.methods[job.algorithm].vectors, agents.unwrap_or(1), self.size.dim];
         let bytes = self.experiment.precision.bytes() as u64;
         sizes.into_iter().fold(bytes, |product, size| product.saturating_mul(size as u64))
     }
@@ -287,7 +320,7 @@ impl Plan {
 
     /// The facts that an agent's neighbours must agree with.
     pub fn facts_for_agents(&self, agent: usize) -> Result<Facts, LabError> {
-        identity::for_agents(&self.experiment, &self.network, agent)
+        identity::for_agents(&self.experiment, &self.membership, agent)
     }
 }
 
@@ -323,15 +356,19 @@ fn all_facts(ranks: &dyn Ranks, own: &Facts) -> Result<Facts, LabError> {
 }
 
 /// Builds the problem of every seed once, and checks that they match the network and each other.
-fn check_problems<T: Scalar>(experiment: &Experiment, hosted: usize) -> Result<ProblemSize, LabError> {
+fn check_problems<T: Scalar>(
+    experiment: &Experiment,
+    numbers: usize,
+    hosted: usize,
+) -> Result<ProblemSize, LabError> {
     let mut found: Option<ProblemSize> = None;
     for seed in &experiment.seeds {
         let problem = T::problem(&*experiment.objectives, *seed)?;
         let (agents, dim) = (problem.agents(), problem.dim());
-        if agents != experiment.network.agents {
+        if agents != numbers {
+            let joining = if numbers > experiment.network.agents { " with those that join" } else { "" };
             let problem = format!(
-                "got {}, takes {agents}, the number of objectives of the problem (seed {seed})",
-                experiment.network.agents
+                "got {numbers}{joining}, takes {agents}, the number of objectives of the problem (seed {seed})"
             );
             return Err(LabError::config("network.agents", problem));
         }
@@ -401,6 +438,23 @@ fn plan_algorithm(
         vectors: layout.vectors(),
         first_round: first_round_costs(&*method, network)?,
     })
+}
+
+/// Checks that the methods can run on the networks that events make.
+fn check_later_networks(
+    experiment: &Experiment,
+    methods: &[PlannedMethod],
+    membership: &Membership,
+) -> Result<(), LabError> {
+    for (event, epoch) in membership.epochs()[1..].iter().enumerate() {
+        for (index, (algorithm, planned)) in experiment.algorithms.iter().zip(methods).enumerate() {
+            let built = build(index, algorithm.entry, &planned.parameters, &epoch.network, 0);
+            built.map_err(|error| {
+                LabError::config(format!("event[{event}]"), format!("from round {} on, {error}", epoch.round))
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Replaces weights `"auto"` and `"adaptive"` by the chosen numbers in the resolved experiment.

@@ -86,8 +86,10 @@ pub(crate) const MODELS: Vector = Vector(0);
 /// The agents whose own models are measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evaluated<'a> {
-    /// In increasing order.
+    /// Their places among the members of the run, in increasing order.
     pub(crate) agents: &'a [usize],
+    /// The members.
+    pub(crate) members: &'a [usize],
     /// Whether the record has the numbers of each.
     pub(crate) each: bool,
 }
@@ -134,7 +136,7 @@ pub(crate) fn measure<T: Real>(
         consensus_error: engine.consensus_error(MODELS)?,
         consensus_error_before: drift,
         held_out,
-        agents: if evaluated.each { own.each(evaluated.agents, problem.metrics()) } else { BTreeMap::new() },
+        agents: if evaluated.each { own.each(&evaluated, problem.metrics()) } else { BTreeMap::new() },
         vectors_sent,
         bytes_sent,
         gradient_evals,
@@ -217,10 +219,11 @@ impl OwnModels {
     }
 
     /// The numbers of each agent, by name.
-    fn each(&self, evaluated: &[usize], metrics: &[Metric]) -> BTreeMap<String, Vec<Option<f64>>> {
+    fn each(&self, evaluated: &Evaluated, metrics: &[Metric]) -> BTreeMap<String, Vec<Option<f64>>> {
         let finite =
             |values: &Vec<f64>| values.iter().map(|value| value.is_finite().then_some(*value)).collect();
-        let agents = evaluated.iter().map(|agent| Some(*agent as f64)).collect();
+        let number = |place: &usize| evaluated.members.get(*place).map(|agent| *agent as f64);
+        let agents = evaluated.agents.iter().map(number).collect();
         let mut each =
             BTreeMap::from([("agent".to_owned(), agents), ("loss".to_owned(), finite(&self.losses))]);
         let named = |metric: &Metric| held_out::name(*metric, Models::Average).to_owned();
@@ -368,7 +371,7 @@ pub(crate) mod tests {
             run,
             &problem,
             &mut engine,
-            Evaluated { agents: &chosen, each: true },
+            Evaluated { agents: &chosen, members: &(0..agents).collect::<Vec<_>>(), each: true },
             None,
             &Progress::default(),
             0.0,

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mile::graph::Topology;
+use mile::membership::{Edge, Membership};
 use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
@@ -80,14 +81,14 @@ fn run(
         index: 0,
         agent: me,
         problem: &problem,
-        network: &network,
+        membership: &Membership::lasting(network),
         method: &method,
+        later: &[],
         schedule: &schedule,
         seed: 0,
         rounds: 200,
         gossip_every: 0,
         tolerance: None,
-        replacements: &[],
     };
     let from = restored.state.map_or(StartFrom::Point(vec![0.0], Mark::default()), StartFrom::State);
     let done = agent::work(&job, from, &mut engine)?;
@@ -104,8 +105,9 @@ fn main() -> Result<(), Failure> {
         std::fs::create_dir(home)?;
         public.push(keys::generate(&home.join("key"))?);
     }
+    let edge = Edge::lasting(1.0 / 3.0);
     let peer =
-        |j: usize| Peer { key: public[j], weight: 1.0 / 3.0, addresses: vec![addresses[j].to_string()] };
+        |j: usize| Peer { key: public[j], edge: edge.clone(), addresses: vec![addresses[j].to_string()] };
     let agents: Vec<_> = (0..4)
         .map(|i| {
             let neighbours = [(i + 1) % 4, (i + 3) % 4].map(|j| (j, peer(j))).into();

@@ -87,6 +87,11 @@ impl<T: Real> Outbox<T> {
         self.retain(neighbour, |mark| mark.exchange != exchange);
     }
 
+    /// A neighbour will not ask for messages again.
+    pub(crate) fn forget(&mut self, neighbour: usize) {
+        self.retain(neighbour, |_| false);
+    }
+
     /// The memory of a message that nobody needs any more, for the next one.
     pub(crate) fn spare(&mut self) -> Vec<T> {
         self.spare.pop().unwrap_or_default()

@@ -33,6 +33,7 @@ mod fdla;
 pub mod graph;
 pub mod isa;
 mod lanes;
+pub mod membership;
 pub mod method;
 pub mod methods;
 pub mod mixing;

@@ -3,7 +3,6 @@
 use crate::agents::{Agents, AgentsError, Costs, Step, Vector};
 use crate::engine::Engine;
 use crate::method::Method;
-use crate::network::Network;
 use crate::real::Real;
 use crate::schedule::Schedule;
 
@@ -18,28 +17,6 @@ pub struct Progress {
     pub step_size: f64,
     /// What the run has cost so far.
     pub costs: Costs,
-}
-
-/// The replacement of an agent that has lost its state, at the beginning of a round.
-///
-/// What it had is gone, and with it one of the corrections that must sum to zero. So all agents keep their models and nothing else:
-/// the method is started anew from them ([`Run::renew`]). The new agent's model is the mean of its neighbours' models, with the
-/// weights of its edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replacement {
-    /// The round before which it happens.
-    pub round: u64,
-    /// The agent.
-    pub agent: usize,
-    /// The first round in which it took no part, on a network.
-    pub lost: Option<u64>,
-}
-
-impl Replacement {
-    /// Whether an agent takes no part in a round because it is lost and not replaced yet.
-    pub fn is_absent(&self, agent: usize, round: u64) -> bool {
-        agent == self.agent && self.lost.is_some_and(|lost| lost <= round) && round < self.round
-    }
 }
 
 /// A run of a [`Method`] on [`Agents`].
@@ -70,22 +47,35 @@ impl<'m> Run<'m> {
         Self { method, schedule, progress }
     }
 
-    /// Replaces an agent: the method is started anew from the agents' models, with that of the new agent from its neighbours. Any
-    /// models are a starting point, so whatever the method guarantees from there on it guarantees here. Rounds, and with them step
-    /// sizes, go on.
+    /// Starts the method anew from the agents' models: how an epoch of the [membership](crate::membership) begins. Any models are a
+    /// starting point, so whatever the method guarantees from there on it guarantees here. Rounds, and with them step sizes, go on.
     ///
-    /// # Errors
-    /// Also if edges of the network are down in some rounds: the new agent needs the models of all its neighbours.
+    /// An agent that has no model yet, given with the sum of the weights of its edges, takes the mean of its neighbours' models, with
+    /// these weights.
     pub fn renew<T: Real>(
         &mut self,
-        agent: usize,
-        network: &Network,
+        newcomer: Option<(usize, f64)>,
         engine: &mut dyn Engine<T>,
     ) -> Result<(), AgentsError> {
-        if network.varies() {
-            let problem = "an agent is replaced where edges are down in some rounds";
-            return Err(AgentsError::Method(problem.into()));
+        if let Some((agent, weight)) = newcomer {
+            self.give_model(agent, weight, engine)?;
         }
+        for other in (1..self.method.layout().state.len()).map(Vector) {
+            engine.combine(other, 0.0, &[])?;
+        }
+        self.progress.step = 0;
+        self.progress.step_size = self.schedule.at(self.progress.round);
+        self.within_step(engine, 0, |method, step| method.start(step))?;
+        engine.settle()
+    }
+
+    /// Gives an agent the mean of its neighbours' models: what an exchange pulls it to from zero, by the weight of its edges.
+    fn give_model<T: Real>(
+        &mut self,
+        agent: usize,
+        weight: f64,
+        engine: &mut dyn Engine<T>,
+    ) -> Result<(), AgentsError> {
         let (models, pulled) = (Vector(0), Vector(self.method.layout().state.len()));
         let dim = engine.dim();
         let place = engine.hosted().map(|place| engine.agent_at(place)).position(|hosted| hosted == agent);
@@ -97,21 +87,13 @@ impl<'m> Run<'m> {
         }
         engine.pull(self.progress.round, &[(models, pulled)])?;
         engine.settle()?;
-        if let Some(row) = row {
-            let edges = network.mixing().rows().row(agent).iter().filter(|(j, _)| *j != agent);
-            let weight: f64 = edges.map(|(_, weight)| weight).sum();
+        if let Some(row) = row.filter(|_| weight > 0.0) {
             let sum = engine.vector(pulled)?[row.clone()].to_vec();
             let mut rows = engine.vector(models)?.into_owned();
             rows[row].iter_mut().zip(sum).for_each(|(x, sum)| *x = T::of(sum.wide() / weight));
             engine.set_vector(models, &rows)?;
         }
-        for other in (1..self.method.layout().state.len()).map(Vector) {
-            engine.combine(other, 0.0, &[])?;
-        }
-        self.progress.step = 0;
-        self.progress.step_size = self.schedule.at(self.progress.round);
-        self.within_step(engine, 0, |method, step| method.start(step))?;
-        engine.settle()
+        Ok(())
     }
 
     /// Steps, rounds and costs so far.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mile::graph::Graph;
+use mile::membership::{Change, Event};
+use mile::method::Method;
 use mile_lab::DIVERGED;
 use mile_lab::agent_files::AgentFiles;
 use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
@@ -29,18 +31,22 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
     let mut restored = restore::<T>(plan, config, &folder, &terms)?;
-    let new = replacement(plan, config)?.filter(|_| restored.state.is_none());
+    check_events(plan, config)?;
+    let (membership, rounds) = (&plan.membership, plan.experiment.rounds);
+    let new = membership.comes_with(config.id).filter(|_| restored.state.is_none());
     if let Some(k) = new {
-        let event = plan.experiment.replacements[k];
-        tracing::info!("replacing agent {} in round {}: waiting for its neighbours", config.id, event.round);
-        restored.memory.mark = Mark { exchange: agent::first_exchange_after(k), round: event.round };
+        let Event { round, change, .. } = &membership.events()[k];
+        let what = if matches!(change, Change::Join { .. }) { "joining as" } else { "replacing" };
+        tracing::info!("{what} agent {} in round {round}: waiting for its neighbours", config.id);
+        restored.memory.mark = Mark { exchange: agent::first_exchange_after(k), round: *round };
     }
+    let leaves = membership.leaves(config.id).filter(|round| *round < rounds);
     let files = AgentFiles::of(&config.folder);
     files.create()?;
     status::forget(&config.folder)?;
     let engine = Engine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
-    engine.expect_rounds(plan.experiment.rounds * jobs as u64);
+    engine.expect_rounds(leaves.unwrap_or(rounds * jobs as u64));
     let may_stop = config.settings.stop.is_some();
     let mut host = RecordingHost::new(engine, plan, files, config.settings.snapshots, may_stop);
     let first = restored.state.as_ref().map_or(0, |state| state.job);
@@ -48,7 +54,7 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
     for index in first..jobs {
         let begin = match (state.take(), new) {
             (Some(state), _) => Begin::Resumed(state),
-            (None, Some(k)) => Begin::Replacing(k),
+            (None, Some(k)) => Begin::New(k),
             (None, None) => Begin::Fresh(mark),
         };
         mark = run_job(plan, config, index, begin, &mut host)?;
@@ -63,7 +69,10 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Fol
             departure.unconfirmed
         );
     }
-    tracing::info!("all jobs are done");
+    match leaves {
+        Some(round) => tracing::info!("agent {} has left the run before round {round}", config.id),
+        None => tracing::info!("all jobs are done"),
+    }
     Ok(())
 }
 
@@ -73,13 +82,13 @@ enum Begin<T> {
     Fresh(Mark),
     /// From a checkpoint.
     Resumed(State<T>),
-    /// As the new agent of the k-th replacement.
-    Replacing(usize),
+    /// As the agent that is new with the k-th event.
+    New(usize),
 }
 
-/// The last event in which this agent replaces one that was lost, if there is one.
-fn replacement(plan: &Plan, config: &AgentConfig) -> Result<Option<usize>, LabError> {
-    let events = &plan.experiment.replacements;
+/// Checks that events can happen to these agents.
+fn check_events(plan: &Plan, config: &AgentConfig) -> Result<(), LabError> {
+    let events = &plan.experiment.events;
     if !events.is_empty() && plan.jobs().len() > 1 {
         let problem =
             "can be given to agents of one algorithm with one seed: others would begin their rounds anew";
@@ -89,7 +98,7 @@ fn replacement(plan: &Plan, config: &AgentConfig) -> Result<Option<usize>, LabEr
         let problem = "takes on_missing = \"wait\": with skip-edge, an edge is skipped by the decision of one end, which may be lost";
         return Err(LabError::config("agent.on_missing", problem));
     }
-    Ok(events.iter().rposition(|event| event.agent == config.id && event.lost.is_some()))
+    Ok(())
 }
 
 /// Loads the checkpoint, if there is one. Settings that may be changed while agents stand are noted with the round if they were.
@@ -145,23 +154,29 @@ fn run_job<T: Scalar>(
 ) -> anyhow::Result<Mark> {
     let Job { algorithm, seed } = plan.jobs()[index];
     let problem = plan.problem::<T>(seed)?;
-    let method = plan.method(Job { algorithm, seed })?;
+    let epochs = 0..plan.membership.epochs().len();
+    let methods: Vec<Box<dyn Method>> =
+        epochs.map(|epoch| plan.method_in(Job { algorithm, seed }, epoch)).collect::<Result<_, _>>()?;
+    let later: Vec<&dyn Method> = methods[1..].iter().map(|method| &**method).collect();
     let round = match &begin {
         Begin::Resumed(state) => Some(state.progress.round),
-        Begin::Replacing(k) => Some(plan.experiment.replacements[*k].round),
+        Begin::New(k) => Some(plan.membership.events()[*k].round),
         Begin::Fresh(_) => None,
     };
     let origin = round.map_or("from the start".into(), |round| format!("from round {round}"));
     let title = plan.job_name(Job { algorithm, seed });
     tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
-    if round.is_some_and(|round| round < plan.experiment.rounds) && config.settings.stop.is_none() {
+    let rounds = plan.experiment.rounds.min(plan.membership.leaves(config.id).unwrap_or(u64::MAX));
+    if round.is_some_and(|round| round < rounds) && config.settings.stop.is_none() {
         // It may be of fewer rounds than are asked for now.
         AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
     }
+    let point = start(plan, &*problem, seed, config.id)?;
+    let size: f64 = rms(&point);
     let from = match begin {
         Begin::Resumed(state) => StartFrom::State(state),
-        Begin::Replacing(k) => StartFrom::Replacement(k),
-        Begin::Fresh(mark) => StartFrom::Point(start(plan, &*problem, seed, config.id)?, mark),
+        Begin::New(k) => StartFrom::Event(k),
+        Begin::Fresh(mark) => StartFrom::Point(point, mark),
     };
     let tolerance = config.settings.stop.map(|stop| Tolerance {
         grad_norm_sq: stop.grad_norm_sq,
@@ -172,22 +187,21 @@ fn run_job<T: Scalar>(
         index,
         agent: config.id,
         problem: &*problem,
-        network: &plan.network,
-        method: &*method,
+        membership: &plan.membership,
+        method: &*methods[0],
+        later: &later,
         schedule: &plan.experiment.algorithms[algorithm].schedule,
         seed,
         rounds: plan.experiment.rounds,
         gossip_every: plan.experiment.eval_every,
         tolerance,
-        replacements: &plan.experiment.replacements,
     };
-    let size: f64 = rms(&start(plan, &*problem, seed, config.id)?);
     host.begin(round, DIVERGED * size.max(1.0));
     let end = agent::work(&job, from, host).map_err(anyhow::Error::from_boxed)?;
     Ok(end.mark)
 }
 
-/// This agent's starting point.
+/// This agent's starting point; for one that joins later, those of all others.
 fn start<T: Scalar>(
     plan: &Plan,
     problem: &dyn mile::problems::Problem<T>,
@@ -196,7 +210,7 @@ fn start<T: Scalar>(
 ) -> Result<Vec<T>, LabError> {
     let mut rows = plan.start(problem, seed)?;
     let dim = problem.dim();
-    if rows.len() > dim {
+    if rows.len() > agent * dim {
         rows.drain(..agent * dim);
         rows.truncate(dim);
     }
@@ -224,7 +238,7 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
                 format!("got \"{}\" ({error}), takes the public key that mile keygen printed", neighbour.key);
             LabError::config(format!("agent.neighbour[{k}].key"), problem)
         })?;
-        Ok((*id, Peer { key, weight: neighbour.weight, addresses: neighbour.addresses.clone() }))
+        Ok((*id, Peer { key, edge: neighbour.edge.clone(), addresses: neighbour.addresses.clone() }))
     };
     let neighbours: Result<BTreeMap<usize, Peer>, LabError> =
         config.neighbours.iter().enumerate().map(peer).collect();

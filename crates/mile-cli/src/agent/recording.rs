@@ -30,6 +30,8 @@ pub(super) struct RecordingHost<'a, T: Scalar> {
     /// Whether the model of the next message is copied to `sent`.
     keep_sent: bool,
     sent: Vec<T>,
+    /// The number of rounds when the next one is done.
+    next: u64,
     /// The root mean square beyond which the model has diverged.
     limit: f64,
     diverged: bool,
@@ -43,13 +45,15 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
         snapshots: bool,
         may_stop: bool,
     ) -> Self {
-        let (sent, limit) = (Vec::new(), f64::INFINITY);
-        Self { engine, plan, files, snapshots, may_stop, keep_sent: false, sent, limit, diverged: false }
+        let (sent, next, limit) = (Vec::new(), 0, f64::INFINITY);
+        let (keep_sent, diverged) = (false, false);
+        Self { engine, plan, files, snapshots, may_stop, keep_sent, sent, next, limit, diverged }
     }
 
     /// Prepares for a job that starts, or resumes after a round. A model whose root mean square is beyond `limit` has diverged.
     pub(super) fn begin(&mut self, round: Option<u64>, limit: f64) {
         (self.limit, self.diverged) = (limit, false);
+        self.next = round.map_or(0, |round| round + 1);
         self.keep_sent = round.is_some_and(|round| self.keeps_sent(round + 1));
     }
 
@@ -64,7 +68,8 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
 
     fn write_files(&self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {
         let round = end.progress.round;
-        if self.snapshots && (end.last || self.is_due(round)) {
+        // An agent that leaves has no other records than the others.
+        if self.snapshots && (self.is_due(round) || end.last && self.may_stop) {
             let sent = (round > 0).then_some(&self.sent[..]);
             let model = &end.vectors[0];
             self.files.write_snapshot(self.plan, end.job, end.progress, model, sent)?;
@@ -112,7 +117,7 @@ impl<T: Scalar> Host<T> for RecordingHost<'_, T> {
     fn exchange(
         &mut self,
         message: Message<T>,
-        up: &[usize],
+        up: &[(usize, f64)],
         sums: Vec<Vec<T>>,
     ) -> Result<Finished<T>, Failure> {
         if std::mem::take(&mut self.keep_sent) {
@@ -131,6 +136,11 @@ impl<T: Scalar> Host<T> for RecordingHost<'_, T> {
         if end.last || self.is_due(round) {
             self.log_estimate(end);
         }
+        self.next = round + 1;
         Ok(())
+    }
+
+    fn renewed(&mut self) {
+        self.keep_sent = self.keeps_sent(self.next);
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use mile::network::Network;
+use mile::membership::Membership;
 use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, Start, is_host_and_port};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
@@ -23,8 +23,8 @@ pub(super) fn emit(
     host: &[String],
     hosts: Option<&Path>,
 ) -> anyhow::Result<u8> {
-    let network = experiment.network.build()?;
-    let addresses = addresses(&network, host, hosts)?;
+    let membership = experiment.membership()?;
+    let addresses = addresses(&membership, host, hosts)?;
     let experiment = resolved(experiment)?;
     let setup = |agent: usize| {
         let address = addresses.get(&agent).cloned();
@@ -32,14 +32,14 @@ pub(super) fn emit(
         // Listening on all addresses of one kind includes those of the other.
         AgentSetup { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, settings: settings.clone() }
     };
-    let setups: Vec<AgentSetup> = (0..network.agents()).map(setup).collect();
+    let setups: Vec<AgentSetup> = (0..membership.numbers()).map(setup).collect();
     let files = ExperimentFiles::of(&experiment)?;
     let mut table = files.relative(&experiment.resolved);
     let statistics = folders::statistics(&experiment);
     if statistics.is_some() {
         folders::set_statistics(&mut table, folders::STATISTICS);
     }
-    let folders = folders::create(&network, folder, &setups, &table)?;
+    let folders = folders::create(&membership, folder, &setups, &table)?;
     let mut text = String::new();
     for (agent, folder) in folders.iter().enumerate() {
         let place =
@@ -155,7 +155,7 @@ fn file_name(path: &Path) -> String {
 
 /// The agents' addresses from --host and --hosts: at least one end of every edge must have one.
 fn addresses(
-    network: &Network,
+    membership: &Membership,
     host: &[String],
     hosts: Option<&Path>,
 ) -> anyhow::Result<BTreeMap<usize, String>> {
@@ -179,8 +179,8 @@ fn addresses(
         };
         let (id, address) = line.split_once('=').ok_or_else(|| bad("it has no ="))?;
         let id: usize = id.trim().parse().map_err(|_| bad("ID is not a number"))?;
-        if id >= network.agents() {
-            return Err(bad(&format!("there are agents 0 to {}", network.agents() - 1)).into());
+        if id >= membership.numbers() {
+            return Err(bad(&format!("there are agents 0 to {}", membership.numbers() - 1)).into());
         }
         if !is_host_and_port(address.trim()) {
             return Err(bad("it has no port").into());
@@ -190,7 +190,8 @@ fn addresses(
         }
     }
     let unreachable = |(i, j): &(usize, usize)| !addresses.contains_key(i) && !addresses.contains_key(j);
-    match network.graph().edges().find(unreachable) {
+    let edges = |i: usize| membership.edges_of(i).into_keys().map(move |j| (i, j));
+    match (0..membership.numbers()).flat_map(edges).find(unreachable) {
         None => Ok(addresses),
         Some((i, j)) => {
             let problem = format!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use mile::network::Network;
+use mile::membership::{Edge, Membership};
 use mile_lab::config::{AgentConfig, AgentSettings, Experiment, NeighbourConfig};
 use mile_lab::gather::agent_folder;
 use mile_lab::plan::Plan;
@@ -43,14 +43,14 @@ pub(super) fn create_local(
         let settings = AgentSettings { snapshots: true, metrics, ..settings.clone() };
         AgentSetup { listen, address: Some(listen.to_string()), settings }
     };
-    let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.network.agents())?).map(setup).collect();
+    let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.membership.numbers())?).map(setup).collect();
     let mut experiment = plan.experiment.resolved.clone();
     if statistics(&plan.experiment).is_some() {
         // Where the run directory has them.
         let path = std::path::absolute(folder.join(STATISTICS)).context("cannot find the run directory")?;
         set_statistics(&mut experiment, &path.display().to_string());
     }
-    create(&plan.network, folder, &setups, &experiment)
+    create(&plan.membership, folder, &setups, &experiment)
 }
 
 /// The statistics of all agents' data, for agents that have only their own; none if they are given, not needed, or not known
@@ -74,7 +74,7 @@ pub(super) fn set_statistics(experiment: &mut Table, path: &str) {
 
 /// Creates the folders of all agents; existing keys are kept.
 pub(super) fn create(
-    network: &Network,
+    membership: &Membership,
     folder: &Path,
     setups: &[AgentSetup],
     experiment: &Table,
@@ -87,12 +87,12 @@ pub(super) fn create(
         publics.push(if key.exists() { keys::read(&key)?.public() } else { keys::generate(&key)? });
     }
     for (agent, (folder, setup)) in folders.iter().zip(setups).enumerate() {
-        let neighbour = |id: &usize| {
-            let (key, addresses) = (publics[*id].to_string(), setups[*id].address.iter().cloned().collect());
-            (*id, NeighbourConfig { key, weight: network.mixing().weight(agent, *id), addresses })
+        let neighbour = |(id, edge): (usize, Edge)| {
+            let (key, addresses) = (publics[id].to_string(), setups[id].address.iter().cloned().collect());
+            (id, NeighbourConfig { key, edge, addresses })
         };
         let neighbours: BTreeMap<usize, NeighbourConfig> =
-            network.graph().neighbours(agent).iter().map(neighbour).collect();
+            membership.edges_of(agent).into_iter().map(neighbour).collect();
         let config = AgentConfig {
             id: agent,
             key: "key".into(),

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use mile::membership::Membership;
 use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
@@ -56,7 +57,7 @@ impl<'a> View<'a> {
             "{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:1} {eta:>8} left\n{wide_msg}",
         ));
         bar.set_prefix(plan.experiment.name.clone());
-        let (agents, now) = (plan.network.agents(), Instant::now());
+        let (agents, now) = (plan.membership.numbers(), Instant::now());
         let (statuses, loss) = (vec![None; agents], String::new());
         let seen = Snapshot { statuses, rounds: vec![0; agents], moved: now, printed: now, loss };
         Self { plan, rounds, terminal, bar, seen: Mutex::new(seen) }
@@ -107,16 +108,19 @@ impl<'a> View<'a> {
     /// Updates the progress bar, or prints a line if one is due.
     pub(super) fn refresh(&self) {
         let mut seen = self.seen();
-        let (least, most) = seen.span();
+        let (least, most) = seen.span(&self.plan.membership);
         self.bar.set_position(least);
         let stalled = seen.moved.elapsed() > STALL_TIME;
         if self.terminal {
-            let why = if stalled { seen.waits().join("; ") } else { seen.loss.clone() };
+            let why = if stalled { seen.waits(&self.plan.membership).join("; ") } else { seen.loss.clone() };
             self.bar.set_message(format!("agents at rounds {least} to {most}; {why}"));
         } else if seen.printed.elapsed() > LINE_INTERVAL {
             seen.printed = Instant::now();
             eprintln!("agents at rounds {least} to {most} of {}; {}", self.rounds, seen.loss);
-            seen.waits().iter().filter(|_| stalled).for_each(|line| eprintln!("  {line}"));
+            seen.waits(&self.plan.membership)
+                .iter()
+                .filter(|_| stalled)
+                .for_each(|line| eprintln!("  {line}"));
         }
     }
 
@@ -132,16 +136,26 @@ impl<'a> View<'a> {
 }
 
 impl Snapshot {
-    /// The smallest and the largest round completed by an agent.
-    fn span(&self) -> (u64, u64) {
-        let (least, most) = (self.rounds.iter().min(), self.rounds.iter().max());
-        (least.copied().unwrap_or(0), most.copied().unwrap_or(0))
+    /// The smallest and the largest round completed by an agent that takes part.
+    fn span(&self, membership: &Membership) -> (u64, u64) {
+        let present = (0..self.rounds.len()).filter(|agent| self.takes_part(*agent, membership));
+        let rounds: Vec<u64> = present.map(|agent| self.rounds[agent]).collect();
+        (rounds.iter().copied().min().unwrap_or(0), rounds.iter().copied().max().unwrap_or(0))
+    }
+
+    /// Whether an agent has joined and not left.
+    fn takes_part(&self, agent: usize, membership: &Membership) -> bool {
+        let round = self.rounds[agent];
+        let joins = membership.epochs().iter().find(|epoch| epoch.place(agent).is_some());
+        joins.is_some_and(|epoch| epoch.round == 0 || round > epoch.round)
+            && membership.leaves(agent).is_none_or(|leaves| round < leaves)
     }
 
     /// Who waits for whom.
-    fn waits(&self) -> Vec<String> {
+    fn waits(&self, membership: &Membership) -> Vec<String> {
         let mut lines = Vec::new();
-        for (agent, status) in self.statuses.iter().enumerate() {
+        let present = |(agent, _): &(usize, &Option<Status>)| self.takes_part(*agent, membership);
+        for (agent, status) in self.statuses.iter().enumerate().filter(present) {
             let Some(status) = status else {
                 lines.push(format!("agent {agent} does not answer"));
                 continue;

@@ -74,6 +74,11 @@ fn emitted_agents_need_their_own_data_only_and_give_the_same_bits() {
     assert_eq!(model("swarm"), model("one"));
     emit(&folder, 3);
     std::fs::remove_dir_all(folder.path("data")).unwrap();
+    std::fs::write(folder.path("auto.toml"), format!("{TABLES}xi = \"auto\"\n")).unwrap();
+    let refused = folder.mile(&["swarm", "auto.toml", "--emit", "other", "--hosts", "hosts"]);
+    let message = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(message.contains("algorithm[0].xi") && message.contains("or give a number"), "{message}");
     let mut agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
     for agent in &mut agents {
         assert_eq!(agent.end(), Some(0), "{}", agent.log());

@@ -121,9 +121,17 @@ fn divergence_is_said_and_the_others_go_on() {
     let folder = TestFolder::with(&format!(
         "{NETWORK}\n[[algorithm]]\nname = \"mile\"\nstep_size = 1e9\n[[algorithm]]\nname = \"led\"\nstep_size = 0.05\n"
     ));
-    let output = folder.succeed(&["swarm", "e.toml", "--out", "many", "--set", "rounds=30"]);
+    let set = ["--set", "rounds=30", "--set", "eval_every=30"];
+    let output = folder.succeed(&[&["swarm", "e.toml", "--out", "many"][..], &set].concat());
     let table = text(&output.stdout);
     assert!(table.lines().any(|line| line.starts_with("mile") && line.ends_with("diverged")), "{table}");
+    // Agents say so long before the next record.
+    for agent in 0..4 {
+        let log = std::fs::read_to_string(folder.path(&format!("many/agents/{agent}/log"))).unwrap();
+        let said = log.split("the model has diverged in round ").nth(1).unwrap_or_else(|| panic!("{log}"));
+        let round: u64 = said.split(' ').next().unwrap_or_default().parse().unwrap();
+        assert!(round < 10, "{log}");
+    }
     assert!(table.lines().any(|line| line.starts_with("led") && line.ends_with("done")), "{table}");
 }
 

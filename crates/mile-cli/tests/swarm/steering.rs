@@ -1,5 +1,11 @@
 //! Runs that are extended, changed, begun from an earlier one, gathered from folders, and looked at by supervisors.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
 use crate::common::{RunningCommand, TestFolder, text, wait_for};
 use crate::manual::{agent, edit, emit};
 
@@ -18,10 +24,13 @@ name = "mile"
 step_size = 0.2
 "#;
 
-/// The same with more rounds, another step size later, and an agent that is replaced still later.
+/// The same with more rounds, another step size later, and agents that leave, join and are replaced.
 fn longer() -> String {
     let more = SHORT.replace("rounds = 12", "rounds = 30");
-    format!("{more}change = [{{ round = 20, step_size = 0.05 }}]\n[[event]]\nround = 26\nreplace = 1\n")
+    let change = "change = [{ round = 20, step_size = 0.05 }]\n";
+    let leave = "[[event]]\nround = 14\nleave = 1\nedges = [[0, 2]]\n";
+    let join = "[[event]]\nround = 18\njoin = 3\nneighbours = [0, 2]\n";
+    format!("{more}{change}{leave}{join}[[event]]\nround = 26\nreplace = 0\n")
 }
 
 #[test]
@@ -32,7 +41,10 @@ fn a_swarm_is_extended_with_a_later_step_size_to_the_bits_of_one_run() {
     folder.succeed(&["swarm", "more.toml", "--out", "many", "--resume"]);
     folder.succeed(&["run", "more.toml", "--out", "one"]);
     folder.assert_equal("one", "many");
-    let noted = std::fs::read_to_string(folder.path("many/agents/1/changes.jsonl")).unwrap();
+    let log = |k: usize| std::fs::read_to_string(folder.path(&format!("many/agents/{k}/log"))).unwrap();
+    assert!(log(1).contains("agent 1 has left the run before round 14"), "{}", log(1));
+    assert!(log(3).contains("joining as agent 3 in round 18"), "{}", log(3));
+    let noted = std::fs::read_to_string(folder.path("many/agents/0/changes.jsonl")).unwrap();
     assert!(noted.contains(r#"{"key":"rounds","new":"30","old":"12","round":12}"#), "{noted}");
     assert!(noted.contains("algorithm[0].change[0].step_size"), "{noted}");
     // What lies behind cannot be changed.
@@ -114,19 +126,22 @@ fn folders_of_agents_are_gathered_while_they_run_and_afterwards_and_supervisors_
 }
 
 #[test]
-fn an_agent_whose_folder_is_lost_is_replaced_and_the_run_ends_near_the_minimiser() {
+fn a_lost_agent_leaves_another_is_replaced_and_the_run_ends_near_the_minimiser() {
     let folder = TestFolder::with(
-        &SHORT.replace("rounds = 12", "rounds = 2000").replace("eval_every = 4", "eval_every = 500"),
+        &SHORT
+            .replace("rounds = 12", "rounds = 2000")
+            .replace("eval_every = 4", "eval_every = 500")
+            .replace("agents = 3", "agents = 4"),
     );
-    emit(&folder, 3);
-    (0..3).for_each(|k| edit(&folder, k, "linger = 600.0", "linger = 5.0"));
-    let agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
+    emit(&folder, 4);
+    (0..4).for_each(|k| edit(&folder, k, "linger = 600.0", "linger = 5.0"));
+    let agents: Vec<RunningCommand> = (0..4).map(|k| agent(&folder, k)).collect();
     let stand = || -> Vec<Option<u64>> {
         let status = folder.mile(&["status", "out", "--format", "json"]);
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
         let round =
             |k: usize| status[k]["status"]["round"].as_u64().or(status[k]["checkpoint_round"].as_u64());
-        (0..3).map(round).collect()
+        (0..4).map(round).collect()
     };
     wait_for(|| stand().iter().all(|round| round.is_some_and(|round| round > 20)).then_some(()), "rounds");
     drop(agents);
@@ -142,26 +157,60 @@ fn an_agent_whose_folder_is_lost_is_replaced_and_the_run_ends_near_the_minimiser
     std::fs::write(folder.path("out/agents/2/agent.toml"), file).unwrap();
     let new = text(&folder.succeed(&["keygen", "--out", "out/agents/2/key"]).stdout).trim().to_owned();
     edit(&folder, 1, &old, &new);
-    let (lost, round) = (rounds[..2].iter().min().unwrap(), rounds.iter().max().unwrap() + 3);
-    for k in 0..3 {
+    edit(&folder, 3, &old, &new);
+    // The first one leaves: what is to be written is told from the checkpoints of the others that stand.
+    let (least, most) = (rounds[1].min(rounds[3]), rounds[1].max(rounds[3]));
+    let told = text(&folder.succeed(&["status", "out/agents/1", "out/agents/3", "--without", "0"]).stdout);
+    assert_eq!(told, format!("[[event]]\nround = {most}\nleave = 0\nlost = {least}\n"));
+    let next = most + 1;
+    let events = format!("\n{told}\n[[event]]\nround = {next}\nreplace = 2\nlost = {least}\n");
+    for k in 0..4 {
         let path = folder.path(&format!("out/agents/{k}/agent.toml"));
-        let event = format!("\n[[event]]\nround = {round}\nreplace = 2\nlost = {lost}\n");
-        std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + &event).unwrap();
+        std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + &events).unwrap();
     }
-    let mut agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
+    let mut agents: Vec<RunningCommand> = (1..4).map(|k| agent(&folder, k)).collect();
     for agent in &mut agents {
         assert_eq!(agent.end(), Some(0), "{}", agent.log());
     }
-    assert!(agents[2].log().contains("replacing agent 2"), "{}", agents[2].log());
+    assert!(agents[1].log().contains("replacing agent 2"), "{}", agents[1].log());
+    std::fs::remove_dir_all(folder.path("out/agents/0")).unwrap();
     folder.succeed(&["gather", "out", "--out", "all"]);
     let last = folder.records("all").pop().unwrap();
     let number = |key: &str| last[key].as_f64().unwrap_or_else(|| panic!("{key} in {last}"));
     assert!(number("grad_norm_sq") < 1e-10 && number("consensus_error") < 1e-10, "{last}");
-    // One process plays the same event.
-    let event = format!("\n[[event]]\nround = {round}\nreplace = 2\n");
-    let whole = std::fs::read_to_string(folder.path("e.toml")).unwrap() + &event;
+    // One process plays the same events, with the lost agents up to their end, and ends at the same point.
+    let whole = std::fs::read_to_string(folder.path("e.toml")).unwrap() + &events;
     std::fs::write(folder.path("event.toml"), whole).unwrap();
     folder.succeed(&["run", "event.toml", "--out", "one"]);
-    let last = folder.records("one").pop().unwrap();
-    assert!(last["grad_norm_sq"].as_f64().unwrap() < 1e-10, "{last}");
+    let same = folder.records("one").pop().unwrap();
+    assert!(same["grad_norm_sq"].as_f64().unwrap() < 1e-10, "{same}");
+    let [here, there] = [&last, &same].map(|record| record["loss"].as_f64().unwrap());
+    assert!((here - there).abs() < 1e-9, "{here} {there}");
+}
+
+#[test]
+fn an_agent_without_file_descriptors_left_serves_its_metrics_again_when_there_are_some() {
+    let folder = TestFolder::with(SHORT);
+    emit(&folder, 3);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = free.local_addr().unwrap();
+    drop(free);
+    edit(&folder, 0, "[agent]\n", &format!("[agent]\nmetrics = \"{metrics}\"\n"));
+    let mut agent = agent(&folder, 0);
+    let ask = |patience: u64| -> Option<String> {
+        let mut stream = TcpStream::connect(metrics).ok()?;
+        stream.set_read_timeout(Some(Duration::from_millis(patience))).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        Some(text).filter(|text| text.contains("mile_round"))
+    };
+    wait_for(|| ask(5000), "metrics");
+    let pid = Pid::from_child(&agent.child);
+    let all = getrlimit(Resource::Nofile);
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(1), ..all.clone() }).unwrap();
+    assert_eq!(ask(700), None, "an answer without a file descriptor");
+    assert!(agent.child.try_wait().unwrap().is_none(), "{}", agent.log());
+    prlimit(Some(pid), Resource::Nofile, all).unwrap();
+    wait_for(|| ask(5000), "metrics again");
 }

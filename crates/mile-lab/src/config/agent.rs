@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mile::network::Network;
+use mile::membership::{Change, Edge, Membership};
 use toml::{Table, Value};
 
 use super::{Experiment, parse_table};
@@ -63,8 +63,8 @@ pub struct AgentSettings {
 pub struct NeighbourConfig {
     /// Its public key.
     pub key: String,
-    /// Weight of the edge.
-    pub weight: f64,
+    /// The edge to it.
+    pub edge: Edge,
     /// Addresses at which it can be reached, as `host:port`.
     pub addresses: Vec<String>,
 }
@@ -189,6 +189,12 @@ impl AgentSettings {
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
             OnMissing::Wait if experiment.network.drop_rate > 0.0 => "with network.drop_rate > 0",
             OnMissing::Wait if experiment.network.time_varying.is_some() => "with network.time_varying",
+            OnMissing::Wait
+                if experiment.events.iter().any(|event| !matches!(event.change, Change::Replace(_))) =>
+            {
+                let problem = "cannot be used with events in which agents leave or join: the run could stop before them";
+                return Err(LabError::config("agent.stop", problem));
+            }
             OnMissing::Wait => return Ok(()),
         };
         let problem =
@@ -225,17 +231,16 @@ impl AgentConfig {
         let takes = "a section [agent]; mile swarm EXPERIMENT.toml --emit writes such files";
         let agent = section(&table)?;
         let agent = agent.ok_or_else(|| LabError::config("agent", format!("is missing, takes {takes}")))?;
-        let network = experiment.network.build()?;
-        let config = Self::read(&agent, &network, folder)?;
+        let config = Self::read(&agent, &experiment.membership()?, folder)?;
         config.settings.check(&experiment)?;
         Ok((experiment, config))
     }
 
-    fn read(table: &Table, network: &Network, folder: &Path) -> Result<Self, LabError> {
+    fn read(table: &Table, membership: &Membership, folder: &Path) -> Result<Self, LabError> {
         let reader = Section::new("agent", table);
-        let takes = format!("a whole number below network.agents = {}", network.agents());
+        let takes = format!("a whole number below {}, the number of agents", membership.numbers());
         let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))?;
-        if id >= network.agents() as u64 {
+        if id >= membership.numbers() as u64 {
             return Err(LabError::config("agent.id", format!("got {id}, takes {takes}")));
         }
         let id = id as usize;
@@ -244,9 +249,10 @@ impl AgentConfig {
         let anywhere = || SocketAddr::from(([0, 0, 0, 0], 7100));
         let listen = address(&reader, "listen")?.unwrap_or_else(anywhere);
         let settings = AgentSettings::read(&reader)?;
-        let neighbours = neighbours(&reader, network, id)?;
+        let edges = membership.edges_of(id);
+        let neighbours = neighbours(&reader, &edges, id)?;
         reader.finish()?;
-        all_listed(&neighbours, network, id)?;
+        all_listed(&neighbours, &edges, id)?;
         let (key, folder) = (resolve(folder, key), resolve(folder, at));
         Ok(Self { id, key, listen, folder, settings, neighbours })
     }
@@ -264,7 +270,7 @@ impl AgentConfig {
             Value::Table(Table::from_iter([
                 ("id".to_owned(), Value::Integer(*id as i64)),
                 ("key".to_owned(), neighbour.key.as_str().into()),
-                ("weight".to_owned(), neighbour.weight.into()),
+                ("weight".to_owned(), neighbour.edge.weight.into()),
                 ("addresses".to_owned(), Value::Array(addresses)),
             ]))
         };
@@ -309,7 +315,7 @@ fn stop(reader: &Section) -> Result<Option<Stop>, LabError> {
 /// The neighbours, checked against the experiment's graph and mixing matrix.
 fn neighbours(
     reader: &Section,
-    network: &Network,
+    edges: &BTreeMap<usize, Edge>,
     me: usize,
 ) -> Result<BTreeMap<usize, NeighbourConfig>, LabError> {
     let takes = "a section [[agent.neighbour]] for each neighbour";
@@ -323,7 +329,7 @@ fn neighbours(
     for (k, value) in list.iter().enumerate() {
         let path = format!("agent.neighbour[{k}]");
         let table = value.as_table().ok_or_else(|| reader.refuse("neighbour", value, takes))?;
-        let (id, neighbour) = neighbour(&Section::new(path.clone(), table), network, me)?;
+        let (id, neighbour) = neighbour(&Section::new(path.clone(), table), edges, me)?;
         if found.insert(id, neighbour).is_some() {
             return Err(LabError::config(format!("{path}.id"), format!("agent {id} is listed twice")));
         }
@@ -334,10 +340,10 @@ fn neighbours(
 /// Checks that all neighbours are listed.
 fn all_listed(
     found: &BTreeMap<usize, NeighbourConfig>,
-    network: &Network,
+    edges: &BTreeMap<usize, Edge>,
     me: usize,
 ) -> Result<(), LabError> {
-    match network.graph().neighbours(me).iter().find(|id| !found.contains_key(id)) {
+    match edges.keys().find(|id| !found.contains_key(id)) {
         None => Ok(()),
         Some(id) => {
             let problem = format!(
@@ -348,16 +354,20 @@ fn all_listed(
     }
 }
 
-fn neighbour(reader: &Section, network: &Network, me: usize) -> Result<(usize, NeighbourConfig), LabError> {
-    let ids = network.graph().neighbours(me);
+fn neighbour(
+    reader: &Section,
+    edges: &BTreeMap<usize, Edge>,
+    me: usize,
+) -> Result<(usize, NeighbourConfig), LabError> {
+    let ids: Vec<usize> = edges.keys().copied().collect();
     let takes = format!("a neighbour of agent {me} in the experiment's graph: one of {ids:?}");
     let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))? as usize;
-    if !ids.contains(&id) {
+    let Some(edge) = edges.get(&id) else {
         return Err(reader.refuse("id", &Value::Integer(id as i64), takes));
-    }
+    };
     let takes = "the public key that mile keygen printed for it";
     let key = reader.text("key", takes)?.ok_or_else(|| reader.missing("key", takes))?.to_owned();
-    let weight = network.mixing().weight(me, id);
+    let weight = edge.weight;
     if let Some(value) = reader.value("weight")
         && as_number(value) != Some(weight)
     {
@@ -375,7 +385,7 @@ fn neighbour(reader: &Section, network: &Network, me: usize) -> Result<(usize, N
     if let Some(bad) = addresses.iter().find(|address| !is_host_and_port(address)) {
         return Err(reader.refuse("addresses", &Value::from(bad.as_str()), takes));
     }
-    Ok((id, NeighbourConfig { key, weight, addresses }))
+    Ok((id, NeighbourConfig { key, edge: edge.clone(), addresses }))
 }
 
 /// Whether a text has the form `host:port`; an IPv6 address has brackets, `[2001:db8::1]:7100`.

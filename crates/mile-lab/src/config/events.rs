@@ -1,45 +1,100 @@
 //! `[[event]]`: what happens to agents during a run.
 
-use mile::run::Replacement;
+use mile::membership::{Change, Event, InvalidEvent, Membership};
 use toml::{Table, Value};
 
+use super::Experiment;
+use super::network::{MixingSource, NetworkConfig};
 use crate::error::LabError;
-use crate::section::Section;
+use crate::section::{Section, as_whole};
 
-/// Reads the sections `[[event]]`.
-pub(super) fn read(top: &Section, agents: usize) -> Result<Vec<Replacement>, LabError> {
-    let takes = "sections [[event]], such as round = 100 and replace = 3";
+/// Reads the sections `[[event]]`. Whether they fit the network is found when it is built ([`membership`]).
+pub(super) fn read(top: &Section) -> Result<Vec<Event>, LabError> {
+    let takes = "sections [[event]], such as round = 100 and leave = 3";
     let Some(value) = top.value("event") else { return Ok(Vec::new()) };
     let list = value.as_array().ok_or_else(|| top.refuse("event", value, takes))?;
-    let (mut events, mut resolved): (Vec<Replacement>, Vec<Value>) = (Vec::new(), Vec::new());
+    let (mut events, mut resolved): (Vec<Event>, Vec<Value>) = (Vec::new(), Vec::new());
     for (k, value) in list.iter().enumerate() {
         let table: &Table = value.as_table().ok_or_else(|| top.refuse("event", value, takes))?;
         let reader = Section::new(format!("event[{k}]"), table);
-        let least = events.last().map_or(1, |before| before.round + 1);
-        let takes = format!("a whole number of rounds from {least}: events are in increasing round");
-        let round = reader.whole("round", &takes)?.ok_or_else(|| reader.missing("round", &takes))?;
-        let bad = |key: &str, got: u64, takes: &str| {
-            LabError::config(format!("event[{k}].{key}"), format!("got {got}, takes {takes}"))
-        };
-        if round < least {
-            return Err(bad("round", round, &takes));
-        }
-        let takes = format!("the number of an agent, below network.agents = {agents}");
-        let agent = reader.whole("replace", &takes)?.ok_or_else(|| reader.missing("replace", &takes))?;
-        if agent >= agents as u64 {
-            return Err(bad("replace", agent, &takes));
-        }
-        let takes = "a whole number of rounds, at most that of the event";
-        let lost = reader.whole("lost", takes)?;
-        if let Some(lost) = lost.filter(|lost| *lost > round) {
-            return Err(bad("lost", lost, takes));
-        }
-        for (key, number) in [("round", Some(round)), ("replace", Some(agent)), ("lost", lost)] {
-            number.into_iter().for_each(|number| reader.keep(key, number as i64));
-        }
-        events.push(Replacement { round, agent: agent as usize, lost });
+        events.push(event(&reader)?);
         resolved.push(Value::Table(reader.finish()?));
     }
     top.keep("event", Value::Array(resolved));
     Ok(events)
+}
+
+fn event(reader: &Section) -> Result<Event, LabError> {
+    let number = |key: &'static str, takes: &str| -> Result<Option<u64>, LabError> {
+        let number = reader.whole(key, takes)?;
+        number.into_iter().for_each(|number| reader.keep(key, number as i64));
+        Ok(number)
+    };
+    let takes = "a whole number of rounds from 1, increasing";
+    let round = number("round", takes)?.ok_or_else(|| reader.missing("round", takes))?;
+    let agent = |key: &'static str, takes: &str| -> Result<Option<usize>, LabError> {
+        Ok(number(key, takes)?.map(|agent| agent as usize))
+    };
+    let replace = agent("replace", "the number of an agent")?;
+    let leave = agent("leave", "the number of an agent")?;
+    let join = agent("join", "the next number, at first network.agents")?;
+    let change = match (replace, leave, join) {
+        (Some(agent), None, None) => Change::Replace(agent),
+        (None, Some(agent), None) => Change::Leave { agent, edges: edges(reader)? },
+        (None, None, Some(agent)) => Change::Join { agent, neighbours: neighbours(reader)? },
+        _ => {
+            let problem = "takes one of replace, leave and join, each with the number of an agent";
+            return Err(LabError::config(reader.path("round"), problem));
+        }
+    };
+    let lost = match change {
+        Change::Join { .. } => None,
+        _ => number("lost", "a whole number of rounds, at most that of the event")?,
+    };
+    Ok(Event { round, change, lost })
+}
+
+/// The edges that are added when an agent leaves.
+fn edges(reader: &Section) -> Result<Vec<(usize, usize)>, LabError> {
+    let takes = "edges between agents that remain, such as [[2, 4]]";
+    let Some(value) = reader.value("edges") else { return Ok(Vec::new()) };
+    let edge = |pair: &Value| match pair.as_array()?.as_slice() {
+        [i, j] => Some((as_whole(i)? as usize, as_whole(j)? as usize)),
+        _ => None,
+    };
+    reader.keep("edges", value.clone());
+    let list = value.as_array().and_then(|list| list.iter().map(edge).collect());
+    list.ok_or_else(|| reader.refuse("edges", value, takes))
+}
+
+/// The neighbours of an agent that joins.
+fn neighbours(reader: &Section) -> Result<Vec<usize>, LabError> {
+    let takes = "agents that take part then, such as [0, 4]";
+    let value = reader.value("neighbours").ok_or_else(|| reader.missing("neighbours", takes))?;
+    reader.keep("neighbours", value.clone());
+    let number = |value: &Value| as_whole(value).map(|id| id as usize);
+    let list = value.as_array().and_then(|list| list.iter().map(number).collect());
+    list.ok_or_else(|| reader.refuse("neighbours", value, takes))
+}
+
+/// How many agents take part at one time or another.
+pub(super) fn numbers(network: &NetworkConfig, events: &[Event]) -> usize {
+    let joins = events.iter().filter(|event| matches!(event.change, Change::Join { .. }));
+    network.agents.saturating_add(joins.count())
+}
+
+impl Experiment {
+    /// Builds the network, and the networks that events make of it.
+    pub fn membership(&self) -> Result<Membership, LabError> {
+        let rule = match self.network.mixing {
+            MixingSource::Rule(rule) => Some(rule),
+            MixingSource::File(_) | MixingSource::Weights(_) => None,
+        };
+        Membership::new(self.network.build()?, rule, &self.events).map_err(invalid)
+    }
+}
+
+fn invalid(error: InvalidEvent) -> LabError {
+    let InvalidEvent { event, key, problem } = error;
+    LabError::config(format!("event[{event}].{key}"), problem)
 }

@@ -10,8 +10,8 @@ mod stop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mile::membership::Event;
 use mile::real::Precision;
-use mile::run::Replacement;
 use toml::{Table, Value};
 
 pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, is_host_and_port};
@@ -67,8 +67,8 @@ pub struct Experiment {
     pub start: Start,
     /// The algorithms to run.
     pub algorithms: Vec<AlgorithmConfig>,
-    /// Agents that are replaced, in increasing round.
-    pub replacements: Vec<Replacement>,
+    /// What happens to agents, in increasing round.
+    pub events: Vec<Event>,
     /// The resolved experiment file, which runs the same experiment again.
     pub resolved: Table,
 }
@@ -104,18 +104,14 @@ impl Experiment {
 
         let network = section(&top, "network")?;
         let network = NetworkConfig::read(&top, &network, folder)?;
-        let setting = Setting { agents: network.agents, folder };
+        let events = events::read(&top)?;
+        let setting = Setting { agents: events::numbers(&network, &events), folder };
         let (objectives, problem) = kinds.read(&section(&top, "problem")?, setting)?;
         top.keep("problem", problem);
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
-        let replacements = events::read(&top, network.agents)?;
-        if !replacements.is_empty() && (network.drop_rate > 0.0 || network.time_varying.is_some()) {
-            let problem = "cannot be used with network.drop_rate > 0 or network.time_varying: the new agent needs the models of all its neighbours";
-            return Err(LabError::config("event", problem));
-        }
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         let resolved = in_order(top.finish()?);
         Ok(Self {
@@ -131,7 +127,7 @@ impl Experiment {
             objectives,
             start,
             algorithms,
-            replacements,
+            events,
             resolved,
         })
     }

@@ -34,7 +34,7 @@ pub(super) const ALL: &[About] = &[
     about("", "problem", "a section [problem]", "The agents' objectives f_i. The network minimises f = (1/N) sum_i f_i, the mean of the agents' objectives, whatever the number of their samples.", "problem = { kind = \"quadratic\" }"),
     about("", "start", "a section [start]", "The agents' starting points.", "start = { value = \"zeros\" }"),
     about("", "algorithm", "sections [[algorithm]], at least one", "The algorithms to be compared.", "algorithm = [{ name = \"mile\", step_size = 0.1 }]"),
-    about("", "event", "sections [[event]]", "What happens to agents during the run. May be added to, or changed in, rounds that a run has not come to.", "event = [{ round = 100, replace = 3 }]"),
+    about("", "event", "sections [[event]]", "What happens to agents during the run. May be added to, or changed in, rounds that a run has not come to.", "event = [{ round = 100, leave = 3 }]"),
     about("", "agent", "a section [agent]", "Settings of agents that run as processes of their own; mile run ignores them.", "agent = { checkpoint_every = 10 }"),
 
     about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model; with problem.l1 that of x - prox(x - grad f(x)).", "grad_norm = 1e-6"),
@@ -89,7 +89,11 @@ pub(super) const ALL: &[About] = &[
 
     about("event", "round", "a whole number of rounds from 1, increasing", "The round before which it happens.", "round = 100"),
     about("event", "replace", "the number of an agent", "The agent has lost its state and is replaced: all agents start the method anew from their models, the new one from the mean of its neighbours' models.", "replace = 3"),
-    about("event", "lost", "", "The first round in which the agent took no part (mile agent only): its edges are not used from then until it is replaced.", "lost = 57"),
+    about("event", "leave", "the number of an agent", "The agent leaves for good: from this round on f is the mean over those who remain, with the weights that the rule of network.mixing gives their graph, and all start the method anew from their models.", "leave = 3"),
+    about("event", "join", "the next number, at first network.agents", "A new agent comes, with data of its own and the mean of its neighbours' models: from this round on f is the mean over all who take part, and all start the method anew from their models.", "join = 10"),
+    about("event", "neighbours", "agents that take part then, such as [0, 4]", "The neighbours of an agent that joins.", "neighbours = [0, 4]"),
+    about("event", "edges", "edges between agents that remain, such as [[2, 4]]", "Edges that are added when an agent leaves, so that the others stay connected.", "edges = [[2, 4]]"),
+    about("event", "lost", "", "The first round in which the agent took no part (mile agent only): its edges are not used from then until it is replaced or has left.", "lost = 57"),
 
     about("agent", "id", "a whole number below network.agents", "The agent's number (mile agent only).", "id = 0"),
     about("agent", "key", "", "Its key file, which mile keygen writes (mile agent only). Default: key.", "key = \"key\""),

@@ -48,8 +48,10 @@ pub(super) fn all() -> Vec<Probe> {
     let changing = "xi = { from = 0.01, to = 0.1, rounds = 10 }";
     probes.push(probe(format!("{quadratic}{ALGORITHM}{changing}")));
     probes.push(probe(format!("{quadratic}{ALGORITHM}xi = {{ adaptive = 0.1 }}")));
-    let event = "[[event]]\nround = 3\nreplace = 1\n";
-    probes.push(probe(format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n{event}")));
+    let events = ["replace = 1", "leave = 1\nedges = [[0, 2]]", "join = 3\nneighbours = [0]"];
+    probes.extend(events.map(|event| {
+        probe(format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n[[event]]\nround = 3\n{event}\n"))
+    }));
     let later = "change = [{ round = 3, step_size = 0.1 }]";
     probes.push(probe(format!("{quadratic}{ALGORITHM}{later}")));
     probes.push(probe(format!("stop = {{ consensus = 1.0 }}\n{quadratic}{ALGORITHM}")));

@@ -190,6 +190,10 @@ impl Objectives for ImageObjectives {
         &["data_dir"]
     }
 
+    fn are_divided(&self) -> bool {
+        true
+    }
+
     fn digests(&self) -> Result<Facts, LabError> {
         Ok(Facts::from([("problem.dataset".into(), self.library.about(&self.config)?.digest)]))
     }

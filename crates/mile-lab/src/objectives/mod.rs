@@ -165,6 +165,11 @@ pub trait Objectives: Send + Sync {
         Ok(Facts::new())
     }
 
+    /// Whether one set of data is divided among the agents, so that another number of agents changes the data of all.
+    fn are_divided(&self) -> bool {
+        false
+    }
+
     /// The same objectives for a process that has only one agent's data, if that is possible.
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
         let _ = agent;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use mile::membership::{Change, Event};
 use mile::problems::Metric;
 
 use super::folder::RunFolder;
@@ -33,7 +34,7 @@ pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
     sentences
 }
 
-/// The network, such as `ring of 10 agents, metropolis weights`.
+/// The network, such as `ring of 10 agents, metropolis weights`, and what happens to its agents.
 pub(super) fn network_name(folder: &RunFolder) -> String {
     let table = folder.experiment.resolved.get("network").and_then(|value| value.as_table());
     let word =
@@ -48,7 +49,15 @@ pub(super) fn network_name(folder: &RunFolder) -> String {
         MixingSource::File(_) => "weights from a file".into(),
         MixingSource::Weights(_) => "weights of one's own".into(),
     };
-    format!("{graph} of {} agents, {mixing}", folder.network.agents())
+    let events = folder.experiment.events.iter().map(|Event { round, change, .. }| {
+        let happens = match change {
+            Change::Replace(_) => "is replaced",
+            Change::Leave { .. } => "leaves",
+            Change::Join { .. } => "joins",
+        };
+        format!("; agent {} {happens} before round {round}", change.agent())
+    });
+    format!("{graph} of {} agents, {mixing}{}", folder.network.agents(), events.collect::<String>())
 }
 
 /// The title of the problem: as recorded when the run was started, or else from the experiment file.

@@ -206,7 +206,7 @@ fn a_run_is_resumed_with_any_number_of_ranks() {
 }
 
 #[test]
-fn a_damaged_state_and_too_many_ranks_are_refused_on_all_ranks() {
+fn a_damaged_state_too_many_ranks_and_agents_that_leave_are_refused_on_all_ranks() {
     let home = tempfile::tempdir().unwrap();
     let text = |rounds: u64| {
         format!(
@@ -218,6 +218,13 @@ fn a_damaged_state_and_too_many_ranks_are_refused_on_all_ranks() {
     for result in run(5, &text(2), base, &out, false) {
         let error = result.unwrap_err().to_string();
         assert!(error.contains("network.agents") && error.contains("start fewer ranks"), "{error}");
+    }
+    for result in run(2, &format!("{}[[event]]\nround = 1\nleave = 3\n", text(2)), base, &out, false) {
+        let error = result.unwrap_err().to_string();
+        assert!(
+            error.contains("event") && error.contains("cannot leave or join on several ranks"),
+            "{error}"
+        );
     }
     done(2, &text(2), base, &out, false);
     let state = files(&out.join("final")).remove(0);

@@ -4,11 +4,11 @@
 
 mod network_agent;
 
+use mile::membership::Membership;
 use mile::method::{Layout, Method};
-use mile::network::Network;
 use mile::problems::Problem;
 use mile::real::Real;
-use mile::run::{Progress, Replacement, Run};
+use mile::run::{Progress, Run};
 use mile::schedule::Schedule;
 
 pub use mile::agents::Failure;
@@ -26,17 +26,20 @@ pub trait Host<T> {
     /// An empty buffer for the next message.
     fn buffer(&mut self) -> Vec<T>;
 
-    /// One exchange with the neighbours in `up`: sends the message to them, waits for theirs, and adds these up in `sums`.
-    /// The first vector of a message is the model.
+    /// One exchange with the neighbours in `up`, each with the weight of its edge: sends the message to them, waits for theirs, and
+    /// adds these up in `sums`. The first vector of a message is the model.
     fn exchange(
         &mut self,
         message: Message<T>,
-        up: &[usize],
+        up: &[(usize, f64)],
         sums: Vec<Vec<T>>,
     ) -> Result<Finished<T>, Failure>;
 
     /// Called at the end of every round, and of the start-up as round 0: the place to write checkpoints and records.
     fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure>;
+
+    /// Called when the method was started anew before a round: exchanges since the last round's end were part of that.
+    fn renewed(&mut self) {}
 }
 
 /// One method on one problem from one starting point, as seen by one agent.
@@ -48,10 +51,12 @@ pub struct Job<'a, T> {
     pub agent: usize,
     /// The problem; only this agent's objective is ever asked for.
     pub problem: &'a dyn Problem<T>,
-    /// The whole network.
-    pub network: &'a Network,
-    /// The method.
+    /// Who takes part, and their networks.
+    pub membership: &'a Membership,
+    /// The method, for the first network.
     pub method: &'a dyn Method,
+    /// The same method for the networks of later epochs, in their order.
+    pub later: &'a [&'a dyn Method],
     /// Its step sizes.
     pub schedule: &'a Schedule,
     /// Seed of the run.
@@ -62,13 +67,11 @@ pub struct Job<'a, T> {
     pub gossip_every: u64,
     /// When all agents stop before the last round.
     pub tolerance: Option<Tolerance>,
-    /// Agents that are replaced, in increasing round.
-    pub replacements: &'a [Replacement],
 }
 
-/// The first exchange after the k-th replacement. An agent that comes new to a run cannot know how many there were.
-pub fn first_exchange_after(replacement: usize) -> u64 {
-    (replacement as u64 + 1) << 40
+/// The first exchange after the k-th event of a membership. An agent that comes new to a run cannot know how many there were.
+pub fn first_exchange_after(event: usize) -> u64 {
+    (event as u64 + 1) << 40
 }
 
 /// A state of a job. With the session's [`Memory`](crate::session::Memory) it is all that is needed to resume.
@@ -123,22 +126,22 @@ pub enum StartFrom<T> {
     Point(Vec<T>, Mark),
     /// From a state of the same job, as a checkpoint holds it.
     State(State<T>),
-    /// As the new agent of the k-th replacement of the job.
-    Replacement(usize),
+    /// As the agent that is new with the k-th event of the membership.
+    Event(usize),
 }
 
-/// Does a job to its end. Returns its last state; the next job starts at its mark.
+/// Does a job to its end, or until the agent leaves. Returns its last state; the next job starts at its mark.
 ///
 /// # Errors
 /// If the objective cannot be evaluated, naming the agent, or if the host fails. Checkpoints that were written remain.
 pub fn work<T: Real>(job: &Job<T>, from: StartFrom<T>, host: &mut dyn Host<T>) -> Result<State<T>, Failure> {
     let (mut agent, progress) = NetworkAgent::new(job, from, host)?;
     let mut run = match progress {
-        Some(progress) => Run::resume(job.method, job.schedule.clone(), progress),
+        Some(progress) => Run::resume(agent.method(), job.schedule.clone(), progress),
         None => {
-            let run = Run::start(job.method, job.schedule.clone(), &mut agent)?;
+            let run = Run::start(agent.method(), job.schedule.clone(), &mut agent)?;
             agent.evaluate()?;
-            agent.end_round(run.progress(), job.rounds == 0)?;
+            agent.end_round(run.progress(), agent.is_last(0))?;
             run
         }
     };
@@ -147,11 +150,11 @@ pub fn work<T: Real>(job: &Job<T>, from: StartFrom<T>, host: &mut dyn Host<T>) -
         if agent.is_last(round) {
             break;
         }
-        let due = |(_, replacement): &(usize, &Replacement)| replacement.round == round;
-        if let Some((k, replacement)) = job.replacements.iter().enumerate().find(due) {
-            agent.forget_the_past(k);
-            run.renew(replacement.agent, job.network, &mut agent)?;
-            agent.evaluate()?;
+        if let Some(epoch) = job.membership.beginning_at(round) {
+            let newcomer = agent.enter(epoch)?;
+            run = Run::resume(agent.method(), job.schedule.clone(), *run.progress());
+            run.renew(newcomer, &mut agent)?;
+            agent.renewed()?;
         }
         run.round(&mut agent)?;
         agent.count_round();

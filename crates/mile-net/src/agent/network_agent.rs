@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
 use mile::engine::Engine;
+use mile::membership::Epoch;
+use mile::method::Method;
 use mile::real::Real;
 use mile::run::Progress;
 use mile::steady::{message_bytes, remember, steadiness, summary};
@@ -19,6 +21,10 @@ use crate::session::Finished;
 /// Hosts one agent of a network.
 pub(super) struct NetworkAgent<'a, T> {
     job: &'a Job<'a, T>,
+    epoch: &'a Epoch,
+    method: &'a dyn Method,
+    /// The agent's place among the members.
+    place: usize,
     vectors: Vec<Vec<T>>,
     verbs: Verbs,
     mark: Mark,
@@ -33,12 +39,18 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         from: StartFrom<T>,
         host: &'a mut dyn Host<T>,
     ) -> Result<(Self, Option<Progress>), AgentsError> {
-        let (layout, dim) = (job.method.layout(), job.problem.dim());
+        let epoch = match &from {
+            StartFrom::Point(..) => 0,
+            StartFrom::State(state) => job.membership.at(state.progress.round),
+            StartFrom::Event(k) => k + 1,
+        };
+        let (epoch, method, place) = part(job, epoch)?;
+        let (layout, dim) = (method.layout(), job.problem.dim());
         if layout.vectors() > MOST_VECTORS {
             let problem = format!("it has {} of them, at most {MOST_VECTORS} are possible", layout.vectors());
             return Err(AgentsError::Method(problem));
         }
-        if job.problem.penalty().is_some() && !job.method.takes_penalty() {
+        if job.problem.penalty().is_some() && !method.takes_penalty() {
             let problem = "it has no proximal step, and the problem has a penalty".to_owned();
             return Err(AgentsError::Method(problem));
         }
@@ -47,11 +59,11 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
             StartFrom::State(State { mark, progress, vectors, gossip, .. }) => {
                 (layout.state.len(), vectors, mark, gossip, Some(progress))
             }
-            StartFrom::Replacement(k) => {
-                let round = job.replacements.get(k).map_or(0, |replacement| replacement.round);
+            StartFrom::Event(k) => {
+                let round = epoch.round;
                 let mark = Mark { exchange: first_exchange_after(k), round };
                 let progress = Progress { round, step_size: job.schedule.at(round), ..Progress::default() };
-                (1, vec![vec![T::zero(); dim]], mark, Gossip::default(), Some(progress))
+                (0, Vec::new(), mark, Gossip::default(), Some(progress))
             }
         };
         let lengths: Vec<usize> = vectors.iter().map(Vec::len).collect();
@@ -65,19 +77,36 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         }
         vectors.resize_with(layout.vectors(), || vec![T::zero(); dim]);
         let verbs = Verbs::new(vectors.len());
-        Ok((Self { job, vectors, verbs, mark, gossip, host }, progress))
+        Ok((Self { job, epoch, method, place, vectors, verbs, mark, gossip, host }, progress))
     }
 
-    /// Whether the job ends with this round.
+    /// The method of the epoch.
+    pub(super) fn method(&self) -> &'a dyn Method {
+        self.method
+    }
+
+    /// Whether the job ends for this agent with this round.
     pub(super) fn is_last(&self, round: u64) -> bool {
-        round >= self.job.rounds.min(self.gossip.stop().unwrap_or(u64::MAX))
+        let leaves = self.job.membership.leaves(self.job.agent).unwrap_or(u64::MAX);
+        round >= self.job.rounds.min(leaves).min(self.gossip.stop().unwrap_or(u64::MAX))
     }
 
-    /// Prepares for the k-th replacement: exchanges are counted from a number that the new agent knows, and estimates of the whole
-    /// network begin anew.
-    pub(super) fn forget_the_past(&mut self, k: usize) {
-        self.mark.exchange = first_exchange_after(k);
+    /// Enters an epoch: exchanges are counted from a number that a newcomer knows, and estimates of the whole network begin anew.
+    /// Returns the newcomer, for [`Run::renew`](mile::run::Run::renew).
+    pub(super) fn enter(&mut self, epoch: usize) -> Result<Option<(usize, f64)>, AgentsError> {
+        (self.epoch, self.method, self.place) = part(self.job, epoch)?;
+        self.vectors.resize_with(self.method.layout().vectors(), || vec![T::zero(); self.job.problem.dim()]);
+        self.verbs = Verbs::new(self.vectors.len());
+        self.mark.exchange = first_exchange_after(epoch.saturating_sub(1));
         self.gossip = Gossip::default();
+        let (membership, round) = (self.job.membership, self.mark.round);
+        Ok(self.epoch.newcomer_with(|id| !membership.is_absent(id, round)))
+    }
+
+    /// The method has been started anew.
+    pub(super) fn renewed(&mut self) -> Result<(), AgentsError> {
+        self.host.renewed();
+        self.evaluate()
     }
 
     /// A round is done.
@@ -92,7 +121,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
             return Ok(());
         }
         let Job { problem, agent, .. } = *self.job;
-        let (state, scratch) = self.vectors.split_at_mut(self.job.method.layout().state.len());
+        let (state, scratch) = self.vectors.split_at_mut(self.method.layout().state.len());
         let model = &state[0];
         let penalty = problem.penalty();
         let smooth = problem.loss(agent, model).map_err(AgentsError::objective(agent))?;
@@ -109,7 +138,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
 
     /// Tells the host that a round is over.
     pub(super) fn end_round(&mut self, progress: &Progress, last: bool) -> Result<(), Failure> {
-        let layout = self.job.method.layout();
+        let layout = self.method.layout();
         self.host.round_over(&RoundEnd {
             job: self.job.index,
             mark: self.mark,
@@ -123,8 +152,8 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
 
     /// The agent's state after its last round.
     pub(super) fn into_state(self, progress: Progress) -> State<T> {
-        let Self { job, mut vectors, mark, gossip, .. } = self;
-        vectors.truncate(job.method.layout().state.len());
+        let Self { job, method, mut vectors, mark, gossip, .. } = self;
+        vectors.truncate(method.layout().state.len());
         State { job: job.index, mark, progress, vectors, gossip }
     }
 
@@ -136,11 +165,14 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         from: &[Vector],
         to: &[Vector],
     ) -> Result<Finished<T>, AgentsError> {
-        let Job { agent, network, seed, gossip_every, .. } = *self.job;
-        let edges = network.mixing().rows().row(agent).iter().map(|(j, _)| *j).filter(|j| *j != agent);
-        let absent = |id: usize| self.job.replacements.iter().any(|event| event.is_absent(id, round));
-        let is_up = |j: &usize| !absent(agent) && !absent(*j) && network.edge_is_up(seed, agent, *j, round);
-        let up: Vec<usize> = edges.filter(is_up).collect();
+        let Job { agent, membership, seed, gossip_every, .. } = *self.job;
+        let (epoch, place) = (self.epoch, self.place);
+        let absent = |id: usize| membership.is_absent(id, round);
+        let is_used = |id: usize| {
+            epoch.place(id).is_some_and(|other| epoch.network.edge_is_up(seed, place, other, round))
+        };
+        let is_up = |(id, _): &(usize, f64)| !absent(agent) && !absent(*id) && is_used(*id);
+        let up: Vec<(usize, f64)> = epoch.neighbours(agent).filter(is_up).collect();
         let mut vectors = self.host.buffer();
         vectors.extend_from_slice(bytemuck::cast_slice(summary));
         let head = vectors.len();
@@ -173,7 +205,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
 
 impl<T: Real> Agents for NetworkAgent<'_, T> {
     fn hosted(&self) -> Range<usize> {
-        self.job.agent..self.job.agent + 1
+        self.place..self.place + 1
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
@@ -221,7 +253,7 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
 
 impl<T: Real> Engine<T> for NetworkAgent<'_, T> {
     fn agents(&self) -> usize {
-        self.job.network.agents()
+        self.epoch.members.len()
     }
 
     fn dim(&self) -> usize {
@@ -251,6 +283,18 @@ impl<T: Real> Engine<T> for NetworkAgent<'_, T> {
     }
 }
 
+/// An epoch of a job, its method, and the agent's place in it.
+fn part<'a, T>(job: &Job<'a, T>, epoch: usize) -> Result<(&'a Epoch, &'a dyn Method, usize), AgentsError> {
+    let methods = std::iter::once(job.method).chain(job.later.iter().copied());
+    let found = job.membership.epochs().iter().zip(methods).nth(epoch);
+    let place = found.and_then(|(epoch, _)| epoch.place(job.agent));
+    let (Some((epoch, method)), Some(place)) = (found, place) else {
+        let problem = format!("agent {} takes no part in epoch {epoch} of the run", job.agent);
+        return Err(AgentsError::Engine(problem.into()));
+    };
+    Ok((epoch, method, place))
+}
+
 fn no_sums() -> AgentsError {
     let problem =
         "sums over all agents are not available from one agent on a network: use the estimates of its gossip";
@@ -265,6 +309,7 @@ fn unknown(v: Vector) -> AgentsError {
 mod tests {
     use super::*;
     use mile::graph::Topology;
+    use mile::membership::Membership;
     use mile::methods::Mile;
     use mile::mixing::Rule;
     use mile::network::Network;
@@ -282,7 +327,7 @@ mod tests {
         fn exchange(
             &mut self,
             _: Message<f64>,
-            _: &[usize],
+            _: &[(usize, f64)],
             sums: Vec<Vec<f64>>,
         ) -> Result<Finished<f64>, Failure> {
             Ok(Finished { sums, used: Vec::new(), summaries: Vec::new(), gossip: Vec::new() })
@@ -301,14 +346,14 @@ mod tests {
             index: 0,
             agent: 2,
             problem: &problem,
-            network: &network,
+            membership: &Membership::lasting(network),
             method: &method,
+            later: &[],
             schedule: &schedule,
             seed: 0,
             rounds: 3,
             gossip_every: 0,
             tolerance: None,
-            replacements: &[],
         });
     }
 

@@ -25,7 +25,7 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 /// How often the state of a link is checked without a notification.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Keeps a connection to a neighbour until the agent leaves.
+/// Keeps a connection to a neighbour until the agent leaves, in the rounds in which there is an edge to it.
 pub(super) async fn keep_connected<T: Real>(
     shared: Arc<Shared<T>>,
     endpoint: Endpoint,
@@ -43,10 +43,12 @@ pub(super) async fn keep_connected<T: Real>(
             let edge = core.edges.get(&id);
             match edge {
                 _ if core.leaving => return,
-                Some(edge) if !core.busy(id) => edge.ended.map_or(Duration::ZERO, |ended| {
-                    let pause = pause(edge.failures, edge.refused, shared.me < id);
-                    pause.saturating_sub(ended.elapsed())
-                }),
+                Some(edge) if !core.busy(id) && core.session.needs(id) => {
+                    edge.ended.map_or(Duration::ZERO, |ended| {
+                        let pause = pause(edge.failures, edge.refused, shared.me < id);
+                        pause.saturating_sub(ended.elapsed())
+                    })
+                }
                 _ => CHECK,
             }
         };

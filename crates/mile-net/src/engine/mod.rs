@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iroh::{Endpoint, PublicKey, RelayUrl, SecretKey};
+use mile::membership::Edge;
 use mile::real::Real;
 use tokio::runtime::Runtime;
 
@@ -47,8 +48,8 @@ use crate::status::{Activity, Status};
 pub struct Peer {
     /// Its public key.
     pub key: PublicKey,
-    /// Weight of the edge.
-    pub weight: f64,
+    /// The edge to it.
+    pub edge: Edge,
     /// Where to connect to: `host:port`, resolved at each attempt. May be empty if it connects to us.
     pub addresses: Vec<String>,
 }
@@ -110,12 +111,12 @@ impl<T: Real> Engine<T> {
         let Settings { me, neighbours, on_missing, .. } = &settings;
         let incarnation = folder.incarnation()?;
         let mark = memory.mark;
-        let weights = neighbours.iter().map(|(id, peer)| (*id, peer.weight)).collect();
+        let edges = neighbours.iter().map(|(id, peer)| (*id, peer.edge.clone())).collect();
         let setup = Setup {
             me: *me,
             incarnation,
             terms: terms.clone(),
-            neighbours: weights,
+            neighbours: edges,
             on_missing: *on_missing,
             limits: settings.limits,
             memory,
@@ -218,7 +219,7 @@ impl<T: Real> Host<T> for Engine<T> {
     fn exchange(
         &mut self,
         message: Message<T>,
-        up: &[usize],
+        up: &[(usize, f64)],
         sums: Vec<Vec<T>>,
     ) -> Result<Finished<T>, Failure> {
         let mark = message.mark;
@@ -227,6 +228,10 @@ impl<T: Real> Host<T> for Engine<T> {
             core.view.mark = mark;
             core.view.begin(Activity::Waiting, now);
             core.session.begin(message, up, sums, now);
+            // There may be an edge in this round that there was not before.
+            for edge in up.iter().filter(|(id, _)| !core.session.linked(*id)) {
+                core.edges.get(&edge.0).into_iter().for_each(|edge| edge.changed.notify_one());
+            }
         });
         let finished = wait::exchange(&self.shared, &self.folder, self.on_missing, self.timeout)?;
         self.shared.with(|core, now| {
@@ -297,7 +302,8 @@ mod tests {
     #[test]
     fn a_panic_in_the_network_ends_an_exchange_with_an_error() {
         let home = tempfile::tempdir().unwrap();
-        let peer = Peer { key: SecretKey::generate().public(), weight: 0.5, addresses: Vec::new() };
+        let (key, edge) = (SecretKey::generate().public(), Edge::lasting(0.5));
+        let peer = Peer { key, edge, addresses: Vec::new() };
         let settings = Settings {
             me: 0,
             key: SecretKey::generate(),
@@ -317,7 +323,7 @@ mod tests {
         let task = async { panic!("advance out of bounds") };
         engine.runtime.as_ref().unwrap().spawn(task);
         let message = Message { mark: Mark::default(), vectors: vec![0.0], head: 0, gossip: Vec::new() };
-        let error = engine.exchange(message, &[1], vec![vec![0.0]]).unwrap_err().to_string();
+        let error = engine.exchange(message, &[(1, 0.5)], vec![vec![0.0]]).unwrap_err().to_string();
         assert!(error.contains("the network thread failed: advance out of bounds"), "{error}");
     }
 }

@@ -48,7 +48,7 @@ impl<T: Real> Shared<T> {
 impl<T: Real> Core<T> {
     fn neighbour(&self, status: &NeighbourStatus, now: Millis) -> Neighbour {
         let seconds = |since: Millis| now.saturating_sub(since) as f64 / 1e3;
-        let unconfirmed = self.view.activity == Activity::Leaving && !self.confirmed(status);
+        let unconfirmed = self.view.activity == Activity::Leaving && status.unconfirmed;
         let waiting = status.waiting.or(unconfirmed.then_some(Awaited::Confirmation));
         // A neighbour can claim any exchange.
         let count = |exchange: u64| i64::try_from(exchange).unwrap_or(i64::MAX);
@@ -74,11 +74,6 @@ impl<T: Real> Core<T> {
                 .filter(|_| !status.linked),
             skipped: status.skipped,
         }
-    }
-
-    /// Whether a neighbour has confirmed a checkpoint after the last message of this agent.
-    pub(super) fn confirmed(&self, status: &NeighbourStatus) -> bool {
-        status.durable.exchange >= self.view.mark.exchange
     }
 }
 

@@ -18,6 +18,8 @@ const TICK: Duration = Duration::from_millis(50);
 const CHECK: Duration = Duration::from_millis(500);
 /// After how long it is first logged who is waited for; then after twice as long, and so on.
 const FIRST_WARNING: Duration = Duration::from_secs(5);
+/// After how long it is logged what to do about a neighbour that does not come back.
+const LONG: Duration = Duration::from_secs(60);
 /// How long closing all links may take.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -95,7 +97,7 @@ pub(super) fn leave<T: Real>(shared: &Shared<T>, linger: Duration, limit: Option
     let unconfirmed = loop {
         let now = shared.now();
         let statuses = core.session.neighbour_statuses();
-        let owing: Vec<_> = statuses.iter().filter(|status| !core.confirmed(status)).collect();
+        let owing: Vec<_> = statuses.iter().filter(|status| status.unconfirmed).collect();
         let worth_it = |status: &&&NeighbourStatus| {
             let silent = now - status.heard.unwrap_or(0).max(begun).min(now);
             let patience = if status.linked { limit } else { Some(linger) };
@@ -140,6 +142,12 @@ impl WaitWarning {
         let status = shared.status();
         for edge in status.neighbours.iter().filter(|edge| edge.waiting.is_some()) {
             tracing::warn!(agent = status.agent, round = status.round, "waiting for {}", describe(edge));
+            if !edge.linked && self.begun.elapsed() >= LONG {
+                let id = edge.id;
+                tracing::warn!(
+                    "if agent {id} will not come back: stop all agents and let it be replaced or leave (mile status --without {id})"
+                );
+            }
         }
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Current<T> {
     pub(super) row: Vec<(usize, usize)>,
     /// The head of each neighbour's message, as far as it has arrived.
     heads: BTreeMap<usize, Vec<T>>,
+    /// The weights of their edges.
+    weights: BTreeMap<usize, f64>,
 }
 
 impl<T: Real> Current<T> {
@@ -27,9 +29,13 @@ impl<T: Real> Current<T> {
         self.own.vectors.len()
     }
 
+    fn weight(&self, id: usize) -> f64 {
+        self.weights.get(&id).copied().unwrap_or(0.0)
+    }
+
     /// Adds a piece from the k-th neighbour to the sums, up to element `limit`; says whether the piece is used up.
-    fn fold(&mut self, k: usize, weight: f64, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
-        let (folded, total) = (self.row[k].1, self.total());
+    fn fold(&mut self, k: usize, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
+        let (folded, total, weight) = (self.row[k].1, self.total(), self.weight(self.row[k].0));
         if piece.at.exchange > self.own.mark.exchange {
             return if folded < total { Err("a message is missing") } else { Ok(false) };
         }
@@ -110,14 +116,15 @@ pub struct Finished<T> {
 }
 
 impl<T: Real> Session<T> {
-    /// Begins an exchange: the message is sent to the neighbours in `up`, and theirs are added up in `sums`, one for each
-    /// vector of the message. If messages have a summary there is one vector, which is added up twice: with the weights, and
-    /// with those times how steady its differences are.
-    pub fn begin(&mut self, message: Message<T>, up: &[usize], mut sums: Vec<Vec<T>>, now: Millis) {
+    /// Begins an exchange: the message is sent to the neighbours in `up`, each with the weight of its edge, and theirs are added up
+    /// in `sums`, one for each vector of the message. If messages have a summary there is one vector, which is added up twice: with
+    /// the weights, and with those times how steady its differences are.
+    pub fn begin(&mut self, message: Message<T>, up: &[(usize, f64)], mut sums: Vec<Vec<T>>, now: Millis) {
         self.now = now;
         let (exchange, round) = (message.mark.exchange, message.mark.round);
+        let weights: BTreeMap<usize, f64> = up.iter().copied().collect();
         let mut row: Vec<(usize, usize)> = Vec::with_capacity(up.len());
-        for (id, neighbour) in self.neighbours.iter_mut().filter(|(id, _)| up.contains(id)) {
+        for (id, neighbour) in self.neighbours.iter_mut().filter(|(id, _)| weights.contains_key(id)) {
             if self.on_missing != MissingPolicy::Wait && neighbour.decisions.get(round) == Some(false) {
                 neighbour.skipped += 1;
             } else {
@@ -131,8 +138,8 @@ impl<T: Real> Session<T> {
             self.outbox.push(KeptMessage { message: own.clone(), recipients });
         }
         let dim = own.vectors.len() / sums.len().max(1);
-        self.current = Some(Current { own, sums, dim, row, heads: BTreeMap::new() });
-        self.next = exchange + 1;
+        self.current = Some(Current { own, sums, dim, row, heads: BTreeMap::new(), weights });
+        (self.next, self.round) = (exchange + 1, round);
         self.advance();
         self.tick(now);
     }
@@ -168,14 +175,12 @@ impl<T: Real> Session<T> {
         let mut gossip = Vec::with_capacity(if talks { current.row.len() } else { 0 });
         for (id, _) in current.row.iter().filter(|_| talks) {
             if let Some(neighbour) = self.neighbours.get_mut(id) {
-                gossip.extend(
-                    neighbour.gossip.remove(&mark.exchange).map(|numbers| (neighbour.weight, numbers)),
-                );
+                let weight = current.weight(*id);
+                gossip.extend(neighbour.gossip.remove(&mark.exchange).map(|numbers| (weight, numbers)));
             }
         }
         let used: Vec<usize> = current.row.iter().map(|(id, _)| *id).collect();
-        let heads =
-            used.iter().filter_map(|id| Some((self.neighbours.get(id)?.weight, current.heads.get(id)?)));
+        let heads = used.iter().filter_map(|id| Some((current.weight(*id), current.heads.get(id)?)));
         let summaries = heads.map(|(weight, head)| (weight, numbers(head))).collect();
         Some(Finished { sums: current.sums, used, summaries, gossip })
     }
@@ -192,7 +197,7 @@ impl<T: Real> Session<T> {
                 && let Some(state) = self.links.get_mut(&link)
                 && let Some(piece) = &state.held
             {
-                match current.fold(k, neighbour.weight, piece, limit) {
+                match current.fold(k, piece, limit) {
                     Ok(true) => self.spare.extend(state.held.take().map(|piece| piece.elements)),
                     Ok(false) => {}
                     Err(text) => {

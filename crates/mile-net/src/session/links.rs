@@ -271,7 +271,7 @@ impl<T: Real> Session<T> {
             to,
             incarnation: self.incarnation,
             terms: self.terms.clone(),
-            weight: self.neighbours.get(&to).map_or(0.0, |neighbour| neighbour.weight),
+            weight: self.neighbours.get(&to).map_or(0.0, |neighbour| neighbour.edge.weight),
             skips: self.on_missing != MissingPolicy::Wait,
             checkpoint_every: self.limits.checkpoint_every,
             outbox: self.limits.outbox,

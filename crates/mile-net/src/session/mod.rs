@@ -25,6 +25,7 @@ mod neighbour_status;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use mile::membership::Edge;
 use mile::real::Real;
 
 pub use self::exchange::Finished;
@@ -84,8 +85,8 @@ pub struct Setup<T> {
     pub incarnation: u64,
     /// What all agents of the run must agree on.
     pub terms: Terms,
-    /// Neighbours by id, each with the weight of its edge.
-    pub neighbours: BTreeMap<usize, f64>,
+    /// All that are neighbours at one time or another, by id, each with its edge.
+    pub neighbours: BTreeMap<usize, Edge>,
     /// What to do about those that are away.
     pub on_missing: MissingPolicy,
     /// How many rounds of messages are kept.
@@ -162,7 +163,7 @@ pub enum Fault {
 }
 
 struct Neighbour {
-    weight: f64,
+    edge: Edge,
     link: Option<Link>,
     since: Millis,
     heard: Option<Millis>,
@@ -221,6 +222,8 @@ pub struct Session<T> {
     closing: Vec<(Link, Fault)>,
     outbox: Outbox<T>,
     next: u64,
+    /// The round of the last exchange, or of the checkpoint.
+    round: u64,
     durable: Mark,
     current: Option<Current<T>>,
     /// Whether there are decisions that are not on disk yet.
@@ -240,9 +243,9 @@ impl<T: Real> Session<T> {
             // Decisions that are not in the copy would be made a second time, and perhaps otherwise.
             limits.keep = 0;
         }
-        let neighbour = |(id, weight)| {
+        let neighbour = |(id, edge)| {
             let neighbour = Neighbour {
-                weight,
+                edge,
                 link: None,
                 since: now,
                 heard: None,
@@ -258,6 +261,10 @@ impl<T: Real> Session<T> {
             };
             (id, neighbour)
         };
+        let mut outbox = Outbox::new(memory.outbox);
+        for (id, _) in neighbours.iter().filter(|(_, edge)| edge.is_lost) {
+            outbox.forget(*id);
+        }
         Self {
             me,
             incarnation,
@@ -266,8 +273,9 @@ impl<T: Real> Session<T> {
             neighbours: neighbours.into_iter().map(neighbour).collect(),
             links: BTreeMap::new(),
             closing: Vec::new(),
-            outbox: Outbox::new(memory.outbox),
+            outbox,
             next: memory.mark.exchange,
+            round: memory.mark.round,
             durable: memory.mark,
             current: None,
             unsaved: false,
@@ -311,9 +319,25 @@ impl<T: Real> Session<T> {
         self.forget_decisions();
     }
 
-    /// Whether every neighbour has confirmed a checkpoint after the last message of this agent.
+    /// Whether every neighbour has confirmed a checkpoint after the last message that it was sent. One that has left the run is not
+    /// waited for unless it is there.
     pub fn may_leave(&self) -> bool {
-        self.neighbours.values().all(|neighbour| neighbour.confirmed.exchange >= self.next)
+        self.neighbours.iter().all(|(id, neighbour)| !self.owes_any_confirmation(*id, neighbour))
+    }
+
+    fn owes_any_confirmation(&self, id: usize, neighbour: &Neighbour) -> bool {
+        // A neighbour that was sent nothing, because its edge was skipped, has to be told that.
+        let untold = self.on_missing != MissingPolicy::Wait && neighbour.confirmed.exchange < self.next;
+        let takes_part = neighbour.edge.rounds.contains(&self.round) || neighbour.link.is_some();
+        takes_part && (untold || self.outbox.unconfirmed_rounds(id, neighbour.confirmed) > 0)
+    }
+
+    /// Whether there is something to say to a neighbour: its edge may be used in this round, or it may still need a message.
+    pub fn needs(&self, id: usize) -> bool {
+        self.neighbours.get(&id).is_some_and(|neighbour| {
+            neighbour.edge.rounds.contains(&self.round)
+                || self.outbox.unconfirmed_rounds(id, neighbour.confirmed) > 0
+        })
     }
 
     /// Whether a neighbour has left as many rounds unconfirmed as this agent keeps messages for.

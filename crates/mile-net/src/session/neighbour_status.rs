@@ -25,6 +25,8 @@ pub struct NeighbourStatus {
     pub received: Traffic,
     /// What was sent to it.
     pub sent: Traffic,
+    /// Whether it may still ask for a message that it was sent.
+    pub unconfirmed: bool,
     /// What the current exchange waits for from it.
     pub waiting: Option<Awaited>,
     /// Why its last link was refused, by either end.
@@ -34,7 +36,7 @@ pub struct NeighbourStatus {
 }
 
 impl<T: Real> Session<T> {
-    /// What the session knows about each neighbour, in increasing id.
+    /// What the session knows about each neighbour, in increasing id; without those whose edge is not used yet or any more.
     pub fn neighbour_statuses(&self) -> Vec<NeighbourStatus> {
         let status = |(id, neighbour): (&usize, &Neighbour)| NeighbourStatus {
             id: *id,
@@ -45,11 +47,12 @@ impl<T: Real> Session<T> {
             durable: neighbour.confirmed,
             received: neighbour.received,
             sent: neighbour.sent,
+            unconfirmed: self.owes_any_confirmation(*id, neighbour),
             waiting: self.awaited(*id, neighbour),
             refusal: neighbour.refusal.clone(),
             skipped: neighbour.skipped,
         };
-        self.neighbours.iter().map(status).collect()
+        self.neighbours.iter().filter(|(id, _)| self.needs(**id)).map(status).collect()
     }
 
     fn awaited(&self, id: usize, neighbour: &Neighbour) -> Option<Awaited> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mile::agents::Vector;
 use mile::graph::Topology;
+use mile::membership::{Edge, Membership};
 use mile::method::Method;
 use mile::mixing::Rule;
 use mile::network::Network;
@@ -26,6 +27,7 @@ pub(crate) const SEED: u64 = 3;
 
 pub(crate) struct Lab {
     pub(crate) network: Network,
+    membership: Membership,
     pub(crate) problem: Box<dyn Problem<f32>>,
     pub(crate) schedule: Schedule,
     pub(crate) keys: Vec<SecretKey>,
@@ -41,8 +43,10 @@ impl Lab {
         // All are held until all are known, so that no two agents get the same.
         let sockets: Vec<UdpSocket> =
             (0..agents).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+        let network = Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
         Self {
-            network: Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap(),
+            membership: Membership::lasting(network.clone()),
+            network,
             problem: Box::new(Quadratic::new(agents, dim, 10.0, 1.0, 7).unwrap()),
             schedule: Schedule::constant(0.1),
             keys: (0..agents).map(|_| SecretKey::generate()).collect(),
@@ -71,7 +75,7 @@ impl Lab {
         let row = self.network.mixing().rows().row(agent).iter();
         let peer = |j: usize, weight: f64| Peer {
             key: self.keys[j].public(),
-            weight,
+            edge: Edge::lasting(weight),
             addresses: vec![self.addresses[j].to_string()],
         };
         Settings {
@@ -104,14 +108,14 @@ impl Lab {
             index: 0,
             agent,
             problem: &*self.problem,
-            network: &self.network,
+            membership: &self.membership,
             method,
+            later: &[],
             schedule: &self.schedule,
             seed: SEED,
             rounds,
             gossip_every: self.gossip_every,
             tolerance: None,
-            replacements: &[],
         }
     }
 
@@ -188,7 +192,7 @@ impl Host<f32> for Mortal {
     fn exchange(
         &mut self,
         message: Message<f32>,
-        up: &[usize],
+        up: &[(usize, f64)],
         sums: Vec<Vec<f32>>,
     ) -> Result<Finished<f32>, Failure> {
         let exchange = message.mark.exchange;

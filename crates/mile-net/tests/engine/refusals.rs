@@ -53,7 +53,7 @@ fn another_run_another_dimension_and_asymmetric_weights_are_refused() {
     both_say(&refusals(|_, terms| terms.run = "other".into()), &["the run differs", "lab", "other"]);
     both_say(&refusals(|_, terms| terms.dim = 31), &["the dimension differs", "30", "31"]);
     let halve = |settings: &mut Settings, _: &mut Terms| {
-        settings.neighbours.values_mut().for_each(|peer| peer.weight /= 2.0);
+        settings.neighbours.values_mut().for_each(|peer| peer.edge.weight /= 2.0);
     };
     both_say(&refusals(halve), &["the weight of the edge", "0.5", "0.25"]);
     let skip =

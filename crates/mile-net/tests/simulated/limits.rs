@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mile::membership::Edge;
 use mile_net::frame::{HEAD, Head};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
@@ -16,7 +17,7 @@ fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>)
         me,
         incarnation: 1,
         terms,
-        neighbours: neighbours.iter().map(|id| (*id, 0.25)).collect(),
+        neighbours: neighbours.iter().map(|id| (*id, Edge::lasting(0.25))).collect(),
         on_missing: MissingPolicy::Wait,
         limits,
         memory,
@@ -27,7 +28,8 @@ fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>)
 fn begin(session: &mut Session<f32>, round: u64, up: &[usize]) {
     let mark = Mark { exchange: round, round };
     let vectors = vec![round as f32; DIM];
-    session.begin(Message { mark, vectors, head: 0, gossip: Vec::new() }, up, vec![vec![0.0; DIM]], 0);
+    let up: Vec<(usize, f64)> = up.iter().map(|id| (*id, 0.25)).collect();
+    session.begin(Message { mark, vectors, head: 0, gossip: Vec::new() }, &up, vec![vec![0.0; DIM]], 0);
 }
 
 fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {

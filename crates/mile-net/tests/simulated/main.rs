@@ -2,8 +2,8 @@
 //! next. Whatever happens, the run ends with the bits of the simulator.
 
 mod limits;
+mod losses;
 mod node;
-mod replacements;
 mod schedules;
 mod skips;
 mod world;

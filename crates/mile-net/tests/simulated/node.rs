@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 
+use mile::membership::Membership;
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
-use mile::run::Replacement;
 use mile::schedule::Schedule;
 use mile_net::agent::{self, Failure, Host, Job, RoundEnd, StartFrom, State};
 use mile_net::edge::Decisions;
@@ -16,11 +16,29 @@ use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
 use mile_net::session::{Finished, Limits, Memory, MissingPolicy, Session, Setup};
 
+/// Who takes part in a world, and the method for each network.
+pub(crate) struct Script {
+    pub(crate) membership: Membership,
+    pub(crate) methods: Vec<Box<dyn Method>>,
+}
+
+impl Script {
+    pub(crate) fn new(membership: Membership, build: impl Fn(&Network) -> Box<dyn Method>) -> Self {
+        let methods = membership.epochs().iter().map(|epoch| build(&epoch.network)).collect();
+        Self { membership, methods }
+    }
+
+    pub(crate) fn lasting(network: &Network, method: Box<dyn Method>) -> Self {
+        Self { membership: Membership::lasting(network.clone()), methods: vec![method] }
+    }
+}
+
 /// What all agents of a world do.
 pub(crate) struct Scene<'a> {
     pub(crate) problem: &'a dyn Problem<f32>,
-    pub(crate) network: &'a Network,
-    pub(crate) method: &'a dyn Method,
+    pub(crate) script: Script,
+    /// What takes the place of the script once all agents have been told.
+    pub(crate) told: OnceLock<Script>,
     pub(crate) start: &'a [f32],
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
@@ -30,11 +48,17 @@ pub(crate) struct Scene<'a> {
     pub(crate) on_missing: MissingPolicy,
     pub(crate) piece: usize,
     pub(crate) gossip_every: u64,
-    /// An agent that is replaced, once all agents have been told.
-    pub(crate) replacement: OnceLock<Replacement>,
 }
 
 impl Scene<'_> {
+    pub(crate) fn script(&self) -> &Script {
+        self.told.get().unwrap_or(&self.script)
+    }
+
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.script().membership
+    }
+
     fn limits(&self) -> Limits {
         // As tight as a handshake allows.
         Limits { keep: self.keep, outbox: self.checkpoint_every + 2, ..Limits::of(self.checkpoint_every) }
@@ -45,12 +69,7 @@ impl Scene<'_> {
             run: "simulated".into(),
             dim: self.problem.dim(),
             precision: "f32".into(),
-            facts: self
-                .replacement
-                .get()
-                .map(|event| ("event".into(), format!("{event:?}")))
-                .into_iter()
-                .collect(),
+            facts: BTreeMap::from([("event".into(), format!("{:?}", self.membership().events()))]),
         }
     }
 }
@@ -60,7 +79,7 @@ pub(crate) fn schedule() -> Schedule {
 }
 
 pub(crate) enum Request {
-    Exchange(Message<f32>, Vec<usize>, Vec<Vec<f32>>),
+    Exchange(Message<f32>, Vec<(usize, f64)>, Vec<Vec<f32>>),
     RoundOver(Box<State<f32>>, bool),
     Done(Box<State<f32>>),
     Failed,
@@ -85,7 +104,7 @@ impl Host<f32> for Line {
     fn exchange(
         &mut self,
         message: Message<f32>,
-        up: &[usize],
+        up: &[(usize, f64)],
         sums: Vec<Vec<f32>>,
     ) -> Result<Finished<f32>, Failure> {
         self.ask.send(Request::Exchange(message, up.to_vec(), sums))?;
@@ -130,6 +149,8 @@ pub(crate) struct Node {
     copies: Vec<Disk>,
     /// Round by round, the neighbours whose edge was used: never to be contradicted by a restart.
     pub(crate) used: BTreeMap<u64, Vec<usize>>,
+    /// Its last state, once it has left before the end.
+    pub(crate) left: Option<Box<State<f32>>>,
 }
 
 impl Node {
@@ -164,23 +185,21 @@ impl Node {
         scope: &'scope Scope<'scope, 'env>,
         now: u64,
     ) {
-        let row = scene.network.mixing().rows().row(agent).iter();
+        let Script { membership, methods } = scene.script();
         let disk = &mut self.disk;
         disk.incarnation += 1;
         let mut memory = disk.memory.clone();
         memory.decisions = disk.decisions.clone();
-        let replacements: Vec<Replacement> = scene.replacement.get().copied().into_iter().collect();
-        let is_new =
-            |event: &&Replacement| event.agent == agent && event.lost.is_some() && disk.state.is_none();
-        let new = replacements.iter().find(is_new);
-        if let Some(event) = new {
-            memory.mark = Mark { exchange: agent::first_exchange_after(0), round: event.round };
+        let new = membership.comes_with(agent).filter(|_| disk.state.is_none());
+        if let Some(k) = new {
+            let round = membership.events()[k].round;
+            memory.mark = Mark { exchange: agent::first_exchange_after(k), round };
         }
         let setup = Setup {
             me: agent,
             incarnation: disk.incarnation,
             terms: scene.terms(),
-            neighbours: row.copied().filter(|(j, _)| *j != agent).collect(),
+            neighbours: membership.edges_of(agent),
             on_missing: scene.on_missing,
             limits: scene.limits(),
             memory,
@@ -189,25 +208,28 @@ impl Node {
         let (ask, requests) = channel();
         let (reply, hear) = channel();
         let dim = scene.problem.dim();
-        let from = match disk.state.clone() {
-            Some(state) => StartFrom::State(state),
-            None if new.is_some() => StartFrom::Replacement(0),
-            None => StartFrom::Point(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default()),
+        let from = match (disk.state.clone(), new) {
+            (Some(state), _) => StartFrom::State(state),
+            (None, Some(k)) => StartFrom::Event(k),
+            (None, None) => {
+                StartFrom::Point(scene.start[agent * dim..(agent + 1) * dim].to_vec(), Mark::default())
+            }
         };
         scope.spawn(move || {
             let schedule = schedule();
+            let later: Vec<&dyn Method> = methods[1..].iter().map(|method| &**method).collect();
             let job = Job {
                 index: 0,
                 agent,
                 problem: scene.problem,
-                network: scene.network,
-                method: scene.method,
+                membership,
+                method: &*methods[0],
+                later: &later,
                 schedule: &schedule,
                 seed: scene.seed,
                 rounds: scene.rounds,
                 gossip_every: scene.gossip_every,
                 tolerance: None,
-                replacements: &replacements,
             };
             let done = ask.clone();
             let outcome = agent::work(&job, from, &mut Line { ask, hear });
@@ -221,12 +243,18 @@ impl Node {
 
     /// Does what an agent's thread waits for, if it can be done.
     pub(crate) fn serve(&mut self, agent: usize, scene: &Scene, now: u64) -> bool {
-        let Self { alive, disk, used, copies } = self;
+        let Self { alive, disk, used, copies, left } = self;
         let Some(alive) = alive else { return false };
         alive.session.tick(now);
         if let Some(decisions) = alive.session.unsaved_decisions() {
             disk.decisions = decisions;
             alive.session.decisions_saved();
+        }
+        let departs = scene.membership().leaves(agent).is_some_and(|round| round < scene.rounds);
+        // Its neighbours may be restored from old copies, and would need its messages again.
+        if departs && scene.keep == 0 && alive.done.is_some() && alive.session.may_leave() {
+            *left = alive.done.take();
+            return true;
         }
         match alive.pending.take() {
             Some(Request::Exchange(message, up, sums)) => {

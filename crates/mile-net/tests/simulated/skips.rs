@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-use crate::node::{Scene, schedule};
+use crate::node::{Scene, Script, schedule};
 use crate::schedules::{problem, scattered};
 use crate::seeds;
 use crate::world::{Trouble, World};
@@ -101,8 +101,8 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
         let (problem, start) = (problem(agents, dim, 0.0), scattered(agents, dim));
         let scene = Scene {
             problem: &problem,
-            network: &network,
-            method: &*method,
+            script: Script::lasting(&network, method),
+            told: OnceLock::new(),
             start: &start,
             seed,
             rounds: 12,
@@ -111,7 +111,6 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
             on_missing: MissingPolicy::Skip { after: random.random_range(0..150) },
             piece: random.random_range(1..dim + 2),
             gossip_every: random.random_range(0..3),
-            replacement: OnceLock::new(),
         };
         let trouble = Trouble { kills: 6, cuts: 12, scrambles: 4 };
         std::thread::scope(|scope| {
@@ -138,12 +137,12 @@ fn so_it_is_with_an_adaptive_weight() {
         let network = Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
         let xi = Some(Weight::Adaptive(XI));
         let parameters = Parameters { local_steps: Some(TAU), xi, gamma: Some(0.8), ..Parameters::default() };
-        let method = catalogue::find("mile").unwrap().build(&parameters, &network, seed).unwrap();
+        let build = || catalogue::find("mile").unwrap().build(&parameters, &network, seed).unwrap();
         let (problem, start) = (problem(agents, dim, 0.0), scattered(agents, dim));
         let scene = Scene {
             problem: &problem,
-            network: &network,
-            method: &*method,
+            script: Script::lasting(&network, build()),
+            told: OnceLock::new(),
             start: &start,
             seed,
             rounds: 12,
@@ -152,7 +151,6 @@ fn so_it_is_with_an_adaptive_weight() {
             on_missing: MissingPolicy::Skip { after: random.random_range(0..150) },
             piece: random.random_range(1..4 * dim + 20),
             gossip_every: random.random_range(0..3),
-            replacement: OnceLock::new(),
         };
         let trouble = Trouble { kills: 6, cuts: 12, scrambles: 4 };
         std::thread::scope(|scope| {
@@ -167,6 +165,7 @@ fn so_it_is_with_an_adaptive_weight() {
             };
             let turns = (0..scene.rounds).map(of).chain([network.graph().clone()]).collect();
             let network = network.clone().with_time_varying(TimeVarying::InTurn(turns)).unwrap();
+            let method = build();
             let mut expected = Simulator::new(&problem, &network, &*method, &start, seed).unwrap();
             let mut run = Run::start(&*method, schedule(), &mut expected).unwrap();
             (0..scene.rounds).for_each(|_| run.round(&mut expected).unwrap());
@@ -205,8 +204,8 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
     let (problem, start) = (least_squares(agents, dim), scattered(agents, dim));
     let scene = Scene {
         problem: &problem,
-        network: &network,
-        method: &*method,
+        script: Script::lasting(&network, method),
+        told: OnceLock::new(),
         start: &start,
         seed: 0,
         rounds,
@@ -215,7 +214,6 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
         on_missing: MissingPolicy::Skip { after: 50 },
         piece: 2,
         gossip_every: 0,
-        replacement: OnceLock::new(),
     };
     let trouble = Trouble { kills: 0, cuts: 0, scrambles: 0 };
     std::thread::scope(|scope| {

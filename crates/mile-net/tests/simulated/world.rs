@@ -1,16 +1,15 @@
 //! Agents and the wires between them; one event at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::thread::Scope;
 
-use mile::run::Replacement;
 use mile_net::agent::State;
 use mile_net::frame::{HEAD, Head, Kind, control};
-use mile_net::session::{Arrival, Fault, Outgoing};
+use mile_net::session::{Arrival, Fault, NeighbourStatus, Outgoing};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
-use crate::node::{Node, Scene};
+use crate::node::{Alive, Node, Scene, Script};
 
 /// A connection between two agents, the first of which dialled.
 struct Wire {
@@ -40,6 +39,8 @@ pub(crate) struct World<'scope, 'env> {
     pub(crate) trouble: Trouble,
     /// An agent that stays down while this lasts, until this time.
     pub(crate) outage: Option<(usize, u64)>,
+    /// Agents that will not be started again.
+    gone: BTreeSet<usize>,
 }
 
 impl<'scope, 'env> World<'scope, 'env> {
@@ -52,13 +53,14 @@ impl<'scope, 'env> World<'scope, 'env> {
         let mut world = Self {
             scene,
             scope,
-            nodes: (0..scene.network.agents()).map(|_| Node::default()).collect(),
+            nodes: (0..scene.membership().numbers()).map(|_| Node::default()).collect(),
             wires: BTreeMap::new(),
             next_wire: 0,
             random,
             now: 0,
             trouble,
             outage: None,
+            gone: BTreeSet::new(),
         };
         (0..world.nodes.len()).for_each(|agent| world.start(agent));
         world
@@ -191,12 +193,20 @@ impl<'scope, 'env> World<'scope, 'env> {
 
     fn serve(&mut self, agent: usize) -> bool {
         let served = self.nodes[agent].serve(agent, self.scene, self.now);
+        if self.nodes[agent].left.is_some() && self.gone.insert(agent) {
+            self.kill(agent);
+        }
         self.close_what_sessions_gave_up(agent);
         served
     }
 
     fn redial(&mut self) -> bool {
-        let edges: Vec<(usize, usize)> = self.scene.network.graph().edges().collect();
+        let membership = self.scene.membership();
+        let of = |i: usize| membership.edges_of(i).into_keys().map(move |j| (i, j));
+        let needs = |(i, j): &(usize, usize)| {
+            self.nodes[*i].alive.as_ref().is_some_and(|alive| alive.session.needs(*j))
+        };
+        let edges: Vec<(usize, usize)> = (0..self.nodes.len()).flat_map(of).filter(needs).collect();
         if edges.is_empty() {
             return false;
         }
@@ -268,7 +278,9 @@ impl<'scope, 'env> World<'scope, 'env> {
         let Some(first) = queue.front().filter(|frame| frame.len() >= HEAD).cloned() else { return false };
         match kind {
             0 => queue.push_front(first),
-            1 if queue.iter().take(2).filter(|frame| frame[0] == Kind::Data as u8).count() == 2 => {
+            1 if queue.iter().take(2).filter(|frame| frame.first() == Some(&(Kind::Data as u8))).count()
+                == 2 =>
+            {
                 queue.swap(0, 1)
             }
             _ => queue[0][1 + spoilt.0 as usize % 7] ^= (spoilt.1 as u8).max(1),
@@ -280,6 +292,7 @@ impl<'scope, 'env> World<'scope, 'env> {
     fn restart_somebody(&mut self) -> bool {
         let down = |world: &Self, agent: usize| {
             world.nodes[agent].alive.is_none()
+                && !world.gone.contains(&agent)
                 && world.outage.is_none_or(|(out, until)| out != agent || world.now >= until)
         };
         let Some(agent) = (0..self.nodes.len()).find(|agent| down(self, *agent)) else { return false };
@@ -287,17 +300,21 @@ impl<'scope, 'env> World<'scope, 'env> {
         true
     }
 
-    /// An agent's disk is lost. All agents are stopped, told of it, and started again, it with nothing.
-    pub(crate) fn replace(&mut self, agent: usize) {
+    /// An agent's disk is lost. All agents are stopped; returns the rounds between which the others stand.
+    pub(crate) fn lose(&mut self, agent: usize) -> (u64, u64) {
         (0..self.nodes.len()).for_each(|agent| self.kill(agent));
-        let stand = |(_, node): (usize, &Node)| node.round();
-        let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != agent);
-        let (least, most) = (others().map(stand).min(), others().map(stand).max());
-        let (lost, round) = (least.unwrap_or(0), most.unwrap_or(0) + 3);
         self.nodes[agent].lose_the_disk();
-        let event = Replacement { round, agent, lost: Some(lost) };
-        self.scene.replacement.set(event).expect("one is replaced");
-        // What was used before may be used otherwise when rounds are repeated without the agent.
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != agent);
+        let rounds: Vec<u64> = others.map(|(_, node)| node.round()).collect();
+        (rounds.iter().copied().min().unwrap_or(0), rounds.iter().copied().max().unwrap_or(0))
+    }
+
+    /// All agents, which are stopped, are told what happens, and are started again; those that are `gone` are not.
+    pub(crate) fn tell(&mut self, script: Script, gone: &[usize]) {
+        self.gone.extend(gone);
+        self.nodes.resize_with(script.membership.numbers(), Node::default);
+        assert!(self.scene.told.set(script).is_ok(), "agents are told once");
+        // What was used before may be used otherwise when rounds are repeated without an agent.
         self.nodes.iter_mut().for_each(|node| node.used.clear());
     }
 
@@ -308,10 +325,15 @@ impl<'scope, 'env> World<'scope, 'env> {
 
     /// Whether all agents are done and may leave.
     pub(crate) fn over(&self) -> bool {
-        let left = |node: &Node| {
-            node.alive.as_ref().is_some_and(|alive| alive.done.is_some() && alive.session.may_leave())
+        let over = |(agent, node): (usize, &Node)| {
+            // One that has left may not have told everybody that it needs nothing more: it is waited for no longer.
+            let settled = |status: NeighbourStatus| !status.unconfirmed || self.gone.contains(&status.id);
+            let may_leave = |alive: &Alive| {
+                alive.done.is_some() && alive.session.neighbour_statuses().into_iter().all(settled)
+            };
+            self.gone.contains(&agent) || node.alive.as_ref().is_some_and(may_leave)
         };
-        self.nodes.iter().all(left)
+        self.nodes.iter().enumerate().all(over)
     }
 
     /// The furthest round any agent has on disk.
@@ -350,16 +372,19 @@ impl<'scope, 'env> World<'scope, 'env> {
         panic!("stuck");
     }
 
-    /// Final vectors, row after row, and bytes sent by all.
+    /// Final vectors of those who took part to the end, row after row, and bytes sent by all.
     pub(crate) fn results(&self) -> (Vec<Vec<f32>>, u64) {
-        let done: Vec<&State<f32>> = self
-            .nodes
-            .iter()
-            .filter_map(|node| node.alive.as_ref().and_then(|alive| alive.done.as_deref()))
-            .collect();
-        let rows = |k: usize| done.iter().flat_map(|state| state.vectors[k].iter().copied()).collect();
-        let vectors = (0..done[0].vectors.len()).map(rows).collect();
-        (vectors, done.iter().map(|state| state.progress.costs.bytes_sent).sum())
+        let done = |node: &'_ Node| -> Option<State<f32>> {
+            let alive = node.alive.as_ref().and_then(|alive| alive.done.as_deref());
+            alive.or(node.left.as_deref()).cloned()
+        };
+        let done: BTreeMap<usize, State<f32>> =
+            self.nodes.iter().enumerate().filter_map(|(agent, node)| Some((agent, done(node)?))).collect();
+        let membership = self.scene.membership();
+        let members = &membership.epochs()[membership.at(self.scene.rounds)].members;
+        let rows = |k: usize| members.iter().flat_map(|agent| done[agent].vectors[k].clone()).collect();
+        let vectors = (0..done[&members[0]].vectors.len()).map(rows).collect();
+        (vectors, done.values().map(|state| state.progress.costs.bytes_sent).sum())
     }
 
     /// Round by round, who used the edge to whom.

@@ -248,6 +248,10 @@ impl Objectives for ArrayObjectives {
         Ok(facts)
     }
 
+    fn are_divided(&self) -> bool {
+        !self.data.train.inputs.is_per_agent()
+    }
+
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
         let is_own = self.data.train.inputs.is_per_agent();
         let (training, cache) = (self.training.clone(), self.cache.clone());

@@ -202,6 +202,10 @@ impl Objectives for Tables {
         Ok(facts)
     }
 
+    fn are_divided(&self) -> bool {
+        !self.config.is_per_agent()
+    }
+
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
         let own = || TableConfig { only: Some(vec![agent]), ..(*self.config).clone() };
         self.config.is_per_agent().then(|| Arc::new(Self::new(own())) as Arc<dyn Objectives>)

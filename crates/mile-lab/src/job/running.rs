@@ -1,0 +1,305 @@
+//! A job while it is run: its rounds, records and checkpoints, in one epoch of the membership after the other.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mile::block;
+use mile::engine::Engine;
+use mile::method::Method;
+use mile::problems::Problem;
+use mile::run::{Progress, Run};
+
+use super::{DIVERGED, JobContext};
+use crate::engines::Scalar;
+use crate::error::LabError;
+use crate::plan::{Job, Plan};
+use crate::ranks::lost;
+use crate::record::{Evaluated, MODELS, Record, RunId, measure, rms, total};
+use crate::saved;
+use crate::state::Header;
+use crate::store::{Outcome, Status};
+
+/// Wishes of ranks: to stop after this round, and to write a checkpoint.
+const STOP: u8 = 1;
+const SAVE: u8 = 2;
+
+/// Time between two checkpoints of a job.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(20);
+
+/// What is run, in an epoch of the membership.
+pub(super) struct JobSetup<'a, T> {
+    pub(super) job: Job,
+    pub(super) epoch: usize,
+    pub(super) problem: &'a dyn Problem<T>,
+    pub(super) method: &'a dyn Method,
+}
+
+/// What an epoch hands on to the next.
+pub(super) struct Part<T> {
+    /// The models of the next epoch's members.
+    pub(super) models: Vec<T>,
+    progress: Progress,
+    limit: f64,
+    wall: Duration,
+    last: Option<Record>,
+    saved: Instant,
+}
+
+/// What has come to its end.
+pub(super) enum Completed<T> {
+    Job(Outcome),
+    /// The agents that take part change; the next epoch.
+    Epoch(usize, Part<T>),
+}
+
+/// A job that is being run.
+pub(super) struct RunningJob<'a, T> {
+    context: &'a JobContext<'a>,
+    job: Job,
+    epoch: usize,
+    problem: &'a dyn Problem<T>,
+    method: &'a dyn Method,
+    engine: &'a mut dyn Engine<T>,
+    run: Run<'a>,
+    limit: f64,
+    wall: Duration,
+    last: Option<Record>,
+    saved: Instant,
+    /// Whether an event of this round has happened: a state of the round is of before it.
+    entered: bool,
+}
+
+impl<'a, T: Scalar> RunningJob<'a, T> {
+    pub(super) fn begin(
+        context: &'a JobContext<'a>,
+        setup: JobSetup<'a, T>,
+        engine: &'a mut dyn Engine<T>,
+        resume: bool,
+    ) -> Result<Self, LabError> {
+        let JobSetup { job, epoch, problem, method } = setup;
+        let schedule = context.plan.experiment.algorithms[job.algorithm].schedule.clone();
+        let size = if epoch == 0 { rms(engine)? } else { size_at_start::<T>(context.plan, job.seed)? };
+        let limit = DIVERGED * size.max(1.0);
+        let saved = if resume { restore(context, job, method, engine)? } else { None };
+        let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let (run, wall) = match &saved {
+            Some(header) => {
+                let wall = seconds(header.wall_s.unwrap_or_default());
+                (Run::resume(method, schedule, header.progress()), wall)
+            }
+            None => {
+                let begun = Instant::now();
+                (Run::start(method, schedule, engine)?, begun.elapsed())
+            }
+        };
+        let (last, saved_at, entered) = (None, Instant::now(), false);
+        let mut running = Self {
+            context,
+            job,
+            epoch,
+            problem,
+            method,
+            engine,
+            run,
+            limit,
+            wall,
+            last,
+            saved: saved_at,
+            entered,
+        };
+        match saved {
+            None => running.record(None)?,
+            Some(header) => {
+                // The change of the loss, and the time of a final state, go on from the last record.
+                running.last = context.last_record(job)?;
+                if header.wall_s.is_none() {
+                    running.wall = seconds(running.last_on_disk()?.wall_s);
+                }
+            }
+        }
+        Ok(running)
+    }
+
+    /// Goes on in another epoch: the method is started anew from the models.
+    pub(super) fn enter(
+        context: &'a JobContext<'a>,
+        setup: JobSetup<'a, T>,
+        engine: &'a mut dyn Engine<T>,
+        part: Part<T>,
+    ) -> Result<Self, LabError> {
+        let JobSetup { job, epoch, problem, method } = setup;
+        let Part { progress, limit, wall, last, saved, .. } = part;
+        let schedule = context.plan.experiment.algorithms[job.algorithm].schedule.clone();
+        let run = Run::resume(method, schedule, progress);
+        let mut running = Self {
+            context,
+            job,
+            epoch,
+            problem,
+            method,
+            engine,
+            run,
+            limit,
+            wall,
+            last,
+            saved,
+            entered: false,
+        };
+        running.renew()?;
+        Ok(running)
+    }
+
+    fn renew(&mut self) -> Result<(), LabError> {
+        let begun = Instant::now();
+        let epoch = &self.context.plan.membership.epochs()[self.epoch];
+        self.run.renew(epoch.newcomer_with(|_| true), self.engine)?;
+        self.wall += begun.elapsed();
+        self.entered = true;
+        Ok(())
+    }
+
+    /// What the next epoch begins with.
+    fn hand_on(self, next: usize) -> Result<Completed<T>, LabError> {
+        let epochs = self.context.plan.membership.epochs();
+        let models = epochs[next].rows_from(&epochs[self.epoch], &self.engine.vector(MODELS)?);
+        let (progress, limit, wall) = (*self.run.progress(), self.limit, self.wall);
+        Ok(Completed::Epoch(next, Part { models, progress, limit, wall, last: self.last, saved: self.saved }))
+    }
+
+    pub(super) fn complete(mut self) -> Result<Completed<T>, LabError> {
+        let (experiment, membership) = (&self.context.plan.experiment, &self.context.plan.membership);
+        let status = loop {
+            let round = self.run.progress().round;
+            self.context.observer.advanced(self.job, round);
+            if round >= experiment.rounds {
+                break Status::Done;
+            }
+            if !std::mem::take(&mut self.entered) {
+                let wishes = self.wishes()?;
+                if wishes & STOP != 0 {
+                    break Status::Stopped;
+                }
+                if wishes & SAVE != 0 {
+                    self.checkpoint()?;
+                    self.saved = Instant::now();
+                }
+            }
+            let begins = membership.beginning_at(round).filter(|epoch| *epoch != self.epoch);
+            if let Some(epoch) = begins {
+                if membership.epochs()[epoch].members != membership.epochs()[self.epoch].members {
+                    return self.hand_on(epoch);
+                }
+                self.epoch = epoch;
+                self.renew()?;
+                self.entered = false;
+            }
+            let next = round + 1;
+            let due = next.is_multiple_of(experiment.eval_every) || next == experiment.rounds;
+            if due {
+                self.engine.watch();
+            }
+            let begun = Instant::now();
+            self.run.round(self.engine)?;
+            self.wall += begun.elapsed();
+            let size = rms(self.engine)?;
+            let lost = !size.is_finite() || size > self.limit;
+            let before = self.last.clone();
+            if due || lost {
+                let drift = self.engine.drift()?;
+                self.record(drift)?;
+            }
+            if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
+                break Status::Diverged;
+            }
+            if let (true, Some(rule), Some(now)) = (due, &experiment.stop, &self.last)
+                && rule.holds(before.as_ref(), now)
+            {
+                break Status::Done;
+            }
+        };
+        Ok(Completed::Job(self.conclude(status)?))
+    }
+
+    /// What this rank or any other wants to be done before the next round.
+    fn wishes(&self) -> Result<u8, LabError> {
+        let stop = if self.context.should_stop() { STOP } else { 0 };
+        let save = if self.saved.elapsed() > CHECKPOINT_INTERVAL { SAVE } else { 0 };
+        self.engine.ranks().any(stop | save).map_err(lost)
+    }
+
+    fn record(&mut self, drift: Option<f64>) -> Result<(), LabError> {
+        let algorithm = &self.context.plan.experiment.algorithms[self.job.algorithm];
+        let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
+        let wall_s = self.wall.as_secs_f64();
+        let experiment = &self.context.plan.experiment;
+        let chosen = experiment.eval_agents.choose(self.problem.agents(), self.job.seed);
+        let members = &self.context.plan.membership.epochs()[self.epoch].members;
+        let evaluated = Evaluated { agents: &chosen, members, each: experiment.agent_metrics };
+        let (problem, progress) = (self.problem, self.run.progress());
+        let record = measure(subject, problem, self.engine, evaluated, drift, progress, wall_s)?;
+        self.context.store.append(&record)?;
+        self.context.observer.recorded(self.job, &record);
+        self.last = Some(record);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), LabError> {
+        self.save(&self.context.checkpoint_path(self.job), Some(self.wall.as_secs_f64()))
+    }
+
+    fn save(&mut self, path: &Path, wall_s: Option<f64>) -> Result<(), LabError> {
+        let mut progress = *self.run.progress();
+        progress.costs = total(self.engine, progress.costs)?;
+        let header = Header::new(self.context.plan.facts_of(self.job), &progress, wall_s);
+        saved::write(path, &header, self.method.layout(), self.engine)
+    }
+
+    fn conclude(mut self, status: Status) -> Result<Outcome, LabError> {
+        let checkpoint = self.context.checkpoint_path(self.job);
+        if status == Status::Stopped {
+            self.checkpoint()?;
+        } else {
+            self.save(&self.context.final_path(self.job), None)?;
+            self.context.store.remove(&checkpoint)?;
+        }
+        let progress = *self.run.progress();
+        let last = match self.last.take() {
+            Some(record) => record,
+            None => self.last_on_disk()?,
+        };
+        let sent = progress.costs.vectors_sent as f64 / progress.round.max(1) as f64;
+        Ok(self.context.outcome(self.job, status, progress.round, sent, last))
+    }
+
+    /// The last record of an earlier process, for a job that was resumed and stopped before its next record.
+    fn last_on_disk(&self) -> Result<Record, LabError> {
+        let (label, seed) =
+            (&self.context.plan.experiment.algorithms[self.job.algorithm].label, self.job.seed);
+        self.context.last_record(self.job)?.ok_or_else(|| LabError::Directory {
+            path: self.context.store.path("metrics.jsonl"),
+            problem: format!("has no record of {label} with seed {seed}, although its state exists: delete its files in checkpoints/ and final/ to restart it"),
+        })
+    }
+}
+
+/// The root mean square of the models with which a run starts.
+fn size_at_start<T: Scalar>(plan: &Plan, seed: u64) -> Result<f64, LabError> {
+    let start = plan.start(&*plan.problem::<T>(seed)?, seed)?;
+    Ok((block::norm_sq(&start) / start.len().max(1) as f64).sqrt())
+}
+
+/// Loads a job's checkpoint, or else its final state, into the engine; `None` if there is neither.
+fn restore<T: Scalar>(
+    context: &JobContext,
+    job: Job,
+    method: &dyn Method,
+    engine: &mut dyn Engine<T>,
+) -> Result<Option<Header>, LabError> {
+    for path in [context.checkpoint_path(job), context.final_path(job)] {
+        let found = saved::read(&path, &context.plan.facts_of(job), method.layout(), engine)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
