@@ -9,9 +9,11 @@ const TOP: f64 = 38.0;
 /// Above the cells of a panel, for its name and the columns; and below, for what the columns are.
 const HEAD: f64 = 46.0;
 const FOOT: f64 = 36.0;
-const CELL: (f64, f64) = (150.0, 58.0);
+const CELL: (f64, f64) = (164.0, 58.0);
 const GAP: f64 = 26.0;
-const BOTTOM: f64 = 28.0;
+const BOTTOM: f64 = 14.0;
+/// Height of a line of the note, and the mean width of a letter.
+const LINE: (f64, f64) = (16.0, 6.3);
 
 /// The winner of one cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +54,9 @@ pub fn winners_svg(map: &WinnersMap) -> String {
     let panel = (CELL.0 * map.columns.1.len() as f64, CELL.1 * map.rows.1.len() as f64);
     let most = map.panels.iter().map(Vec::len).max().unwrap_or(0);
     let width = LEFT + most as f64 * (panel.0 + GAP) - GAP + 16.0;
-    let height = TOP + map.panels.len() as f64 * (HEAD + panel.1 + FOOT) + BOTTOM;
+    let note = lines(map.note, ((width - 32.0) / LINE.1) as usize);
+    let below = TOP + map.panels.len() as f64 * (HEAD + panel.1 + FOOT);
+    let height = below + LINE.0 * note.len() as f64 + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          role=\"img\" aria-label=\"{}\" font-family=\"{FONT}\" font-size=\"11.5\">\n\
@@ -79,13 +83,28 @@ pub fn winners_svg(map: &WinnersMap) -> String {
             draw_panel(&mut svg, map, (LEFT + k as f64 * (panel.0 + GAP), top), name, cells);
         }
     }
-    let _ = writeln!(
-        svg,
-        "<text class=\"faint\" fill=\"{FAINT}\" x=\"16\" y=\"{:.0}\" text-anchor=\"start\">{}</text>\n</g>\n</svg>",
-        height - 14.0,
-        escape(map.note)
-    );
+    for (k, line) in note.iter().enumerate() {
+        let y = below + LINE.0 * (k as f64 + 0.6);
+        let _ = writeln!(
+            svg,
+            "<text class=\"faint\" fill=\"{FAINT}\" x=\"16\" y=\"{y:.0}\" text-anchor=\"start\">{}</text>",
+            escape(line)
+        );
+    }
+    svg.push_str("</g>\n</svg>\n");
     svg
+}
+
+/// A text in lines of at most so many letters, broken between words.
+fn lines(text: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.chars().count() + word.chars().count() < letters) {
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn draw_panel(
@@ -173,9 +192,11 @@ mod tests {
             columns: ("local steps", vec!["2".into()]),
             panels: vec![vec![("exact".into(), vec![vec![Some(winner)], vec![None]])]],
             labels: &["A & B", "C"],
-            note: "",
+            note: "a note that is longer than the picture is wide, so that it is broken into lines",
         };
         let svg = winners_svg(&map);
+        assert!(svg.contains(">a note that") && !svg.contains("into lines</text>\n<text"));
+        assert_eq!(lines("one two  three", 8), ["one two", "three"]);
         assert!(svg.contains("A &amp; B") && svg.contains("+0; C 1.50 x") && svg.contains(">none<"));
         super::super::png(&svg).unwrap();
     }

@@ -258,7 +258,7 @@ fn conventions(grid: &Grid) -> String {
          penalty. Heterogeneity: how far the true parameters of the agents are apart, in units of their own size. Counted until the mean loss of the \
          agents' own models has come down to a share (the target) of what it was above the minimum at the start, and stays there for three rounds. Each method has the \
          best of the same {} step sizes (from {LARGEST_STEP}/L down by halves, L a bound of the smoothness), the one that is best on the worst of five other data sets; figures are means over {} data sets. At \
-         most {MOST_ROUNDS} rounds and {MOST_STEPS} local steps. MILE has the paper's xi; decoupled MILE* has gamma = 1 and xi at 0.3 of its limit for small steps; with \
+         most {MOST_ROUNDS} rounds and {MOST_STEPS} local steps. MILE has the paper's xi; decoupled MILE* has gamma = 1 and xi at 0.3 of its limit for small steps, adaptive MILE* at most 0.6 of it; with \
          momentum 0.9, xi and step sizes are in units of 1 - 0.9. SCAFFOLD has a server, here all agents as neighbours, and is not among the winners.",
         grid.steps, grid.seeds
     )

@@ -7,7 +7,7 @@ use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::run::Run;
-use mile::schedule::Schedule;
+use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use mile_lab::error::LabError;
 use rand::RngExt;
@@ -41,19 +41,22 @@ pub(super) struct Arm {
     name: &'static str,
     /// With gamma = 1 and xi at this share of its limit.
     decoupled: Option<f64>,
+    /// Whether that is the largest weight of an adaptive xi.
+    adaptive: bool,
     momentum: Option<f64>,
 }
 
 const fn arm(label: &'static str, name: &'static str) -> Arm {
-    Arm { label, name, decoupled: None, momentum: None }
+    Arm { label, name, decoupled: None, adaptive: false, momentum: None }
 }
 
 /// SCAFFOLD comes last: it has a server, which the others have not.
-pub(super) const ARMS: [Arm; 10] = [
+pub(super) const ARMS: [Arm; 11] = [
     arm("local DSGD", "local-dsgd"),
     arm("MILE", "mile"),
-    Arm { label: "decoupled MILE*", name: "mile", decoupled: Some(0.3), momentum: None },
-    Arm { label: "MILE*, momentum", name: "mile", decoupled: Some(0.3), momentum: Some(0.9) },
+    Arm { decoupled: Some(0.3), ..arm("decoupled MILE*", "mile") },
+    Arm { decoupled: Some(0.6), adaptive: true, ..arm("adaptive MILE*", "mile") },
+    Arm { decoupled: Some(0.3), momentum: Some(0.9), ..arm("MILE*, momentum", "mile") },
     arm("LED", "led"),
     arm("K-GT", "k-gt"),
     arm("DIGing", "diging"),
@@ -144,11 +147,12 @@ impl Setting {
         // The limit for small steps: (tau xi + 2 gamma)(1 - lambda_N) < 4, and 1 - mu of it with momentum.
         let xi = |share: f64| {
             let most = (4.0 / (1.0 - lambda_n) - 2.0) / tau;
-            share * most * (1.0 - arm.momentum.unwrap_or(0.0))
+            let xi = share * most * (1.0 - arm.momentum.unwrap_or(0.0));
+            if arm.adaptive { Weight::Adaptive(xi) } else { xi.into() }
         };
         let parameters = Parameters {
             local_steps: Some(self.local_steps),
-            xi: arm.decoupled.map(|share| xi(share).into()),
+            xi: arm.decoupled.map(xi),
             gamma: arm.decoupled.map(|_| 1.0),
             momentum: arm.momentum,
             ..Parameters::default()
