@@ -23,7 +23,10 @@ resume = len(sys.argv) > 2
 mile.run(
     problem=problem,
     network={"topology": "erdos-renyi", "p": 0.4, "drop_rate": 0.2, "mixing": "lazy-metropolis"},
-    algorithms=[mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")],
+    algorithms=[
+        *(mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")),
+        mile.method("mile", step_size=0.1, label="adaptive", local_steps=3, xi="adaptive"),
+    ],
     rounds=12 if resume or sys.argv[1] == "one" else 7,
     eval_every=1,
     out=sys.argv[1],

@@ -83,10 +83,10 @@ def test_combine_and_pull_have_the_bits_of_the_library(dim: int, topology: str) 
     problem = mile.torch.Problem(Constant(dim), lambda output, target: 0.0 * output.sum(), data, batch="full")
     own = mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: np.zeros(dim, np.float32), agents=7, dim=dim, dtype="float32")
     network = {"topology": topology, "drop_rate": 0.2}
-    algorithms = MILE + [mile.method("gta-2", step_size=0.1)]
+    algorithms = MILE + [mile.method("gta-2", step_size=0.1), mile.method("mile", 0.1, label="adaptive", local_steps=2, xi={"adaptive": 0.1})]
     arguments: dict[str, Any] = {"network": network, "algorithms": algorithms, "rounds": 9, "start": "random"}
     host, simulator = mile.run(problem=problem, **arguments, out="host"), mile.run(problem=own, **arguments, out="simulator")
-    for name in ("mile", "gta-2"):
+    for name in ("mile", "gta-2", "adaptive"):
         assert (host.x(name) == simulator.x(name)).all() and host.x(name).std() > 0.1
 
 
@@ -240,7 +240,7 @@ def test_three_processes_have_the_results_of_one() -> None:
     again = subprocess.run([*start, "three", "resume"], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
     one_run, three_run = mile.load("one"), mile.load("three")
-    for name in ("mile", "k-gt", "gta-2"):
+    for name in ("mile", "k-gt", "gta-2", "adaptive"):
         ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]
         assert all((ours[key] == theirs[key]).all() for key in theirs), name
     for ours, theirs in zip(three_run.rows, one_run.rows, strict=True):

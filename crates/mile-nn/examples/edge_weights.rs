@@ -73,8 +73,8 @@ fn quadratics() -> Result<(), Failure> {
         for (local_steps, step_size) in [(2, 0.5), (10, 0.5), (10, 0.1)] {
             let gamma = 0.8;
             let limit = xi_limit(local_steps, gamma, network.extremes().lambda_n);
-            let fixed = [0.5, 0.9].map(|part| (Weight::Constant(part * limit), gamma));
-            let found = [0.5, 0.9, 1.5].map(|part| (Weight::Adaptive(part * limit), gamma));
+            let fixed = [0.5, 0.9].map(|part| (Weight::Constant(f64::min(part * limit, 1.0)), gamma));
+            let found = [0.5, 0.9, 1.5].map(|part| (Weight::Adaptive(f64::min(part * limit, 1.0)), gamma));
             let question = Question {
                 network: &network,
                 local_steps,
@@ -119,7 +119,7 @@ fn images(dataset: &str, rounds: u64, alpha: f64, seeds: u64) -> Result<(), Fail
         let question =
             Question { network: &network, local_steps, step_size, smoothness: None, scatter: None, seed };
         let default = adaptive(question, Some(gamma), None)?.xi;
-        let fixed = [1e-9, 0.003, 0.01, 0.03, 0.06].map(Weight::Constant);
+        let fixed = [1e-9, 0.003, 0.01, 0.03, 0.06, default].map(Weight::Constant);
         let found = [0.03, 0.06, default].map(Weight::Adaptive);
         for xi in fixed.into_iter().chain(found) {
             let method = Mile::with_weights(local_steps, xi, Some(gamma))?;

@@ -101,7 +101,8 @@ class Host:
             self._signs = torch.from_numpy(_signs(count)).to(rows.device)
         for begin in range(0, count, _PART):
             part = elements[:, begin : begin + _PART].double() * self._signs[begin : begin + _PART]
-            for block in part.split(_SKETCH, dim=1):
+            for first in range(0, part.shape[1], _SKETCH):
+                block = part[:, first : first + _SKETCH]
                 sums[:, : block.shape[1]] += block
         return sums
 

@@ -147,7 +147,8 @@ fn automatic_weights_and_step_sizes_take_momentum_into_account() {
 /// The largest weight and gamma come from the network, and the run converges with them.
 #[test]
 fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {
-    let ring = "rounds = 900\n[network]\nagents = 8\n[problem]\nkind = 'quadratic'\ndim = 6\ncondition = 5\n";
+    let ring =
+        "rounds = 1500\n[network]\nagents = 8\n[problem]\nkind = 'quadratic'\ndim = 6\ncondition = 5\n";
     let with = |keys: &str| {
         format!("{ring}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nlocal_steps = 5\n{keys}\n")
     };

@@ -133,7 +133,10 @@ fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
     refused("algorithm.mile.nesterov=true", &["algorithm[0].nesterov", "momentum = 0.9"]);
     refused("algorithm.mile.nesterov=3", &["algorithm[0].nesterov: got 3", "true or false"]);
     refused("algorithm.mile.xi=2", &["algorithm[0].xi: got 2", "(0, 1]"]);
-    refused("algorithm.mile.xi=best", &["algorithm[0].xi: got \"best\"", "\"paper\", \"auto\" or"]);
+    refused(
+        "algorithm.mile.xi=best",
+        &["algorithm[0].xi: got \"best\"", "\"paper\", \"auto\", \"adaptive\""],
+    );
     refused("algorithm.dsgd.local_steps=3", &["algorithm[2].local_steps: got 3", "1 only"]);
     refused("algorithm.dsgd.variant=abc", &["algorithm[2].variant", "atc, cta"]);
     refused("algorithm.dsgd.label=led", &["algorithm[2].label", "give each its own label"]);
