@@ -78,6 +78,8 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
                     terms: terms(),
                     weight: if from == 0 { 0.25 } else { 0.5 },
                     skips,
+                    checkpoint_every: 1,
+                    outbox: Limits::of(1).outbox,
                     durable: Mark { exchange: durable.into(), round: durable.into() },
                     exchange: exchange.into(),
                     offset: offset.into(),

@@ -62,6 +62,10 @@ impl Engines for PyEngines {
         }
     }
 
+    fn evaluates_the_problem(&self) -> bool {
+        self.host.is_none()
+    }
+
     fn hosted(&self, network: &Network) -> Vec<usize> {
         let ranks = self.ranks();
         block(network.agents(), ranks.rank(), ranks.count()).collect()

@@ -115,7 +115,9 @@ fn notes(plan: &Plan) -> Vec<String> {
         if algorithm.has_auto() {
             let xi = planned.parameters.xi.map_or(0.0, Weight::last);
             let gamma = planned.parameters.gamma.unwrap_or(xi);
-            chosen.push(format!("xi = {}, gamma = {}", number(xi), number(gamma)));
+            let found = matches!(planned.parameters.xi, Some(Weight::Adaptive(_)));
+            let most = if found { "adaptive, at most " } else { "" };
+            chosen.push(format!("xi = {most}{}, gamma = {}", number(xi), number(gamma)));
         }
         if algorithm.is_adaptive() {
             let Parameters { xi, gamma, .. } = &planned.parameters;

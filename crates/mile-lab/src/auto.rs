@@ -122,7 +122,10 @@ pub(crate) fn choose(
     if let Some(momentum) = momentum {
         return choose_with_momentum(index, algorithm, question, momentum, parameters);
     }
+    let noisy = question.scatter.is_some_and(|scatter| scatter.noise > 0.0);
+    let edges_find = noisy && algorithm.gamma == Some(WeightChoice::Auto);
     let chosen = match (algorithm.xi, algorithm.gamma) {
+        _ if edges_find => auto::noisy(question),
         (_, Some(WeightChoice::Auto)) => auto::decoupled(question),
         (_, None) => auto::xi(question),
         // With gamma given, xi is half of the limit of stability under changing curvature.
@@ -136,7 +139,7 @@ pub(crate) fn choose(
     };
     let key = if algorithm.gamma == Some(WeightChoice::Auto) { "gamma" } else { "xi" };
     let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].{key}"), error))?;
-    parameters.xi = Some(chosen.xi.into());
+    parameters.xi = Some(if edges_find { Weight::Adaptive(chosen.xi) } else { chosen.xi.into() });
     parameters.gamma = (chosen.gamma != chosen.xi).then_some(chosen.gamma);
     Ok(())
 }

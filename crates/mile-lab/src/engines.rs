@@ -47,6 +47,12 @@ pub trait Engines: Send + Sync {
     /// Creates an engine in double precision.
     fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError>;
 
+    /// Whether engines evaluate the problem that they are given, which may be that of some agents only. One that knows objectives by
+    /// the numbers of the agents says no: agents can join then, but not leave.
+    fn evaluates_the_problem(&self) -> bool {
+        true
+    }
+
     /// Whether jobs that run at the same time compute together, so that more of them than there are threads are worth it.
     fn computes_together(&self) -> bool {
         false

@@ -142,10 +142,9 @@ pub(crate) fn until(facts: &Facts, round: u64) -> Facts {
     // The data of agents that have not joined.
     let joins = ahead.iter().filter_map(|event| facts.get(&format!("{event}join")));
     let strangers: Vec<String> = joins.map(|agent| format!("[{agent}]")).collect();
-    let settled = |key: &String| {
-        !ahead.iter().any(|change| key.starts_with(change))
-            && !(key.starts_with("problem.") && strangers.iter().any(|agent| key.ends_with(agent)))
-    };
+    let of_stranger =
+        |key: &String| key.starts_with("problem.") && strangers.iter().any(|agent| key.ends_with(agent));
+    let settled = |key: &String| !ahead.iter().any(|change| key.starts_with(change)) && !of_stranger(key);
     facts.iter().filter(|(key, _)| settled(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -274,6 +273,8 @@ mod tests {
         let keys = |round: u64| until(&whole, round).keys().filter(|key| key.ends_with("round")).count();
         assert_eq!([5, 6, 7, 8, 9, 10].map(keys), [0, 1, 1, 2, 2, 3]);
         assert_eq!(until(&whole, 0), facts(&[("seed", "0")]));
+        let joins = facts(&[("event[0].round", "7"), ("event[0].join", "3"), ("problem.data[3]", "d")]);
+        assert_eq!((until(&joins, 7), until(&joins, 8)), (Facts::new(), joins));
         let before = facts(&[("rounds", "10"), ("eval_every", "2"), ("seed", "0")]);
         let mut now = whole.clone();
         now.extend(facts(&[("rounds", "20"), ("eval_every", "4")]));

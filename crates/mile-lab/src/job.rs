@@ -5,7 +5,7 @@ mod running;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mile::membership::Present;
+use mile::membership::{Epoch, Present};
 use mile::problems::Problem;
 
 use self::running::{Completed, JobSetup, Part, RunningJob};
@@ -94,6 +94,12 @@ impl JobContext<'_> {
         let membership = &plan.membership;
         let problem = plan.problem::<T>(job.seed)?;
         let all = membership.is_lasting();
+        let is_gap = |epoch: &Epoch| epoch.members.last().is_some_and(|last| last + 1 != epoch.members.len());
+        if !plan.engines.evaluates_the_problem() && membership.epochs().iter().any(is_gap) {
+            let problem =
+                "agents cannot leave where the engine knows objectives by the numbers of the agents";
+            return Err(LabError::config("event", problem));
+        }
         let round = if resume && !all { self.round_of_state(job)? } else { None };
         let (mut index, mut before) = (membership.at(round.unwrap_or(0)), None);
         loop {

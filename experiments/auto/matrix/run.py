@@ -26,6 +26,7 @@ def methods(tau):
         *fixed,
         ("gamma auto", 'name = "mile"\ngamma = "auto"'),
         ("adaptive", 'name = "mile"\nxi = "adaptive"'),
+        ("adaptive, 0.3/tau", f'name = "mile"\nxi = {{ adaptive = {0.3 / tau:.6g} }}'),
     ]
 
 

@@ -208,7 +208,7 @@ fn an_agent_without_file_descriptors_left_serves_its_metrics_again_when_there_ar
     wait_for(|| ask(5000), "metrics");
     let pid = Pid::from_child(&agent.child);
     let all = getrlimit(Resource::Nofile);
-    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(1), ..all.clone() }).unwrap();
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(1), ..all }).unwrap();
     assert_eq!(ask(700), None, "an answer without a file descriptor");
     assert!(agent.child.try_wait().unwrap().is_none(), "{}", agent.log());
     prlimit(Some(pid), Resource::Nofile, all).unwrap();

@@ -170,4 +170,10 @@ fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {
     }
     let refused = plan(&with("xi = 'adaptive'\ngamma = 'auto'"), &[]).err().unwrap();
     assert!(refused.contains("algorithm[0].gamma") && refused.contains("leave gamma out"), "{refused}");
+
+    // With noisy gradients this is what auto chooses, up to 0.3/tau.
+    let exact = plan(&with("gamma = 'auto'"), &[]).unwrap();
+    assert!(exact.experiment.resolved["algorithm"][0]["xi"].is_float());
+    let noisy = plan(&with("gamma = 'auto'"), &["problem.noise=1.0"]).unwrap();
+    assert_eq!(noisy.experiment.resolved["algorithm"][0]["xi"]["adaptive"].as_float(), Some(0.3 / 5.0));
 }

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mile::engine::Engine;
 use mile_lab::config::Experiment;
+use mile_lab::engines::{EngineSetup, Engines, InProcess};
+use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
@@ -149,6 +153,33 @@ fn a_run_that_is_stopped_anywhere_and_told_of_events_before_they_happen_has_the_
     go(&with(""), late.path(), false, 9).unwrap();
     let refused = go(&plan, late.path(), true, u64::MAX).unwrap_err();
     assert!(refused.contains("event[0].leave was absent and is 2 now"), "{refused}");
+}
+
+/// Engines that know objectives by the numbers of the agents.
+struct ByNumber;
+
+impl Engines for ByNumber {
+    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+        InProcess.single(agents)
+    }
+
+    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+        InProcess.double(agents)
+    }
+
+    fn evaluates_the_problem(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn an_engine_that_knows_objectives_by_number_lets_agents_join_and_not_leave() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = |events: &str| with(events).on(Arc::new(ByNumber));
+    let refused = go(&on(EVENTS), &folder.path().join("a"), false, u64::MAX).unwrap_err();
+    assert!(refused.contains("event") && refused.contains("agents cannot leave"), "{refused}");
+    let joins = "[[event]]\nround = 10\njoin = 5\nneighbours = [0, 3]\n";
+    go(&on(joins), &folder.path().join("b"), false, u64::MAX).unwrap();
 }
 
 #[test]

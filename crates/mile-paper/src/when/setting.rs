@@ -147,7 +147,7 @@ impl Setting {
         // The limit for small steps: (tau xi + 2 gamma)(1 - lambda_N) < 4, and 1 - mu of it with momentum.
         let xi = |share: f64| {
             let most = (4.0 / (1.0 - lambda_n) - 2.0) / tau;
-            let xi = share * most * (1.0 - arm.momentum.unwrap_or(0.0));
+            let xi = (share * most * (1.0 - arm.momentum.unwrap_or(0.0))).min(1.0);
             if arm.adaptive { Weight::Adaptive(xi) } else { xi.into() }
         };
         let parameters = Parameters {

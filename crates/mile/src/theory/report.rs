@@ -218,6 +218,7 @@ impl TheoryReport {
             xi_schedule: match inquiry.xi {
                 WeightChoice::Changing(weight) => Some(weight.to_string()),
                 WeightChoice::Adaptive => Some(Weight::Adaptive(chosen.xi).to_string()),
+                _ if edges_find(inquiry) => Some(Weight::Adaptive(chosen.xi).to_string()),
                 _ => None,
             },
             gamma: chosen.gamma,
@@ -308,6 +309,7 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
         given if inquiry.xi == WeightChoice::Adaptive => {
             auto::adaptive(question, number(given)?, inquiry.momentum)?
         }
+        _ if edges_find(inquiry) => auto::noisy(question)?,
         Some(WeightChoice::Auto) => match momentum_auto(inquiry, &both)? {
             None => both,
             Some((xi, gamma)) => auto::judge(question, xi, gamma)?,
@@ -324,6 +326,12 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
         }
     };
     Ok((chosen, coupled, both))
+}
+
+/// Whether `gamma = "auto"` lets the edges find xi, since gradients are stochastic.
+fn edges_find(inquiry: &Inquiry) -> bool {
+    let noisy = inquiry.scatter.is_some_and(|scatter| scatter.noise > 0.0);
+    noisy && inquiry.gamma == Some(WeightChoice::Auto) && inquiry.momentum.is_none()
 }
 
 fn parameters(inquiry: &Inquiry, chosen: &Choice) -> Parameters {

@@ -115,6 +115,10 @@ fn noise_calls_for_strong_mixing_and_a_small_correction() {
         assert!(noisy.gamma >= 0.5 && noisy.xi < 0.06, "{noisy:?}");
         assert!(weights::is_stable(10, noisy.xi, noisy.gamma, -1.0 / 3.0));
     }
+    let found = auto::noisy(question(&network, 10, 0.12)).unwrap();
+    assert_eq!((found.xi, found.gamma), (0.03, 1.0));
+    let limit = auto::adaptive(question(&network, 200, 0.12), None, None).unwrap();
+    assert!(auto::noisy(question(&network, 200, 0.12)).unwrap().xi <= limit.xi);
 }
 
 #[test]
