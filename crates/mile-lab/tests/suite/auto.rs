@@ -174,6 +174,8 @@ fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {
     // With noisy gradients this is what auto chooses, up to 0.3/tau.
     let exact = plan(&with("gamma = 'auto'"), &[]).unwrap();
     assert!(exact.experiment.resolved["algorithm"][0]["xi"].is_float());
-    let noisy = plan(&with("gamma = 'auto'"), &["problem.noise=1.0"]).unwrap();
+    let images = "rounds = 9\n[network]\nagents = 8\n[problem]\nkind = 'images'\nmodel = 'linear'\nbatch = 8\n\
+                  [[algorithm]]\nname = 'mile'\nstep_size = 0.1\nlocal_steps = 5\ngamma = 'auto'\n";
+    let noisy = plan(images, &[]).unwrap();
     assert_eq!(noisy.experiment.resolved["algorithm"][0]["xi"]["adaptive"].as_float(), Some(0.3 / 5.0));
 }
