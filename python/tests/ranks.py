@@ -27,6 +27,7 @@ algorithms.append(mile.method("mile", label="chosen", step_size=0.1, local_steps
 mile.run(problem=problem, network=network, algorithms=algorithms, rounds=rounds, eval_every=1, out=sys.argv[1], resume=resume)
 
 # A model with buffers, and agents with more or less data.
+torch.manual_seed(1)
 norms = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 3))
 
 
