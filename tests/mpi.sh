@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # Real MPI against one process: messages of all sizes, run directories that are equal byte by byte, resuming with another number of
-# ranks, and failures that end the job. Needs mpirun, the headers of MPI, and libclang.
+# ranks, and failures that end the job. Needs mpirun, the headers of MPI, and libclang. For another MPI than the usual one give its
+# programs, as in MPICC=mpicc.mpich MPIRUN=mpirun.mpich.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# The bindings to MPI are not made anew when MPICC changes.
+if [ -n "${MPICC:-}" ]; then cargo clean --quiet -p mpi-sys; fi
 # As the whole workspace, so that what its tests have built is not built again with other features.
 cargo build --locked --workspace --features mile-cli/mpi,mile-mpi/mpi --bin mile --example messages
 target=$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
 mile=$target/debug/mile
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=2
+mpirun=${MPIRUN:-mpirun}
 flags=()
-if mpirun --version | grep -q 'Open MPI'; then flags=(--oversubscribe --bind-to none); fi
-ranks() { timeout 300 mpirun "${flags[@]}" -n "$@"; }
+if $mpirun --version | grep -q 'Open MPI'; then flags=(--oversubscribe --bind-to none); fi
+ranks() { timeout 300 $mpirun "${flags[@]}" -n "$@"; }
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
@@ -65,6 +69,24 @@ for pair in "3 1" "1 7" "2 3"; do
     same "$home/straight" "$out"
 done
 
+say "a sweep runs each point over all ranks"
+printf '[sweep]\nstep_size = [0.01, 0.02]\n' | cat "$home/complete.toml" - > "$home/sweep.toml"
+"$mile" run "$home/sweep.toml" --out "$home/sweep-alone" --quiet
+ranks 3 "$mile" run "$home/sweep.toml" --out "$home/sweep-3" --quiet
+for point in "$home"/sweep-alone/points/*; do same "$point" "$home/sweep-3/points/${point##*/}"; done
+cmp "$home/sweep-alone/table.txt" "$home/sweep-3/table.txt"
+
+say "a table in one file, of which each rank keeps the rows of its agents"
+rows 9 4000 > "$home/all.csv"
+sed 's/agent-{agent}.csv/all.csv/' "$home/f64.toml" > "$home/one.toml"
+"$mile" run "$home/one.toml" --out "$home/one-alone" --quiet
+ranks 3 "$mile" run "$home/one.toml" --out "$home/one-3" --quiet
+same "$home/one-alone" "$home/one-3"
+
+say "GPUs are refused by several ranks"
+if ranks 2 "$mile" run "$home/complete.toml" --device cuda --dry-run > /dev/null 2> "$home/gpu.txt"; then fail "--device cuda was taken"; fi
+grep -q -- '--device: the ranks of a job compute on the CPU' "$home/gpu.txt" || { cat "$home/gpu.txt"; fail "no message about --device"; }
+
 say "a dry run prints the cut"
 ranks 3 "$mile" run "$home/f32.toml" --dry-run | grep -q 'edges cross ranks' || fail "no cut in the dry run"
 
@@ -96,7 +118,8 @@ interrupted() {
 }
 say "a killed rank ends the job, and --resume goes on"
 interrupted "$home/killed" -KILL
-grep -q 'rank 1' "$home/killed.txt" || { cat "$home/killed.txt"; fail "no message about the killed rank"; }
+# MPICH names the process and its host, and not the rank.
+grep -q 'rank 1\|PID [0-9]* RUNNING AT' "$home/killed.txt" || { cat "$home/killed.txt"; fail "no message about the killed rank"; }
 long "$home/killed" --resume
 same "$home/long" "$home/killed"
 say "Ctrl-C on one rank stops all after a round, and --resume goes on"

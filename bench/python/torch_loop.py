@@ -4,7 +4,8 @@
     python bench/python/torch_loop.py [--device cuda] [--steps N]        with the package mile, built for release, installed
 
 The loop by hand has a model and an optimiser (SGD) for each agent, and mixes parameters as one matrix product W X, with X the agents' parameters, row by row. It is as plain as one writes it, and its batches are
-indices drawn beforehand. Times are of steps only, after steps that are not counted; the device is waited for at the end. Medians of runs that alternate.
+indices drawn beforehand. Times are of steps only, after steps that are not counted; the device is waited for at the end. Runs alternate, and so does which of the two is first; times are medians, and the ratio is the median of those
+of neighbouring runs, so that what else the machine does counts for both.
 """
 
 import argparse
@@ -80,17 +81,13 @@ def by_hand(model: nn.Module, shards: list, device: torch.device, batch: int, st
 
 
 def with_mile(model: nn.Module, shards: list, device: torch.device, batch: int, steps: int, warm: int, gradient: str) -> float:
-    """Seconds of a step: the difference of two runs, of which one has only the steps that are not counted."""
+    """Seconds of a step: the time of rounds between two records, which does not count evaluations."""
     problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), shards, batch=batch, device=device, gradient=gradient, eval_batch=64)
-
-    def seconds(rounds: int) -> float:
-        with tempfile.TemporaryDirectory() as folder:
-            algorithm = mile.method("dsgd", step_size=0.05)
-            run = mile.run(problem=problem, network="ring", algorithms=[algorithm], rounds=rounds, eval_every=rounds, eval_agents=1, out=Path(folder) / "run")
-            return run.rows[-1]["wall_s"]
-
-    few = min(seconds(warm) for _ in range(2))
-    return (seconds(steps + warm) - few) / steps
+    with tempfile.TemporaryDirectory() as folder:
+        algorithm = mile.method("dsgd", step_size=0.05)
+        run = mile.run(problem=problem, network="ring", algorithms=[algorithm], rounds=steps + warm, eval_every=warm, eval_agents=1, out=Path(folder) / "run")
+        times = {row["round"]: row["wall_s"] for row in run.rows}
+        return (times[steps + warm] - times[warm]) / steps
 
 
 def main() -> None:
@@ -113,12 +110,17 @@ def main() -> None:
                 torch.manual_seed(0)
                 model = globals()[name]()
                 times: dict[str, list[float]] = {"hand": [], "mile": []}
-                for _ in range(given.runs):
-                    times["hand"].append(1e3 * by_hand(model, shards, device, batch, given.steps, 5))
-                    times["mile"].append(1e3 * with_mile(model, shards, device, batch, given.steps, 5, gradient))
+                measured = {
+                    "hand": lambda: by_hand(model, shards, device, batch, given.steps, 5),
+                    "mile": lambda: with_mile(model, shards, device, batch, given.steps, 5, gradient),
+                }
+                for k in range(given.runs):
+                    for key in list(measured) if k % 2 == 0 else reversed(list(measured)):
+                        times[key].append(1e3 * measured[key]())
                 raw[f"{name}, {batch}, {gradient}"] = times
                 hand, host = statistics.median(times["hand"]), statistics.median(times["mile"])
-                print(f"| {name} | {batch} | {gradient} | {hand:.2f} | {host:.2f} | {host / hand:.3f} |", flush=True)
+                ratio = statistics.median(b / a for a, b in zip(times["hand"], times["mile"]))
+                print(f"| {name} | {batch} | {gradient} | {hand:.2f} | {host:.2f} | {ratio:.3f} |", flush=True)
     Path(f"torch-{device.type}.json").write_text(json.dumps(raw))
 
 

@@ -68,6 +68,7 @@ def run(
     problem: object | None,
     methods: Sequence[tuple[str, object]],
     ranks: object | None,
+    device: str | None,
     callback: _Callback,
 ) -> tuple[bool, bool]: ...
 def check(

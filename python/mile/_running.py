@@ -25,6 +25,7 @@ class _Request:
         self.table, self.base = _table(experiment, out, resume)
         given = {key: value for key, value in arguments.items() if value is not None}
         self.set: Sequence[str] = given.pop("set", ())
+        self.device: str | None = given.pop("device", None)
         problem = given.pop("problem", None)
         network = given.pop("network", None)
         algorithms = given.pop("algorithms", given.pop("algorithm", self.table.get("algorithm", [])))
@@ -91,6 +92,7 @@ def run(
     start: Mapping[str, Any] | str | None = None,
     stop: Mapping[str, float] | None = None,
     name: str | None = None,
+    device: str | None = None,
     out: _PathLike | None = None,
     resume: bool = False,
     report: bool = False,
@@ -106,6 +108,7 @@ def run(
     network: a graph in any form that `graph` takes.
     algorithms: a list of `method(...)`.
     rounds: communication rounds (`iterations` is another name).
+    device: where the agents of a built-in problem are: "cpu" (the default), "cuda", "cuda:K", or "auto", a GPU if there is one. Objectives in Python compute where they do.
     out: the run directory; default: runs/NAME, or the next free runs/NAME-2, ...
     resume: goes on with the run in `out`: finished work is kept, and rounds, seeds and algorithms may be added.
     report: whether figures (SVG and PNG) and the page are written at the end, which takes a second or so; `run.report()` writes the page later.
@@ -123,13 +126,10 @@ def run(
     """
     arguments: dict[str, Any] = {
         "problem": problem, "network": network, "algorithms": algorithms, "rounds": rounds, "seeds": seeds, "eval_every": eval_every,
-        "precision": precision, "start": start, "stop": stop, "name": name, "set": set or None, **more,
+        "precision": precision, "start": start, "stop": stop, "name": name, "device": device, "set": set or None, **more,
     }  # fmt: skip
     request = _Request(experiment, arguments, out, resume)
-    ranks = problem.ranks() if hasattr(problem, "ranks") else None
-    folder = Path(out) if out is not None else free_folder(request.name, resume)
-    if ranks is not None:
-        folder = Path(ranks.broadcast(0, str(folder).encode()).decode())
+    ranks, folder = _shared(request, out, resume)
     request.place(folder)
     if "sweep" in request.table:
         raise _mile.ExperimentError("sweep: takes mile.sweep, which runs every combination of values")
@@ -145,13 +145,22 @@ def run(
     return found
 
 
+def _shared(request: _Request, out: _PathLike | None, resume: bool) -> tuple[Any, Path]:
+    """The processes that share the agents, if there are several, and the folder, which is the same for all."""
+    ranks = request.problem.ranks() if hasattr(request.problem, "ranks") else None
+    folder = Path(out) if out is not None else free_folder(request.name, resume)
+    if ranks is not None:
+        folder = Path(ranks.broadcast(0, str(folder).encode()).decode())
+    return ranks, folder
+
+
 def _execute(
     request: _Request, folder: Path, resume: bool, report: bool, ranks: Any, progress: bool | Callback | None
 ) -> bool:
     callback = observer(progress if ranks is None or ranks.rank == 0 else False)
     try:
         complete, stopped = _mile.run(
-            request.table, request.base, folder, resume, report, request.object, request.methods, ranks, callback
+            request.table, request.base, folder, resume, report, request.object, request.methods, ranks, request.device, callback
         )
     finally:
         close(callback)
@@ -186,12 +195,12 @@ def sweep(
     [0.01, 0.1]
     """
     request = _Request(experiment, arguments, out, resume)
-    folder = Path(out) if out is not None else free_folder(request.name, resume)
+    ranks, folder = _shared(request, out, resume)
     request.place(folder)
     section = dict(request.table.get("sweep", {})) | dict(values or {})
     section |= {key: word for key, word in (("mode", mode), ("criterion", criterion)) if word is not None}
     request.table["sweep"] = section
-    stopped = _execute(request, folder, resume, report, None, progress)
+    stopped = _execute(request, folder, resume, report, ranks, progress)
     found = Sweep(folder)
     if stopped:
         raise Stopped(f"stopped; go on with resume=True and out={str(folder)!r}", found)

@@ -4,6 +4,7 @@
 //! ([`problem`]), whose arrays point into the agents' memory ([`memory`]); methods in Python are methods ([`method`]); tensors of PyTorch are the vectors of
 //! an engine ([`host`]).
 
+mod device;
 mod engines;
 mod failure;
 mod host;

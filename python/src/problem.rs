@@ -29,6 +29,7 @@ pub(crate) struct Spec {
     full_grad: Option<Py<PyAny>>,
     initial: Option<Py<PyAny>>,
     measure: Option<Py<PyAny>>,
+    measure_of: Option<Py<PyAny>>,
     metrics: &'static [Metric],
     /// Names and shapes of the parts of the variable.
     parts: Vec<(String, Vec<usize>)>,
@@ -90,6 +91,7 @@ impl Spec {
             full_grad: full_grad.map(Bound::unbind),
             initial: attribute(object, "initial")?.map(Bound::unbind),
             measure: attribute(object, "measure")?.map(Bound::unbind),
+            measure_of: attribute(object, "measure_of")?.map(Bound::unbind),
             metrics: metrics.leak(),
             parts,
         })
@@ -208,6 +210,22 @@ pub(crate) fn number(value: &Bound<'_, PyAny>, call: &str) -> PyResult<f64> {
         .ok_or_else(|| PyTypeError::new_err(format!("{call} returned {}, takes a number", value.get_type())))
 }
 
+impl PyProblem {
+    /// The metrics that a function returned.
+    fn metrics_from(&self, values: Bound<'_, PyAny>, call: &str) -> PyResult<Vec<f64>> {
+        let values: Vec<f64> =
+            values.try_iter()?.map(|value| number(&value?, call)).collect::<PyResult<_>>()?;
+        match values.len() == self.spec.metrics.len() {
+            true => Ok(values),
+            false => Err(PyTypeError::new_err(format!(
+                "{call} returned {} numbers, takes {}, one for each of metrics",
+                values.len(),
+                self.spec.metrics.len()
+            ))),
+        }
+    }
+}
+
 impl<T: Real + Element> Problem<T> for PyProblem {
     fn agents(&self) -> usize {
         self.spec.agents
@@ -256,18 +274,17 @@ impl<T: Real + Element> Problem<T> for PyProblem {
             return Ok(Vec::new());
         };
         self.raised.call(|py| {
+            self.memory.read(py, x, |x| self.metrics_from(measure.bind(py).call1((x,))?, "measure(x)"))
+        })
+    }
+
+    fn measure_of(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
+        let Some(measure) = self.spec.measure_of.as_ref().filter(|_| !self.spec.metrics.is_empty()) else {
+            return self.measure(x);
+        };
+        self.raised.call(|py| {
             self.memory.read(py, x, |x| {
-                let values = measure.bind(py).call1((x,))?;
-                let values: Vec<f64> =
-                    values.try_iter()?.map(|value| number(&value?, "measure(x)")).collect::<PyResult<_>>()?;
-                match values.len() == self.spec.metrics.len() {
-                    true => Ok(values),
-                    false => Err(PyTypeError::new_err(format!(
-                        "measure(x) returned {} numbers, takes {}, one for each of metrics",
-                        values.len(),
-                        self.spec.metrics.len()
-                    ))),
-                }
+                self.metrics_from(measure.bind(py).call1((agent, x))?, "measure_of(agent, x)")
             })
         })
     }

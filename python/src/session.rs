@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use mile::methods::catalogue;
 use mile_lab::LabError;
+use mile_lab::choices::choose_once;
 use mile_lab::config::Experiment;
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::execute::execute;
@@ -22,6 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use toml::Table;
 
+use crate::device;
 use crate::engines::PyEngines;
 use crate::failure::{Raised, RunError, exception, in_python};
 use crate::memory::Memory;
@@ -58,6 +60,7 @@ impl Session {
         problem: Option<&Bound<'_, PyAny>>,
         methods: Vec<(String, Bound<'_, PyAny>)>,
         ranks: Option<&Bound<'_, PyAny>>,
+        device: Option<&str>,
     ) -> PyResult<Self> {
         let table = values::table(experiment, "")?;
         let (raised, memory) = (Raised::default(), Memory::default());
@@ -73,13 +76,21 @@ impl Session {
             raised: raised.clone(),
             threads: 0,
         };
-        let Some(problem) = problem else { return Ok(session) };
+        let Some(problem) = problem else {
+            session.engines = device::engines(device)?;
+            return Ok(session);
+        };
         if let Ok(data) = problem.cast::<TableData>() {
             let data = data.clone().unbind();
             session.kinds = session
                 .kinds
                 .with(GIVEN, move |section, setting| data.get().objectives(section, setting.agents));
+            session.engines = device::engines(device)?;
             return Ok(session);
+        }
+        if device.is_some() {
+            let problem = "objectives in Python compute where they compute: leave it out (a mile.torch.Problem has its own device)";
+            return Err(exception(&LabError::config("device", problem)));
         }
         let network = session.table.get("network").and_then(|network| network.get("agents"));
         let agents = network.and_then(toml::Value::as_integer).unwrap_or(10);
@@ -101,6 +112,7 @@ impl Session {
         if folder.join("config.toml").exists() {
             keep_choices(&mut table, folder)?;
         }
+        choose_once(&mut table, &self.base, &self.kinds, self.engines.ranks())?;
         let experiment = Experiment::read_with(&table, &self.base, &self.kinds)?;
         Plan::spread(experiment, self.engines.clone())
     }
@@ -156,7 +168,7 @@ impl Session {
             &work.stop,
         )?;
         if draw {
-            write_sweep_outputs(&found)?;
+            from_first(self.engines.ranks(), || write_sweep_outputs(&found))?;
         }
         if !found.failed.is_empty() {
             return Err(LabError::Failed(found.failed));
@@ -204,7 +216,7 @@ fn raise(py: Python<'_>, error: LabError, raised: &Raised, folder: &Path) -> PyE
 
 /// Runs an experiment in a folder. Returns whether it is complete and whether it was interrupted.
 #[pyfunction]
-#[pyo3(signature = (experiment, base, out, resume, draw, problem, methods, ranks, callback))]
+#[pyo3(signature = (experiment, base, out, resume, draw, problem, methods, ranks, device, callback))]
 #[expect(clippy::too_many_arguments, reason = "called by one function of the package, which names them")]
 pub(crate) fn run(
     py: Python<'_>,
@@ -216,9 +228,10 @@ pub(crate) fn run(
     problem: Option<&Bound<'_, PyAny>>,
     methods: Vec<(String, Bound<'_, PyAny>)>,
     ranks: Option<&Bound<'_, PyAny>>,
+    device: Option<&str>,
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<(bool, bool)> {
-    let session = Session::read(experiment, base, problem, methods, ranks)?;
+    let session = Session::read(experiment, base, problem, methods, ranks, device)?;
     let work = |work: Work| match session.table.contains_key("sweep") {
         true => session.sweep(&out, resume, draw, &work),
         false => session.run(&out, resume, draw, &work),
@@ -239,7 +252,7 @@ pub(crate) fn check(
     methods: Vec<(String, Bound<'_, PyAny>)>,
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
-    let session = Session::read(experiment, base, problem, methods, None)?;
+    let session = Session::read(experiment, base, problem, methods, None, None)?;
     let work = |_| Ok(session.plan(Path::new(""))?.experiment.resolved.to_string());
     let (result, _) = long(py, session.threads, callback, &session.raised, work)?;
     result.map_err(|error| raise(py, error, &session.raised, Path::new("")))

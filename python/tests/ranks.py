@@ -1,4 +1,4 @@
-"""The program of the test with several processes: a network on 8 agents, in the folder that is given."""
+"""The program of the test with several processes: networks on 8 agents, in the folder that is given."""
 
 import sys
 
@@ -20,15 +20,23 @@ def data(agent: int) -> tuple[torch.Tensor, torch.Tensor]:
 problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=8, batch=8, test=data(99), gradient_norm=True)
 assert problem.ranks() is None or len(problem._sources) < 8, "a process reads the data of its own agents"
 resume = len(sys.argv) > 2
-mile.run(
-    problem=problem,
-    network={"topology": "erdos-renyi", "p": 0.4, "drop_rate": 0.2, "mixing": "lazy-metropolis"},
-    algorithms=[
-        *(mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")),
-        mile.method("mile", step_size=0.1, label="adaptive", local_steps=3, xi="adaptive"),
-    ],
-    rounds=12 if resume or sys.argv[1] == "one" else 7,
-    eval_every=1,
-    out=sys.argv[1],
-    resume=resume,
-)
+rounds = 12 if resume or sys.argv[1] == "one" else 7
+network = {"topology": "erdos-renyi", "p": 0.4, "drop_rate": 0.2, "mixing": "lazy-metropolis"}
+algorithms = [mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")]
+algorithms += [mile.method("mile", label="chosen", step_size=0.1, local_steps=3, xi="auto")]
+algorithms += [mile.method("mile", label="adaptive", step_size=0.1, local_steps=3, xi="adaptive")]
+mile.run(problem=problem, network=network, algorithms=algorithms, rounds=rounds, eval_every=1, out=sys.argv[1], resume=resume)
+
+# A model with buffers, and agents with more or less data.
+torch.manual_seed(1)
+norms = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 3))
+
+
+def uneven(agent: int) -> tuple[torch.Tensor, torch.Tensor]:
+    inputs, labels = data(agent)
+    return inputs[agent:] * (1 + agent), labels[agent:]
+
+
+problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, test=data(99))
+out = sys.argv[1] + "-norms"
+mile.run(problem=problem, network="ring", algorithms=algorithms[:1], rounds=rounds, agent_metrics=True, out=out, resume=resume)

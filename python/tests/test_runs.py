@@ -183,3 +183,16 @@ def test_progress_tells_what_happens() -> None:
 
     with pytest.raises(ZeroDivisionError, match="of the bar"):
         mile.run(problem=mile.Quadratic(), algorithms=ALGORITHMS, rounds=20, out="broken", progress=broken)
+
+
+def test_devices_are_named_and_refused_by_name() -> None:
+    algorithms = [mile.method("mile", step_size=0.1)]
+    one = mile.run(problem=mile.Quadratic(dim=3), algorithms=algorithms, rounds=5, device="cpu", out="cpu")
+    other = mile.run(problem=mile.Quadratic(dim=3), algorithms=algorithms, rounds=5, out="none")
+    assert (one.x() == other.x()).all()
+    with pytest.raises(mile.ExperimentError, match="device: got gpu, takes auto, cpu, cuda, or cuda:K"):
+        mile.run(problem=mile.Quadratic(), algorithms=algorithms, device="gpu", out="wrong")
+    with pytest.raises(mile.ExperimentError, match="^device: "):
+        mile.run(problem=mile.Quadratic(), algorithms=algorithms, device="cuda:99", out="none-such")
+    with pytest.raises(mile.ExperimentError, match="device: objectives in Python compute where they compute"):
+        mile.run(problem=mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: x, agents=4, dim=2), algorithms=algorithms, device="cuda", out="own")

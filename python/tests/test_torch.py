@@ -136,6 +136,12 @@ def test_buffers_stay_local_and_state_dicts_load() -> None:
     pixels, labels = images(1)[0]
     accuracy = (model.eval()(pixels).argmax(1) == labels).float().mean().item()
     assert accuracy == pytest.approx(run.rows[-1]["accuracy"])
+    own = []
+    for one in dicts:
+        model.load_state_dict(one)
+        own.append((model.eval()(pixels).argmax(1) == labels).float().mean().item())
+    assert run.rows[-1]["local_accuracy"] == pytest.approx(sum(own) / 4), "agents are measured with their own buffers"
+    assert run.rows[-1]["worst_accuracy"] == pytest.approx(min(own))
     assert mile.load(run.folder, problem=problem()).state_dicts()[3].keys() == dicts[3].keys()  # type: ignore[union-attr]
     with pytest.raises(TypeError, match="a run of a mile.torch.Problem"):
         mile.load(run.folder).state_dict()  # type: ignore[union-attr]
@@ -239,9 +245,36 @@ def test_three_processes_have_the_results_of_one() -> None:
     assert three.returncode == 0, three.stderr
     again = subprocess.run([*start, "three", "resume"], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
-    one_run, three_run = mile.load("one"), mile.load("three")
-    for name in ("mile", "k-gt", "gta-2", "adaptive"):
-        ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]
-        assert all((ours[key] == theirs[key]).all() for key in theirs), name
-    for ours, theirs in zip(three_run.rows, one_run.rows, strict=True):
-        assert {k: v for k, v in ours.items() if k != "wall_s"} == {k: v for k, v in theirs.items() if k != "wall_s"}
+    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("mile",), "-norms")):
+        one_run, three_run = mile.load("one" + folder), mile.load("three" + folder)
+        for name in names:
+            ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]
+            assert all((ours[key] == theirs[key]).all() for key in theirs), name
+        for ours, theirs in zip(three_run.rows, one_run.rows, strict=True):
+            assert {k: v for k, v in ours.items() if k != "wall_s"} == {k: v for k, v in theirs.items() if k != "wall_s"}
+
+
+@pytest.mark.parametrize(("device", "nccl", "gpus", "processes", "found"), [("cpu", True, 8, 4, "gloo"), ("cuda", True, 4, 4, "nccl"), ("cuda", False, 4, 4, "gloo"), ("cuda", True, 1, 2, "gloo")])
+def test_tensors_of_gpus_go_by_nccl_where_each_process_has_its_own(monkeypatch: pytest.MonkeyPatch, device: str, nccl: bool, gpus: int, processes: int, found: str) -> None:
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: nccl)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    monkeypatch.setenv("LOCAL_RANK", str(processes - 1))
+    assert mile.torch._ranks.backend(torch.device(device)) == found
+    assert mile.torch._ranks.own_gpu() == (processes - 1) % gpus
+
+
+def test_rows_on_a_device_that_gloo_cannot_send_go_through_host_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[torch.Tensor] = []
+
+    class Request:
+        def wait(self) -> None:
+            sent[1].copy_(sent[0] + 1)
+
+    monkeypatch.setattr(torch.distributed, "P2POp", lambda _, tensor, rank: sent.append(tensor))
+    monkeypatch.setattr(torch.distributed, "batch_isend_irecv", lambda _: [Request()])
+    ranks = object.__new__(mile.torch.Ranks)
+    ranks.direct = False
+    own, other = torch.arange(3.0), torch.zeros(3)
+    ranks.exchange({1: own}, {1: other})
+    assert sent[1] is not other and (other == own + 1).all()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mpirun -n P mile-bench-mpi round    AGENTS DIM ROUNDS   seconds of a round of MILE with five local steps on a ring
-//! mpirun -n P mile-bench-mpi exchange AGENTS DIM ROUNDS   an exchange with and without its sums, and the bare one
+//! mpirun -n P mile-bench-mpi exchange AGENTS DIM ROUNDS   an exchange with and without its sums, the bare one, and the sums alone
 //!             mile-bench-mpi simulator AGENTS DIM ROUNDS  the round in one process
 //! ```
 //! Times are the median over the rounds of the slowest rank.
@@ -24,6 +24,7 @@ use mile_mpi::engine::RankEngine;
 use mile_mpi::exchange::Crossing;
 use mile_mpi::mpi::Mpi;
 use mile_mpi::placement::Placement;
+use mile_mpi::threads::Threads;
 use mile_mpi::transport::Transport;
 use mpi::ffi;
 
@@ -94,14 +95,16 @@ fn main() -> Result<(), Failure> {
         })?,
         only_messages(&transport, &crossing, dim, rounds)?,
         bare(&transport, &crossing, dim, rounds)?,
+        only_sums(&transport, &method, placement.agents(transport.rank()).len(), dim, rounds)?,
     ];
     if transport.rank() == 0 {
         let bytes: usize = crossing.peers.iter().map(|peer| 4 * dim * peer.sends.len()).sum();
-        let [pull, messages, bare] = times.map(|time| 1e3 * time);
+        let [pull, messages, bare, sums] = times.map(|time| 1e3 * time);
         println!(
             "exchange {agents} x {dim}, {ranks} ranks, {bytes} bytes sent by rank 0: with sums {pull:.4} ms, messages {messages:.4} ms, \
-             bare {bare:.4} ms, messages/bare {:.2}",
-            messages / bare
+             bare {bare:.4} ms, sums {sums:.4} ms, messages/bare {:.2}, with sums/(bare + sums) {:.2}",
+            messages / bare,
+            pull / (bare + sums)
         );
     }
     Ok(())
@@ -188,6 +191,22 @@ fn only_messages(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize
             receives.extend(bytes.chunks_mut(width).map(|bytes| (peer.rank, bytes)));
         }
         transport.exchange(&sends, &mut receives, &mut |_| false)
+    })
+}
+
+/// The sums of as many rows with as many neighbours, all of them here: a ring of the agents of a rank, on all ranks at once.
+fn only_sums(transport: &Mpi, method: &Mile, agents: usize, dim: usize, rounds: usize) -> Result<f64, Failure> {
+    let network = Network::new(Topology::Ring.build(agents, 0)?, Rule::Metropolis)?;
+    let problem = Springs { agents, dim };
+    let here = Arc::new(Threads::world(1).remove(0));
+    let placement = Arc::new(Placement::in_order(agents, 1));
+    let mut engine = RankEngine::new(here, placement, &problem, &network, method, &vec![0.0; dim], 0)?;
+    timed(transport, rounds, |prepare| match prepare {
+        true => {
+            engine.combine(Vector(0), 0.5, &[])?;
+            Ok(engine.settle()?)
+        }
+        false => engine.pull(0, &[(Vector(0), Vector(2))]).map(drop).map_err(Into::into),
     })
 }
 

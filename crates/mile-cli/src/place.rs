@@ -21,12 +21,14 @@ impl Place {
     /// The ranks of a job if this process was started for one, else this process.
     #[cfg(feature = "mpi")]
     pub(crate) fn find(device: &DeviceArguments) -> anyhow::Result<Self> {
+        use mile::ranks::Ranks;
+
         let job =
             mile_mpi::mpi::Mpi::join().map_err(|error| anyhow::anyhow!("cannot join the job: {error}"))?;
         let job = job.map(Arc::new);
-        let (engines, device): (Arc<dyn Engines>, String) = match &job {
-            Some(_) if !device.is_cpu() => {
-                let problem = "ranks of a job compute on the CPU: leave it out, or run without mpirun";
+        let (engines, device): (Arc<dyn Engines>, String) = match job.as_ref().filter(|job| job.count() > 1) {
+            Some(_) if device.is_gpu() => {
+                let problem = "the ranks of a job compute on the CPU: leave it out, or start one rank, which hosts all agents on its GPU";
                 return Err(LabError::config("--device", problem).into());
             }
             Some(job) => (Arc::new(mile_mpi::RankEngines::new(job.clone())), String::new()),

@@ -14,6 +14,7 @@ use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
 use mile_lab::estimate::estimate_time;
 use mile_lab::objectives::Kinds;
+use mile_lab::observer::Silent;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::ranks::{agree, from_first};
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
@@ -100,10 +101,11 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
         Ok((table.to_string(), base, folder))
     })?;
     let mut table = parse_table(&text, &[])?;
-    if let Some(sweep) = agree(ranks, read_sweep(&table, &base, place))? {
-        return run_sweep(arguments, &sweep);
+    let sweep = SweepPlan::read_with(&table, &base, &Kinds::default(), engines.clone());
+    if let Some(sweep) = agree(ranks, sweep)? {
+        return run_sweep(arguments, &sweep, &folder, place);
     }
-    choose_once(&mut table, &base, ranks)?;
+    choose_once(&mut table, &base, &Kinds::default(), ranks)?;
     let plan = Plan::spread(agree(ranks, Experiment::read(&table, &base))?, engines.clone())?;
     let advice = match place.is_shared() {
         false => advice(&plan)?,
@@ -146,17 +148,6 @@ fn run_beside(plan: &Plan, folder: &Path, resume: bool) -> anyhow::Result<u8> {
     let shown = (&ObserverArguments::default(), &OutputArguments::silent());
     let outcomes = observers::execute_observed(plan, folder, resume, shown, &stop)?;
     Ok(if plan.is_complete(&outcomes) { 0 } else { INTERRUPTED })
-}
-
-/// The sweep of an experiment, if it has one; several ranks run one experiment at a time.
-fn read_sweep(table: &toml::Table, base: &Path, place: &Place) -> Result<Option<SweepPlan>, LabError> {
-    let sweep = SweepPlan::read_with(table, base, &Kinds::default(), place.engines())?;
-    if sweep.is_some() && place.is_shared() {
-        let problem =
-            "is run in one process: leave it out and give one value with --set, in a job for each value";
-        return Err(LabError::config("sweep", problem));
-    }
-    Ok(sweep)
 }
 
 /// Advice from the theory before step 0, one line each.
@@ -256,37 +247,34 @@ pub(crate) fn command_line(
     words.join(" ")
 }
 
-fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> {
+fn run_sweep(
+    arguments: &RunArguments,
+    sweep: &SweepPlan,
+    folder: &Path,
+    place: &Place,
+) -> anyhow::Result<u8> {
     arguments.observers.refuse_for_a_sweep()?;
     let mut jobs = 0;
     for point in &sweep.points {
         jobs += sweep.plan(point)?.jobs().len();
     }
     if arguments.dry_run {
-        let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
-        let rows = sweep.points.iter().enumerate().map(row).collect();
-        let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
-        let mut text =
-            format!("{}: {} points, {jobs} runs in all\n{table}", sweep.name(), sweep.points.len());
-        if let Some(first) = sweep.points.first() {
-            let one = estimate_time(&sweep.plan(first)?)?;
-            let _ = writeln!(text, "time of the first of {} points: {one}", sweep.points.len());
-        }
-        output::print(&text)?;
-        return Ok(0);
+        return describe_sweep(sweep, jobs, place);
     }
-    let folder = match &arguments.out {
-        Some(folder) => folder.clone(),
-        None => choose_folder(sweep.name(), arguments.resume),
-    };
+    if !place.is_first() {
+        let stop = stop_on_interrupt(None)?;
+        let found = sweep.execute(folder, arguments.resume, &|_, _, _| Box::new(Silent), &stop)?;
+        return Ok(if found.is_complete() { 0 } else { INTERRUPTED });
+    }
     let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
     let (output, stream) = (&arguments.output, RecordStream::default());
     let observers = observers::sweep_observers(sweep.points.len(), sweep.at_once()?, output, &stream);
-    let found = sweep.execute(&folder, arguments.resume, &observers, &stop)?;
+    let found = sweep.execute(folder, arguments.resume, &observers, &stop)?;
     write_sweep_outputs(&found)?;
     output.result(&format!("{}\n{}\n", found.summary(), folder.display()))?;
     stream.check()?;
-    if stop.load(Ordering::Relaxed) {
+    // Any rank may have been told to stop.
+    if stop.load(Ordering::Relaxed) || (!found.is_complete() && found.failed.is_empty()) {
         let RunArguments { experiment, set, data_dir, .. } = arguments;
         let again = command_line("run", experiment.as_deref(), set, data_dir.as_deref());
         eprintln!("stopped; resume with: {again} --out {} --resume", folder.display());
@@ -294,6 +282,27 @@ fn run_sweep(arguments: &RunArguments, sweep: &SweepPlan) -> anyhow::Result<u8> 
     }
     if !found.failed.is_empty() {
         return Err(LabError::Failed(found.failed).into());
+    }
+    Ok(0)
+}
+
+/// The dry run of a sweep.
+fn describe_sweep(sweep: &SweepPlan, jobs: usize, place: &Place) -> anyhow::Result<u8> {
+    let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
+    let rows = sweep.points.iter().enumerate().map(row).collect();
+    let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
+    let mut text = format!("{}: {} points, {jobs} runs in all\n{table}", sweep.name(), sweep.points.len());
+    if let Some(first) = sweep.points.first() {
+        let plan = sweep.plan(first)?;
+        let time = match place.is_shared() {
+            false => estimate_time(&plan)?.to_string(),
+            true => "estimated in one process only".into(),
+        };
+        let across = place.describe(&plan);
+        let _ = writeln!(text, "{across}time of the first of {} points: {time}", sweep.points.len());
+    }
+    if place.is_first() {
+        output::print(&text)?;
     }
     Ok(0)
 }

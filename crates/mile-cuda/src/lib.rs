@@ -7,6 +7,8 @@ pub mod cuda;
 pub mod device;
 pub mod emulated;
 pub mod engine;
+#[cfg(feature = "lab")]
+mod engines;
 mod fitting;
 mod forms;
 mod kernels;
@@ -21,5 +23,7 @@ mod vectors;
 mod work;
 
 pub use engine::{GpuAgents, GpuError};
+#[cfg(feature = "lab")]
+pub use engines::GpuEngines;
 pub use fitting::Fitting;
 pub use stack::Stack;

@@ -7,17 +7,18 @@ use toml::Table;
 
 use crate::config::Experiment;
 use crate::error::LabError;
+use crate::objectives::Kinds;
 use crate::plan::{Plan, first_auto};
 use crate::ranks::{agree, from_first};
 use crate::resume::fill_numbers;
 
 /// Puts numbers in the place of `"auto"` in the table of an experiment that several ranks run: rank 0 chooses them, for
 /// which it needs the data of all agents. A call of all ranks together.
-pub fn choose_once(table: &mut Table, base: &Path, ranks: &dyn Ranks) -> Result<(), LabError> {
+pub fn choose_once(table: &mut Table, base: &Path, kinds: &Kinds, ranks: &dyn Ranks) -> Result<(), LabError> {
     if ranks.count() == 1 {
         return Ok(());
     }
-    let experiment = agree(ranks, Experiment::read(table, base))?;
+    let experiment = agree(ranks, Experiment::read_with(table, base, kinds))?;
     if first_auto(&experiment.algorithms).is_none() {
         return Ok(());
     }
@@ -41,7 +42,7 @@ mod tests {
         let alone = Plan::new(Experiment::read(&table, Path::new("")).unwrap()).unwrap();
         for found in on_ranks(2, |ranks| {
             let mut table = table.clone();
-            choose_once(&mut table, Path::new(""), ranks).unwrap();
+            choose_once(&mut table, Path::new(""), &Kinds::default(), ranks).unwrap();
             Plan::new(Experiment::read(&table, Path::new("")).unwrap())
                 .unwrap()
                 .experiment

@@ -238,23 +238,37 @@ fn record_outcome(
     let outcome = match result {
         Ok(outcome) => outcome,
         // Over several ranks the others may wait in the midst of this job: it ends them all.
-        Err(error) if error.is_of_one_job() && context.plan.engines.ranks().count() == 1 => {
-            match context.failed(job, &error)? {
-                Some(outcome) => outcome,
-                None => {
-                    context.observer.failed(job, &error);
-                    let mut failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.push((job, error.to_string()));
-                    return Ok(());
-                }
-            }
+        Err(error) if error.is_of_one_job() && context.plan.engines.ranks().count() > 1 => {
+            note_failure(context, shared, jobs, job, &error);
+            return Err(error);
         }
+        Err(error) if error.is_of_one_job() => match context.failed(job, &error)? {
+            Some(outcome) => outcome,
+            None => {
+                context.observer.failed(job, &error);
+                let mut failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.push((job, error.to_string()));
+                return Ok(());
+            }
+        },
         Err(error) => return Err(error),
     };
     context.observer.ended(job, &outcome);
     let mut outcomes = shared.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
     outcomes.insert(job, outcome);
     context.store.write_summary(jobs.iter().filter_map(|job| outcomes.get(job)))
+}
+
+/// Notes in the run directory that a job failed on this rank, which may not be the one that writes it; what fails here is less than what
+/// has failed already.
+fn note_failure(context: &JobContext, shared: &Shared, jobs: &[Job], job: Job, error: &LabError) {
+    let rank = context.plan.engines.ranks().name();
+    let on_rank = LabError::OnRank { rank, message: error.to_string(), is_usage: false };
+    if let Ok(Some(outcome)) = context.failed(job, &on_rank) {
+        let mut outcomes = shared.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.insert(job, outcome);
+        let _ = context.store.leave_summary(jobs.iter().filter_map(|job| outcomes.get(job)));
+    }
 }
 
 /// Refuses a plan without some job of the run directory, whose results would be lost.

@@ -36,6 +36,7 @@ pub mod choices;
 mod coefficients;
 pub mod config;
 pub mod context;
+pub mod device;
 mod digest;
 pub mod engines;
 pub mod error;

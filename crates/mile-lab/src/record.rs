@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::held_out::{self, HeldOut, Models};
-use crate::worth::{Worth, evaluate, hosted};
+use crate::worth::{Whose, Worth, evaluate, hosted};
 
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
 /// problem are left out.
@@ -109,8 +109,7 @@ pub(crate) fn measure<T: Real>(
         Some(found) => measured_by_engine(problem, engine, evaluated.agents, &average, found)?,
         None => {
             let own = own_models(problem, engine, evaluated.agents)?;
-            // On ranks that take turns it is the turn of the first again.
-            (evaluate(problem, engine, 0, &average)?, own)
+            (evaluate(problem, engine, Whose::Average, &average)?, own)
         }
     };
     let own = OwnModels::of(&own, problem.metrics().len());
@@ -178,9 +177,11 @@ fn measured_by_engine<T: Real>(
         None if problem.metrics().is_empty() => vec![Vec::new(); found.losses.len()],
         None => {
             let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
-            let own = evaluated.iter().map(|agent| &rows[agent * dim..(agent + 1) * dim]);
-            let models: Vec<&[T]> = [average].into_iter().chain(own).collect();
-            let measured = models.par_iter().map(|x| problem.measure(x)).collect::<Result<_, _>>();
+            let row = |agent: &usize| (Whose::Agent(*agent), &rows[agent * dim..(agent + 1) * dim]);
+            let own = evaluated.iter().map(row);
+            let models: Vec<(Whose, &[T])> = [(Whose::Average, average)].into_iter().chain(own).collect();
+            let measured =
+                models.par_iter().map(|(whose, x)| whose.measure(problem, x)).collect::<Result<_, _>>();
             measured.map_err(AgentsError::Evaluation)?
         }
     };
@@ -197,14 +198,16 @@ fn own_models<T: Real>(
 ) -> Result<Vec<Worth>, AgentsError> {
     if engine.ranks().count() == 1 {
         let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
-        let one = |agent: &usize| Worth::alone(problem, &rows[agent * dim..(agent + 1) * dim]);
+        let one = |agent: &usize| {
+            Worth::alone(problem, Whose::Agent(*agent), &rows[agent * dim..(agent + 1) * dim])
+        };
         evaluated.par_iter().map(one).collect()
     } else {
-        let one = |(turn, agent): (usize, &usize)| {
+        let one = |agent: &usize| {
             let model = engine.row(MODELS, *agent)?;
-            evaluate(problem, engine, 1 + turn, &model)
+            evaluate(problem, engine, Whose::Agent(*agent), &model)
         };
-        evaluated.iter().enumerate().map(one).collect()
+        evaluated.iter().map(one).collect()
     }
 }
 

@@ -220,8 +220,20 @@ impl Store {
         &self,
         outcomes: impl Iterator<Item = &'o Outcome>,
     ) -> Result<(), LabError> {
+        match self.place {
+            Place::Here { .. } => self.leave_summary(outcomes),
+            Place::Elsewhere { .. } => Ok(()),
+        }
+    }
+
+    /// Writes `summary.json`, also where another rank writes the run directory.
+    pub(crate) fn leave_summary<'o>(
+        &self,
+        outcomes: impl Iterator<Item = &'o Outcome>,
+    ) -> Result<(), LabError> {
         let known: Vec<&Outcome> = outcomes.collect();
-        self.write("summary.json", serde_json::to_string_pretty(&known).unwrap_or_default().as_bytes())
+        let text = serde_json::to_string_pretty(&known).unwrap_or_default();
+        write_file(&self.path("summary.json"), text.as_bytes())
     }
 
     /// The outcomes in `summary.json`; none if it does not exist.

@@ -1,14 +1,33 @@
 //! What a model is worth: its loss on the data of all agents, and its metrics, wherever the data are.
 //!
 //! Over several ranks, each evaluates the losses of the agents it hosts; they are summed in increasing agent, as one process does.
-//! Held-out data of agents give predictions, which the first rank gathers; held-out data that all ranks have are measured by one
-//! rank for each model, in turn.
+//! Held-out data of agents give predictions, which the first rank gathers; on held-out data that all ranks have, an agent's model is
+//! measured by the rank that hosts it, and the average model by the first.
 
 use mile::agents::{AgentsError, Failure};
 use mile::engine::Engine;
 use mile::problems::Problem;
 use mile::real::Real;
 use rayon::prelude::*;
+
+/// Whose model is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The average of all.
+    Average,
+    /// That of this agent.
+    Agent(usize),
+}
+
+impl Whose {
+    /// Measures the model on held-out data.
+    pub(crate) fn measure<T: Real>(self, problem: &dyn Problem<T>, x: &[T]) -> Result<Vec<f64>, Failure> {
+        match self {
+            Self::Average => problem.measure(x),
+            Self::Agent(agent) => problem.measure_of(agent, x),
+        }
+    }
+}
 
 /// Loss and metrics of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,8 +39,12 @@ pub(crate) struct Worth {
 
 impl Worth {
     /// Of a model, with the data of all agents in this process.
-    pub(crate) fn alone<T: Real>(problem: &dyn Problem<T>, x: &[T]) -> Result<Self, AgentsError> {
-        let evaluated = || Ok(Self { loss: problem.objective(x)?, metrics: problem.measure(x)? });
+    pub(crate) fn alone<T: Real>(
+        problem: &dyn Problem<T>,
+        whose: Whose,
+        x: &[T],
+    ) -> Result<Self, AgentsError> {
+        let evaluated = || Ok(Self { loss: problem.objective(x)?, metrics: whose.measure(problem, x)? });
         evaluated().map_err(AgentsError::Evaluation)
     }
 }
@@ -31,16 +54,15 @@ pub(crate) fn hosted<T: Real>(engine: &dyn Engine<T>) -> Vec<usize> {
     engine.hosted().map(|place| engine.agent_at(place)).collect()
 }
 
-/// The worth of a model that all ranks have. Where each rank could measure it, that of this `turn` does. A call of all ranks
-/// together.
+/// The worth of a model that all ranks have. A call of all ranks together.
 pub(crate) fn evaluate<T: Real>(
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
-    turn: usize,
+    whose: Whose,
     x: &[T],
 ) -> Result<Worth, AgentsError> {
     if engine.ranks().count() == 1 {
-        return Worth::alone(problem, x);
+        return Worth::alone(problem, whose, x);
     }
     let agents = hosted(engine);
     let loss = |agent: &usize| problem.loss(*agent, x).map_err(AgentsError::objective(*agent));
@@ -51,7 +73,9 @@ pub(crate) fn evaluate<T: Real>(
     let metrics = match (problem.metrics().is_empty(), problem.measures_by_agent()) {
         (true, _) => Vec::new(),
         (false, true) => measure_by_agent(problem, engine, &agents, x).map_err(AgentsError::Evaluation)?,
-        (false, false) => measure_in_turn(problem, engine, turn, x).map_err(AgentsError::Evaluation)?,
+        (false, false) => {
+            measure_once(problem, engine, &agents, whose, x).map_err(AgentsError::Evaluation)?
+        }
     };
     Ok(Worth { loss, metrics })
 }
@@ -94,16 +118,19 @@ fn measure_by_agent<T: Real>(
 }
 
 /// One of the ranks, all of which have the held-out data, measures and tells the others.
-fn measure_in_turn<T: Real>(
+fn measure_once<T: Real>(
     problem: &dyn Problem<T>,
     engine: &dyn Engine<T>,
-    turn: usize,
+    hosted: &[usize],
+    whose: Whose,
     x: &[T],
 ) -> Result<Vec<f64>, Failure> {
     let ranks = engine.ranks();
-    let one = turn % ranks.count();
-    let metrics = if ranks.rank() == one { problem.measure(x)? } else { Vec::new() };
-    let mut bytes = bytemuck::cast_slice(&metrics).to_vec();
-    ranks.broadcast(one, &mut bytes)?;
-    Ok(bytemuck::pod_collect_to_vec(&bytes))
+    let is_here = match whose {
+        Whose::Average => ranks.rank() == 0,
+        Whose::Agent(agent) => hosted.contains(&agent),
+    };
+    let metrics = if is_here { whose.measure(problem, x)? } else { Vec::new() };
+    let all = ranks.all_gather(bytemuck::cast_slice(&metrics))?;
+    Ok(all.iter().flat_map(|part| bytemuck::pod_collect_to_vec::<u8, f64>(part)).collect())
 }

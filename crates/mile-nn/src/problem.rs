@@ -12,6 +12,7 @@
 //! All agents have the same weight, whatever their number of samples: f is not the mean over all samples.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::block;
@@ -233,7 +234,19 @@ impl<T: Scalar> ImageProblem<T> {
 
     /// The same with the training samples of some agents only, in memory of its own; the others cannot be evaluated. Test samples
     /// are all kept.
-    pub fn hosting(mut self, agents: &[usize]) -> Self {
+    pub fn hosting(self, agents: &[usize]) -> Self {
+        let data = self.data.clone();
+        let Ok(problem) = self.hosting_from(agents, |kept| Ok::<_, Infallible>(data.train.some(kept)));
+        problem
+    }
+
+    /// As [`hosting`](Self::hosting), with the samples of these numbers, which increase, from `samples`: then the data set needs to have
+    /// only the targets of the training set, and as many of them as it has samples.
+    pub fn hosting_from<E>(
+        mut self,
+        agents: &[usize],
+        samples: impl FnOnce(&[u32]) -> Result<Images, E>,
+    ) -> Result<Self, E> {
         let held_out = if self.is_held_out { &self.test[..] } else { &[] };
         let mut kept: Vec<u32> = agents.iter().flat_map(|agent| &self.parts[*agent]).copied().collect();
         kept.extend(held_out);
@@ -251,15 +264,15 @@ impl<T: Scalar> ImageProblem<T> {
         if self.is_held_out {
             self.test = renumbered(&self.test);
         }
-        let Dataset { name, train, test, classes, shape } = &*self.data;
+        let Dataset { name, test, classes, shape, .. } = &*self.data;
         self.data = Arc::new(Dataset {
             name: name.clone(),
-            train: train.some(&kept),
+            train: samples(&kept)?,
             test: test.clone(),
             classes: *classes,
             shape: *shape,
         });
-        self
+        Ok(self)
     }
 
     /// Refuses an agent whose samples are elsewhere.

@@ -46,6 +46,7 @@ class Host:
         self.vectors = [torch.zeros(shape, device=problem.device, dtype=problem.torch_dtype) for _ in range(vectors)]
         self.vectors[0].copy_(torch.from_numpy(start.copy()).view(-1, self.dim))
         self.gradients = problem.gradients(self)
+        self.mean_buffers: dict[str, torch.Tensor] | None = None
         self._neighbours(edges)
         self._signs: torch.Tensor | None = None
         numbers = shape[0] * self.dim
@@ -159,7 +160,9 @@ class Host:
         return np.array([float((row.double() - point).square().sum()) for row in rows])
 
     def sum(self, v: int) -> NDArray[np.float64]:
-        """The sum over all agents, in increasing agent."""
+        """The sum over all agents, in increasing agent. With that of the models, the mean of the agents' buffers is formed, which measures their average."""
+        if v == 0 and self.problem.buffers:
+            self.mean_buffers = self._mean_buffers()
         return self._sum(self.vectors[v].detach().cpu())
 
     def sum_rows(self, rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -169,10 +172,27 @@ class Host:
     def _sum(self, rows: torch.Tensor) -> NDArray[np.float64]:
         if self.ranks is not None:
             return self.ranks.sum_in_order(rows.double()).numpy()
-        total = torch.zeros(self.dim, dtype=torch.float64)
+        total = torch.zeros(rows.shape[1], dtype=torch.float64)
         for row in rows:
             total += row
         return total.numpy()
+
+    @torch.no_grad()
+    def _mean_buffers(self) -> dict[str, torch.Tensor]:
+        """The mean over all agents of buffers with fractions, summed in increasing agent; of others those of the first agent."""
+        own = self.gradients.buffers()
+        names = [key for key, value in own[0].items() if value.is_floating_point()]
+        found = {key: value.detach().clone() for key, value in own[0].items()}
+        if self.ranks is not None:
+            room = io.BytesIO()
+            torch.save({key: value.cpu() for key, value in found.items() if key not in names}, room)
+            found.update(torch.load(io.BytesIO(self.ranks.broadcast(0, room.getvalue())), weights_only=True))
+        if names:
+            rows = torch.stack([torch.cat([one[key].detach().double().cpu().reshape(-1) for key in names]) for one in own])
+            mean = torch.from_numpy(self._sum(rows)) / self.agents
+            parts = torch.split(mean, [own[0][key].numel() for key in names])
+            found.update({key: part.view(own[0][key].shape).to(own[0][key].dtype) for key, part in zip(names, parts, strict=True)})
+        return found
 
     def row(self, v: int, agent: int) -> NDArray[Any]:
         """One agent's row, wherever it is."""

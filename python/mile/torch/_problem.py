@@ -17,7 +17,7 @@ from .. import _mile
 from ._data import Batch, Loaded, Source, source
 from ._gradients import Gradients, bind, choose, trained, views
 from ._host import Host, read_buffers
-from ._ranks import Ranks, started_by_torchrun
+from ._ranks import Ranks, own_gpu, started_by_torchrun
 
 _TYPES = {torch.float32: "float32", torch.float64: "float64"}
 
@@ -80,9 +80,7 @@ class Problem:
             raise TypeError(f"model: its parameters are {got}, takes torch.float32 or torch.float64, one for all")
         self.device = torch.device(device) if device is not None else parameters[0].device
         if self.device.type == "cuda" and self.device.index is None:
-            import os
-
-            self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
+            self.device = torch.device("cuda", own_gpu())
         self.torch_dtype = parameters[0].dtype
         self.dtype = _TYPES[self.torch_dtype]
         self.model = copy.deepcopy(model).to(self.device)
@@ -105,6 +103,9 @@ class Problem:
         self.records_gradient_norm = gradient_norm
         self.metrics = self._metrics()
         first = self.source(self._hosted()[0]).rows
+        if self._distributed is not None:
+            # All processes must choose alike how often models are evaluated.
+            first = int(self._distributed.broadcast(0, str(first).encode()))
         test_rows = 0 if self._test is None else self._test.rows
         self.row_counts = (first, min(first, self._size or first), first * self.agents, test_rows)
         start = hashlib.sha256(self.initial(0).tobytes()).hexdigest()[:16]
@@ -135,9 +136,16 @@ class Problem:
         return packed
 
     def measure(self, x: NDArray[Any]) -> list[float]:
-        """The metrics of a model on the test data, with the mean of the hosted agents' buffers."""
+        """The metrics of the agents' average on the test data, with the mean of all agents' buffers."""
+        return self._measure(x, self._mean_buffers())
+
+    def measure_of(self, agent: int, x: NDArray[Any]) -> list[float]:
+        """The metrics of an agent's model on the test data, with its own buffers."""
+        return self._measure(x, self._buffers_of(agent))
+
+    def _measure(self, x: NDArray[Any], buffers: dict[str, torch.Tensor]) -> list[float]:
         assert self._test is not None
-        loss, accuracy = self._evaluate(x, self._test, self._mean_buffers())
+        loss, accuracy = self._evaluate(x, self._test, buffers)
         return [accuracy, loss] if "accuracy" in self.metrics else [loss]
 
     def initial(self, seed: int) -> NDArray[Any]:
@@ -236,9 +244,9 @@ class Problem:
         return self._host.gradients.buffers()[agent - self._host.hosted.start]
 
     def _mean_buffers(self) -> dict[str, torch.Tensor]:
-        if self._host is None or not self.buffers:
+        if self._host is None or self._host.mean_buffers is None:
             return dict(self.model.named_buffers())
-        return _mean(self._host.gradients.buffers())
+        return self._host.mean_buffers
 
     @torch.no_grad()
     def _load(self, x: NDArray[Any], buffers: dict[str, torch.Tensor]) -> None:
@@ -283,9 +291,12 @@ def _count(data: Any, agents: int | None) -> int:
 
 
 def _mean(buffers: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """The mean of buffers with fractions; of others those of the first agent."""
-    found: dict[str, torch.Tensor] = {}
+    """The mean of buffers with fractions, as the host forms it; of others those of the first agent."""
+    found = dict(buffers[0])
     for key, first in buffers[0].items():
-        same = [one[key] for one in buffers]
-        found[key] = torch.stack(same).mean(0) if first.is_floating_point() else first
+        if first.is_floating_point():
+            total = torch.zeros(first.shape, dtype=torch.float64)
+            for one in buffers:
+                total += one[key]
+            found[key] = (total / len(buffers)).to(first.dtype)
     return found

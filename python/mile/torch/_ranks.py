@@ -23,12 +23,28 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
+def backend(device: torch.device) -> str:
+    """What sends tensors of a device: NCCL from GPU to GPU, if it is there and each process of this machine has a GPU of its own; else gloo, through host memory."""
+    if device.type != "cuda" or not dist.is_nccl_available():
+        return "gloo"
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return "nccl" if here <= torch.cuda.device_count() else "gloo"
+
+
+def own_gpu() -> int:
+    """The GPU of this process: that of its number on this machine, in turn if there are fewer GPUs than processes."""
+    local = os.environ.get("LOCAL_RANK")
+    return torch.cuda.current_device() if local is None else int(local) % max(torch.cuda.device_count(), 1)
+
+
 class Ranks:
     """The processes of a `torchrun` job, seen from one of them: what they tell each other beside the agents' exchanges."""
 
     def __init__(self, device: torch.device) -> None:
         if not dist.is_initialized():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
+            dist.init_process_group(backend(device))
             # Threads of a group that is left to the end of the process may find the others gone, and abort it.
             atexit.register(_leave)
         self.rank = dist.get_rank()

@@ -10,6 +10,7 @@ use toml::Table;
 
 use super::best::{Trial, best_of, best_remarks, best_table, trials_table};
 use super::{Point, Sweep};
+use crate::choices::choose_once;
 use crate::config::Experiment;
 use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
@@ -18,6 +19,7 @@ use crate::objectives::Kinds;
 use crate::observer::Observer;
 use crate::plan::Plan;
 use crate::quantity::Quantity;
+use crate::ranks::{agree, from_first, lost};
 use crate::record::Record;
 use crate::resume::{keep_choices, keep_evaluation};
 use crate::store::{Outcome, lock_folder, read_outcomes, read_records, write_file};
@@ -97,10 +99,13 @@ impl SweepPlan {
 
     /// The plan of a point in its folder: with what was chosen when it was begun, and evaluated as the first point is.
     fn plan_in(&self, folder: &Path, point: &Point, first: Option<&Table>) -> Result<Plan, LabError> {
-        let mut table = point.table.clone();
-        if folder.join("config.toml").exists() {
-            keep_choices(&mut table, folder)?;
-        }
+        let mut table = from_first(self.engines.ranks(), || {
+            let mut table = point.table.clone();
+            if folder.join("config.toml").exists() {
+                keep_choices(&mut table, folder)?;
+            }
+            Ok(table)
+        })?;
         if let Some(first) = first.filter(|_| self.has_one_problem()) {
             keep_evaluation(&mut table, first);
         }
@@ -115,14 +120,16 @@ impl SweepPlan {
     }
 
     fn read_plan(&self, table: &Table) -> Result<Plan, LabError> {
-        let experiment = Experiment::read_with(table, &self.base, &self.kinds)?;
-        let plan = Plan::new(experiment)?.on(self.engines.clone());
-        self.check_criterion(&plan)?;
+        let (mut table, ranks) = (table.clone(), self.engines.ranks());
+        choose_once(&mut table, &self.base, &self.kinds, ranks)?;
+        let experiment = agree(ranks, Experiment::read_with(&table, &self.base, &self.kinds))?;
+        let plan = Plan::spread(experiment, self.engines.clone())?;
+        agree(ranks, self.check_criterion(&plan))?;
         Ok(plan)
     }
 
     /// Runs all points that are not finished, each in `folder/points/NAME`, until `stop` becomes true. The result has the
-    /// trials of finished points only.
+    /// trials of finished points only. Ranks run each point together, and the first one writes; a call of all ranks together.
     pub fn execute(
         &self,
         folder: &Path,
@@ -130,29 +137,40 @@ impl SweepPlan {
         observers: &ObserverFactory,
         stop: &AtomicBool,
     ) -> Result<SweepFolder, LabError> {
+        let ranks = self.engines.ranks();
         let place = |point: &Point| folder.join("points").join(&point.name);
+        let has_begun = |point: &Point| from_first(ranks, || Ok(place(point).join("config.toml").exists()));
         // Most mistakes show in the first point: it is checked before anything is written, and so is every point
         // that has been started before.
         let first = self.points.first().map(|point| self.plan_in(&place(point), point, None)).transpose()?;
         let first = first.map(|plan| plan.experiment.resolved);
         let plan = |point: &Point| self.plan_in(&place(point), point, first.as_ref());
-        let _lock = open(folder, resume)?;
-        for point in self.points.iter().filter(|point| place(point).join("config.toml").exists()) {
-            check(&plan(point)?, &place(point))?;
+        let mut _lock = None;
+        from_first(ranks, || {
+            _lock = Some(open(folder, resume)?);
+            Ok(())
+        })?;
+        for point in &self.points {
+            if has_begun(point)? {
+                let plan = plan(point)?;
+                from_first(ranks, || check(&plan, &place(point)))?;
+            }
         }
         let mut found = SweepFolder {
             path: folder.to_owned(),
             name: self.name().to_owned(),
             criterion: self.sweep.criterion,
             points: self.points.len(),
-            trials: self.previous_trials(folder),
+            trials: from_first(ranks, || Ok(self.previous_trials(folder)))?,
             failed: Vec::new(),
         };
-        write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
-        found.write()?;
+        from_first(ranks, || {
+            write_file(&folder.join("sweep.toml"), self.file.to_string().as_bytes())?;
+            found.write()
+        })?;
         let all: Vec<(usize, &Point)> = self.points.iter().enumerate().collect();
         for group in all.chunks(self.at_once()?) {
-            if stop.load(Ordering::Relaxed) {
+            if ranks.any(stop.load(Ordering::Relaxed).into()).map_err(lost)? != 0 {
                 break;
             }
             let mut plans = Vec::new();
@@ -171,12 +189,12 @@ impl SweepPlan {
             let watched: Vec<_> =
                 plans.iter().map(|(k, point, plan)| (*point, plan, observers(*k, point, plan))).collect();
             let run = |point: &Point, plan: &Plan, observer: &dyn Observer| {
-                let out = place(point);
-                let begun = out.join("config.toml").exists();
-                execute(plan, &out, begun, observer, stop)
+                execute(plan, &place(point), has_begun(point)?, observer, stop)
             };
             for ((point, plan, _), result) in watched.iter().zip(at_once(&watched, run)) {
-                found.conclude(point, plan, &place(point), result)?;
+                if found.conclude(point, plan, &place(point), result)? {
+                    from_first(ranks, || found.write())?;
+                }
             }
         }
         Ok(found)
@@ -281,18 +299,18 @@ impl SweepFolder {
         self.finished() == self.points
     }
 
-    /// Adds what a point has ended with; returns an error that ends the sweep.
+    /// Adds what a point has ended with, and says whether it is finished; returns an error that ends the sweep.
     fn conclude(
         &mut self,
         point: &Point,
         plan: &Plan,
         out: &Path,
         result: Result<Vec<Outcome>, LabError>,
-    ) -> Result<(), LabError> {
+    ) -> Result<bool, LabError> {
         match result {
             Ok(outcomes) if plan.is_complete(&outcomes) => {
                 self.add(point, plan, &outcomes);
-                self.write()?;
+                return Ok(true);
             }
             // Interrupted, or a job failed: the point is not finished.
             Ok(outcomes) => self.note_failures(point, outcomes.iter().filter_map(Outcome::failure)),
@@ -302,7 +320,7 @@ impl SweepFolder {
             }
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(false)
     }
 
     fn note_failures(&mut self, point: &Point, failed: impl Iterator<Item = (String, String)>) {

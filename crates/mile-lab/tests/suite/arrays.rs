@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mile::problems::{Metric, Problem};
+use mile::problems::{Draw, Metric, Problem};
+use mile::ranks::Alone;
 use mile_lab::config::Experiment;
 use mile_lab::held_out::Models;
 
@@ -207,6 +208,58 @@ fn a_file_for_each_agent_is_its_own_data() {
     let shared = own.shared_facts(1).unwrap();
     assert_eq!((shared["problem.shape"].as_str(), shared["problem.outputs"].as_str()), ("1 x 1 x 2", "3"));
     assert!(experiment.objectives.digests().is_err(), "the first agent's files are gone");
+}
+
+/// Compares what a rank knows about an agent it hosts with what one process does.
+fn same_on_a_rank(folder: &Path, set: &[&str], agent: usize) {
+    let objectives = experiment(folder, set).unwrap().objectives;
+    let own = objectives.for_ranks(&[agent], &Alone).unwrap().unwrap();
+    assert_eq!(own.data_bytes(0).unwrap(), objectives.data_bytes(0).unwrap());
+    let (all, own) = (objectives.double(4).unwrap(), own.double(4).unwrap());
+    let x: Vec<f64> = (0..all.dim()).map(|k| ((k * 13 % 31) as f64 - 15.0) / 100.0).collect();
+    assert_eq!(own.loss(agent, &x).unwrap(), all.loss(agent, &x).unwrap(), "{set:?}");
+    let gradient = |problem: &dyn Problem<f64>| {
+        let mut gradient = vec![0.0; x.len()];
+        problem.sample_gradient(agent, &x, Draw { seed: 1, step: 2 }, &mut gradient).unwrap();
+        gradient
+    };
+    assert_eq!(gradient(&*own), gradient(&*all), "{set:?}");
+    assert_eq!(own.measure(&x).unwrap(), all.measure(&x).unwrap(), "{set:?}");
+    assert_eq!(own.class_counts(), all.class_counts());
+    let error = own.loss(1 - agent, &x).unwrap_err().to_string();
+    assert!(error.contains("on another rank"), "{error}");
+}
+
+#[test]
+fn a_rank_reads_the_samples_of_its_agents_from_files_of_every_format() {
+    let folder = two_agents();
+    let own = [&EACH[..], &["test=0.4"]].concat();
+    let files: [(&Path, &[&str]); 6] = [
+        (written_by_numpy(), &["data=arrays.npz", "test=0.5"]),
+        (written_by_numpy(), &["data=arrays.npz", "test_inputs=x_test", "test_targets=y_test"]),
+        (written_by_numpy(), &["data=plain.npz", "inputs=images", "targets=labels"]),
+        (written_by_numpy(), &["data=arrays.safetensors", "layout=nchw", "test=0.5"]),
+        (written_by_numpy(), &["inputs=x.npy", "targets=y.npy", "loss=least-squares", "test=0.3"]),
+        (folder.path(), &own),
+    ];
+    for (folder, set) in files {
+        for agent in [0, 1] {
+            same_on_a_rank(folder, &[set, &["network.agents=2", "batch=2"]].concat(), agent);
+        }
+    }
+    // The inputs of other agents are not read: a file that is wrong only there is not noticed.
+    let wrong = npy("<f4", "(2, 2)", &floats(&[f32::NAN, 0.5, 0.25, -2.0]));
+    std::fs::write(folder.path().join("x-1.npy"), wrong).unwrap();
+    let set = [&EACH[..], &["network.agents=2"]].concat();
+    let objectives = experiment(folder.path(), &set).unwrap().objectives;
+    let hosting = |agent: usize| objectives.for_ranks(&[agent], &Alone).unwrap().unwrap().double(0);
+    assert!(hosting(0).is_ok());
+    let error = hosting(1).err().unwrap().to_string();
+    assert!(error.contains("x-1.npy") && error.contains("NaN in sample 0"), "{error}");
+    // A file that is shorter than it says is noticed by all.
+    std::fs::write(folder.path().join("x-1.npy"), npy("<f4", "(2, 2)", &[0; 12])).unwrap();
+    let error = objectives.for_ranks(&[0], &Alone).unwrap().unwrap().double(0).err().unwrap().to_string();
+    assert!(error.contains("12 bytes of numbers") && error.contains("[2, 2]"), "{error}");
 }
 
 #[test]

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use mile::problems::{Draw, Failure, Problem};
 use mile_lab::LabError;
 use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::engines::Engines;
 use mile_lab::execute::execute;
+use mile_lab::objectives::{FixedProblem, Kinds, Objectives};
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
 use mile_lab::record::Record;
-use mile_lab::store::{Outcome, read_records};
+use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
+use mile_lab::sweep::SweepPlan;
 use mile_mpi::RankEngines;
 use mile_mpi::threads::Threads;
 
@@ -28,7 +31,7 @@ fn run(
     Threads::run(ranks, |rank| {
         let engines = Arc::new(RankEngines::new(Arc::new(rank)));
         let mut table = parse_table(text, &[])?;
-        choose_once(&mut table, base, engines.ranks())?;
+        choose_once(&mut table, base, &Kinds::default(), engines.ranks())?;
         let plan = Plan::spread(Experiment::read(&table, base)?, engines)?;
         execute(&plan, out, resume, &Silent, &AtomicBool::new(false))
     })
@@ -156,16 +159,43 @@ fn tables_with_a_file_for_each_agent_of_which_a_rank_reads_its_own() {
 }
 
 #[test]
-fn tables_in_one_file_divided_by_owner_or_at_random() {
+fn tables_in_one_file_divided_by_owner_by_class_or_at_random() {
     let base = tempfile::tempdir().unwrap();
     std::fs::write(base.path().join("all.csv"), rows(0, 160, Some(6))).unwrap();
-    for division in ["by = 'owner'\n", "exclude = ['owner']\n"] {
+    std::fs::write(base.path().join("test.csv"), rows(500, 40, Some(6))).unwrap();
+    let dropped = TABLE.replace("'mean'", "'drop'");
+    let by_class = "exclude = ['owner']\npartition = { kind = 'dirichlet', alpha = 1.0 }\n";
+    for (division, test, table) in [
+        ("by = 'owner'\n", "0.25", TABLE),
+        ("exclude = ['owner']\n", "0.25", TABLE),
+        ("by = 'owner'\n", "'test.csv'", &dropped),
+        (by_class, "'test.csv'", &dropped),
+    ] {
         let text = format!(
             "rounds = 6\nseeds = [1, 2]\neval_agents = 3\n[network]\nagents = 6\n[problem]\nkind = 'table'\ndata = 'all.csv'\n\
-             test = 0.25\n{division}{TABLE}{ALGORITHMS}"
+             test = {test}\n{division}{table}{ALGORITHMS}"
         );
         same_on(&[3, 6], &text, base.path());
     }
+}
+
+#[test]
+fn arrays_in_one_file_of_which_a_rank_reads_its_samples() {
+    let base = tempfile::tempdir().unwrap();
+    let npy = |name: &str, descr: &str, shape: &str, numbers: Vec<u8>| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let length = (header.len() as u16).to_le_bytes();
+        let bytes = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &numbers].concat();
+        std::fs::write(base.path().join(name), bytes).unwrap();
+    };
+    let inputs = (0..90 * 4).flat_map(|k| ((k * 7919 % 2003) as f32 / 1000.0).to_le_bytes()).collect();
+    npy("x.npy", "<f4", "(90, 4)", inputs);
+    npy("y.npy", "|u1", "(90,)", (0..90).map(|k| (k * 31 % 7 % 3) as u8).collect());
+    let text = format!(
+        "rounds = 4\nseeds = [0, 1]\n[network]\nagents = 5\n[problem]\nkind = 'arrays'\ninputs = 'x.npy'\ntargets = 'y.npy'\n\
+         test = 0.2\nbatch = 4\npartition = {{ kind = 'dirichlet', alpha = 1.0 }}\n{ALGORITHMS}"
+    );
+    same_on(&[2, 5], &text, base.path());
 }
 
 #[test]
@@ -254,4 +284,97 @@ fn a_stop_of_any_rank_stops_all_and_the_run_is_resumed() {
     done(2, &text, base, &out, true);
     done(1, &text, base, &whole, false);
     assert_same(&whole, &out, "stopped");
+}
+
+#[test]
+fn a_sweep_runs_each_of_its_points_over_all_ranks() {
+    let home = tempfile::tempdir().unwrap();
+    let text = format!(
+        "rounds = 6\n[network]\nagents = 5\n[problem]\nkind = 'quadratic'\ndim = 4\n\
+         [[algorithm]]\nname = 'mile'\nlabel = 'chosen'\nstep_size = 'auto'\n{ALGORITHMS}\
+         [sweep]\ncriterion = 'loss'\n'algorithm.k-gt.step_size' = [0.02, 0.05]\n'algorithm.mile.local_steps' = [1, 2]\n"
+    );
+    let sweep = |ranks: usize, out: &Path, stop: bool, resume: bool| {
+        let found = Threads::run(ranks, |rank| {
+            let engines = Arc::new(RankEngines::new(Arc::new(rank)));
+            let table = parse_table(&text, &[]).unwrap();
+            let stop = AtomicBool::new(stop && engines.ranks().rank() + 1 == ranks);
+            let sweep =
+                SweepPlan::read_with(&table, Path::new(""), &Kinds::default(), engines).unwrap().unwrap();
+            sweep.execute(out, resume, &|_, _, _| Box::new(Silent), &stop).unwrap().trials.len()
+        });
+        assert!(found.iter().all(|trials| *trials == found[0]), "{found:?}");
+        found[0]
+    };
+    let (alone, out) = (home.path().join("alone"), home.path().join("ranks"));
+    assert_eq!(sweep(1, &alone, false, false), 5);
+    // Stopped by its last rank before the first point, and resumed.
+    assert_eq!(sweep(3, &out, true, false), 0);
+    assert_eq!(sweep(2, &out, false, true), 5);
+    for name in ["table.txt", "trials.txt", "sweep.toml"] {
+        let read = |folder: &Path| std::fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!(read(&alone), read(&out), "{name}");
+    }
+    for point in files(&alone.join("points")) {
+        let name = point.file_name().unwrap();
+        assert_same(&point, &out.join("points").join(name), &name.to_string_lossy());
+    }
+}
+
+/// f_i(x) = (x - i)^2 / 2, whose gradients fail from some step on: on the second rank later than on the first.
+struct Unplugged;
+
+impl Problem<f64> for Unplugged {
+    fn agents(&self) -> usize {
+        4
+    }
+
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
+        Ok(0.5 * (x[0] - agent as f64).powi(2))
+    }
+
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+        gradient[0] = x[0] - agent as f64;
+        Ok(())
+    }
+
+    fn sample_gradient(
+        &self,
+        agent: usize,
+        x: &[f64],
+        draw: Draw,
+        gradient: &mut [f64],
+    ) -> Result<(), Failure> {
+        if draw.step >= 6 {
+            std::thread::sleep(std::time::Duration::from_millis(if agent < 2 { 0 } else { 300 }));
+            return Err(format!("agent {agent} was unplugged").into());
+        }
+        self.gradient(agent, x, gradient)
+    }
+}
+
+#[test]
+fn a_rank_that_fails_leaves_the_outcome_of_its_job_in_the_run_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "rounds = 9\neval_every = 1\n[network]\nagents = 4\ntopology = 'complete'\n[[algorithm]]\nname = 'dsgd'\nstep_size = 0.1\n";
+    let kinds = Kinds::none().with("own", |_, _| {
+        let objectives = FixedProblem::new("own", Arc::new(Unplugged)).with_version("1");
+        Ok(Arc::new(objectives) as Arc<dyn Objectives>)
+    });
+    let errors = Threads::run(2, |rank| {
+        let engines = Arc::new(RankEngines::new(Arc::new(rank)));
+        let experiment =
+            Experiment::read_with(&parse_table(text, &[]).unwrap(), Path::new(""), &kinds).unwrap();
+        let plan = Plan::spread(experiment, engines).unwrap();
+        execute(&plan, home.path(), false, &Silent, &AtomicBool::new(false)).unwrap_err().to_string()
+    });
+    assert!(errors[1].contains("was unplugged"), "{errors:?}");
+    let outcome = read_outcomes(home.path()).unwrap().remove(0);
+    assert_eq!((outcome.status, outcome.round), (Status::Failed, 5));
+    let why = outcome.error.unwrap();
+    assert!(why.starts_with("rank 1 in this process: ") && why.contains("was unplugged"), "{why}");
 }

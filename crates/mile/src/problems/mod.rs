@@ -119,6 +119,13 @@ pub trait Problem<T: Real>: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Measures the model `x` of an agent, which may have something of its own beside it, such as the statistics of batch norms. Called
+    /// where the agent is hosted.
+    fn measure_of(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
+        let _ = agent;
+        self.measure(x)
+    }
+
     /// Whether the held-out data belong to agents: then [`measure`](Self::measure) is
     /// [`measure_from`](Self::measure_from) what [`held_out`](Self::held_out) gives for each agent, and need not have all
     /// of them in one process.

@@ -65,7 +65,22 @@ pub(super) fn read(path: &Path, names: &[Option<&str>]) -> Result<Vec<Array>, Da
     }
 }
 
-fn absent(path: &Path, name: &str, mut known: Vec<String>) -> DataFileError {
+/// The name of an array's file in an archive that has it.
+pub(super) fn name_of_member(
+    path: &Path,
+    archive: &ZipArchive<File>,
+    name: &str,
+) -> Result<String, DataFileError> {
+    let file = format!("{name}.npy");
+    if archive.index_for_name(&file).is_some() {
+        return Ok(file);
+    }
+    let names = archive.file_names().flatten();
+    let names = names.map(|file| file.strip_suffix(".npy").unwrap_or(&file).to_owned());
+    Err(absent(path, name, names.collect()))
+}
+
+pub(super) fn absent(path: &Path, name: &str, mut known: Vec<String>) -> DataFileError {
     known.sort_unstable();
     let known = if known.is_empty() { "none".into() } else { known.join(", ") };
     bad(
@@ -82,7 +97,14 @@ fn tensor(
     known: impl Fn() -> Vec<String>,
 ) -> Result<Array, DataFileError> {
     let tensor = tensors.tensor(name).map_err(|_| absent(path, name, known()))?;
-    let element = match tensor.dtype() {
+    let element = element(tensor.dtype()).map_err(|problem| bad(path, Some(name), problem))?;
+    Array::new(tensor.shape().to_vec(), element, false, tensor.data())
+        .map_err(|problem| bad(path, Some(name), problem))
+}
+
+/// The type of the elements of a tensor.
+pub(super) fn element(dtype: Dtype) -> Result<Element, String> {
+    Ok(match dtype {
         Dtype::BOOL => Element::Bool,
         Dtype::U8 => Element::U8,
         Dtype::I8 => Element::I8,
@@ -94,19 +116,12 @@ fn tensor(
         Dtype::I64 => Element::I64,
         Dtype::F32 => Element::F32,
         Dtype::F64 => Element::F64,
-        other => return Err(bad(path, Some(name), refused_type(&format!("{other:?}")))),
-    };
-    Array::new(tensor.shape().to_vec(), element, false, tensor.data())
-        .map_err(|problem| bad(path, Some(name), problem))
+        other => return Err(refused_type(&format!("{other:?}"))),
+    })
 }
 
 fn member(path: &Path, archive: &mut ZipArchive<File>, name: &str) -> Result<Array, DataFileError> {
-    let file = format!("{name}.npy");
-    if archive.index_for_name(&file).is_none() {
-        let names = archive.file_names().flatten();
-        let names = names.map(|file| file.strip_suffix(".npy").unwrap_or(&file).to_owned());
-        return Err(absent(path, name, names.collect()));
-    }
+    let file = name_of_member(path, archive, name)?;
     let damaged = |error: &dyn std::fmt::Display| bad(path, Some(name), format!("cannot be read: {error}"));
     let mut bytes = Vec::new();
     let mut member = archive.by_name(&file).map_err(|error| damaged(&error))?;

@@ -1,4 +1,4 @@
-//! From array files to a data set: shapes, types and values are checked.
+//! From array files to a data set.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,43 @@ use std::sync::Arc;
 
 use mile_nn::data::{Dataset, Images, Shape, Targets, Values};
 
+use super::checked::{MAX_CLASSES, WHOLE_NUMBERS, each_of, samples, shape_of, targets_of};
 use super::config::{DataConfig, Place, Source, Test};
 use super::file::{bad, read};
-use super::npy::{Array, Numbers};
+use super::npy::{Array, Element};
+use super::some::{header, some};
 use crate::error::{DataFileError, LabError};
 
-/// Samples in memory.
+/// Samples in memory, or what is known about them.
 pub(super) struct Arrays {
+    /// In an outline, without the inputs of the training samples; of numbers that are predicted there is a 0 for each sample.
     pub(super) set: Arc<Dataset>,
-    /// With one file for each agent, the samples of those that are available.
-    pub(super) owned: Option<Vec<Range<u32>>>,
+    /// The samples of each file.
+    files: Vec<Range<u32>>,
+    /// Bytes of all samples.
+    pub(super) bytes: u64,
+    is_per_agent: bool,
 }
 
-/// Most classes, since labels are kept as bytes.
-const MAX_CLASSES: i64 = 256;
+impl Arrays {
+    /// With one file for each agent, the samples of those that are available.
+    pub(super) fn owned(&self) -> Option<&[Range<u32>]> {
+        self.is_per_agent.then_some(&self.files)
+    }
+}
 
-pub(super) fn load(config: &DataConfig) -> Result<Arrays, LabError> {
-    let (train, owned) = Samples::of(config, &config.train)?;
+/// How much of the training samples is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    All,
+    /// How many they are, and their labels.
+    Outline,
+}
+
+pub(super) fn load(config: &DataConfig, extent: Extent) -> Result<Arrays, LabError> {
+    let (train, files) = Samples::of(config, &config.train, extent)?;
     let test = match &config.test {
-        Test::Arrays(source) => Some(Samples::of(config, source)?.0),
+        Test::Arrays(source) => Some(Samples::of(config, source, Extent::All)?.0),
         _ => None,
     };
     if let Some(test) = test.as_ref().filter(|test| test.shape != train.shape) {
@@ -32,16 +50,41 @@ pub(super) fn load(config: &DataConfig) -> Result<Arrays, LabError> {
         return Err(bad(&test.file, test.array.as_deref(), problem).into());
     }
     let classes = match &train.targets {
-        Targets::Numbers { each, .. } => *each,
+        Targets::Numbers { .. } => train.each,
         Targets::Labels(labels) => classes(config, labels, test.as_ref(), &train.file)?,
     };
     let (shape, file) = (train.shape, train.file.clone());
+    let bytes = train.bytes() + test.as_ref().map_or(0, Samples::bytes);
     let images = |samples: Samples| Images { pixels: samples.pixels, targets: samples.targets };
     let test = test.map_or_else(|| Images::new(Vec::new(), Vec::new()), images);
-    let set = Dataset::try_new("arrays", shape, classes, images(train), test)
-        .map_err(|error| bad(&file, None, error))?;
-    let owned = config.train.inputs.is_per_agent().then_some(owned);
-    Ok(Arrays { set: Arc::new(set), owned })
+    let set = match extent {
+        Extent::All => Dataset::try_new("arrays", shape, classes, images(train), test)
+            .map_err(|error| bad(&file, None, error))?,
+        Extent::Outline => Dataset { name: "arrays".into(), train: images(train), test, classes, shape },
+    };
+    let is_per_agent = config.train.inputs.is_per_agent();
+    Ok(Arrays { set: Arc::new(set), files, bytes, is_per_agent })
+}
+
+/// The training samples with these numbers, which increase, of arrays with this outline.
+pub(super) fn some_of(config: &DataConfig, outline: &Arrays, kept: &[u32]) -> Result<Images, LabError> {
+    let place = |sample: u32| kept.partition_point(|k| *k < sample);
+    let mut all: Option<Samples> = None;
+    for (agent, range) in outline.files.iter().enumerate() {
+        let own: Vec<u32> =
+            kept[place(range.start)..place(range.end)].iter().map(|k| k - range.start).collect();
+        // The first file too if nothing is kept: then there are images of no samples.
+        if own.is_empty() && agent > 0 {
+            continue;
+        }
+        let one = Samples::some_of_file(config, &config.train, agent, &own)?;
+        match &mut all {
+            None => all = Some(one),
+            Some(all) => all.append(one)?,
+        }
+    }
+    let all = all.ok_or_else(|| LabError::config("network.agents", "got 0, takes a whole number from 1"))?;
+    Ok(Images { pixels: all.pixels, targets: all.targets })
 }
 
 /// The number of classes; an error if labels are not 0 to one less.
@@ -80,6 +123,8 @@ struct Samples {
     shape: Shape,
     pixels: Values,
     targets: Targets,
+    /// Numbers that are predicted of each sample, or 1.
+    each: usize,
     /// The last file, for messages, and its array of inputs.
     file: PathBuf,
     array: Option<String>,
@@ -87,11 +132,14 @@ struct Samples {
 
 impl Samples {
     /// All samples, and where those of each file are.
-    fn of(config: &DataConfig, source: &Source) -> Result<(Self, Vec<Range<u32>>), LabError> {
+    fn of(config: &DataConfig, source: &Source, extent: Extent) -> Result<(Self, Vec<Range<u32>>), LabError> {
         let agents = if source.inputs.is_per_agent() { config.available() } else { 0..1 };
         let (mut all, mut ranges): (Option<Self>, Vec<Range<u32>>) = (None, Vec::new());
         for agent in agents {
-            let one = Self::of_file(config, source, agent)?;
+            let one = match extent {
+                Extent::All => Self::of_file(config, source, agent)?,
+                Extent::Outline => Self::outline_of_file(config, source, agent)?,
+            };
             let first = all.as_ref().map_or(0, Samples::len);
             let (file, array) = (one.file.clone(), one.array.clone());
             let total = first + one.len();
@@ -115,11 +163,28 @@ impl Samples {
         }
     }
 
+    /// Bytes of all samples, whether they are in memory or not.
+    fn bytes(&self) -> u64 {
+        let element = match self.pixels {
+            Values::Bytes(_) => size_of::<u8>(),
+            Values::Singles(_) => size_of::<f32>(),
+            Values::Doubles(_) => size_of::<f64>(),
+        };
+        let target = match self.targets {
+            Targets::Labels(_) => size_of::<u8>(),
+            Targets::Numbers { .. } => self.each * size_of::<f64>(),
+        };
+        (self.len() * (self.shape.len() * element + target)) as u64
+    }
+
     fn append(&mut self, other: Self) -> Result<(), DataFileError> {
         let refuse = |what: String| {
             let problem = format!("{what}, unlike {}: all agents must have the same", self.file.display());
             Err(bad(&other.file, other.array.as_deref(), problem))
         };
+        if other.each != self.each {
+            return refuse("has targets of another length".into());
+        }
         if other.shape != self.shape {
             return refuse(format!("has samples of {}", other.shape));
         }
@@ -157,124 +222,76 @@ impl Samples {
         let (Some(values), Some(labels)) = (first, second) else {
             return Err(bad(&file, None, "has no arrays"));
         };
+        Self::checked(config, source, agent, [values, labels], None)
+    }
+
+    /// The samples with these numbers, which increase.
+    fn some_of_file(
+        config: &DataConfig,
+        source: &Source,
+        agent: usize,
+        chosen: &[u32],
+    ) -> Result<Self, DataFileError> {
+        let read = |place: &Place| some(&place.file_of(agent), place.array.as_deref(), chosen);
+        let arrays = [read(&source.inputs)?, read(&source.targets)?];
+        Self::checked(config, source, agent, arrays, Some(chosen))
+    }
+
+    /// What is known about the samples without their inputs, and without numbers that are predicted.
+    fn outline_of_file(config: &DataConfig, source: &Source, agent: usize) -> Result<Self, DataFileError> {
+        let Source { inputs, targets } = source;
+        let file = inputs.file_of(agent);
+        let of_inputs = |problem: String| bad(&file, inputs.array.as_deref(), problem);
+        let of_targets = |problem: String| bad(&targets.file_of(agent), targets.array.as_deref(), problem);
+        let values = header(&file, inputs.array.as_deref())?;
         let count = values.shape.first().copied().unwrap_or(0);
-        let of_inputs = |problem: String| bad(&file, names[0], problem);
-        let of_targets = |problem: String| bad(&targets_file, names[1], problem);
         if count == 0 {
-            let agent = if inputs.is_per_agent() {
-                format!(": agent {agent} would have none")
-            } else {
-                String::new()
-            };
-            return Err(of_inputs(format!("has no samples{agent}")));
+            return Err(of_inputs(no_samples(inputs, agent)));
         }
-        let (shape, pixels) = samples(config, values).map_err(of_inputs)?;
-        let targets = targets_of(config, labels, count).map_err(of_targets)?;
-        Ok(Self { shape, pixels, targets, file, array: inputs.array.clone() })
-    }
-}
-
-/// The shape of a sample and all numbers, in the order row, column, channel.
-fn samples(config: &DataConfig, array: Array) -> Result<(Shape, Values), String> {
-    let shape = match array.shape[..] {
-        [_, features] => Shape { height: 1, width: 1, channels: features },
-        [_, height, width] => Shape { height, width, channels: 1 },
-        [_, channels, height, width] if config.channels_first => Shape { height, width, channels },
-        [_, height, width, channels] => Shape { height, width, channels },
-        _ => {
-            return Err(format!(
-                "has shape {:?}, takes [samples, features], [samples, height, width], or four numbers as layout says: \
-                 nhwc is [samples, height, width, channels], nchw is [samples, channels, height, width]",
-                array.shape
-            ));
-        }
-    };
-    if shape.is_empty() {
-        return Err(format!("has shape {:?}: its samples have no numbers", array.shape));
-    }
-    let reorders = config.channels_first && array.shape.len() == 4;
-    let values = match array.numbers {
-        Numbers::Bytes(all) => Values::Bytes(if reorders { channels_last(&all, shape) } else { all }),
-        Numbers::Singles(all) => {
-            check_finite(&all, shape, |x| x.is_finite())?;
-            Values::Singles(if reorders { channels_last(&all, shape) } else { all })
-        }
-        Numbers::Doubles(all) => {
-            check_finite(&all, shape, |x| x.is_finite())?;
-            Values::Doubles(if reorders { channels_last(&all, shape) } else { all })
-        }
-        Numbers::Whole(_) => {
-            return Err("has whole numbers, takes uint8 (divided by 255), float32 or float64 (used as they are): convert it, as \
-                        in array.astype('float32')"
-                .into());
-        }
-    };
-    Ok((shape, values))
-}
-
-fn check_finite<V: Copy + std::fmt::Display>(
-    all: &[V],
-    shape: Shape,
-    finite: impl Fn(V) -> bool,
-) -> Result<(), String> {
-    match all.iter().position(|x| !finite(*x)) {
-        Some(i) => Err(format!("has {} in sample {}; takes finite numbers", all[i], i / shape.len())),
-        None => Ok(()),
-    }
-}
-
-/// Images `[channel][row][column]` as `[row][column][channel]`.
-fn channels_last<V: Copy>(all: &[V], shape: Shape) -> Vec<V> {
-    let pixels = shape.height * shape.width;
-    let image = |image: &[V]| -> Vec<V> {
-        (0..pixels)
-            .flat_map(|p| (0..shape.channels).map(move |c| (p, c)))
-            .map(|(p, c)| image[c * pixels + p])
-            .collect()
-    };
-    all.chunks_exact(shape.len()).flat_map(image).collect()
-}
-
-/// The targets of `count` samples.
-fn targets_of(config: &DataConfig, array: Array, count: usize) -> Result<Targets, String> {
-    let (found, each) = match array.shape[..] {
-        [found] => (found, 1),
-        [found, each] => (found, each),
-        _ => (usize::MAX, 0),
-    };
-    if each == 0 || (each > 1 && !config.predicts_numbers) {
-        let takes = if config.predicts_numbers {
-            "[samples] or [samples, numbers of each]"
+        let shape = shape_of(config, &values.shape).map_err(of_inputs)?;
+        let pixels = match values.element {
+            Element::U8 => Values::Bytes(Vec::new()),
+            Element::F32 => Values::Singles(Vec::new()),
+            Element::F64 => Values::Doubles(Vec::new()),
+            _ => return Err(of_inputs(WHOLE_NUMBERS.into())),
+        };
+        let (targets_file, name) = (targets.file_of(agent), targets.array.as_deref());
+        let (targets, each) = if config.predicts_numbers {
+            let found = header(&targets_file, name)?;
+            let each = each_of(config, &found.shape, count).map_err(of_targets)?;
+            (Targets::Numbers { values: vec![0.0; count], each: 1 }, each)
         } else {
-            "[samples] or [samples, 1]"
+            let array = read(&targets_file, &[name])?.swap_remove(0);
+            (targets_of(config, array, count, None).map_err(of_targets)?, 1)
         };
-        return Err(format!("has shape {:?}, takes {takes}", array.shape));
+        Ok(Self { shape, pixels, targets, each, file, array: inputs.array.clone() })
     }
-    if found != count {
-        return Err(format!("has targets of {found} samples, but there are inputs of {count}: give as many"));
-    }
-    if config.predicts_numbers {
-        let values: Vec<f64> = match array.numbers {
-            Numbers::Bytes(all) => all.into_iter().map(f64::from).collect(),
-            Numbers::Whole(all) => all.into_iter().map(|n| n as f64).collect(),
-            Numbers::Singles(all) => all.into_iter().map(f64::from).collect(),
-            Numbers::Doubles(all) => all,
-        };
-        check_finite(&values, Shape { height: 1, width: 1, channels: each }, f64::is_finite)?;
-        return Ok(Targets::Numbers { values, each });
-    }
-    let labels: Vec<i64> = match array.numbers {
-        Numbers::Bytes(all) => all.into_iter().map(i64::from).collect(),
-        Numbers::Whole(all) => all,
-        _ => {
-            return Err("has floating-point numbers, but labels are whole numbers: convert it, as in array.astype('int64'), or \
-                        set loss = \"least-squares\""
-                .into());
+
+    /// Checks the inputs and targets of all samples of a file, or of those with these numbers.
+    fn checked(
+        config: &DataConfig,
+        source: &Source,
+        agent: usize,
+        [values, labels]: [Array; 2],
+        chosen: Option<&[u32]>,
+    ) -> Result<Self, DataFileError> {
+        let Source { inputs, targets } = source;
+        let file = inputs.file_of(agent);
+        let of_inputs = |problem: String| bad(&file, inputs.array.as_deref(), problem);
+        let of_targets = |problem: String| bad(&targets.file_of(agent), targets.array.as_deref(), problem);
+        let count = values.shape.first().copied().unwrap_or(0);
+        if count == 0 && chosen.is_none() {
+            return Err(of_inputs(no_samples(inputs, agent)));
         }
-    };
-    let most = config.classes.map_or(MAX_CLASSES, |classes| classes as i64);
-    match labels.iter().position(|label| !(0..most).contains(label)) {
-        Some(i) => Err(format!("has label {} in sample {i}; takes 0 to {}", labels[i], most - 1)),
-        None => Ok(Targets::Labels(labels.into_iter().map(|label| label as u8).collect())),
+        let (shape, pixels) = samples(config, values, chosen).map_err(of_inputs)?;
+        let each = each_of(config, &labels.shape, count).map_err(of_targets)?;
+        let targets = targets_of(config, labels, count, chosen).map_err(of_targets)?;
+        Ok(Self { shape, pixels, targets, each, file, array: inputs.array.clone() })
     }
+}
+
+fn no_samples(inputs: &Place, agent: usize) -> String {
+    let whose =
+        if inputs.is_per_agent() { format!(": agent {agent} would have none") } else { String::new() };
+    format!("has no samples{whose}")
 }

@@ -1,9 +1,11 @@
 //! `kind = "arrays"`: a neural network on the user's own arrays, from `.npy`, `.npz` and `.safetensors` files.
 
+mod checked;
 mod config;
 mod file;
 mod load;
 mod npy;
+mod some;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +25,7 @@ use crate::digest;
 use crate::error::LabError;
 use crate::section::Section;
 use config::{ArraysConfig, DataConfig, Test};
-use load::Arrays;
+use load::{Arrays, Extent};
 
 /// The arrays that were read last: planning and the run, all seeds and the points of a sweep read the files once.
 #[derive(Default)]
@@ -31,21 +33,21 @@ pub(super) struct ArrayCache {
     last: Mutex<Option<(Key, Arc<Arrays>)>>,
 }
 
-/// What was read, and size and time of each file.
-type Key = (DataConfig, Vec<Option<(u64, Option<SystemTime>)>>);
+/// What was read, how much of it, and size and time of each file.
+type Key = (DataConfig, Extent, Vec<Option<(u64, Option<SystemTime>)>>);
 
 impl ArrayCache {
-    fn arrays(&self, config: &DataConfig) -> Result<Arc<Arrays>, LabError> {
+    fn arrays(&self, config: &DataConfig, extent: Extent) -> Result<Arc<Arrays>, LabError> {
         let stamp =
             |path: PathBuf| std::fs::metadata(path).ok().map(|about| (about.len(), about.modified().ok()));
         let stamps = files(config).into_iter().map(|(_, path)| stamp(path)).collect();
-        let key = (config.clone(), stamps);
+        let key = (config.clone(), extent, stamps);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, kept)) = last.as_ref().filter(|(known, _)| *known == key) {
             return Ok(kept.clone());
         }
         *last = None;
-        let arrays = Arc::new(load::load(config)?);
+        let arrays = Arc::new(load::load(config, extent)?);
         *last = Some((key, arrays.clone()));
         Ok(arrays)
     }
@@ -83,14 +85,20 @@ pub(super) fn read(
 }
 
 impl ArrayObjectives {
+    /// All samples; for a rank, what is known about them without reading them all.
+    fn arrays(&self) -> Result<Arc<Arrays>, LabError> {
+        let extent = if self.here.is_some() { Extent::Outline } else { Extent::All };
+        self.cache.arrays(&self.data, extent)
+    }
+
     fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
-        let arrays = self.cache.arrays(&self.data)?;
+        let arrays = self.arrays()?;
         let mut config = self.training.config(seed);
         let hold_out = |parts: &mut [Vec<u32>]| match self.data.test {
             Test::Fraction(part) => Some(hold_out(parts, part, self.training.held_out_seed())),
             _ => None,
         };
-        let (train, held_out) = match &arrays.owned {
+        let (train, held_out) = match arrays.owned() {
             Some(owned) => {
                 let mut own = self.owned(owned);
                 let held_out = hold_out(&mut own);
@@ -120,7 +128,7 @@ impl ArrayObjectives {
         let problem = decayed.map_err(refused)?;
         Ok(Arc::new(match &self.here {
             None => problem,
-            Some(here) => problem.hosting(here),
+            Some(here) => problem.hosting_from(here, |kept| load::some_of(&self.data, &arrays, kept))?,
         }))
     }
 
@@ -183,14 +191,14 @@ impl Objectives for ArrayObjectives {
     }
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
-        let samples = self.cache.arrays(&self.data)?.set.train.len();
+        let samples = self.arrays()?.set.train.len();
         // With its own file only, an agent knows its own samples.
         let known = if self.data.only.is_some() { samples * self.data.agents } else { samples };
         Ok(Some(self.training.rows(known)))
     }
 
     fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
-        let set = self.cache.arrays(&self.data)?.set.clone();
+        let set = self.arrays()?.set.clone();
         let test = match self.data.test {
             Test::Fraction(part) => (part * set.train.len() as f64) as usize,
             _ => set.test.len(),
@@ -205,8 +213,7 @@ impl Objectives for ArrayObjectives {
     }
 
     fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
-        let set = self.cache.arrays(&self.data)?.set.clone();
-        Ok((set.train.bytes() + set.test.bytes()) as u64)
+        Ok(self.arrays()?.bytes)
     }
 
     fn for_ranks(&self, hosted: &[usize], _: &dyn Ranks) -> Result<Option<Arc<dyn Objectives>>, LabError> {
@@ -237,7 +244,7 @@ impl Objectives for ArrayObjectives {
 
     fn shared_facts(&self, agent: usize) -> Result<Facts, LabError> {
         let own = self.own(agent);
-        let set = self.cache.arrays(&own)?.set.clone();
+        let set = self.cache.arrays(&own, Extent::All)?.set.clone();
         let mut facts: Facts = files(&own)
             .into_iter()
             .filter(|(key, _)| !key.ends_with(']'))

@@ -5,6 +5,8 @@
 //! header: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 //! ```
 
+use std::io::Read;
+
 /// Numbers in the first of these types that holds them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Numbers {
@@ -75,30 +77,54 @@ pub(super) fn refused_type(name: &str) -> String {
     )
 }
 
-impl Array {
-    /// The array of a `.npy` file; an error says what is wrong with it.
-    pub(super) fn of_npy(bytes: &[u8]) -> Result<Self, String> {
+/// What the beginning of a file says about its numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Header {
+    pub(super) shape: Vec<usize>,
+    pub(super) element: Element,
+    pub(super) big_end: bool,
+    pub(super) is_column_major: bool,
+}
+
+impl Header {
+    /// The header of a `.npy` file, after which its numbers begin; an error says what is wrong with it.
+    pub(super) fn read(input: &mut dyn Read) -> Result<Self, String> {
         let damaged = || "is not a whole .npy file: its header is damaged or incomplete".to_owned();
-        let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("is not a .npy file: it does not begin as one")?;
-        let (length, rest) = match rest {
-            [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
-            [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+        let mut take = |count: usize| -> Option<Vec<u8>> {
+            let mut bytes = Vec::new();
+            let read = input.take(count as u64).read_to_end(&mut bytes).ok()?;
+            (read == count).then_some(bytes)
+        };
+        if take(6).as_deref() != Some(b"\x93NUMPY") {
+            return Err("is not a .npy file: it does not begin as one".into());
+        }
+        let length = match take(2).as_deref() {
+            Some([1, _]) => 2,
+            Some([2 | 3, _]) => 4,
             _ => return Err(damaged()),
         };
-        let (header, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
-        let header = std::str::from_utf8(header).map_err(|_| damaged())?;
-        let field = |name| field(header, name).ok_or_else(damaged);
+        let length = take(length).ok_or_else(damaged)?;
+        let length = length.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        let header = String::from_utf8(take(length).ok_or_else(damaged)?).map_err(|_| damaged())?;
+        let field = |name| field(&header, name).ok_or_else(damaged);
         let descr = field("descr")?;
         let name = match descr.chars().next() {
             Some(quote @ ('\'' | '"')) => descr[1..].split(quote).next().unwrap_or_default(),
             _ => return Err("is an array of records; takes an array of numbers".into()),
         };
         let (order, kind) = name.split_at_checked(1).ok_or_else(damaged)?;
-        let element = Element::named(kind).ok_or_else(|| refused_type(name))?;
-        let shape = shape(field("shape")?).ok_or_else(damaged)?;
-        let is_column_major = field("fortran_order")?.starts_with("True");
-        let mut array = Self::new(shape, element, order == ">", body)?;
-        if is_column_major {
+        Ok(Self {
+            element: Element::named(kind).ok_or_else(|| refused_type(name))?,
+            shape: shape(field("shape")?).ok_or_else(damaged)?,
+            big_end: order == ">",
+            is_column_major: field("fortran_order")?.starts_with("True"),
+        })
+    }
+
+    /// The array of these bytes.
+    pub(super) fn array(self, bytes: &[u8]) -> Result<Array, String> {
+        let mut array = Array::new(self.shape, self.element, self.big_end, bytes)?;
+        if self.is_column_major {
             array.numbers = match array.numbers {
                 Numbers::Bytes(values) => Numbers::Bytes(row_major(&values, &array.shape)),
                 Numbers::Whole(values) => Numbers::Whole(row_major(&values, &array.shape)),
@@ -107,6 +133,42 @@ impl Array {
             };
         }
         Ok(array)
+    }
+
+    /// Bytes of one sample; an error if there are not `found` bytes of all of them.
+    pub(super) fn sample_bytes(&self, found: u64) -> Result<usize, String> {
+        let (count, sample) = self.shape.split_first().unwrap_or((&1, &[]));
+        let each = sample.iter().try_fold(self.element.size(), |product, n| product.checked_mul(*n));
+        match each.filter(|each| each.checked_mul(*count).is_some_and(|all| all as u64 == found)) {
+            Some(each) => Ok(each),
+            None => Err(unfitting(found, &self.shape)),
+        }
+    }
+}
+
+fn unfitting(found: u64, shape: &[usize]) -> String {
+    format!("has {found} bytes of numbers, which is not what its shape {shape:?} needs")
+}
+
+impl Array {
+    /// The array of a `.npy` file; an error says what is wrong with it.
+    pub(super) fn of_npy(mut bytes: &[u8]) -> Result<Self, String> {
+        Header::read(&mut bytes)?.array(bytes)
+    }
+
+    /// Some of its samples, by their numbers.
+    pub(super) fn some(self, chosen: &[u32]) -> Self {
+        fn pick<V: Copy>(all: &[V], each: usize, chosen: &[u32]) -> Vec<V> {
+            chosen.iter().flat_map(|i| &all[*i as usize * each..(*i as usize + 1) * each]).copied().collect()
+        }
+        let each = self.shape.iter().skip(1).product();
+        let numbers = match self.numbers {
+            Numbers::Bytes(all) => Numbers::Bytes(pick(&all, each, chosen)),
+            Numbers::Whole(all) => Numbers::Whole(pick(&all, each, chosen)),
+            Numbers::Singles(all) => Numbers::Singles(pick(&all, each, chosen)),
+            Numbers::Doubles(all) => Numbers::Doubles(pick(&all, each, chosen)),
+        };
+        Self { shape: of_some(&self.shape, chosen), numbers }
     }
 
     /// The array of these bytes.
@@ -119,8 +181,7 @@ impl Array {
         let size = element.size();
         let expected = shape.iter().try_fold(size, |product, n| product.checked_mul(*n));
         if expected != Some(bytes.len()) {
-            let found = bytes.len();
-            return Err(format!("has {found} bytes of numbers, which is not what its shape {shape:?} needs"));
+            return Err(unfitting(bytes.len() as u64, &shape));
         }
         let numbers = match element {
             Element::U8 => Numbers::Bytes(bytes.to_vec()),
@@ -141,6 +202,11 @@ impl Array {
         };
         Ok(Self { shape, numbers })
     }
+}
+
+/// The shape of some samples of an array of this shape.
+pub(super) fn of_some(shape: &[usize], chosen: &[u32]) -> Vec<usize> {
+    [chosen.len()].into_iter().chain(shape.iter().skip(1).copied()).collect()
 }
 
 /// The numbers of these bytes, `N` of which make one.

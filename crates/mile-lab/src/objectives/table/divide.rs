@@ -90,9 +90,8 @@ fn by_owner(rows: &Rows, owners: &[String], by: &str, agents: usize) -> Result<D
     let codes = rows.codes(role, str::to_owned, owners, &unknown)?;
     let mut division = vec![Vec::new(); agents];
     if let Role::Word(column) = role {
-        let all: Vec<u32> = (0..rows.len() as u32).collect();
-        for (row, k) in rows.some(&all).zip(&all) {
-            division[codes[row.file][row.words[column] as usize] as usize].push(*k);
+        for (owner, row) in rows.coded(column, &codes).into_iter().zip(0..) {
+            division[owner as usize].push(row);
         }
     }
     Ok(division)
@@ -129,8 +128,8 @@ fn partition(
                 let problem = format!("divides at most 256 classes, the target has {count}: use iid or by");
                 return Err(refuse(problem));
             }
-            let label = |row: super::rows::Row| codes[row.file][row.words[column] as usize] as u8;
-            (rows.some(some).map(label).collect(), count)
+            let all = rows.coded(column, codes);
+            (some.iter().map(|row| all[*row as usize] as u8).collect(), count)
         }
         _ => {
             let problem = format!(

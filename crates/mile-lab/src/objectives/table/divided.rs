@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mile::problems::Loss;
 use rayon::prelude::*;
@@ -10,7 +11,7 @@ use super::bad;
 use super::config::{HeldOut, Missing, TableConfig, file_of, is_per_agent};
 use super::divide::{self, Division};
 use super::layout::Role;
-use super::rows::{Rows, check_features};
+use super::rows::{Outlines, Rows, check_features};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::{class, sort};
 use crate::error::{DataFileError, LabError};
@@ -28,10 +29,10 @@ pub(super) enum Use {
 
 /// The training rows and the held-out rows of all agents.
 pub(super) struct Divided {
-    pub(super) rows: Rows,
+    pub(super) rows: Arc<Rows>,
     pub(super) training: Division,
     /// Held-out rows with their files; `None`: those of the training files.
-    pub(super) other: Option<Rows>,
+    pub(super) other: Option<Arc<Rows>>,
     pub(super) held_out: Division,
     pub(super) classes: Vec<String>,
     owners: Vec<String>,
@@ -52,16 +53,68 @@ pub(super) fn summary_of(config: &TableConfig, agent: usize) -> Result<(Statisti
         // A file that all agents share says nothing about this one.
         config.test = HeldOut::None;
     }
-    let divided = Divided::read(&config, config.data_seed(0), Use::Summary)?;
+    let divided = Divided::read(&config, &Outlines::default(), config.data_seed(0), Use::Summary)?;
     let rows = [&divided.training, &divided.held_out].map(|all| all.get(agent).map_or(0, Vec::len));
     Ok((divided.with_words(divided.numbers_of(agent, &divided.training[agent])), rows))
 }
 
+/// The statistics of parts of a file that all ranks read, those of the agents hosted here; and what is known of its words.
+pub(super) fn parts_of(
+    config: &TableConfig,
+    outlines: &Outlines,
+    hosted: &[usize],
+) -> Result<(Vec<Statistics>, impl FnOnce(Statistics) -> Statistics), LabError> {
+    let mut divided = Divided::divide(config, outlines, config.data_seed(0), Use::Training)?;
+    let parts = divided.rows_of_statistics(config).into_owned();
+    divided.rows = Arc::new(divided.rows.keep(&config.data, config, &merged(hosted, [&parts]))?);
+    let own = hosted.par_iter().map(|agent| divided.numbers_of(*agent, &parts[*agent])).collect();
+    Ok((own, move |numbers| divided.with_words(numbers)))
+}
+
+/// The rows of some agents in several divisions, in increasing order.
+fn merged<'d>(agents: &[usize], divisions: impl IntoIterator<Item = &'d Division>) -> Vec<u32> {
+    let of = |division: &'d Division| agents.iter().filter_map(|agent| division.get(*agent));
+    let mut rows: Vec<u32> = divisions.into_iter().flat_map(of).flatten().copied().collect();
+    rows.sort_unstable();
+    rows
+}
+
 impl Divided {
-    pub(super) fn read(config: &TableConfig, seed: u64, use_of_rows: Use) -> Result<Self, LabError> {
+    /// Reads the rows, of files with outlines only those of the agents whose rows are kept here.
+    pub(super) fn read(
+        config: &TableConfig,
+        outlines: &Outlines,
+        seed: u64,
+        use_of_rows: Use,
+    ) -> Result<Self, LabError> {
+        let mut divided = Self::divide(config, outlines, seed, use_of_rows)?;
+        let here: Vec<usize> = (0..config.agents).filter(|agent| config.is_here(*agent)).collect();
+        if outlines.data.is_some() {
+            let held_out = divided.other.is_none().then_some(&divided.held_out);
+            let own = merged(&here, [&divided.training].into_iter().chain(held_out));
+            divided.rows = Arc::new(divided.rows.keep(&config.data, config, &own)?);
+        }
+        if let (HeldOut::File(path), Some(outline)) = (&config.test, &outlines.test) {
+            let own = merged(&here, [&divided.held_out]);
+            divided.other = Some(Arc::new(outline.keep(path, config, &own)?));
+        }
+        Ok(divided)
+    }
+
+    /// Divides the rows; of files with outlines none is read.
+    fn divide(
+        config: &TableConfig,
+        outlines: &Outlines,
+        seed: u64,
+        use_of_rows: Use,
+    ) -> Result<Self, LabError> {
+        let read = |path, outline: &Option<Arc<Rows>>| match outline {
+            Some(rows) => Ok(rows.clone()),
+            None => Rows::read(path, config).map(Arc::new),
+        };
         let told = || config.told.as_ref().map(|told| told.statistics.clone());
         let given = config.statistics.as_deref().map(Statistics::read).transpose()?.or_else(told);
-        let rows = Rows::read(&config.data, config)?;
+        let rows = read(&config.data, &outlines.data)?;
         let owners = divide::owners(&rows, config)?;
         let classes = classes(&rows, config, given.as_ref(), use_of_rows)?;
         let codes = class_codes(&rows, &classes)?;
@@ -69,7 +122,7 @@ impl Divided {
         let (training, mut held_out) = divide::training(&rows, labels, &owners, config, seed)?;
         let mut other = None;
         if let HeldOut::File(path) = &config.test {
-            let rows_of_test = Rows::read(path, config)?;
+            let rows_of_test = read(path, &outlines.test)?;
             check_features(&rows_of_test.files[0], &rows.files[0])?;
             held_out = divide::held_out(&rows_of_test, &owners, config)?;
             other = Some(rows_of_test);

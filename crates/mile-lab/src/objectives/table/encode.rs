@@ -10,7 +10,7 @@ use super::bad;
 use super::config::{HeldOut, TableConfig};
 use super::divided::{Divided, Use, class_codes};
 use super::layout::Role;
-use super::rows::{Row, Rows};
+use super::rows::{Outlines, Row, Rows};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::class;
 use crate::error::{DataFileError, LabError};
@@ -54,8 +54,12 @@ impl About {
 }
 
 /// Reads the data of a table problem and divides them among the agents.
-pub(super) fn load<T: Real>(config: &TableConfig, seed: u64) -> Result<Data<T>, LabError> {
-    let divided = Divided::read(config, seed, Use::Training)?;
+pub(super) fn load<T: Real>(
+    config: &TableConfig,
+    outlines: &Outlines,
+    seed: u64,
+) -> Result<Data<T>, LabError> {
+    let divided = Divided::read(config, outlines, seed, Use::Training)?;
     let statistics = divided.statistics(config)?;
     let encoder = Encoder::new(&divided, &divided.rows, config, statistics.as_ref())?;
     let features = encoder.names(config);

@@ -1,7 +1,10 @@
 //! What the columns of a file are used for.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
+
+use mile_nn::partition::Partition;
 
 use super::bad;
 use super::config::TableConfig;
@@ -111,6 +114,15 @@ impl Layout {
         *count += 1;
         self.roles[column] = role;
         role
+    }
+
+    /// The place among the words of a row of that by which rows are divided among the agents; an empty range if by none.
+    pub(super) fn dividing(&self, partition: &Partition) -> Range<usize> {
+        let by_class = || (!matches!(partition, Partition::Iid {})).then_some(self.target);
+        match self.owner.or_else(by_class) {
+            Some(Role::Word(place)) => place..place + 1,
+            _ => 0..0,
+        }
     }
 
     /// The name of the column with a role.

@@ -12,6 +12,7 @@ use mile::theory::smoothness::Effort;
 
 use super::config::{HeldOut, TableConfig};
 use super::encode::{self, About, Data};
+use super::rows::Outlines;
 use crate::error::LabError;
 use crate::objectives::RowCounts;
 
@@ -23,6 +24,8 @@ const PART: usize = 4;
 #[derive(Default)]
 pub(super) struct Loaded {
     last: Mutex<Option<Last>>,
+    /// Of the files from which some rows are kept here.
+    outlines: Outlines,
 }
 
 struct Last {
@@ -47,6 +50,11 @@ pub(super) struct Tables<T> {
 }
 
 impl Loaded {
+    /// Of files with these outlines.
+    pub(super) fn with(outlines: Outlines) -> Self {
+        Self { outlines, ..Self::default() }
+    }
+
     /// The tables of a seed.
     pub(super) fn tables<T: Real>(
         &self,
@@ -61,7 +69,7 @@ impl Loaded {
             return Ok(tables);
         }
         *last = None;
-        let (tables, rows, about) = Tables::load(config, seed)?;
+        let (tables, rows, about) = Tables::load(config, &self.outlines, seed)?;
         let tables = Arc::new(tables);
         *last = Some(Last { key, rows, about: Arc::new(about), tables: tables.clone() });
         Ok(tables)
@@ -73,7 +81,7 @@ impl Loaded {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match last.as_ref().filter(|last| last.key == key) {
             Some(last) => Ok(last.rows),
-            None => Tables::<f64>::load(config, key.0).map(|(_, rows, _)| rows),
+            None => Tables::<f64>::load(config, &self.outlines, key.0).map(|(_, rows, _)| rows),
         }
     }
 
@@ -84,7 +92,7 @@ impl Loaded {
         if let Some(about) = kept(&self.last.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(about);
         }
-        encode::load::<f64>(config, config.data_seed(0)).map(|data| Arc::new(data.about))
+        encode::load::<f64>(config, &self.outlines, config.data_seed(0)).map(|data| Arc::new(data.about))
     }
 }
 
@@ -100,8 +108,12 @@ fn stamps(config: &TableConfig) -> Vec<Option<(u64, Option<SystemTime>)>> {
 }
 
 impl<T: Real> Tables<T> {
-    fn load(config: &TableConfig, seed: u64) -> Result<(Self, RowCounts, About), LabError> {
-        let Data { columns, shards, test, about } = encode::load::<T>(config, seed)?;
+    fn load(
+        config: &TableConfig,
+        outlines: &Outlines,
+        seed: u64,
+    ) -> Result<(Self, RowCounts, About), LabError> {
+        let Data { columns, shards, test, about } = encode::load::<T>(config, outlines, seed)?;
         let counts: Vec<usize> = match config.is_rank() {
             true => about.agents.iter().map(|(_, _, [training, _])| *training).collect(),
             false => shards.iter().map(|shard| shard.targets.len()).collect(),
@@ -245,7 +257,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 80);
         let config = config(folder.path(), Loss::Logistic, Batch::Size(4));
-        let (tables, rows, _) = Tables::<f64>::load(&config, 3).unwrap();
+        let (tables, rows, _) = Tables::<f64>::load(&config, &Outlines::default(), 3).unwrap();
         assert_eq!(rows, RowCounts { all: 40, run: 4, largest_sample: 10 });
         let small = tables.sample(&config, 4).unwrap();
         assert_eq!((small.rows(), small.agents()), (vec![4, 4], 2));
@@ -255,7 +267,7 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), 10);
         assert_ne!(seen, tables.some[0].features, "the order is random");
-        let again = Tables::<f64>::load(&config, 3).unwrap().0;
+        let again = Tables::<f64>::load(&config, &Outlines::default(), 3).unwrap().0;
         assert_eq!(again.some, tables.some);
     }
 
@@ -265,7 +277,7 @@ mod tests {
         write(folder.path(), 80);
         let counts = |batch| {
             let config = config(folder.path(), Loss::LeastSquares, batch);
-            Tables::<f64>::load(&config, 3).unwrap().1
+            Tables::<f64>::load(&config, &Outlines::default(), 3).unwrap().1
         };
         assert_eq!(counts(Batch::Full), RowCounts { all: 1, run: 1, largest_sample: 0 });
         assert_eq!(counts(Batch::Epoch(5)), RowCounts { all: 40, run: 5, largest_sample: 10 });

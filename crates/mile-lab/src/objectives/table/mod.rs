@@ -7,6 +7,7 @@ mod config;
 mod divide;
 mod divided;
 mod encode;
+mod fields;
 mod layout;
 mod loaded;
 mod parse;
@@ -26,8 +27,9 @@ use mile::real::Real;
 use rayon::prelude::*;
 
 use self::config::{HeldOut, TableConfig, Told};
+pub use self::fields::is_missing_word;
 use self::loaded::Loaded;
-pub use self::parse::is_missing_word;
+use self::rows::Outlines;
 pub use self::statistics::{ColumnStatistics, Statistics};
 use super::{Coefficient, Curvature, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
@@ -54,6 +56,25 @@ fn tell(config: &TableConfig, hosted: &[usize], ranks: &dyn Ranks) -> Result<Tol
         }
     }
     Ok(Told { statistics: agree(ranks, Statistics::merge(statistics))?, rows })
+}
+
+/// What all ranks know about the rows of a file, of which each has added up a part. A call of all ranks together.
+fn tell_parts(
+    config: &TableConfig,
+    outlines: &Outlines,
+    hosted: &[usize],
+    ranks: &dyn Ranks,
+) -> Result<Told, LabError> {
+    let (own, with_words) = agree(ranks, divided::parts_of(config, outlines, hosted))?;
+    let own = serde_json::to_vec(&own).unwrap_or_default();
+    let mut parts: Vec<Statistics> = Vec::new();
+    for text in ranks.all_gather(&own).map_err(lost)? {
+        let told: Vec<Statistics> = serde_json::from_slice(&text).map_err(|error| lost(error.into()))?;
+        parts.extend(told);
+    }
+    let statistics = with_words(agree(ranks, Statistics::merge(parts))?);
+    // How many rows each agent has is known from the outline.
+    Ok(Told { statistics, rows: vec![[0; 2]; config.agents] })
 }
 
 fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
@@ -216,12 +237,16 @@ impl Objectives for Tables {
         hosted: &[usize],
         ranks: &dyn Ranks,
     ) -> Result<Option<Arc<dyn Objectives>>, LabError> {
-        let config = &self.config;
-        let told = match config.is_per_agent() {
-            true => Some(tell(config, hosted, ranks)?),
+        let mut own = TableConfig { only: Some(hosted.to_vec()), ..(*self.config).clone() };
+        let outlines = agree(ranks, Outlines::read(&own).map_err(LabError::from))?;
+        let needs_numbers = own.needs_statistics() && own.statistics.is_none();
+        own.told = match own.is_per_agent() {
+            true => Some(tell(&self.config, hosted, ranks)?),
+            false if needs_numbers => Some(tell_parts(&own, &outlines, hosted, ranks)?),
             false => None,
         };
-        Ok(Some(Arc::new(Self::new(TableConfig { only: Some(hosted.to_vec()), told, ..(**config).clone() }))))
+        let loaded = Arc::new(Loaded::with(outlines));
+        Ok(Some(Arc::new(Self { config: Arc::new(own), loaded, most: None })))
     }
 
     fn statistics(&self, agent: usize) -> Result<Option<Statistics>, LabError> {

@@ -1,5 +1,9 @@
 //! Reads a CSV file: blocks of it in parallel, and numbers without an allocation for each row.
+//!
+//! A rank that keeps some rows of a file reads it twice: first its outline, which says how many rows there are and by which words they are
+//! divided, and checks all values; then the rows that it keeps.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
@@ -7,12 +11,15 @@ use rayon::prelude::*;
 
 use super::bad;
 use super::config::{Missing, TableConfig};
+use super::fields::{is_missing_word, number};
 use super::layout::{Layout, Role};
 use super::source::{Block, NOT_UTF8, Source, lines, records};
 use super::words::Words;
 use crate::error::DataFileError;
 use crate::reading::Reading;
 
+/// What is said about a file whose outline is that of another.
+const CHANGED: &str = "was changed while it was read: start again";
 /// The number of a word that is missing.
 const NO_WORD: u32 = u32::MAX;
 
@@ -25,16 +32,53 @@ pub(super) struct File {
     pub(super) words: Vec<Words>,
 }
 
+/// Which rows of a file are kept in memory.
+#[derive(Clone, Copy)]
+pub(super) enum Keep<'a> {
+    All,
+    /// No rows, but for each of them the word by which rows are divided among the agents.
+    Outline,
+    /// Those with these numbers, which increase, of a file with this outline.
+    Some(&'a File, &'a [u32]),
+}
+
 /// Some rows of a file.
 pub(super) struct Part {
+    /// How many there are, with those that are not kept.
     pub(super) rows: usize,
+    /// The places of the rows that are kept, if not all.
+    kept: Option<Vec<u32>>,
     /// The numbers of each row; NaN where one is missing.
-    pub(super) numbers: Vec<f64>,
-    /// The words of each row, by their numbers in [`File::words`].
-    pub(super) words: Vec<u32>,
+    numbers: Vec<f64>,
+    /// The words of each row, by their numbers in [`File::words`], and the columns of words that are kept.
+    words: Vec<u32>,
+    columns: Range<usize>,
     found: Vec<Words>,
     /// For each column of the file, how many values are missing, and the line of the first.
     missing: Vec<(u64, u64)>,
+}
+
+impl Part {
+    /// The numbers and words of a row that is kept.
+    pub(super) fn row(&self, row: usize, layout: &Layout) -> (&[f64], &[u32]) {
+        let place = self.kept.as_ref().map_or(row, |kept| kept.partition_point(|k| (*k as usize) < row));
+        let (numbers, words) = (layout.numbers, layout.words);
+        (
+            &self.numbers[place * numbers..(place + 1) * numbers],
+            &self.words[place * words..(place + 1) * words],
+        )
+    }
+
+    #[cfg(test)]
+    pub(super) fn len_of_numbers(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The words of all rows in a column of which they are kept.
+    pub(super) fn column(&self, column: usize) -> impl Iterator<Item = u32> {
+        let first = column.saturating_sub(self.columns.start);
+        self.words.iter().skip(first).step_by(self.columns.len().max(1)).copied()
+    }
 }
 
 impl File {
@@ -43,6 +87,7 @@ impl File {
         path: &Path,
         config: &TableConfig,
         by: Option<&str>,
+        keep: Keep,
         reading: &Reading,
     ) -> Result<Self, DataFileError> {
         let mut source = Source::open(path, config.delimiter, &config.target, reading)?;
@@ -51,9 +96,17 @@ impl File {
         let mut parts: Vec<Part> = Vec::new();
         let mut blocks = some_blocks(&mut source)?;
         while !blocks.is_empty() {
+            let first = parts.len();
+            let chosen = |k: usize| keep.of_block(first + k, config.missing);
             // The next blocks are read, and unpacked, while these are parsed.
             let (parsed, next) = rayon::join(
-                || blocks.par_iter().map(|block| parser.parse(block)).collect::<Vec<_>>(),
+                || {
+                    blocks
+                        .par_iter()
+                        .enumerate()
+                        .map(|(k, b)| parser.parse(b, &chosen(k)))
+                        .collect::<Vec<_>>()
+                },
                 || some_blocks(&mut source),
             );
             // The first error of the file, so that it is the same every time.
@@ -62,12 +115,16 @@ impl File {
             }
             blocks = next?;
         }
-        let mut words = vec![Words::default(); layout.words];
+        let mut words = match keep {
+            Keep::Some(outline, _) => outline.words.clone(),
+            _ => vec![Words::default(); layout.words],
+        };
         for part in &mut parts {
             let renumbered: Vec<Vec<u32>> =
                 words.iter_mut().zip(&part.found).map(|(all, found)| all.add(found)).collect();
-            for row in part.words.chunks_exact_mut(layout.words.max(1)) {
-                row.iter_mut().zip(&renumbered).filter(|(word, _)| **word != NO_WORD).for_each(
+            let renumbered = &renumbered[part.columns.clone()];
+            for row in part.words.chunks_exact_mut(renumbered.len().max(1)) {
+                row.iter_mut().zip(renumbered).filter(|(word, _)| **word != NO_WORD).for_each(
                     |(word, renumbered)| {
                         *word = renumbered[*word as usize];
                     },
@@ -76,6 +133,9 @@ impl File {
             part.found = Vec::new();
         }
         let file = Self { path: path.to_owned(), layout, parts, words };
+        if let Keep::Some(outline, _) = keep {
+            return if file.fits(outline) { Ok(file) } else { Err(bad(path, None, None, CHANGED)) };
+        }
         file.refuse_missing(config.missing)?;
         if file.rows() == 0 {
             return Err(bad(path, None, None, file.why_empty()));
@@ -85,6 +145,15 @@ impl File {
 
     pub(super) fn rows(&self) -> usize {
         self.parts.iter().map(|part| part.rows).sum()
+    }
+
+    /// Whether it has the columns, rows and words of its outline.
+    fn fits(&self, outline: &Self) -> bool {
+        let parts = |file: &Self| file.parts.iter().map(|part| part.rows).collect::<Vec<_>>();
+        let words = |file: &Self| file.words.iter().map(|words| words.found.len()).collect::<Vec<_>>();
+        self.layout.header == outline.layout.header
+            && parts(self) == parts(outline)
+            && words(self) == words(outline)
     }
 
     fn why_empty(&self) -> &'static str {
@@ -143,6 +212,58 @@ fn some_blocks(source: &mut Source) -> Result<Vec<Block>, DataFileError> {
     Ok(blocks)
 }
 
+/// What is taken of a row that is read.
+#[derive(Clone, Copy, PartialEq)]
+enum Take {
+    Row,
+    /// The words of the columns that are kept.
+    Words,
+    Nothing,
+}
+
+/// The rows of a block that are kept.
+enum Chosen<'a> {
+    All,
+    Outline,
+    /// The number of its first row, those that are kept, and whether the others are read too.
+    Some(usize, &'a [u32], bool),
+}
+
+impl Chosen<'_> {
+    /// What is taken of the next row; `None` if it is not read.
+    fn take(&self, part: &Part) -> Option<Take> {
+        match *self {
+            Chosen::All => Some(Take::Row),
+            Chosen::Outline => Some(Take::Words),
+            Chosen::Some(first, rows, reads_all) => {
+                let next = rows.get(part.kept.as_ref().map_or(0, Vec::len));
+                match next.is_some_and(|row| *row as usize == first + part.rows) {
+                    true => Some(Take::Row),
+                    false => reads_all.then_some(Take::Nothing),
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Keep<'a> {
+    /// The rows to keep of block `k`.
+    fn of_block(&self, k: usize, missing: Missing) -> Chosen<'a> {
+        match *self {
+            Keep::All => Chosen::All,
+            Keep::Outline => Chosen::Outline,
+            Keep::Some(outline, rows) => {
+                let known = &outline.parts[..k.min(outline.parts.len())];
+                let first: usize = known.iter().map(|part| part.rows).sum();
+                let end = first + outline.parts.get(k).map_or(0, |part| part.rows);
+                let place = |row: usize| rows.partition_point(|k| (*k as usize) < row);
+                // Which rows are dropped, and so are not counted, is seen when they are read.
+                Chosen::Some(first, &rows[place(first)..place(end)], missing == Missing::Drop)
+            }
+        }
+    }
+}
+
 /// Parses the blocks of a file.
 struct Parser<'a> {
     path: &'a Path,
@@ -152,12 +273,17 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn parse(&self, block: &Block) -> Result<Part, DataFileError> {
+    fn parse(&self, block: &Block, chosen: &Chosen) -> Result<Part, DataFileError> {
         let layout = self.layout;
         let mut part = Part {
             rows: 0,
+            kept: matches!(chosen, Chosen::Some(..)).then(Vec::new),
             numbers: Vec::new(),
             words: Vec::new(),
+            columns: match chosen {
+                Chosen::Outline => layout.dividing(&self.config.partition),
+                _ => 0..layout.words,
+            },
             found: vec![Words::default(); layout.words],
             missing: vec![(0, 0); layout.header.len()],
         };
@@ -167,6 +293,8 @@ impl Parser<'_> {
             let begun = reader.position().byte() as usize;
             let line = || line_of(block, begun);
             if !reader.read_record(&mut record).map_err(|_| bad(self.path, Some(line()), None, NOT_UTF8))? {
+                part.numbers.shrink_to_fit();
+                part.words.shrink_to_fit();
                 return Ok(part);
             }
             if record.len() != layout.header.len() {
@@ -176,16 +304,20 @@ impl Parser<'_> {
                 let problem = format!("has {} fields, the header has {}", record.len(), layout.header.len());
                 return Err(bad(self.path, Some(line()), None, problem));
             }
-            self.add(&record, &line, &mut part)?;
+            match chosen.take(&part) {
+                None => part.rows += 1,
+                Some(take) => self.add(&record, &line, &mut part, take)?,
+            }
         }
     }
 
-    /// Adds a row, unless values are missing and such rows are dropped.
+    /// Adds what is taken of a row, unless values are missing and such rows are dropped.
     fn add(
         &self,
         record: &StringRecord,
         line: &dyn Fn() -> u64,
         part: &mut Part,
+        take: Take,
     ) -> Result<(), DataFileError> {
         let (layout, first) = (self.layout, part.numbers.len());
         part.numbers.resize(first + layout.numbers, f64::NAN);
@@ -219,18 +351,30 @@ impl Parser<'_> {
             part.numbers.truncate(first);
             return Ok(());
         }
-        let first = part.words.len();
-        part.words.resize(first + layout.words, NO_WORD);
+        part.rows += 1;
+        if take != Take::Row {
+            part.numbers.truncate(first);
+        }
+        if take == Take::Nothing {
+            return Ok(());
+        }
+        if let Some(kept) = part.kept.as_mut().filter(|_| take == Take::Row) {
+            kept.push(part.rows as u32 - 1);
+        }
+        let (first, columns) = (part.words.len(), part.columns.clone());
+        part.words.resize(first + columns.len(), NO_WORD);
         if layout.words > 0 {
             for (field, role) in record.iter().zip(&layout.roles) {
                 if let Role::Word(k) = *role
                     && !is_missing_word(field.trim())
                 {
-                    part.words[first + k] = part.found[k].number(field.trim(), line);
+                    let word = part.found[k].number(field.trim(), line);
+                    if columns.contains(&k) {
+                        part.words[first + k - columns.start] = word;
+                    }
                 }
             }
         }
-        part.rows += 1;
         Ok(())
     }
 
@@ -261,24 +405,4 @@ fn line_of(block: &Block, end: usize) -> u64 {
         }
     }
     block.line + lines(&block.text[..place])
-}
-
-/// A number; none if it is missing.
-fn number(field: &str) -> Result<Option<f64>, String> {
-    let parse = |text: &str| text.parse::<f64>();
-    match parse(field).or_else(|_| parse(field.trim())) {
-        Ok(value) if value.is_finite() => Ok(Some(value)),
-        Ok(value) if value.is_nan() => Ok(None),
-        Ok(_) => Err(format!("'{field}' is not a finite number")),
-        Err(_) if is_missing_word(field.trim()) => Ok(None),
-        Err(_) if parse(&field.trim().replace(',', ".")).is_ok() => {
-            Err(format!("'{field}' has a comma: write numbers with a decimal point, as in 1.5"))
-        }
-        Err(_) => Err(format!("'{field}' is not a number")),
-    }
-}
-
-/// Whether a field of a table says that its value is missing.
-pub fn is_missing_word(field: &str) -> bool {
-    field.is_empty() || ["?", "NA", "N/A", "NaN", "nan", "null", "NULL"].contains(&field)
 }

@@ -1,14 +1,15 @@
 //! The rows of several files, numbered over all of them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::bad;
-use super::config::TableConfig;
+use super::config::{HeldOut, TableConfig, is_per_agent};
 use super::layout::{Layout, Role};
-use super::parse::File;
+use super::parse::{File, Keep};
 use crate::error::DataFileError;
 use crate::reading::Reading;
 
@@ -30,15 +31,54 @@ pub(super) struct Row<'a> {
     pub(super) words: &'a [u32],
 }
 
+/// The outlines of files from which a process keeps some rows; of other files there is none.
+#[derive(Default)]
+pub(super) struct Outlines {
+    pub(super) data: Option<Arc<Rows>>,
+    pub(super) test: Option<Arc<Rows>>,
+}
+
+impl Outlines {
+    /// Of the files that all ranks read.
+    pub(super) fn read(config: &TableConfig) -> Result<Self, DataFileError> {
+        let outline = |path: &Path| match is_per_agent(path) {
+            true => Ok(None),
+            false => Rows::taken(path, config, |_| Keep::Outline).map(|rows| Some(Arc::new(rows))),
+        };
+        let data = outline(&config.data)?;
+        let test = if let HeldOut::File(path) = &config.test { outline(path)? } else { None };
+        Ok(Self { data, test })
+    }
+}
+
 impl Rows {
     /// Reads all files of a path, in parallel.
     pub(super) fn read(path: &Path, config: &TableConfig) -> Result<Self, DataFileError> {
+        Self::taken(path, config, |_| Keep::All)
+    }
+
+    /// Reads some rows, whose numbers increase, of a file with this outline.
+    pub(super) fn keep(
+        &self,
+        path: &Path,
+        config: &TableConfig,
+        rows: &[u32],
+    ) -> Result<Self, DataFileError> {
+        Self::taken(path, config, |file| Keep::Some(&self.files[file], rows))
+    }
+
+    fn taken<'k>(
+        path: &Path,
+        config: &TableConfig,
+        keep: impl Fn(usize) -> Keep<'k> + Sync,
+    ) -> Result<Self, DataFileError> {
         let paths = config.files(path);
         let by = config.by.as_deref();
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let reading = Reading::new(name, paths.iter().map(|(_, path)| size(path)).sum());
-        let read: Vec<_> = paths.par_iter().map(|(_, path)| File::read(path, config, by, &reading)).collect();
+        let one = |(k, (_, path)): (usize, &(_, PathBuf))| File::read(path, config, by, keep(k), &reading);
+        let read: Vec<_> = paths.par_iter().enumerate().map(one).collect();
         let files: Vec<File> = read.into_iter().collect::<Result<_, _>>()?;
         files.iter().try_for_each(|file| check_features(file, &files[0]))?;
         let mut parts = Vec::new();
@@ -60,6 +100,14 @@ impl Rows {
         self.files.iter().map(File::rows).sum()
     }
 
+    /// How many rows are in memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        let numbers = self.layout().numbers;
+        let parts = self.files.iter().flat_map(|file| &file.parts);
+        parts.map(|part| part.len_of_numbers() / numbers).sum()
+    }
+
     /// The use of the columns, which is the same in all files but for their places.
     pub(super) fn layout(&self) -> &Layout {
         &self.files[0].layout
@@ -67,7 +115,6 @@ impl Rows {
 
     /// The rows with these numbers, which increase.
     pub(super) fn some<'a>(&'a self, rows: &'a [u32]) -> impl Iterator<Item = Row<'a>> {
-        let (numbers, words) = (self.layout().numbers, self.layout().words);
         let mut k = 0;
         rows.iter().map(move |row| {
             let row = *row as usize;
@@ -75,13 +122,19 @@ impl Rows {
                 k += 1;
             }
             let (first, file, part) = self.parts[k];
-            let (part, row) = (&self.files[file].parts[part], row - first);
-            Row {
-                file,
-                numbers: &part.numbers[row * numbers..(row + 1) * numbers],
-                words: &part.words[row * words..(row + 1) * words],
-            }
+            let (numbers, words) = self.files[file].parts[part].row(row - first, self.layout());
+            Row { file, numbers, words }
         })
+    }
+
+    /// For all rows, in order, the code of their word in the column by which they are divided; codes are those of each file and each of
+    /// its words.
+    pub(super) fn coded(&self, column: usize, codes: &[Vec<u32>]) -> Vec<u32> {
+        let files = self.files.iter().zip(codes);
+        let of_file = |(file, codes): (&'_ File, &'_ Vec<u32>)| -> Vec<u32> {
+            file.parts.iter().flat_map(|part| part.column(column)).map(|word| codes[word as usize]).collect()
+        };
+        files.flat_map(of_file).collect()
     }
 
     /// The different words of a column over all files, by their names.

@@ -1,5 +1,7 @@
 //! From the text of files to the numbers of the problem.
 
+mod outlines;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -8,6 +10,7 @@ use mile::problems::Shard;
 
 use super::config::{self, TableConfig};
 use super::encode::{self, Data};
+use super::rows::Outlines;
 use super::statistics::Statistics;
 use crate::objectives::Setting;
 use crate::section::Section;
@@ -43,7 +46,7 @@ impl Folder {
     }
 
     fn load(&self, agents: usize, keys: &str) -> Result<Data<f64>, String> {
-        encode::load(&self.config(agents, keys)?, 0).map_err(|error| error.to_string())
+        encode::load(&self.config(agents, keys)?, &Outlines::default(), 0).map_err(|error| error.to_string())
     }
 
     #[track_caller]
@@ -271,14 +274,15 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     let given = folder.config(3, &format!("{keys}\nstatistics = 'statistics.json'")).unwrap();
     for agent in 0..3 {
         let alone: Data<f64> =
-            encode::load(&TableConfig { only: Some(vec![agent]), ..given.clone() }, 0).unwrap();
+            encode::load(&TableConfig { only: Some(vec![agent]), ..given.clone() }, &Outlines::default(), 0)
+                .unwrap();
         assert_eq!(alone.shards[agent], all.shards[agent]);
         assert_eq!(alone.test[agent], all.test[agent]);
         assert_eq!(alone.about.features, all.about.features);
     }
     let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
     let alone = TableConfig { only: Some(vec![1]), classes: named, ..config.clone() };
-    let alone = encode::load::<f64>(&alone, 0).err().unwrap().to_string();
+    let alone = encode::load::<f64>(&alone, &Outlines::default(), 0).err().unwrap().to_string();
     assert!(alone.contains("problem.statistics: is missing") && alone.contains("mile data merge"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();
     folder.refuses(
@@ -322,7 +326,7 @@ fn all_seeds_have_the_same_held_out_rows_and_statistics_whatever_the_partition()
     let keys =
         "loss = 'softmax'\npartition = { kind = 'dirichlet', alpha = 0.5 }\ntest = 0.2\nstandardise = true";
     let config = folder.config(4, keys).unwrap();
-    let load = |seed: u64| encode::load::<f64>(&config, seed).unwrap();
+    let load = |seed: u64| encode::load::<f64>(&config, &Outlines::default(), seed).unwrap();
     let (first, second) = (load(0), load(1));
     assert_ne!(first.shards, second.shards);
     assert_eq!(first.test, second.test);
@@ -338,7 +342,7 @@ fn all_seeds_have_the_same_held_out_rows_and_statistics_whatever_the_partition()
     expected.sort_by(f64::total_cmp);
     assert_eq!(all, expected, "each row is in one place");
     let other = folder.config(4, &format!("{keys}\nseed = 7")).unwrap();
-    assert_ne!(encode::load::<f64>(&other, 0).unwrap().test, first.test);
+    assert_ne!(encode::load::<f64>(&other, &Outlines::default(), 0).unwrap().test, first.test);
 }
 
 #[test]
@@ -383,8 +387,10 @@ fn classes_of_softmax_are_all_values_sorted_or_those_given() {
     refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes", "logistic or softmax"]);
     let folder = Folder::with(&[("0.csv", text), ("1.csv", text)]);
     let config = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
-    let alone =
-        encode::load::<f64>(&TableConfig { only: Some(vec![0]), ..config }, 0).err().unwrap().to_string();
+    let alone = encode::load::<f64>(&TableConfig { only: Some(vec![0]), ..config }, &Outlines::default(), 0)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(alone.contains("problem.classes: is missing") && alone.contains("name them all"), "{alone}");
     refuses(text, "loss = 'huber'", &["problem.delta: is missing"]);
     refuses(text, "loss = 'welsch'\nc = 0", &["problem.c: got 0", "above 0"]);

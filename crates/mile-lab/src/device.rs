@@ -1,0 +1,48 @@
+//! Names of devices.
+
+use std::str::FromStr;
+
+/// Where the agents of a run compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// A GPU if there is one, else the CPU.
+    Auto,
+    /// The CPU.
+    #[default]
+    Cpu,
+    /// The NVIDIA GPU of this number, from 0.
+    Cuda(usize),
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => {
+                let number = text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+                number
+                    .map(Self::Cuda)
+                    .ok_or_else(|| "takes auto, cpu, cuda, or cuda:K for GPU number K from 0".into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_and_what_is_no_device_is_refused() {
+        assert_eq!("cuda".parse(), Ok(Device::Cuda(0)));
+        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
+        assert_eq!("auto".parse(), Ok(Device::Auto));
+        for wrong in ["gpu", "cuda:", "cuda:-1", "cuda:x", ""] {
+            assert!(wrong.parse::<Device>().unwrap_err().contains("cuda:K"), "{wrong}");
+        }
+    }
+}

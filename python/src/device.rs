@@ -1,0 +1,38 @@
+//! `device`: where the agents of built-in problems compute.
+
+use std::sync::Arc;
+
+use mile_lab::LabError;
+use mile_lab::device::Device;
+use mile_lab::engines::{Engines, InProcess};
+use pyo3::prelude::*;
+
+use crate::failure::exception;
+
+/// The engines on a device.
+pub(crate) fn engines(device: Option<&str>) -> PyResult<Arc<dyn Engines>> {
+    let refuse = |problem: String| exception(&LabError::config("device", problem));
+    let Some(name) = device else { return Ok(Arc::new(InProcess)) };
+    match name.parse().map_err(|takes| refuse(format!("got {name}, {takes}")))? {
+        Device::Cpu => Ok(Arc::new(InProcess)),
+        Device::Cuda(number) => open(number).map_err(|error| exception(&error)),
+        Device::Auto => Ok(open(0).unwrap_or_else(|_| Arc::new(InProcess))),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn open(number: usize) -> Result<Arc<dyn Engines>, LabError> {
+    let opened = mile_cuda::GpuEngines::open(number, |note| eprintln!("note: {note}"));
+    // The key of the command is an option.
+    let named = |error: LabError| {
+        let problem = error.to_string();
+        LabError::config("device", problem.strip_prefix("--device: ").unwrap_or(&problem))
+    };
+    Ok(Arc::new(opened.map_err(named)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open(_: usize) -> Result<Arc<dyn Engines>, LabError> {
+    let problem = "this package was built without GPUs: build it with its feature cuda, or leave device out";
+    Err(LabError::config("device", problem))
+}
