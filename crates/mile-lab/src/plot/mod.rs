@@ -29,4 +29,4 @@ pub use png::{PngError, png};
 pub use relative::relative_to;
 pub use sensitivity::sensitivity;
 pub use stability::{Mode, Used, modes_svg, stability_map_svg};
-pub use winners::{Winner, WinnersMap, winners_svg};
+pub use winners::{Panel, Winner, WinnersMap, winners_svg};

@@ -30,6 +30,9 @@ pub struct Winner {
     pub is_clear: bool,
 }
 
+/// The name of a panel and its winners row by row; none where no method succeeded.
+pub type Panel = (String, Vec<Vec<Option<Winner>>>);
+
 /// A map of winners, in panels.
 #[derive(Clone, Debug)]
 pub struct WinnersMap<'a> {
@@ -41,8 +44,8 @@ pub struct WinnersMap<'a> {
     pub rows: (&'a str, Vec<String>),
     /// Name and values of the horizontal axis.
     pub columns: (&'a str, Vec<String>),
-    /// Rows of panels: their names, each with the winners row by row; none where no method succeeded.
-    pub panels: Vec<Vec<(String, Vec<Vec<Option<Winner>>>)>>,
+    /// Rows of panels.
+    pub panels: Vec<Vec<Panel>>,
     /// All labels; the place of a label decides its colour.
     pub labels: &'a [&'a str],
     /// A note below.
