@@ -119,10 +119,12 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
     says(refused(ring(6), None, &[leave(5, 3, &[])]), (0, "leave", "takes a rule in network.mixing"));
     assert!(Membership::new(ring(6), None, &[replace(5, 3, None)]).is_ok());
     let varying = ring(6).with_time_varying(TimeVarying::RandomMatching).unwrap();
-    says(
-        refused(varying, Some(Rule::Metropolis), &[leave(5, 3, &[])]),
-        (0, "leave", "leave network.time_varying out"),
-    );
+    for (event, name) in [(leave(5, 3, &[]), "leave"), (replace(5, 3, None), "replace")] {
+        says(
+            refused(varying.clone(), Some(Rule::Metropolis), &[event]),
+            (0, name, "cannot be used with network.drop_rate > 0 or network.time_varying"),
+        );
+    }
     let shaky = ring(6).with_drop_rate(0.1).unwrap();
     says(refused(shaky, Some(Rule::Metropolis), &[replace(5, 3, None)]), (0, "replace", "drop_rate"));
     says(refused(ring(1), Some(Rule::Metropolis), &[leave(5, 0, &[])]), (0, "leave", "the last agent"));
