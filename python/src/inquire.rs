@@ -121,8 +121,9 @@ fn weight(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Weigh
     match given.extract::<String>().unwrap_or_default().as_str() {
         "auto" => Ok(Some(WeightChoice::Auto)),
         "paper" if name == "xi" => Ok(Some(WeightChoice::Paper)),
+        "adaptive" if name == "xi" => Ok(Some(WeightChoice::Adaptive)),
         _ => {
-            let words = if name == "xi" { "\"paper\" or \"auto\"" } else { "or \"auto\"" };
+            let words = if name == "xi" { "\"paper\", \"auto\" or \"adaptive\"" } else { "or \"auto\"" };
             Err(PyValueError::new_err(format!("{name}: got {given}, takes a number in (0, 1], {words}")))
         }
     }

@@ -53,7 +53,7 @@ fn bad_numbers_exit_with_2_and_their_range() {
     let cases = [
         (["--local-steps", "0"], "local_steps = 0"),
         (["--xi", "1.5"], "(0, 1]"),
-        (["--xi", "much"], "paper or auto"),
+        (["--xi", "much"], "paper, auto or adaptive"),
         (["--smoothness", "-1"], "positive finite"),
         (["--smoothness", "inf"], "positive finite"),
         (["--drop-rate", "1"], "drop_rate"),
