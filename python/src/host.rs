@@ -168,7 +168,8 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
         if std::mem::take(&mut self.watching) {
             self.drift = Some(self.consensus_error(pull.from)?);
         }
-        let own = self.call(|host| numbers(&host.call_method1("summaries", (pull.from.0, pull.memory.0))?))?;
+        let own =
+            self.call(|host| numbers(&host.call_method1("summaries", (pull.from.0, pull.memory.0))?))?;
         let summaries = Summaries::from_numbers(self.of_all(own)?, self.dim);
         let mut rows = self.network.rows();
         self.network.rows_in_round(self.seed, round, &mut rows);
