@@ -77,8 +77,8 @@ fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Resul
     Ok(found)
 }
 
-/// Runs every method with its best values among the stable ones, with the seeds and rounds of the figure. A method without any is
-/// left out; the search's table shows it.
+/// Runs every method with its best values among the stable ones, or of all if none is, with the seeds and rounds of the figure. A
+/// method whose trials all diverged is left out; the search's table shows it.
 fn best(
     request: &Request,
     mut table: Table,
@@ -91,7 +91,7 @@ fn best(
     let mut lost = Vec::new();
     for best in best_of(&found.trials, found.criterion) {
         let stable = stable.iter().find(|stable| stable.label == best.label);
-        let Some(trial) = stable.and_then(|stable| stable.trial) else {
+        let Some(trial) = stable.and_then(|stable| stable.trial).or(best.trial) else {
             lost.push(best.label.to_owned());
             continue;
         };

@@ -172,7 +172,7 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
     })
     .unwrap();
     assert!(
-        half.text.starts_with("Interrupted") && half.text.contains("not finished: 4 of 18"),
+        half.text.starts_with("Interrupted") && half.text.contains("not finished: 4 of 21"),
         "{}",
         half.text
     );
@@ -183,5 +183,5 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
         outcomes(&folder.join("mnist/best")).into_iter().map(|o| (o.label, o.last.local_loss)).collect()
     };
     assert_eq!(last(parts.path()), last(whole.path()));
-    assert_eq!(last(whole.path()).len(), 6);
+    assert_eq!(last(whole.path()).len(), 7);
 }
