@@ -43,10 +43,14 @@ fn main() -> Result<(), Failure> {
             assert!(*bytes == message(*from, me, size(*from, me)), "rank {me} from {from}");
         }
     }
-    let own = message(me, me, 1_000 * me + 3);
-    let all = mpi.all_gather(&own)?;
-    assert!(all.iter().enumerate().all(|(rank, bytes)| *bytes == message(rank, rank, 1_000 * rank + 3)));
-    assert_eq!(mpi.gather(&own)?, (me == 0).then_some(all));
+    // Some have nothing, or none has anything.
+    for (each, all_have) in [(1_000, 3), (1_000, 0), (0, 0)] {
+        let own = message(me, me, each * me + all_have);
+        let all = mpi.all_gather(&own)?;
+        let expected = |rank: usize| message(rank, rank, each * rank + all_have);
+        assert!(all.iter().enumerate().all(|(rank, bytes)| *bytes == expected(rank)));
+        assert_eq!(mpi.gather(&own)?, (me == 0).then_some(all));
+    }
     for from in 0..count {
         let mut bytes = if from == me { message(from, from, 25_001) } else { vec![1; 3] };
         mpi.broadcast(from, &mut bytes)?;

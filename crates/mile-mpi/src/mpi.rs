@@ -108,6 +108,9 @@ impl Ranks for Mpi {
         }
         let lengths = self.lengths(own.len());
         let total: usize = lengths.iter().sum();
+        if total == 0 {
+            return Ok(vec![Vec::new(); self.count]);
+        }
         if total > PIECE {
             // More than one call can count: each rank in turn.
             let one = |from: usize| {
@@ -124,6 +127,8 @@ impl Ranks for Mpi {
                 Some(*next - count)
             })
             .collect();
+        // The address of an empty vector is 1, with which Open MPI means MPI_IN_PLACE.
+        let own = if own.is_empty() { &[0][..0] } else { own };
         let mut all = vec![0u8; total];
         let mut parts = PartitionMut::new(&mut all[..], counts, &starts[..]);
         self.world().all_gather_varcount_into(own, &mut parts);
