@@ -82,6 +82,22 @@ fn models() -> Vec<(&'static str, Shape, Vec<Layer>)> {
             ],
         ),
         ("vectors", shape(1, 1, 11), vec![dense(9), RELU, dense(3)]),
+        (
+            "halves",
+            shape(8, 10, 1),
+            vec![
+                conv(16, 3, 1, 1),
+                RELU,
+                POOL,
+                conv(48, 3, 1, 1),
+                RELU,
+                Layer::Dropout { p: 0.2 },
+                conv(16, 5, 2, 1),
+                RELU,
+                POOL,
+                dense(3),
+            ],
+        ),
     ]
 }
 
