@@ -14,18 +14,23 @@ extern "C" __global__ void __launch_bounds__(PACK_THREADS) pack(const Packed* la
     const Packed layer = layers[blockIdx.y];
     Count agent = blockIdx.z;
     const T* weights = rows[agent].x + layer.offset;
+    // Eight at a time, if they can be read so.
+    bool whole = (Count)weights % 16 == 0;
+    auto eight = [&](uint32_t i) {
+        if (whole) return eight_at(weights + i);
+        Eight found;
+#pragma unroll
+        for (int v = 0; v < 8; v++) found.at[v] = weights[i + v];
+        return found;
+    };
     unsigned largest[1] = {0};
-#pragma unroll 8
-    for (uint32_t i = threadIdx.x; i < layer.numbers; i += PACK_THREADS) largest[0] = larger(largest[0], absolute(weights[i]));
+#pragma unroll 4
+    for (uint32_t i = 8 * threadIdx.x; i < layer.numbers; i += 8 * PACK_THREADS) largest[0] = larger(largest[0], eight(i).largest());
     block_largest(largest);
     Scale scale = scale_of(largest[0]);
     T* to = out + agent * each + layer.to;
-    for (uint32_t i = 8 * (blockIdx.x * PACK_THREADS + threadIdx.x); i < layer.numbers; i += 8 * PACK_THREADS * gridDim.x) {
-        Eight eight;
-#pragma unroll
-        for (int v = 0; v < 8; v++) eight.at[v] = weights[i + v];
-        eight.split_to(to + i, scale.to);
-    }
+    for (uint32_t i = 8 * (blockIdx.x * PACK_THREADS + threadIdx.x); i < layer.numbers; i += 8 * PACK_THREADS * gridDim.x)
+        eight(i).split_to(to + i, scale.to);
     if (blockIdx.x == 0 && threadIdx.x == 0) scales[blockIdx.y * gridDim.z + agent] = scale.from;
 }
 EXPORT_WAITING(pack)

@@ -23,10 +23,11 @@ struct Summed {
     first: u32,
 }
 
-/// Blocks that sum so many numbers from so many parts: as the kernels have it.
-fn blocks(numbers: usize, splits: usize) -> usize {
-    let lanes = if splits <= 16 { 1 } else { 8 };
-    (numbers * lanes).div_ceil(THREADS as usize)
+/// Blocks that sum so many numbers, of which sixteen bytes hold `wide`, from so many parts: as the kernels have it.
+fn blocks(numbers: usize, wide: usize, splits: usize) -> usize {
+    let (lanes, each) =
+        (if splits <= 16 { 1 } else { 8 }, if numbers.is_multiple_of(wide) { wide } else { 1 });
+    (numbers / each * lanes).div_ceil(THREADS as usize)
 }
 
 /// A network with data of one type.
@@ -143,7 +144,7 @@ impl DeviceNetwork {
         for (k, (block, kept)) in self.blocks.iter().zip(&self.memory.kept).enumerate() {
             let Some(parts) = &kept.parts else { continue };
             let splits = self.layers[k].as_ref().map_or(1, |layer| layer.weight_splits(self.samples));
-            let (parts, blocks) = (parts.at().bits(), blocks(block.parameters(), splits));
+            let (parts, blocks) = (parts.at().bits(), blocks(block.parameters(), self.lanes, splits));
             let sizes = [block.offset, block.parameters(), splits, first].map(|n| n as u32);
             let [offset, numbers, splits, from] = sizes;
             all.push(Summed { parts, offset, numbers, splits, first: from });
