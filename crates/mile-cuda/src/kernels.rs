@@ -9,6 +9,8 @@ pub(crate) const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 const VERBS: &str = include_str!("kernels/verbs.cu");
 const GEMM: &str = include_str!("kernels/gemm.cuh");
 const LAYERS: &str = include_str!("kernels/layers.cuh");
+const SPLIT: &str = include_str!("kernels/split.cuh");
+const CONVOLUTIONS: &str = include_str!("kernels/convolutions.cuh");
 const NETWORK: &str = include_str!("kernels/network.cu");
 const OBJECTIVES: &str = include_str!("kernels/objectives.cu");
 
@@ -32,7 +34,11 @@ pub(crate) fn objectives<T: Real>() -> String {
 
 /// The layers of networks, in one precision; kernels of a network's own shapes are added to it.
 pub(crate) fn network<T: Real>() -> String {
-    format!("typedef {} T;\n{GEMM}\n{LAYERS}\n{NETWORK}", type_name::<T>())
+    let own = match T::PRECISION {
+        Precision::F32 => format!("{SPLIT}\n{CONVOLUTIONS}"),
+        Precision::F64 => String::new(),
+    };
+    format!("typedef {} T;\n{GEMM}\n{LAYERS}\n{own}\n{NETWORK}", type_name::<T>())
 }
 
 /// A number as an argument of its precision.

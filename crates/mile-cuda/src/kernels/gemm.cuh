@@ -41,22 +41,23 @@ __device__ __forceinline__ void await_copies() {
 #endif
 }
 
-// A tile of C and how a block computes it: rows, columns, depth of a step, warps along rows and columns, steps in shared memory.
-template <int M_, int N_, int K_, int WARPS_M_, int WARPS_N_, int STAGES_>
+// A tile of C and how a block computes it: rows, columns, depth of a step, warps along rows and columns, steps in shared memory;
+// parts of the channels that are in shared memory one after the other (split.cuh).
+template <int M_, int N_, int K_, int WARPS_M_, int WARPS_N_, int STAGES_, int PARTS_ = 1>
 struct Tile {
-    static constexpr int M = M_, N = N_, K = K_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_, STAGES = STAGES_;
+    static constexpr int M = M_, N = N_, K = K_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_, STAGES = STAGES_, PARTS = PARTS_;
     static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
     // Tiles of 16 x 8 of one warp.
     static constexpr int MT = M / WARPS_M / 16, NT = N / WARPS_N / 8;
 };
 
 // A tile of one operand in shared memory. Rows are those of A, or the columns of B. An operand says what lies side by side in memory (ALONG_K,
-// V numbers at a time), and where number (row, k) is: at(row(r), column(k)).
-template <class Operand, int ROWS, int DEPTH, int THREADS>
+// V numbers at a time), and where number (row, k) is: at(row(r), column(k)). GAP numbers between lines keep them in different banks.
+template <class Operand, int ROWS, int DEPTH, int THREADS, int GAP = 8>
 struct Loader {
     static constexpr int V = Operand::V;
     static constexpr bool ALONG_K = Operand::ALONG_K;
-    static constexpr int PITCH = ALONG_K ? DEPTH + 4 : ROWS + 8;
+    static constexpr int PITCH = ALONG_K ? DEPTH + 4 : ROWS + GAP;
     static constexpr int SIZE = ALONG_K ? ROWS * PITCH : DEPTH * PITCH;
     static constexpr int GROUPS = (ALONG_K ? DEPTH : ROWS) / V;
     static constexpr int STEP = THREADS / GROUPS > 0 ? THREADS / GROUPS : 1;
@@ -192,28 +193,45 @@ __device__ __forceinline__ void step(float (&c)[MT][NT][4], const T* a, const T*
     multiply<MT, NT>(c, fragment_a, fragment_b);
 }
 
-// Gives the numbers that this thread has of a warp's tile, from (m, n) on, to `out`.
+// Writes two numbers that are side by side, at once if `whole` says that their place allows it.
+__device__ __forceinline__ void put_two(T* to, T first, T second, bool whole) {
+    struct __align__(2 * sizeof(T)) Two {
+        T at[2];
+    };
+    if (whole)
+        *(Two*)to = {{first, second}};
+    else
+        to[0] = first, to[1] = second;
+}
+
+// Gives the numbers that this thread has of a warp's tile, from (m, n) on, to `out`, two columns at a time.
 template <class L, class Out>
 __device__ __forceinline__ void put_all(const T (&c)[L::MT][L::NT][4], const Out& out, int m, int n) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     if constexpr (Out::SQUARES) {
         static_assert(L::MT % 2 == 0, "squares are in two tiles of sixteen rows");
+        // In which order a thread has the corners of its square: see Pixel.
+        bool swapped = g >= 4;
 #pragma unroll
         for (int i = 0; i < L::MT; i += 2)
 #pragma unroll
-            for (int j = 0; j < L::NT; j++)
+            for (int j = 0; j < L::NT; j++) {
+                T corners[2][4];
 #pragma unroll
                 for (int e = 0; e < 2; e++)
-                    out.put((m + i * 16) / 4 + g, n + j * 8 + t * 2 + e, c[i][j][e], c[i][j][2 + e],
-                            c[i + 1][j][e], c[i + 1][j][2 + e]);
+#pragma unroll
+                    for (int k = 0; k < 4; k++)
+                        corners[e][k] = swapped ? c[i + k / 2][j][2 - k % 2 * 2 + e] : c[i + k / 2][j][k % 2 * 2 + e];
+                out.put((m + i * 16) / 4 + g, n + j * 8 + t * 2, corners);
+            }
     } else {
 #pragma unroll
         for (int i = 0; i < L::MT; i++)
 #pragma unroll
             for (int j = 0; j < L::NT; j++)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    out.put(m + i * 16 + g + e / 2 * 8, n + j * 8 + t * 2 + e % 2, c[i][j][e]);
+                for (int e = 0; e < 4; e += 2)
+                    out.put(m + i * 16 + g + e / 2 * 8, n + j * 8 + t * 2, c[i][j][e], c[i][j][e + 1]);
     }
 }
 
@@ -269,16 +287,17 @@ template <class L> struct Pixel;
 template <class L, class S>
 struct Window {
     static constexpr int HP = L::H + 2 * L::PAD, WP = L::W + 2 * L::PAD;
-    // Output rows of a block at most, and rows of images with their borders.
+    // Output rows of a block at most, and rows of images with their borders; WHOLE images have all of theirs.
     static constexpr int UNITS = L::POOL ? S::M / 4 : S::M, ACROSS = L::POOL ? L::SW : L::OW, DOWN = L::POOL ? L::SH : L::OH;
-    static constexpr bool EXACT = UNITS % ACROSS == 0 && (DOWN * ACROSS) % UNITS == 0;
+    static constexpr bool EXACT = UNITS % ACROSS == 0 && (DOWN * ACROSS) % UNITS == 0, WHOLE = UNITS % (DOWN * ACROSS) == 0;
     static constexpr int LINES = EXACT ? UNITS / ACROSS : (UNITS - 2) / ACROSS + 2;
     // Samples that begin within a block, and rows of borders and rows without output between them.
     static constexpr int BREAKS = EXACT ? 0 : (LINES - 1 + DOWN - 1) / DOWN;
-    static constexpr int ROWS = LINES * (L::POOL ? 2 : 1) + L::K - 1 + BREAKS * (HP - (L::POOL ? 2 * DOWN : DOWN));
+    static constexpr int PARTS = LINES * (L::POOL ? 2 : 1) + L::K - 1 + BREAKS * (HP - (L::POOL ? 2 * DOWN : DOWN));
+    static constexpr int ROWS = WHOLE ? UNITS / (DOWN * ACROSS) * HP : PARTS;
     // Numbers from one pixel to the next, so that the rows of a tile are in different banks.
     static constexpr bool BY_TAP = L::C % 8 == 0;
-    static constexpr int PIXEL = BY_TAP ? L::C + (L::POOL ? 2 : 4) : L::C, V = BY_TAP ? (L::POOL ? 2 : 4) : 1;
+    static constexpr int PIXEL = BY_TAP ? L::C + 4 : L::C, V = BY_TAP ? 4 : 1;
     static constexpr int SIZE = (ROWS * WP * PIXEL + 3) / 4 * 4;
     static constexpr int DEPTH = BY_TAP ? L::DEPTH : (L::DEPTH + 7) / 8 * 8;
 

@@ -36,13 +36,13 @@ __host__ __device__ constexpr int side_by_side(int count) {
 }
 
 // Row m of a product is a pixel of a convolution's output. With pooling, of 32 rows those with the same m % 8 are a square: the four
-// rows that one thread has of two tiles.
+// rows that one thread has of two tiles. Left and right are swapped in every second four of squares, which are then in other banks.
 template <class L>
 struct Pixel {
     int sample, y, x;
     __device__ __forceinline__ explicit Pixel(int m) {
         if constexpr (L::POOL) {
-            int square = m / 32 * 8 + m % 8, corner = m / 8 % 4;
+            int square = m / 32 * 8 + m % 8, corner = m / 8 % 4 ^ m % 8 / 4;
             sample = square / (L::SH * L::SW);
             int rest = square % (L::SH * L::SW);
             y = rest / L::SW * 2 + corner / 2;
@@ -106,22 +106,39 @@ struct Activations {
     uint8_t* largest;
     const T* bias;
     int count;
-    __device__ __forceinline__ void put(int m, int n, T value) const {
+    __device__ __forceinline__ T active(T value) const { return L::RELU && value < T(0) ? T(0) : value; }
+    __device__ __forceinline__ void put(int m, int n, T first, T second) const {
         if (m >= count || n >= L::OUT) return;
-        value += bias[n];
-        out[m * L::OUT + n] = L::RELU && value < T(0) ? T(0) : value;
+        T* to = out + m * L::OUT + n;
+        if (L::OUT % 2 == 0 || n + 1 < L::OUT)
+            put_two(to, active(first + bias[n]), active(second + bias[n + 1]), L::OUT % 2 == 0);
+        else
+            *to = active(first + bias[n]);
     }
-    __device__ __forceinline__ void put(int square, int n, T a, T b, T c, T d) const {
-        if (square >= count || n >= L::OUT) return;
-        T value = a, others[3] = {b, c, d};
-        int which = 0;
+    __device__ __forceinline__ void put(int square, int n, const T (&corners)[2][4]) const {
+        if (square >= count) return;
+        T values[2];
+        int which[2], place = square * L::OUT + n;
 #pragma unroll
-        for (int k = 0; k < 3; k++)
-            if (others[k] > value || others[k] != others[k]) value = others[k], which = k + 1;
-        value += bias[n];
-        bool inactive = L::RELU && value <= T(0);
-        out[square * L::OUT + n] = inactive ? T(0) : value;
-        largest[square * L::OUT + n] = inactive ? 4 : which;
+        for (int e = 0; e < 2; e++) {
+            T value = corners[e][0];
+            which[e] = 0;
+#pragma unroll
+            for (int k = 1; k < 4; k++)
+                if (corners[e][k] > value || corners[e][k] != corners[e][k]) value = corners[e][k], which[e] = k;
+            value += n + e < L::OUT ? bias[n + e] : T(0);
+            bool inactive = L::RELU && value <= T(0);
+            values[e] = inactive ? T(0) : value;
+            which[e] = inactive ? 4 : which[e];
+        }
+        if (L::OUT % 2 == 0 && n < L::OUT) {
+            put_two(out + place, values[0], values[1], true);
+            *(uint16_t*)(largest + place) = which[0] | which[1] << 8;
+        } else {
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                if (n + e < L::OUT) out[place + e] = values[e], largest[place + e] = which[e];
+        }
     }
 };
 
@@ -146,8 +163,14 @@ struct Parts {
     static constexpr bool SQUARES = false;
     T* out;
     int rows;
-    __device__ __forceinline__ void put(int m, int n, T value) const {
-        if (m < rows && n < COLUMNS) out[m * COLUMNS + n] = value;
+    // Whether two columns can be written at once.
+    bool whole;
+    __device__ __forceinline__ void put(int m, int n, T first, T second) const {
+        if (m >= rows || n >= COLUMNS) return;
+        if (COLUMNS % 2 == 0 || n + 1 < COLUMNS)
+            put_two(out + m * COLUMNS + n, first, second, COLUMNS % 2 == 0 && whole);
+        else
+            out[m * COLUMNS + n] = first;
     }
 };
 
@@ -158,7 +181,7 @@ __device__ void dense(const T* x, const Row* rows, T* parts, int samples, int of
     int tiles = (L::OUT + S::N - 1) / S::N, split = blockIdx.y / tiles, begin = split * depth;
     Inputs<L> a = {x + agent * samples * L::DEPTH, samples};
     Weights<L> b = {rows[agent].x + offset};
-    Parts<0, L::OUT> c = {parts + (split * agents + agent) * samples * L::OUT, samples};
+    Parts<0, L::OUT> c = {parts + (split * agents + agent) * samples * L::OUT, samples, true};
     int end = begin + depth < L::DEPTH ? begin + depth : L::DEPTH;
     product<S>(a, b, c, blockIdx.x * S::M, blockIdx.y % tiles * S::N, begin, end);
 }
@@ -221,7 +244,7 @@ template <class L, class S, bool WINDOW>
 __device__ void convolve_back(const T* delta, const Row* rows, T* out, int samples, int offset) {
     Count agent = blockIdx.z;
     const T *deltas = delta + agent * samples * (L::OH * L::OW * L::OUT), *weights = rows[agent].x + offset;
-    Parts<0, L::C> c = {out + agent * samples * (L::H * L::W * L::C), samples * L::H * L::W};
+    Parts<0, L::C> c = {out + agent * samples * (L::H * L::W * L::C), samples * L::H * L::W, true};
     if constexpr (WINDOW) {
         typedef Layer<L::OH, L::OW, L::OUT, L::K, L::K - 1 - L::PAD, 1, L::C, false, false, L::WV> Back;
         Flipped<L> b = {{weights}};
@@ -281,7 +304,7 @@ __device__ void weight_gradient(const T* x, const T* delta, T* out, int samples,
     int tiles = (L::OUT + S::N - 1) / S::N, split = blockIdx.y / tiles, begin = split * depth, pixels = samples * L::OH * L::OW;
     InputsByTap<L> a = {x + agent * samples * (L::H * L::W * L::C), samples};
     DeltasByPixel<L> b = {delta + agent * pixels * L::OUT, pixels};
-    Parts<0, L::OUT> c = {out + (split * agents + agent) * numbers, L::DEPTH + 1};
+    Parts<0, L::OUT> c = {out + (split * agents + agent) * numbers, L::DEPTH + 1, numbers % 2 == 0};
     int end = begin + depth < pixels ? begin + depth : pixels;
     product<S>(a, b, c, blockIdx.x * S::M, blockIdx.y % tiles * S::N, begin, end);
 }

@@ -25,25 +25,50 @@ struct Summed {
 #define FEW_PARTS 16
 #define PART_LANES 8
 
-// The gradient from the parts of all layers, added to what is there or replacing it.
-extern "C" __global__ void sum_parts(const Summed* layers, uint32_t count, const Row* rows, uint32_t adds) {
-    __shared__ T sums[SUM_THREADS];
-    uint32_t l = 0;
-    while (l + 1 < count && blockIdx.x >= layers[l + 1].first) l++;
-    const Summed layer = layers[l];
+// Numbers that are read or written together.
+template <int V>
+struct __align__(V * sizeof(T)) Numbers {
+    T at[V];
+};
+
+// One layer's part of the gradient, V numbers by each thread.
+template <int V>
+__device__ void sum_layer(const Summed& layer, T* out, uint32_t adds) {
+    __shared__ Numbers<V> sums[SUM_THREADS];
     uint32_t lanes = layer.splits <= FEW_PARTS ? 1 : PART_LANES, across = SUM_THREADS / lanes, lane = threadIdx.x / across;
-    Count i = (Count)(blockIdx.x - layer.first) * across + threadIdx.x % across, agent = blockIdx.z, agents = gridDim.z;
+    Count i = ((Count)(blockIdx.x - layer.first) * across + threadIdx.x % across) * V, agent = blockIdx.z, agents = gridDim.z;
     const T* parts = layer.parts + agent * layer.numbers + i;
-    T sum = T(0);
+    Numbers<V> sum;
+#pragma unroll
+    for (int v = 0; v < V; v++) sum.at[v] = T(0);
     if (i < layer.numbers)
 #pragma unroll 8
-        for (uint32_t s = lane; s < layer.splits; s += lanes) sum += parts[s * agents * layer.numbers];
+        for (uint32_t s = lane; s < layer.splits; s += lanes) {
+            Numbers<V> part = *(const Numbers<V>*)(parts + s * agents * layer.numbers);
+#pragma unroll
+            for (int v = 0; v < V; v++) sum.at[v] += part.at[v];
+        }
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (lane > 0 || i >= layer.numbers) return;
-    for (uint32_t k = 1; k < lanes; k++) sum += sums[threadIdx.x + k * across];
-    T* g = (T*)rows[agent].out + layer.offset + i;
-    *g = adds ? *g + sum : sum;
+    for (uint32_t k = 1; k < lanes; k++)
+#pragma unroll
+        for (int v = 0; v < V; v++) sum.at[v] += sums[threadIdx.x + k * across].at[v];
+    T* g = out + layer.offset + i;
+#pragma unroll
+    for (int v = 0; v < V; v++) g[v] = adds ? g[v] + sum.at[v] : sum.at[v];
+}
+
+// The gradient from the parts of all layers, added to what is there or replacing it.
+extern "C" __global__ void sum_parts(const Summed* layers, uint32_t count, const Row* rows, uint32_t adds) {
+    uint32_t l = 0;
+    while (l + 1 < count && blockIdx.x >= layers[l + 1].first) l++;
+    const Summed layer = layers[l];
+    T* out = (T*)rows[blockIdx.z].out;
+    if (layer.numbers % Wide<T>::lanes == 0)
+        sum_layer<Wide<T>::lanes>(layer, out, adds);
+    else
+        sum_layer<1>(layer, out, adds);
 }
 EXPORT_WAITING(sum_parts)
 
@@ -158,12 +183,6 @@ extern "C" __global__ void activate(const T* in, T* out, uint8_t* largest, uint3
     largest[i] = inactive ? 4 : which;
 }
 EXPORT(activate)
-
-// Numbers that are read or written together.
-template <int V>
-struct __align__(V * sizeof(T)) Numbers {
-    T at[V];
-};
 
 // The backward pass of pooling over 2 x 2, relu and dropout: deltas at the numbers before them, H x W x C for each sample. A thread is a
 // square, or a number, of V channels.

@@ -36,6 +36,21 @@ inline double __dsub_rn(double a, double b) { return a - b; }
 inline unsigned __float_as_uint(float a) { unsigned u; memcpy(&u, &a, 4); return u; }
 inline float __uint_as_float(unsigned u) { float a; memcpy(&a, &u, 4); return a; }
 
+// The half that is nearest to a number, and the number that a half is.
+inline unsigned half_of(float a) {
+    unsigned bits = __float_as_uint(a), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return sign | 0x7e00u;
+    if (size >= 0x477ff000u) return sign | 0x7c00u;
+    if (size < 0x38800000u) return sign | (unsigned)lrintf(fabsf(a) * 16777216.0f);
+    return sign | (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13;
+}
+inline float of_half(unsigned half) {
+    unsigned size = half & 0x7fffu, sign = (half & 0x8000u) << 16;
+    if (size >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (size & 0x3ffu) << 13);
+    if (size < 0x400u) return (sign ? -1.0f : 1.0f) * (float)size / 16777216.0f;
+    return __uint_as_float(sign | ((size << 13) + 0x38000000u));
+}
+
 namespace emulated {
 
 // One thread of the block that is running. It begins in a context of its own and then jumps, which unlike changing contexts

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use mile::real::Real;
 use mile_nn::model::Kind;
 
-use super::layer::{Call, long, whole};
+use super::layer::{Call, Layer, long, whole};
 use super::memory::maybe;
 use super::{DeviceNetwork, THREADS, threads};
 use crate::device::{Argument, Buffer, DeviceError, Grid};
@@ -23,10 +23,11 @@ struct Summed {
     first: u32,
 }
 
-/// Blocks that sum so many numbers from so many parts: as the kernels have it.
-fn blocks(numbers: usize, splits: usize) -> usize {
-    let lanes = if splits <= 16 { 1 } else { 8 };
-    (numbers * lanes).div_ceil(THREADS as usize)
+/// Blocks that sum so many numbers, of which sixteen bytes hold `wide`, from so many parts: as the kernels have it.
+fn blocks(numbers: usize, wide: usize, splits: usize) -> usize {
+    let (lanes, each) =
+        (if splits <= 16 { 1 } else { 8 }, if numbers.is_multiple_of(wide) { wide } else { 1 });
+    (numbers / each * lanes).div_ceil(THREADS as usize)
 }
 
 /// A network with data of one type.
@@ -73,6 +74,8 @@ impl<T: Real> Program for Images<T> {
     unsafe fn launch(&self, script: &mut Script, task: Task, rows: Argument, count: usize, extent: usize) {
         let samples = self.network.samples;
         let call = Call { rows, count, samples };
+        // SAFETY: promised by the caller.
+        unsafe { self.network.pack(script, call) };
         for chunk in 0..extent {
             let first = chunk * samples;
             // SAFETY: there is room for so many models; the rest is promised by the caller.
@@ -141,7 +144,7 @@ impl DeviceNetwork {
         for (k, (block, kept)) in self.blocks.iter().zip(&self.memory.kept).enumerate() {
             let Some(parts) = &kept.parts else { continue };
             let splits = self.layers[k].as_ref().map_or(1, |layer| layer.weight_splits(self.samples));
-            let (parts, blocks) = (parts.at().bits(), blocks(block.parameters(), splits));
+            let (parts, blocks) = (parts.at().bits(), blocks(block.parameters(), self.lanes, splits));
             let sizes = [block.offset, block.parameters(), splits, first].map(|n| n as u32);
             let [offset, numbers, splits, from] = sizes;
             all.push(Summed { parts, offset, numbers, splits, first: from });
@@ -161,9 +164,10 @@ impl DeviceNetwork {
                 (self.memory.delta(k), k.checked_sub(1).map(|before| self.memory.delta(before)));
             let mask = if dropout { maybe(&kept.mask) } else { Argument::Pointer(0) };
             let is_masked = dropout && kept.mask.is_some();
+            let reads_pooled = self.layers[k].as_ref().is_some_and(Layer::reads_pooled);
             // SAFETY: promised by the caller.
             unsafe {
-                let current = if block.relu || block.pool || is_masked {
+                let current = if (block.relu || block.pool || is_masked) && !reads_pooled {
                     let full = kept.full.as_ref().unwrap_or(delta);
                     self.scatter(script, k, call, [delta.at(), mask, full.at()]);
                     full
@@ -199,7 +203,8 @@ impl DeviceNetwork {
         unsafe { self.kernels.launch(script, &format!("scatter_{k}"), grid, &arguments) }
     }
 
-    /// Parts of the gradients of one block, and the deltas at its input if they are needed, from those before its relu and pooling.
+    /// Parts of the gradients of one block, and the deltas at its input if they are needed, from those before its relu and pooling, or after
+    /// its pooling where the layer reads these.
     ///
     /// # Safety
     /// As [`backward`](Self::backward).
@@ -248,11 +253,14 @@ impl DeviceNetwork {
                     let Some(layer) = &self.layers[k] else { return };
                     // Nothing in the backward pass waits for gradients of weights.
                     script.aside(true);
-                    let places = [kept.input.at(), delta.at(), maybe(&kept.parts)];
+                    let (delta, largest) = (delta.at(), maybe(&kept.largest));
+                    let places = [kept.input.at(), delta, largest, maybe(&kept.parts)];
                     layer.weights((script, &self.kernels), call, places);
                     script.aside(false);
                     if let Some(below) = below {
-                        layer.back((script, &self.kernels), call, delta.at(), below.at());
+                        let weights = self.halves.of(k, &self.memory, count);
+                        let places = [delta, largest, below.at()];
+                        layer.back((script, &self.kernels), call, places, weights);
                     }
                 }
             }

@@ -1,7 +1,10 @@
 //! The products of one convolution or dense layer: their kernels and how they are launched.
 
+mod source;
+
 use mile_nn::model::{Block, Kind};
 
+use super::convolution::{Convolution, Fitted, Split, Strip};
 use super::tiles::{Operands, Product, Tile, Windowed};
 use crate::device::{Argument, Grid};
 use crate::queue::Kernels;
@@ -29,6 +32,9 @@ pub(super) struct Layer {
     height: usize,
     width: usize,
     channels: usize,
+    /// How it is computed from halves, and its weight gradient from whole lines of images, where it is.
+    split: Option<Split>,
+    strip: Option<Strip>,
 }
 
 /// Models and samples.
@@ -47,6 +53,14 @@ impl Call {
     pub(super) fn all(self) -> usize {
         self.count * self.samples
     }
+}
+
+/// The split weights of a layer, and what they have to be multiplied by.
+#[derive(Clone, Copy)]
+pub(super) struct Weights {
+    pub(super) packed: Argument,
+    pub(super) scales: Argument,
+    pub(super) each: Argument,
 }
 
 pub(super) fn whole(value: usize) -> Argument {
@@ -68,7 +82,25 @@ impl Layer {
             Kind::Dense => (1, 0, 1, [1, 1, input.len()]),
             _ => return None,
         };
-        Some(Self { number, block: *block, bytes, kernel, padding, stride, height, width, channels })
+        let (out, pool) = (block.out, block.pool);
+        let convolution = Convolution { height, width, channels, kernel, padding, out, pool };
+        let is_known = block.kind != Kind::Dense && stride == 1 && bytes == 4;
+        let split = is_known.then(|| convolution.split()).flatten();
+        let strip =
+            is_known.then(|| split.map(|split| split.weights).or_else(|| convolution.few())).flatten();
+        let block = *block;
+        Some(Self { number, block, bytes, kernel, padding, stride, height, width, channels, split, strip })
+    }
+
+    /// Where its weights are in a model and how many, if they are split into halves.
+    pub(super) fn packed(&self) -> Option<(usize, usize)> {
+        self.split.map(|_| (self.block.offset, self.block.weights()))
+    }
+
+    /// Whether its backward pass reads deltas after pooling, so that those before it need not be written.
+    pub(super) fn reads_pooled(&self) -> bool {
+        let reads = self.split.is_some() || (self.strip.is_some() && self.number == 0);
+        reads && self.block.pool && self.block.dropout == 0.0
     }
 
     fn is_dense(&self) -> bool {
@@ -149,59 +181,23 @@ impl Layer {
         }
     }
 
-    /// The kernels of this layer, and their names.
-    pub(super) fn source(&self) -> (String, [String; 3]) {
-        let Self { number, block, kernel, padding, stride, height, width, channels, .. } = self;
-        let layer = format!(
-            "Layer<{height}, {width}, {channels}, {kernel}, {padding}, {stride}, {}, {}, {}, {}>",
-            block.out,
-            block.pool,
-            block.relu,
-            self.weights_at_once()
-        );
-        let kernel = |name: &str, product: Product, arguments: &str, call: &str, passed: &str| {
-            let (tile, _, window) = self.tile(product);
-            let window = if matches!(product, Product::Forward { .. } | Product::Back) {
-                format!(", {window}")
-            } else {
-                String::new()
-            };
-            format!(
-                "extern \"C\" __global__ void __launch_bounds__({}) {name}_{number}({arguments}) {{\n    \
-                 {call}<{layer}, {tile}{window}>({passed});\n}}\nEXPORT_WAITING({name}_{number})\n",
-                tile.threads()
-            )
-        };
-        let forward = if self.is_dense() {
-            let arguments = "const T* x, const Row* rows, T* out, int samples, int offset, int depth";
-            kernel("forward", Product::Dense, arguments, "dense", "x, rows, out, samples, offset, depth")
-        } else {
-            let arguments = "const T* x, const Row* rows, T* out, uint8_t* largest, int samples, int offset";
-            kernel("forward", self.product(), arguments, "convolve", "x, rows, out, largest, samples, offset")
-        };
-        let arguments = "const T* delta, const Row* rows, T* out, int samples, int offset";
-        let back =
-            kernel("back", Product::Back, arguments, "convolve_back", "delta, rows, out, samples, offset");
-        let arguments = "const T* x, const T* delta, T* out, int samples, int depth, Count numbers";
-        let weights = kernel(
-            "weights",
-            Product::Weights,
-            arguments,
-            "weight_gradient",
-            "x, delta, out, samples, depth, numbers",
-        );
-        (
-            format!("{forward}{back}{weights}"),
-            ["forward", "back", "weights"].map(|name| format!("{name}_{number}")),
-        )
-    }
-
     /// Blocks for a product with so many rows, of which each is done in so many parts.
     fn grid(&self, product: Product, rows: usize, splits: usize, agents: usize) -> Grid {
         let (tile, shared, _) = self.tile(product);
         let across = self.operands(product).columns.div_ceil(tile.columns);
         let blocks = [rows.div_ceil(tile.rows), across * splits, agents].map(|blocks| blocks as u32);
         Grid { blocks, threads: tile.threads() as u32, shared: shared as u32 }
+    }
+
+    /// The same from halves.
+    fn split_grid(&self, fitted: Fitted, [rows, columns]: [usize; 2], agents: usize) -> Grid {
+        let Fitted { tile, shared, .. } = fitted;
+        let blocks = [rows.div_ceil(tile.rows), columns.div_ceil(tile.columns), agents];
+        Grid {
+            blocks: blocks.map(|blocks| blocks as u32),
+            threads: tile.threads() as u32,
+            shared: shared as u32,
+        }
     }
 
     /// Splits of a dense layer's sums; 0 for convolutions, which are not split.
@@ -215,18 +211,23 @@ impl Layer {
 
     /// Splits of a weight gradient's sums.
     pub(super) fn weight_splits(&self, samples: usize) -> usize {
-        (samples * self.pixels()).div_ceil(self.depth_of_weights())
+        match self.strip {
+            Some(strip) => strip.splits(samples),
+            None => (samples * self.pixels()).div_ceil(self.depth_of_weights()),
+        }
     }
 
     /// Outputs of a convolution, or the parts of those of a dense layer.
     ///
     /// # Safety
-    /// `x` has the input of all samples, `out` room for the output or its parts, and `largest` for as many bytes if there is pooling.
+    /// `x` has the input of all samples, `out` room for the output or its parts, and `largest` for as many bytes if there is pooling. If
+    /// weights are [split](Self::packed), they are given so.
     pub(super) unsafe fn forward(
         &self,
         (script, kernels): (&mut Script, &Kernels),
         call: Call,
         [x, out, largest]: [Argument; 3],
+        weights: Option<Weights>,
     ) {
         let Call { count, samples, rows } = call;
         let (product, name) = (self.product(), format!("forward_{}", self.number));
@@ -241,6 +242,11 @@ impl Layer {
             let output = self.block.output();
             let numbers = samples * output.height * output.width;
             let numbers = if self.block.pool { numbers.div_ceil(8) * 32 } else { numbers };
+            if let (Some(split), Some(Weights { packed, scales, each })) = (self.split, weights) {
+                let grid = self.split_grid(split.forward, [numbers, self.block.out], count);
+                let arguments = [x, rows, packed, scales, out, largest, whole(samples), offset, each];
+                return kernels.launch(script, &name, grid, &arguments);
+            }
             let grid = self.grid(product, numbers, 1, count);
             kernels.launch(script, &name, grid, &[x, rows, out, largest, whole(samples), offset]);
         }
@@ -249,16 +255,24 @@ impl Layer {
     /// Deltas at the input.
     ///
     /// # Safety
-    /// `delta` has the deltas at the output before pooling, `out` room for those at the input.
+    /// `delta` has the deltas at the output before pooling, or after it if these are [read](Self::reads_pooled), with `largest`; `out` has
+    /// room for those at the input. Weights are as for [`forward`](Self::forward).
     pub(super) unsafe fn back(
         &self,
         (script, kernels): (&mut Script, &Kernels),
         call: Call,
-        delta: Argument,
-        out: Argument,
+        [delta, largest, out]: [Argument; 3],
+        weights: Option<Weights>,
     ) {
         let Call { count, samples, rows } = call;
-        let grid = self.grid(Product::Back, samples * self.height * self.width, 1, count);
+        let pixels = samples * self.height * self.width;
+        if let (Some(split), Some(Weights { packed, scales, each })) = (self.split, weights) {
+            let grid = self.split_grid(split.back, [pixels, self.channels], count);
+            let arguments = [delta, largest, packed, scales, out, whole(samples), each];
+            // SAFETY: the types are those of the kernel; the rest is promised by the caller.
+            return unsafe { kernels.launch(script, &format!("back_{}", self.number), grid, &arguments) };
+        }
+        let grid = self.grid(Product::Back, pixels, 1, count);
         let arguments = [delta, rows, out, whole(samples), whole(self.block.offset)];
         // SAFETY: the types are those of the kernel; the rest is promised by the caller.
         unsafe { kernels.launch(script, &format!("back_{}", self.number), grid, &arguments) }
@@ -267,15 +281,23 @@ impl Layer {
     /// Parts of the gradients of weights and biases.
     ///
     /// # Safety
-    /// `x` has the input, `delta` the deltas at the output before pooling, and `parts` room for [`weight_splits`](Self::weight_splits)
-    /// times the gradients of all models.
+    /// `x` has the input, `delta` and `largest` are as for [`back`](Self::back), and `parts` has room for
+    /// [`weight_splits`](Self::weight_splits) times the gradients of all models.
     pub(super) unsafe fn weights(
         &self,
         (script, kernels): (&mut Script, &Kernels),
         call: Call,
-        [x, delta, parts]: [Argument; 3],
+        [x, delta, largest, parts]: [Argument; 4],
     ) {
         let Call { count, samples, .. } = call;
+        if let Some(strip) = self.strip {
+            let blocks = [strip.parts, strip.splits(samples), count].map(|blocks| blocks as u32);
+            let grid = Grid { blocks, threads: strip.threads() as u32, shared: strip.shared as u32 };
+            let sizes = [whole(samples), whole(strip.each(samples)), long(self.block.parameters())];
+            let arguments = [&[x, delta, largest, parts][..], &sizes].concat();
+            // SAFETY: the types are those of the kernel; the rest is promised by the caller.
+            return unsafe { kernels.launch(script, &format!("weights_{}", self.number), grid, &arguments) };
+        }
         let grid = self.grid(Product::Weights, self.block.fan_in() + 1, self.weight_splits(samples), count);
         let arguments =
             [x, delta, parts, whole(samples), whole(self.depth_of_weights()), long(self.block.parameters())];

@@ -39,6 +39,9 @@ pub(super) struct Memory {
     pub(super) full: Buffer,
     /// Parts of a dense layer's outputs.
     pub(super) parts: Buffer,
+    /// Weights that are split into halves, and what these have to be multiplied by, [layer][model].
+    pub(super) packed: Buffer,
+    pub(super) scales: Buffer,
 }
 
 /// Whether relu and pooling are done by a kernel of their own.
@@ -69,6 +72,20 @@ impl Sizes<'_> {
         splits * self.blocks[k].parameters()
     }
 
+    /// Numbers of a block before its relu, pooling and dropout that its backward pass needs.
+    fn before(&self, k: usize) -> usize {
+        let block = &self.blocks[k];
+        let reads_pooled = self.layers[k].as_ref().is_some_and(Layer::reads_pooled);
+        let is_changed = block.relu || block.pool || block.dropout > 0.0;
+        if is_changed && !reads_pooled { block.convolved().len() } else { 0 }
+    }
+
+    /// Layers whose weights are split into halves, and numbers of these.
+    fn packed(&self) -> [usize; 2] {
+        let found = self.layers.iter().flatten().filter_map(Layer::packed);
+        found.fold([0, 0], |[layers, all], (_, numbers)| [layers + 1, all + numbers])
+    }
+
     fn dense_parts(&self) -> usize {
         let of = |(block, layer): (&Block, &Option<Layer>)| {
             layer.as_ref().map_or(0, |layer| layer.splits() * block.out)
@@ -89,12 +106,11 @@ impl Memory {
         let sizes = Sizes { blocks, layers, samples: shape[1] };
         let inputs: usize = blocks.iter().map(|block| block.input.len()).sum();
         let mut each = inputs + sizes.dense_parts() + sizes.largest(full);
-        let mut of_agent = 0;
+        let mut of_agent: usize = sizes.packed().iter().sum();
         if gradients {
             // With masks, and where the largest numbers were.
-            each +=
-                blocks.iter().map(|block| 3 * block.output().len() + block.convolved().len()).sum::<usize>();
-            of_agent = (0..blocks.len()).map(|k| sizes.gradient(k)).sum();
+            each += (0..blocks.len()).map(|k| 3 * blocks[k].output().len() + sizes.before(k)).sum::<usize>();
+            of_agent += (0..blocks.len()).map(|k| sizes.gradient(k)).sum::<usize>();
         }
         rows * (samples * each as u64 + of_agent as u64) * size_of::<T>() as u64
     }
@@ -127,15 +143,18 @@ impl Memory {
                 )?,
                 parts: some(gradients && block.parameters() > 0, rows * sizes.gradient(k))?,
                 delta: some(gradients, all * output)?,
-                full: some(gradients && (block.relu || block.pool || block.dropout > 0.0), all * convolved)?,
+                full: some(gradients && sizes.before(k) > 0, all * sizes.before(k))?,
             })
         };
+        let [split, packed] = sizes.packed();
         let last = blocks.last().map_or(0, |block| block.output().len());
         Ok(Self {
             kept: blocks.iter().enumerate().map(kept).collect::<Result<_, _>>()?,
             outputs: numbers(all * last)?,
             full: numbers(all * sizes.largest(full))?,
             parts: numbers(all * sizes.dense_parts())?,
+            packed: numbers(rows * packed)?,
+            scales: numbers(rows * split)?,
         })
     }
 

@@ -1,7 +1,9 @@
 //! Networks on the device: all agents and samples of a batch in each launch.
 
+mod convolution;
 mod data;
 mod gradient;
+mod halves;
 mod layer;
 mod memory;
 mod objective;
@@ -10,6 +12,7 @@ mod tiles;
 use mile::real::Real;
 use mile_nn::model::{Block, Kind, Model};
 
+use self::halves::Halves;
 use self::layer::{Call, Layer, long, whole};
 use self::memory::{Memory, is_activated_apart, maybe};
 use crate::device::{Argument, Buffer, DeviceError, Grid};
@@ -49,6 +52,7 @@ struct DeviceNetwork {
     layers: Vec<Option<Layer>>,
     kernels: Kernels,
     memory: Memory,
+    halves: Halves,
     /// Samples of each model.
     samples: usize,
     /// Numbers of sixteen bytes.
@@ -89,6 +93,9 @@ impl DeviceNetwork {
     fn new<T: Real>(queue: &Queue, blocks: &[Block], samples: usize) -> Result<Self, DeviceError> {
         let (blocks, layers) = (blocks.to_vec(), layers::<T>(blocks));
         let (mut source, mut names) = (kernels::network::<T>(), COMMON.map(str::to_owned).to_vec());
+        if layers.iter().flatten().any(|layer| layer.packed().is_some()) {
+            names.push("pack".to_owned());
+        }
         for layer in layers.iter().flatten() {
             let (text, own) = layer.source();
             source.push_str(&text);
@@ -100,8 +107,8 @@ impl DeviceNetwork {
         }
         let kernels = queue.kernels(&source, &names)?;
         let memory = Memory::new::<T>(&queue.device, &blocks, &layers, [0, samples], false)?;
-        let lanes = 16 / size_of::<T>();
-        Ok(Self { queue: queue.clone(), blocks, layers, kernels, memory, samples, lanes })
+        let (halves, lanes) = (Halves::new(&queue.device, &layers)?, 16 / size_of::<T>());
+        Ok(Self { queue: queue.clone(), blocks, layers, kernels, memory, halves, samples, lanes })
     }
 
     /// Makes room for so many models.
@@ -123,7 +130,17 @@ impl DeviceNetwork {
         unsafe { self.kernels.launch(script, name, threads(numbers, 1), arguments) }
     }
 
-    /// From the first block's input, which is loaded, to the outputs. With dropout if samples begin with number `first` of a batch.
+    /// Splits weights into halves where they are needed so.
+    ///
+    /// # Safety
+    /// As [`forward`](Self::forward).
+    unsafe fn pack(&self, script: &mut Script, call: Call) {
+        // SAFETY: promised by the caller.
+        unsafe { self.halves.pack(script, &self.kernels, &self.memory, call) }
+    }
+
+    /// From the first block's input, which is loaded, to the outputs, after [`pack`](Self::pack). With dropout if samples begin with number
+    /// `first` of a batch.
     ///
     /// # Safety
     /// The models have rows of the model's dimension, and there is memory for so many.
@@ -135,6 +152,9 @@ impl DeviceNetwork {
             let (kept, output) = (&self.memory.kept[k], self.memory.output(k));
             let (shape, numbers) = (block.convolved(), call.all() * block.output().len());
             let target = if is_activated_apart(block) { &self.memory.full } else { output };
+            if self.halves.begins_with(k) {
+                script.join();
+            }
             // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all models and samples.
             unsafe {
                 self.forward_block(script, k, call, target);
@@ -204,11 +224,12 @@ impl DeviceNetwork {
                     let Some(layer) = &self.layers[k] else { return };
                     if block.kind != Kind::Dense {
                         let places = [kept.input.at(), target.at(), maybe(&kept.largest)];
-                        return layer.forward((script, &self.kernels), call, places);
+                        let weights = self.halves.of(k, &self.memory, count);
+                        return layer.forward((script, &self.kernels), call, places, weights);
                     }
                     let parts = self.memory.parts.at();
                     let places = [kept.input.at(), parts, Argument::Pointer(0)];
-                    layer.forward((script, &self.kernels), call, places);
+                    layer.forward((script, &self.kernels), call, places, None);
                     let bias = long(block.offset + block.weights());
                     let sizes = [layer.splits(), samples, block.out].map(whole);
                     let relu = whole(usize::from(block.relu));

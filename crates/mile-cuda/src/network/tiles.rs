@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// Shared memory of a block on the smallest device that is supported.
-const SHARED: usize = 99 << 10;
+pub(super) const SHARED: usize = 99 << 10;
 
 /// What a product computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,25 +34,26 @@ pub(super) struct Operands {
     pub(super) bytes: usize,
 }
 
-/// A tile: rows, columns, depth of a step, warps along rows and columns, steps in shared memory.
+/// A tile: rows, columns, depth of a step, warps along rows and columns, steps in shared memory, and in how many parts channels are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) depth: usize,
-    warps: [usize; 2],
-    stages: usize,
+    pub(super) warps: [usize; 2],
+    pub(super) stages: usize,
+    pub(super) parts: usize,
 }
 
 impl fmt::Display for Tile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, columns, depth, warps: [down, across], stages } = self;
-        write!(f, "Tile<{rows}, {columns}, {depth}, {down}, {across}, {stages}>")
+        let Self { rows, columns, depth, warps: [down, across], stages, parts } = self;
+        write!(f, "Tile<{rows}, {columns}, {depth}, {down}, {across}, {stages}, {parts}>")
     }
 }
 
 const fn tile(rows: usize, columns: usize, depth: usize, down: usize, across: usize, stages: usize) -> Tile {
-    Tile { rows, columns, depth, warps: [down, across], stages }
+    Tile { rows, columns, depth, warps: [down, across], stages, parts: 1 }
 }
 
 /// A convolution with a stride of 1 whose images are in shared memory as a window: see `Window` in the kernels.
@@ -75,8 +76,8 @@ impl Windowed {
         self.channels.is_multiple_of(8) || self.channels * self.kernel * self.kernel <= 32
     }
 
-    /// Numbers of the window of a tile of so many rows.
-    fn numbers(&self, rows: usize) -> usize {
+    /// Numbers of the window of a tile of so many rows, with so many channels.
+    pub(super) fn numbers(&self, rows: usize, channels: usize) -> usize {
         let (height, width) = (self.height + 2 * self.padding, self.width + 2 * self.padding);
         let [down, across] = [height, width].map(|side| side + 1 - self.kernel);
         let [units, down, across, each] =
@@ -84,9 +85,12 @@ impl Windowed {
         let exact = units.is_multiple_of(across) && (down * across).is_multiple_of(units);
         let lines = if exact { units / across } else { (units - 2) / across + 2 };
         let breaks = if exact { 0 } else { (lines + down - 2) / down };
-        let lines = lines * each + self.kernel - 1 + breaks * (height - each * down);
-        let border = if self.pool { 2 } else { 4 };
-        let pixel = if self.channels.is_multiple_of(8) { self.channels + border } else { self.channels };
+        let lines = if units.is_multiple_of(down * across) {
+            units / (down * across) * height
+        } else {
+            lines * each + self.kernel - 1 + breaks * (height - each * down)
+        };
+        let pixel = if channels.is_multiple_of(8) { channels + 4 } else { channels };
         (lines * width * pixel).next_multiple_of(4)
     }
 
@@ -102,7 +106,9 @@ impl Windowed {
             33..=64 => [tile(64, 64, 32, 2, 2, 2), tile(64, 64, 16, 2, 2, 2)],
             _ => [tile(64, 128, 16, 2, 2, 2), tile(64, 64, 16, 2, 2, 2)],
         };
-        let bytes = |tile: Tile| (self.numbers(tile.rows) + tile.of_columns(operands)) * operands.bytes;
+        let bytes = |tile: Tile| {
+            (self.numbers(tile.rows, self.channels) + tile.of_columns(operands)) * operands.bytes
+        };
         let fits = |tile: &Tile| tile.fits(operands, self.pool) && bytes(*tile) <= SHARED;
         let found = preferred.into_iter().find(fits).filter(|_| self.is_possible() && operands.bytes == 4)?;
         Some((found, bytes(found)))

@@ -85,6 +85,15 @@ fn models() -> Vec<(&'static str, Shape, Vec<Layer>)> {
     ]
 }
 
+/// Convolutions that are computed from halves in single precision.
+fn halves() -> (&'static str, Shape, Vec<Layer>) {
+    let dropout = Layer::Dropout { p: 0.2 };
+    let first = [conv(16, 3, 1, 1), RELU, POOL, conv(48, 3, 1, 1), RELU, dropout];
+    let last = [conv(16, 5, 2, 1), RELU, POOL, dense(3)];
+    let shape = Shape { height: 8, width: 10, channels: 1 };
+    ("halves", shape, first.into_iter().chain(last).collect())
+}
+
 fn dataset(shape: Shape, samples: usize, numbers: bool) -> Dataset {
     let images = |first: u64| {
         let values = random::<f64>(samples * shape.len(), first);
@@ -169,10 +178,39 @@ fn every_kind_of_layer_in_double_precision() {
 
 #[test]
 fn every_kind_of_layer_in_single_precision() {
-    for (k, (name, shape, layers)) in models().into_iter().enumerate() {
+    for (k, (name, shape, layers)) in models().into_iter().chain([halves()]).enumerate() {
         let problem = problem::<f32>(shape, &layers, 3, Batch::Epoch(7), k % 2 == 0);
         let Some(apart) = apart(&problem, k % 2 == 1) else { return };
         assert!(apart < 1e-5, "{name}: {apart:e}");
+    }
+}
+
+/// Halves have few exponents: numbers far outside of these are scaled. Every layer's part of the gradient is compared by itself, because
+/// they differ in size. Biases are zero, so that small products decide in relu and pooling.
+#[test]
+fn numbers_of_any_size_from_halves() {
+    let (_, shape, layers) = halves();
+    for size in [1e-7f32, 1e3] {
+        let problem = problem::<f32>(shape, &layers, 1, Batch::Size(3), true);
+        let Some(device) = gpu().or_else(|| devices().into_iter().next()) else { return };
+        let network = Network::new(Topology::Complete.build(1, 1).unwrap(), Rule::Metropolis).unwrap();
+        let method = build("dsgd", &Parameters::default(), &network);
+        let mut start: Vec<f32> =
+            problem.initial(0).unwrap().unwrap().into_iter().map(|x| x * size).collect();
+        let blocks: Vec<_> = problem.model().blocks().iter().filter(|b| b.parameters() > 0).collect();
+        for block in &blocks {
+            start[block.offset + block.weights()..block.offset + block.parameters()].fill(0.0);
+        }
+        let mut engine = GpuAgents::new(device, &problem, &network, &*method, &start, SEED).unwrap();
+        engine.gradient(Vector(0), Vector(1), 1).unwrap();
+        let found = engine.vector(Vector(1)).unwrap().into_owned();
+        let mut expected = vec![0.0; problem.dim()];
+        problem.sample_gradient(0, &start, Draw { seed: SEED, step: 1 }, &mut expected).unwrap();
+        for block in blocks {
+            let part = block.offset..block.offset + block.parameters();
+            let apart = distance(&found[part.clone()], &expected[part]);
+            assert!(apart < 1e-5, "{size:e}, parameters from {}: {apart:e}", block.offset);
+        }
     }
 }
 
