@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mile_lab::engines::Engines;
+use mile_lab::engines::{Engines, InProcess};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 
@@ -18,30 +18,36 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The ranks of a job if this process was started for one, else this process.
+    /// The ranks of a job if this process was started for one, else this process; on CPUs.
     #[cfg(feature = "mpi")]
-    pub(crate) fn find(device: &DeviceArguments) -> anyhow::Result<Self> {
+    pub(crate) fn find() -> anyhow::Result<Self> {
         use mile::ranks::Ranks;
 
         let job =
             mile_mpi::mpi::Mpi::join().map_err(|error| anyhow::anyhow!("cannot join the job: {error}"))?;
         let job = job.map(Arc::new);
-        let (engines, device): (Arc<dyn Engines>, String) = match job.as_ref().filter(|job| job.count() > 1) {
-            Some(_) if device.is_gpu() => {
-                let problem = "the ranks of a job compute on the CPU: leave it out, or start one rank, which hosts all agents on its GPU";
-                return Err(LabError::config("--device", problem).into());
-            }
-            Some(job) => (Arc::new(mile_mpi::RankEngines::new(job.clone())), String::new()),
-            None => device.engines()?,
+        let engines: Arc<dyn Engines> = match job.as_ref().filter(|job| job.count() > 1) {
+            Some(job) => Arc::new(mile_mpi::RankEngines::new(job.clone())),
+            None => Arc::new(InProcess),
         };
-        Ok(Self { engines, device, job })
+        Ok(Self { engines, device: String::new(), job })
     }
 
-    /// This process.
+    /// This process; on its CPU.
     #[cfg(not(feature = "mpi"))]
-    pub(crate) fn find(device: &DeviceArguments) -> anyhow::Result<Self> {
-        let (engines, device) = device.engines()?;
-        Ok(Self { engines, device })
+    pub(crate) fn find() -> anyhow::Result<Self> {
+        Ok(Self { engines: Arc::new(InProcess), device: String::new() })
+    }
+
+    /// Takes the device that was asked for. A call of all ranks together.
+    pub(crate) fn take(&mut self, device: &DeviceArguments) -> Result<(), LabError> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = self.job.as_ref().filter(|_| self.is_shared()) {
+            (self.engines, self.device) = device.engines_of_rank(job)?;
+            return Ok(());
+        }
+        (self.engines, self.device) = device.engines()?;
+        Ok(())
     }
 
     /// A line about the device, if one was chosen.
@@ -75,15 +81,18 @@ impl Place {
     }
 
     /// Ends this process's part of the job: after an error that all ranks return, the first tells it; after any other, this rank
-    /// tells it and ends all ranks, because some may wait for it.
+    /// tells it and ends all ranks, because some may wait for it. The exit code is that of the first rank, and the others exit with 0: what started
+    /// the ranks ends all of them when one exits with another code, and the first may still have something to say.
     pub(crate) fn end(&self, result: anyhow::Result<u8>) -> anyhow::Result<u8> {
-        let Err(error) = result else { return result };
         if !self.is_shared() {
-            return Err(error);
+            return result;
         }
+        let error = match result {
+            Ok(code) => return Ok(if self.is_first() { code } else { 0 }),
+            Err(error) => error,
+        };
         if matches!(error.downcast_ref(), Some(LabError::Agreed(_))) {
-            let code = crate::exit_code(&error);
-            return if self.is_first() { Err(error) } else { Ok(code) };
+            return if self.is_first() { Err(error) } else { Ok(0) };
         }
         #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {

@@ -4,8 +4,14 @@
 //! ([`Stack`]). Combinations and exchanges form the simulator's sums in its order, products and sums rounded one by one, so that they have
 //! its bits.
 
+mod copied;
+mod crossing;
 mod evaluation;
+mod on_cpu;
+mod ranks;
 mod steady;
+
+pub use ranks::GpuRank;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,7 +27,6 @@ use mile::simulator::SimulatorError;
 use mile::sparse::SparseRows;
 use mile::steady::message_bytes;
 use mile::verbs::{MOST_VECTORS, Verb, Verbs};
-use rayon::prelude::*;
 
 use crate::device::{Buffer, Device, DeviceError};
 use crate::forms::{is_known, on_device, weight_decay};
@@ -53,6 +58,8 @@ pub struct GpuAgents<'a, T: Real> {
     /// Added to gradients that are computed on the device.
     weight_decay: f64,
     network: Network,
+    /// The agents of the rows: all, or those of a rank.
+    hosted: Vec<usize>,
     seed: u64,
     vectors: Vectors<T>,
     noted: Verbs,
@@ -94,6 +101,20 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         start: &[T],
         seed: u64,
     ) -> Result<Self, GpuError> {
+        let all = (0..network.agents()).collect();
+        Self::hosting(all, stack, problem, network, method, start, seed)
+    }
+
+    /// As [`within`](Self::within), of some agents; what crosses to others is not carried out here.
+    fn hosting(
+        hosted: Vec<usize>,
+        stack: &Arc<Stack<T>>,
+        problem: &'a dyn Problem<T>,
+        network: &Network,
+        method: &dyn Method,
+        start: &[T],
+        seed: u64,
+    ) -> Result<Self, GpuError> {
         let (agents, dim, count) = (network.agents(), problem.dim(), method.layout().vectors());
         if problem.agents() != agents {
             return Err(SimulatorError::Agents { problem: problem.agents(), network: agents }.into());
@@ -104,10 +125,12 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         if count == 0 || count > MOST_VECTORS {
             return Err(SimulatorError::Vectors { vectors: count }.into());
         }
+        let is_all = hosted.len() == agents;
+        let agents = hosted.len();
         if start.len() != dim && Some(start.len()) != agents.checked_mul(dim) {
             return Err(SimulatorError::Start { got: start.len(), dim, agents }.into());
         }
-        let weights = network.rows();
+        let weights = if is_all { network.rows() } else { SparseRows::default() };
         let mut shared = stack.lock();
         let vectors = Vectors::new(&stack.queue, problem.penalty(), &weights, [count, agents, dim])?;
         let member = is_known(problem).then(|| shared.number());
@@ -119,6 +142,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             objective: None,
             weight_decay: weight_decay(problem),
             network: network.clone(),
+            hosted,
             seed,
             vectors,
             noted: Verbs::new(count),
@@ -133,7 +157,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             failed: false,
         };
         let mut shared = stack.lock();
-        found.objective = on_device(&mut shared, &stack.queue, member.unwrap_or(0), problem)?;
+        found.objective = on_device(&mut shared, &stack.queue, member.unwrap_or(0), problem, &found.hosted)?;
         drop(shared);
         let mut work = Work::default();
         (0..count).for_each(|v| found.vectors.fill(Vector(v), T::zero(), &mut work));
@@ -204,44 +228,12 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(())
     }
 
-    /// One verb at a time, gradients on the CPU.
-    fn carry_out_with_cpu(&mut self) -> Result<(), AgentsError> {
-        self.norm_sq = None;
-        for stage in 0..self.noted.stages() {
-            for verb in self.noted.stage(stage) {
-                if let Verb::Gradient { x, g, draw } = *verb {
-                    let x = self.read(x).map_err(engine)?;
-                    let gradients = self.cpu_gradients(&x, draw)?;
-                    let _queue = self.stack.lock();
-                    self.vectors.set(g, &gradients).map_err(engine)?;
-                } else {
-                    let mut work = Work::default();
-                    let weights = self.weights_of_round(&mut work);
-                    self.lower(verb, weights, &mut work);
-                    self.stack.alone(&work).map_err(engine)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Measures the consensus error of the models that are about to be sent, if it was asked for.
     fn measure_drift(&mut self, model: Vector) -> Result<(), AgentsError> {
         if std::mem::take(&mut self.watching) {
             self.drift = Some(self.consensus_error(model)?);
         }
         Ok(())
-    }
-
-    fn cpu_gradients(&self, x: &[T], draw: u64) -> Result<Vec<T>, AgentsError> {
-        let (problem, dim) = (self.problem, self.vectors.dim());
-        let draw = Draw { seed: self.seed, step: draw };
-        let mut gradients = vec![T::zero(); x.len()];
-        let rows = gradients.par_chunks_exact_mut(dim.max(1)).zip(x.par_chunks_exact(dim.max(1)));
-        rows.enumerate().try_for_each(|(agent, (g, x))| {
-            problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))
-        })?;
-        Ok(gradients)
     }
 
     /// A vector, when all is settled.
@@ -366,7 +358,7 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        let numbers = self.agents() * self.vectors.dim();
+        let numbers = self.vectors.agents() * self.vectors.dim();
         if rows.len() != numbers {
             let problem = format!("a vector of {numbers} numbers is set to {}", rows.len());
             return Err(AgentsError::Engine(problem.into()));
