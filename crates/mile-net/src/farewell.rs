@@ -25,12 +25,8 @@ pub struct Farewell {
 impl Farewell {
     /// The one in a folder, if there is one. A damaged one is none: the agent waits for its neighbours again.
     pub fn read(folder: &Path) -> Option<Self> {
-        StateFile::open(&folder.join(FAREWELL)).map(|file| file.map(|file| file.header)).unwrap_or_else(
-            |error| {
-                tracing::warn!("{error}; it is ignored");
-                None
-            },
-        )
+        let file = StateFile::open(&folder.join(FAREWELL)).ok().flatten();
+        file.map(|file| file.header)
     }
 
     /// Writes it to a folder.
