@@ -4,7 +4,7 @@
 # With NETEM="delay 100ms loss 5%" every line is like that; with DIM and ROUNDS it is another experiment. Prints rounds a second.
 set -euo pipefail
 mile=$(realpath "${MILE:-target/debug/mile}")
-netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-60}
+netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-400}
 work=$(mktemp -d)
 names=(north east south west)
 bridge=mile-br$$
@@ -54,10 +54,13 @@ start() { ip netns exec "mile-${names[$1]}-$$" "$mile" agent "deploy/agents/$1/a
 for k in 0 1 2 3; do start $k; done
 begun=$(date +%s.%N)
 if [ -z "$netem" ]; then
-    sleep 1
-    kill -9 "${agents[2]}" 2> /dev/null || true
+    # In the middle of the run: at a sixth of its rounds.
+    round() { "$mile" status "deploy/agents/$1" --format json 2> /dev/null | grep -m 1 -o '"round": *[0-9]*' | grep -o '[0-9]*$' || echo 0; }
+    until [ "$(round 2)" -ge $((rounds / 6)) ]; do sleep 0.02; done
+    kill -9 "${agents[2]}"
     wait "${agents[2]}" 2> /dev/null || true
-    ip netns exec "mile-north-$$" "$mile" status deploy/agents/0 > status || true
+    ! grep -q "all jobs are done" log-2 || { echo "agent 2 was killed too late"; exit 1; }
+    "$mile" status deploy/agents/0 > status || true
     start 2
 fi
 for k in 0 1 2 3; do

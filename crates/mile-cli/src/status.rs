@@ -256,6 +256,7 @@ pub(crate) fn waited_for(edge: &Neighbour) -> Option<String> {
         Awaited::Message => "its message",
         Awaited::Decision => "its decision",
         Awaited::Confirmation => "its confirmation",
+        Awaited::Farewell => "its return",
     };
     Some(format!("{what}, for {}", seconds(edge.waiting_s.unwrap_or(0.0))))
 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{RoundEnd, State};
 use crate::edge::Decisions;
+use crate::farewell::{self, FAREWELL, Farewell};
 use crate::gossip::Gossip;
 use crate::handshake::{Mark, Terms};
 use crate::json_float::bits;
@@ -123,7 +124,7 @@ impl Folder {
             LockError::Io { path, source } => CheckpointError::Disk { action: "lock", path, source },
             other => failed("lock")(std::io::Error::other(other)),
         })?;
-        mile_state::file::remove_leftovers(path, &[CHECKPOINT, DECISIONS, INCARNATION])
+        mile_state::file::remove_leftovers(path, &[CHECKPOINT, DECISIONS, INCARNATION, FAREWELL])
             .map_err(failed("remove leftovers of interrupted writes in"))?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
@@ -199,6 +200,11 @@ impl Folder {
         let path = self.path.join(CHECKPOINT);
         let failed = |error| unusable(&path, error);
         let Some(mut file) = StateFile::<Header>::open(&path).map_err(failed)? else {
+            farewell::forget(&self.path).map_err(|source| CheckpointError::Disk {
+                action: "remove",
+                path: self.path.join(FAREWELL),
+                source,
+            })?;
             let decisions = self.decisions()?.unwrap_or_default();
             return Ok(Restored { state: None, memory: Memory { decisions, ..Memory::default() } });
         };
@@ -211,7 +217,12 @@ impl Folder {
         let names: Vec<String> = file.header.outbox.iter().map(|entry| outbox_name(entry.mark)).collect();
         let messages: Vec<Vec<T>> =
             names.iter().map(|name| file.vector(name)).collect::<Result<_, _>>().map_err(failed)?;
-        let Header { job, mark, step, round, step_size, costs, gossip, known, outbox, .. } = file.header;
+        let Header { job, mark, step, round, step_size, costs, gossip, mut known, outbox, .. } = file.header;
+        // What neighbours have confirmed since, while this agent was about to leave.
+        for (id, mark) in Farewell::read(&self.path).into_iter().flat_map(|farewell| farewell.known) {
+            let known = known.entry(id).or_default();
+            *known = mark.max(*known);
+        }
         let [vectors_sent, exchanges, bytes_sent, gradient_evals] = costs;
         let costs = Costs { vectors_sent, exchanges, bytes_sent, gradient_evals };
         let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| KeptMessage {
@@ -396,6 +407,29 @@ mod tests {
             damaged[place] ^= 1;
             fs::write(&path, &damaged).unwrap();
             assert!(folder.load::<f32>(1, &terms()).is_err(), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn what_neighbours_confirmed_before_the_agent_left_is_known_at_the_next_start_of_the_same_run() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
+        let later = Mark { exchange: 7, round: 6 };
+        let farewell = Farewell { mark: later, known: BTreeMap::from([(2, later)]), parted: [2].into() };
+        let known = || folder.load::<f32>(1, &terms()).unwrap().memory.known;
+        farewell.write(home.path()).unwrap();
+        assert!(known().is_empty(), "without a checkpoint it is of another run");
+        write(&folder);
+        assert_eq!(known(), BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]), "and is removed");
+        farewell.write(home.path()).unwrap();
+        assert_eq!((known(), Farewell::read(home.path())), (farewell.known.clone(), Some(farewell)));
+        let path = home.path().join(FAREWELL);
+        let whole = fs::read(&path).unwrap();
+        for place in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            assert_eq!(known(), BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]), "byte {place}");
         }
     }
 

@@ -9,7 +9,7 @@
 //! - [`session`]: the protocol between neighbours, without sockets and without a clock; its messages are in [`frame`],
 //!   [`handshake`] and [`outbox`];
 //! - [`edge`]: edges that are skipped while a neighbour is away;
-//! - [`checkpoint`]: an agent's folder on disk;
+//! - [`checkpoint`]: an agent's folder on disk; [`farewell`]: what it notes there when it leaves;
 //! - [`gossip`]: estimates of the network's loss and consensus error, and stopping on a tolerance;
 //! - [`status`]: what an agent tells about itself.
 //!
@@ -20,6 +20,7 @@ pub mod checkpoint;
 pub mod edge;
 #[cfg(feature = "engine")]
 pub mod engine;
+pub mod farewell;
 pub mod frame;
 pub mod gossip;
 pub mod handshake;

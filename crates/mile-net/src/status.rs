@@ -35,6 +35,8 @@ pub enum Awaited {
     Decision,
     /// Its confirmation that the last message is part of a checkpoint.
     Confirmation,
+    /// Its return, so that it learns that its own last message is part of a checkpoint.
+    Farewell,
 }
 
 /// Bytes of frames in one direction.

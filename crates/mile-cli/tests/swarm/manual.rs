@@ -2,6 +2,7 @@
 
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use crate::common::{RunningCommand, TestFolder, states, text, wait_for};
 
@@ -92,10 +93,19 @@ fn emitted_agents_need_their_own_data_only_and_give_the_same_bits() {
             assert_eq!(own[k * row..(k + 1) * row], whole[(3 * k + agent) * row..(3 * k + agent + 1) * row]);
         }
     }
-    // Nothing is left to be done, and nobody is there any more: it says so after a while.
-    edit(&folder, 0, "linger = 600.0", "linger = 0.1");
-    let mut again = agent(&folder, 0);
+    // Nothing is left to be done, and nobody is there any more: it says so at once, also if its neighbours' linger time is long.
+    let begun = Instant::now();
+    let mut again = agent(&folder, 1);
     assert_eq!(again.end(), Some(0), "{}", again.log());
+    assert!(again.log().contains("all jobs are done"), "{}", again.log());
+    assert!(!again.log().contains("not confirmed"), "{}", again.log());
+    assert!(begun.elapsed() < Duration::from_secs(60), "linger is ten minutes");
+    // As if it had been killed before it knew that.
+    std::fs::remove_file(folder.path("out/agents/1/farewell.safetensors")).unwrap();
+    edit(&folder, 1, "linger = 600.0", "linger = 0.1");
+    let mut again = agent(&folder, 1);
+    assert_eq!(again.end(), Some(0), "{}", again.log());
+    assert!(again.log().contains("agents [0, 2] have not confirmed the last messages"), "{}", again.log());
 }
 
 #[test]

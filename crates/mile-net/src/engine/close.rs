@@ -35,6 +35,10 @@ impl LinkEnd {
             ConnectionError::ApplicationClosed(close) if close.error_code == SUPERSEDED => {
                 Self::Fault(Fault::Superseded("closed by the neighbour for another connection"))
             }
+            // What the library sends for a connection that is dropped.
+            ConnectionError::ApplicationClosed(close) if close.reason.is_empty() => {
+                Self::Lost("the neighbour ended without closing it".into())
+            }
             ConnectionError::ApplicationClosed(_) => Self::ClosedByNeighbour,
             error => Self::Lost(error.to_string()),
         }

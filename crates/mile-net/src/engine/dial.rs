@@ -42,7 +42,7 @@ pub(super) async fn keep_connected<T: Real>(
             let core = shared.lock();
             let edge = core.edges.get(&id);
             match edge {
-                _ if core.leaving => return,
+                _ if core.leaving && core.parted(id) => return,
                 Some(edge) if !core.busy(id) && core.session.needs(id) => {
                     edge.ended.map_or(Duration::ZERO, |ended| {
                         let pause = pause(edge.failures, edge.refused, shared.me < id);

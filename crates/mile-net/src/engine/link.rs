@@ -50,17 +50,17 @@ pub(super) async fn run<T: Real>(
         shared.admission.count_fault(neighbour, fault);
     }
     tracing::debug!(neighbour, "connection over: {end}");
-    close_connection(connection, writer, receive, end).await;
-    shared.closed(link);
+    let parted = close_connection(connection, writer, receive, end).await;
+    shared.closed(link, parted);
 }
 
-/// Closes a connection in the way that its end requires.
+/// Closes a connection in the way that its end requires. Returns whether both ends have said all that they had to say.
 async fn close_connection(
     connection: &Connection,
     mut writer: Writer,
     mut receive: RecvStream,
     end: LinkEnd,
-) {
+) -> bool {
     match end {
         LinkEnd::Fault(Fault::RefusedByUs(text)) => {
             if writer.whole {
@@ -72,16 +72,35 @@ async fn close_connection(
                 let _ = timeout(LAST_FRAME, told).await;
             }
             connection.close(REFUSED, &text.as_bytes()[..text.len().min(REASON)]);
+            false
         }
-        LinkEnd::Fault(Fault::Superseded(text)) => connection.close(SUPERSEDED, text.as_bytes()),
+        LinkEnd::Fault(Fault::Superseded(text)) => {
+            connection.close(SUPERSEDED, text.as_bytes());
+            false
+        }
         // The neighbour closes when it has read everything, or has nothing more to send either.
         LinkEnd::ClosedByUs => {
-            let rest = async { while let Ok(Some(_)) = receive.read_chunk(REST).await {} };
-            let _ = timeout(LAST_FRAME, rest).await;
+            let parted = timeout(LAST_FRAME, read_to_end(&mut receive)).await.unwrap_or(false);
             connection.close(GOODBYE, b"goodbye");
+            parted
         }
         LinkEnd::Fault(Fault::RefusedByNeighbour(_)) | LinkEnd::ClosedByNeighbour | LinkEnd::Lost(_) => {
-            connection.close(GOODBYE, b"goodbye")
+            connection.close(GOODBYE, b"goodbye");
+            matches!(end, LinkEnd::ClosedByNeighbour)
+        }
+    }
+}
+
+/// Reads what still arrives. Returns whether the neighbour ended the stream, or closed the connection, in good order.
+async fn read_to_end(receive: &mut RecvStream) -> bool {
+    loop {
+        match receive.read_chunk(REST).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(ReadError::ConnectionLost(error)) => {
+                return matches!(LinkEnd::of(error), LinkEnd::ClosedByNeighbour);
+            }
+            Err(_) => return false,
         }
     }
 }

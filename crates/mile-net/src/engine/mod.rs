@@ -10,6 +10,7 @@ mod close;
 mod congestion;
 mod dial;
 mod error;
+mod leave;
 mod link;
 mod metrics;
 mod observe;
@@ -35,6 +36,7 @@ pub use self::panics::exit_on_panic;
 pub use self::transport::{ALPN, transport};
 
 use self::admission::{Admission, AllowList, Listed};
+use self::leave::Leaving;
 use self::shared::Shared;
 use crate::agent::{Failure, Host, RoundEnd};
 use crate::checkpoint::Folder;
@@ -184,11 +186,12 @@ impl<T: Real> Engine<T> {
         self.shared.status()
     }
 
-    /// Stays until every neighbour has confirmed that the last message is part of a checkpoint, or has been away for the
-    /// linger time; then closes all connections in good order.
+    /// Stays until every neighbour has confirmed that the last message is part of a checkpoint, and knows that this agent leaves, or
+    /// has been away for the linger time; closes all connections in good order.
     pub fn leave(mut self) -> Result<Departure, EngineError> {
-        let unconfirmed = wait::leave(&self.shared, self.linger, self.timeout);
-        if let Some(runtime) = &self.runtime {
+        let unconfirmed = Leaving::new(&self.shared, &self.folder).leave(self.linger, self.timeout);
+        // Attempts to reach neighbours that have left are not worth waiting for.
+        if let Some(runtime) = self.runtime.as_ref().filter(|_| self.shared.lock().was_linked()) {
             let _ = runtime.block_on(async { tokio::time::timeout(CLOSING, self.endpoint.close()).await });
         }
         self.stop();

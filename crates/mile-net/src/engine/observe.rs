@@ -49,7 +49,9 @@ impl<T: Real> Core<T> {
     fn neighbour(&self, status: &NeighbourStatus, now: Millis) -> Neighbour {
         let seconds = |since: Millis| now.saturating_sub(since) as f64 / 1e3;
         let unconfirmed = self.view.activity == Activity::Leaving && status.unconfirmed;
-        let waiting = status.waiting.or(unconfirmed.then_some(Awaited::Confirmation));
+        let away = self.leaving && !status.linked && !self.parted(status.id);
+        let leaving = unconfirmed.then_some(Awaited::Confirmation).or(away.then_some(Awaited::Farewell));
+        let waiting = status.waiting.or(leaving);
         // A neighbour can claim any exchange.
         let count = |exchange: u64| i64::try_from(exchange).unwrap_or(i64::MAX);
         let refused = || self.edges.get(&status.id)?.refusal.clone();
@@ -82,7 +84,8 @@ pub(super) fn describe(edge: &Neighbour) -> String {
     let what = match edge.waiting {
         Some(Awaited::Decision) => "its decision whether the edge is used",
         Some(Awaited::Confirmation) => "its confirmation that messages are part of a checkpoint",
-        _ => "its message",
+        Some(Awaited::Farewell) => "its return, to be told that its own messages are part of a checkpoint",
+        Some(Awaited::Message) | None => "its message",
     };
     let link = if edge.linked { "connected" } else { "not connected" };
     let heard =

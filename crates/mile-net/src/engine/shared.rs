@@ -66,6 +66,8 @@ pub(super) struct Signals {
 #[derive(Default)]
 pub(super) struct Edge {
     pub(super) changed: Arc<Notify>,
+    /// Whether the last link that was in use ended in good order, with nothing left to be said.
+    pub(super) parted: bool,
     /// Attempts that failed since the last link that lasted.
     pub(super) failures: u32,
     /// Whether the last one was refused, by either end.
@@ -153,7 +155,7 @@ impl<T: Real> Shared<T> {
     pub(super) fn open(&self, neighbour: usize, dialled: bool) -> Option<Signals> {
         self.with(|core, _| {
             let links = core.tasks.values().filter(|task| task.neighbour == neighbour).count();
-            if core.leaving || links >= LINKS {
+            if core.leaving && core.parted(neighbour) || links >= LINKS {
                 return None;
             }
             let link = core.next;
@@ -173,19 +175,22 @@ impl<T: Real> Shared<T> {
     /// A link has ended; its connection is still being closed.
     pub(super) fn ended(&self, link: Link, end: &LinkEnd) {
         self.with(|core, now| {
+            let used = core.session.is_in_use(link);
             core.session.closed(link, now);
             let Some(task) = core.tasks.get(&link) else { return };
             let Some(edge) = core.edges.get_mut(&task.neighbour) else { return };
             edge.ended = Some(Instant::now());
+            edge.parted &= !used;
             edge.note(end, task.opened.elapsed() >= LASTED);
         });
     }
 
-    /// The connection of a link is closed.
-    pub(super) fn closed(&self, link: Link) {
+    /// The connection of a link is closed, in good order or not.
+    pub(super) fn closed(&self, link: Link, parted: bool) {
         self.with(|core, _| {
             let task = core.tasks.remove(&link);
-            if let Some(edge) = task.and_then(|task| core.edges.get(&task.neighbour)) {
+            if let Some(edge) = task.and_then(|task| core.edges.get_mut(&task.neighbour)) {
+                edge.parted |= parted;
                 edge.changed.notify_one();
             }
         });
@@ -209,6 +214,11 @@ impl<T: Real> Core<T> {
         }
         let departing = self.view.activity == Activity::Leaving;
         self.finished.is_some() || departing || self.session.unsaved_decisions().is_some()
+    }
+
+    /// Whether there has ever been a link.
+    pub(super) fn was_linked(&self) -> bool {
+        self.next > 0
     }
 
     /// Whether there is a link to a neighbour, in use, opening or closing.

@@ -1,4 +1,4 @@
-//! Waiting for neighbours: in an exchange, and before leaving.
+//! Waiting for neighbours in an exchange.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,17 @@ use super::observe::describe;
 use super::panics;
 use super::shared::{Shared, View};
 use crate::checkpoint::Folder;
-use crate::session::{Finished, Millis, MissingPolicy, NeighbourStatus};
+use crate::session::{Finished, Millis, MissingPolicy};
 use crate::status::Activity;
 
 /// How often a session that may skip edges checks for neighbours that are away.
-const TICK: Duration = Duration::from_millis(50);
+pub(super) const TICK: Duration = Duration::from_millis(50);
 /// How often a waiting thread checks without being woken.
-const CHECK: Duration = Duration::from_millis(500);
+pub(super) const CHECK: Duration = Duration::from_millis(500);
 /// After how long it is first logged who is waited for; then after twice as long, and so on.
 const FIRST_WARNING: Duration = Duration::from_secs(5);
 /// After how long it is logged what to do about a neighbour that does not come back.
 const LONG: Duration = Duration::from_secs(60);
-/// How long closing all links may take.
-const CLOSING: Duration = Duration::from_secs(5);
 
 impl View {
     pub(super) fn begin(&mut self, activity: Activity, now: Millis) {
@@ -84,57 +82,18 @@ fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), Eng
     if who.is_empty() { Ok(()) } else { Err(EngineError::TimedOut { round: status.round, who }) }
 }
 
-/// Waits until all neighbours have confirmed the last message, or have been away for the linger time, or silent for the
-/// timeout; then closes all links. Returns the neighbours that have not confirmed.
-pub(super) fn leave<T: Real>(shared: &Shared<T>, linger: Duration, limit: Option<Duration>) -> Vec<usize> {
-    let begun = shared.with(|core, now| {
-        core.view.begin(Activity::Leaving, now);
-        now
-    });
-    let mut warning = WaitWarning::new();
-    let (linger, limit) = (linger.as_millis() as Millis, limit.map(|limit| limit.as_millis() as Millis));
-    let mut core = shared.lock();
-    let unconfirmed = loop {
-        let now = shared.now();
-        let statuses = core.session.neighbour_statuses();
-        let owing: Vec<_> = statuses.iter().filter(|status| status.unconfirmed).collect();
-        let worth_it = |status: &&&NeighbourStatus| {
-            let silent = now - status.heard.unwrap_or(0).max(begun).min(now);
-            let patience = if status.linked { limit } else { Some(linger) };
-            let since = if status.linked { silent } else { now - status.since.max(begun).min(now) };
-            patience.is_none_or(|patience| since < patience)
-        };
-        let gone = panics::noted(&shared.threads).is_some();
-        if gone || owing.iter().filter(worth_it).count() == 0 {
-            break owing.iter().map(|status| status.id).collect();
-        }
-        core = shared.wait(core, CHECK.min(Duration::from_millis(linger.max(1))));
-        drop(core);
-        warning.log_if_due(shared);
-        core = shared.lock();
-    };
-    drop(core);
-    shared.with(|core, _| core.leaving = true);
-    let deadline = Instant::now() + CLOSING;
-    let mut core = shared.lock();
-    while !core.tasks.is_empty() && Instant::now() < deadline {
-        core = shared.wait(core, TICK);
-    }
-    unconfirmed
-}
-
 /// Logs who is waited for, ever more rarely.
-struct WaitWarning {
+pub(super) struct WaitWarning {
     begun: Instant,
     next: Duration,
 }
 
 impl WaitWarning {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { begun: Instant::now(), next: FIRST_WARNING }
     }
 
-    fn log_if_due<T: Real>(&mut self, shared: &Shared<T>) {
+    pub(super) fn log_if_due<T: Real>(&mut self, shared: &Shared<T>) {
         if self.begun.elapsed() < self.next {
             return;
         }

@@ -50,6 +50,11 @@ impl<T: Real> Session<T> {
         self.links.get(&link).is_some_and(|state| state.held.is_none())
     }
 
+    /// Whether a link is the one that is used for its neighbour.
+    pub fn is_in_use(&self, link: Link) -> bool {
+        self.neighbours.values().any(|neighbour| neighbour.link == Some(link))
+    }
+
     /// Whether there is a link to a neighbour whose handshake is over.
     pub fn linked(&self, neighbour: usize) -> bool {
         self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.link.is_some())

@@ -296,10 +296,16 @@ impl<T: Real> Session<T> {
     pub fn memory(&self, mark: Mark) -> Memory<T> {
         Memory {
             mark,
-            known: self.neighbours.iter().map(|(id, neighbour)| (*id, neighbour.durable)).collect(),
+            known: self.confirmations().1,
             outbox: self.outbox.all().cloned().collect(),
             decisions: self.decisions(),
         }
+    }
+
+    /// The last checkpoint that is on disk, and the latest that each neighbour has confirmed.
+    pub fn confirmations(&self) -> (Mark, BTreeMap<usize, Mark>) {
+        let known = self.neighbours.iter().map(|(id, neighbour)| (*id, neighbour.durable));
+        (self.durable, known.collect())
     }
 
     /// A checkpoint at `mark`, with the session's [`memory`](Self::memory), is on disk: neighbours are told.

@@ -1,6 +1,7 @@
 //! Runs to the end, disturbed and undisturbed, give the simulator's bits.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use mile::compression::Compression;
 use mile::graph::Topology;
@@ -9,6 +10,7 @@ use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
 use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
 use mile::schedule::Weight;
 use mile_net::agent::{Job, work};
+use mile_net::engine::Departure;
 
 use crate::lab::{Dies, Lab};
 
@@ -106,6 +108,29 @@ fn compressed_messages_are_sent_again_after_a_death() {
         });
         lab.check(&method, 9, &states);
     }
+}
+
+#[test]
+fn an_agent_that_is_killed_after_its_last_round_finds_its_neighbour_when_it_is_back() {
+    let lab = Lab::new(Topology::Path, 2, 50);
+    let method = Mile::new(2, 0.2).unwrap();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| lab.agent(0, &method, 5));
+        let (mut engine, from) = lab.start(1, lab.settings(1));
+        work(&lab.job(1, &method, 5), from, &mut engine).unwrap();
+        // Its neighbour may have its confirmation by now, and it may have its neighbour's: neither is on its disk.
+        drop(engine);
+        let departures = [lab.agent(1, &method, 5).1, other.join().unwrap().1];
+        assert_eq!(departures, [Departure::default(), Departure::default()]);
+    });
+    // Both know that the other needs nothing more.
+    for agent in 0..2 {
+        assert_eq!(lab.agent(agent, &method, 5).1, Departure::default());
+    }
+    assert!(begun.elapsed() < lab.settings(0).linger, "nobody has waited for somebody who was gone");
+    // With more rounds both go on.
+    lab.check(&method, 8, &lab.all(&method, 8));
 }
 
 #[test]
