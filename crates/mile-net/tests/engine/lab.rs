@@ -137,18 +137,29 @@ impl Lab {
 
     /// All agents to the end.
     pub(crate) fn all(&self, method: &dyn Method, rounds: u64) -> Vec<State<f32>> {
+        self.all_but(method, rounds, &[])
+    }
+
+    /// The same, with agents that die on the way, one after the other if an agent does so several times, and are started again.
+    pub(crate) fn all_but(
+        &self,
+        method: &dyn Method,
+        rounds: u64,
+        victims: &[(usize, Dies)],
+    ) -> Vec<State<f32>> {
         std::thread::scope(|scope| {
-            let agents = 0..self.network.agents();
-            let threads: Vec<_> =
-                agents.map(|agent| scope.spawn(move || self.agent(agent, method, rounds))).collect();
-            threads
-                .into_iter()
-                .map(|thread| {
-                    let (state, departure) = thread.join().unwrap();
-                    assert_eq!(departure, Departure::default());
+            let one = |agent: usize| {
+                scope.spawn(move || {
+                    for (_, dies) in victims.iter().filter(|(victim, _)| *victim == agent) {
+                        self.victim(agent, method, rounds, *dies);
+                    }
+                    let (state, departure) = self.agent(agent, method, rounds);
+                    assert!(!victims.is_empty() || departure == Departure::default(), "{departure:?}");
                     state
                 })
-                .collect()
+            };
+            let threads: Vec<_> = (0..self.network.agents()).map(one).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     }
 

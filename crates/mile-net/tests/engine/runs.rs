@@ -64,26 +64,9 @@ fn agents_whose_plug_is_pulled_come_back_and_nothing_has_happened() {
     let lab = Lab::new(Topology::Ring, 4, 5000);
     let method = Mile::new(2, 0.2).unwrap();
     let rounds = 20;
-    let states = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|agent| {
-                let (lab, method) = (&lab, &method);
-                scope.spawn(move || {
-                    // Two neighbours at about the same time, one of them twice.
-                    if agent == 1 {
-                        lab.victim(1, method, rounds, Dies::Exchange(5));
-                        lab.victim(1, method, rounds, Dies::Round(9));
-                    }
-                    if agent == 2 {
-                        lab.victim(2, method, rounds, Dies::Round(6));
-                    }
-                    lab.agent(agent, method, rounds).0
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-    });
-    lab.check(&method, rounds, &states);
+    // Two neighbours at about the same time, one of them twice.
+    let victims = [(1, Dies::Exchange(5)), (1, Dies::Round(9)), (2, Dies::Round(6))];
+    lab.check(&method, rounds, &lab.all_but(&method, rounds, &victims));
 }
 
 /// Messages are bytes in place of elements; after the victim's death they are sent again from its checkpoint.
@@ -92,21 +75,7 @@ fn compressed_messages_are_sent_again_after_a_death() {
     for by in [Compression::EightBit, Compression::TopK(0.05)] {
         let lab = Lab::new(Topology::Ring, 4, 1_501);
         let method = Mile::decoupled(2, 0.01, 0.3).unwrap().with_compression(Some(by)).unwrap();
-        let states = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|agent| {
-                    let (lab, method) = (&lab, &method);
-                    scope.spawn(move || {
-                        if agent == 1 {
-                            lab.victim(1, method, 9, Dies::Exchange(5));
-                        }
-                        lab.agent(agent, method, 9).0
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        lab.check(&method, 9, &states);
+        lab.check(&method, 9, &lab.all_but(&method, 9, &[(1, Dies::Exchange(5))]));
     }
 }
 
@@ -139,21 +108,7 @@ fn rare_checkpoints_need_a_deeper_outbox_and_get_it() {
     lab.checkpoint_every = 4;
     // Whose messages have a summary before the vector.
     let method = Mile::with_weights(2, Weight::Adaptive(0.2), Some(0.9)).unwrap();
-    let states = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..3)
-            .map(|agent| {
-                let (lab, method) = (&lab, &method);
-                scope.spawn(move || {
-                    if agent == 1 {
-                        lab.victim(1, method, 14, Dies::Exchange(6));
-                    }
-                    lab.agent(agent, method, 14).0
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-    });
-    lab.check(&method, 14, &states);
+    lab.check(&method, 14, &lab.all_but(&method, 14, &[(1, Dies::Exchange(6))]));
 }
 
 /// A problem that can be evaluated only so many times.
