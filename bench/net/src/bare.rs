@@ -5,7 +5,7 @@ use iroh::endpoint::{RecvStream, SendStream, presets};
 use iroh::{Endpoint, EndpointAddr};
 use mile_net::engine::{ALPN, transport};
 
-use crate::{Part, Times, peak};
+use crate::{Part, Times, cpu, peak};
 
 struct Vector(Vec<f32>);
 
@@ -44,12 +44,16 @@ async fn talk(part: &Part) {
         let streams = connection.open_bi().await.expect("a stream");
         (connection, streams)
     };
-    let mut times = Times::default();
-    for _ in 0..part.reps + 1 {
+    let (mut times, mut before) = (Times::default(), 0.0);
+    for k in 0..part.reps + 1 {
         let begun = Times::now();
         exchange(&mut send, &mut receive, own.clone(), &mut received).await;
         times.add(begun);
+        if k == 0 {
+            before = cpu();
+        }
     }
+    let used = cpu() - before;
     assert!(received.iter().all(|value| *value == 1.0));
     let _ = send.finish();
     if part.me == 0 {
@@ -60,7 +64,7 @@ async fn talk(part: &Part) {
         endpoint.close().await;
     }
     times.print();
-    println!("0 0 0 {}", peak());
+    println!("0 0 0 {} {used}", peak());
 }
 
 async fn exchange(send: &mut SendStream, receive: &mut RecvStream, own: Bytes, received: &mut [f32]) {

@@ -17,7 +17,7 @@ use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
 use mile_net::session::{Finished, Limits, Memory, MissingPolicy};
 
-use crate::{Part, Times, median, peak};
+use crate::{Part, Times, cpu, median, peak};
 
 /// A bowl that takes no memory: what is measured is the agent's.
 struct Bowl(usize);
@@ -49,6 +49,8 @@ struct Timed {
     step: Vec<f64>,
     checkpoint: Vec<f64>,
     since: Instant,
+    /// CPU time when the first exchange was over.
+    before: Option<f64>,
 }
 
 impl Host<f32> for Timed {
@@ -68,6 +70,7 @@ impl Host<f32> for Timed {
         let begun = Times::now();
         let finished = self.engine.exchange(message, up, sums);
         self.exchange.add(begun);
+        self.before.get_or_insert_with(cpu);
         self.since = Instant::now();
         finished
     }
@@ -114,6 +117,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         step: Vec::new(),
         checkpoint: Vec::new(),
         since: Instant::now(),
+        before: None,
     };
     let method = Mile::new(1, 0.4).expect("a method");
     let job = Job {
@@ -130,10 +134,10 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         tolerance: None,
     };
     work(&job, StartFrom::Point(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
-    let Timed { engine, exchange, copy, step, checkpoint, .. } = host;
-    let memory = peak();
+    let Timed { engine, exchange, copy, step, checkpoint, before, .. } = host;
+    let (memory, used) = (peak(), cpu() - before.unwrap_or(0.0));
     engine.leave().expect("in good order");
     let settled = |times: Vec<f64>| median(times.into_iter().skip(1).collect());
     exchange.print();
-    println!("{} {} {} {memory}", settled(copy), settled(step), settled(checkpoint));
+    println!("{} {} {} {memory} {used}", settled(copy), settled(step), settled(checkpoint));
 }

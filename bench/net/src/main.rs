@@ -1,9 +1,10 @@
-//! What an exchange costs: bare iroh streams against the engine, two processes on loopback, full duplex.
+//! What an exchange costs: TLS over TCP, bare iroh streams and the engine, two processes on loopback, full duplex.
 //!
-//! Without arguments it starts itself in pairs and prints tables; see `results/` for dated ones.
+//! Without arguments it starts itself in pairs and prints tables; with `links`, only the speed of links. See `results/` for dated ones.
 
 mod bare;
 mod engine;
+mod tls;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -64,8 +65,16 @@ pub(crate) fn peak() -> f64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb * 1024.0)
 }
 
-/// Runs a pair. Returns the seconds an exchange takes once both are ready for it, the other numbers that the first process prints in
-/// its last line, and the seconds of a whole round.
+/// CPU time of this process so far, in seconds, to a hundredth.
+pub(crate) fn cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / 100.0
+}
+
+/// Runs a pair. Returns the seconds an exchange takes once both are ready for it (the median and the shortest), the other numbers that the
+/// first process prints in its last line, the CPU time of both for an exchange, and the seconds of a whole round.
 fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
     let sockets = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
     let ports = sockets.each_ref().map(|socket| socket.local_addr().expect("bound").port().to_string());
@@ -90,8 +99,12 @@ fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
     });
     // The first makes the link, and is not counted.
     let took = times[0].iter().zip(&times[1]).skip(1).map(|(a, b)| a[1].max(b[1]) - a[0].max(b[0]));
-    let mut result = vec![median(took.collect())];
-    result.extend(numbers(texts[0].lines().last().unwrap_or_default()));
+    let took: Vec<f64> = took.collect();
+    let best = took.iter().copied().fold(f64::INFINITY, f64::min);
+    let last = texts.each_ref().map(|text| numbers(text.lines().last().unwrap_or_default()));
+    let mut result = vec![median(took), best];
+    result.extend(last[0].iter().take(4));
+    result.push(last.iter().filter_map(|line| line.get(4)).sum::<f64>() / reps as f64);
     let rounds = times[0].len().saturating_sub(2) as f64;
     let span = |times: &[Vec<f64>]| Some(times.last()?[1] - times.get(1)?[1]);
     result.extend(span(&times[0]).map(|seconds| seconds / rounds));
@@ -99,29 +112,39 @@ fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
     result
 }
 
-/// Bare iroh, the engine, and the engine with a checkpoint every round, in turns.
+/// TLS over TCP, bare iroh, the engine, and the engine with a checkpoint every round, in turns. Of each the shortest median of an
+/// exchange of all turns, and the least CPU time.
 fn speed(dim: usize, reps: usize, turns: usize) -> String {
-    let mut results: [Vec<Vec<f64>>; 3] = Default::default();
+    let mut results: [Vec<Vec<f64>>; 4] = Default::default();
     for _ in 0..turns {
-        for (results, mode) in results.iter_mut().zip(["bare", "engine", "saving"]) {
+        for (results, mode) in results.iter_mut().zip(["tls", "bare", "engine", "saving"]) {
             results.push(pair(mode, dim, reps));
         }
     }
     let column = |k: usize, j: usize| median(results[k].iter().map(|line| line[j]).collect());
-    let (bare, ours, saving) = (column(0, 0), column(1, 0), column(2, 0));
+    let least = |k: usize, j: usize| results[k].iter().map(|line| line[j]).fold(f64::INFINITY, f64::min);
+    let [tls, bare, ours, saving] = std::array::from_fn(|k| least(k, 0));
     let rate = |seconds: f64| 4.0 * dim as f64 / seconds / 1e9;
+    let cpu: Vec<String> = (0..4).map(|k| format!("{:.1}", 1e3 * least(k, 6))).collect();
     format!(
-        "| {} MB | {:.3} | {:.3} | {:.0}% | {:.3} | {:.1} | {:.2} | {:.2} |",
+        "| {} MB | {:.3} | {:.3} | {:.3} | {:.0}% | {:.0}% | {:.3} | {} | {:.1} | {:.2} | {:.2} |",
         4 * dim / 1_000_000,
+        rate(tls),
         rate(bare),
         rate(ours),
         100.0 * bare / ours,
+        100.0 * tls / ours,
         rate(saving),
-        1e3 * column(2, 3),
-        1e3 * column(2, 1),
-        1e3 * column(2, 2),
+        cpu.join(", "),
+        1e3 * column(3, 4),
+        1e3 * column(3, 2),
+        1e3 * column(3, 3),
     )
 }
+
+const SPEED_HEAD: &str = "
+| vector | TLS over TCP, GB/s | bare iroh, GB/s | engine, GB/s | engine / bare | engine / TLS | engine, checkpoint every round, GB/s | CPU of both ends for an exchange (the same four), ms | a checkpoint, ms | copying the message, ms | a local step, ms |
+|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// Bytes that are not elements of the vector, with and without gossip, for one exchange on one edge and direction.
 fn overhead(dim: usize) -> String {
@@ -139,6 +162,7 @@ fn main() {
     {
         let part = Part { me, ports: [first as u16, second as u16], dim, reps };
         match mode.as_str() {
+            "tls" => tls::run(&part),
             "bare" => bare::run(&part),
             "engine" => engine::run(&part, u64::MAX),
             "saving" => engine::run(&part, 1),
@@ -147,24 +171,31 @@ fn main() {
         }
         return;
     }
-    println!("columns: exchange s, copy s, local step s, checkpoint s, peak bytes\n");
-    let rows = [speed(1_000_000, 24, 5), speed(25_000_000, 4, 3)];
-    let whole = |mode: &str| median((0..5).filter_map(|_| pair(mode, 1_000_000, 60).last().copied()).collect());
-    let (each, tenth) = (whole("saving"), whole("rarely"));
-    println!("4 MB, a round: {:.1} ms with a checkpoint in each, {:.1} ms with one in ten", 1e3 * each, 1e3 * tenth);
-    let memory = pair("saving", 10_000_000, 6);
     println!(
-        "\n| vector | bare iroh, GB/s | engine, GB/s | engine / bare | engine, checkpoint every round, GB/s | a checkpoint, ms | copying the message, ms | a local step, ms |"
+        "columns: exchange s (median, shortest), copy s, local step s, checkpoint s, peak bytes, CPU s, round s\n"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    let rows = [speed(1_000_000, 24, 5), speed(25_000_000, 4, 3)];
+    println!("{SPEED_HEAD}");
     rows.iter().for_each(|row| println!("{row}"));
+    if args == ["links"] {
+        return;
+    }
+    let whole =
+        |mode: &str| median((0..5).filter_map(|_| pair(mode, 1_000_000, 60).last().copied()).collect());
+    let (each, tenth) = (whole("saving"), whole("rarely"));
+    println!(
+        "4 MB, a round: {:.1} ms with a checkpoint in each, {:.1} ms with one in ten",
+        1e3 * each,
+        1e3 * tenth
+    );
+    let memory = pair("saving", 10_000_000, 6);
     println!("\n| n | bytes of heads an exchange | overhead | with gossip |\n|---|---|---|---|");
     [1_000_000, 10_000_000, 25_000_000].iter().for_each(|dim| println!("{}", overhead(*dim)));
     let formula = 5.0 * 4.0 * 1e7;
     println!(
         "\npeak memory of an agent, n = 10^7 f32, MILE: {:.1} MB; 5 n vectors are {:.1} MB: {:.3} of it",
-        memory[4] / 1e6,
+        memory[5] / 1e6,
         formula / 1e6,
-        memory[4] / formula
+        memory[5] / formula
     );
 }
