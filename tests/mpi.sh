@@ -13,12 +13,13 @@ mile=$target/debug/mile
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=2
 mpirun=${MPIRUN:-mpirun}
 flags=()
-if $mpirun --version | grep -q 'Open MPI'; then flags=(--oversubscribe --bind-to none); fi
+# Ranks that wait let others run: there are more of them than cores, and without it some runs take ten times as long.
+if $mpirun --version | grep -q 'Open MPI'; then flags=(--oversubscribe --bind-to none --mca mpi_yield_when_idle 1); fi
 ranks() { timeout 300 $mpirun "${flags[@]}" -n "$@"; }
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
-say() { echo "mpi: $*"; }
+say() { echo "mpi: after $SECONDS s: $*"; }
 fail() { echo "mpi: failed: $*" >&2; exit 1; }
 
 # Run directories are equal: states and exported models, records without their times, settings, documents.
@@ -48,9 +49,10 @@ sed 's/"f32"/"f64"/; s/drop_rate = 0.2/drop_rate = 0.0/' "$home/f32.toml" > "$ho
 printf 'rounds = 5\nstart = { value = "random" }\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n[[algorithm]]\nname = "scaffold"\nstep_size = 0.02\n%b' "$two" > "$home/complete.toml"
 printf 'rounds = 2\n[network]\nagents = 4\n[problem]\nkind = "images"\nmodel = "mnist-cnn"\nbatch = 8\neval_samples = 16\ntest_samples = 100\n%b' "$two" > "$home/cnn.toml"
 
-for name in f32 f64 complete cnn; do
+sed '1iprecision = "f32"' "$home/complete.toml" > "$home/complete-f32.toml"
+for name in f32 f64 complete complete-f32 cnn; do
     "$mile" run "$home/$name.toml" --out "$home/$name-alone" --quiet
-    case $name in cnn) counts=2 ;; complete) counts="2 3 7" ;; *) counts="1 2 3 7 8" ;; esac
+    case $name in cnn) counts=2 ;; complete-f32) counts="2 7" ;; *) counts="1 2 3 7 8" ;; esac
     for n in $counts; do
         ranks $n "$mile" run "$home/$name.toml" --out "$home/$name-$n" --quiet
         same "$home/$name-alone" "$home/$name-$n"

@@ -75,15 +75,18 @@ impl Place {
     }
 
     /// Ends this process's part of the job: after an error that all ranks return, the first tells it; after any other, this rank
-    /// tells it and ends all ranks, because some may wait for it.
+    /// tells it and ends all ranks, because some may wait for it. The exit code is that of the first rank, and the others exit with 0: what started
+    /// the ranks ends all of them when one exits with another code, and the first may still have something to say.
     pub(crate) fn end(&self, result: anyhow::Result<u8>) -> anyhow::Result<u8> {
-        let Err(error) = result else { return result };
         if !self.is_shared() {
-            return Err(error);
+            return result;
         }
+        let error = match result {
+            Ok(code) => return Ok(if self.is_first() { code } else { 0 }),
+            Err(error) => error,
+        };
         if matches!(error.downcast_ref(), Some(LabError::Agreed(_))) {
-            let code = crate::exit_code(&error);
-            return if self.is_first() { Err(error) } else { Ok(code) };
+            return if self.is_first() { Err(error) } else { Ok(0) };
         }
         #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
