@@ -16,28 +16,36 @@ pub(crate) struct DeviceArguments {
 }
 
 impl DeviceArguments {
-    /// Whether a GPU was asked for.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn is_gpu(&self) -> bool {
-        matches!(self.device, Device::Cuda(_))
-    }
-
     /// The engines of a run, and a line for the user if a choice was made.
     pub(crate) fn engines(&self) -> Result<(Arc<dyn Engines>, String), LabError> {
         let cpu = || -> Arc<dyn Engines> { Arc::new(InProcess) };
         match self.device {
             Device::Cpu => Ok((cpu(), String::new())),
             Device::Cuda(number) => gpu::open(number),
-            Device::Auto => Ok(match gpu::open(0) {
-                Ok(found) => found,
-                Err(why) => {
-                    let why = why.to_string();
-                    let why = why.strip_prefix("--device: ").unwrap_or(&why);
-                    (cpu(), format!("device: the CPU, because {why}\n"))
-                }
-            }),
+            Device::Auto => Ok(gpu::open(0).unwrap_or_else(|why| (cpu(), without_gpu(&why)))),
         }
     }
+
+    /// The engines of this rank of a job with several, each with a GPU of its own, and a line for the user if a choice was made. A call
+    /// of all ranks together.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn engines_of_rank(
+        &self,
+        job: &Arc<mile_mpi::mpi::Mpi>,
+    ) -> Result<(Arc<dyn Engines>, String), LabError> {
+        let cpu = || -> Arc<dyn Engines> { Arc::new(mile_mpi::RankEngines::new(job.clone())) };
+        match self.device {
+            Device::Cpu => Ok((cpu(), String::new())),
+            Device::Cuda(first) => gpu::open_of_rank(job, first),
+            Device::Auto => Ok(gpu::open_of_rank(job, 0).unwrap_or_else(|why| (cpu(), without_gpu(&why)))),
+        }
+    }
+}
+
+/// Why the CPU was chosen, for the user.
+fn without_gpu(why: &LabError) -> String {
+    let why = why.to_string();
+    format!("device: the CPU, because {}\n", why.strip_prefix("--device: ").unwrap_or(&why))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -49,6 +57,14 @@ mod gpu {
             "this program was built without GPUs: build it with its feature cuda, or use --device cpu";
         Err(LabError::config("--device", problem))
     }
+
+    #[cfg(feature = "mpi")]
+    pub(super) fn open_of_rank(
+        job: &Arc<mile_mpi::mpi::Mpi>,
+        first: usize,
+    ) -> Result<(Arc<dyn Engines>, String), LabError> {
+        mile_lab::ranks::agree(&**job, open(first))
+    }
 }
 
 #[cfg(feature = "cuda")]
@@ -57,8 +73,21 @@ mod gpu {
 
     use super::*;
 
+    fn note(note: &str) {
+        eprintln!("note: {note}");
+    }
+
+    #[cfg(feature = "mpi")]
+    pub(super) fn open_of_rank(
+        job: &Arc<mile_mpi::mpi::Mpi>,
+        first: usize,
+    ) -> Result<(Arc<dyn Engines>, String), LabError> {
+        let (engines, line) = mile_cuda::GpuRankEngines::open(job.clone(), first, note)?;
+        Ok((Arc::new(engines), line))
+    }
+
     pub(super) fn open(number: usize) -> Result<(Arc<dyn Engines>, String), LabError> {
-        let gpu = GpuEngines::open(number, |note| eprintln!("note: {note}"))?;
+        let gpu = GpuEngines::open(number, note)?;
         let line = format!("device: cuda:{number}, {}\n", gpu.name());
         Ok((Arc::new(gpu), line))
     }

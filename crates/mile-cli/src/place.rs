@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mile_lab::engines::Engines;
+use mile_lab::engines::{Engines, InProcess};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 
@@ -18,30 +18,36 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The ranks of a job if this process was started for one, else this process.
+    /// The ranks of a job if this process was started for one, else this process; on CPUs.
     #[cfg(feature = "mpi")]
-    pub(crate) fn find(device: &DeviceArguments) -> anyhow::Result<Self> {
+    pub(crate) fn find() -> anyhow::Result<Self> {
         use mile::ranks::Ranks;
 
         let job =
             mile_mpi::mpi::Mpi::join().map_err(|error| anyhow::anyhow!("cannot join the job: {error}"))?;
         let job = job.map(Arc::new);
-        let (engines, device): (Arc<dyn Engines>, String) = match job.as_ref().filter(|job| job.count() > 1) {
-            Some(_) if device.is_gpu() => {
-                let problem = "the ranks of a job compute on the CPU: leave it out, or start one rank, which hosts all agents on its GPU";
-                return Err(LabError::config("--device", problem).into());
-            }
-            Some(job) => (Arc::new(mile_mpi::RankEngines::new(job.clone())), String::new()),
-            None => device.engines()?,
+        let engines: Arc<dyn Engines> = match job.as_ref().filter(|job| job.count() > 1) {
+            Some(job) => Arc::new(mile_mpi::RankEngines::new(job.clone())),
+            None => Arc::new(InProcess),
         };
-        Ok(Self { engines, device, job })
+        Ok(Self { engines, device: String::new(), job })
     }
 
-    /// This process.
+    /// This process; on its CPU.
     #[cfg(not(feature = "mpi"))]
-    pub(crate) fn find(device: &DeviceArguments) -> anyhow::Result<Self> {
-        let (engines, device) = device.engines()?;
-        Ok(Self { engines, device })
+    pub(crate) fn find() -> anyhow::Result<Self> {
+        Ok(Self { engines: Arc::new(InProcess), device: String::new() })
+    }
+
+    /// Takes the device that was asked for. A call of all ranks together.
+    pub(crate) fn take(&mut self, device: &DeviceArguments) -> Result<(), LabError> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = self.job.as_ref().filter(|_| self.is_shared()) {
+            (self.engines, self.device) = device.engines_of_rank(job)?;
+            return Ok(());
+        }
+        (self.engines, self.device) = device.engines()?;
+        Ok(())
     }
 
     /// A line about the device, if one was chosen.

@@ -75,7 +75,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         (None, Some(folder)) => folder.join("config.toml").display().to_string(),
         (None, None) => "the built-in experiment".into(),
     };
-    let place = Place::find(&arguments.device)?;
+    let mut place = Place::find()?;
+    if let Err(error) = place.take(&arguments.device) {
+        return place.end(Err(error.into()));
+    }
     if place.is_first() {
         arguments.output.message(place.device());
     }
@@ -115,6 +118,7 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
         }
     };
     if arguments.dry_run {
+        plan.check_memory()?;
         let time = match place.is_shared() {
             false => estimate_time(&plan)?.to_string(),
             true => "estimated in one process only".into(),

@@ -5,7 +5,10 @@
 //! its bits.
 
 mod evaluation;
+mod ranks;
 mod steady;
+
+pub use ranks::GpuRank;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -53,6 +56,8 @@ pub struct GpuAgents<'a, T: Real> {
     /// Added to gradients that are computed on the device.
     weight_decay: f64,
     network: Network,
+    /// The agents of the rows: all, or those of a rank.
+    hosted: Vec<usize>,
     seed: u64,
     vectors: Vectors<T>,
     noted: Verbs,
@@ -94,6 +99,20 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         start: &[T],
         seed: u64,
     ) -> Result<Self, GpuError> {
+        let all = (0..network.agents()).collect();
+        Self::hosting(all, stack, problem, network, method, start, seed)
+    }
+
+    /// As [`within`](Self::within), of some agents; what crosses to others is not carried out here.
+    fn hosting(
+        hosted: Vec<usize>,
+        stack: &Arc<Stack<T>>,
+        problem: &'a dyn Problem<T>,
+        network: &Network,
+        method: &dyn Method,
+        start: &[T],
+        seed: u64,
+    ) -> Result<Self, GpuError> {
         let (agents, dim, count) = (network.agents(), problem.dim(), method.layout().vectors());
         if problem.agents() != agents {
             return Err(SimulatorError::Agents { problem: problem.agents(), network: agents }.into());
@@ -104,10 +123,12 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         if count == 0 || count > MOST_VECTORS {
             return Err(SimulatorError::Vectors { vectors: count }.into());
         }
+        let is_all = hosted.len() == agents;
+        let agents = hosted.len();
         if start.len() != dim && Some(start.len()) != agents.checked_mul(dim) {
             return Err(SimulatorError::Start { got: start.len(), dim, agents }.into());
         }
-        let weights = network.rows();
+        let weights = if is_all { network.rows() } else { SparseRows::default() };
         let mut shared = stack.lock();
         let vectors = Vectors::new(&stack.queue, problem.penalty(), &weights, [count, agents, dim])?;
         let member = is_known(problem).then(|| shared.number());
@@ -119,6 +140,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             objective: None,
             weight_decay: weight_decay(problem),
             network: network.clone(),
+            hosted,
             seed,
             vectors,
             noted: Verbs::new(count),
@@ -133,7 +155,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             failed: false,
         };
         let mut shared = stack.lock();
-        found.objective = on_device(&mut shared, &stack.queue, member.unwrap_or(0), problem)?;
+        found.objective = on_device(&mut shared, &stack.queue, member.unwrap_or(0), problem, &found.hosted)?;
         drop(shared);
         let mut work = Work::default();
         (0..count).for_each(|v| found.vectors.fill(Vector(v), T::zero(), &mut work));
@@ -238,8 +260,8 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         let draw = Draw { seed: self.seed, step: draw };
         let mut gradients = vec![T::zero(); x.len()];
         let rows = gradients.par_chunks_exact_mut(dim.max(1)).zip(x.par_chunks_exact(dim.max(1)));
-        rows.enumerate().try_for_each(|(agent, (g, x))| {
-            problem.sample_gradient(agent, x, draw, g).map_err(AgentsError::objective(agent))
+        rows.zip(&self.hosted).try_for_each(|((g, x), agent)| {
+            problem.sample_gradient(*agent, x, draw, g).map_err(AgentsError::objective(*agent))
         })?;
         Ok(gradients)
     }
@@ -352,7 +374,7 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        let numbers = self.agents() * self.vectors.dim();
+        let numbers = self.vectors.agents() * self.vectors.dim();
         if rows.len() != numbers {
             let problem = format!("a vector of {numbers} numbers is set to {}", rows.len());
             return Err(AgentsError::Engine(problem.into()));

@@ -15,14 +15,16 @@ use crate::stack::Stack;
 
 /// Engines on one GPU, which compute together.
 pub struct GpuEngines {
-    number: usize,
-    cache: Option<PathBuf>,
+    open: Box<Open>,
     name: String,
     single: Kept<f32>,
     double: Kept<f64>,
     said: Once,
     say: fn(&str),
 }
+
+/// Opens the device.
+type Open = dyn Fn() -> Result<Arc<dyn Device>, DeviceError> + Send + Sync;
 
 /// What the jobs of one precision share, once there is a job.
 type Kept<T> = Mutex<Option<Arc<Stack<T>>>>;
@@ -36,8 +38,16 @@ fn cache() -> Option<PathBuf> {
     folder.map(|folder| folder.join("kernels"))
 }
 
-fn failed(error: DeviceError) -> LabError {
+pub(crate) fn failed(error: DeviceError) -> LabError {
     LabError::config("--device", error)
+}
+
+/// An error of an engine that is opened.
+pub(crate) fn refused(error: GpuError) -> LabError {
+    match error {
+        GpuError::Agents(error) => error.into(),
+        GpuError::Device(error) => failed(error),
+    }
 }
 
 impl GpuEngines {
@@ -46,11 +56,21 @@ impl GpuEngines {
     /// # Errors
     /// If there is no such GPU, or it cannot be used.
     pub fn open(number: usize, say: fn(&str)) -> Result<Self, LabError> {
+        let open = move || Ok(Arc::new(Cuda::open(number, cache())?) as Arc<dyn Device>);
+        Self::on(open, say)
+    }
+
+    /// On a device that is opened so, such as an [emulated](crate::emulated) one.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn on(
+        open: impl Fn() -> Result<Arc<dyn Device>, DeviceError> + Send + Sync + 'static,
+        say: fn(&str),
+    ) -> Result<Self, LabError> {
+        let name = open().map_err(failed)?.name();
         let (single, double) = (Mutex::default(), Mutex::default());
-        let mut gpu =
-            Self { number, cache: cache(), name: String::new(), single, double, said: Once::new(), say };
-        gpu.name = gpu.device().map_err(failed)?.name();
-        Ok(gpu)
+        Ok(Self { open: Box::new(open), name, single, double, said: Once::new(), say })
     }
 
     /// The name of the GPU.
@@ -58,8 +78,14 @@ impl GpuEngines {
         &self.name
     }
 
-    fn device(&self) -> Result<Arc<dyn Device>, DeviceError> {
-        Ok(Arc::new(Cuda::open(self.number, self.cache.clone())?))
+    /// The stack of all jobs in single precision.
+    pub(crate) fn stack_of_singles(&self) -> Result<Arc<Stack<f32>>, LabError> {
+        self.stack(&self.single)
+    }
+
+    /// The same in double precision.
+    pub(crate) fn stack_of_doubles(&self) -> Result<Arc<Stack<f64>>, LabError> {
+        self.stack(&self.double)
     }
 
     fn stack<T: Real>(&self, kept: &Kept<T>) -> Result<Arc<Stack<T>>, LabError> {
@@ -67,7 +93,7 @@ impl GpuEngines {
         if let Some(stack) = &*kept {
             return Ok(stack.clone());
         }
-        let stack = self.device().and_then(Stack::new).map_err(failed)?;
+        let stack = (self.open)().and_then(Stack::new).map_err(failed)?;
         *kept = Some(stack.clone());
         Ok(stack)
     }
@@ -79,16 +105,18 @@ impl GpuEngines {
     ) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         let agents = GpuAgents::within(&self.stack(kept)?, problem, network, method, start, seed);
-        let agents = agents.map_err(|error| match error {
-            GpuError::Agents(error) => error.into(),
-            GpuError::Device(error) => failed(error),
-        })?;
-        if !agents.computes_gradients() {
+        let agents = agents.map_err(refused)?;
+        self.note(agents.computes_gradients());
+        Ok(Box::new(agents))
+    }
+
+    /// Says once that gradients are not computed on the GPU, if they are not.
+    pub(crate) fn note(&self, computes_gradients: bool) {
+        if !computes_gradients {
             self.said.call_once(|| {
                 (self.say)("this kind of problem is not computed on the GPU: its gradients are, slowly, on the CPU; --device cpu is faster");
             });
         }
-        Ok(Box::new(agents))
     }
 
     fn fitting<T: Real>(&self, kept: &Kept<T>, jobs: Jobs<'_, T>) -> Result<usize, LabError> {

@@ -47,6 +47,27 @@ impl fmt::Display for Fitting {
 }
 
 impl<T: Real> Stack<T> {
+    /// Refuses a job of so many agents that does not fit beside those of other ranks, of which `sharing` have the same device: with this
+    /// problem and methods of at most so many vectors.
+    pub fn check(
+        &self,
+        problem: &dyn Problem<T>,
+        vectors: usize,
+        agents: usize,
+        sharing: usize,
+    ) -> Result<(), DeviceError> {
+        let numbers = [vectors, agents, stride::<T>(problem.dim()), size_of::<T>()];
+        let bytes = numbers.into_iter().fold(1u64, |all, n| all.saturating_mul(n as u64));
+        let Needs { own, shared, .. } = needs(problem);
+        let needed = bytes.saturating_add(own).saturating_add(shared);
+        let available = self.device().available()? / sharing.max(1) as u64;
+        if needed <= available {
+            return Ok(());
+        }
+        let what = format!(" for the {agents} agents of a rank, of which {sharing} share a GPU");
+        Err(DeviceError::Memory { needed, available, what })
+    }
+
     /// How many of so many jobs with this problem and methods of at most so many vectors fit.
     pub fn fitting(
         &self,

@@ -22,25 +22,26 @@ pub(crate) fn is_known<T: Real>(problem: &dyn Problem<T>) -> bool {
     })
 }
 
-/// The device form of the problem of a job; none if it has none.
+/// The device form of the objectives of these agents of a job's problem; none if it has none.
 pub(crate) fn on_device<T: Real>(
     shared: &mut Shared,
     queue: &Queue,
     member: usize,
     problem: &dyn Problem<T>,
+    hosted: &[usize],
 ) -> Result<Option<Box<dyn Objective>>, DeviceError> {
     let Some(any) = problem.as_any() else { return Ok(None) };
     if let Some(quadratic) = any.downcast_ref::<Quadratic<T>>() {
-        return Ok(Some(Box::new(DeviceQuadratic::new(shared, queue, member, quadratic)?)));
+        return Ok(Some(Box::new(DeviceQuadratic::new(shared, queue, member, quadratic, hosted)?)));
     }
     if let Some(table) = any.downcast_ref::<Table<T>>() {
-        return Ok(Some(Box::new(DeviceTable::new(shared, queue, member, table)?)));
+        return Ok(Some(Box::new(DeviceTable::new(shared, queue, member, table, hosted)?)));
     }
     if let Some(images) = any.downcast_ref::<ImageProblem<f32>>() {
-        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images)?)));
+        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images, hosted)?)));
     }
     if let Some(images) = any.downcast_ref::<ImageProblem<f64>>() {
-        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images)?)));
+        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images, hosted)?)));
     }
     Ok(None)
 }
@@ -50,7 +51,8 @@ pub(crate) fn needs<T: Real>(problem: &dyn Problem<T>) -> Needs {
     let Some(any) = problem.as_any() else { return Needs::default() };
     let number = size_of::<T>() as u64;
     if let Some(quadratic) = any.downcast_ref::<Quadratic<T>>() {
-        let numbers = 2 * quadratic.normals().len() as u64 * problem.dim() as u64;
+        let hosted = quadratic.normals().iter().filter(|normal| !normal.is_empty()).count();
+        let numbers = 2 * hosted as u64 * problem.dim() as u64;
         return Needs { own: numbers * number, ..Needs::default() };
     }
     if let Some(table) = any.downcast_ref::<Table<T>>() {

@@ -1,4 +1,5 @@
-//! All agents of a network on one NVIDIA GPU: an [engine](mile::engine::Engine) for [`mile`].
+//! Agents on an NVIDIA GPU: an [engine](mile::engine::Engine) for [`mile`]. One GPU hosts all agents ([`GpuAgents`]), or each rank of a
+//! cluster hosts its agents on one ([`GpuRank`]).
 //!
 //! The kernels are CUDA C++ sources within the program, compiled by NVRTC for the GPU at hand when they are first used and kept on disk. Nothing
 //! of CUDA is needed to build this crate, and a program that has it runs on machines without a GPU.
@@ -16,14 +17,18 @@ mod network;
 mod objective;
 mod quadratic;
 mod queue;
+#[cfg(feature = "lab")]
+mod rank_engines;
 mod script;
 mod stack;
 mod table;
 mod vectors;
 mod work;
 
-pub use engine::{GpuAgents, GpuError};
+pub use engine::{GpuAgents, GpuError, GpuRank};
 #[cfg(feature = "lab")]
 pub use engines::GpuEngines;
 pub use fitting::Fitting;
+#[cfg(feature = "lab")]
+pub use rank_engines::GpuRankEngines;
 pub use stack::Stack;

@@ -46,11 +46,13 @@ impl Place {
 /// A model that is evaluated.
 pub(crate) struct Model {
     pub(crate) at: u64,
+    /// Whether its metrics are measured here.
+    pub(crate) is_measured: bool,
 }
 
-/// The agents' objectives, on the device.
+/// The objectives of the agents that are hosted here, on the device.
 pub(crate) trait Objective: Send {
-    /// Adds `out_i <- grad f_i(x_i)` for all agents, on the samples of a draw, or exactly if there is none.
+    /// Adds `out_i <- grad f_i(x_i)` for all of them, on the samples of a draw, or exactly if there is none.
     fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work);
 
     /// Numbers that [`evaluate`](Self::evaluate) writes for each model.
@@ -59,8 +61,14 @@ pub(crate) trait Objective: Send {
     /// Adds the evaluation of models, each of which gets so many numbers at `out`.
     fn evaluate(&self, models: &[Model], out: u64, work: &mut Work);
 
-    /// The value of f, without a penalty, from the numbers of a model, and the metrics if they are computed here.
-    fn worth(&self, numbers: &[f64]) -> (f64, Option<Vec<f64>>);
+    /// The losses of the agents, without a penalty, from the numbers of a model.
+    fn losses(&self, numbers: &[f64]) -> Vec<f64>;
+
+    /// The metrics from the numbers of a model that was measured, if they are computed here.
+    fn metrics(&self, numbers: &[f64]) -> Option<Vec<f64>> {
+        let _ = numbers;
+        None
+    }
 }
 
 /// Bytes that a job needs on the device besides its vectors.

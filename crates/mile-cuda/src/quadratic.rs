@@ -69,7 +69,7 @@ impl Program for Quadratics {
     }
 }
 
-/// The quadratics of all agents.
+/// The quadratics of the agents that are hosted here.
 pub(crate) struct DeviceQuadratic {
     program: usize,
     curvature: Buffer,
@@ -86,8 +86,13 @@ impl DeviceQuadratic {
         queue: &Queue,
         member: usize,
         problem: &Quadratic<T>,
+        hosted: &[usize],
     ) -> Result<Self, DeviceError> {
-        let (device, agents, dim) = (&queue.device, problem.normals().len(), problem.curvature().len());
+        let (device, agents, dim) = (&queue.device, hosted.len(), problem.curvature().len());
+        let of = |all: &[Vec<T>]| {
+            let own: Vec<T> = hosted.iter().flat_map(|agent| all[*agent].iter().copied()).collect();
+            Buffer::of(device, &own)
+        };
         let make = |queue: &Queue| -> Result<Box<dyn Program>, DeviceError> {
             let names = [
                 "quadratic_first",
@@ -109,8 +114,8 @@ impl DeviceQuadratic {
         Ok(Self {
             program: shared.program(format!("quadratics of dimension {dim}"), users, make)?,
             curvature: Buffer::of(device, problem.curvature())?,
-            normals: Buffer::of(device, &problem.normals().concat())?,
-            minimisers: Buffer::of(device, &problem.minimisers().concat())?,
+            normals: of(problem.normals())?,
+            minimisers: of(problem.minimisers())?,
             agents,
             row: dim * size_of::<T>(),
         })
@@ -133,7 +138,7 @@ impl Objective for DeviceQuadratic {
         work.add(Kind::Rows { program: self.program, task: Task::Gradients }, rows, 0, self.agents);
     }
 
-    /// The losses of all agents.
+    /// The losses of the agents.
     fn numbers(&self) -> usize {
         self.agents
     }
@@ -147,7 +152,7 @@ impl Objective for DeviceQuadratic {
         work.add(Kind::Rows { program: self.program, task: Task::Losses }, rows, 0, self.agents);
     }
 
-    fn worth(&self, losses: &[f64]) -> (f64, Option<Vec<f64>>) {
-        (losses.iter().sum::<f64>() / losses.len() as f64, None)
+    fn losses(&self, losses: &[f64]) -> Vec<f64> {
+        losses.to_vec()
     }
 }

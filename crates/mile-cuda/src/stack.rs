@@ -104,7 +104,7 @@ pub(crate) struct Users {
 fn names() -> Vec<String> {
     let combines = (0..=8).flat_map(|k| [format!("combine_{k}"), format!("replace_{k}")]);
     combines
-        .chain(["pull", "sketch", "prox", "fill", "mean", "squares", "total"].map(str::to_owned))
+        .chain(["pull", "gather", "sketch", "prox", "fill", "mean", "squares", "total"].map(str::to_owned))
         .collect()
 }
 
@@ -345,6 +345,11 @@ impl Shared {
                     let columns = over(wave.extent, (4 * busy / agents.max(1)).min(MOST_BLOCKS as u32));
                     let grid = Grid::new([agents, columns, jobs], THREADS);
                     self.kernels.launch(script, "pull", grid, &[all]);
+                }
+                Kind::Gather => {
+                    let rows = agents.clamp(1, MOST_BLOCKS as u32);
+                    let grid = Grid::new([over(wave.extent, busy.div_ceil(rows)), rows, jobs], THREADS);
+                    self.kernels.launch(script, "gather", grid, &[all]);
                 }
                 Kind::Sketch => {
                     let grid = Grid::new([agents, jobs, 1], THREADS);

@@ -115,14 +115,15 @@ impl Program for Tables {
     }
 }
 
-/// The tables of all agents.
+/// The tables of the agents that are hosted here.
 pub(crate) struct DeviceTable {
     program: usize,
     features: Buffer,
     targets: Buffer,
     factors: Vec<f64>,
     batch: Batch,
-    /// Samples of each agent.
+    /// The agents, and the samples of each.
+    hosted: Vec<usize>,
     samples: Vec<usize>,
     /// Bytes of a target, and of the features of a row.
     number: usize,
@@ -135,8 +136,10 @@ impl DeviceTable {
         queue: &Queue,
         member: usize,
         table: &Table<T>,
+        hosted: &[usize],
     ) -> Result<Self, DeviceError> {
-        let (terms, device, samples) = (table.terms(), &queue.device, table.rows());
+        let (terms, device, all) = (table.terms(), &queue.device, table.rows());
+        let samples: Vec<usize> = hosted.iter().map(|agent| all[*agent]).collect();
         let (columns, classes) = (table.columns(), terms.loss.classes());
         // In steps, so that jobs whose tables are divided a little differently compute together.
         let batch = match table.batch() {
@@ -165,15 +168,17 @@ impl DeviceTable {
             }))
         };
         let of = |part: fn(&Shard<T>) -> &[T]| {
-            let all: Vec<T> = table.shards().iter().flat_map(|shard| part(shard).iter().copied()).collect();
+            let shards = hosted.iter().map(|agent| &table.shards()[*agent]);
+            let all: Vec<T> = shards.flat_map(|shard| part(shard).iter().copied()).collect();
             Buffer::of(device, &all)
         };
         Ok(Self {
             program: shared.program(key, Users { member, rows: samples.len(), together: true }, make)?,
             features: of(|shard| &shard.features)?,
             targets: of(|shard| &shard.targets)?,
-            factors: table.factors().to_vec(),
+            factors: hosted.iter().map(|agent| table.factors()[*agent]).collect(),
             batch: table.batch(),
+            hosted: hosted.to_vec(),
             samples,
             number: size_of::<T>(),
             row: columns * size_of::<T>(),
@@ -191,17 +196,17 @@ impl DeviceTable {
     /// Adds the objectives of all agents, on the samples at these places of the job's data or on all; returns the most rows of one.
     fn rows(&self, x: Place, out: Place, lists: Option<&[usize]>, rows: &mut Descriptors) -> usize {
         let (mut first, mut most) = (0, 0);
-        for (agent, all) in self.samples.iter().enumerate() {
+        for (row, all) in self.samples.iter().enumerate() {
             let used = if lists.is_some() { self.used(*all) } else { *all };
-            rows.address(x.row(agent)).address(out.row(agent));
+            rows.address(x.row(row)).address(out.row(row));
             rows.address(self.features.at().plus(first * self.row).bits());
             rows.address(self.targets.at().plus(first * self.number).bits());
             match lists {
-                Some(lists) => rows.place(lists[agent]),
+                Some(lists) => rows.place(lists[row]),
                 None => rows.address(0),
             };
             // What a block sums must not depend on the other jobs.
-            rows.numbers(&[self.factors[agent]]).two(used, splits(used)).end();
+            rows.numbers(&[self.factors[row]]).two(used, splits(used)).end();
             first += all;
             most = most.max(used);
         }
@@ -214,8 +219,8 @@ impl Objective for DeviceTable {
         let draw = draw.filter(|_| self.batch != Batch::Full);
         let mut lists = Vec::new();
         if let Some(draw) = draw {
-            for (agent, all) in self.samples.iter().enumerate() {
-                let rows: Vec<u32> = self.batch.samples(*all, agent, draw).map(|row| row as u32).collect();
+            for (agent, all) in self.hosted.iter().zip(&self.samples) {
+                let rows: Vec<u32> = self.batch.samples(*all, *agent, draw).map(|row| row as u32).collect();
                 lists.push(work.data(&rows));
             }
         }
@@ -225,7 +230,7 @@ impl Objective for DeviceTable {
         work.add(kind, rows, most, self.samples.len());
     }
 
-    /// The losses of all agents.
+    /// The losses of the agents.
     fn numbers(&self) -> usize {
         self.samples.len()
     }
@@ -240,7 +245,7 @@ impl Objective for DeviceTable {
         work.add(kind, rows, most, self.samples.len());
     }
 
-    fn worth(&self, losses: &[f64]) -> (f64, Option<Vec<f64>>) {
-        (losses.iter().sum::<f64>() / losses.len() as f64, None)
+    fn losses(&self, losses: &[f64]) -> Vec<f64> {
+        losses.to_vec()
     }
 }

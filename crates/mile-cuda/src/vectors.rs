@@ -16,6 +16,8 @@ use crate::work::{Descriptors, Kind, Work};
 
 /// Rows begin at multiples of so many bytes, for accesses of sixteen bytes.
 const ALIGNMENT: usize = 16;
+/// Threads of a block that sums, as the kernels have it.
+const SUM_THREADS: usize = 256;
 /// Blocks that sum the squares of one agent: a matter of the dimension, so that the bits do not depend on the device.
 pub(crate) fn squares(dim: usize) -> usize {
     (dim / 2048).clamp(1, 256)
@@ -49,6 +51,31 @@ pub(crate) struct Vectors<T> {
     marker: PhantomData<T>,
 }
 
+/// The matrix of an exchange with other ranks, at places of the job's data: where rows begin, columns, weights. Columns from the number of
+/// agents on are rows of other ranks.
+#[derive(Clone, Copy)]
+pub(crate) struct Crossed {
+    starts: usize,
+    columns: usize,
+    weights: usize,
+}
+
+/// The sum of what the blocks of all agents have found, as the kernel forms it: in the lanes of a block, and then by halves.
+pub(crate) fn total(parts: &[f64]) -> f64 {
+    let mut sums = [0.0; SUM_THREADS];
+    parts.iter().enumerate().for_each(|(k, part)| sums[k % SUM_THREADS] += part);
+    let mut half = SUM_THREADS / 2;
+    while half > 0 {
+        (0..half).for_each(|k| sums[k] += sums[k + half]);
+        half /= 2;
+    }
+    sums[0]
+}
+
+fn whole(values: impl Iterator<Item = usize>) -> Vec<u32> {
+    values.map(|value| value as u32).collect()
+}
+
 /// The address of a buffer.
 pub(crate) fn address(at: Argument) -> u64 {
     at.bits()
@@ -72,10 +99,8 @@ impl<T: Real> Vectors<T> {
             let what = format!(" for {count} vectors of {agents} agents with {dim} numbers each");
             return Err(DeviceError::Memory { needed, available, what });
         }
-        let whole =
-            |values: &mut dyn Iterator<Item = usize>| values.map(|value| value as u32).collect::<Vec<_>>();
-        let starts = whole(&mut weights.starts.iter().copied());
-        let columns = whole(&mut weights.entries.iter().map(|(j, _)| *j));
+        let starts = whole(weights.starts.iter().copied());
+        let columns = whole(weights.entries.iter().map(|(j, _)| *j));
         let values: Vec<T> = weights.entries.iter().map(|(_, w)| T::of(*w)).collect();
         let penalised = penalty.map(|penalty| (0..dim).map(|k| u8::from(penalty.has(k))).collect::<Vec<_>>());
         Ok(Self {
@@ -101,6 +126,16 @@ impl<T: Real> Vectors<T> {
         self.dim
     }
 
+    /// Agents, of which there is a row each.
+    pub(crate) fn agents(&self) -> usize {
+        self.agents
+    }
+
+    /// Numbers from one row to the next.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
     fn at(&self, v: Vector) -> u64 {
         address(self.buffers[v.0].at())
     }
@@ -120,10 +155,22 @@ impl<T: Real> Vectors<T> {
         Buffer::new::<T>(&queue.device, self.numbers())
     }
 
+    /// One row of a vector.
+    pub(crate) fn get_row(&self, v: Vector, row: usize) -> Result<Vec<T>, DeviceError> {
+        let mut numbers = vec![T::zero(); self.dim];
+        self.buffers[v.0].read(row * self.stride, &mut numbers)?;
+        Ok(numbers)
+    }
+
     /// A vector, row after row.
     pub(crate) fn get(&self, v: Vector) -> Result<Vec<T>, DeviceError> {
+        self.rows_in(&self.buffers[v.0])
+    }
+
+    /// Rows of all agents, of a vector or [spare](Self::spare).
+    pub(crate) fn rows_in(&self, buffer: &Buffer) -> Result<Vec<T>, DeviceError> {
         let mut rows = vec![T::zero(); self.agents * self.stride];
-        self.buffers[v.0].read(0, &mut rows)?;
+        buffer.read(0, &mut rows)?;
         if self.stride > self.dim {
             for agent in 0..self.agents {
                 rows.copy_within(agent * self.stride..agent * self.stride + self.dim, agent * self.dim);
@@ -196,8 +243,42 @@ impl<T: Real> Vectors<T> {
             Some(place) => one.place(place),
             None => one.address(address(self.weights.at())),
         };
+        one.address(0).long(self.stride).two(self.agents, 0).end();
+        work.add(Kind::Pull, one, self.wide(), self.agents);
+    }
+
+    /// Sixteen bytes at a time in a row.
+    fn wide(&self) -> usize {
+        self.stride * size_of::<T>() / ALIGNMENT
+    }
+
+    /// Adds the matrix of an exchange with other ranks: where rows begin, columns, and weights.
+    pub(crate) fn crossed(&self, [starts, columns]: [&[u32]; 2], weights: &[T], work: &mut Work) -> Crossed {
+        Crossed { starts: work.data(starts), columns: work.data(columns), weights: work.data(weights) }
+    }
+
+    /// [`pull`](Self::pull) with rows of other ranks, which are at `others`.
+    pub(crate) fn pull_across(
+        &self,
+        from: Vector,
+        to: Vector,
+        matrix: Crossed,
+        others: u64,
+        work: &mut Work,
+    ) {
+        let mut one = Descriptors::default();
+        one.address(self.at(from)).address(self.at(to));
+        one.place(matrix.starts).place(matrix.columns).place(matrix.weights).address(others);
         one.long(self.stride).two(self.agents, 0).end();
-        work.add(Kind::Pull, one, self.stride * size_of::<T>() / ALIGNMENT, self.agents);
+        work.add(Kind::Pull, one, self.wide(), self.agents);
+    }
+
+    /// Copies rows of a vector to `to`, one after the other.
+    pub(crate) fn gather(&self, from: Vector, rows: &[usize], to: u64, work: &mut Work) {
+        let list = work.data(&whole(rows.iter().copied()));
+        let mut one = Descriptors::default();
+        one.address(self.at(from)).address(to).place(list).long(self.stride).two(rows.len(), 0).end();
+        work.add(Kind::Gather, one, self.wide(), rows.len());
     }
 
     /// The proximal step with this threshold, if some columns are penalised.
@@ -237,8 +318,26 @@ impl<T: Real> Vectors<T> {
     /// The squared distances of all rows from their mean.
     pub(crate) fn distances(&self, v: Vector, work: &mut Work) {
         self.mean(self.at(v), work);
+        self.distances_from_mean(v, work);
+    }
+
+    /// The squared distances of all rows from what [`set_mean`](Self::set_mean) has set.
+    pub(crate) fn distances_from_mean(&self, v: Vector, work: &mut Work) {
         let from_mean = self.rows(self.at(v), address(self.mean.at()));
         work.add(Kind::Squares, from_mean, self.dim, self.agents);
+    }
+
+    /// What blocks have found of the last sum of squares, as many of each agent.
+    pub(crate) fn read_squares(&self) -> Result<Vec<f64>, DeviceError> {
+        let mut parts = vec![0.0; self.agents * squares(self.dim)];
+        self.squares.read(0, &mut parts)?;
+        Ok(parts)
+    }
+
+    /// Sets the mean over the agents of all ranks, exact and rounded.
+    pub(crate) fn set_mean(&self, mean: &[f64]) -> Result<(), DeviceError> {
+        self.mean.write(0, mean)?;
+        self.rounded.write(0, &mean.iter().map(|m| T::of(*m)).collect::<Vec<T>>())
     }
 
     /// What [`mean`](Self::mean) has found.

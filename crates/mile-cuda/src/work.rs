@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     },
     Prox,
     Pull,
+    /// Copies of rows that are sent.
+    Gather,
     Sketch,
     Mean,
     Rows {

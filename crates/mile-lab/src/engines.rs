@@ -59,7 +59,7 @@ pub trait Engines: Send + Sync {
     }
 
     /// How many of these jobs fit where the engines are, in single precision; asked if they
-    /// [compute together](Self::computes_together).
+    /// [compute together](Self::computes_together), and over several ranks of one job, which is refused if it does not fit.
     fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
         Ok(jobs.count)
     }

@@ -81,6 +81,7 @@ pub fn execute(
     stop: &AtomicBool,
 ) -> Result<Vec<Outcome>, LabError> {
     let ranks = plan.engines.ranks();
+    plan.check_memory()?;
     let sharing = match ranks.count() {
         1 => match plan.fitting(plan.jobs().len().min(MOST_TOGETHER))? {
             Some(jobs) => Sharing::together(jobs, rayon::current_num_threads()),

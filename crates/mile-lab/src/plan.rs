@@ -268,15 +268,29 @@ impl Plan {
         format!("{label}-seed{}.safetensors", job.seed)
     }
 
+    /// Refuses jobs for which a rank has too little memory where its engines are. A call of all ranks together.
+    pub fn check_memory(&self) -> Result<(), LabError> {
+        let ranks = self.engines.ranks();
+        if ranks.count() == 1 {
+            return Ok(());
+        }
+        let Some(seed) = self.experiment.seeds.first() else { return Ok(()) };
+        agree(ranks, self.fitting_with(*seed, 1).map(drop))
+    }
+
     /// How many of so many jobs like these can run at the same time, if their engines compute together; else none.
     pub(crate) fn fitting(&self, count: usize) -> Result<Option<usize>, LabError> {
         let (Some(seed), true) = (self.experiment.seeds.first(), self.engines.computes_together()) else {
             return Ok(None);
         };
+        self.fitting_with(*seed, count).map(Some)
+    }
+
+    fn fitting_with(&self, seed: u64, count: usize) -> Result<usize, LabError> {
         let vectors = self.methods.iter().map(|method| method.vectors).max().unwrap_or(1);
         with_precision!(self.experiment.precision, T => {
-            let problem = self.problem::<T>(*seed)?;
-            T::fitting(&*self.engines, Jobs::new(&*problem, vectors, count)).map(Some)
+            let problem = self.problem::<T>(seed)?;
+            T::fitting(&*self.engines, Jobs::new(&*problem, vectors, count))
         })
     }
 

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::held_out::{self, HeldOut, Models};
-use crate::worth::{Whose, Worth, evaluate, hosted};
+use crate::worth::{self, Whose, Worth, evaluate, hosted};
 
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
 /// problem are left out.
@@ -175,6 +175,14 @@ fn measured_by_engine<T: Real>(
     let metrics = match found.metrics {
         Some(metrics) => metrics,
         None if problem.metrics().is_empty() => vec![Vec::new(); found.losses.len()],
+        None if engine.ranks().count() > 1 => {
+            let mut metrics = vec![worth::measure(problem, engine, Whose::Average, average)?];
+            for agent in evaluated {
+                let model = engine.row(MODELS, *agent)?;
+                metrics.push(worth::measure(problem, engine, Whose::Agent(*agent), &model)?);
+            }
+            metrics
+        }
         None => {
             let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
             let row = |agent: &usize| (Whose::Agent(*agent), &rows[agent * dim..(agent + 1) * dim]);

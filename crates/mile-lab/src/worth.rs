@@ -70,14 +70,23 @@ pub(crate) fn evaluate<T: Real>(
     let all = engine.of_all(own)?;
     let mean = all.iter().fold(0.0, |sum, loss| sum + loss) / engine.agents() as f64;
     let loss = problem.penalty().map_or(mean, |penalty| mean + penalty.value(x));
+    Ok(Worth { loss, metrics: measure(problem, engine, whose, x)? })
+}
+
+/// The metrics of a model that all ranks have. A call of all ranks together.
+pub(crate) fn measure<T: Real>(
+    problem: &dyn Problem<T>,
+    engine: &dyn Engine<T>,
+    whose: Whose,
+    x: &[T],
+) -> Result<Vec<f64>, AgentsError> {
+    let agents = hosted(engine);
     let metrics = match (problem.metrics().is_empty(), problem.measures_by_agent()) {
-        (true, _) => Vec::new(),
-        (false, true) => measure_by_agent(problem, engine, &agents, x).map_err(AgentsError::Evaluation)?,
-        (false, false) => {
-            measure_once(problem, engine, &agents, whose, x).map_err(AgentsError::Evaluation)?
-        }
+        (true, _) => Ok(Vec::new()),
+        (false, true) => measure_by_agent(problem, engine, &agents, x),
+        (false, false) => measure_once(problem, engine, &agents, whose, x),
     };
-    Ok(Worth { loss, metrics })
+    metrics.map_err(AgentsError::Evaluation)
 }
 
 /// The first rank forms the metrics from the predictions of all agents.

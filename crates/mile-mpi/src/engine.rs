@@ -21,9 +21,9 @@ use mile::simulator::SimulatorError;
 use mile::steady::{self, Summaries, remember};
 use mile::verbs::{MOST_VECTORS, Rows, Verb, Verbs};
 
-use crate::columns;
 use crate::exchange::{Crossing, Source};
 use crate::placement::Placement;
+use crate::together;
 use crate::transport::Transport;
 use crate::work::{Messages, Work};
 
@@ -235,7 +235,8 @@ impl<T: Real, C: Transport> RankEngine<'_, T, C> {
     fn exchange_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
         let dim = self.dim;
         let own = Summaries::of(&self.blocks[pull.from.0], &self.blocks[pull.memory.0], dim);
-        let others = self.summaries_of_peers(&own)?;
+        let peers = &self.crossing.1.peers;
+        let others = together::summaries(&*self.transport, peers, &own, dim).map_err(AgentsError::Engine)?;
         let summary = |source: Source| match source {
             Source::Here(row) => own.agent(row),
             Source::From(peer, row) => others[peer].agent(row),
@@ -251,29 +252,6 @@ impl<T: Real, C: Transport> RankEngine<'_, T, C> {
         }
         self.blocks[pull.memory.0] = memory;
         Ok(())
-    }
-
-    /// The summaries of the agents of each peer whose rows are needed here.
-    fn summaries_of_peers(&self, own: &Summaries) -> Result<Vec<Summaries>, AgentsError> {
-        let peers = &self.crossing.1.peers;
-        let packed: Vec<Vec<f64>> = peers
-            .iter()
-            .map(|peer| peer.sends.iter().flat_map(|row| own.agent(*row)).copied().collect())
-            .collect();
-        let len = steady::summary_len(self.dim);
-        let mut room: Vec<Vec<f64>> = peers.iter().map(|peer| vec![0.0; peer.receives.len() * len]).collect();
-        let sends: Vec<(usize, &[u8])> = peers
-            .iter()
-            .zip(&packed)
-            .map(|(peer, packed)| (peer.rank, bytemuck::cast_slice(packed)))
-            .collect();
-        let mut receives: Vec<(usize, &mut [u8])> = peers
-            .iter()
-            .zip(&mut room)
-            .map(|(peer, room)| (peer.rank, bytemuck::cast_slice_mut(room)))
-            .collect();
-        self.transport.exchange(&sends, &mut receives, &mut |_| false).map_err(AgentsError::Engine)?;
-        Ok(room.into_iter().map(|numbers| Summaries::from_numbers(numbers, self.dim)).collect())
     }
 }
 
@@ -386,40 +364,25 @@ impl<T: Real, C: Transport> Engine<T> for RankEngine<'_, T, C> {
     }
 
     fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
-        let width = own.len() / self.hosted().len().max(1);
-        let parts = self.transport.all_gather(bytemuck::cast_slice(&own)).map_err(AgentsError::Engine)?;
-        let mut all = vec![0.0; width * self.network.agents()];
-        for (rank, part) in parts.iter().enumerate() {
-            let numbers: Vec<f64> = bytemuck::pod_collect_to_vec(part);
-            let agents = self.placement.agents(rank).iter();
-            for (agent, own) in agents.zip(numbers.chunks_exact(width.max(1))) {
-                all[agent * width..(agent + 1) * width].copy_from_slice(own);
-            }
-        }
-        Ok(all)
+        together::of_all(&*self.transport, &self.placement, &own).map_err(AgentsError::Engine)
     }
 
     fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        columns::sum(&*self.transport, &self.placement, &self.blocks[v.0], self.dim)
+        together::sum(&*self.transport, &self.placement, &self.blocks[v.0], self.dim)
             .map_err(AgentsError::Engine)
     }
 
     fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
-        columns::sum(&*self.transport, &self.placement, rows, self.dim).map_err(AgentsError::Engine)
+        together::sum(&*self.transport, &self.placement, rows, self.dim).map_err(AgentsError::Engine)
     }
 
     fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        let (rank, dim) = (self.placement.rank_of(agent), self.dim);
-        let mut bytes = Vec::new();
-        if rank == self.transport.rank() {
-            let place = self.placement.place_of(agent) - self.hosted().start;
-            bytes.extend_from_slice(bytemuck::cast_slice(&self.blocks[v.0][place * dim..(place + 1) * dim]));
-        }
-        self.transport.broadcast(rank, &mut bytes).map_err(AgentsError::Engine)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+        let (dim, block) = (self.dim, &self.blocks[v.0]);
+        let row = |row: usize| Ok(block[row * dim..(row + 1) * dim].to_vec());
+        together::row(&*self.transport, &self.placement, agent, row).map_err(AgentsError::Engine)
     }
 }

@@ -7,9 +7,9 @@
 //! - [`transport`]: what ranks need to talk; [`threads`] is one in a single process, for tests, and `mpi` (feature `mpi`) the
 //!   real one;
 //! - [`exchange`]: which rows go where in an exchange;
+//! - [`together`]: what ranks find out together: numbers and sums of all agents, in increasing agent;
 //! - [`engine`]: the agents of one rank; `engines` (feature `lab`) opens it for the jobs of an experiment.
 
-mod columns;
 pub mod engine;
 #[cfg(feature = "lab")]
 pub mod engines;
@@ -18,6 +18,7 @@ pub mod exchange;
 pub mod mpi;
 pub mod placement;
 pub mod threads;
+pub mod together;
 pub mod transport;
 mod work;
 

@@ -152,6 +152,8 @@ pub struct ImageProblem<T> {
     /// Training samples of all agents together, and those of each class at each agent, wherever they are.
     samples: usize,
     counts: Vec<Vec<usize>>,
+    /// Training samples of each agent, wherever they are.
+    sizes: Vec<usize>,
     idle: Mutex<Vec<Scratch<T>>>,
 }
 
@@ -215,6 +217,7 @@ impl<T: Scalar> ImageProblem<T> {
             Targets::Labels(labels) => label_counts(&parts, labels, data.classes),
             Targets::Numbers { .. } => Vec::new(),
         };
+        let sizes = parts.iter().map(Vec::len).collect();
         let batch = config.batch;
         let weight_decay = 0.0;
         Ok(Self {
@@ -228,6 +231,7 @@ impl<T: Scalar> ImageProblem<T> {
             is_held_out,
             samples,
             counts,
+            sizes,
             idle,
         })
     }
@@ -318,9 +322,14 @@ impl<T: Scalar> ImageProblem<T> {
         &self.data
     }
 
-    /// The indices of the training samples of each agent.
+    /// The indices of the training samples of each agent; none for those of other ranks.
     pub fn parts(&self) -> &[Vec<u32>] {
         &self.parts
+    }
+
+    /// How many training samples each agent has, also those of other ranks.
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
     }
 
     /// The mini-batch of a stochastic gradient.

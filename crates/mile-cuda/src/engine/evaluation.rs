@@ -10,8 +10,14 @@ use crate::device::{Buffer, DeviceError};
 use crate::objective::{Model, Place};
 use crate::work::Work;
 
-/// Losses of models, and their metrics if they are computed.
-type Worths = Vec<(f64, Option<Vec<f64>>)>;
+/// What models are worth: the losses of the agents that are hosted here, and the metrics, if they are computed on the device and the model
+/// is measured here.
+pub(super) type Worths = Vec<(Vec<f64>, Option<Vec<f64>>)>;
+
+/// The value of f, without a penalty, from the losses of all agents.
+pub(super) fn value(losses: &[f64]) -> f64 {
+    losses.iter().fold(0.0, |sum, loss| sum + loss) / losses.len() as f64
+}
 
 impl<T: Real> GpuAgents<'_, T> {
     /// The mean of a vector and the rows of these agents as models.
@@ -20,8 +26,15 @@ impl<T: Real> GpuAgents<'_, T> {
         v: Vector,
         agents: &[usize],
     ) -> Result<Option<Evaluated>, DeviceError> {
-        let Some(worths) = self.worths(v, agents)? else { return Ok(None) };
-        let (mut losses, metrics): (Vec<f64>, Vec<Option<Vec<f64>>>) = worths.into_iter().unzip();
+        let rows = self.vectors.place(v);
+        let model = |at: u64| Model { at, is_measured: true };
+        let mut models = vec![model(self.vectors.rounded().at)];
+        models.extend(agents.iter().map(|agent| model(rows.row(*agent))));
+        let mut work = Work::default();
+        self.vectors.mean(rows.at, &mut work);
+        let Some(worths) = self.worths(&models, work)? else { return Ok(None) };
+        let mut losses: Vec<f64> = worths.iter().map(|(losses, _)| value(losses)).collect();
+        let metrics: Option<Vec<Vec<f64>>> = worths.into_iter().map(|(_, metrics)| metrics).collect();
         if self.weight_decay != 0.0 || self.problem.penalty().is_some() {
             let (dim, rows) = (self.vectors.dim(), self.read(v)?);
             let mean: Vec<T> = self.mean_of(self.vectors.place(v).at)?.into_iter().map(T::of).collect();
@@ -30,54 +43,80 @@ impl<T: Real> GpuAgents<'_, T> {
                 *loss += self.beside(x);
             }
         }
-        Ok(Some(Evaluated { losses, metrics: metrics.into_iter().collect() }))
+        Ok(Some(Evaluated { losses, metrics }))
     }
 
-    /// Losses of models, and metrics if they are computed on the device: those of the mean of a vector and of some of its rows.
-    fn worths(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Worths>, DeviceError> {
+    /// What models on the device are worth, after this work; none if the problem is computed on the CPU.
+    pub(super) fn worths(&mut self, models: &[Model], mut work: Work) -> Result<Option<Worths>, DeviceError> {
         let Some(objective) = &self.objective else { return Ok(None) };
-        let (each, rows) = (objective.numbers(), self.vectors.place(v));
-        let mut models = vec![Model { at: self.vectors.rounded().at }];
-        models.extend(agents.iter().map(|agent| Model { at: rows.row(*agent) }));
+        let each = objective.numbers();
         let needed = models.len() * each;
         if self.numbers.as_ref().is_none_or(|(room, _)| *room < needed) {
             self.numbers = Some((needed, Buffer::new::<f64>(self.stack.device(), needed)?));
         }
         let Some((_, numbers)) = &self.numbers else { return Ok(None) };
-        let mut work = Work::default();
-        self.vectors.mean(rows.at, &mut work);
-        objective.evaluate(&models, numbers.at().bits(), &mut work);
+        objective.evaluate(models, numbers.at().bits(), &mut work);
         self.stack.alone(&work)?;
         let mut found = vec![0.0; needed];
         let queue = self.stack.lock();
         numbers.read(0, &mut found)?;
         drop(queue);
-        Ok(Some(found.chunks_exact(each).map(|numbers| objective.worth(numbers)).collect()))
+        let worth = |(numbers, model): (&[f64], &Model)| {
+            let measured = model.is_measured.then(|| objective.metrics(numbers));
+            (objective.losses(numbers), measured.flatten())
+        };
+        Ok(Some(found.chunks_exact(each.max(1)).zip(models).map(worth).collect()))
     }
 
     /// What the loss of a model has besides those of samples: the weight decay and the penalty.
-    fn beside(&self, x: &[T]) -> f64 {
+    pub(super) fn beside(&self, x: &[T]) -> f64 {
         let decay = if self.weight_decay == 0.0 { 0.0 } else { 0.5 * self.weight_decay * block::norm_sq(x) };
         self.problem.penalty().map_or(decay, |penalty| decay + penalty.value(x))
     }
 
     /// The mean over agents of the exact gradients at the mean of a vector.
     pub(super) fn gradient_at_mean(&mut self, v: Vector) -> Result<Option<Vec<f64>>, DeviceError> {
-        let Some(objective) = &self.objective else { return Ok(None) };
+        let rows = self.vectors.place(v);
+        let mut work = Work::default();
+        self.vectors.mean(rows.at, &mut work);
+        if !self.compute_exact_gradients(work)? {
+            return Ok(None);
+        }
+        let at = self.spare.as_ref().map_or(0, |spare| spare.at().bits());
+        let average = if self.weight_decay == 0.0 { Vec::new() } else { self.mean_of(rows.at)? };
+        let mut gradient = self.mean_of(at)?;
+        self.add_decay(&mut gradient, &average);
+        Ok(Some(gradient))
+    }
+
+    /// The exact gradients of the agents that are hosted here at the rounded mean; none if the problem is computed on the CPU.
+    pub(super) fn exact_gradients(&mut self) -> Result<Option<Vec<T>>, DeviceError> {
+        if !self.compute_exact_gradients(Work::default())? {
+            return Ok(None);
+        }
+        let _queue = self.stack.lock();
+        self.spare.as_ref().map(|spare| self.vectors.rows_in(spare)).transpose()
+    }
+
+    /// Computes them after this work, into the spare rows, unless the problem is computed on the CPU.
+    fn compute_exact_gradients(&mut self, mut work: Work) -> Result<bool, DeviceError> {
+        let Some(objective) = &self.objective else { return Ok(false) };
         if self.spare.is_none() {
             self.spare = Some(self.vectors.spare(&self.stack.queue)?);
         }
-        let Some(spare) = &self.spare else { return Ok(None) };
-        let (rows, at) = (self.vectors.place(v), spare.at().bits());
-        let mut work = Work::default();
-        self.vectors.mean(rows.at, &mut work);
-        objective.gradients(self.vectors.rounded(), Place { at, ..rows }, None, &mut work);
+        let Some(spare) = &self.spare else { return Ok(false) };
+        let rows = Place { at: spare.at().bits(), ..self.vectors.place(Vector(0)) };
+        objective.gradients(self.vectors.rounded(), rows, None, &mut work);
         self.stack.alone(&work)?;
-        let decay = self.weight_decay;
-        let average = if decay == 0.0 { Vec::new() } else { self.mean_of(rows.at)? };
-        let mut gradient = self.mean_of(at)?;
-        gradient.iter_mut().zip(&average).for_each(|(g, x)| *g += decay * T::of(*x).wide());
-        Ok(Some(gradient))
+        Ok(true)
+    }
+
+    /// Adds the gradient of the weight decay at a mean.
+    pub(super) fn add_decay(&self, gradient: &mut [f64], mean: &[f64]) {
+        if self.weight_decay != 0.0 {
+            let terms = mean.iter().map(|x| self.weight_decay * T::of(*x).wide());
+            gradient.iter_mut().zip(terms).for_each(|(g, term)| *g += term);
+        }
     }
 
     /// The mean of rows on the device.

@@ -4,12 +4,12 @@
 // A model with samples of its own: an agent of a job.
 struct Row {
     const T* x;
-    // The gradient, or a loss and the number of correct predictions.
+    // The gradient, or for each sample its loss and whether its class is predicted.
     void* out;
     const uint32_t* samples;
     const void* pixels;
     const uint8_t* labels;
-    const double *targets, *weights;
+    const double* targets;
     // What mini-batches and dropout are drawn from.
     uint64_t seed, step;
     // The number of the agent, and samples of its batch.

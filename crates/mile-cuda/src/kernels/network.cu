@@ -98,42 +98,38 @@ extern "C" __global__ void loss_deltas(const T* outputs, T* delta, const Row* ro
 }
 EXPORT(loss_deltas)
 
-// Adds to each model's loss those of its samples, times their weights, and to its number of correct predictions. A block is a model.
-extern "C" __global__ void score(const T* outputs, const Row* rows, uint32_t classes, uint32_t first, uint32_t each) {
-    const Row row = rows[blockIdx.x];
-    double loss = 0.0, correct = 0.0;
-    for (uint32_t i = threadIdx.x; i < each; i += SUM_THREADS) {
-        uint32_t sample = row.samples[first + i];
-        if (sample == NONE) continue;
-        const T* scores = outputs + ((Count)blockIdx.x * each + i) * classes;
-        uint32_t best = 0;
-        bool is_nan = false;
-        for (uint32_t c = 0; c < classes; c++) {
-            best = scores[c] > scores[best] ? c : best;
-            is_nan |= scores[c] != scores[c];
-        }
-        double sum = 0.0, largest = (double)scores[best];
-        if (row.labels) {
-            for (uint32_t c = 0; c < classes; c++) sum += exp((double)scores[c] - largest);
-            sum = log(sum) + largest - (double)scores[row.labels[sample]];
-            correct += !is_nan && best == row.labels[sample] ? 1.0 : 0.0;
-        } else {
-            for (uint32_t c = 0; c < classes; c++) {
-                double d = (double)scores[c] - row.targets[(Count)sample * classes + c];
-                sum += 0.5 * d * d;
-            }
-        }
-        loss += sum * row.weights[first + i];
+// The loss of each sample, and whether its class is predicted: 1 or 0. A thread is a sample. Whoever reads them sums them, so that the sums of
+// an agent do not depend on whose samples are evaluated with its own.
+extern "C" __global__ void score(const T* outputs, const Row* rows, uint32_t classes, uint32_t first, uint32_t each, Count count) {
+    Count i = INDEX;
+    if (i >= count) return;
+    const Row& row = rows[i / each];
+    Count place = first + i % each;
+    uint32_t sample = row.samples[place];
+    if (sample == NONE) return;
+    const T* scores = outputs + i * classes;
+    uint32_t best = 0;
+    bool is_nan = false;
+    for (uint32_t c = 0; c < classes; c++) {
+        best = scores[c] > scores[best] ? c : best;
+        is_nan |= scores[c] != scores[c];
     }
-    loss = block_sum(loss);
-    __syncthreads();
-    correct = block_sum(correct);
-    if (threadIdx.x != 0) return;
-    double* out = (double*)row.out;
-    out[0] = first == 0 ? loss : out[0] + loss;
-    out[1] = first == 0 ? correct : out[1] + correct;
+    double sum = 0.0, largest = (double)scores[best], correct = 0.0;
+    if (row.labels) {
+        for (uint32_t c = 0; c < classes; c++) sum += exp((double)scores[c] - largest);
+        sum = log(sum) + largest - (double)scores[row.labels[sample]];
+        correct = !is_nan && best == row.labels[sample] ? 1.0 : 0.0;
+    } else {
+        for (uint32_t c = 0; c < classes; c++) {
+            double d = (double)scores[c] - row.targets[(Count)sample * classes + c];
+            sum += 0.5 * d * d;
+        }
+    }
+    double* out = (double*)row.out + 2 * place;
+    out[0] = sum;
+    out[1] = correct;
 }
-EXPORT_WAITING(score)
+EXPORT(score)
 
 // Relu and pooling over 2 x 2, of a layer that does not do them itself. A thread is a number of the output.
 extern "C" __global__ void activate(const T* in, T* out, uint8_t* largest, uint32_t h, uint32_t w, uint32_t c, uint32_t pool,

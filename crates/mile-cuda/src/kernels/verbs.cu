@@ -61,12 +61,13 @@ COMBINE(6)
 COMBINE(7)
 COMBINE(8)
 
-// An exchange of one job: rows at a distance of `stride` numbers, a multiple of a Wide, and the rows of the mixing matrix.
+// An exchange of one job: rows at a distance of `stride` numbers, a multiple of a Wide, and the rows of the mixing matrix. Columns from the
+// number of agents on are rows of `others`, which were sent by other ranks.
 struct Exchange {
     const T* from;
     T* to;
     const uint32_t *starts, *columns;
-    const T* weights;
+    const T *weights, *others;
     Count stride;
     uint32_t agents, unused;
 };
@@ -94,7 +95,8 @@ extern "C" __global__ void pull(const Exchange* all) {
             T w = weights[e];
             if (columns[e] == agent || w == T(0)) continue;
             Wide<T> v;
-            v.v = ((const Wide<T>*)(from + columns[e] * stride))[i].v;
+            uint32_t j = columns[e];
+            v.v = ((const Wide<T>*)(j < one.agents ? from + j * stride : one.others + (j - one.agents) * stride))[i].v;
 #pragma unroll
             for (int l = 0; l < lanes; l++) {
                 T term = mul(w, sub(v.at()[l], x.at()[l]));
@@ -106,6 +108,26 @@ extern "C" __global__ void pull(const Exchange* all) {
     }
 }
 EXPORT(pull)
+
+// Rows of one job that are sent to other ranks, by their numbers, to be copied one after the other.
+struct Gathering {
+    const T* from;
+    T* to;
+    const uint32_t* rows;
+    Count stride;
+    uint32_t count, unused;
+};
+
+extern "C" __global__ void gather(const Gathering* all) {
+    const Gathering one = all[blockIdx.z];
+    Count wide = one.stride / Wide<T>::lanes, step = (Count)gridDim.x * blockDim.x;
+    for (uint32_t k = blockIdx.y; k < one.count; k += gridDim.y) {
+        const Wide<T>* row = (const Wide<T>*)(one.from + one.rows[k] * one.stride);
+        Wide<T>* to = (Wide<T>*)(one.to + k * one.stride);
+        for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < wide; i += step) to[i].v = row[i].v;
+    }
+}
+EXPORT(gather)
 
 // The sketches of the rows of one vector, see mile::steady: `size` numbers from `place` on of the `len` of each agent; before all of
 // them the first element of the row, if it `has_first`.

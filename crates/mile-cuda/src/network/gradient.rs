@@ -66,7 +66,7 @@ impl<T: Real> Program for Images<T> {
     }
 
     fn descriptor(&self) -> usize {
-        7 * 8 + 2 * 8 + 8 + 2 * size_of::<T>()
+        6 * 8 + 2 * 8 + 8 + 2 * size_of::<T>()
     }
 
     /// The extent is the number of chunks of samples.
@@ -107,10 +107,10 @@ impl<T: Real> Images<T> {
     /// As [`Program::launch`].
     unsafe fn score(&self, script: &mut Script, call: Call, first: usize) {
         let outputs = self.network.memory.outputs.at();
-        let arguments = [outputs, call.rows, whole(self.classes), whole(first), whole(call.samples)];
-        let grid = Grid::new([call.count as u32, 1, 1], THREADS);
-        // SAFETY: the types are those of the kernel.
-        unsafe { self.network.kernels.launch(script, "score", grid, &arguments) }
+        let sizes = [whole(self.classes), whole(first), whole(call.samples), long(call.all())];
+        let arguments = [&[outputs, call.rows][..], &sizes].concat();
+        // SAFETY: the types are those of the kernel; the lists say where there are no more samples.
+        unsafe { self.network.each(script, "score", call.all(), &arguments) }
     }
 
     /// # Safety

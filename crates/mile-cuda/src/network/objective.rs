@@ -1,4 +1,4 @@
-//! Images that are divided among agents, with a network: the objectives of all agents of a job.
+//! Images that are divided among agents, with a network: the objectives of the agents of a job that are hosted here.
 
 use std::sync::Arc;
 
@@ -24,14 +24,17 @@ const EVALUATED: usize = 2048;
 /// The sample of an agent that has no more.
 const NONE: u32 = u32::MAX;
 
-/// The objectives of all agents.
+/// The objectives of the agents that are hosted here.
 pub(crate) struct DeviceImages<T> {
     program: usize,
     /// Samples that are processed at a time.
     samples: usize,
     train: Arc<DeviceData>,
     batch: Batch,
+    hosted: Vec<usize>,
     parts: Vec<Vec<u32>>,
+    /// Samples of the agent that has most, wherever it is: sums over its samples and those of all others are cut alike.
+    largest: usize,
     evaluation: Evaluation,
     marker: std::marker::PhantomData<T>,
 }
@@ -39,20 +42,20 @@ pub(crate) struct DeviceImages<T> {
 /// What models are evaluated on.
 struct Evaluation {
     program: usize,
-    /// Training samples for the loss, and samples for metrics if there are any.
+    /// Training samples for the losses, and samples for metrics if there are any.
     train: Samples,
     test: Option<Samples>,
     metrics: &'static [Metric],
-    /// Samples that metrics are measured on, and numbers that are predicted for each.
-    tested: f64,
+    /// Training samples of each agent, and numbers that are predicted for a sample.
+    of_agents: Vec<usize>,
     outputs: f64,
 }
 
-/// A list of samples with their weights.
+/// A list of samples.
 struct Samples {
     data: Arc<DeviceData>,
     list: Buffer,
-    weights: Buffer,
+    count: usize,
     chunks: usize,
 }
 
@@ -61,24 +64,25 @@ impl Samples {
         queue: &Queue,
         data: Arc<DeviceData>,
         each: usize,
-        samples: impl Iterator<Item = (u32, f64)>,
+        mut list: Vec<u32>,
     ) -> Result<Self, DeviceError> {
-        let (mut list, mut weights): (Vec<u32>, Vec<f64>) = samples.unzip();
-        let chunks = list.len().div_ceil(each).max(1);
+        let (count, chunks) = (list.len(), list.len().div_ceil(each).max(1));
         list.resize(chunks * each, NONE);
-        weights.resize(chunks * each, 0.0);
-        let (list, weights) = (Buffer::of(&queue.device, &list)?, Buffer::of(&queue.device, &weights)?);
-        Ok(Self { data, list, weights, chunks })
+        Ok(Self { data, list: Buffer::of(&queue.device, &list)?, count, chunks })
     }
 }
 
-/// Samples of each agent in a batch.
-fn sizes(batch: Batch, parts: &[Vec<u32>]) -> Vec<usize> {
-    let size = |part: &Vec<u32>| match batch {
-        Batch::Full => part.len(),
+/// Samples in a batch of an agent with so many.
+fn used(batch: Batch, all: usize) -> usize {
+    match batch {
+        Batch::Full => all,
         Batch::Size(size) | Batch::Epoch(size) => size,
-    };
-    parts.iter().map(size).collect()
+    }
+}
+
+/// Samples of the agent that has most.
+fn largest<T: Real + mile_nn::Scalar>(problem: &ImageProblem<T>) -> usize {
+    problem.sizes().iter().copied().max().unwrap_or(1)
 }
 
 /// A program for models of this network, of whose samples so many are processed at a time.
@@ -137,18 +141,21 @@ impl<T: Real + mile_nn::Scalar> DeviceImages<T> {
         queue: &Queue,
         member: usize,
         problem: &ImageProblem<T>,
+        hosted: &[usize],
     ) -> Result<Self, DeviceError> {
-        let (model, parts, train) = (problem.model(), problem.parts(), &problem.data().train);
-        let most = sizes(problem.batch(), parts).into_iter().max().unwrap_or(1).min(MOST_SAMPLES);
+        let (model, train, largest) = (problem.model(), &problem.data().train, largest(problem));
+        let most = used(problem.batch(), largest).min(MOST_SAMPLES);
         let samples = fitting::<T>(queue, model, most, true)?;
-        let shape = [parts.len(), samples];
+        let shape = [hosted.len(), samples];
         Ok(Self {
             program: program::<T>((shared, member), model, load(train), shape, true)?,
             samples,
             train: data(shared, train)?,
             batch: problem.batch(),
-            parts: parts.to_vec(),
-            evaluation: Evaluation::new(shared, queue, member, problem)?,
+            hosted: hosted.to_vec(),
+            parts: hosted.iter().map(|agent| problem.parts()[*agent].clone()).collect(),
+            largest,
+            evaluation: Evaluation::new(shared, queue, member, problem, hosted)?,
             marker: std::marker::PhantomData,
         })
     }
@@ -156,10 +163,11 @@ impl<T: Real + mile_nn::Scalar> DeviceImages<T> {
 
 /// What a job with this problem needs.
 pub(crate) fn needs<T: Real + mile_nn::Scalar>(problem: &ImageProblem<T>) -> Needs {
-    let (model, parts, data) = (problem.model(), problem.parts(), problem.data());
-    let most = sizes(problem.batch(), parts).into_iter().max().unwrap_or(1).min(MOST_SAMPLES);
-    let gradients = DeviceNetwork::bytes::<T>(model, [parts.len(), most], true);
-    let evaluation = DeviceNetwork::bytes::<T>(model, [1 + parts.len().min(16), EVALUATED], false);
+    let (model, data) = (problem.model(), problem.data());
+    let hosted = problem.parts().iter().filter(|part| !part.is_empty()).count();
+    let most = used(problem.batch(), largest(problem)).min(MOST_SAMPLES);
+    let gradients = DeviceNetwork::bytes::<T>(model, [hosted, most], true);
+    let evaluation = DeviceNetwork::bytes::<T>(model, [1 + problem.agents().min(16), EVALUATED], false);
     let shared = (data.train.bytes() + data.test.bytes()) as u64;
     Needs { own: 0, turn: gradients + evaluation, shared }
 }
@@ -176,99 +184,113 @@ impl Evaluation {
         queue: &Queue,
         member: usize,
         problem: &ImageProblem<T>,
+        hosted: &[usize],
     ) -> Result<Self, DeviceError> {
-        let (model, evaluated, train) = (problem.model(), problem.evaluated(), &problem.data().train);
-        let (measured, images) = problem.measured();
-        let all: usize = evaluated.iter().map(Vec::len).sum();
+        let (model, train, (measured, images)) = (problem.model(), &problem.data().train, problem.measured());
+        let evaluated: Vec<&[u32]> = hosted.iter().map(|agent| &problem.evaluated()[*agent][..]).collect();
+        let of_agents: Vec<usize> = evaluated.iter().map(|list| list.len()).collect();
+        let all: usize = of_agents.iter().sum();
         let each = fitting::<T>(queue, model, chunk(&[all, measured.len()]), false)?;
         // The average model, and at most as many of agents as a record has by default.
         let rows = 1 + problem.agents().min(16);
         let program = program::<T>((shared, member), model, load(train), [rows, each], false)?;
-        let agents = evaluated.len() as f64;
-        let of = |part: &Vec<u32>| 1.0 / (agents * part.len() as f64);
-        let weighted = evaluated.iter().flat_map(|part| part.iter().map(move |sample| (*sample, of(part))));
         let test = if measured.is_empty() || problem.metrics().is_empty() {
             None
         } else {
-            let samples = measured.iter().map(|sample| (*sample, 1.0));
-            Some(Samples::new(queue, data(shared, images)?, each, samples)?)
+            Some(Samples::new(queue, data(shared, images)?, each, measured.to_vec())?)
         };
         Ok(Self {
             program,
-            train: Samples::new(queue, data(shared, train)?, each, weighted)?,
+            train: Samples::new(queue, data(shared, train)?, each, evaluated.concat())?,
             test,
             metrics: problem.metrics(),
-            tested: measured.len() as f64,
+            of_agents,
             outputs: model.classes() as f64,
         })
     }
 
-    /// One descriptor for each model.
-    fn rows<T: Real>(samples: &Samples, models: &[Model], out: u64) -> Descriptors {
-        let mut rows = Descriptors::default();
-        for (k, model) in models.iter().enumerate() {
-            rows.address(model.at).address(out + (k * NUMBERS * 8) as u64).address(samples.list.at().bits());
-            rows.addresses(&samples.data.addresses())
-                .address(samples.weights.at().bits())
-                .long(0)
-                .long(0)
-                .two(0, 0);
-            rows.numbers(&[T::zero(); 2]).end();
-        }
-        rows
+    /// Adds the descriptor of a model.
+    fn row<T: Real>(samples: &Samples, model: &Model, out: u64, rows: &mut Descriptors) {
+        rows.address(model.at).address(out).address(samples.list.at().bits());
+        rows.addresses(&samples.data.addresses()).long(0).long(0).two(0, 0);
+        rows.numbers(&[T::zero(); 2]).end();
+    }
+
+    /// Numbers of the training samples of a model.
+    fn of_training(&self) -> usize {
+        OF_SAMPLE * self.train.count
     }
 }
 
-/// Numbers for each model: a loss with the number of correct predictions, of training samples and of test samples.
-const NUMBERS: usize = 4;
+/// Numbers for each sample of a model: its loss, and 1 if its class is predicted.
+const OF_SAMPLE: usize = 2;
 
 impl<T: Real> Objective for DeviceImages<T> {
     fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work) {
         let batch = if draw.is_some() { self.batch } else { Batch::Full };
-        let sizes = sizes(batch, &self.parts);
-        let chunks = sizes.iter().copied().max().unwrap_or(0).div_ceil(self.samples).max(1);
+        let chunks = used(batch, self.largest).div_ceil(self.samples).max(1);
         let Draw { seed, step } = draw.unwrap_or(Draw { seed: 0, step: 0 });
         let mut rows = Descriptors::default();
-        for (agent, part) in self.parts.iter().enumerate() {
+        for (row, (agent, part)) in self.hosted.iter().zip(&self.parts).enumerate() {
             let mut list = vec![NONE; chunks * self.samples];
-            let drawn = batch.samples(part.len(), agent, Draw { seed, step });
+            let (size, drawn) =
+                (used(batch, part.len()), batch.samples(part.len(), *agent, Draw { seed, step }));
             list.iter_mut().zip(drawn).for_each(|(to, sample)| *to = part[sample]);
             let list = work.data(&list);
-            rows.address(x.row(agent)).address(out.row(agent)).place(list);
-            rows.addresses(&self.train.addresses())
-                .address(0)
-                .address(seed)
-                .address(step)
-                .two(agent, sizes[agent]);
-            rows.numbers(&[T::one() / T::of(sizes[agent] as f64), T::zero()]).end();
+            rows.address(x.row(row)).address(out.row(row)).place(list);
+            rows.addresses(&self.train.addresses()).address(seed).address(step).two(*agent, size);
+            rows.numbers(&[T::one() / T::of(size as f64), T::zero()]).end();
         }
         let task = if draw.is_some() { Task::Gradients } else { Task::Exact };
         work.add(Kind::Rows { program: self.program, task }, rows, chunks, self.parts.len());
     }
 
     fn numbers(&self) -> usize {
-        NUMBERS
+        let test = self.evaluation.test.as_ref().map_or(0, |test| OF_SAMPLE * test.count);
+        self.evaluation.of_training() + test
     }
 
     fn evaluate(&self, models: &[Model], out: u64, work: &mut Work) {
-        let kind = Kind::Rows { program: self.evaluation.program, task: Task::Losses };
-        let places = [Some(&self.evaluation.train), self.evaluation.test.as_ref()];
-        for (samples, place) in places.into_iter().zip([0, 16]).filter_map(|(s, place)| Some((s?, place))) {
-            let rows = Evaluation::rows::<T>(samples, models, out + place);
-            work.add(kind, rows, samples.chunks, self.parts.len());
+        let Evaluation { program, train, test, .. } = &self.evaluation;
+        let kind = Kind::Rows { program: *program, task: Task::Losses };
+        let place = |model: usize, number: usize| out + ((model * self.numbers() + number) * 8) as u64;
+        let (mut losses, mut metrics) = (Descriptors::default(), Descriptors::default());
+        for (k, model) in models.iter().enumerate() {
+            Evaluation::row::<T>(train, model, place(k, 0), &mut losses);
+            if let (Some(test), true) = (test, model.is_measured) {
+                let out = place(k, self.evaluation.of_training());
+                Evaluation::row::<T>(test, model, out, &mut metrics);
+            }
+        }
+        work.add(kind, losses, train.chunks, self.parts.len());
+        if let (Some(test), true) = (test, models.iter().any(|model| model.is_measured)) {
+            work.add(kind, metrics, test.chunks, self.parts.len());
         }
     }
 
-    fn worth(&self, numbers: &[f64]) -> (f64, Option<Vec<f64>>) {
-        let [loss, _, test_loss, correct] = *numbers else { return (f64::NAN, None) };
-        let Evaluation { metrics, tested, outputs, .. } = self.evaluation;
+    fn losses(&self, numbers: &[f64]) -> Vec<f64> {
+        let mut rest = numbers;
+        let mean = |samples: &usize| {
+            let (own, after) = rest.split_at(OF_SAMPLE * samples);
+            rest = after;
+            own.iter().step_by(OF_SAMPLE).fold(0.0, |sum, loss| sum + loss) / *samples as f64
+        };
+        self.evaluation.of_agents.iter().map(mean).collect()
+    }
+
+    fn metrics(&self, numbers: &[f64]) -> Option<Vec<f64>> {
+        let Evaluation { metrics, outputs, .. } = self.evaluation;
+        let measured = numbers[self.evaluation.of_training()..].chunks_exact(OF_SAMPLE);
+        let tested = measured.len() as f64;
+        let (loss, correct) =
+            measured.fold((0.0, 0.0), |(loss, correct), one| (loss + one[0], correct + one[1]));
         let metric = |metric: &Metric| match metric {
             Metric::Accuracy => correct / tested,
             // The loss is half of the squared error, summed over the numbers of a target.
-            _ => (2.0 * test_loss / (tested * outputs)).sqrt(),
+            _ => (2.0 * loss / (tested * outputs)).sqrt(),
         };
         let known = metrics.iter().all(|metric| matches!(metric, Metric::Accuracy | Metric::Rmse));
-        (loss, known.then(|| metrics.iter().map(metric).collect()))
+        known.then(|| metrics.iter().map(metric).collect())
     }
 }
 

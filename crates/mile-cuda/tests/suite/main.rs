@@ -6,4 +6,5 @@ mod lost; // a device that fails in mid-run
 mod methods; // every method against the simulator
 mod networks; // gradients and scores of networks against those of the CPU
 mod objectives; // gradients of quadratics and tables against those of the CPU
+mod ranks; // agents over ranks against all of them on one device
 mod together; // jobs that compute together against each alone

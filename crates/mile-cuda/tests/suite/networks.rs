@@ -131,6 +131,12 @@ pub fn with_dropout(agents: usize) -> ImageProblem<f32> {
     problem(shape, &layers, agents, Batch::Size(3), false)
 }
 
+/// The same with a weight decay.
+pub fn decayed<T: Scalar>(agents: usize, batch: Batch) -> ImageProblem<T> {
+    let (_, shape, layers) = models().swap_remove(3);
+    problem(shape, &layers, agents, batch, false).with_weight_decay(0.3).unwrap()
+}
+
 /// The largest distance over agents of stochastic gradients from the CPU's, at a point of each agent's own.
 fn apart<T: Scalar>(problem: &ImageProblem<T>, backwards: bool) -> Option<f64> {
     let (agents, dim) = (problem.agents(), problem.dim());

@@ -1,4 +1,4 @@
-//! Sums over all agents, column by column, in increasing agent.
+//! What ranks find out together: numbers, rows and sums of all agents, in increasing agent. All are calls of all ranks together.
 //!
 //! The order of summation is that of the agents' numbers, so ranks cannot add up what they have and then add these sums: other
 //! bits would come out. Instead every rank gets a range of columns of all agents' rows, adds them in order, and all ranks get the sums of all
@@ -6,15 +6,68 @@
 
 use mile::agents::Failure;
 use mile::real::Real;
+use mile::steady::{Summaries, summary_len};
 
+use crate::exchange::Peer;
 use crate::placement::Placement;
 use crate::transport::Transport;
 
 /// Bytes of other ranks' rows that a rank holds at a time.
 const ROOM: usize = 32 << 20;
 
-/// The sums over all agents of `dim` columns, from the rows of the hosted ones. A call of all ranks together.
-pub(crate) fn sum<T: Real>(
+/// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: as many of each.
+pub fn of_all(transport: &dyn Transport, placement: &Placement, own: &[f64]) -> Result<Vec<f64>, Failure> {
+    let hosted = placement.agents(transport.rank()).len();
+    let width = own.len() / hosted.max(1);
+    let parts = transport.all_gather(bytemuck::cast_slice(own))?;
+    let mut all = vec![0.0; width * placement.places(placement.ranks() - 1).end];
+    for (rank, part) in parts.iter().enumerate() {
+        let numbers: Vec<f64> = bytemuck::pod_collect_to_vec(part);
+        for (agent, own) in placement.agents(rank).iter().zip(numbers.chunks_exact(width.max(1))) {
+            all[agent * width..(agent + 1) * width].copy_from_slice(own);
+        }
+    }
+    Ok(all)
+}
+
+/// The row of an agent, which its rank reads, by its number among those that are hosted there.
+pub fn row<T: Real>(
+    transport: &dyn Transport,
+    placement: &Placement,
+    agent: usize,
+    read: impl FnOnce(usize) -> Result<Vec<T>, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let rank = placement.rank_of(agent);
+    let mut bytes = Vec::new();
+    if rank == transport.rank() {
+        let row = read(placement.place_of(agent) - placement.places(rank).start)?;
+        bytes.extend_from_slice(bytemuck::cast_slice(&row));
+    }
+    transport.broadcast(rank, &mut bytes)?;
+    Ok(bytemuck::pod_collect_to_vec(&bytes))
+}
+
+/// The summaries of the agents of each peer whose rows are needed here.
+pub fn summaries(
+    transport: &dyn Transport,
+    peers: &[Peer],
+    own: &Summaries,
+    dim: usize,
+) -> Result<Vec<Summaries>, Failure> {
+    let of = |peer: &Peer| peer.sends.iter().flat_map(|row| own.agent(*row)).copied().collect();
+    let packed: Vec<Vec<f64>> = peers.iter().map(of).collect();
+    let room = |peer: &Peer| vec![0.0; peer.receives.len() * summary_len(dim)];
+    let mut room: Vec<Vec<f64>> = peers.iter().map(room).collect();
+    let sends = peers.iter().zip(&packed).map(|(peer, packed)| (peer.rank, bytemuck::cast_slice(packed)));
+    let receives =
+        peers.iter().zip(&mut room).map(|(peer, room)| (peer.rank, bytemuck::cast_slice_mut(room)));
+    let (sends, mut receives): (Vec<_>, Vec<_>) = (sends.collect(), receives.collect());
+    transport.exchange(&sends, &mut receives, &mut |_| false)?;
+    Ok(room.into_iter().map(|numbers| Summaries::from_numbers(numbers, dim)).collect())
+}
+
+/// The sums over all agents of `dim` columns, from the rows of the hosted ones.
+pub fn sum<T: Real>(
     transport: &dyn Transport,
     placement: &Placement,
     rows: &[T],

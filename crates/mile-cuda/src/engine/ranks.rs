@@ -1,0 +1,420 @@
+//! The agents of one rank of a cluster on a device.
+//!
+//! Rows that cross ranks are copied to the host's memory, sent by the [`Transport`] of ranks that compute on the CPU, and added up on the
+//! device, in increasing agent. Sums over the agents of all ranks are formed as one device forms them, so that states and records have its
+//! bits whatever the number of ranks.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::engine::{Engine, Evaluated};
+use mile::method::Method;
+use mile::network::Network;
+use mile::problems::Problem;
+use mile::ranks::Ranks;
+use mile::real::Real;
+use mile::steady::{self, Summaries};
+use mile_mpi::exchange::{Crossing, Source};
+use mile_mpi::placement::Placement;
+use mile_mpi::together;
+use mile_mpi::transport::Transport;
+
+use super::evaluation::{Worths, value};
+use super::{GpuAgents, GpuError, engine};
+use crate::device::{Buffer, DeviceError};
+use crate::objective::Model;
+use crate::stack::Stack;
+use crate::vectors::{Crossed, total};
+use crate::work::Work;
+
+/// Hosts the agents of one rank on a [`Device`](crate::device::Device).
+pub struct GpuRank<'a, T: Real, C> {
+    /// The agents of this rank; their exchanges are carried out here.
+    own: GpuAgents<'a, T>,
+    transport: Arc<C>,
+    placement: Arc<Placement>,
+    /// What crosses ranks, for the edges that were up in this round.
+    crossing: (u64, Crossing),
+    sent: Copied<T>,
+    received: Copied<T>,
+    /// Models that are evaluated.
+    models: Copied<T>,
+}
+
+/// Rows on the device, and room for them in the host's memory.
+struct Copied<T> {
+    there: Option<Buffer>,
+    here: Vec<T>,
+}
+
+impl<T: Real> Copied<T> {
+    fn new() -> Self {
+        Self { there: None, here: Vec::new() }
+    }
+
+    /// Makes room for so many numbers; returns where they are on the device.
+    fn reserve(&mut self, stack: &Stack<T>, numbers: usize) -> Result<u64, DeviceError> {
+        if self.there.is_none() || numbers > self.here.len() {
+            self.there = Some(Buffer::new::<T>(stack.device(), numbers)?);
+            self.here.resize(numbers, T::zero());
+        }
+        Ok(self.there.as_ref().map_or(0, |buffer| buffer.at().bits()))
+    }
+
+    /// Copies the first numbers from the device.
+    fn fetch(&mut self, stack: &Stack<T>, numbers: usize) -> Result<(), DeviceError> {
+        let _queue = stack.lock();
+        self.there.as_ref().map_or(Ok(()), |there| there.read(0, &mut self.here[..numbers]))
+    }
+
+    /// Copies the first numbers to the device.
+    fn put(&self, stack: &Stack<T>, numbers: usize) -> Result<(), DeviceError> {
+        let _queue = stack.lock();
+        self.there.as_ref().map_or(Ok(()), |there| there.write(0, &self.here[..numbers]))
+    }
+}
+
+impl<'a, T: Real, C: Transport> GpuRank<'a, T, C> {
+    /// The agents that a placement gives this rank, at their starting points, with the vectors `method` works with. `start` has one row for
+    /// all agents, or one for each agent of this rank, in the order of its places.
+    pub fn new(
+        stack: &Arc<Stack<T>>,
+        (transport, placement): (Arc<C>, Arc<Placement>),
+        problem: &'a dyn Problem<T>,
+        network: &Network,
+        method: &dyn Method,
+        start: &[T],
+        seed: u64,
+    ) -> Result<Self, GpuError> {
+        let rank = transport.rank();
+        let hosted = placement.agents(rank).to_vec();
+        let own = GpuAgents::hosting(hosted, stack, problem, network, method, start, seed)?;
+        let crossing = (0, Crossing::of(network, &placement, rank, seed, 0));
+        let [sent, received, models] = [(); 3].map(|()| Copied::new());
+        Ok(Self { own, transport, placement, crossing, sent, received, models })
+    }
+
+    /// Whether gradients are computed on the device; else the problem computes them on the CPU.
+    pub fn computes_gradients(&self) -> bool {
+        self.own.computes_gradients()
+    }
+
+    /// What comes before every exchange: what was noted, the drift if it was asked for, and the edges that are up in the round.
+    fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
+        self.settle()?;
+        if std::mem::take(&mut self.own.watching) {
+            self.own.drift = Some(self.consensus_error(model)?);
+        }
+        self.own.norm_sq = None;
+        if self.crossing.0 != round && self.own.network.varies() {
+            let (rank, seed) = (self.transport.rank(), self.own.seed);
+            self.crossing = (round, Crossing::of(&self.own.network, &self.placement, rank, seed, round));
+        }
+        Ok(())
+    }
+
+    /// Bytes of so many rows on the device.
+    fn bytes(&self, rows: usize) -> u64 {
+        (rows * self.own.vectors.stride() * size_of::<T>()) as u64
+    }
+
+    /// Sends the rows of vectors that other ranks need, and returns where those that are needed here are on the device: for each vector
+    /// the rows of all peers.
+    fn send(&mut self, from: &[Vector]) -> Result<Vec<u64>, AgentsError> {
+        let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
+        let peers = &self.crossing.1.peers;
+        let list: Vec<usize> = peers.iter().flat_map(|peer| &peer.sends).copied().collect();
+        let received: usize = peers.iter().map(|peer| peer.receives.len()).sum();
+        if peers.is_empty() {
+            return Ok(vec![0; from.len()]);
+        }
+        let (out, room) = (from.len() * list.len() * stride, from.len() * received * stride);
+        let at = self.sent.reserve(&stack, out).map_err(engine)?;
+        let others = self.received.reserve(&stack, room).map_err(engine)?;
+        let mut work = Work::default();
+        for (k, v) in from.iter().enumerate() {
+            self.own.vectors.gather(*v, &list, at + self.bytes(k * list.len()), &mut work);
+        }
+        stack.alone(&work).map_err(engine)?;
+        self.sent.fetch(&stack, out).map_err(engine)?;
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let (mut rest, mut rest_of_room) = (&self.sent.here[..out], &mut self.received.here[..room]);
+        for peer in from.iter().flat_map(|_| peers) {
+            let (own, after) = rest.split_at(peer.sends.len() * stride);
+            let (other, after_it) = rest_of_room.split_at_mut(peer.receives.len() * stride);
+            sends.push((peer.rank, bytemuck::cast_slice::<T, u8>(own)));
+            receives.push((peer.rank, bytemuck::cast_slice_mut::<T, u8>(other)));
+            (rest, rest_of_room) = (after, after_it);
+        }
+        self.transport.exchange(&sends, &mut receives, &mut |_| false).map_err(AgentsError::Engine)?;
+        self.received.put(&stack, room).map_err(engine)?;
+        Ok((0..from.len()).map(|k| others + self.bytes(k * received)).collect())
+    }
+
+    /// Adds the weights of an exchange: columns are rows that are hosted here, and after them those of peers.
+    fn crossed(&self, crossing: &Crossing, work: &mut Work) -> Crossed {
+        let rows = self.own.vectors.agents();
+        let mut first = vec![rows];
+        first.extend(crossing.peers.iter().scan(rows, |end, peer| {
+            *end += peer.receives.len();
+            Some(*end)
+        }));
+        let column = |source: Source| match source {
+            Source::Here(row) => row as u32,
+            Source::From(peer, row) => (first[peer] + row) as u32,
+        };
+        let (mut starts, mut columns, mut weights) = (vec![0], Vec::new(), Vec::new());
+        for row in 0..rows {
+            for (weight, source) in crossing.terms(row) {
+                columns.push(column(*source));
+                weights.push(T::of(*weight));
+            }
+            starts.push(columns.len() as u32);
+        }
+        self.own.vectors.crossed([&starts, &columns], &weights, work)
+    }
+
+    /// First the summaries cross ranks, which tell the weights, then the rows.
+    fn exchange_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
+        let (dim, stack) = (self.own.vectors.dim(), self.own.stack.clone());
+        let mut work = Work::default();
+        self.own.vectors.summaries(pull.from, pull.memory, &mut work);
+        stack.alone(&work).map_err(engine)?;
+        let numbers = {
+            let _queue = stack.lock();
+            self.own.vectors.read_summaries().map_err(engine)?
+        };
+        let own = Summaries::from_numbers(numbers, dim);
+        let others = together::summaries(&*self.transport, &self.crossing.1.peers, &own, dim)
+            .map_err(AgentsError::Engine)?;
+        let summary = |source: Source| match source {
+            Source::Here(row) => own.agent(row),
+            Source::From(peer, row) => others[peer].agent(row),
+        };
+        let weight = |row: usize, w: f64, source: Source| w * steady::share(own.agent(row), summary(source));
+        let weighed = self.crossing.1.weighed(weight);
+        let others = self.send(&[pull.from])?[0];
+        let mut work = Work::default();
+        for (to, crossing) in [(pull.to, &self.crossing.1), (pull.steady, &weighed)] {
+            let matrix = self.crossed(crossing, &mut work);
+            self.own.vectors.pull_across(pull.from, to, matrix, others, &mut work);
+        }
+        self.own.vectors.combine(pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
+        stack.alone(&work).map_err(engine)?;
+        let steadiness = |row: usize| {
+            let terms = self.crossing.1.terms(row).iter().map(|(w, source)| (*w, summary(*source)));
+            T::of(steady::steadiness(own.agent(row), pull.fresh, terms))
+        };
+        let first: Vec<T> = (0..self.own.vectors.agents()).map(steadiness).collect();
+        let _queue = stack.lock();
+        self.own.vectors.set_first(pull.memory, &first).map_err(engine)
+    }
+
+    /// The sum of squares over the agents of all ranks that this work asks for.
+    fn squares(&mut self, work: &Work) -> Result<f64, AgentsError> {
+        self.own.stack.alone(work).map_err(engine)?;
+        let parts = {
+            let _queue = self.own.stack.lock();
+            self.own.vectors.read_squares().map_err(engine)?
+        };
+        Ok(total(&self.of_all(parts)?))
+    }
+
+    /// Sets the mean on the device to that of all ranks, and returns it.
+    fn set_mean(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        let mean = self.mean(v)?;
+        let _queue = self.own.stack.lock();
+        self.own.vectors.set_mean(&mean).map_err(engine)?;
+        Ok(mean)
+    }
+
+    /// The losses of models for the agents that are hosted here, and the metrics of those that are measured by this rank.
+    fn worths(&mut self, models: &[Vec<T>]) -> Result<Option<Worths>, DeviceError> {
+        let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
+        let at = self.models.reserve(&stack, models.len() * stride)?;
+        for (row, model) in self.models.here.chunks_exact_mut(stride).zip(models) {
+            row[..model.len()].copy_from_slice(model);
+        }
+        self.models.put(&stack, models.len() * stride)?;
+        let (rank, ranks) = (self.transport.rank(), self.transport.count());
+        let model = |k: usize| Model { at: at + self.bytes(k), is_measured: k % ranks == rank };
+        let models: Vec<Model> = (0..models.len()).map(model).collect();
+        self.own.worths(&models, Work::default())
+    }
+
+    /// The metrics of all models, of which each rank has measured some.
+    fn metrics(&self, own: Vec<Option<Vec<f64>>>) -> Result<Option<Vec<Vec<f64>>>, AgentsError> {
+        let (models, ranks) = (own.len(), self.transport.count());
+        let measured: Vec<Vec<f64>> = own.into_iter().flatten().collect();
+        let told = self.transport.all_gather(bytemuck::cast_slice(&measured.concat()));
+        let told: Vec<Vec<f64>> = told
+            .map_err(AgentsError::Engine)?
+            .iter()
+            .map(|part| bytemuck::pod_collect_to_vec(part))
+            .collect();
+        // The first rank measures the first model.
+        let each = told[0].len() / models.div_ceil(ranks);
+        let metrics = |k: usize| told[k % ranks].get(k / ranks * each..(k / ranks + 1) * each);
+        let all: Option<Vec<Vec<f64>>> = (0..models).map(|k| metrics(k).map(<[f64]>::to_vec)).collect();
+        Ok(all.filter(|_| each > 0))
+    }
+}
+
+impl<T: Real, C: Transport> Agents for GpuRank<'_, T, C> {
+    fn hosted(&self) -> Range<usize> {
+        self.placement.places(self.transport.rank())
+    }
+
+    fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
+        self.own.gradient(x, g, draw)
+    }
+
+    fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
+        self.own.combine(y, keep, terms)
+    }
+
+    fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
+        self.own.prox(x, step)
+    }
+
+    fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
+        self.own.noted.check_pull(pairs)?;
+        self.begin_exchange(round, pairs[0].0)?;
+        self.own.failed = true;
+        let from: Vec<Vector> = pairs.iter().map(|(from, _)| *from).collect();
+        let others = self.send(&from)?;
+        let mut work = Work::default();
+        let matrix = self.crossed(&self.crossing.1, &mut work);
+        for ((from, to), others) in pairs.iter().zip(others) {
+            self.own.vectors.pull_across(*from, *to, matrix, others, &mut work);
+        }
+        self.own.stack.alone(&work).map_err(engine)?;
+        self.own.failed = false;
+        Ok(self.crossing.1.messages * (pairs.len() * self.own.vectors.dim() * size_of::<T>()) as u64)
+    }
+
+    fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
+        self.own.noted.check_steady(pull)?;
+        self.begin_exchange(round, pull.from)?;
+        self.own.failed = true;
+        self.exchange_steady(pull)?;
+        self.own.failed = false;
+        Ok(self.crossing.1.messages * steady::message_bytes::<T>(self.own.vectors.dim()) as u64)
+    }
+
+    fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
+        self.own.forget(scratch)
+    }
+
+    fn settle(&mut self) -> Result<(), AgentsError> {
+        self.own.settle()
+    }
+}
+
+impl<T: Real, C: Transport> Engine<T> for GpuRank<'_, T, C> {
+    fn agents(&self) -> usize {
+        self.own.network.agents()
+    }
+
+    fn dim(&self) -> usize {
+        self.own.vectors.dim()
+    }
+
+    fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError> {
+        self.own.vector(v)
+    }
+
+    fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
+        self.own.set_vector(v, rows)
+    }
+
+    fn watch(&mut self) {
+        self.own.watch();
+    }
+
+    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
+        self.own.drift()
+    }
+
+    fn ranks(&self) -> &dyn Ranks {
+        &*self.transport
+    }
+
+    fn agent_at(&self, place: usize) -> usize {
+        self.placement.agent_at(place)
+    }
+
+    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+        together::of_all(&*self.transport, &self.placement, &own).map_err(AgentsError::Engine)
+    }
+
+    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        let rows = self.vector(v)?.into_owned();
+        self.sum_rows(&rows)
+    }
+
+    fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
+        together::sum(&*self.transport, &self.placement, rows, self.dim()).map_err(AgentsError::Engine)
+    }
+
+    fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
+        self.settle()?;
+        self.own.noted.check(v)?;
+        let read = |row: usize| {
+            let _queue = self.own.stack.lock();
+            Ok(self.own.vectors.get_row(v, row)?)
+        };
+        together::row(&*self.transport, &self.placement, agent, read).map_err(AgentsError::Engine)
+    }
+
+    fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
+        self.settle()?;
+        self.own.noted.check(v)?;
+        let mut work = Work::default();
+        self.own.vectors.squares(v, &mut work);
+        self.squares(&work)
+    }
+
+    fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
+        self.set_mean(v)?;
+        let mut work = Work::default();
+        self.own.vectors.distances_from_mean(v, &mut work);
+        Ok(self.squares(&work)? / self.agents() as f64)
+    }
+
+    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Evaluated>, AgentsError> {
+        if !self.computes_gradients() {
+            return Ok(None);
+        }
+        let mut models = vec![self.mean(v)?.into_iter().map(T::of).collect::<Vec<T>>()];
+        for agent in agents {
+            models.push(self.row(v, *agent)?);
+        }
+        let Some(worths) = self.worths(&models).map_err(engine)? else { return Ok(None) };
+        let rows = 0..self.own.vectors.agents();
+        let own = rows.flat_map(|row| worths.iter().map(move |(losses, _)| losses[row])).collect();
+        let all = self.of_all(own)?;
+        let loss = |(k, x): (usize, &Vec<T>)| {
+            let of_agents: Vec<f64> = all.iter().skip(k).step_by(models.len()).copied().collect();
+            value(&of_agents) + self.own.beside(x)
+        };
+        let losses = models.iter().enumerate().map(loss).collect();
+        let metrics = self.metrics(worths.into_iter().map(|(_, metrics)| metrics).collect())?;
+        Ok(Some(Evaluated { losses, metrics }))
+    }
+
+    fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
+        if !self.computes_gradients() {
+            return Ok(None);
+        }
+        let mean = self.set_mean(v)?;
+        let Some(rows) = self.own.exact_gradients().map_err(engine)? else { return Ok(None) };
+        let mut gradient = self.sum_rows(&rows)?;
+        let agents = self.agents() as f64;
+        gradient.iter_mut().for_each(|g| *g /= agents);
+        self.own.add_decay(&mut gradient, &mean);
+        Ok(Some(gradient))
+    }
+}

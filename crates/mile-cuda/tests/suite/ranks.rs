@@ -1,0 +1,243 @@
+//! Agents over ranks, each with a device of its own, against all agents on one device: the same bits, of states and of what is measured.
+
+use std::sync::Arc;
+
+use mile::agents::Vector;
+use mile::engine::{Engine, Evaluated};
+use mile::graph::{Graph, Topology};
+use mile::method::Method;
+use mile::methods::catalogue::{self, Parameters};
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::{Batch, Loss, Problem, Quadratic};
+use mile::ranks::Ranks;
+use mile::real::Real;
+use mile::run::Run;
+use mile::schedule::{Schedule, Weight};
+use mile_cuda::device::Device;
+use mile_cuda::{GpuAgents, GpuRank, Stack};
+use mile_mpi::placement::Placement;
+use mile_mpi::threads::Threads;
+
+use crate::common::*;
+use crate::methods::table;
+
+const X: Vector = Vector(0);
+const AGENTS: usize = 7;
+
+/// The GPU if there is one, else the CPU: one of these for each rank.
+fn device() -> Option<Arc<dyn Device>> {
+    gpu().or_else(|| devices().pop())
+}
+
+/// Agents in a ring with a chord, numbered so that neighbours are far apart.
+fn network(name: &str, drop_rate: f64) -> Network {
+    if name == "scaffold" {
+        return network_for(name, AGENTS);
+    }
+    let ring = Topology::Ring.build(AGENTS, 1).unwrap();
+    let edges = ring.edges().chain([(0, 2)]).map(|(i, j)| (i * 3 % AGENTS, j * 3 % AGENTS));
+    let network = Network::new(Graph::from_edges(AGENTS, edges).unwrap(), Rule::LazyMetropolis).unwrap();
+    network.with_drop_rate(drop_rate).unwrap()
+}
+
+/// What is measured over all agents.
+type Measured = (Vec<f64>, [f64; 3], Option<Evaluated>, Option<Vec<f64>>, Vec<f64>);
+
+/// Four rounds, the last of them watched; what is measured, and the bytes sent from here.
+fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>) -> (Measured, u64) {
+    let schedule = Schedule { warmup: 2, ..Schedule::constant(0.05) };
+    let mut run = Run::start(method, schedule, engine).unwrap();
+    for round in 0..4 {
+        if round == 3 {
+            engine.watch();
+        }
+        run.round(engine).unwrap();
+        assert!(engine.norm_sq(X).unwrap() > 0.0);
+    }
+    let numbers =
+        [engine.norm_sq(X).unwrap(), engine.consensus_error(X).unwrap(), engine.drift().unwrap().unwrap()];
+    let row = engine.row(X, AGENTS - 1).unwrap().into_iter().map(Real::wide).collect();
+    let evaluated = engine.evaluate(X, &[0, 2, 3, AGENTS - 1]).unwrap();
+    let measured = (engine.mean(X).unwrap(), numbers, evaluated, engine.mean_gradient(X).unwrap(), row);
+    (measured, run.progress().costs.bytes_sent)
+}
+
+/// Compares ranks with one device; `part` is the problem as a rank has it, with the data of its agents only.
+fn same<T: Real, P: Problem<T>>(
+    problem: &dyn Problem<T>,
+    part: &(dyn Fn(&[usize]) -> P + Sync),
+    name: &str,
+    parameters: &Parameters,
+    ranks: &[usize],
+) {
+    let network = network(name, if name == "mile" { 0.2 } else { 0.0 });
+    let method = build(name, parameters, &network);
+    let dim = problem.dim();
+    let start = random::<T>(AGENTS * dim, 50);
+    let Some(one) = device() else { return };
+    let mut alone = GpuAgents::new(one, problem, &network, &*method, &start, SEED).unwrap();
+    let (expected, expected_bytes) = drive(&*method, &mut alone);
+    let state = 0..method.layout().state.len();
+    let states: Vec<Vec<T>> = state.clone().map(|k| alone.vector(Vector(k)).unwrap().into_owned()).collect();
+    for count in ranks {
+        let placement = Arc::new(Placement::of(network.graph(), *count));
+        let found = Threads::run(*count, |rank| {
+            let hosted = placement.agents(rank.rank()).to_vec();
+            let own = part(&hosted);
+            let start: Vec<T> = hosted.iter().flat_map(|k| start[k * dim..(k + 1) * dim].to_vec()).collect();
+            let stack = Stack::new(device().unwrap()).unwrap();
+            let place = (Arc::new(rank), placement.clone());
+            let mut engine = GpuRank::new(&stack, place, &own, &network, &*method, &start, SEED).unwrap();
+            let (measured, bytes) = drive(&*method, &mut engine);
+            let vectors: Vec<Vec<T>> =
+                state.clone().map(|k| engine.vector(Vector(k)).unwrap().into_owned()).collect();
+            (measured, bytes, vectors)
+        });
+        for (rank, (measured, _, vectors)) in found.iter().enumerate() {
+            assert_eq!(*measured, expected, "{name}, {count} ranks");
+            for (row, agent) in placement.agents(rank).iter().enumerate() {
+                for (vector, expected) in vectors.iter().zip(&states) {
+                    let (own, other) = (&vector[row * dim..][..dim], &expected[agent * dim..][..dim]);
+                    assert!(own == other, "{name}, {count} ranks, agent {agent}");
+                }
+            }
+        }
+        assert_eq!(found.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), expected_bytes, "{name}");
+    }
+}
+
+#[test]
+fn agents_are_placed_in_another_order_in_these_tests() {
+    assert!(!Placement::of(network("mile", 0.0).graph(), 3).is_in_order());
+}
+
+#[test]
+fn every_method_with_tables_of_which_a_rank_has_its_own() {
+    for entry in catalogue::ALL {
+        let local_steps = entry.has_local_steps().then_some(3);
+        let parameters = Parameters { local_steps, ..Parameters::default() };
+        let problem = || table::<f64>(AGENTS, 5, Loss::NonconvexLogistic, 0.0, Batch::Epoch(4));
+        same(&problem(), &|_| problem(), entry.name, &parameters, &[3]);
+    }
+}
+
+#[test]
+fn any_number_of_ranks_in_both_precisions_with_adaptive_weights_and_penalties() {
+    let two = || Parameters { local_steps: Some(2), ..Parameters::default() };
+    let adaptive = Parameters { xi: Some(Weight::Adaptive(0.2)), ..two() };
+    let penalised = Parameters { penalty: true, ..two() };
+    for (name, parameters, l1) in
+        [("mile", two(), 0.0), ("mile", adaptive, 0.0), ("local-dsgd", penalised, 0.1)]
+    {
+        let single = || table::<f32>(AGENTS, 6, Loss::Logistic, l1, Batch::Size(3));
+        same(&single(), &|_| single(), name, &parameters, &[1, 2, 3, AGENTS]);
+        let double = || table::<f64>(AGENTS, 5, Loss::Softmax { classes: 3 }, l1, Batch::Full);
+        same(&double(), &|_| double(), name, &parameters, &[2]);
+    }
+}
+
+#[test]
+fn quadratics_and_problems_that_the_device_does_not_know() {
+    for dim in [3, 5_000] {
+        let all = |_: usize| true;
+        let quadratic = |is_here: &dyn Fn(usize) -> bool| {
+            Quadratic::<f32>::hosting(is_here, AGENTS, dim, 10.0, 1.0, 0).unwrap()
+        };
+        let part = |hosted: &[usize]| quadratic(&|agent| hosted.contains(&agent));
+        same(&quadratic(&all), &part, "k-gt", &Parameters::default(), &[2, 3]);
+    }
+    let problem = Quadratic::<f64>::new(AGENTS, 9, 10.0, 1.0, 0).unwrap();
+    same(&Unknown(&problem), &|_| Unknown(&problem), "mile", &Parameters::default(), &[2]);
+}
+
+#[test]
+fn networks_of_whose_samples_a_rank_has_those_of_its_agents() {
+    let single = || crate::networks::decayed::<f32>(AGENTS, Batch::Size(4));
+    same(&single(), &|hosted| single().hosting(hosted), "mile", &Parameters::default(), &[2, 3]);
+    // The agents' samples differ in number, and a batch is all of them.
+    let double = || crate::networks::decayed::<f64>(AGENTS, Batch::Full);
+    same(&double(), &|hosted| double().hosting(hosted), "led", &Parameters::default(), &[3]);
+}
+
+/// Experiments over ranks against one device: records, states and exported models; and a run that goes on with another number of ranks.
+#[cfg(feature = "lab")]
+mod lab {
+    use std::path::Path;
+    use std::sync::atomic::AtomicBool;
+
+    use mile_cuda::emulated::{Emulated, Order};
+    use mile_cuda::{GpuEngines, GpuRankEngines};
+    use mile_lab::config::Experiment;
+    use mile_lab::execute::execute;
+    use mile_lab::observer::Silent;
+    use mile_lab::plan::Plan;
+    use mile_lab::record::Record;
+    use mile_lab::store::read_records;
+
+    use super::*;
+
+    fn gpu() -> GpuEngines {
+        let open = || Ok(Arc::new(Emulated::new(Order::Forwards).unwrap()) as Arc<dyn Device>);
+        GpuEngines::on(open, |_| ()).unwrap()
+    }
+
+    fn run(ranks: usize, text: &str, out: &Path, resume: bool) {
+        let parsed = || Experiment::parse(text, Path::new(""), &[]).unwrap();
+        let run = |plan: &Plan| {
+            let outcomes = execute(plan, out, resume, &Silent, &AtomicBool::new(false)).unwrap();
+            assert!(outcomes.iter().all(|outcome| outcome.error.is_none()));
+        };
+        if ranks == 1 {
+            return run(&Plan::new(parsed()).unwrap().on(Arc::new(gpu())));
+        }
+        Threads::run(ranks, |rank| {
+            run(&Plan::spread(parsed(), Arc::new(GpuRankEngines::on(Arc::new(rank), gpu()))).unwrap());
+        });
+    }
+
+    /// The records without times, and the files of the last states.
+    fn contents(folder: &Path) -> (Vec<Record>, Vec<(String, Vec<u8>)>) {
+        let mut records = read_records(folder).unwrap();
+        records.iter_mut().for_each(|record| record.wall_s = 0.0);
+        let files = std::fs::read_dir(folder.join("final")).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: std::path::PathBuf| {
+            (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap())
+        };
+        let mut files: Vec<_> = files.map(read).collect();
+        files.sort();
+        (records, files)
+    }
+
+    #[test]
+    fn run_directories_are_those_of_one_device_and_runs_go_on_with_other_ranks() {
+        if Emulated::new(Order::Forwards).is_none() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let rows: String = (0..60).map(|k| format!("{},{},{}\n", k % 7, k * k % 11, k * 3 % 2)).collect();
+        std::fs::write(home.path().join("all.csv"), format!("a,b,y\n{rows}")).unwrap();
+        let table = format!(
+            "kind = 'table'\ndata = '{}'\ntarget = 'y'\nloss = 'logistic'\ntest = 0.3\nbatch = 4\n",
+            home.path().join("all.csv").display()
+        );
+        let glyphs = "kind = 'images'\ndataset = 'glyphs'\nbatch = 4\neval_samples = 10\ntest_samples = 20\nmodel = [{ kind = 'conv', \
+                      out = 2, kernel = 3, stride = 2 }, { kind = 'relu' }, { kind = 'flatten' }, { kind = 'dense', out = 10 }]\n";
+        for (name, problem, precision) in [("table", &table[..], "f64"), ("glyphs", glyphs, "f32")] {
+            let text = |rounds: u64| {
+                format!(
+                    "rounds = {rounds}\neval_every = 1\nprecision = '{precision}'\n[network]\nagents = 5\ntopology = 'ring'\n[problem]\n\
+                     {problem}[[algorithm]]\nname = 'mile'\nstep_size = 0.05\nlocal_steps = 2\n"
+                )
+            };
+            let at = |ranks: usize| home.path().join(format!("{name}-{ranks}"));
+            run(1, &text(3), &at(1), false);
+            assert_eq!(contents(&at(1)).0.len(), 4);
+            run(2, &text(3), &at(2), false);
+            assert!(contents(&at(2)) == contents(&at(1)), "{name}");
+            run(1, &text(2), &at(3), false);
+            run(3, &text(3), &at(3), true);
+            assert!(contents(&at(3)) == contents(&at(1)), "{name}, resumed");
+        }
+    }
+}
