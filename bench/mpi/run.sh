@@ -1,10 +1,11 @@
 #!/bin/bash
-# Benchmarks of mile over MPI on one machine with 16 cores. Run `cargo build --release` before.
+# Benchmarks of mile over MPI on one machine with 16 cores. Run `cargo build --release` before. MPIFLAGS replaces the flags of mpirun.
 cd "$(dirname "$0")"
 B=${1:-target/release/mile-bench-mpi}
 lscpu | grep -E 'Model name|^CPU\(s\)|Thread|NUMA node|L2|L3'
 mpirun --version | head -1
-ranks() { RAYON_NUM_THREADS=1 timeout 40 mpirun --bind-to core -n "$@" || echo "failed: $*"; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ranks() { RAYON_NUM_THREADS=1 timeout 40 mpirun ${MPIFLAGS:---bind-to core} -n "$@" || echo "failed: $*"; }
 alone() { RAYON_NUM_THREADS=$1 timeout 40 $B simulator "${@:2}" || echo "failed: $*"; }
 echo "## P = 2, n = 10^6, 10 agents"
 for k in 1 2 3; do alone 2 10 1000000 30; ranks 2 $B round 10 1000000 30; done

@@ -160,6 +160,19 @@ fn networks_of_whose_samples_a_rank_has_those_of_its_agents() {
     same(&double(), &|hosted| double().hosting(hosted), "led", &Parameters::default(), &[3]);
 }
 
+#[test]
+fn agents_that_do_not_fit_beside_those_of_other_ranks_are_refused() {
+    let Some(device) = devices().into_iter().next() else { return };
+    let problem = Quadratic::<f64>::new(2, 4, 10.0, 1.0, 0).unwrap();
+    let stack = Stack::new(device).unwrap();
+    let available = stack.device().available().unwrap() as usize;
+    // Three vectors of four numbers of eight bytes, and the problem's own.
+    let agents = available / 100 * 45 / 96;
+    assert!(stack.check(&problem, 3, agents, 2).is_ok());
+    let error = stack.check(&problem, 3, agents, 3).unwrap_err().to_string();
+    assert!(error.contains("agents of a rank, of which 3 share a GPU"), "{error}");
+}
+
 /// Experiments over ranks against one device: records, states and exported models; and a run that goes on with another number of ranks.
 #[cfg(feature = "lab")]
 mod lab {
@@ -221,22 +234,33 @@ mod lab {
             "kind = 'table'\ndata = '{}'\ntarget = 'y'\nloss = 'logistic'\ntest = 0.3\nbatch = 4\n",
             home.path().join("all.csv").display()
         );
-        let glyphs = "kind = 'images'\ndataset = 'glyphs'\nbatch = 4\neval_samples = 10\ntest_samples = 20\nmodel = [{ kind = 'conv', \
-                      out = 2, kernel = 3, stride = 2 }, { kind = 'relu' }, { kind = 'flatten' }, { kind = 'dense', out = 10 }]\n";
-        for (name, problem, precision) in [("table", &table[..], "f64"), ("glyphs", glyphs, "f32")] {
+        let npy = |name: &str, descr: &str, shape: &str, numbers: Vec<u8>| {
+            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+            let length = (header.len() as u16).to_le_bytes();
+            let bytes = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &numbers].concat();
+            std::fs::write(home.path().join(name), bytes).unwrap();
+        };
+        let inputs = (0..50 * 4).flat_map(|k| ((k * 7919 % 2003) as f32 / 1000.0).to_le_bytes()).collect();
+        npy("x.npy", "<f4", "(50, 4)", inputs);
+        npy("y.npy", "|u1", "(50,)", (0..50).map(|k| (k * 31 % 7 % 3) as u8).collect());
+        let arrays = format!(
+            "kind = 'arrays'\ninputs = '{0}/x.npy'\ntargets = '{0}/y.npy'\ntest = 0.2\nbatch = 4\n",
+            home.path().display()
+        );
+        for (name, problem, precision) in [("table", &table, "f64"), ("arrays", &arrays, "f32")] {
             let text = |rounds: u64| {
                 format!(
-                    "rounds = {rounds}\neval_every = 1\nprecision = '{precision}'\n[network]\nagents = 5\ntopology = 'ring'\n[problem]\n\
+                    "rounds = {rounds}\neval_every = 2\neval_agents = 2\nprecision = '{precision}'\n[network]\nagents = 5\ntopology = 'ring'\n[problem]\n\
                      {problem}[[algorithm]]\nname = 'mile'\nstep_size = 0.05\nlocal_steps = 2\n"
                 )
             };
             let at = |ranks: usize| home.path().join(format!("{name}-{ranks}"));
-            run(1, &text(3), &at(1), false);
-            assert_eq!(contents(&at(1)).0.len(), 4);
-            run(2, &text(3), &at(2), false);
+            run(1, &text(4), &at(1), false);
+            assert_eq!(contents(&at(1)).0.len(), 3);
+            run(2, &text(4), &at(2), false);
             assert!(contents(&at(2)) == contents(&at(1)), "{name}");
             run(1, &text(2), &at(3), false);
-            run(3, &text(3), &at(3), true);
+            run(3, &text(4), &at(3), true);
             assert!(contents(&at(3)) == contents(&at(1)), "{name}, resumed");
         }
     }
