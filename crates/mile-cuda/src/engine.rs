@@ -4,7 +4,10 @@
 //! ([`Stack`]). Combinations and exchanges form the simulator's sums in its order, products and sums rounded one by one, so that they have
 //! its bits.
 
+mod copied;
+mod crossing;
 mod evaluation;
+mod on_cpu;
 mod ranks;
 mod steady;
 
@@ -24,7 +27,6 @@ use mile::simulator::SimulatorError;
 use mile::sparse::SparseRows;
 use mile::steady::message_bytes;
 use mile::verbs::{MOST_VECTORS, Verb, Verbs};
-use rayon::prelude::*;
 
 use crate::device::{Buffer, Device, DeviceError};
 use crate::forms::{is_known, on_device, weight_decay};
@@ -226,44 +228,12 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(())
     }
 
-    /// One verb at a time, gradients on the CPU.
-    fn carry_out_with_cpu(&mut self) -> Result<(), AgentsError> {
-        self.norm_sq = None;
-        for stage in 0..self.noted.stages() {
-            for verb in self.noted.stage(stage) {
-                if let Verb::Gradient { x, g, draw } = *verb {
-                    let x = self.read(x).map_err(engine)?;
-                    let gradients = self.cpu_gradients(&x, draw)?;
-                    let _queue = self.stack.lock();
-                    self.vectors.set(g, &gradients).map_err(engine)?;
-                } else {
-                    let mut work = Work::default();
-                    let weights = self.weights_of_round(&mut work);
-                    self.lower(verb, weights, &mut work);
-                    self.stack.alone(&work).map_err(engine)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Measures the consensus error of the models that are about to be sent, if it was asked for.
     fn measure_drift(&mut self, model: Vector) -> Result<(), AgentsError> {
         if std::mem::take(&mut self.watching) {
             self.drift = Some(self.consensus_error(model)?);
         }
         Ok(())
-    }
-
-    fn cpu_gradients(&self, x: &[T], draw: u64) -> Result<Vec<T>, AgentsError> {
-        let (problem, dim) = (self.problem, self.vectors.dim());
-        let draw = Draw { seed: self.seed, step: draw };
-        let mut gradients = vec![T::zero(); x.len()];
-        let rows = gradients.par_chunks_exact_mut(dim.max(1)).zip(x.par_chunks_exact(dim.max(1)));
-        rows.zip(&self.hosted).try_for_each(|((g, x), agent)| {
-            problem.sample_gradient(*agent, x, draw, g).map_err(AgentsError::objective(*agent))
-        })?;
-        Ok(gradients)
     }
 
     /// A vector, when all is settled.

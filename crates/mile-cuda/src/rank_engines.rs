@@ -145,6 +145,10 @@ impl<C: Transport + 'static> Engines for GpuRankEngines<C> {
         self.agents(&self.gpu.stack_of_doubles()?, agents)
     }
 
+    fn has_memory_of_its_own(&self) -> bool {
+        true
+    }
+
     fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
         self.fitting(&*self.gpu.stack_of_singles()?, jobs)
     }

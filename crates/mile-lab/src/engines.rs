@@ -58,8 +58,14 @@ pub trait Engines: Send + Sync {
         false
     }
 
+    /// Whether the engines of a rank have memory of their own, into which a job may not fit: then [`fitting_single`](Self::fitting_single)
+    /// refuses it.
+    fn has_memory_of_its_own(&self) -> bool {
+        false
+    }
+
     /// How many of these jobs fit where the engines are, in single precision; asked if they
-    /// [compute together](Self::computes_together), and over several ranks of one job, which is refused if it does not fit.
+    /// [compute together](Self::computes_together) or have [memory of their own](Self::has_memory_of_its_own).
     fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
         Ok(jobs.count)
     }

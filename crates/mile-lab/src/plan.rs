@@ -271,11 +271,12 @@ impl Plan {
     /// Refuses jobs for which a rank has too little memory where its engines are. A call of all ranks together.
     pub fn check_memory(&self) -> Result<(), LabError> {
         let ranks = self.engines.ranks();
-        if ranks.count() == 1 {
-            return Ok(());
+        match self.experiment.seeds.first() {
+            Some(seed) if self.engines.has_memory_of_its_own() => {
+                agree(ranks, self.fitting_with(*seed, 1).map(drop))
+            }
+            _ => Ok(()),
         }
-        let Some(seed) = self.experiment.seeds.first() else { return Ok(()) };
-        agree(ranks, self.fitting_with(*seed, 1).map(drop))
     }
 
     /// How many of so many jobs like these can run at the same time, if their engines compute together; else none.

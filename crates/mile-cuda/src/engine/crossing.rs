@@ -1,0 +1,112 @@
+//! Exchanges of the agents of a rank on a device: rows that cross ranks go through the host's memory.
+
+use mile::agents::{AgentsError, SteadyPull, Vector};
+use mile::real::Real;
+use mile::steady::{self, Summaries};
+use mile_mpi::exchange::{Crossing, Source};
+use mile_mpi::together;
+use mile_mpi::transport::Transport;
+
+use super::engine;
+use super::ranks::GpuRank;
+use crate::vectors::Crossed;
+use crate::work::Work;
+
+impl<T: Real, C: Transport> GpuRank<'_, T, C> {
+    /// Bytes of so many rows on the device.
+    pub(super) fn bytes(&self, rows: usize) -> u64 {
+        (rows * self.own.vectors.stride() * size_of::<T>()) as u64
+    }
+
+    /// Sends the rows of vectors that other ranks need, and returns where those that are needed here are on the device: for each vector
+    /// the rows of all peers.
+    pub(super) fn send(&mut self, from: &[Vector]) -> Result<Vec<u64>, AgentsError> {
+        let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
+        let peers = &self.crossing.1.peers;
+        let list: Vec<usize> = peers.iter().flat_map(|peer| &peer.sends).copied().collect();
+        let received: usize = peers.iter().map(|peer| peer.receives.len()).sum();
+        if peers.is_empty() {
+            return Ok(vec![0; from.len()]);
+        }
+        let (out, room) = (from.len() * list.len() * stride, from.len() * received * stride);
+        let at = self.sent.reserve(&stack, out).map_err(engine)?;
+        let others = self.received.reserve(&stack, room).map_err(engine)?;
+        let mut work = Work::default();
+        for (k, v) in from.iter().enumerate() {
+            self.own.vectors.gather(*v, &list, at + self.bytes(k * list.len()), &mut work);
+        }
+        stack.alone(&work).map_err(engine)?;
+        self.sent.fetch(&stack, out).map_err(engine)?;
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let (mut rest, mut rest_of_room) = (&self.sent.here[..out], &mut self.received.here[..room]);
+        for peer in from.iter().flat_map(|_| peers) {
+            let (own, after) = rest.split_at(peer.sends.len() * stride);
+            let (other, after_it) = rest_of_room.split_at_mut(peer.receives.len() * stride);
+            sends.push((peer.rank, bytemuck::cast_slice::<T, u8>(own)));
+            receives.push((peer.rank, bytemuck::cast_slice_mut::<T, u8>(other)));
+            (rest, rest_of_room) = (after, after_it);
+        }
+        self.transport.exchange(&sends, &mut receives, &mut |_| false).map_err(AgentsError::Engine)?;
+        self.received.put(&stack, room).map_err(engine)?;
+        Ok((0..from.len()).map(|k| others + self.bytes(k * received)).collect())
+    }
+
+    /// Adds the weights of an exchange: columns are rows that are hosted here, and after them those of peers.
+    pub(super) fn crossed(&self, crossing: &Crossing, work: &mut Work) -> Crossed {
+        let rows = self.own.vectors.agents();
+        let mut first = vec![rows];
+        first.extend(crossing.peers.iter().scan(rows, |end, peer| {
+            *end += peer.receives.len();
+            Some(*end)
+        }));
+        let column = |source: Source| match source {
+            Source::Here(row) => row as u32,
+            Source::From(peer, row) => (first[peer] + row) as u32,
+        };
+        let (mut starts, mut columns, mut weights) = (vec![0], Vec::new(), Vec::new());
+        for row in 0..rows {
+            for (weight, source) in crossing.terms(row) {
+                columns.push(column(*source));
+                weights.push(T::of(*weight));
+            }
+            starts.push(columns.len() as u32);
+        }
+        self.own.vectors.crossed([&starts, &columns], &weights, work)
+    }
+
+    /// First the summaries cross ranks, which tell the weights, then the rows.
+    pub(super) fn exchange_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
+        let (dim, stack) = (self.own.vectors.dim(), self.own.stack.clone());
+        let mut work = Work::default();
+        self.own.vectors.summaries(pull.from, pull.memory, &mut work);
+        stack.alone(&work).map_err(engine)?;
+        let numbers = {
+            let _queue = stack.lock();
+            self.own.vectors.read_summaries().map_err(engine)?
+        };
+        let own = Summaries::from_numbers(numbers, dim);
+        let others = together::summaries(&*self.transport, &self.crossing.1.peers, &own, dim)
+            .map_err(AgentsError::Engine)?;
+        let summary = |source: Source| match source {
+            Source::Here(row) => own.agent(row),
+            Source::From(peer, row) => others[peer].agent(row),
+        };
+        let weight = |row: usize, w: f64, source: Source| w * steady::share(own.agent(row), summary(source));
+        let weighed = self.crossing.1.weighed(weight);
+        let others = self.send(&[pull.from])?[0];
+        let mut work = Work::default();
+        for (to, crossing) in [(pull.to, &self.crossing.1), (pull.steady, &weighed)] {
+            let matrix = self.crossed(crossing, &mut work);
+            self.own.vectors.pull_across(pull.from, to, matrix, others, &mut work);
+        }
+        self.own.vectors.combine(pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
+        stack.alone(&work).map_err(engine)?;
+        let steadiness = |row: usize| {
+            let terms = self.crossing.1.terms(row).iter().map(|(w, source)| (*w, summary(*source)));
+            T::of(steady::steadiness(own.agent(row), pull.fresh, terms))
+        };
+        let first: Vec<T> = (0..self.own.vectors.agents()).map(steadiness).collect();
+        let _queue = stack.lock();
+        self.own.vectors.set_first(pull.memory, &first).map_err(engine)
+    }
+}
