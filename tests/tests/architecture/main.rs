@@ -14,7 +14,7 @@ const DIRECTIONS: [(&str, &[&str]); 9] = [
     ("mile", &[]),
     ("mile-state", &["mile"]),
     ("mile-nn", &["mile", "mile-state"]),
-    ("mile-cuda", &["mile", "mile-lab", "mile-nn", "mile-state"]),
+    ("mile-cuda", &["mile", "mile-lab", "mile-mpi", "mile-nn", "mile-state"]),
     ("mile-lab", &["mile", "mile-nn", "mile-state"]),
     ("mile-net", &["mile", "mile-state"]),
     ("mile-mpi", &["mile", "mile-lab", "mile-nn", "mile-state"]),
