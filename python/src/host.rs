@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::method::Method;
 use mile::network::Network;
@@ -185,6 +185,24 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
             host.call_method1("pull_steady", (vectors, weights, weighed, r)).map(drop)
         })?;
         Ok(messages * message_bytes::<T>(self.dim) as u64)
+    }
+
+    /// Rust compresses, with the bits that every engine has; ranks send whole vectors, so the plan refuses compression there.
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.checks.check(pull.model)?;
+        self.checks.check_pull(&[(pull.from, pull.to)])?;
+        if self.ranks.is_some() {
+            let problem = "compression under torchrun: its ranks send whole vectors; leave compression out, or use one process";
+            return Err(AgentsError::Engine(problem.into()));
+        }
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(pull.model)?);
+        }
+        let mut rows = self.vector(pull.from)?.into_owned();
+        pull.by.compress_rows(&mut rows, self.dim);
+        self.set_vector(pull.from, &rows)?;
+        let whole = self.pull(round, &[(pull.from, pull.to)])?;
+        Ok(whole / (self.dim * size_of::<T>()).max(1) as u64 * pull.by.message_bytes::<T>(self.dim) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

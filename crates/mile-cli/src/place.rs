@@ -140,7 +140,7 @@ fn describe(plan: &Plan, ranks: usize) -> String {
     };
     let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
         let vectors = plan.methods[k].first_round.vectors_sent;
-        let bytes = vectors * (plan.size.dim * plan.experiment.precision.bytes()) as u64;
+        let bytes = vectors * plan.message_bytes(k) as u64;
         vec![
             algorithm.label.clone(),
             HumanBytes(bytes * cut.rows as u64).to_string(),

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::{Engine, Evaluated};
 use mile::method::Method;
 use mile::network::Network;
@@ -302,6 +302,20 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         self.carry_out_steady(pull).map_err(engine)?;
         self.failed = false;
         Ok(messages * message_bytes::<T>(self.vectors.dim()) as u64)
+    }
+
+    /// The CPU compresses, with the bits that every engine has.
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.noted.check(pull.model)?;
+        self.noted.check_pull(&[(pull.from, pull.to)])?;
+        self.settle()?;
+        self.measure_drift(pull.model)?;
+        let dim = self.vectors.dim();
+        let mut rows = self.vector(pull.from)?.into_owned();
+        pull.by.compress_rows(&mut rows, dim);
+        self.set_vector(pull.from, &rows)?;
+        let whole = self.pull(round, &[(pull.from, pull.to)])?;
+        Ok(whole / (dim * size_of::<T>()).max(1) as u64 * pull.by.message_bytes::<T>(dim) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

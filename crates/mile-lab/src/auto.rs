@@ -123,7 +123,8 @@ pub(crate) fn choose(
         return choose_with_momentum(index, algorithm, question, momentum, parameters);
     }
     let noisy = question.scatter.is_some_and(|scatter| scatter.noise > 0.0);
-    let edges_find = noisy && algorithm.gamma == Some(WeightChoice::Auto);
+    let whole = parameters.compression.is_none();
+    let edges_find = noisy && whole && algorithm.gamma == Some(WeightChoice::Auto);
     let chosen = match (algorithm.xi, algorithm.gamma) {
         _ if edges_find => auto::noisy(question),
         (_, Some(WeightChoice::Auto)) => auto::decoupled(question),

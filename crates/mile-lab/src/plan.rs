@@ -1,5 +1,7 @@
 //! The plan of an experiment: the network, the jobs and their costs, all checked before the first step.
 
+mod methods;
+
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,17 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use mile::agents::Costs;
 use mile::block;
 use mile::membership::{Membership, Present};
-use mile::method::{InvalidParameter, Method};
-use mile::methods::catalogue::{Entry, Parameters};
+use mile::method::Method;
+use mile::methods::catalogue::Parameters;
 use mile::network::Network;
-use mile::problems::{Failure, Metric, Problem};
+use mile::problems::{Metric, Problem};
 use mile::ranks::Ranks;
-use mile::run::Run;
-use mile::schedule::{Schedule, Weight};
-use mile::simulator::{Simulator, SimulatorError};
-use mile::theory::weights::WeightChoice;
+use mile::simulator::SimulatorError;
 use mile::with_precision;
-use toml::{Table, Value};
+use toml::Value;
 
 use crate::auto;
 use crate::config::{AlgorithmConfig, Experiment};
@@ -31,6 +30,11 @@ use crate::ranks::{agree, lost};
 use crate::record::Record;
 use crate::start;
 use crate::store::{Outcome, Status, Store};
+
+use methods::{build, check_later_networks, invalid, plan_algorithm, resolve_weights};
+
+pub(crate) use methods::first_auto;
+pub use methods::first_round_costs;
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
@@ -138,7 +142,7 @@ impl Plan {
             |(k, algorithm): (usize, &AlgorithmConfig)| plan_algorithm(k, algorithm, &experiment, &network);
         let methods: Vec<PlannedMethod> =
             experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
-        resolve_auto_weights(&mut experiment, &methods);
+        resolve_weights(&mut experiment, &methods);
         check_later_networks(&experiment, &methods, &membership)?;
         if experiment.stop.is_some_and(|stop| stop.grad_norm.is_some()) && !size.records_gradient_norm {
             let problem =
@@ -307,8 +311,25 @@ impl Plan {
     pub fn bytes_to_send(&self, job: Job) -> u64 {
         let messages = self.network.mean_messages();
         let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.experiment.rounds;
-        let bytes = self.size.dim as f64 * self.experiment.precision.bytes() as f64;
-        (vectors as f64 * messages * bytes) as u64
+        let whole = (self.size.dim * self.experiment.precision.bytes()) as f64;
+        let bytes = match self.methods[job.algorithm].parameters.compression {
+            None => vectors as f64 * whole,
+            Some(by) => {
+                let times = self.experiment.rounds.div_ceil(by.whole_every());
+                let others = vectors.saturating_sub(times) as f64;
+                times as f64 * whole + others * self.message_bytes(job.algorithm) as f64
+            }
+        };
+        (messages * bytes) as u64
+    }
+
+    /// Bytes of a message with one vector of an algorithm.
+    pub fn message_bytes(&self, algorithm: usize) -> usize {
+        let dim = self.size.dim;
+        with_precision!(self.experiment.precision, T => {
+            let compression = self.methods[algorithm].parameters.compression;
+            compression.map_or(dim * size_of::<T>(), |by| by.message_bytes::<T>(dim))
+        })
     }
 
     /// What the result of a job depends on: the same facts give the same bits.
@@ -416,129 +437,4 @@ fn check_problems<T: Scalar>(
         found = Some(size);
     }
     Ok(found.unwrap_or_default())
-}
-
-/// The first algorithm with a value `"auto"`, and its key.
-pub(crate) fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
-    let k = algorithms.iter().position(|algorithm| algorithm.auto_step_size || algorithm.has_auto())?;
-    let key = match &algorithms[k] {
-        algorithm if algorithm.auto_step_size => "step_size",
-        algorithm if algorithm.xi == Some(WeightChoice::Auto) => "xi",
-        _ => "gamma",
-    };
-    Some((k, key))
-}
-
-fn plan_algorithm(
-    index: usize,
-    algorithm: &AlgorithmConfig,
-    experiment: &Experiment,
-    network: &Network,
-) -> Result<PlannedMethod, LabError> {
-    let mut parameters = algorithm.parameters.clone();
-    let tau = parameters.local_steps.unwrap_or(1);
-    parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
-    parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
-    if algorithm.has_auto() {
-        auto::choose(index, algorithm, experiment, network, &mut parameters)?;
-    }
-    if algorithm.is_adaptive() {
-        auto::choose_adaptive(index, algorithm, experiment, network, &mut parameters)?;
-    }
-    let method = build(index, algorithm.entry, &parameters, network, 0)?;
-    let layout = method.layout();
-    Ok(PlannedMethod {
-        parameters,
-        vectors_stored: layout.state.len(),
-        vectors: layout.vectors(),
-        first_round: first_round_costs(&*method, network)?,
-    })
-}
-
-/// Checks that the methods can run on the networks that events make.
-fn check_later_networks(
-    experiment: &Experiment,
-    methods: &[PlannedMethod],
-    membership: &Membership,
-) -> Result<(), LabError> {
-    for (event, epoch) in membership.epochs()[1..].iter().enumerate() {
-        for (index, (algorithm, planned)) in experiment.algorithms.iter().zip(methods).enumerate() {
-            let built = build(index, algorithm.entry, &planned.parameters, &epoch.network, 0);
-            built.map_err(|error| {
-                LabError::config(format!("event[{event}]"), format!("from round {} on, {error}", epoch.round))
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// Replaces weights `"auto"` and `"adaptive"` by the chosen numbers in the resolved experiment.
-fn resolve_auto_weights(experiment: &mut Experiment, methods: &[PlannedMethod]) {
-    let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
-    for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
-        let chosen = algorithm.has_auto() || algorithm.is_adaptive();
-        if let (true, Some(table)) = (chosen, table.as_table_mut()) {
-            let xi = planned.parameters.xi.map(|xi| match xi {
-                Weight::Adaptive(most) => {
-                    Value::Table(Table::from_iter([("adaptive".to_owned(), most.into())]))
-                }
-                xi => Value::Float(xi.last()),
-            });
-            let chosen = [("xi", xi), ("gamma", planned.parameters.gamma.map(Value::Float))];
-            for (key, value) in chosen.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-                table.insert(key.to_owned(), value);
-            }
-        }
-    }
-}
-
-fn build(
-    index: usize,
-    entry: &Entry,
-    parameters: &Parameters,
-    network: &Network,
-    seed: u64,
-) -> Result<Box<dyn Method>, LabError> {
-    entry.build(parameters, network, seed).map_err(|error| invalid(index, entry, error))
-}
-
-/// What is wrong with the method of an algorithm, by the key that is to be changed.
-fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
-    let InvalidParameter { parameter, got, takes, .. } = error;
-    let title = entry.title;
-    match parameter {
-        "network" | "mixing" => {
-            LabError::config("network", format!("{title} (algorithm[{index}]) takes {takes}, got {got}"))
-        }
-        "penalty" => LabError::config(
-            "problem.l1",
-            format!("{title} (algorithm[{index}]) takes {takes}, or leave l1 out"),
-        ),
-        _ => LabError::config(format!("algorithm[{index}].{parameter}"), format!("got {got}, takes {takes}")),
-    }
-}
-
-/// The costs of a method's start-up and first round, measured by running it on an empty problem.
-pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs, LabError> {
-    struct Empty(usize);
-    impl Problem<f32> for Empty {
-        fn agents(&self) -> usize {
-            self.0
-        }
-        fn dim(&self) -> usize {
-            1
-        }
-        fn loss(&self, _: usize, _: &[f32]) -> Result<f64, Failure> {
-            Ok(0.0)
-        }
-        fn gradient(&self, _: usize, _: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
-            gradient.fill(0.0);
-            Ok(())
-        }
-    }
-    let problem = Empty(network.agents());
-    let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?;
-    let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
-    run.round(&mut agents)?;
-    Ok(run.progress().costs)
 }

@@ -4,12 +4,14 @@
 //! sends; while messages are under way, agents whose neighbours are all here are served, and the others as soon as the rows that they
 //! need are here.
 
+mod compressed;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::block;
 use mile::engine::Engine;
 use mile::method::Method;
@@ -292,6 +294,16 @@ impl<T: Real, C: Transport> Agents for RankEngine<'_, T, C> {
         self.exchange_steady(pull)?;
         self.failed = false;
         Ok(self.crossing.1.messages * steady::message_bytes::<T>(self.dim) as u64)
+    }
+
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.check()?;
+        self.noted.compress(pull)?;
+        self.begin_exchange(round, pull.model)?;
+        self.failed = true;
+        self.exchange_compressed(pull)?;
+        self.failed = false;
+        Ok(self.crossing.1.messages * pull.by.message_bytes::<T>(self.dim) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

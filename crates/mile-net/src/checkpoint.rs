@@ -20,7 +20,7 @@ use crate::edge::Decisions;
 use crate::gossip::Gossip;
 use crate::handshake::{Mark, Terms};
 use crate::json_float::bits;
-use crate::outbox::{KeptMessage, Message};
+use crate::outbox::{Form, KeptMessage, Message};
 use crate::session::Memory;
 
 /// A checkpoint that cannot be written or used.
@@ -215,7 +215,7 @@ impl Folder {
         let [vectors_sent, exchanges, bytes_sent, gradient_evals] = costs;
         let costs = Costs { vectors_sent, exchanges, bytes_sent, gradient_evals };
         let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| KeptMessage {
-            message: Arc::new(Message { mark: entry.mark, vectors, head: 0, gossip: entry.gossip }),
+            message: Arc::new(Message { mark: entry.mark, vectors, form: Form::Whole, gossip: entry.gossip }),
             recipients: entry.recipients,
         });
         let decisions = self.decisions()?.unwrap_or(file.header.decisions);
@@ -316,7 +316,7 @@ mod tests {
         let message = Message {
             mark: Mark { exchange: 6, round: 5 },
             vectors: vec![9.0; 3],
-            head: 0,
+            form: Form::Whole,
             gossip: vec![f64::INFINITY],
         };
         let mut decisions = Decisions::default();

@@ -3,19 +3,31 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use mile::compression::Compression;
 use mile::real::Real;
 
 use crate::handshake::Mark;
+
+/// How a message tells an agent's vectors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Form {
+    /// Element by element. So is a message from a checkpoint, which is only sent again.
+    Whole,
+    /// Element by element, after a [summary](mile::steady) of so many elements.
+    Summary(usize),
+    /// As the bytes of a [compressed](mile::compression) vector, in place of elements.
+    Compressed(Compression),
+}
 
 /// What an agent sends in one exchange.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message<T> {
     /// The exchange and round it belongs to.
     pub mark: Mark,
-    /// The vectors, end to end; before them, the [summary](mile::steady) of an exchange that has one.
+    /// The vectors, end to end, in this form.
     pub vectors: Vec<T>,
-    /// Elements of the summary. Of a message from a checkpoint, which is only sent again, it is 0.
-    pub head: usize,
+    /// How they are told.
+    pub form: Form,
     /// Numbers of the [gossip](crate::gossip); empty without gossip.
     pub gossip: Vec<f64>,
 }

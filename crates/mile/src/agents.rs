@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use crate::compression::Compression;
+
 /// The number of a vector that every agent has, such as its model x: a block with one row per hosted agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Vector(pub usize);
@@ -24,6 +26,19 @@ pub struct SteadyPull {
     pub steady: Vector,
     /// The share of this exchange in the running mean r_i, in [0, 1].
     pub fresh: f64,
+}
+
+/// An exchange that sends [compressed](crate::compression) messages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompressedPull {
+    /// The agents' models.
+    pub model: Vector,
+    /// The vector u that is compressed and sent; afterwards it holds C(u).
+    pub from: Vector,
+    /// Where `sum_j w_ij (C(u_j) - C(u_i))` goes.
+    pub to: Vector,
+    /// How messages are compressed.
+    pub by: Compression,
 }
 
 /// An error of any type, returned by an objective or an engine.
@@ -93,6 +108,10 @@ pub trait Agents {
     ///
     /// The sums run as in [`pull`](Self::pull), and `from` is the model. The four vectors differ.
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError>;
+
+    /// `from_i <- C(from_i)`, then `to_i <- sum_j w_ij (from_j - from_i)`, in one exchange of compressed messages, as
+    /// [`pull`](Self::pull) does it. Returns the bytes sent from here.
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError>;
 
     /// Called for every scratch vector before a step: its contents are no longer needed and must not be read.
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -165,6 +184,15 @@ impl Step<'_> {
     /// of a vector and a few hundred numbers.
     pub fn pull_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
         self.costs.bytes_sent += self.agents.pull_steady(self.round, pull)?;
+        self.costs.vectors_sent += 1;
+        self.costs.exchanges += 1;
+        self.mixed = true;
+        Ok(())
+    }
+
+    /// `from_i <- C(from_i) ; to_i <- sum_j w_ij (from_j - from_i)`: one exchange of a [compressed](crate::compression) vector.
+    pub fn pull_compressed(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
+        self.costs.bytes_sent += self.agents.pull_compressed(self.round, pull)?;
         self.costs.vectors_sent += 1;
         self.costs.exchanges += 1;
         self.mixed = true;

@@ -26,6 +26,7 @@
 
 pub mod agents;
 pub mod block;
+pub mod compression;
 pub mod digits;
 pub mod engine;
 mod exp;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 pub use self::error::SimulatorError;
-use crate::agents::{Agents, AgentsError, SteadyPull, Vector};
+use crate::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use crate::block;
 use crate::engine::Engine;
 use crate::method::Method;
@@ -197,6 +197,7 @@ impl<'a, T: Real> Simulator<'a, T> {
                 block::pull(&self.weights, &self.blocks[from.0], &mut out, self.dim);
                 self.blocks[to.0] = out;
             }
+            Verb::Compress { u, by } => by.compress_rows(&mut self.blocks[u.0], self.dim),
             Verb::Forget { scratch } => self.blocks[scratch.0].fill(T::nan()),
         }
         Ok(())
@@ -216,6 +217,32 @@ impl<'a, T: Real> Simulator<'a, T> {
             return Err(AgentsError::Engine(problem.into()));
         }
         Ok(())
+    }
+
+    /// An exchange of these pairs; returns the number of messages.
+    fn exchange(
+        &mut self,
+        round: u64,
+        model: Vector,
+        pairs: &[(Vector, Vector)],
+    ) -> Result<u64, AgentsError> {
+        let near = self.near();
+        // With edges that drop, the weights are those of one round.
+        let other_round = self.noted.exchanges() > 0 && self.round != round;
+        if !near || self.watching || self.noted.is_full() || other_round {
+            self.settle()?;
+        }
+        self.measure_drift(model);
+        self.round = round;
+        let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
+        if near {
+            self.noted.pull(pairs);
+        } else {
+            for &(from, to) in pairs {
+                self.carry_out(&Verb::Pull { from, to })?;
+            }
+        }
+        Ok(messages)
     }
 
     /// Carries out what was noted last at once, if agents work verb by verb.
@@ -281,23 +308,16 @@ impl<T: Real> Agents for Simulator<'_, T> {
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.check()?;
         self.noted.check_pull(pairs)?;
-        let near = self.near();
-        // With edges that drop, the weights are those of one round.
-        let other_round = self.noted.exchanges() > 0 && self.round != round;
-        if !near || self.watching || self.noted.is_full() || other_round {
-            self.settle()?;
-        }
-        pairs.iter().take(1).for_each(|(model, _)| self.measure_drift(*model));
-        self.round = round;
-        let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
-        if near {
-            self.noted.pull(pairs);
-        } else {
-            for &(from, to) in pairs {
-                self.carry_out(&Verb::Pull { from, to })?;
-            }
-        }
+        let messages = self.exchange(round, pairs[0].0, pairs)?;
         Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
+    }
+
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.check()?;
+        self.noted.compress(pull)?;
+        self.at_once()?;
+        let messages = self.exchange(round, pull.model, &[(pull.from, pull.to)])?;
+        Ok(messages * pull.by.message_bytes::<T>(self.dim) as u64)
     }
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {

@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::agents::{AgentsError, SteadyPull, Vector};
+use crate::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use crate::block;
+use crate::compression::Compression;
 use crate::problems::{Draw, Problem};
 use crate::real::Real;
 use crate::shared::Shared;
@@ -55,6 +56,13 @@ pub enum Verb {
         x: Vector,
         /// Step size of the proximal step.
         step: f64,
+    },
+    /// `u <- C(u)`.
+    Compress {
+        /// What is replaced.
+        u: Vector,
+        /// How it is compressed.
+        by: Compression,
     },
     /// `to <- (W - I) from`, one pair of an exchange.
     Pull {
@@ -165,6 +173,14 @@ impl Verbs {
         Err(AgentsError::Method(format!(
             "the share of an exchange in a running mean is {fresh}, takes 0 to 1"
         )))
+    }
+
+    /// Checks an exchange of compressed messages, and notes what comes before it: that what is sent is compressed.
+    pub fn compress(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
+        self.check(pull.model)?;
+        self.check_pull(&[(pull.from, pull.to)])?;
+        self.verbs.push(Verb::Compress { u: pull.from, by: pull.by });
+        Ok(())
     }
 
     /// Notes an exchange whose pairs were checked, as a stage of its own.
@@ -319,6 +335,7 @@ impl<'b, T: Real> Rows<'b, T> {
                     penalty.prox(step, self.borrow(x, []).0);
                 }
             }
+            Verb::Compress { u, by } => by.compress(self.borrow(u, []).0),
             Verb::Forget { scratch } => self.borrow(scratch, []).0.fill(T::nan()),
             Verb::Pull { .. } => return Err(AgentsError::Method("an exchange is not a local verb".into())),
         }

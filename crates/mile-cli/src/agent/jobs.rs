@@ -86,7 +86,7 @@ enum Begin<T> {
     New(usize),
 }
 
-/// Checks that events can happen to these agents.
+/// Checks that events, and edges that are skipped, can happen to these agents.
 fn check_events(plan: &Plan, config: &AgentConfig) -> Result<(), LabError> {
     let events = &plan.experiment.events;
     if !events.is_empty() && plan.jobs().len() > 1 {
@@ -96,6 +96,11 @@ fn check_events(plan: &Plan, config: &AgentConfig) -> Result<(), LabError> {
     }
     if !events.is_empty() && config.settings.on_missing != OnMissing::Wait {
         let problem = "takes on_missing = \"wait\": with skip-edge, an edge is skipped by the decision of one end, which may be lost";
+        return Err(LabError::config("agent.on_missing", problem));
+    }
+    let compresses = plan.methods.iter().any(|planned| planned.parameters.compression.is_some());
+    if compresses && config.settings.on_missing != OnMissing::Wait {
+        let problem = "takes \"wait\" with compression: agents add up what a neighbour has sent, and what is skipped would be missing for good";
         return Err(LabError::config("agent.on_missing", problem));
     }
     Ok(())

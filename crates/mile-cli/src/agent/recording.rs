@@ -27,7 +27,7 @@ pub(super) struct RecordingHost<'a, T: Scalar> {
     snapshots: bool,
     /// Whether the run may stop at any round.
     may_stop: bool,
-    /// Whether the model of the next message is copied to `sent`.
+    /// Whether the model before the next exchange is copied to `sent`.
     keep_sent: bool,
     sent: Vec<T>,
     /// The number of rounds when the next one is done.
@@ -120,11 +120,14 @@ impl<T: Scalar> Host<T> for RecordingHost<'_, T> {
         up: &[(usize, f64)],
         sums: Vec<Vec<T>>,
     ) -> Result<Finished<T>, Failure> {
+        self.engine.exchange(message, up, sums)
+    }
+
+    fn about_to_mix(&mut self, model: &[T]) {
         if std::mem::take(&mut self.keep_sent) {
             self.sent.clear();
-            self.sent.extend_from_slice(&message.vectors[message.head..][..self.plan.size.dim]);
+            self.sent.extend_from_slice(model);
         }
-        self.engine.exchange(message, up, sums)
     }
 
     fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {

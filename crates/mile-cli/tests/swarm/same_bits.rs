@@ -61,7 +61,10 @@ fn every_method_ends_with_the_bits_of_one_process() {
     }
     experiment +=
         "[[algorithm]]\nname = \"mile\"\nlabel = \"adaptive\"\nstep_size = 0.05\nxi = \"adaptive\"\n";
-    let count = names.len() + heavy.len() + 1;
+    experiment +=
+        "[[algorithm]]\nname = \"mile\"\nlabel = \"bits\"\nstep_size = 0.05\ncompression = \"8-bit\"\n";
+    experiment += "[[algorithm]]\nname = \"local-dsgd\"\nlabel = \"few\"\nstep_size = 0.05\ncompression = { top_k = 0.2 }\n";
+    let count = names.len() + heavy.len() + 3;
     let folder = TestFolder::with(&experiment);
     folder.succeed(&["run", "e.toml", "--out", "one"]);
     folder.succeed(&["swarm", "e.toml", "--out", "many"]);

@@ -1,6 +1,7 @@
 //! Every method on the device and in the simulator: the same bits, where gradients are those of the CPU.
 
 use mile::agents::Vector;
+use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::methods::Variant;
 use mile::methods::catalogue::{self, Parameters};
@@ -97,6 +98,8 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
         ("mile", heavy(false)),
         ("mile", Parameters { xi: Some(Weight::Adaptive(0.1)), ..tau() }),
         ("mile", Parameters { xi: Some(Weight::Adaptive(0.02)), ..heavy(false) }),
+        ("mile", Parameters { compression: Some(Compression::EightBit), ..tau() }),
+        ("local-dsgd", Parameters { compression: Some(Compression::TopK(0.3)), ..heavy(false) }),
         ("led", heavy(true)),
         ("k-gt", Parameters { eta_s: Some(0.5), ..tau() }),
         ("k-gt", heavy(false)),

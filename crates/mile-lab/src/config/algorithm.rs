@@ -1,5 +1,6 @@
 //! `[[algorithm]]`: a method, its step size and its parameters.
 
+use mile::compression::Compression;
 use mile::methods::Variant;
 use mile::methods::catalogue::{self, Entry, Parameters};
 use mile::schedule::{Change, Decay, Schedule, Weight};
@@ -220,6 +221,7 @@ fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabErr
         variant,
         momentum: number("momentum")?,
         nesterov: if takes("nesterov").is_some() { reader.flag("nesterov")? } else { None },
+        compression: if takes("compression").is_some() { compression(reader)? } else { None },
         ..Parameters::default()
     };
     let weight = |key: &'static str, words: &[(&str, WeightChoice)]| match takes(key) {
@@ -229,13 +231,41 @@ fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabErr
     let words =
         [("paper", WeightChoice::Paper), ("auto", WeightChoice::Auto), ("adaptive", WeightChoice::Adaptive)];
     let xi = weight("xi", &words)?;
-    let gamma = weight("gamma", &[("auto", WeightChoice::Auto)])?;
+    let auto = [("auto", WeightChoice::Auto)];
+    let gamma = weight("gamma", if takes("xi").is_some() { &auto } else { &[] })?;
+    if let Some(Compression::TopK(_)) = parameters.compression
+        && [xi, gamma].contains(&Some(WeightChoice::Auto))
+    {
+        let problem = "\"auto\" knows no weights for messages of few elements: give xi and gamma as numbers, or leave them out";
+        return Err(LabError::config(reader.path("compression"), problem));
+    }
     if let (Some(WeightChoice::Changing(_) | WeightChoice::Adaptive), Some(WeightChoice::Auto)) = (xi, gamma)
     {
         let takes = "a number in (0, 1] with this xi, since \"auto\" would choose both; or leave gamma out if xi is adaptive";
         return Err(reader.refuse("gamma", &Value::from("auto"), takes));
     }
     Ok((parameters, xi, gamma))
+}
+
+/// `"8-bit"`, `{ top_k = 0.01 }`, or `"none"`.
+fn compression(reader: &Section) -> Result<Option<Compression>, LabError> {
+    let takes = "\"none\", \"8-bit\", or a table such as { top_k = 0.01 }";
+    let Some(value) = reader.value("compression") else { return Ok(None) };
+    if value.as_str() == Some("none") {
+        return Ok(None);
+    }
+    reader.keep("compression", value.clone());
+    match value {
+        Value::String(word) if word == "8-bit" => Ok(Some(Compression::EightBit)),
+        Value::Table(table) => {
+            let inner = Section::new(reader.path("compression"), table);
+            let takes = "a share of the elements in (0, 1)";
+            let share = inner.number("top_k", takes)?.ok_or_else(|| inner.missing("top_k", takes))?;
+            inner.finish()?;
+            Ok(Some(Compression::TopK(share)))
+        }
+        _ => Err(reader.refuse("compression", value, takes)),
+    }
 }
 
 fn weight(

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::problems::{Failure, Problem};
 use mile::simulator::Simulator;
@@ -314,6 +314,9 @@ impl Agents for Remote<'_, f64> {
     }
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.agents.pull_steady(round, pull)
+    }
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.agents.pull_compressed(round, pull)
     }
     fn settle(&mut self) -> Result<(), AgentsError> {
         if self.settled.fetch_add(1, Ordering::Relaxed) >= self.lost_after {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mile::agents::Vector;
+use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::graph::{Graph, Topology};
 use mile::method::Method;
@@ -106,11 +107,16 @@ const CASES: [(f64, bool, bool); 5] =
 
 /// Every method, with and without dropped edges and a penalty; SCAFFOLD where all know all.
 fn every_method<T: Real>(graph: &Graph, ranks: usize) {
-    let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)));
-    for (entry, xi) in catalogue::ALL.iter().map(|entry| (entry, None)).chain([adaptive]) {
+    let plain = catalogue::ALL.iter().map(|entry| (entry, None, None));
+    let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)), None);
+    let compressed = [("mile", Compression::EightBit), ("local-dsgd", Compression::TopK(0.3))]
+        .map(|(name, by)| (catalogue::find(name).unwrap(), None, Some(by)));
+    for (entry, xi, compression) in plain.chain([adaptive]).chain(compressed) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
-            if complete && (drop_rate > 0.0 || varying) || penalty && !WITH_PENALTY.contains(&entry.name) {
+            let lasting = complete || compression.is_some();
+            let takes_penalty = WITH_PENALTY.contains(&entry.name) && compression.is_none();
+            if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {
                 continue;
             }
             let graph =
@@ -126,7 +132,7 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
                 }
             };
             let local_steps = entry.has_local_steps().then_some(3);
-            let parameters = Parameters { local_steps, penalty, xi, ..Parameters::default() };
+            let parameters = Parameters { local_steps, penalty, xi, compression, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let problem = problem::<T>(network.agents(), if penalty { 0.1 } else { 0.0 });
             let what =
@@ -169,9 +175,14 @@ fn long_rows_are_exchanged_in_slices_to_the_same_bits() {
         let graph = Topology::Ring.build(agents, 0).unwrap();
         let network = Network::new(graph, Rule::LazyMetropolis).unwrap();
         let problem = Quadratic::<f32>::new(agents, dim, 10.0, 1.0, 0).unwrap();
-        for (name, xi) in [("mile", None), ("k-gt", None), ("mile", Some(Weight::Adaptive(0.1)))] {
+        for (name, xi, compression) in [
+            ("mile", None, None),
+            ("k-gt", None, None),
+            ("mile", Some(Weight::Adaptive(0.1)), None),
+            ("mile", None, Some(Compression::EightBit)),
+        ] {
             let entry = catalogue::find(name).unwrap();
-            let parameters = Parameters { local_steps: Some(2), xi, ..Parameters::default() };
+            let parameters = Parameters { local_steps: Some(2), xi, compression, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             pool.install(|| {
                 same(&problem, &network, &*method, 2, ranks, &format!("{name}, {agents} x {dim}"))

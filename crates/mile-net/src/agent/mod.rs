@@ -27,13 +27,18 @@ pub trait Host<T> {
     fn buffer(&mut self) -> Vec<T>;
 
     /// One exchange with the neighbours in `up`, each with the weight of its edge: sends the message to them, waits for theirs, and
-    /// adds these up in `sums`. The first vector of a message is the model.
+    /// adds these up in `sums`.
     fn exchange(
         &mut self,
         message: Message<T>,
         up: &[(usize, f64)],
         sums: Vec<Vec<T>>,
     ) -> Result<Finished<T>, Failure>;
+
+    /// Called just before an exchange with the model that it is about to change.
+    fn about_to_mix(&mut self, model: &[T]) {
+        let _ = model;
+    }
 
     /// Called at the end of every round, and of the start-up as round 0: the place to write checkpoints and records.
     fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure>;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::membership::Epoch;
 use mile::method::Method;
@@ -15,7 +15,7 @@ use mile::verbs::{MOST_VECTORS, Rows, Verbs};
 use super::{Failure, Host, Job, RoundEnd, StartFrom, State, first_exchange_after};
 use crate::gossip::Gossip;
 use crate::handshake::Mark;
-use crate::outbox::Message;
+use crate::outbox::{Form, Message};
 use crate::session::Finished;
 
 /// Hosts one agent of a network.
@@ -157,12 +157,13 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         State { job: job.index, mark, progress, vectors, gossip }
     }
 
-    /// An exchange of these vectors, with a summary before them if there is one; the sums are put where they belong.
+    /// An exchange of what `write` appends to a message, in this form; the sums are put where they belong. It changes the model.
     fn exchange(
         &mut self,
         round: u64,
-        summary: &[f64],
-        from: &[Vector],
+        model: Vector,
+        form: Form,
+        write: impl FnOnce(&[Vec<T>], &mut Vec<T>),
         to: &[Vector],
     ) -> Result<Finished<T>, AgentsError> {
         let Job { agent, membership, seed, gossip_every, .. } = *self.job;
@@ -173,13 +174,12 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         };
         let is_up = |(id, _): &(usize, f64)| !absent(agent) && !absent(*id) && is_used(*id);
         let up: Vec<(usize, f64)> = epoch.neighbours(agent).filter(is_up).collect();
+        self.host.about_to_mix(&self.vectors[model.0]);
         let mut vectors = self.host.buffer();
-        vectors.extend_from_slice(bytemuck::cast_slice(summary));
-        let head = vectors.len();
-        from.iter().for_each(|from| vectors.extend_from_slice(&self.vectors[from.0]));
+        write(&self.vectors, &mut vectors);
         let sums = to.iter().map(|to| std::mem::take(&mut self.vectors[to.0])).collect();
         let gossip = if gossip_every > 0 { self.gossip.numbers() } else { Vec::new() };
-        let message = Message { mark: self.mark, vectors, head, gossip };
+        let message = Message { mark: self.mark, vectors, form, gossip };
         let mut finished = self.host.exchange(message, &up, sums).map_err(AgentsError::Engine)?;
         for (to, sum) in to.iter().zip(std::mem::take(&mut finished.sums)) {
             self.vectors[to.0] = sum;
@@ -226,20 +226,41 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.verbs.check_pull(pairs)?;
         let (from, to): (Vec<Vector>, Vec<Vector>) = pairs.iter().copied().unzip();
-        let finished = self.exchange(round, &[], &from, &to)?;
+        let write = |vectors: &[Vec<T>], message: &mut Vec<T>| {
+            from.iter().for_each(|from| message.extend_from_slice(&vectors[from.0]));
+        };
+        let finished = self.exchange(round, pairs[0].0, Form::Whole, write, &to)?;
         Ok((finished.used.len() * pairs.len() * self.dim() * size_of::<T>()) as u64)
     }
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.verbs.check_steady(pull)?;
         let own = summary(&self.vectors[pull.from.0], &self.vectors[pull.memory.0]);
-        let finished = self.exchange(round, &own, &[pull.from], &[pull.to, pull.steady])?;
+        let summary: &[T] = bytemuck::cast_slice(&own);
+        let write = |vectors: &[Vec<T>], message: &mut Vec<T>| {
+            message.extend_from_slice(summary);
+            message.extend_from_slice(&vectors[pull.from.0]);
+        };
+        let finished =
+            self.exchange(round, pull.from, Form::Summary(summary.len()), write, &[pull.to, pull.steady])?;
         let others = finished.summaries.iter().map(|(weight, numbers)| (*weight, &numbers[..]));
         let r = steadiness(&own, pull.fresh, others);
         let mut memory = std::mem::take(&mut self.vectors[pull.memory.0]);
         remember(&mut memory, &self.vectors[pull.from.0], r);
         self.vectors[pull.memory.0] = memory;
         Ok((finished.used.len() * message_bytes::<T>(self.dim())) as u64)
+    }
+
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.verbs.compress(pull)?;
+        self.carry_out()?;
+        let write = |vectors: &[Vec<T>], message: &mut Vec<T>| {
+            let mut bytes = Vec::with_capacity(pull.by.message_bytes::<T>(vectors[pull.from.0].len()));
+            pull.by.encode(&vectors[pull.from.0], &mut bytes);
+            message.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+        };
+        let finished = self.exchange(round, pull.model, Form::Compressed(pull.by), write, &[pull.to])?;
+        Ok((finished.used.len() * pull.by.message_bytes::<T>(self.dim())) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

@@ -322,7 +322,12 @@ mod tests {
         let mut engine = Engine::<f64>::start(settings, folder, terms, Memory::default()).unwrap();
         let task = async { panic!("advance out of bounds") };
         engine.runtime.as_ref().unwrap().spawn(task);
-        let message = Message { mark: Mark::default(), vectors: vec![0.0], head: 0, gossip: Vec::new() };
+        let message = Message {
+            mark: Mark::default(),
+            vectors: vec![0.0],
+            form: crate::outbox::Form::Whole,
+            gossip: Vec::new(),
+        };
         let error = engine.exchange(message, &[(1, 0.5)], vec![vec![0.0]]).unwrap_err().to_string();
         assert!(error.contains("the network thread failed: advance out of bounds"), "{error}");
     }

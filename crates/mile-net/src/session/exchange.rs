@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mile::block;
+use mile::compression::Compression;
 use mile::real::Real;
 use mile::steady::share;
 
 use super::{Cursor, Fault, Millis, MissingPolicy, Piece, Session};
-use crate::outbox::{KeptMessage, Message};
+use crate::outbox::{Form, KeptMessage, Message};
 
 /// The exchange under way.
 pub(super) struct Current<T> {
@@ -18,8 +19,10 @@ pub(super) struct Current<T> {
     dim: usize,
     /// Neighbours whose edge is used, in increasing id, each with the number of its elements in the sums.
     pub(super) row: Vec<(usize, usize)>,
-    /// The head of each neighbour's message, as far as it has arrived.
+    /// The beginning of each neighbour's message that must be known whole, as far as it has arrived.
     heads: BTreeMap<usize, Vec<T>>,
+    /// The own vector and memory for a neighbour's, if messages are compressed.
+    compressed: Option<(Compression, [Vec<T>; 2])>,
     /// The weights of their edges.
     weights: BTreeMap<usize, f64>,
 }
@@ -27,6 +30,15 @@ pub(super) struct Current<T> {
 impl<T: Real> Current<T> {
     pub(super) fn total(&self) -> usize {
         self.own.vectors.len()
+    }
+
+    /// Elements at the beginning of a message that must be known before any is added up.
+    fn head(&self) -> usize {
+        match self.own.form {
+            Form::Whole => 0,
+            Form::Summary(head) => head,
+            Form::Compressed(_) => self.total(),
+        }
     }
 
     fn weight(&self, id: usize) -> f64 {
@@ -49,11 +61,14 @@ impl<T: Real> Current<T> {
         }
         let to = end.min(limit);
         let message = |from: usize, elements: usize| &piece.elements[from - start..][..elements];
-        let head = self.own.head;
+        let head = self.head();
         if folded < to.min(head) {
             let known = self.heads.entry(self.row[k].0).or_default();
             known.truncate(folded);
             known.extend_from_slice(message(folded, to.min(head) - folded));
+            if to == total && self.compressed.is_some() {
+                self.fold_compressed(k, weight)?;
+            }
         }
         if head == 0 {
             for (own, sum, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
@@ -67,11 +82,21 @@ impl<T: Real> Current<T> {
         Ok(folded.max(to) >= end)
     }
 
+    /// Adds the k-th neighbour's vector to the sum, whose message is here.
+    fn fold_compressed(&mut self, k: usize, weight: f64) -> Result<(), &'static str> {
+        let Some((by, [own, other])) = &mut self.compressed else { return Ok(()) };
+        let message = self.heads.remove(&self.row[k].0).unwrap_or_default();
+        by.decode(bytemuck::cast_slice(&message), other)
+            .map_err(|_| "a compressed message cannot be read")?;
+        self.sums.iter_mut().for_each(|sum| block::fold((weight, &other[..]), own, sum, k == 0));
+        Ok(())
+    }
+
     /// Adds a part of the k-th neighbour's vector to both sums of an exchange that weighs differences; elements are counted from the
     /// beginning of the message.
     fn fold_steady(&mut self, k: usize, weight: f64, message: &[T], elements: Range<usize>) {
         let shares = self.shares(k + 1);
-        let (own, head) = (&self.own.vectors[elements.clone()], self.own.head);
+        let (own, head) = (&self.own.vectors[elements.clone()], self.head());
         let [to, steady] = &mut self.sums[..] else { return };
         let at = elements.start - head..elements.end - head;
         block::fold((weight, message), own, &mut to[at.clone()], k == 0);
@@ -93,7 +118,7 @@ impl<T: Real> Current<T> {
     }
 
     fn own_summary(&self) -> Vec<f64> {
-        numbers(&self.own.vectors[..self.own.head])
+        numbers(&self.own.vectors[..self.head()])
     }
 }
 
@@ -118,7 +143,7 @@ pub struct Finished<T> {
 impl<T: Real> Session<T> {
     /// Begins an exchange: the message is sent to the neighbours in `up`, each with the weight of its edge, and theirs are added up
     /// in `sums`, one for each vector of the message. If messages have a summary there is one vector, which is added up twice: with
-    /// the weights, and with those times how steady its differences are.
+    /// the weights, and with those times how steady its differences are. If they are compressed there is one vector.
     pub fn begin(&mut self, message: Message<T>, up: &[(usize, f64)], mut sums: Vec<Vec<T>>, now: Millis) {
         self.now = now;
         let (exchange, round) = (message.mark.exchange, message.mark.round);
@@ -138,7 +163,16 @@ impl<T: Real> Session<T> {
             self.outbox.push(KeptMessage { message: own.clone(), recipients });
         }
         let dim = own.vectors.len() / sums.len().max(1);
-        self.current = Some(Current { own, sums, dim, row, heads: BTreeMap::new(), weights });
+        let compressed = match own.form {
+            Form::Compressed(by) => {
+                let mut vectors = [(); 2].map(|()| vec![T::zero(); sums.first().map_or(0, Vec::len)]);
+                // The own message was made here.
+                let _ = by.decode(bytemuck::cast_slice(&own.vectors), &mut vectors[0]);
+                Some((by, vectors))
+            }
+            Form::Whole | Form::Summary(_) => None,
+        };
+        self.current = Some(Current { own, sums, dim, row, heads: BTreeMap::new(), compressed, weights });
         (self.next, self.round) = (exchange + 1, round);
         self.advance();
         self.tick(now);

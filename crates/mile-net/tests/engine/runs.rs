@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
@@ -81,6 +82,30 @@ fn agents_whose_plug_is_pulled_come_back_and_nothing_has_happened() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     lab.check(&method, rounds, &states);
+}
+
+/// Messages are bytes in place of elements; after the victim's death they are sent again from its checkpoint.
+#[test]
+fn compressed_messages_are_sent_again_after_a_death() {
+    for by in [Compression::EightBit, Compression::TopK(0.05)] {
+        let lab = Lab::new(Topology::Ring, 4, 1_501);
+        let method = Mile::decoupled(2, 0.01, 0.3).unwrap().with_compression(Some(by)).unwrap();
+        let states = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|agent| {
+                    let (lab, method) = (&lab, &method);
+                    scope.spawn(move || {
+                        if agent == 1 {
+                            lab.victim(1, method, 9, Dies::Exchange(5));
+                        }
+                        lab.agent(agent, method, 9).0
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        lab.check(&method, 9, &states);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mile::membership::Edge;
 use mile_net::frame::{HEAD, Head};
 use mile_net::handshake::{Mark, Terms};
-use mile_net::outbox::Message;
+use mile_net::outbox::{Form, Message};
 use mile_net::session::{Arrival, Limits, Memory, MissingPolicy, Outgoing, Session, Setup};
 use mile_net::status::Awaited;
 
@@ -29,7 +29,12 @@ fn begin(session: &mut Session<f32>, round: u64, up: &[usize]) {
     let mark = Mark { exchange: round, round };
     let vectors = vec![round as f32; DIM];
     let up: Vec<(usize, f64)> = up.iter().map(|id| (*id, 0.25)).collect();
-    session.begin(Message { mark, vectors, head: 0, gossip: Vec::new() }, &up, vec![vec![0.0; DIM]], 0);
+    session.begin(
+        Message { mark, vectors, form: Form::Whole, gossip: Vec::new() },
+        &up,
+        vec![vec![0.0; DIM]],
+        0,
+    );
 }
 
 fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {

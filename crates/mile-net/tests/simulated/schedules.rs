@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use mile::agents::Vector;
+use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::membership::{Change, Event, Membership, Present};
 use mile::methods::catalogue::{self, Parameters};
@@ -120,17 +121,23 @@ fn check(seed: u64, spoil: bool) {
     let drop_rate = if !complete && random.random_bool(0.3) { 0.3 } else { 0.0 };
     let rule = if complete { Rule::Metropolis } else { Rule::LazyMetropolis };
     let network = Network::new(topology.build(agents, 1).unwrap(), rule).unwrap();
-    let network = network.with_drop_rate(drop_rate).unwrap();
+    // Compressed messages, where the method has them: they need edges that are always there.
+    let compression =
+        [Compression::EightBit, Compression::TopK(0.3)].into_iter().nth(random.random_range(0..4));
+    let compression = compression.filter(|_| entry.takes("compression"));
+    let lasting = complete || compression.is_some();
+    let network = network.with_drop_rate(if lasting { 0.0 } else { drop_rate }).unwrap();
     let varying = [TimeVarying::RandomMatching, TimeVarying::matchings(network.graph())];
-    let network = match varying.into_iter().nth(random.random_range(0..6)).filter(|_| !complete) {
+    let network = match varying.into_iter().nth(random.random_range(0..6)).filter(|_| !lasting) {
         Some(varying) => network.with_time_varying(varying).unwrap(),
         None => network,
     };
     let local_steps = entry.has_local_steps().then_some(3);
-    let penalty = seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name);
+    let penalty =
+        seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name) && compression.is_none();
     // Momentum, and a weight that grows, where the method has them.
     let heavy = entry.takes("momentum") && !penalty && !seed.is_multiple_of(3);
-    let adaptive = (seed / 7).is_multiple_of(2);
+    let adaptive = (seed / 7).is_multiple_of(2) && compression.is_none();
     let grows =
         if adaptive { Weight::Adaptive(0.1) } else { Weight::Geometric { from: 0.001, to: 0.1, rounds: 4 } };
     let parameters = Parameters {
@@ -139,10 +146,12 @@ fn check(seed: u64, spoil: bool) {
         momentum: heavy.then_some(0.7),
         nesterov: (heavy && entry.takes("nesterov") && seed.is_multiple_of(5)).then_some(true),
         xi: (entry.takes("xi") && !seed.is_multiple_of(4)).then_some(grows),
+        compression,
         ..Parameters::default()
     };
     let rounds = random.random_range(1..8);
-    let membership = membership(&mut random, network, rule, seed.is_multiple_of(2));
+    let happens = seed.is_multiple_of(2) && compression.is_none();
+    let membership = membership(&mut random, network, rule, happens);
     let script = Script::new(membership, |network| entry.build(&parameters, network, seed).unwrap());
     let dim = [1, 5, 17][random.random_range(0..3)];
     let numbers = script.membership.numbers();

@@ -170,6 +170,8 @@ const COMMUNICATIONS: Parameter = parameter("communications", "a whole number fr
 const MOMENTUM: Parameter = parameter("momentum", "a number in [0, 1)", "0");
 const USUAL_MOMENTUM: Parameter = parameter("momentum", "a number in [0, 1)", "0.9");
 const NESTEROV: Parameter = parameter("nesterov", "true or false", "false");
+const COMPRESSION: Parameter =
+    parameter("compression", "\"none\", \"8-bit\" or { top_k = a share in (0, 1) }", "\"none\"");
 const PROBABILITY: Parameter = parameter("probability", "a number in (0, 1]", "1/local_steps");
 
 /// Every built-in method.
@@ -184,22 +186,26 @@ pub const ALL: &[Entry] = &[
             parameter(
                 "xi",
                 "a number in (0, 1], \"paper\", \"auto\", \"adaptive\", { adaptive } or { from, to, rounds }",
-                "\"paper\": 0.9 * 2/(local_steps + 3)",
+                "\"paper\": 0.9 * 2/(local_steps + 3); with top_k gamma/(10 local_steps)",
             ),
             parameter(
                 "gamma",
                 "a number in (0, 1], or \"auto\"",
-                "xi, the paper's method; with an adaptive xi 1, or 1.5/(1 - l) if that is less",
+                "xi, the paper's method; with an adaptive xi 1, or 1.5/(1 - l) if that is less; with top_k that share",
             ),
             MOMENTUM,
             NESTEROV,
+            COMPRESSION,
         ],
-        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as is an adaptive xi",
+        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi and compression",
         build: &|p, network, _| {
-            let xi = p.xi.unwrap_or(Mile::paper_xi(p.tau()).into());
-            let found = matches!(xi, Weight::Adaptive(_)) && p.gamma.is_none();
-            let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { p.gamma };
-            Ok(Box::new(Mile::with_weights(p.tau(), xi, gamma)?.with_momentum(p.checked_momentum("mile")?)))
+            let mut p = p.clone();
+            p.weights_of_compression(true);
+            let (xi, gamma) = (p.xi.unwrap_or(Mile::paper_xi(p.tau()).into()), p.gamma);
+            let found = matches!(xi, Weight::Adaptive(_)) && gamma.is_none();
+            let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { gamma };
+            let method = Mile::with_weights(p.tau(), xi, gamma)?.with_compression(p.compression)?;
+            Ok(Box::new(method.with_momentum(p.checked_momentum("mile")?)))
         },
     },
     Entry {
@@ -365,10 +371,26 @@ pub const ALL: &[Entry] = &[
         title: "local DSGD",
         reference: "DFedAvg: Sun, Li, Wang 2022",
         exact: false,
-        parameters: &[LOCAL_STEPS, MOMENTUM, NESTEROV],
-        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
+        parameters: &[
+            LOCAL_STEPS,
+            MOMENTUM,
+            NESTEROV,
+            COMPRESSION,
+            parameter("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
+        ],
+        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with compression it is CHOCO-SGD with local steps; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
         build: &|p, _, _| {
-            Ok(Box::new(LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?)))
+            let mut p = p.clone();
+            p.weights_of_compression(false);
+            let method = LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?);
+            match (p.compression, p.gamma) {
+                (Some(by), gamma) => Ok(Box::new(method.with_compression(by, gamma.unwrap_or(1.0))?)),
+                (None, None) => Ok(Box::new(method)),
+                (None, Some(gamma)) => {
+                    let takes = "none without compression: it mixes with W";
+                    Err(Checker("local-dsgd").refuse("gamma", gamma, takes))
+                }
+            }
         },
     },
     Entry {

@@ -23,6 +23,7 @@ mod periodical_gt;
 mod primal_dual;
 mod prox_nids;
 mod proxskip;
+mod public_copy;
 mod push_pull;
 mod qg_dsgdm;
 mod scaffold;

@@ -1,7 +1,9 @@
 //! Hyperparameters of all methods, as a user gives them.
 
 use super::dsgd::Variant;
+use super::mile::Mile;
 use super::momentum::Momentum;
+use crate::compression::Compression;
 use crate::method::InvalidParameter;
 use crate::schedule::Weight;
 
@@ -15,7 +17,7 @@ pub struct Parameters {
     pub local_steps: Option<u64>,
     /// Weight of the correction (mile).
     pub xi: Option<Weight>,
-    /// Weight of the mixing (mile).
+    /// Weight of the mixing (mile; local-dsgd with compression).
     pub gamma: Option<f64>,
     /// Weight of the correction (led, proxskip).
     pub beta: Option<f64>,
@@ -35,6 +37,8 @@ pub struct Parameters {
     pub momentum: Option<f64>,
     /// Whether it has Nesterov's form, and not that of heavy ball.
     pub nesterov: Option<bool>,
+    /// How messages are compressed (mile, local-dsgd).
+    pub compression: Option<Compression>,
     /// Whether the problem has a penalty: the method is then its proximal form, or refused.
     pub penalty: bool,
 }
@@ -57,6 +61,7 @@ impl Parameters {
             variant,
             momentum,
             nesterov,
+            compression,
             penalty: _,
         } = self;
         let whole = |value: &Option<u64>| value.map(|value| value.to_string());
@@ -74,6 +79,7 @@ impl Parameters {
             ("variant", variant.map(|variant| variant.name().to_owned())),
             ("momentum", number(momentum)),
             ("nesterov", nesterov.filter(|yes| *yes).map(|yes| yes.to_string())),
+            ("compression", compression.map(|by| by.to_string())),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
@@ -86,6 +92,15 @@ impl Parameters {
     /// The same for a method that is known by its momentum: 0.9 if it is not given.
     pub(super) fn usual_momentum(&self, method: &'static str) -> Result<Option<Momentum>, InvalidParameter> {
         Momentum::of(method, self.momentum.or(Some(0.9)), self.nesterov)
+    }
+
+    /// Fills in the weights that compression asks for, where they are not given: with few elements, mixing and correction are damped.
+    pub fn weights_of_compression(&mut self, has_correction: bool) {
+        let Some(least) = self.compression.and_then(Compression::usual_gamma) else { return };
+        let gamma = *self.gamma.get_or_insert(least);
+        if has_correction {
+            self.xi.get_or_insert(Mile::compressed_xi(self.tau(), gamma).into());
+        }
     }
 
     pub(super) fn tau(&self) -> u64 {

@@ -22,7 +22,9 @@
 //! m = 0, and the rest is as above. m is in units of x, as c is, so it is rescaled with the step size.
 
 use super::momentum::Momentum;
+use super::public_copy::PublicCopy;
 use crate::agents::{AgentsError, SteadyPull, Step, Vector};
+use crate::compression::Compression;
 use crate::method::{Layout, Unit};
 
 pub(super) const X: Vector = Vector(0);
@@ -44,6 +46,22 @@ const STEADY: Layout =
 const STEADY_WITH_MOMENTUM: Layout = Layout {
     state: &[("x", Unit::Fixed), ("c", Unit::StepSize), ("m", Unit::StepSize), ("p", Unit::Fixed)],
     scratch: &["g", "e"],
+};
+
+/// The same with a public copy y of x, and s for W y - y.
+const COMPRESSED: Layout = Layout {
+    state: &[("x", Unit::Fixed), ("c", Unit::StepSize), ("y", Unit::Fixed), ("s", Unit::Fixed)],
+    scratch: &["g", "d"],
+};
+const COMPRESSED_WITH_MOMENTUM: Layout = Layout {
+    state: &[
+        ("x", Unit::Fixed),
+        ("c", Unit::StepSize),
+        ("m", Unit::StepSize),
+        ("y", Unit::Fixed),
+        ("s", Unit::Fixed),
+    ],
+    scratch: &["g", "d"],
 };
 
 /// `x = x - alpha grad f(x)`, the unmixed first step of MILE and NIDS.
@@ -79,20 +97,34 @@ pub(super) fn exchange_by(s: &mut Step, d: Vector, gamma: f64, xi: f64) -> Resul
     Ok(())
 }
 
-/// The same steps with momentum, if there is one, and exchanges that weigh differences by how steady they are, if asked.
+/// What agents send in an exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Sends {
+    /// v.
+    #[default]
+    Whole,
+    /// v and a summary, by which differences are weighed by how steady they are.
+    Steady,
+    /// Compressed differences of v from a public copy.
+    Compressed(Compression),
+}
+
+/// The same steps with momentum, if there is one, and with other exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Steps {
     pub(super) momentum: Option<Momentum>,
-    pub(super) steady: bool,
+    pub(super) sends: Sends,
 }
 
 impl Steps {
     pub(super) fn layout(self) -> Layout {
-        match (self.momentum, self.steady) {
-            (None, false) => LAYOUT,
-            (Some(_), false) => WITH_MOMENTUM,
-            (None, true) => STEADY,
-            (Some(_), true) => STEADY_WITH_MOMENTUM,
+        match (self.sends, self.momentum) {
+            (Sends::Whole, None) => LAYOUT,
+            (Sends::Whole, Some(_)) => WITH_MOMENTUM,
+            (Sends::Steady, None) => STEADY,
+            (Sends::Steady, Some(_)) => STEADY_WITH_MOMENTUM,
+            (Sends::Compressed(_), None) => COMPRESSED,
+            (Sends::Compressed(_), Some(_)) => COMPRESSED_WITH_MOMENTUM,
         }
     }
 
@@ -108,8 +140,12 @@ impl Steps {
         momentum.step(s, (X, M), 1.0, &[(s.step_size, g), (-1.0, C)])
     }
 
+    /// The exchange of v, whole or compressed.
     pub(super) fn exchange(self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
-        exchange_by(s, self.scratch(), gamma, xi)
+        match self.sends {
+            Sends::Compressed(by) => self.compressed_exchange(s, gamma, xi, by),
+            Sends::Whole | Sends::Steady => exchange_by(s, self.scratch(), gamma, xi),
+        }
     }
 
     /// The same exchange in which the correction counts the difference along each edge as far as it is steady:
@@ -126,6 +162,22 @@ impl Steps {
         s.pull_steady(&SteadyPull { from: v, memory: p, to: d, steady: e, fresh })?;
         s.combine(C, 1.0, &[(xi, e)])?;
         s.combine(X, 1.0, &[(gamma, d)])?;
+        Ok(())
+    }
+
+    /// The same exchange with what the neighbours know of each other's v: `s = W y - y ; c = c + xi s ; x = v + gamma s`.
+    fn compressed_exchange(
+        self,
+        step: &mut Step,
+        gamma: f64,
+        xi: f64,
+        by: Compression,
+    ) -> Result<(), AgentsError> {
+        let q = self.scratch();
+        let copy = PublicCopy { y: Vector(q.0 - 2), s: Vector(q.0 - 1), q, d: Vector(q.0 + 1) };
+        let s = copy.exchange(step, X, by)?;
+        step.combine(C, 1.0, &[(xi, s)])?;
+        step.combine(X, 1.0, &[(gamma, s)])?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use faer::Mat;
 
 use super::TheoryError;
-use crate::agents::{Agents, AgentsError, SteadyPull, Vector};
+use crate::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use crate::method::Method;
 use crate::run::{Progress, Run};
 use crate::schedule::Schedule;
@@ -86,6 +86,11 @@ impl Agents for ModeAgents {
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.vectors[pull.memory.0] = self.vectors[pull.from.0].clone();
         self.pull(round, &[(pull.from, pull.to), (pull.from, pull.steady)])
+    }
+
+    /// Compression is not linear: the method is examined as if nothing were left out.
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.pull(round, &[(pull.from, pull.to)])
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

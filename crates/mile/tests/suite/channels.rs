@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::block;
+use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::graph::Topology;
 use mile::method::Method;
@@ -133,6 +134,38 @@ impl Agents for Rank<'_> {
             let others = heard.iter().map(|(weight, _, summary)| (*weight, &summary[..]));
             remember(&mut vectors[pull.memory.0], &v, steadiness(&own, pull.fresh, others));
             sent += up * message_bytes::<f32>(v.len()) as u64;
+        }
+        Ok(sent)
+    }
+
+    /// Messages are told as bytes, one to a number.
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.noted.compress(pull)?;
+        self.settle()?;
+        if std::mem::take(&mut self.watching) {
+            self.drift = Some(self.consensus_error(pull.model)?);
+        }
+        for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
+            let mut bytes = Vec::new();
+            pull.by.encode(&vectors[pull.from.0], &mut bytes);
+            for (j, _) in row_in_round(self.network, agent, round).0 {
+                self.lines[&agent].0[&j].send(bytes.iter().map(|byte| f32::from(*byte)).collect()).unwrap();
+            }
+        }
+        let mut sent = 0;
+        for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
+            let (row, up) = row_in_round(self.network, agent, round);
+            let own = vectors[pull.from.0].clone();
+            let mut other = vec![f32::NAN; own.len()];
+            vectors[pull.to.0].fill(0.0);
+            for (k, (j, weight)) in row.into_iter().enumerate() {
+                let message: Vec<u8> =
+                    self.lines[&agent].1[&j].recv().unwrap().iter().map(|byte| *byte as u8).collect();
+                pull.by.decode(&message, &mut other).unwrap();
+                block::fold((weight, &other[..]), &own, &mut vectors[pull.to.0], k == 0);
+                sent += message.len() as u64;
+            }
+            assert_eq!(up as usize, self.network.graph().neighbours(agent).len());
         }
         Ok(sent)
     }
@@ -356,11 +389,20 @@ fn simulator_and_channels_agree(
     ranks: usize,
     wrap: impl Fn(Box<dyn Problem<f32>>) -> Box<dyn Problem<f32>>,
 ) {
-    let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)));
-    for (entry, xi) in catalogue::ALL.iter().map(|entry| (entry, None)).chain([adaptive]) {
+    let plain = catalogue::ALL.iter().map(|entry| (entry, None, None));
+    let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)), None);
+    let compressed = [
+        ("mile", Compression::EightBit),
+        ("mile", Compression::TopK(0.4)),
+        ("local-dsgd", Compression::TopK(0.2)),
+    ]
+    .map(|(name, by)| (catalogue::find(name).unwrap(), None, Some(by)));
+    for (entry, xi, compression) in plain.chain([adaptive]).chain(compressed) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
-            if complete && (drop_rate > 0.0 || varying) || penalty && !WITH_PENALTY.contains(&entry.name) {
+            let lasting = complete || compression.is_some();
+            let takes_penalty = WITH_PENALTY.contains(&entry.name) && compression.is_none();
+            if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {
                 continue;
             }
             let network =
@@ -374,7 +416,8 @@ fn simulator_and_channels_agree(
             let local_steps = entry.has_local_steps().then_some(3);
             // More exchanges a round than are put off together.
             let gossip = (entry.name == "mg-skip").then_some(37);
-            let parameters = Parameters { local_steps, gossip, penalty, xi, ..Parameters::default() };
+            let parameters =
+                Parameters { local_steps, gossip, penalty, xi, compression, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let smooth = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
             let sparse = |problem| Penalised(problem, Penalty::l1(3.0).unwrap().except([1]));

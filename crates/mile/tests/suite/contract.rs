@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use mile::block;
+use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::Variant;
@@ -64,6 +65,15 @@ fn heavy(row: Row, mu: f64, nesterov: bool) -> Row {
     Row { parameters, step_size: row.step_size * (1.0 - mu), stored: row.stored + 1, moves, ..row }
 }
 
+/// A method that sends compressed differences from public copies, and stores so many vectors.
+fn copying(stored: usize, row: Row) -> Row {
+    Row { stored, zero_sum: &["c", "s"], ..row }
+}
+
+fn compressed(by: Compression, parameters: Parameters) -> Parameters {
+    Parameters { compression: Some(by), ..parameters }
+}
+
 /// A method that is known by its momentum.
 fn momentum(name: &'static str, step_size: f64) -> Row {
     Row { step_size, moves: ("x", false), ..row(name, Parameters::default()) }
@@ -88,6 +98,19 @@ fn rows() -> Vec<Row> {
         Row { stored: 3, beside: summary_len(DIM), ..row("mile", adaptive(5, 0.1, 0.8)) },
         heavy(
             Row { stored: 3, beside: summary_len(DIM), ..row("mile", adaptive(5, 0.004, 0.8)) },
+            0.9,
+            false,
+        ),
+        copying(4, row("mile", compressed(Compression::EightBit, xi(5, 0.22)))),
+        copying(4, row("mile", compressed(Compression::TopK(0.4), tau(5)))),
+        heavy(
+            copying(
+                4,
+                row(
+                    "mile",
+                    compressed(Compression::EightBit, Parameters { gamma: Some(0.8), ..xi(5, 0.004) }),
+                ),
+            ),
             0.9,
             false,
         ),
@@ -122,6 +145,8 @@ fn rows() -> Vec<Row> {
         Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) },
         heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, false),
         heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, true),
+        Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::EightBit, tau(5)))) },
+        Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::TopK(0.4), tau(5)))) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", none()) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", Parameters { variant: Some(Variant::Cta), ..none() }) },
         tracker("gradient-tracking", none()),
@@ -302,12 +327,10 @@ fn costs_are_what_the_method_spends() {
         let messages = 2 * network.graph().edges().count() as u64;
         assert_eq!(progress.costs.vectors_sent, 20 * row.sent, "{}: sent", row.what());
         assert_eq!(progress.costs.exchanges, 20 * row.exchanges, "{}: exchanges", row.what());
-        assert_eq!(
-            progress.costs.bytes_sent,
-            20 * messages * (row.sent * DIM as u64 * 4 + row.beside as u64 * 8),
-            "{}: bytes",
-            row.what()
-        );
+        let whole = row.sent * DIM as u64 * 4 + row.beside as u64 * 8;
+        // The first message is whole, and the next one that is comes later than this.
+        let later = row.parameters.compression.map_or(whole, |by| by.message_bytes::<f32>(DIM) as u64);
+        assert_eq!(progress.costs.bytes_sent, messages * (whole + 19 * later), "{}: bytes", row.what());
         assert_eq!(progress.costs.gradient_evals, begun + progress.step * AGENTS as u64, "{}", row.what());
         assert_eq!(method.layout().state.len(), row.stored, "{}: stored", row.what());
     });

@@ -1,0 +1,153 @@
+//! The methods of a plan: their weights as numbers, and what is refused.
+
+use mile::agents::Costs;
+use mile::membership::Membership;
+use mile::method::{InvalidParameter, Method};
+use mile::methods::catalogue::{Entry, Parameters};
+use mile::network::Network;
+use mile::problems::{Failure, Problem};
+use mile::run::Run;
+use mile::schedule::{Schedule, Weight};
+use mile::simulator::Simulator;
+use mile::theory::weights::WeightChoice;
+use toml::{Table, Value};
+
+use super::PlannedMethod;
+use crate::auto;
+use crate::config::{AlgorithmConfig, Experiment};
+use crate::error::LabError;
+
+/// The first algorithm with a value `"auto"`, and its key.
+pub(crate) fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
+    let k = algorithms.iter().position(|algorithm| algorithm.auto_step_size || algorithm.has_auto())?;
+    let key = match &algorithms[k] {
+        algorithm if algorithm.auto_step_size => "step_size",
+        algorithm if algorithm.xi == Some(WeightChoice::Auto) => "xi",
+        _ => "gamma",
+    };
+    Some((k, key))
+}
+
+/// The method of an algorithm, with the weights that are chosen for it.
+pub(super) fn plan_algorithm(
+    index: usize,
+    algorithm: &AlgorithmConfig,
+    experiment: &Experiment,
+    network: &Network,
+) -> Result<PlannedMethod, LabError> {
+    let mut parameters = algorithm.parameters.clone();
+    let tau = parameters.local_steps.unwrap_or(1);
+    parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
+    parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
+    if algorithm.has_auto() {
+        auto::choose(index, algorithm, experiment, network, &mut parameters)?;
+    }
+    if algorithm.is_adaptive() {
+        auto::choose_adaptive(index, algorithm, experiment, network, &mut parameters)?;
+    }
+    if parameters.compression.is_some() {
+        parameters.weights_of_compression(algorithm.entry.takes("xi"));
+    }
+    let method = build(index, algorithm.entry, &parameters, network, 0)?;
+    let layout = method.layout();
+    Ok(PlannedMethod {
+        parameters,
+        vectors_stored: layout.state.len(),
+        vectors: layout.vectors(),
+        first_round: first_round_costs(&*method, network)?,
+    })
+}
+
+/// Checks that the methods can run on the networks that events make.
+pub(super) fn check_later_networks(
+    experiment: &Experiment,
+    methods: &[PlannedMethod],
+    membership: &Membership,
+) -> Result<(), LabError> {
+    let compressed = methods.iter().position(|planned| planned.parameters.compression.is_some());
+    if let (Some(index), false) = (compressed, membership.is_lasting()) {
+        let problem = "cannot be used with events: what agents have told each other holds for the network on which they did";
+        return Err(LabError::config(format!("algorithm[{index}].compression"), problem));
+    }
+    for (event, epoch) in membership.epochs()[1..].iter().enumerate() {
+        for (index, (algorithm, planned)) in experiment.algorithms.iter().zip(methods).enumerate() {
+            let built = build(index, algorithm.entry, &planned.parameters, &epoch.network, 0);
+            built.map_err(|error| {
+                LabError::config(format!("event[{event}]"), format!("from round {} on, {error}", epoch.round))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces weights `"auto"` and `"adaptive"`, and those that compression chooses, by numbers in the resolved experiment.
+pub(super) fn resolve_weights(experiment: &mut Experiment, methods: &[PlannedMethod]) {
+    let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
+    for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
+        let compressed = algorithm.parameters.compression.is_some();
+        let chosen = algorithm.has_auto() || algorithm.is_adaptive() || compressed;
+        if let (true, Some(table)) = (chosen, table.as_table_mut()) {
+            let xi = planned.parameters.xi.map(|xi| match xi {
+                Weight::Adaptive(most) => {
+                    Value::Table(Table::from_iter([("adaptive".to_owned(), most.into())]))
+                }
+                xi => Value::Float(xi.last()),
+            });
+            let chosen = [("xi", xi), ("gamma", planned.parameters.gamma.map(Value::Float))];
+            for (key, value) in chosen.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+                table.insert(key.to_owned(), value);
+            }
+        }
+    }
+}
+
+pub(super) fn build(
+    index: usize,
+    entry: &Entry,
+    parameters: &Parameters,
+    network: &Network,
+    seed: u64,
+) -> Result<Box<dyn Method>, LabError> {
+    entry.build(parameters, network, seed).map_err(|error| invalid(index, entry, error))
+}
+
+/// What is wrong with the method of an algorithm, by the key that is to be changed.
+pub(super) fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
+    let InvalidParameter { parameter, got, takes, .. } = error;
+    let title = entry.title;
+    match parameter {
+        "network" | "mixing" => {
+            LabError::config("network", format!("{title} (algorithm[{index}]) takes {takes}, got {got}"))
+        }
+        "penalty" => LabError::config(
+            "problem.l1",
+            format!("{title} (algorithm[{index}]) takes {takes}, or leave l1 out"),
+        ),
+        _ => LabError::config(format!("algorithm[{index}].{parameter}"), format!("got {got}, takes {takes}")),
+    }
+}
+
+/// The costs of a method's start-up and first round, measured by running it on an empty problem.
+pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs, LabError> {
+    struct Empty(usize);
+    impl Problem<f32> for Empty {
+        fn agents(&self) -> usize {
+            self.0
+        }
+        fn dim(&self) -> usize {
+            1
+        }
+        fn loss(&self, _: usize, _: &[f32]) -> Result<f64, Failure> {
+            Ok(0.0)
+        }
+        fn gradient(&self, _: usize, _: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
+            gradient.fill(0.0);
+            Ok(())
+        }
+    }
+    let problem = Empty(network.agents());
+    let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?;
+    let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
+    run.round(&mut agents)?;
+    Ok(run.progress().costs)
+}

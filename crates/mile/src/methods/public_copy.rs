@@ -1,0 +1,65 @@
+//! An exchange of [compressed](crate::compression) differences from a public copy of the model, with error feedback.
+//!
+//! ```text
+//! q = C(v - y) ;  send q ;  y = y + q ;  s = s + (W q - q)
+//! in the first round, and every so many:  send v ;  y = v ;  s = W v - v
+//! ```
+//!
+//! y is what the neighbours know of an agent's model, and s = W y - y: they add up what was sent, and store no vector of a
+//! neighbour. What C leaves out is part of the next difference. The s_i sum to zero, as W y - y does; at a fixed point q = 0, so y = v, and
+//! s = W v - v. This is the gossip of CHOCO-SGD (Koloskova, Stich, Jaggi, "Decentralized Stochastic Optimization and Gossip Algorithms with Compressed
+//! Communication", 2019), of which the primal-dual form is LEAD (Liu et al., "Linear Convergent Decentralized Optimization with Compression", 2021);
+//! theirs start from y = 0 and send no whole vectors. Without them errors of rounding in s would be added to the correction in every round: in single
+//! precision MILE with eight bits is left with a gradient norm of 2e-4 after 6,000 rounds of the contract's problem, with them 3e-6. Storing the copies of all neighbours would do as well, and
+//! takes a vector for each. The sum s holds for one W only: edges must not drop.
+
+use crate::agents::{AgentsError, CompressedPull, Step, Vector};
+use crate::compression::Compression;
+use crate::method::{Checker, InvalidParameter};
+use crate::network::Network;
+
+/// The vectors of such exchanges: y and s are state, and two are scratch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct PublicCopy {
+    pub(super) y: Vector,
+    pub(super) s: Vector,
+    pub(super) q: Vector,
+    pub(super) d: Vector,
+}
+
+impl PublicCopy {
+    /// Exchanges v; afterwards s is W y - y.
+    pub(super) fn exchange(self, step: &mut Step, v: Vector, by: Compression) -> Result<Vector, AgentsError> {
+        let Self { y, s, q, d } = self;
+        if step.round.is_multiple_of(by.whole_every()) {
+            step.pull(&[(v, d)])?;
+            step.combine(y, 0.0, &[(1.0, v)])?;
+            step.combine(s, 0.0, &[(1.0, d)])?;
+        } else {
+            step.combine(q, 0.0, &[(1.0, v), (-1.0, y)])?;
+            step.pull_compressed(&CompressedPull { model: v, from: q, to: d, by })?;
+            step.combine(y, 1.0, &[(1.0, q)])?;
+            step.combine(s, 1.0, &[(1.0, d)])?;
+        }
+        Ok(s)
+    }
+}
+
+/// Refuses shares that are none, and networks on which s would not be W y - y.
+pub(super) fn check(
+    method: &'static str,
+    by: Option<Compression>,
+    network: &Network,
+) -> Result<(), InvalidParameter> {
+    let (check, key) = (Checker(method), "compression");
+    match by {
+        Some(Compression::TopK(share)) if !(share > 0.0 && share < 1.0) => {
+            Err(check.refuse(key, format!("top_k = {share}"), "a share of the elements in (0, 1)"))
+        }
+        Some(by) if network.varies() => {
+            let takes = "networks whose edges are always there: agents add up what a neighbour has sent, and a message that is left out would be missing for good";
+            Err(check.refuse(key, by, takes))
+        }
+        _ => Ok(()),
+    }
+}
