@@ -5,6 +5,7 @@
 //! columns. A rank sends its rows once, and all add at the same time.
 
 use mile::agents::Failure;
+use mile::compression::Compression;
 use mile::real::Real;
 use mile::steady::{Summaries, summary_len};
 
@@ -64,6 +65,37 @@ pub fn summaries(
     let (sends, mut receives): (Vec<_>, Vec<_>) = (sends.collect(), receives.collect());
     transport.exchange(&sends, &mut receives, &mut |_| false)?;
     Ok(room.into_iter().map(|numbers| Summaries::from_numbers(numbers, dim)).collect())
+}
+
+/// The rows of the agents of each peer whose rows are needed here, from messages that tell rows as they are compressed.
+pub fn compressed<T: Real>(
+    transport: &dyn Transport,
+    peers: &[Peer],
+    by: Compression,
+    rows: &[T],
+    dim: usize,
+) -> Result<Vec<Vec<T>>, Failure> {
+    let bytes = by.message_bytes::<T>(dim);
+    let message = |peer: &Peer| {
+        let mut message = Vec::with_capacity(peer.sends.len() * bytes);
+        peer.sends.iter().for_each(|row| by.encode(&rows[row * dim..(row + 1) * dim], &mut message));
+        message
+    };
+    let packed: Vec<Vec<u8>> = peers.iter().map(message).collect();
+    let mut room: Vec<Vec<u8>> = peers.iter().map(|peer| vec![0; peer.receives.len() * bytes]).collect();
+    let sends = peers.iter().zip(&packed).map(|(peer, message)| (peer.rank, &message[..]));
+    let receives = peers.iter().zip(&mut room).map(|(peer, message)| (peer.rank, &mut message[..]));
+    let (sends, mut receives): (Vec<_>, Vec<_>) = (sends.collect(), receives.collect());
+    transport.exchange(&sends, &mut receives, &mut |_| false)?;
+    let decoded = |message: &Vec<u8>| {
+        let messages = message.chunks_exact(bytes.max(1));
+        let mut vectors = vec![T::zero(); messages.len() * dim];
+        for (message, vector) in messages.zip(vectors.chunks_exact_mut(dim.max(1))) {
+            by.decode(message, vector)?;
+        }
+        Ok(vectors)
+    };
+    room.iter().map(decoded).collect()
 }
 
 /// The sums over all agents of `dim` columns, from the rows of the hosted ones.

@@ -1,6 +1,6 @@
 //! Exchanges of the agents of a rank on a device: rows that cross ranks go through the host's memory.
 
-use mile::agents::{AgentsError, SteadyPull, Vector};
+use mile::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::real::Real;
 use mile::steady::{self, Summaries};
 use mile_mpi::exchange::{Crossing, Source};
@@ -108,5 +108,31 @@ impl<T: Real, C: Transport> GpuRank<'_, T, C> {
         let first: Vec<T> = (0..self.own.vectors.agents()).map(steadiness).collect();
         let _queue = stack.lock();
         self.own.vectors.set_first(pull.memory, &first).map_err(engine)
+    }
+
+    /// Sends rows as they are compressed, and adds up what they tell.
+    pub(super) fn exchange_compressed(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
+        let (dim, stride, stack) =
+            (self.own.vectors.dim(), self.own.vectors.stride(), self.own.stack.clone());
+        let mut rows = self.own.read(pull.from).map_err(engine)?;
+        pull.by.compress_rows(&mut rows, dim);
+        {
+            let _queue = stack.lock();
+            self.own.vectors.set(pull.from, &rows).map_err(engine)?;
+        }
+        let peers = &self.crossing.1.peers;
+        let told = together::compressed(&*self.transport, peers, pull.by, &rows, dim);
+        let told = told.map_err(AgentsError::Engine)?.concat();
+        let room = told.len() / dim.max(1) * stride;
+        let others = self.received.reserve(&stack, room).map_err(engine)?;
+        let places = self.received.here.chunks_exact_mut(stride.max(1));
+        for (place, row) in places.zip(told.chunks_exact(dim.max(1))) {
+            place[..dim].copy_from_slice(row);
+        }
+        self.received.put(&stack, room).map_err(engine)?;
+        let mut work = Work::default();
+        let matrix = self.crossed(&self.crossing.1, &mut work);
+        self.own.vectors.pull_across(pull.from, pull.to, matrix, others, &mut work);
+        stack.alone(&work).map(drop).map_err(engine)
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::{Engine, Evaluated};
 use mile::method::Method;
 use mile::network::Network;
@@ -173,6 +173,17 @@ impl<T: Real, C: Transport> Agents for GpuRank<'_, T, C> {
         self.exchange_steady(pull)?;
         self.own.failed = false;
         Ok(self.crossing.1.messages * steady::message_bytes::<T>(self.own.vectors.dim()) as u64)
+    }
+
+    /// The CPU compresses, with the bits that every engine has.
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.own.noted.check(pull.model)?;
+        self.own.noted.check_pull(&[(pull.from, pull.to)])?;
+        self.begin_exchange(round, pull.model)?;
+        self.own.failed = true;
+        self.exchange_compressed(pull)?;
+        self.own.failed = false;
+        Ok(self.crossing.1.messages * pull.by.message_bytes::<T>(self.own.vectors.dim()) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

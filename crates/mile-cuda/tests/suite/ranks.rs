@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mile::agents::Vector;
+use mile::compression::Compression;
 use mile::engine::{Engine, Evaluated};
 use mile::graph::{Graph, Topology};
 use mile::method::Method;
@@ -71,7 +72,8 @@ fn same<T: Real, P: Problem<T>>(
     parameters: &Parameters,
     ranks: &[usize],
 ) {
-    let network = network(name, if name == "mile" { 0.2 } else { 0.0 });
+    let drops = name == "mile" && parameters.compression.is_none();
+    let network = network(name, if drops { 0.2 } else { 0.0 });
     let method = build(name, parameters, &network);
     let dim = problem.dim();
     let start = random::<T>(AGENTS * dim, 50);
@@ -127,9 +129,15 @@ fn any_number_of_ranks_in_both_precisions_with_adaptive_weights_and_penalties() 
     let two = || Parameters { local_steps: Some(2), ..Parameters::default() };
     let adaptive = Parameters { xi: Some(Weight::Adaptive(0.2)), ..two() };
     let penalised = Parameters { penalty: true, ..two() };
-    for (name, parameters, l1) in
-        [("mile", two(), 0.0), ("mile", adaptive, 0.0), ("local-dsgd", penalised, 0.1)]
-    {
+    let eight = Parameters { compression: Some(Compression::EightBit), ..two() };
+    let largest = Parameters { compression: Some(Compression::TopK(0.4)), ..two() };
+    for (name, parameters, l1) in [
+        ("mile", two(), 0.0),
+        ("mile", adaptive, 0.0),
+        ("mile", eight, 0.0),
+        ("local-dsgd", largest, 0.0),
+        ("local-dsgd", penalised, 0.1),
+    ] {
         let single = || table::<f32>(AGENTS, 6, Loss::Logistic, l1, Batch::Size(3));
         same(&single(), &|_| single(), name, &parameters, &[1, 2, 3, AGENTS]);
         let double = || table::<f64>(AGENTS, 5, Loss::Softmax { classes: 3 }, l1, Batch::Full);
