@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mile::agents::{Agents, AgentsError, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::network::Network;
 use mile::ranks::{Alone, Ranks};
@@ -120,6 +120,10 @@ impl<T: Real> Agents for Lending<'_, T> {
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.simulator.pull_steady(round, pull)
+    }
+
+    fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.simulator.pull_compressed(round, pull)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
