@@ -233,6 +233,15 @@ fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabErr
     let xi = weight("xi", &words)?;
     let auto = [("auto", WeightChoice::Auto)];
     let gamma = weight("gamma", if takes("xi").is_some() { &auto } else { &[] })?;
+    if let (Some(value), None, None) =
+        (reader.value("gamma").filter(|_| gamma.is_some()), takes("xi"), parameters.compression)
+    {
+        return Err(reader.refuse(
+            "gamma",
+            value,
+            "a number in (0, 1], with compression only: without, it mixes with W",
+        ));
+    }
     if let Some(Compression::TopK(_)) = parameters.compression
         && [xi, gamma].contains(&Some(WeightChoice::Auto))
     {

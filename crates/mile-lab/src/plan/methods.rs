@@ -65,7 +65,7 @@ pub(super) fn check_later_networks(
     membership: &Membership,
 ) -> Result<(), LabError> {
     let compressed = methods.iter().position(|planned| planned.parameters.compression.is_some());
-    if let (Some(index), false) = (compressed, membership.is_lasting()) {
+    if let (Some(index), true) = (compressed, membership.epochs().len() > 1) {
         let problem = "cannot be used with events: what agents have told each other holds for the network on which they did";
         return Err(LabError::config(format!("algorithm[{index}].compression"), problem));
     }

@@ -144,6 +144,74 @@ fn automatic_weights_and_step_sizes_take_momentum_into_account() {
     assert!(refused.contains("algorithm[0].gamma") && refused.contains("would choose both"), "{refused}");
 }
 
+/// Weights that few elements need are written down, runs are exact, their bytes are foretold, and what does not go together is refused.
+#[test]
+fn compressed_runs_converge_send_what_was_foretold_and_refuse_what_they_cannot_have() {
+    let with = |network: &str, name: &str, keys: &str| {
+        format!(
+            "rounds = 2500\n[network]\nagents = 8\n{network}\n[problem]\nkind = 'quadratic'\ndim = 40\ncondition = 5\n\
+             [[algorithm]]\nname = '{name}'\nstep_size = 0.02\nlocal_steps = 5\n{keys}\n"
+        )
+    };
+    let bits = "compression = '8-bit'";
+    for (keys, gamma, bytes) in [
+        (bits, None, 40 + 2 + 6),
+        ("compression = '8-bit'\ngamma = 'auto'", Some(0.5), 48),
+        ("compression = { top_k = 0.25 }", Some(0.25), 10 * 8 + 5 + 3),
+    ] {
+        let found = plan(&with("", "mile", keys), &[]).unwrap();
+        let table = &found.experiment.resolved["algorithm"][0];
+        let chosen = table.get("gamma").and_then(|gamma| gamma.as_float());
+        assert_eq!(
+            (chosen.is_some(), found.message_bytes(0)),
+            (gamma.is_some(), bytes),
+            "{keys}: {chosen:?}"
+        );
+        if keys.contains("top_k") {
+            assert_eq!((chosen, table["xi"].as_float()), (gamma, Some(0.1 * 0.25 / 5.0)));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let job = found.jobs()[0];
+        let last = &run(&found, folder.path(), false)[0].last;
+        assert!(last.grad_norm_sq.unwrap() < 1e-12 && last.consensus_error < 1e-12, "{keys}: {last:?}");
+        assert_eq!(last.bytes_sent, found.bytes_to_send(job), "{keys}");
+        assert_eq!(last.bytes_sent, 16 * (25 * 320 + 2475 * bytes as u64), "{keys}");
+    }
+    let event = "[[event]]\nround = 9\nreplace = 3";
+    for (network, name, keys, expected) in [
+        (
+            "drop_rate = 0.1",
+            "mile",
+            bits,
+            "algorithm[0].compression: got 8-bit, takes networks whose edges are always there",
+        ),
+        ("time_varying = 'matchings'", "local-dsgd", bits, "edges are always there"),
+        (
+            "",
+            "mile",
+            "compression = '7-bit'",
+            "algorithm[0].compression: got \"7-bit\", takes \"none\", \"8-bit\"",
+        ),
+        ("", "mile", "compression = { top_k = 1.5 }", "takes a share of the elements in (0, 1)"),
+        ("", "mile", "compression = { top = 0.5 }", "top_k"),
+        ("", "mile", "compression = '8-bit'\nxi = 'adaptive'", "none with an adaptive xi"),
+        ("", "mile", "compression = { top_k = 0.1 }\ngamma = 'auto'", "give xi and gamma as numbers"),
+        (
+            "",
+            "local-dsgd",
+            "gamma = 0.5",
+            "algorithm[0].gamma: got 0.5, takes a number in (0, 1], with compression only",
+        ),
+        ("", "led", bits, "algorithm[0].compression: unknown key"),
+        ("", "mile", &format!("{bits}\n{event}"), "algorithm[0].compression: cannot be used with events"),
+    ] {
+        let refused = plan(&with(network, name, keys), &[]).err();
+        let refused = refused.unwrap_or_else(|| panic!("taken: {network} {name} {keys}"));
+        assert!(refused.contains(expected), "{network} {name} {keys}: {refused}");
+    }
+    assert!(plan(&with("drop_rate = 0.1", "mile", "compression = 'none'"), &[]).is_ok());
+}
+
 /// The largest weight and gamma come from the network, and the run converges with them.
 #[test]
 fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {

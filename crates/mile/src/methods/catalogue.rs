@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use super::{
     D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
     MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,
+    public_copy,
 };
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
@@ -199,6 +200,7 @@ pub const ALL: &[Entry] = &[
         ],
         note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi and compression",
         build: &|p, network, _| {
+            public_copy::check("mile", p.compression, network)?;
             let mut p = p.clone();
             p.weights_of_compression(true);
             let (xi, gamma) = (p.xi.unwrap_or(Mile::paper_xi(p.tau()).into()), p.gamma);
@@ -379,18 +381,15 @@ pub const ALL: &[Entry] = &[
             parameter("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
         ],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with compression it is CHOCO-SGD with local steps; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
-        build: &|p, _, _| {
+        build: &|p, network, _| {
+            public_copy::check("local-dsgd", p.compression, network)?;
             let mut p = p.clone();
             p.weights_of_compression(false);
             let method = LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?);
-            match (p.compression, p.gamma) {
-                (Some(by), gamma) => Ok(Box::new(method.with_compression(by, gamma.unwrap_or(1.0))?)),
-                (None, None) => Ok(Box::new(method)),
-                (None, Some(gamma)) => {
-                    let takes = "none without compression: it mixes with W";
-                    Err(Checker("local-dsgd").refuse("gamma", gamma, takes))
-                }
-            }
+            Ok(Box::new(match p.compression {
+                Some(by) => method.with_compression(by, p.gamma.unwrap_or(1.0))?,
+                None => method,
+            }))
         },
     },
     Entry {
