@@ -182,7 +182,7 @@ impl Plan {
         Self::new(experiment)
     }
 
-    /// Runs the jobs on other engines than the [`Simulator`].
+    /// Runs the jobs on other engines than the [`Simulator`](mile::simulator::Simulator).
     pub fn on(mut self, engines: Arc<dyn Engines>) -> Self {
         self.engines = engines;
         self
