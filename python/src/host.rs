@@ -187,7 +187,7 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
         Ok(messages * message_bytes::<T>(self.dim) as u64)
     }
 
-    /// Rust compresses, with the bits that every engine has; ranks send whole vectors, so the plan refuses compression there.
+    /// Rust compresses, with the bits that every engine has. Ranks would send whole vectors, so they refuse it.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.checks.check(pull.model)?;
         self.checks.check_pull(&[(pull.from, pull.to)])?;

@@ -10,4 +10,5 @@ mod gradients; // gradients against central differences
 mod identities; // which method is which other one, and which is not
 mod literal; // every recursion written a second time, densely
 mod momentum; // methods with momentum: literal forms, kin, step sizes that change
+mod public_copies; // compressed messages: literal forms with copies of the neighbours
 mod schedules; // step sizes that change
