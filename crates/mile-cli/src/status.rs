@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::HumanBytes;
+use mile_agent::socket;
 use mile_lab::config::AgentConfig;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
@@ -14,7 +15,6 @@ use mile_lab::table::TextTable;
 use mile_net::checkpoint::{CheckpointError, standing};
 use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, Traffic, ask, left_behind};
 
-use crate::agent::socket;
 use crate::{FAILED, Format, output};
 
 /// Time between two updates with --watch.

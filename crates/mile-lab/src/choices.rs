@@ -28,28 +28,3 @@ pub fn choose_once(table: &mut Table, base: &Path, kinds: &Kinds, ranks: &dyn Ra
     fill_numbers(table, &chosen);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ranks::tests::on_ranks;
-
-    #[test]
-    fn numbers_for_auto_are_chosen_once() {
-        let text = "rounds = 5\n[network]\nagents = 4\n[problem]\nkind = 'quadratic'\ndim = 3\n\
-                    [[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nxi = 'auto'\nlocal_steps = 2\n";
-        let table: Table = text.parse().unwrap();
-        let alone = Plan::new(Experiment::read(&table, Path::new("")).unwrap()).unwrap();
-        for found in on_ranks(2, |ranks| {
-            let mut table = table.clone();
-            choose_once(&mut table, Path::new(""), &Kinds::default(), ranks).unwrap();
-            Plan::new(Experiment::read(&table, Path::new("")).unwrap())
-                .unwrap()
-                .experiment
-                .resolved
-                .to_string()
-        }) {
-            assert_eq!(found, alone.experiment.resolved.to_string());
-        }
-    }
-}

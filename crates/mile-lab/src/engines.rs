@@ -8,7 +8,7 @@ use mile::network::Network;
 use mile::problems::Problem;
 use mile::ranks::{Alone, Ranks};
 use mile::real::Real;
-use mile::simulator::Simulator;
+use mile::simulator;
 
 use crate::error::LabError;
 use crate::objectives::Objectives;
@@ -94,24 +94,19 @@ impl<'a, T> Jobs<'a, T> {
     }
 }
 
-/// All agents in this process: the [`Simulator`].
+/// All agents in this process: the [`Simulator`](simulator::Simulator).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
-impl InProcess {
-    fn open<'a, T: Real>(agents: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
-        let EngineSetup { problem, network, method, start, seed } = agents;
-        Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
-    }
-}
-
 impl Engines for InProcess {
     fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        Self::open(agents)
+        let EngineSetup { problem, network, method, start, seed } = agents;
+        Ok(simulator::single(problem, network, method, start, seed)?)
     }
 
     fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        Self::open(agents)
+        let EngineSetup { problem, network, method, start, seed } = agents;
+        Ok(simulator::double(problem, network, method, start, seed)?)
     }
 }
 

@@ -14,12 +14,11 @@ use mile::block;
 use mile::membership::{Epoch, Present};
 use mile::problems::Problem;
 use mile::run::Progress;
-use mile::simulator::Simulator;
 
 use crate::agent_files::AgentFiles;
 use crate::coefficients;
 use crate::context::Context;
-use crate::engines::Scalar;
+use crate::engines::{EngineSetup, InProcess, Scalar};
 use crate::error::LabError;
 use crate::export;
 use crate::identity::{self, until};
@@ -229,11 +228,14 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let Epoch { members, network, .. } = &plan.membership.epochs()[index];
         let seed_problem = self.seed_problem(job.seed)?;
         let present = Present::new(&*seed_problem.problem, members);
-        let mut engine = Simulator::new(&present, network, &*method, models, job.seed)?;
+        let agents =
+            EngineSetup { problem: &present, network, method: &*method, start: models, seed: job.seed };
+        let mut engine = T::open(&InProcess, agents)?;
         let chosen = plan.experiment.eval_agents.choose(members.len(), job.seed);
         let evaluated = Evaluated { agents: &chosen, members, each: plan.experiment.agent_metrics };
-        let record = measure(subject, &present, &mut engine, evaluated, drift, progress, wall_s)?;
-        let size = rms(&mut engine)?;
+        let record = measure(subject, &present, &mut *engine, evaluated, drift, progress, wall_s)?;
+        let size = rms(&mut *engine)?;
+        drop(engine);
         let lost = !size.is_finite() || size > seed_problem.limit || !record.loss.is_finite();
         self.store.append(&record)?;
         self.observer.recorded(job, &record);
@@ -354,8 +356,10 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 let start = self.plan.start(&*problem, seed)?;
                 let method = self.plan.method(self.jobs[0])?;
                 let present = Present::new(&*problem, &self.plan.membership.epochs()[0].members);
-                let mut engine = Simulator::new(&present, &self.plan.network, &*method, &start, seed)?;
-                let limit = DIVERGED * rms(&mut engine)?.max(1.0);
+                let network = &self.plan.network;
+                let agents =
+                    EngineSetup { problem: &present, network, method: &*method, start: &start, seed };
+                let limit = DIVERGED * rms(&mut *T::open(&InProcess, agents)?)?.max(1.0);
                 SeedProblem { seed, problem: problem.clone(), limit }
             }
         };

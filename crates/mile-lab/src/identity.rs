@@ -8,10 +8,10 @@
 use mile::membership::Membership;
 use mile::network::Network;
 use mile::varying::TimeVarying;
+use mile_objectives::digest;
 use toml::{Table, Value};
 
 use crate::config::{Experiment, Start};
-use crate::digest;
 use crate::error::LabError;
 use crate::objectives::Facts;
 

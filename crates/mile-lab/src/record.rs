@@ -286,14 +286,14 @@ fn gradient_norm_sq<T: Real>(
         engine.sum_rows(&rows)?
     };
     let count = engine.agents() as f64;
-    mean.iter_mut().for_each(|m| *m /= count);
+    block::divide(&mut mean, count);
     Ok(mapping_norm_sq(problem, x, mean))
 }
 
 /// The squared norm of the gradient of f at x, or with a penalty of the prox-gradient mapping.
 fn mapping_norm_sq<T: Real>(problem: &dyn Problem<T>, x: &[T], mut gradient: Vec<f64>) -> f64 {
     problem.penalty().into_iter().for_each(|penalty| penalty.gradient_mapping(x, &mut gradient));
-    gradient.iter().map(|g| g.powi(2)).sum()
+    block::sum_sq(&gradient)
 }
 
 #[cfg(test)]

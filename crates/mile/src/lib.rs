@@ -26,6 +26,7 @@
 
 pub mod agents;
 pub mod block;
+mod compiled;
 pub mod compression;
 pub mod digits;
 pub mod engine;
@@ -33,6 +34,7 @@ mod exp;
 mod fdla;
 pub mod graph;
 pub mod isa;
+mod kernels;
 mod lanes;
 pub mod membership;
 pub mod method;

@@ -10,18 +10,30 @@ use modules::Modules;
 use toml::{Table, Value};
 
 /// What each crate may use of the others.
-const DIRECTIONS: [(&str, &[&str]); 9] = [
+const DIRECTIONS: [(&str, &[&str]); 11] = [
     ("mile", &[]),
     ("mile-state", &["mile"]),
     ("mile-nn", &["mile", "mile-state"]),
     ("mile-cuda", &["mile", "mile-lab", "mile-mpi", "mile-nn", "mile-state"]),
-    ("mile-lab", &["mile", "mile-nn", "mile-state"]),
+    ("mile-objectives", &["mile", "mile-nn", "mile-state"]),
+    ("mile-lab", &["mile", "mile-nn", "mile-objectives", "mile-state"]),
     ("mile-net", &["mile", "mile-state"]),
+    ("mile-agent", &["mile", "mile-lab", "mile-net"]),
     ("mile-mpi", &["mile", "mile-lab", "mile-nn", "mile-state"]),
     ("mile-paper", &["mile", "mile-lab", "mile-nn", "mile-state"]),
     (
         "mile-cli",
-        &["mile", "mile-cuda", "mile-lab", "mile-mpi", "mile-net", "mile-nn", "mile-paper", "mile-state"],
+        &[
+            "mile",
+            "mile-agent",
+            "mile-cuda",
+            "mile-lab",
+            "mile-mpi",
+            "mile-net",
+            "mile-nn",
+            "mile-paper",
+            "mile-state",
+        ],
     ),
 ];
 

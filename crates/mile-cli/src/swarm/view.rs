@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use mile::membership::Membership;
+use mile_agent::socket;
 use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
@@ -15,7 +16,6 @@ use mile_lab::store::Outcome;
 use mile_lab::table::number;
 use mile_net::status::{Status, ask};
 
-use crate::agent::socket;
 use crate::progress::style;
 use crate::status::{reason, waited_for};
 

@@ -107,14 +107,14 @@ impl LabError {
     }
 
     /// A panic, with its message.
-    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+    pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Self::Panicked(text.unwrap_or("without a message").to_owned())
     }
 
     /// Whether the error concerns only the job in which it happened, so that other jobs can continue.
-    pub(crate) fn is_of_one_job(&self) -> bool {
+    pub fn is_of_one_job(&self) -> bool {
         matches!(self, Self::Agents(_) | Self::Panicked(_))
     }
 

@@ -19,7 +19,7 @@ struct Told {
 }
 
 /// The error of a call of all ranks together.
-pub(crate) fn lost(source: Failure) -> LabError {
+pub fn lost(source: Failure) -> LabError {
     LabError::Agents(AgentsError::Engine(source))
 }
 
@@ -50,7 +50,7 @@ pub fn agree<V>(ranks: &dyn Ranks, result: Result<V, LabError>) -> Result<V, Lab
 }
 
 /// Whether this is the rank that writes.
-pub(crate) fn is_first(ranks: &dyn Ranks) -> bool {
+pub fn is_first(ranks: &dyn Ranks) -> bool {
     ranks.rank() == 0
 }
 
@@ -70,7 +70,7 @@ pub fn from_first<V: Serialize + serde::de::DeserializeOwned>(
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::sync::{Arc, Barrier, Mutex};
 
     use super::*;
@@ -114,7 +114,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn on_ranks<V: Send>(count: usize, work: impl Fn(&dyn Ranks) -> V + Sync) -> Vec<V> {
+    fn on_ranks<V: Send>(count: usize, work: impl Fn(&dyn Ranks) -> V + Sync) -> Vec<V> {
         let slots = Arc::new(Mutex::new(vec![Vec::new(); count]));
         let barrier = Arc::new(Barrier::new(count));
         std::thread::scope(|scope| {

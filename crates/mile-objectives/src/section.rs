@@ -20,7 +20,7 @@ thread_local! {
 
 /// What a reader asked for, and what it used where nothing was given.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Asked {
+pub enum Asked {
     /// A key: path of the section, key, form of its value, and what it takes in words.
     Key(String, &'static str, Form, String),
     /// The default of a key that was not given: path of the section, key, value.
@@ -29,12 +29,16 @@ pub(crate) enum Asked {
 
 /// The form of a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Not told by the reader.
     Any,
+    /// A number.
     Number,
+    /// A whole number from 0.
     Whole,
+    /// A text.
     Text,
+    /// True or false.
     Flag,
     /// One of some words.
     Words(Vec<String>),
@@ -43,7 +47,7 @@ pub(crate) enum Form {
 }
 
 /// Does some reading, and returns all that the readers asked for in this thread.
-pub(crate) fn listen<R>(read: impl FnOnce() -> R) -> (R, Vec<Asked>) {
+pub fn listen<R>(read: impl FnOnce() -> R) -> (R, Vec<Asked>) {
     ASKED.set(Some(Vec::new()));
     let result = read();
     (result, ASKED.take().unwrap_or_default())
@@ -208,12 +212,12 @@ impl<'a> Section<'a> {
     }
 
     /// Adds all values to the resolved experiment, unchecked.
-    pub(crate) fn keep_all(&self) {
+    pub fn keep_all(&self) {
         self.resolved.borrow_mut().extend(self.table.clone());
     }
 
     /// The resolved section, or an error for the first unknown key.
-    pub(crate) fn finish(self) -> Result<Table, LabError> {
+    pub fn finish(self) -> Result<Table, LabError> {
         let mut known = self.known.borrow().clone();
         let resolved = self.resolved.into_inner();
         let asked = |key: &String| known.contains(&key.as_str()) || resolved.contains_key(key);
@@ -236,18 +240,20 @@ impl<'a> Section<'a> {
 }
 
 /// A value as it is shown in messages.
-pub(crate) fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     match value {
         Value::Table(_) => "a table".into(),
         other => other.to_string(),
     }
 }
 
-pub(crate) fn as_number(value: &Value) -> Option<f64> {
+/// The number in a value, whole or not.
+pub fn as_number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }
 
-pub(crate) fn as_whole(value: &Value) -> Option<u64> {
+/// The whole number from 0 in a value.
+pub fn as_whole(value: &Value) -> Option<u64> {
     value.as_integer().and_then(|n| u64::try_from(n).ok())
 }
 
@@ -259,7 +265,7 @@ pub fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
 }
 
 /// The absolute path of a path in an experiment file; a relative one is relative to `folder`.
-pub(crate) fn resolve(folder: &Path, path: &str) -> PathBuf {
+pub fn resolve(folder: &Path, path: &str) -> PathBuf {
     let path = folder.join(path);
     std::path::absolute(&path).unwrap_or(path)
 }

@@ -13,8 +13,8 @@ use mile::theory::smoothness::Effort;
 use super::config::{HeldOut, TableConfig};
 use super::encode::{self, About, Data};
 use super::rows::Outlines;
+use crate::RowCounts;
 use crate::error::LabError;
-use crate::objectives::RowCounts;
 
 /// One of so many rows is kept a second time, for samples.
 const PART: usize = 4;
@@ -199,7 +199,7 @@ mod tests {
     use mile_nn::partition::Partition;
 
     use super::*;
-    use crate::objectives::table::config::Missing;
+    use crate::table::config::Missing;
 
     fn config(folder: &Path, loss: Loss, batch: Batch) -> TableConfig {
         TableConfig {

@@ -6,9 +6,9 @@ use mile_nn::partition::Partition;
 use toml::Value;
 
 use super::file::Format;
+use crate::Setting;
 use crate::error::LabError;
-use crate::objectives::Setting;
-use crate::objectives::samples::Training;
+use crate::samples::Training;
 use crate::section::{Section, as_number, resolve};
 
 pub(super) struct ArraysConfig {

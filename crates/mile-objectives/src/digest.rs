@@ -18,19 +18,19 @@ type CachedDigest = (u64, Option<SystemTime>, String);
 static CACHE: LazyLock<Mutex<HashMap<PathBuf, CachedDigest>>> = LazyLock::new(Mutex::default);
 
 /// The digest of some bytes.
-pub(crate) fn of_bytes(bytes: &[u8]) -> String {
+pub fn of_bytes(bytes: &[u8]) -> String {
     hex(Sha256::digest(bytes).as_slice())
 }
 
 /// The digest of the concatenation of several pieces.
-pub(crate) fn of_pieces<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> String {
+pub fn of_pieces<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> String {
     let mut hash = Sha256::new();
     pieces.into_iter().for_each(|piece| hash.update(piece));
     hex(hash.finalize().as_slice())
 }
 
 /// The digest of a file's contents.
-pub(crate) fn of_file(path: &Path) -> Result<String, LabError> {
+pub fn of_file(path: &Path) -> Result<String, LabError> {
     let failed = || LabError::io(path, "read");
     let about = std::fs::metadata(path).map_err(failed())?;
     let state = (about.len(), about.modified().ok());

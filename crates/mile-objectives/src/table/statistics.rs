@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use mile_state::write_file;
 use serde::{Deserialize, Serialize};
 
 use super::words::sort;
 use crate::error::LabError;
-use crate::store::write_file;
 
 /// Statistics of the data of some agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl Statistics {
 
     /// Writes them to a JSON file.
     pub fn write(&self, path: &Path) -> Result<(), LabError> {
-        write_file(path, self.to_json().as_bytes())
+        write_file(path, self.to_json().as_bytes()).map_err(LabError::io(path, "write"))
     }
 
     /// Their JSON.

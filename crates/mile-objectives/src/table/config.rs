@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use super::statistics::Statistics;
 use super::words::class;
 use crate::error::LabError;
-use crate::objectives::{Setting, samples};
 use crate::section::{Section, nearest, resolve};
+use crate::{Setting, samples};
 
 /// The section `[problem]` of kind `table`.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,5 @@
 //! `mile agent`: one agent of an experiment, over the network.
 
-mod jobs;
-mod recording;
-pub(crate) mod socket;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,7 +53,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
             "the agents' mean gradient is not zero at a minimiser with problem.l1: use consensus_error";
         return Err(LabError::config("agent.stop.grad_norm_sq", problem).in_file(&name).into());
     }
-    mile::with_precision!(plan.experiment.precision, T => jobs::run_jobs::<T>(&plan, &config, folder))?;
+    mile_agent::run(&plan, &config, folder)?;
     Ok(0)
 }
 
@@ -72,6 +68,7 @@ fn init_logging() {
         _ => Targets::new()
             .with_default(LevelFilter::OFF)
             .with_target("mile", LevelFilter::INFO)
+            .with_target("mile_agent", LevelFilter::INFO)
             .with_target("mile_net", LevelFilter::INFO),
     };
     tracing_subscriber::registry().with(lines).with(targets).init();

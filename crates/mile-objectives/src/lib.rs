@@ -4,9 +4,14 @@
 //! [`Kinds::with`] adds others. A kind reads its section and returns the [`Objectives`].
 
 mod arrays;
+pub mod digest;
+pub mod error;
 mod images;
 mod quadratic;
+pub mod ranks;
+pub mod reading;
 mod samples;
+pub mod section;
 mod table;
 
 use std::collections::BTreeMap;
@@ -19,10 +24,9 @@ use mile::ranks::Ranks;
 use mile::real::{Precision, Real};
 use toml::Table;
 
-use crate::digest;
-use crate::error::LabError;
 use crate::section::Section;
 
+pub use self::error::LabError;
 pub use self::table::{ColumnStatistics, Statistics, is_missing_word};
 
 /// What a result depends on: keys of the experiment with their values, and digests of data.
@@ -265,17 +269,13 @@ impl Kinds {
     }
 
     /// Accepts unknown kinds too; their results can be read, but they cannot be run.
-    pub(crate) fn or_any(mut self) -> Self {
+    pub fn or_any(mut self) -> Self {
         self.any = true;
         self
     }
 
     /// Reads a section `[problem]`; returns the objectives and the resolved section.
-    pub(crate) fn read(
-        &self,
-        table: &Table,
-        setting: Setting,
-    ) -> Result<(Arc<dyn Objectives>, Table), LabError> {
+    pub fn read(&self, table: &Table, setting: Setting) -> Result<(Arc<dyn Objectives>, Table), LabError> {
         let section = Section::new("problem", table);
         let choices: Vec<(&str, &Arc<Read>)> =
             self.kinds.iter().map(|(name, read)| (name.as_str(), read)).collect();
@@ -386,6 +386,6 @@ impl Objectives for FixedProblem<f64> {
 }
 
 /// Converts an error of an objective.
-pub(crate) fn failed(source: Failure) -> LabError {
+pub fn failed(source: Failure) -> LabError {
     LabError::Agents(mile::agents::AgentsError::Evaluation(source))
 }

@@ -12,7 +12,7 @@ use super::config::{self, TableConfig};
 use super::encode::{self, Data};
 use super::rows::Outlines;
 use super::statistics::Statistics;
-use crate::objectives::Setting;
+use crate::Setting;
 use crate::section::Section;
 
 /// Files in a folder of their own.

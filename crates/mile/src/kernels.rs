@@ -1,0 +1,15 @@
+//! Loops over vectors that are compiled in this crate, once for each precision.
+//!
+//! Generic code is compiled where it is used, with the optimisation of the crate that uses it. Crates that run experiments are not
+//! optimised, since that took a quarter of the first build; the loops over vectors that they need are therefore functions of
+//! the two precisions, which [`compiled`](crate::compiled) makes of the generic ones.
+
+/// What is compiled here for a precision. The functions are described where they are made public.
+pub trait Kernels: Sized {
+    fn add_rows(sums: &mut [f64], rows: &[Self]);
+    fn row_distances_sq(rows: &[Self], mean: &[f64]) -> Vec<f64>;
+    fn norm_sq(block: &[Self]) -> f64;
+    fn shifted(at: &mut [Self], x: &[Self], by: f64, v: &[f64]);
+    fn quotient(image: &mut [f64], plus: &[Self], minus: &[Self], by: f64);
+    fn add_sample(mean: &mut [f64], sample: &[Self], draws: f64) -> f64;
+}
