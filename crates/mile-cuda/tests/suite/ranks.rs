@@ -115,8 +115,8 @@ fn same_by<T: Real, P: Problem<T>>(
             let place = (rank.clone(), placement.clone());
             let mut engine = GpuRank::new(&stack, place, &own, &network, &*method, &start, SEED).unwrap();
             let (measured, bytes) = drive(&*method, &mut engine);
-            let expected = is_direct && *count > 1 && parameters.compression.is_none();
-            assert_eq!(rank.exchanges.load(Ordering::Relaxed) > 0, expected, "{name}");
+            let exchanges = rank.exchanges.load(Ordering::Relaxed);
+            assert_eq!(exchanges > 0, is_direct && *count > 1, "{name}, {count} ranks");
             let vectors: Vec<Vec<T>> =
                 state.clone().map(|k| engine.vector(Vector(k)).unwrap().into_owned()).collect();
             (measured, bytes, vectors)
@@ -180,7 +180,7 @@ fn messages_between_the_memories_of_devices_have_the_bits_of_those_through_the_h
     let two = || Parameters { local_steps: Some(2), ..Parameters::default() };
     let adaptive = Parameters { xi: Some(Weight::Adaptive(0.2)), ..two() };
     let eight = Parameters { compression: Some(Compression::EightBit), ..two() };
-    // One vector over edges that drop, two at once, summaries before the rows, and messages that the CPU makes.
+    // One vector over edges that drop, two at once, summaries before the rows, and messages of which the CPU makes most.
     let methods = [("mile", two()), ("k-gt", two()), ("mile", adaptive), ("mile", eight)];
     // On all ranks, and where one end of a message knows nothing of devices.
     let ways: [fn(usize) -> bool; 2] = [|_| true, |rank| rank % 2 == 1];
@@ -188,7 +188,7 @@ fn messages_between_the_memories_of_devices_have_the_bits_of_those_through_the_h
         for is_direct in ways {
             let way = Way { device: emulated, is_direct };
             let single = || table::<f32>(AGENTS, 6, Loss::Logistic, 0.0, Batch::Size(3));
-            same_by(&way, &single(), &|_| single(), name, &parameters, &[1, 2, 3, AGENTS]);
+            same_by(&way, &single(), &|_| single(), name, &parameters, &[2, AGENTS]);
         }
         let way = Way { device: emulated, is_direct: |_| true };
         let problem = Quadratic::<f64>::new(AGENTS, 2_051, 10.0, 1.0, 0).unwrap();

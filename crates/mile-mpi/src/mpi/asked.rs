@@ -69,7 +69,7 @@ fn is_switched_on(program: &Program) -> Option<bool> {
         let close: Symbol<unsafe extern "C" fn(*mut *mut c_void) -> c_int> =
             function(program, c"MPI_T_cvar_handle_free")?;
         let (mut threads, mut index, mut count) = (0, 0, 0);
-        // Room for any number of this kind; it is read as one of 32 bits.
+        // Of a number of 32 bits Open MPI writes the first byte: the others stay zero.
         let (mut handle, mut value) = (std::ptr::null_mut(), [0 as c_int; 4]);
         if begin(0, &mut threads) != 0 {
             return None;
