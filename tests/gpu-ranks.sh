@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Ranks on GPUs against one process on one GPU: run directories that are equal byte by byte, resuming with another number of ranks and on
-# the CPU, and failures. Ranks may share a GPU. Skips itself where there is none. Needs mpirun; builds the program with the features
-# mpi and cuda, or takes one: MILE=path/to/mile tests/gpu-ranks.sh
+# the CPU, and failures. Ranks may share a GPU. Skips itself where there is none. Where MPI is CUDA-aware, messages go both ways: through host
+# memory and between GPU memories. Needs mpirun, or another one given as MPIRUN; builds the program with the features mpi and cuda, or takes
+# one: MILE=path/to/mile tests/gpu-ranks.sh
 set -euo pipefail
 mile=${MILE:-}
 if [ -z "$mile" ]; then
@@ -42,21 +43,33 @@ if ! "$mile" run "$home/quadratic.toml" --device cuda --out "$home/first" --quie
     say "skipped: $(tail -1 "$home/first.txt")"
     exit 0
 fi
+say "which rank has which GPU, and which way messages go, is said once"
+said() { ranks 3 "$mile" run "$home/table.toml" --device cuda --out "$home/said-$1" > "$home/said.txt" 2>&1 || { cat "$home/said.txt"; fail "three ranks"; }
+    [ "$(grep -c 'device: rank 0 on .*: cuda:.*; rank 1 on .*; rank 2 on .*; messages ' "$home/said.txt")" = 1 ] || { cat "$home/said.txt"; fail "no line about the GPUs"; }; }
+said asked
+if grep -q 'messages between GPU memories' "$home/said.txt"; then
+    ways="0 1"
+    MILE_CUDA_AWARE_MPI=0 said told
+    grep -q 'messages through host memory' "$home/said.txt" || fail "MILE_CUDA_AWARE_MPI=0 changes nothing"
+else
+    grep -q 'messages through host memory' "$home/said.txt" || fail "the way of messages is not said"
+    ways=0
+    say "this MPI is not CUDA-aware: messages between GPU memories are skipped"
+fi
 for name in quadratic table cnn; do
     for precision in f32 f64; do
         kind=$name-$precision
         "$mile" run "$home/$name.toml" --set precision=$precision --device cuda --out "$home/$kind" --quiet
-        for n in 1 2 3; do
-            ranks $n "$mile" run "$home/$name.toml" --set precision=$precision --device cuda --out "$home/$kind-$n" --quiet
-            same "$home/$kind" "$home/$kind-$n"
-            say "$kind: $n ranks are the same as one process"
+        for way in $ways; do
+            export MILE_CUDA_AWARE_MPI=$way
+            for n in 1 2 3; do
+                ranks $n "$mile" run "$home/$name.toml" --set precision=$precision --device cuda --out "$home/$kind-$n-$way" --quiet
+                same "$home/$kind" "$home/$kind-$n-$way"
+                say "$kind: $n ranks are the same as one process, $([ "$way" = 1 ] && echo "between GPU memories" || echo "through host memory")"
+            done
         done
     done
 done
-
-say "which rank has which GPU is said once"
-ranks 3 "$mile" run "$home/table.toml" --device cuda --out "$home/said" > "$home/said.txt" 2>&1
-[ "$(grep -c 'device: rank 0 on .*: cuda:.*; rank 1 on .*; rank 2 on ' "$home/said.txt")" = 1 ] || { cat "$home/said.txt"; fail "no line about the GPUs"; }
 
 say "resuming with another number of ranks, on GPUs"
 for pair in "3 1" "1 2" "2 3"; do

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # Real MPI against one process: messages of all sizes, run directories that are equal byte by byte, resuming with another number of
 # ranks, and failures that end the job. Needs mpirun, the headers of MPI, and libclang. For another MPI than the usual one give its
-# programs, as in MPICC=mpicc.mpich MPIRUN=mpirun.mpich.
+# programs, as in MPICC=mpicc.mpich MPIRUN=mpirun.mpich. Takes programs that were built already: BUILT=target/release tests/mpi.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The bindings to MPI are not made anew when MPICC changes.
-if [ -n "${MPICC:-}" ]; then cargo clean --quiet -p mpi-sys; fi
-# As the whole workspace, so that what its tests have built is not built again with other features.
-cargo build --locked --workspace --features mile-cli/mpi,mile-mpi/mpi --bin mile --example messages
-target=$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
-mile=$target/debug/mile
+built=${BUILT:-}
+if [ -z "$built" ]; then
+    # The bindings to MPI are not made anew when MPICC changes.
+    if [ -n "${MPICC:-}" ]; then cargo clean --quiet -p mpi-sys; fi
+    # As the whole workspace, so that what its tests have built is not built again with other features.
+    cargo build --locked --workspace --features mile-cli/mpi,mile-mpi/mpi --bin mile --example messages
+    built=$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)/debug
+fi
+built=$(realpath "$built")
+mile=$built/mile
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=2
 mpirun=${MPIRUN:-mpirun}
 flags=()
@@ -34,7 +38,7 @@ same() {
 }
 
 say "messages of 0 bytes, at the eager limit, above it, and in pieces"
-for n in 2 3 7; do ranks $n "$target/debug/examples/messages"; done
+for n in 2 3 7; do ranks $n "$built/examples/messages"; done
 
 # An experiment for each kind of problem.
 names=$("$mile" algorithms | awk 'NR > 2 && $2 ~ /^[0-9]+$/ { print $1 }')

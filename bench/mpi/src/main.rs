@@ -3,6 +3,7 @@
 //! ```text
 //! mpirun -n P mile-bench-mpi round    AGENTS DIM ROUNDS   seconds of a round of MILE with five local steps on a ring
 //! mpirun -n P mile-bench-mpi exchange AGENTS DIM ROUNDS   an exchange with and without its sums, the bare one, and the sums alone
+//! mpirun -n P mile-bench-mpi gpu      AGENTS DIM ROUNDS   an exchange with its sums, on GPUs; MILE_CUDA_AWARE_MPI=0 and =1 compare two ways
 //!             mile-bench-mpi simulator AGENTS DIM ROUNDS  the round in one process
 //! ```
 //! Times are the median over the rounds of the slowest rank.
@@ -20,6 +21,8 @@ use mile::ranks::Ranks;
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
+use mile_cuda::cuda::{self, Cuda};
+use mile_cuda::{GpuRank, Stack};
 use mile_mpi::engine::RankEngine;
 use mile_mpi::exchange::Crossing;
 use mile_mpi::mpi::Mpi;
@@ -57,7 +60,7 @@ fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |k: usize| words.get(k).and_then(|word| word.parse::<usize>().ok());
     let (Some(mode), Some(agents), Some(dim), Some(rounds)) = (words.first(), number(1), number(2), number(3)) else {
-        return Err("give round, exchange or simulator, and then AGENTS DIM ROUNDS".into());
+        return Err("give round, exchange, gpu or simulator, and then AGENTS DIM ROUNDS".into());
     };
     let problem = Springs { agents, dim };
     let network = Network::new(Topology::Ring.build(agents, 0)?, Rule::Metropolis)?;
@@ -70,6 +73,9 @@ fn main() -> Result<(), Failure> {
     }
     let transport = Arc::new(Mpi::join_with_pieces(1 << 30)?);
     let placement = Arc::new(Placement::of(network.graph(), transport.count()));
+    if mode == "gpu" {
+        return gpu(&transport, &placement, &problem, &network, rounds);
+    }
     let mut engine =
         RankEngine::new(transport.clone(), placement.clone(), &problem, &network, &method, &vec![0.0; dim], 0)?;
     let ranks = transport.count();
@@ -153,6 +159,45 @@ fn timed(
         }
     }
     slowest(transport, times)
+}
+
+/// The exchange of ranks on GPUs, which they share if there are too few: gathering rows, messages and sums.
+fn gpu(
+    transport: &Arc<Mpi>,
+    placement: &Arc<Placement>,
+    problem: &Springs,
+    network: &Network,
+    rounds: usize,
+) -> Result<(), Failure> {
+    let (rank, ranks) = (transport.rank(), transport.count());
+    let device = Arc::new(Cuda::open(rank % cuda::devices()?.max(1), None)?);
+    let stack = Stack::<f32>::new(device)?;
+    let (method, start) = (Mile::new(5, 0.1)?, vec![0.0; problem.dim]);
+    let place = (transport.clone(), placement.clone());
+    let mut engine = GpuRank::new(&stack, place, problem, network, &method, &start, 0)?;
+    let time = timed(transport, rounds, |prepare| {
+        match prepare {
+            true => {
+                engine.combine(Vector(0), 0.5, &[])?;
+                engine.settle()?;
+            }
+            false => drop(engine.pull(0, &[(Vector(0), Vector(2))])?),
+        }
+        Ok(stack.device().wait()?)
+    })?;
+    if rank == 0 {
+        let crossing = Crossing::of(network, placement, rank, 0, 0);
+        let bytes: usize = crossing.peers.iter().map(|peer| 4 * problem.dim * peer.sends.len()).sum();
+        let way = if transport.takes_device_memory() { "between GPU memories" } else { "through host memory" };
+        println!(
+            "gpu {} x {}, {ranks} ranks, {bytes} bytes sent by rank 0, {way}: {:.4} ms, {:.2} GB/s",
+            problem.agents,
+            problem.dim,
+            1e3 * time,
+            bytes as f64 / time / 1e9
+        );
+    }
+    Ok(())
 }
 
 /// Bytes of a row from which on the engine sends it by itself.

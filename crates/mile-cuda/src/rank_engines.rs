@@ -50,12 +50,41 @@ fn local_number(told: Option<String>, names: &[String], rank: usize) -> usize {
     told.and_then(|text| text.trim().parse().ok()).unwrap_or_else(before)
 }
 
-/// Which rank has which GPU, in one line.
-fn line(names: &[String], gpus: &[(usize, String)]) -> String {
-    let one = |(name, (number, gpu)): (&String, &(usize, String))| format!("{name}: cuda:{number}, {gpu}");
+/// The GPU of a rank, as it tells the others.
+struct Gpu {
+    number: usize,
+    /// Whether messages come from its memory and go there; else through the host's.
+    is_direct: bool,
+    name: String,
+}
+
+impl Gpu {
+    fn told(&self) -> String {
+        format!("{} {} {}", self.number, u8::from(self.is_direct), self.name)
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut words = text.splitn(3, ' ');
+        let number = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        let is_direct = words.next() == Some("1");
+        Self { number, is_direct, name: words.next().unwrap_or_default().to_owned() }
+    }
+}
+
+/// Which rank has which GPU, and which way messages go, in one line.
+fn line(names: &[String], gpus: &[Gpu]) -> String {
+    let one = |(name, gpu): (&String, &Gpu)| format!("{name}: cuda:{}, {}", gpu.number, gpu.name);
     let mut parts: Vec<String> = names.iter().zip(gpus).take(NAMED).map(one).collect();
     if names.len() > NAMED {
         parts.push(format!("and {} other ranks", names.len() - NAMED));
+    }
+    let (direct, all) = (gpus.iter().filter(|gpu| gpu.is_direct).count(), gpus.len());
+    match direct {
+        _ if all == 1 => {}
+        0 => parts.push("messages through host memory".into()),
+        _ if direct == all => parts.push("messages between GPU memories".into()),
+        _ => parts.push(format!("messages from and to GPU memory on {direct} of {all} ranks")),
     }
     format!("device: {}\n", parts.join("; "))
 }
@@ -77,16 +106,11 @@ impl<C: Transport + 'static> GpuRankEngines<C> {
             Ok((GpuEngines::open(number, say)?, number))
         };
         let (gpu, number) = agree(&*transport, open())?;
-        let own = format!("{number} {}", gpu.name());
-        let gpus = transport.all_gather(own.as_bytes()).map_err(lost)?;
-        let read = |bytes: &Vec<u8>| {
-            let text = String::from_utf8_lossy(bytes);
-            let (number, name) = text.split_once(' ').unwrap_or(("0", &text));
-            (number.parse().unwrap_or(0), name.to_owned())
-        };
-        let gpus: Vec<(usize, String)> = gpus.iter().map(read).collect();
+        let own = Gpu { number, is_direct: transport.takes_device_memory(), name: gpu.name().to_owned() };
+        let gpus = transport.all_gather(own.told().as_bytes()).map_err(lost)?;
+        let gpus: Vec<Gpu> = gpus.iter().map(|bytes| Gpu::read(bytes)).collect();
         let here = machine(&names[transport.rank()]);
-        let is_same = |(name, gpu): &(&String, &(usize, String))| machine(name) == here && gpu.0 == number;
+        let is_same = |(name, gpu): &(&String, &Gpu)| machine(name) == here && gpu.number == number;
         let sharing = names.iter().zip(&gpus).filter(is_same).count();
         Ok((Self { transport, gpu, sharing }, line(&names, &gpus)))
     }
@@ -170,12 +194,27 @@ mod tests {
         assert_eq!(local_number(Some("none".into()), &names, 3), 2);
     }
 
+    fn gpus(number: usize, direct: &[bool]) -> Vec<Gpu> {
+        let one = |is_direct: &bool| Gpu { number, is_direct: *is_direct, name: "NVIDIA H200".into() };
+        direct.iter().map(|is_direct| Gpu::read(one(is_direct).told().as_bytes())).collect()
+    }
+
     #[test]
     fn some_of_many_ranks_are_named() {
         let names: Vec<String> = (0..11).map(|rank| format!("rank {rank} on a")).collect();
-        let gpus = vec![(1, "H200".to_owned()); 11];
-        let text = line(&names, &gpus);
-        assert!(text.starts_with("device: rank 0 on a: cuda:1, H200; rank 1 on a: cuda:1, H200;"), "{text}");
-        assert!(text.ends_with("; and 3 other ranks\n") && !text.contains("rank 8"), "{text}");
+        let text = line(&names, &gpus(1, &[false; 11]));
+        let first = "device: rank 0 on a: cuda:1, NVIDIA H200; rank 1 on a: cuda:1, NVIDIA H200;";
+        assert!(text.starts_with(first), "{text}");
+        let last = "; and 3 other ranks; messages through host memory\n";
+        assert!(text.ends_with(last) && !text.contains("rank 8"), "{text}");
+    }
+
+    #[test]
+    fn the_way_of_messages_is_said_where_there_are_some() {
+        let names = ["rank 0 on a", "rank 1 on b"].map(str::to_owned);
+        assert!(line(&names, &gpus(0, &[true, true])).ends_with("H200; messages between GPU memories\n"));
+        let mixed = line(&names, &gpus(0, &[false, true]));
+        assert!(mixed.ends_with("H200; messages from and to GPU memory on 1 of 2 ranks\n"), "{mixed}");
+        assert_eq!(line(&names[..1], &gpus(2, &[true])), "device: rank 0 on a: cuda:2, NVIDIA H200\n");
     }
 }

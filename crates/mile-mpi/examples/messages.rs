@@ -3,7 +3,7 @@
 use mile::agents::Failure;
 use mile::ranks::Ranks;
 use mile_mpi::mpi::Mpi;
-use mile_mpi::transport::Transport;
+use mile_mpi::transport::{Region, Transport};
 
 /// Around the sizes from which Open MPI and MPICH no longer send at once (4 KiB in shared memory, 64 KiB by TCP), and far above.
 const SIZES: [usize; 12] =
@@ -13,6 +13,23 @@ const PIECE: usize = 10_000;
 
 fn message(from: usize, to: usize, size: usize) -> Vec<u8> {
     (0..size).map(|k| (k * 31 + from * 7 + to * 13) as u8).collect()
+}
+
+/// The messages once more, by their addresses, as they are given from the memory of a GPU. Here it is the host's, which every MPI takes.
+fn by_address(
+    mpi: &Mpi,
+    others: &[usize],
+    out: &[Vec<u8>],
+    lengths: &[usize],
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut room: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
+    let sent = |bytes: &Vec<u8>| Region { at: bytes.as_ptr() as u64, bytes: bytes.len() };
+    let received = |bytes: &mut Vec<u8>| Region { at: bytes.as_mut_ptr() as u64, bytes: bytes.len() };
+    let sends: Vec<(usize, Region)> = others.iter().copied().zip(out.iter().map(sent)).collect();
+    let receives: Vec<(usize, Region)> = others.iter().copied().zip(room.iter_mut().map(received)).collect();
+    // SAFETY: messages and rooms are vectors that nothing else uses until the call returns.
+    unsafe { mpi.exchange_regions(&sends, &receives) }?;
+    Ok(room)
 }
 
 fn main() -> Result<(), Failure> {
@@ -42,6 +59,8 @@ fn main() -> Result<(), Failure> {
         for (from, bytes) in others.iter().zip(&room) {
             assert!(*bytes == message(*from, me, size(*from, me)), "rank {me} from {from}");
         }
+        let lengths: Vec<usize> = room.iter().map(Vec::len).collect();
+        assert!(by_address(&mpi, &others, &out, &lengths)? == room, "rank {me}, by address");
     }
     // Some have nothing, or none has anything.
     for (each, all_have) in [(1_000, 3), (1_000, 0), (0, 0)] {

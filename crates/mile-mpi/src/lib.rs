@@ -10,6 +10,8 @@
 //! - [`together`]: what ranks find out together: numbers and sums of all agents, in increasing agent;
 //! - [`engine`]: the agents of one rank; `engines` (feature `lab`) opens it for the jobs of an experiment.
 
+#[cfg(any(test, feature = "mpi"))]
+mod device_memory;
 pub mod engine;
 #[cfg(feature = "lab")]
 pub mod engines;

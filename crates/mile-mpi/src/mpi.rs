@@ -1,10 +1,13 @@
 //! Ranks of an MPI job.
 //!
-//! This is the only file that calls MPI. One thread at a time does ([`Threading::Serialized`]). Counts in MPI are 32-bit
+//! Only this file, and `asked` below it, calls MPI. One thread at a time does ([`Threading::Serialized`]). Counts in MPI are 32-bit
 //! numbers, so long messages go in pieces; MPI keeps the order of pieces between two ranks. Failures of MPI itself end the job, with its own
 //! message: that is MPI's default, and it is left so.
 
-use std::ffi::c_int;
+#[cfg(unix)]
+mod asked;
+
+use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mile::agents::Failure;
@@ -16,7 +19,8 @@ use mpi::raw::AsRaw;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Root};
 
-use crate::transport::{Arrived, Transport};
+use crate::device_memory;
+use crate::transport::{Arrived, Region, Transport};
 
 /// Most bytes of a piece.
 const PIECE: usize = 1 << 30;
@@ -35,6 +39,7 @@ pub struct Mpi {
     count: usize,
     host: String,
     piece: usize,
+    takes_device_memory: bool,
 }
 
 // SAFETY: MPI was initialised for calls from any thread, one at a time, and all calls are made with `world` locked; the
@@ -47,7 +52,7 @@ impl Mpi {
     /// Joins the job that this process was started for; `None` if it was not started by `mpirun`, `mpiexec` or `srun`.
     ///
     /// # Errors
-    /// If MPI is in use already, or takes calls from the main thread only.
+    /// If MPI is in use already, or takes calls from the main thread only, or the environment says nonsense of it.
     pub fn join() -> Result<Option<Self>, Failure> {
         if LAUNCHED.iter().all(|name| std::env::var_os(name).is_none()) {
             return Ok(None);
@@ -68,7 +73,14 @@ impl Mpi {
         let (rank, count) = (world.rank() as usize, world.size() as usize);
         let host = processor_name().unwrap_or_else(|_| "an unnamed host".into());
         let piece = piece.clamp(1, PIECE);
-        Ok(Self { _universe: universe, world: Mutex::new(world), rank, count, host, piece })
+        #[cfg(unix)]
+        let library = asked::library();
+        #[cfg(not(unix))]
+        let library =
+            device_memory::Library { version: String::new(), is_built_for_cuda: None, is_switched_on: None };
+        let takes_device_memory = device_memory::is_taken(&library, |name| std::env::var(name).ok())?;
+        let world = Mutex::new(world);
+        Ok(Self { _universe: universe, world, rank, count, host, piece, takes_device_memory })
     }
 
     /// Ends all ranks of the job at once.
@@ -188,6 +200,11 @@ struct Requests {
 }
 
 impl Requests {
+    fn add(&mut self, handle: ffi::MPI_Request, message: usize) {
+        self.handles.push(handle);
+        self.messages.push(message);
+    }
+
     /// Notes which of the requests are done; waits for at least one of them if asked, which must not be done yet.
     fn look(&mut self, wait: bool, missing: &mut [usize]) {
         if self.handles.is_empty() {
@@ -213,78 +230,84 @@ impl Requests {
     }
 }
 
-impl Transport for Mpi {
-    fn exchange(
-        &self,
-        sends: &[(usize, &[u8])],
-        receives: &mut [(usize, &mut [u8])],
-        meanwhile: &mut dyn FnMut(&Arrived<'_>) -> bool,
-    ) -> Result<(), Failure> {
-        let world = self.world().as_raw();
-        // Where each message is received, and how many of its pieces are missing.
-        let room: Vec<(*mut u8, usize)> =
-            receives.iter_mut().map(|(_, bytes)| (bytes.as_mut_ptr(), bytes.len())).collect();
-        let mut missing: Vec<usize> = room.iter().map(|(_, length)| length.div_ceil(self.piece)).collect();
+impl Mpi {
+    /// The pieces in which a message goes.
+    fn pieces(&self, message: Region) -> impl Iterator<Item = Region> {
+        let piece = self.piece;
+        (0..message.bytes).step_by(piece).map(move |first| Region {
+            at: message.at + first as u64,
+            bytes: piece.min(message.bytes - first),
+        })
+    }
+
+    /// Posts all receives and sends.
+    ///
+    /// # Safety
+    /// As [`Transport::exchange_regions`], until all requests are done.
+    unsafe fn post(&self, sends: &[(usize, Region)], receives: &[(usize, Region)]) -> (Requests, Requests) {
+        let world = self.world();
         let (mut incoming, mut outgoing) = (Requests::default(), Requests::default());
-        let until_done = InExchange;
-        {
-            let _turn = self.world();
-            for (k, (from, bytes)) in receives.iter_mut().enumerate() {
-                for piece in bytes.chunks_mut(self.piece) {
-                    // SAFETY: the room is borrowed mutably until this function returns, which is not before the request is done,
-                    // and nobody looks at it until then; its length fits a count.
-                    let request = unsafe {
-                        let mut request = ffi::RSMPI_REQUEST_NULL;
-                        ffi::MPI_Irecv(
-                            piece.as_mut_ptr().cast(),
-                            piece.len() as c_int,
-                            ffi::RSMPI_UINT8_T,
-                            *from as c_int,
-                            TAG,
-                            world,
-                            &mut request,
-                        );
-                        request
-                    };
-                    incoming.handles.push(request);
-                    incoming.messages.push(k);
-                }
-            }
-            for (k, (to, bytes)) in sends.iter().enumerate() {
-                for piece in bytes.chunks(self.piece) {
-                    // SAFETY: the message is borrowed until this function returns, which is not before the request is done; its
-                    // length fits a count.
-                    let request = unsafe {
-                        let mut request = ffi::RSMPI_REQUEST_NULL;
-                        ffi::MPI_Isend(
-                            piece.as_ptr().cast(),
-                            piece.len() as c_int,
-                            ffi::RSMPI_UINT8_T,
-                            *to as c_int,
-                            TAG,
-                            world,
-                            &mut request,
-                        );
-                        request
-                    };
-                    outgoing.handles.push(request);
-                    outgoing.messages.push(k);
-                }
+        for (k, (from, room)) in receives.iter().enumerate() {
+            for piece in self.pieces(*room) {
+                // SAFETY: the caller keeps the room for this message alone; its length fits a count.
+                let request = unsafe {
+                    let mut request = ffi::RSMPI_REQUEST_NULL;
+                    ffi::MPI_Irecv(
+                        piece.at as *mut c_void,
+                        piece.bytes as c_int,
+                        ffi::RSMPI_UINT8_T,
+                        *from as c_int,
+                        TAG,
+                        world.as_raw(),
+                        &mut request,
+                    );
+                    request
+                };
+                incoming.add(request, k);
             }
         }
+        for (k, (to, message)) in sends.iter().enumerate() {
+            for piece in self.pieces(*message) {
+                // SAFETY: the caller keeps the message as it is; its length fits a count.
+                let request = unsafe {
+                    let mut request = ffi::RSMPI_REQUEST_NULL;
+                    ffi::MPI_Isend(
+                        piece.at as *const c_void,
+                        piece.bytes as c_int,
+                        ffi::RSMPI_UINT8_T,
+                        *to as c_int,
+                        TAG,
+                        world.as_raw(),
+                        &mut request,
+                    );
+                    request
+                };
+                outgoing.add(request, k);
+            }
+        }
+        (incoming, outgoing)
+    }
+
+    /// Sends and receives messages. `meanwhile` is told how many pieces of each are missing, and otherwise as in [`Transport::exchange`].
+    ///
+    /// # Safety
+    /// As [`Transport::exchange_regions`]; `meanwhile` may read what has arrived as a whole, and what is sent.
+    unsafe fn carry_out(
+        &self,
+        sends: &[(usize, Region)],
+        receives: &[(usize, Region)],
+        meanwhile: &mut dyn FnMut(&[usize]) -> bool,
+    ) {
+        let mut missing: Vec<usize> =
+            receives.iter().map(|(_, room)| room.bytes.div_ceil(self.piece)).collect();
+        let until_done = InExchange;
+        // SAFETY: promised by the caller; this function is not left before all requests are done.
+        let (mut incoming, mut outgoing) = unsafe { self.post(sends, receives) };
         loop {
-            let _turn = self.world();
+            let turn = self.world();
             incoming.look(false, &mut missing);
-            drop(_turn);
-            let arrived: Vec<Option<&[u8]>> = room
-                .iter()
-                .zip(&missing)
-                .map(|((from, length), missing)| {
-                    // SAFETY: all pieces of this message are here, so MPI is done with its room, which stays borrowed.
-                    (*missing == 0).then(|| unsafe { std::slice::from_raw_parts(*from, *length) })
-                })
-                .collect();
-            if meanwhile(&arrived) {
+            drop(turn);
+            if meanwhile(&missing) {
                 continue;
             }
             if missing.iter().all(|missing| *missing == 0) {
@@ -303,6 +326,47 @@ impl Transport for Mpi {
             )
         };
         std::mem::forget(until_done);
+    }
+}
+
+impl Transport for Mpi {
+    fn exchange(
+        &self,
+        sends: &[(usize, &[u8])],
+        receives: &mut [(usize, &mut [u8])],
+        meanwhile: &mut dyn FnMut(&Arrived<'_>) -> bool,
+    ) -> Result<(), Failure> {
+        let region = |at: *const u8, bytes: usize| Region { at: at as u64, bytes };
+        let sends: Vec<(usize, Region)> =
+            sends.iter().map(|(to, bytes)| (*to, region(bytes.as_ptr(), bytes.len()))).collect();
+        let room: Vec<(usize, Region)> = receives
+            .iter_mut()
+            .map(|(from, bytes)| (*from, region(bytes.as_mut_ptr(), bytes.len())))
+            .collect();
+        let mut look = |missing: &[usize]| {
+            let one = |((_, room), missing): (&(usize, Region), &usize)| {
+                // SAFETY: all pieces of this message are here, so MPI is done with its room, which stays borrowed.
+                (*missing == 0)
+                    .then(|| unsafe { std::slice::from_raw_parts(room.at as *const u8, room.bytes) })
+            };
+            meanwhile(&room.iter().zip(missing).map(one).collect::<Vec<_>>())
+        };
+        // SAFETY: all of it is borrowed until this function returns, what is received mutably.
+        unsafe { self.carry_out(&sends, &room, &mut look) };
+        Ok(())
+    }
+
+    fn takes_device_memory(&self) -> bool {
+        self.takes_device_memory
+    }
+
+    unsafe fn exchange_regions(
+        &self,
+        sends: &[(usize, Region)],
+        receives: &[(usize, Region)],
+    ) -> Result<(), Failure> {
+        // SAFETY: promised by the caller.
+        unsafe { self.carry_out(sends, receives, &mut |_| false) };
         Ok(())
     }
 }

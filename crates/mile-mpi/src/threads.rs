@@ -8,7 +8,7 @@ use std::time::Duration;
 use mile::agents::Failure;
 use mile::ranks::Ranks;
 
-use crate::transport::{Arrived, Transport};
+use crate::transport::{Arrived, Region, Transport};
 
 /// A rank that waits longer than this for another gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -185,6 +185,29 @@ impl Transport for Threads {
             self.inbox().wait()?;
         }
     }
+
+    fn takes_device_memory(&self) -> bool {
+        false
+    }
+
+    unsafe fn exchange_regions(
+        &self,
+        sends: &[(usize, Region)],
+        receives: &[(usize, Region)],
+    ) -> Result<(), Failure> {
+        let filled = |(_, region): &&(usize, Region)| region.bytes > 0;
+        // SAFETY: the caller keeps these regions for this call, and they are memory of the host.
+        let sends: Vec<(usize, &[u8])> = unsafe {
+            let bytes = |to: &Region| std::slice::from_raw_parts(to.at as *const u8, to.bytes);
+            sends.iter().filter(filled).map(|(to, region)| (*to, bytes(region))).collect()
+        };
+        // SAFETY: as above, and they do not overlap.
+        let mut receives: Vec<(usize, &mut [u8])> = unsafe {
+            let bytes = |to: &Region| std::slice::from_raw_parts_mut(to.at as *mut u8, to.bytes);
+            receives.iter().filter(filled).map(|(from, region)| (*from, bytes(region))).collect()
+        };
+        self.exchange(&sends, &mut receives, &mut |_| false)
+    }
 }
 
 #[cfg(test)]
@@ -214,6 +237,17 @@ mod tests {
                     })
                     .unwrap();
                     assert!(others.iter().zip(&room).all(|(from, bytes)| *bytes == message(*from, me)));
+                    let region = |bytes: &[u8]| Region { at: bytes.as_ptr() as u64, bytes: bytes.len() };
+                    let sends: Vec<_> = others.iter().zip(&out).map(|(to, out)| (*to, region(out))).collect();
+                    let empty = |from: &usize| Box::<[u8]>::from(vec![0; length(*from, me)]);
+                    let mut room: Vec<Box<[u8]>> = others.iter().map(empty).collect();
+                    let one = |(from, room): (&usize, &mut Box<[u8]>)| {
+                        (*from, Region { at: room.as_mut_ptr() as u64, bytes: room.len() })
+                    };
+                    let receives: Vec<_> = others.iter().zip(&mut room).map(one).collect();
+                    // SAFETY: messages and rooms are vectors of this thread that nothing else uses.
+                    unsafe { rank.exchange_regions(&sends, &receives) }.unwrap();
+                    assert!(others.iter().zip(&room).all(|(from, bytes)| **bytes == message(*from, me)));
                 }
                 let mut from_last = vec![me as u8];
                 rank.broadcast(ranks - 1, &mut from_last).unwrap();

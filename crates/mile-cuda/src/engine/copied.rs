@@ -5,30 +5,43 @@ use mile::real::Real;
 use crate::device::{Buffer, DeviceError};
 use crate::stack::Stack;
 
-/// Rows on the device, and room for them in the host's memory.
+/// Rows on the device, and room for them in the host's memory once they are copied.
 pub(super) struct Copied<T> {
     there: Option<Buffer>,
-    pub(super) here: Vec<T>,
+    /// Numbers for which there is room on the device.
+    room: usize,
+    here: Vec<T>,
 }
 
 impl<T: Real> Copied<T> {
     pub(super) fn new() -> Self {
-        Self { there: None, here: Vec::new() }
+        Self { there: None, room: 0, here: Vec::new() }
     }
 
-    /// Makes room for so many numbers; returns where they are on the device.
+    /// Makes room for so many numbers on the device; returns where they are.
     pub(super) fn reserve(&mut self, stack: &Stack<T>, numbers: usize) -> Result<u64, DeviceError> {
-        if self.there.is_none() || numbers > self.here.len() {
+        if self.there.is_none() || numbers > self.room {
             self.there = Some(Buffer::new::<T>(stack.device(), numbers)?);
-            self.here.resize(numbers, T::zero());
+            self.room = numbers;
         }
         Ok(self.there.as_ref().map_or(0, |buffer| buffer.at().bits()))
     }
 
+    /// The first numbers in the host's memory.
+    pub(super) fn here(&mut self, numbers: usize) -> &mut [T] {
+        if self.here.len() < numbers {
+            self.here.resize(numbers, T::zero());
+        }
+        &mut self.here[..numbers]
+    }
+
     /// Copies the first numbers from the device.
-    pub(super) fn fetch(&mut self, stack: &Stack<T>, numbers: usize) -> Result<(), DeviceError> {
+    pub(super) fn fetch(&mut self, stack: &Stack<T>, numbers: usize) -> Result<&[T], DeviceError> {
+        self.here(numbers);
         let _queue = stack.lock();
-        self.there.as_ref().map_or(Ok(()), |there| there.read(0, &mut self.here[..numbers]))
+        let here = &mut self.here[..numbers];
+        self.there.as_ref().map_or(Ok(()), |there| there.read(0, here))?;
+        Ok(here)
     }
 
     /// Copies the first numbers to the device.

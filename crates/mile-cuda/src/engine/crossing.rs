@@ -1,11 +1,12 @@
-//! Exchanges of the agents of a rank on a device: rows that cross ranks go through the host's memory.
+//! Exchanges of the agents of a rank on a device. Rows that cross ranks go from one device's memory to the other's if the transport takes them
+//! there, else through the host's; the messages are the same.
 
 use mile::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::real::Real;
 use mile::steady::{self, Summaries};
-use mile_mpi::exchange::{Crossing, Source};
+use mile_mpi::exchange::{Crossing, Peer, Source};
 use mile_mpi::together;
-use mile_mpi::transport::Transport;
+use mile_mpi::transport::{Region, Transport};
 
 use super::engine;
 use super::ranks::GpuRank;
@@ -36,19 +37,59 @@ impl<T: Real, C: Transport> GpuRank<'_, T, C> {
             self.own.vectors.gather(*v, &list, at + self.bytes(k * list.len()), &mut work);
         }
         stack.alone(&work).map_err(engine)?;
-        self.sent.fetch(&stack, out).map_err(engine)?;
+        match self.transport.takes_device_memory() {
+            true => self.exchange_there(from.len(), at, others)?,
+            false => self.exchange_here(from.len(), out, room)?,
+        }
+        Ok((0..from.len()).map(|k| others + self.bytes(k * received)).collect())
+    }
+
+    /// The messages of an exchange, one after the other: for each vector one for every peer, as its rank and the length in numbers.
+    fn messages(&self, vectors: usize, rows: impl Fn(&Peer) -> usize) -> Vec<(usize, usize)> {
+        let (stride, peers) = (self.own.vectors.stride(), &self.crossing.1.peers);
+        (0..vectors).flat_map(|_| peers).map(|peer| (peer.rank, rows(peer) * stride)).collect()
+    }
+
+    /// Exchanges rows that were gathered through the host's memory: so many numbers, and room for so many.
+    fn exchange_here(&mut self, vectors: usize, out: usize, room: usize) -> Result<(), AgentsError> {
+        let (outgoing, incoming) = (
+            self.messages(vectors, |peer| peer.sends.len()),
+            self.messages(vectors, |peer| peer.receives.len()),
+        );
+        let stack = self.own.stack.clone();
+        let (mut rest, mut rest_of_room) =
+            (self.sent.fetch(&stack, out).map_err(engine)?, self.received.here(room));
         let (mut sends, mut receives) = (Vec::new(), Vec::new());
-        let (mut rest, mut rest_of_room) = (&self.sent.here[..out], &mut self.received.here[..room]);
-        for peer in from.iter().flat_map(|_| peers) {
-            let (own, after) = rest.split_at(peer.sends.len() * stride);
-            let (other, after_it) = rest_of_room.split_at_mut(peer.receives.len() * stride);
-            sends.push((peer.rank, bytemuck::cast_slice::<T, u8>(own)));
-            receives.push((peer.rank, bytemuck::cast_slice_mut::<T, u8>(other)));
+        for ((to, length), (from, other_length)) in outgoing.into_iter().zip(incoming) {
+            let (own, after) = rest.split_at(length);
+            let (other, after_it) = rest_of_room.split_at_mut(other_length);
+            sends.push((to, bytemuck::cast_slice::<T, u8>(own)));
+            receives.push((from, bytemuck::cast_slice_mut::<T, u8>(other)));
             (rest, rest_of_room) = (after, after_it);
         }
         self.transport.exchange(&sends, &mut receives, &mut |_| false).map_err(AgentsError::Engine)?;
-        self.received.put(&stack, room).map_err(engine)?;
-        Ok((0..from.len()).map(|k| others + self.bytes(k * received)).collect())
+        self.received.put(&stack, room).map_err(engine)
+    }
+
+    /// Exchanges rows that were gathered from one device's memory to the other's, from and to these addresses.
+    fn exchange_there(&mut self, vectors: usize, from: u64, to: u64) -> Result<(), AgentsError> {
+        let regions = |first: u64, messages: Vec<(usize, usize)>| -> Vec<(usize, Region)> {
+            let one = |at: &mut u64, (rank, length): (usize, usize)| {
+                let region = Region { at: *at, bytes: length * size_of::<T>() };
+                *at += region.bytes as u64;
+                Some((rank, region))
+            };
+            messages.into_iter().scan(first, one).collect()
+        };
+        let sends = regions(from, self.messages(vectors, |peer| peer.sends.len()));
+        let receives = regions(to, self.messages(vectors, |peer| peer.receives.len()));
+        let stack = self.own.stack.clone();
+        // The transport knows nothing of the queue: what is sent must be there, and nothing may still read the room of the last exchange.
+        let _queue = stack.lock();
+        stack.device().wait().map_err(engine)?;
+        // SAFETY: the regions lie one after the other in the two buffers, for which there is room; no work is under way, and none can be
+        // added while the queue is locked; waiting has made the device the current one of this thread.
+        unsafe { self.transport.exchange_regions(&sends, &receives) }.map_err(AgentsError::Engine)
     }
 
     /// Adds the weights of an exchange: columns are rows that are hosted here, and after them those of peers.
@@ -125,7 +166,7 @@ impl<T: Real, C: Transport> GpuRank<'_, T, C> {
         let told = told.map_err(AgentsError::Engine)?.concat();
         let room = told.len() / dim.max(1) * stride;
         let others = self.received.reserve(&stack, room).map_err(engine)?;
-        let places = self.received.here.chunks_exact_mut(stride.max(1));
+        let places = self.received.here(room).chunks_exact_mut(stride.max(1));
         for (place, row) in places.zip(told.chunks_exact(dim.max(1))) {
             place[..dim].copy_from_slice(row);
         }

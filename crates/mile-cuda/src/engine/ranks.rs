@@ -1,7 +1,7 @@
 //! The agents of one rank of a cluster on a device.
 //!
-//! Rows that cross ranks are copied to the host's memory, sent by the [`Transport`] of ranks that compute on the CPU, and added up on the
-//! device, in increasing agent. Sums over the agents of all ranks are formed as one device forms them, so that states and records have its
+//! Rows that cross ranks are sent by the [`Transport`] of ranks that compute on the CPU, from the device's memory if it takes that, else from
+//! a copy in the host's, and added up on the device, in increasing agent. Sums over the agents of all ranks are formed as one device forms them, so that states and records have its
 //! bits whatever the number of ranks.
 
 use std::borrow::Cow;
@@ -105,7 +105,8 @@ impl<'a, T: Real, C: Transport> GpuRank<'a, T, C> {
     fn worths(&mut self, models: &[Vec<T>]) -> Result<Option<Worths>, DeviceError> {
         let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
         let at = self.models.reserve(&stack, models.len() * stride)?;
-        for (row, model) in self.models.here.chunks_exact_mut(stride).zip(models) {
+        let rows = self.models.here(models.len() * stride).chunks_exact_mut(stride);
+        for (row, model) in rows.zip(models) {
             row[..model.len()].copy_from_slice(model);
         }
         self.models.put(&stack, models.len() * stride)?;

@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no users")]
 
 mod common;
+mod direct; // ranks that take messages from the memory of devices
 mod lost; // a device that fails in mid-run
 mod methods; // every method against the simulator
 mod networks; // gradients and scores of networks against those of the CPU

@@ -1,6 +1,7 @@
 //! Agents over ranks, each with a device of its own, against all agents on one device: the same bits, of states and of what is measured.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mile::agents::Vector;
 use mile::compression::Compression;
@@ -16,11 +17,13 @@ use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile_cuda::device::Device;
+use mile_cuda::emulated::{Emulated, Order};
 use mile_cuda::{GpuAgents, GpuRank, Stack};
 use mile_mpi::placement::Placement;
 use mile_mpi::threads::Threads;
 
 use crate::common::*;
+use crate::direct::Direct;
 use crate::methods::table;
 
 const X: Vector = Vector(0);
@@ -64,8 +67,26 @@ fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>) -> (Measured,
     (measured, run.progress().costs.bytes_sent)
 }
 
+/// Where messages lie: in the memory of the devices of some ranks, and elsewhere in the host's.
+struct Way {
+    device: fn() -> Option<Arc<dyn Device>>,
+    is_direct: fn(usize) -> bool,
+}
+
 /// Compares ranks with one device; `part` is the problem as a rank has it, with the data of its agents only.
 fn same<T: Real, P: Problem<T>>(
+    problem: &dyn Problem<T>,
+    part: &(dyn Fn(&[usize]) -> P + Sync),
+    name: &str,
+    parameters: &Parameters,
+    ranks: &[usize],
+) {
+    let through_host = Way { device, is_direct: |_| false };
+    same_by(&through_host, problem, part, name, parameters, ranks);
+}
+
+fn same_by<T: Real, P: Problem<T>>(
+    way: &Way,
     problem: &dyn Problem<T>,
     part: &(dyn Fn(&[usize]) -> P + Sync),
     name: &str,
@@ -77,7 +98,7 @@ fn same<T: Real, P: Problem<T>>(
     let method = build(name, parameters, &network);
     let dim = problem.dim();
     let start = random::<T>(AGENTS * dim, 50);
-    let Some(one) = device() else { return };
+    let Some(one) = (way.device)() else { return };
     let mut alone = GpuAgents::new(one, problem, &network, &*method, &start, SEED).unwrap();
     let (expected, expected_bytes) = drive(&*method, &mut alone);
     let state = 0..method.layout().state.len();
@@ -88,10 +109,14 @@ fn same<T: Real, P: Problem<T>>(
             let hosted = placement.agents(rank.rank()).to_vec();
             let own = part(&hosted);
             let start: Vec<T> = hosted.iter().flat_map(|k| start[k * dim..(k + 1) * dim].to_vec()).collect();
-            let stack = Stack::new(device().unwrap()).unwrap();
-            let place = (Arc::new(rank), placement.clone());
+            let stack = Stack::new((way.device)().unwrap()).unwrap();
+            let is_direct = (way.is_direct)(rank.rank());
+            let rank = Arc::new(Direct { rank, is_direct, exchanges: AtomicUsize::new(0) });
+            let place = (rank.clone(), placement.clone());
             let mut engine = GpuRank::new(&stack, place, &own, &network, &*method, &start, SEED).unwrap();
             let (measured, bytes) = drive(&*method, &mut engine);
+            let exchanges = rank.exchanges.load(Ordering::Relaxed);
+            assert_eq!(exchanges > 0, is_direct && *count > 1, "{name}, {count} ranks");
             let vectors: Vec<Vec<T>> =
                 state.clone().map(|k| engine.vector(Vector(k)).unwrap().into_owned()).collect();
             (measured, bytes, vectors)
@@ -145,6 +170,32 @@ fn any_number_of_ranks_in_both_precisions_with_adaptive_weights_and_penalties() 
     }
 }
 
+/// A device that is emulated has the host's memory, so that messages can go from there.
+fn emulated() -> Option<Arc<dyn Device>> {
+    Emulated::new(Order::Forwards).map(|device| Arc::new(device) as Arc<dyn Device>)
+}
+
+#[test]
+fn messages_between_the_memories_of_devices_have_the_bits_of_those_through_the_host() {
+    let two = || Parameters { local_steps: Some(2), ..Parameters::default() };
+    let adaptive = Parameters { xi: Some(Weight::Adaptive(0.2)), ..two() };
+    let eight = Parameters { compression: Some(Compression::EightBit), ..two() };
+    // One vector over edges that drop, two at once, summaries before the rows, and messages of which the CPU makes most.
+    let methods = [("mile", two()), ("k-gt", two()), ("mile", adaptive), ("mile", eight)];
+    // On all ranks, and where one end of a message knows nothing of devices.
+    let ways: [fn(usize) -> bool; 2] = [|_| true, |rank| rank % 2 == 1];
+    for (name, parameters) in methods {
+        for is_direct in ways {
+            let way = Way { device: emulated, is_direct };
+            let single = || table::<f32>(AGENTS, 6, Loss::Logistic, 0.0, Batch::Size(3));
+            same_by(&way, &single(), &|_| single(), name, &parameters, &[2, AGENTS]);
+        }
+        let way = Way { device: emulated, is_direct: |_| true };
+        let problem = Quadratic::<f64>::new(AGENTS, 2_051, 10.0, 1.0, 0).unwrap();
+        same_by(&way, &Unknown(&problem), &|_| Unknown(&problem), name, &parameters, &[3]);
+    }
+}
+
 #[test]
 fn quadratics_and_problems_that_the_device_does_not_know() {
     // The squares of a row are summed by two blocks from 4,096 numbers on.
@@ -188,7 +239,6 @@ mod lab {
     use std::path::Path;
     use std::sync::atomic::AtomicBool;
 
-    use mile_cuda::emulated::{Emulated, Order};
     use mile_cuda::{GpuEngines, GpuRankEngines};
     use mile_lab::config::Experiment;
     use mile_lab::execute::execute;

@@ -1,0 +1,67 @@
+//! Ranks in threads that take messages from the memory of devices: those that are emulated have the host's.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mile::agents::Failure;
+use mile::ranks::Ranks;
+use mile_mpi::threads::Threads;
+use mile_mpi::transport::{Arrived, Region, Transport};
+
+pub struct Direct {
+    pub rank: Threads,
+    /// Whether it takes them; else it is any rank.
+    pub is_direct: bool,
+    /// Exchanges of messages in the memory of a device.
+    pub exchanges: AtomicUsize,
+}
+
+impl Ranks for Direct {
+    fn rank(&self) -> usize {
+        self.rank.rank()
+    }
+
+    fn count(&self) -> usize {
+        self.rank.count()
+    }
+
+    fn name(&self) -> String {
+        self.rank.name()
+    }
+
+    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        self.rank.all_gather(own)
+    }
+
+    fn gather(&self, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        self.rank.gather(own)
+    }
+
+    fn broadcast(&self, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        self.rank.broadcast(from, bytes)
+    }
+}
+
+impl Transport for Direct {
+    fn exchange(
+        &self,
+        sends: &[(usize, &[u8])],
+        receives: &mut [(usize, &mut [u8])],
+        meanwhile: &mut dyn FnMut(&Arrived<'_>) -> bool,
+    ) -> Result<(), Failure> {
+        self.rank.exchange(sends, receives, meanwhile)
+    }
+
+    fn takes_device_memory(&self) -> bool {
+        self.is_direct
+    }
+
+    unsafe fn exchange_regions(
+        &self,
+        sends: &[(usize, Region)],
+        receives: &[(usize, Region)],
+    ) -> Result<(), Failure> {
+        self.exchanges.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: promised by the caller; tests use it with memory of the host only.
+        unsafe { self.rank.exchange_regions(sends, receives) }
+    }
+}
