@@ -21,7 +21,6 @@ use crate::failure::Raised;
 use crate::host::{HostEngine, block};
 use crate::memory::Memory;
 use crate::ranks::PyRanks;
-use crate::thread::Stay;
 
 /// Opens the engines of a run.
 pub(crate) struct PyEngines {
@@ -49,7 +48,6 @@ impl PyEngines {
             simulator: ManuallyDrop::new(simulator),
             memory: self.memory.clone(),
             kept,
-            _stay: Stay::here(),
         }))
     }
 }
@@ -85,7 +83,6 @@ struct Lending<'a, T> {
     simulator: ManuallyDrop<Simulator<'a, T>>,
     memory: Memory,
     kept: Arc<AtomicBool>,
-    _stay: Stay,
 }
 
 impl<T> Drop for Lending<'_, T> {

@@ -27,6 +27,11 @@ algorithms += [mile.method("mile", label="chosen", step_size=0.1, local_steps=3,
 algorithms += [mile.method("mile", label="adaptive", step_size=0.1, local_steps=3, xi="adaptive")]
 mile.run(problem=problem, network=network, algorithms=algorithms, rounds=rounds, eval_every=1, out=sys.argv[1], resume=resume)
 
+# Messages that are compressed, over edges that do not drop.
+compressed = [mile.method("mile", label="bits", step_size=0.1, local_steps=3, compression="8-bit")]
+compressed += [mile.method("local-dsgd", label="few", step_size=0.1, local_steps=3, compression={"top_k": 0.3})]
+mile.run(problem=problem, network="star", algorithms=compressed, rounds=rounds, out=sys.argv[1] + "-compressed", resume=resume)
+
 # A model with buffers, and agents with more or less data.
 torch.manual_seed(1)
 norms = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 3))

@@ -1,5 +1,7 @@
 """PyTorch models: the host against the simulator, batch norm, data in all forms, resuming, and processes."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -205,6 +207,31 @@ def test_data_loaders_are_resumed_where_they_were(workers: int) -> None:
     assert (whole.x() == part.x()).all()
 
 
+SCRIPT = """
+import mile, mile.torch, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+data = [DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=2, num_workers=1) for _ in range(2)]
+problem = mile.torch.Problem(nn.Linear(4, 1), nn.MSELoss(), data)
+try:
+    mile.run(problem=problem, algorithms=[mile.method("mile", step_size=0.01)], rounds=100000, out="loaders", progress=lambda kind, *rest: print(kind, flush=True))
+except mile.Stopped as stopped:
+    print("stopped at", stopped.run.outcomes[0]["round"], flush=True)
+"""
+
+
+def test_an_interrupt_of_all_processes_of_a_terminal_leaves_workers_of_data_loaders_until_the_round_is_over() -> None:
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("advanced"):
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and rest.count("stopping") == 1 and "stopped at" in rest, rest
+
+
 def test_what_a_model_cannot_be_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match="torch.float16"):
         mile.torch.Problem(nn.Linear(2, 1).half(), half_mse, [(torch.zeros(1, 2), torch.zeros(1, 1))])
@@ -248,7 +275,7 @@ def test_three_processes_have_the_results_of_one() -> None:
     assert three.returncode == 0, three.stderr
     again = subprocess.run([*start, "three", "resume"], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
-    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("mile",), "-norms")):
+    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("bits", "few"), "-compressed"), (("mile",), "-norms")):
         one_run, three_run = mile.load("one" + folder), mile.load("three" + folder)
         for name in names:
             ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]
