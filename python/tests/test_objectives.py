@@ -1,5 +1,6 @@
 """Objectives and methods in Python: the protocol, its errors, and what happens to arrays that are kept."""
 
+import contextlib
 import gc
 import multiprocessing
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -292,23 +294,24 @@ assert signal.getsignal(signal.SIGINT) is before
 """
 
 
-def _started(*arguments: str) -> "subprocess.Popen[str]":
+@contextlib.contextmanager
+def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """The script, when it has its first record."""
     Path("slow.py").write_text(SCRIPT)
     process = subprocess.Popen([sys.executable, "slow.py", *arguments], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("recorded"):
-            break
-    time.sleep(0.3)
-    return process
+    try:
+        assert process.stdout is not None and any(line.startswith("recorded") for line in process.stdout)
+        time.sleep(0.3)
+        yield process
+    finally:
+        process.kill()
 
 
 @pytest.mark.parametrize("problem", ["python", "rust"])
 def test_an_interrupt_stops_after_the_round_and_the_run_can_be_resumed(problem: str) -> None:
-    process = _started(problem, "500000000", "2")
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=20)
+    with _started(problem, "500000000", "2") as process:
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
     assert process.returncode == 0 and "stopping" in rest and "stopped at" in rest
     done = int(rest.split("stopped at")[1])
     assert 0 < done < 500000000
@@ -318,11 +321,11 @@ def test_an_interrupt_stops_after_the_round_and_the_run_can_be_resumed(problem: 
 
 
 def test_a_second_interrupt_stops_in_the_midst_of_a_round() -> None:
-    process = _started("python", "5", "1000000")
-    process.send_signal(signal.SIGINT)
-    assert process.stdout is not None and any("stopping" in line for line in process.stdout)
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=20)
+    with _started("python", "5", "1000000") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None and any("stopping" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
     assert process.returncode == 0 and rest.split()[-1] == "interrupted"
     assert mile.load("slow").outcomes[0]["status"] == "failed"  # type: ignore[union-attr]
 
