@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,15 @@ def test_data_in_all_forms() -> None:
     assert (tensors.x() == other.x()).all() and sorted(made) == [0, 1, 2, 3]
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_loaders_are_resumed_where_they_were(workers: int) -> None:
     def loaders() -> Any:
@@ -212,6 +222,7 @@ import mile, mile.torch, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 torch.manual_seed(0)
+torch.set_num_threads(2)
 data = [DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=2, num_workers=1) for _ in range(2)]
 problem = mile.torch.Problem(nn.Linear(4, 1), nn.MSELoss(), data)
 try:
