@@ -44,11 +44,7 @@ impl PyEngines {
         let simulator = Simulator::new(problem, network, method, start, seed)?;
         let blocks = (0..method.layout().vectors()).map(|v| simulator.vector(Vector(v)));
         let kept = self.memory.lend(blocks);
-        Ok(Box::new(Lending {
-            simulator: ManuallyDrop::new(simulator),
-            memory: self.memory.clone(),
-            kept,
-        }))
+        Ok(Box::new(Lending { simulator: ManuallyDrop::new(simulator), memory: self.memory.clone(), kept }))
     }
 }
 
