@@ -16,43 +16,67 @@ venv=${MILE_VENV:-$target/python-venv}
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 python=$venv/bin/python
 install() { timeout 900 "$python" -m pip install --quiet --disable-pip-version-check "$@" > "$target/python-pip.txt" 2>&1; }
-if ! install 'maturin>=1.9,<2' numpy pytest; then
+# Found, and not imported: importing PyTorch takes seconds.
+has() { "$python" -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))' "$@"; }
+if ! { has maturin numpy pytest || install 'maturin>=1.9,<2' numpy pytest; }; then
     say "skipped: all of it (maturin, numpy and pytest could not be installed)"
     exit 0
 fi
 for package in pandas matplotlib networkx scipy tqdm mypy torch; do
-    "$python" -c "import $package" 2> /dev/null || install $package || say "skipped: what needs $package (it could not be installed)"
+    has $package || install $package || say "skipped: what needs $package (it could not be installed)"
 done
-"$python" -c 'import nbclient, ipykernel' 2> /dev/null || install nbclient ipykernel || true
+has nbclient ipykernel || install nbclient ipykernel || true
 
 if [ "${1:-}" = install ]; then exit 0; fi
 
+# With the profile and the features of the workspace's tests, what they have compiled of other people's crates is not compiled again.
+# The workspace's own crates are, because this one lies outside of it; but for spectra and theory there is nothing to optimise.
+profile=$target/python-profile.toml
+{
+    awk '/^\[/ { on = /^\[profile\.dev/ } on' Cargo.toml
+    for crate in crates/*/; do
+        name=$(basename "$crate")
+        echo "$name = { opt-level = $([ "$name" = mile ] && echo 1 || echo 0), debug = false }"
+    done
+} > "$profile"
+shared=(--locked --config "$profile" --features as-workspace,pyo3/extension-module)
 cargo fmt --manifest-path python/Cargo.toml --check
-cargo clippy --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
+cargo clippy --quiet --manifest-path python/Cargo.toml --all-targets "${shared[@]}" -- -D warnings
 # In an activated environment maturin installs into it.
-(export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --locked --quiet)
+(export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --quiet --strip "${shared[@]}")
 
 cd python
-export MPLBACKEND=Agg OMP_NUM_THREADS=2
-if "$python" -c 'import mypy' 2> /dev/null; then "$python" -m mypy --strict mile; else say "skipped: mypy"; fi
-"$python" -m pytest tests
-if "$python" -c 'import torch, pandas' 2> /dev/null; then
-    "$python" -m pytest --doctest-modules mile
-else
-    "$python" -m pytest --doctest-modules mile --ignore mile/torch
-fi
-if [ "${1:-}" = short ]; then
-    say "skipped: the notebooks (asked for)"
-elif "$python" -c 'import nbclient, ipykernel, pandas, matplotlib' 2> /dev/null; then
-    for notebook in notebooks/*.ipynb; do
-        if grep -q 'import torch' "$notebook" && ! "$python" -c 'import torch' 2> /dev/null; then
-            say "skipped: $notebook (no torch)"
-            continue
-        fi
-        "$python" tests/notebook.py "$notebook"
-        say "$notebook runs"
-    done
-else
-    say "skipped: the notebooks (nbclient, ipykernel, pandas or matplotlib is missing)"
-fi
+# Models of tests are small: threads of PyTorch would wait for each other. Tests of what threads and processes do to each other have two.
+export MPLBACKEND=Agg OMP_NUM_THREADS=1
+
+# What one core does while the other one tests.
+checks() {
+    if has mypy; then "$python" -m mypy --strict mile; else say "skipped: mypy"; fi
+    if has torch pandas; then
+        "$python" -m pytest --doctest-modules mile
+    else
+        "$python" -m pytest --doctest-modules mile --ignore mile/torch
+    fi
+    if [ "${1:-}" = short ]; then
+        say "skipped: the notebooks (asked for)"
+    elif has nbclient ipykernel pandas matplotlib; then
+        for notebook in notebooks/*.ipynb; do
+            if grep -q 'import torch' "$notebook" && ! has torch; then
+                say "skipped: $notebook (no torch)"
+                continue
+            fi
+            "$python" tests/notebook.py "$notebook"
+            say "$notebook runs"
+        done
+    else
+        say "skipped: the notebooks (nbclient, ipykernel, pandas or matplotlib is missing)"
+    fi
+}
+(set -e; checks "${1:-}") > "$target/python-checks.txt" 2>&1 &
+checking=$!
+passed=true
+"$python" -m pytest tests || passed=false
+wait "$checking" || passed=false
+cat "$target/python-checks.txt"
+$passed || exit 1
 say "all is well"

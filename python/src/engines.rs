@@ -21,7 +21,6 @@ use crate::failure::Raised;
 use crate::host::{HostEngine, block};
 use crate::memory::Memory;
 use crate::ranks::PyRanks;
-use crate::thread::Stay;
 
 /// Opens the engines of a run.
 pub(crate) struct PyEngines {
@@ -45,12 +44,7 @@ impl PyEngines {
         let simulator = Simulator::new(problem, network, method, start, seed)?;
         let blocks = (0..method.layout().vectors()).map(|v| simulator.vector(Vector(v)));
         let kept = self.memory.lend(blocks);
-        Ok(Box::new(Lending {
-            simulator: ManuallyDrop::new(simulator),
-            memory: self.memory.clone(),
-            kept,
-            _stay: Stay::here(),
-        }))
+        Ok(Box::new(Lending { simulator: ManuallyDrop::new(simulator), memory: self.memory.clone(), kept }))
     }
 }
 
@@ -85,7 +79,6 @@ struct Lending<'a, T> {
     simulator: ManuallyDrop<Simulator<'a, T>>,
     memory: Memory,
     kept: Arc<AtomicBool>,
-    _stay: Stay,
 }
 
 impl<T> Drop for Lending<'_, T> {

@@ -34,7 +34,8 @@ impl Raised {
         Python::attach(|py| {
             let result = match self.abort.load(Ordering::Relaxed) {
                 true => Err(PyKeyboardInterrupt::new_err("interrupted twice")),
-                false => work(py),
+                // On the main thread a handler of Ctrl-C may wait to be called.
+                false => py.check_signals().and_then(|()| work(py)),
             };
             result.map_err(|error| {
                 let text = error.to_string();

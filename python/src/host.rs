@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::method::Method;
 use mile::network::Network;
@@ -20,7 +21,6 @@ use pyo3::types::PyList;
 
 use crate::failure::Raised;
 use crate::ranks::PyRanks;
-use crate::thread::Stay;
 
 /// The agents of a host object.
 pub(crate) struct HostEngine<'a, T> {
@@ -38,7 +38,6 @@ pub(crate) struct HostEngine<'a, T> {
     raised: Raised,
     ranks: Option<Arc<PyRanks>>,
     start: std::marker::PhantomData<T>,
-    _stay: Stay,
 }
 
 /// The agents of a rank: contiguous blocks, whose sizes differ by at most one.
@@ -90,7 +89,6 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
             raised,
             ranks,
             start: std::marker::PhantomData,
-            _stay: Stay::here(),
         })
     }
 
@@ -123,6 +121,25 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
         let changing = self.network.varies();
         let now = || self.edges.iter().map(|(i, j, w)| if up(*i, *j) { *w } else { 0.0 }).collect();
         (changing.then(now), messages)
+    }
+
+    /// The compressed rows of the neighbours on other ranks, from messages.
+    fn exchange_compressed(&mut self, by: Compression, rows: &[T]) -> Result<Vec<T>, AgentsError> {
+        let (dim, length) = (self.dim, by.message_bytes::<T>(self.dim));
+        let mut sent = Vec::with_capacity(self.hosted.len() * length);
+        rows.chunks_exact(dim.max(1)).for_each(|row| by.encode(row, &mut sent));
+        let received = self.call(|host| {
+            let sent = PyArray1::from_vec(host.py(), sent);
+            let received = host.call_method1("exchange_messages", (sent, length))?;
+            Ok(received.cast::<PyArray1<u8>>()?.try_readonly()?.as_slice()?.to_vec())
+        })?;
+        let mut found = vec![T::zero(); received.len() / length.max(1) * dim];
+        let messages = received.chunks_exact(length.max(1)).zip(found.chunks_exact_mut(dim.max(1)));
+        messages
+            .into_iter()
+            .try_for_each(|(message, row)| by.decode(message, row))
+            .map_err(|error| AgentsError::Engine(error.into()))?;
+        Ok(found)
     }
 }
 
@@ -187,22 +204,29 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
         Ok(messages * message_bytes::<T>(self.dim) as u64)
     }
 
-    /// Rust compresses, with the bits that every engine has. Ranks would send whole vectors, so they refuse it.
+    /// Rust compresses, with the bits that every engine has; between ranks the host moves the messages that agents on a network would send.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.checks.check(pull.model)?;
         self.checks.check_pull(&[(pull.from, pull.to)])?;
-        if self.ranks.is_some() {
-            let problem = "compression under torchrun: its ranks send whole vectors; leave compression out, or use one process";
-            return Err(AgentsError::Engine(problem.into()));
-        }
         if std::mem::take(&mut self.watching) {
             self.drift = Some(self.consensus_error(pull.model)?);
         }
         let mut rows = self.vector(pull.from)?.into_owned();
         pull.by.compress_rows(&mut rows, self.dim);
         self.set_vector(pull.from, &rows)?;
-        let whole = self.pull(round, &[(pull.from, pull.to)])?;
-        Ok(whole / (self.dim * size_of::<T>()).max(1) as u64 * pull.by.message_bytes::<T>(self.dim) as u64)
+        let received = match &self.ranks {
+            Some(_) => Some(self.exchange_compressed(pull.by, &rows)?),
+            None => None,
+        };
+        let (weights, messages) = self.weights(round);
+        self.call(|host| {
+            let py = host.py();
+            let weights = weights.map(|weights| PyArray1::from_vec(py, weights));
+            let received = received.map(|rows| PyArray1::from_vec(py, rows));
+            let pairs = PyList::new(py, [(pull.from.0, pull.to.0)])?;
+            host.call_method1("pull", (pairs, weights, received)).map(drop)
+        })?;
+        Ok(messages * pull.by.message_bytes::<T>(self.dim) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

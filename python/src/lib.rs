@@ -1,6 +1,6 @@
 //! mile for Python: what the package `mile` is built on.
 //!
-//! Experiments run in threads of their own without the interpreter ([`session`], [`waiting`]). Objectives in Python are problems of the library
+//! Experiments run without the interpreter, on the thread that asks for them or on threads of their own ([`session`], [`waiting`], [`interrupt`]). Objectives in Python are problems of the library
 //! ([`problem`]), whose arrays point into the agents' memory ([`memory`]); methods in Python are methods ([`method`]); tensors of PyTorch are the vectors of
 //! an engine ([`host`]).
 
@@ -9,6 +9,7 @@ mod engines;
 mod failure;
 mod host;
 mod inquire;
+mod interrupt;
 mod memory;
 mod method;
 mod objectives;
@@ -18,7 +19,6 @@ mod random;
 mod ranks;
 mod session;
 mod table;
-mod thread;
 mod values;
 mod waiting;
 

@@ -30,17 +30,14 @@ use crate::memory::Memory;
 use crate::method::PyMethod;
 use crate::objectives::PyObjectives;
 use crate::problem::attribute;
-use crate::progress::{Event, Teller};
+use crate::progress::{Event, Teller, Work};
 use crate::ranks::PyRanks;
 use crate::table::TableData;
 use crate::values;
-use crate::waiting::{Work, long};
+use crate::waiting::{Worker, long};
 
 /// The kind of problem in experiments whose objectives are given as Python values.
 const GIVEN: &str = "given";
-
-/// Rows of all agents that are worth several threads when objectives are in Python.
-const WORTH_THREADS: usize = 1 << 16;
 
 /// An experiment with what it is made of.
 struct Session {
@@ -49,8 +46,7 @@ struct Session {
     kinds: Kinds,
     engines: Arc<dyn Engines>,
     raised: Raised,
-    /// Threads of the run; 0: all.
-    threads: usize,
+    worker: Worker,
 }
 
 impl Session {
@@ -74,7 +70,7 @@ impl Session {
             kinds: Kinds::default(),
             engines: Arc::new(InProcess),
             raised: raised.clone(),
-            threads: 0,
+            worker: Worker::Threads,
         };
         let Some(problem) = problem else {
             session.engines = device::engines(device)?;
@@ -99,10 +95,7 @@ impl Session {
         let objectives = Arc::new(PyObjectives::read(problem, agents, memory.clone(), raised.clone())?);
         session.kinds = session.kinds.with(GIVEN, move |_, _| Ok(objectives.clone()));
         let host = attribute(problem, "host")?.map(|_| problem.clone().unbind());
-        let dim: usize = problem.getattr("dim")?.extract()?;
-        let large = agents.saturating_mul(dim) >= WORTH_THREADS;
-        // One interpreter: threads that wait for each other are worth it only if the rest of the work is large.
-        session.threads = if large && host.is_none() { 0 } else { 1 };
+        session.worker = Worker::Caller;
         session.engines = Arc::new(PyEngines { host, memory, raised, ranks });
         Ok(session)
     }
@@ -120,7 +113,7 @@ impl Session {
     /// Runs the experiment; returns whether it is complete.
     fn run(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
         let plan = self.plan(folder)?;
-        let teller = Teller::new(&plan, work.events.clone(), &work.rounds);
+        let teller = Teller::new(&plan, work);
         let executed = execute(&plan, folder, resume, &teller, &work.stop);
         let ranks = self.engines.ranks();
         let (outcomes, mut failed) = match executed {
@@ -156,7 +149,7 @@ impl Session {
         let points = sweep.points.len();
         let tell = |k: usize, name: &str| {
             let (name, round, value) = (name.to_owned(), k as u64 + 1, points as f64);
-            let _ = work.events.send(Event { kind: "point", name, round, value, text: String::new() });
+            work.tell(Event { kind: "point", name, round, value, text: String::new() });
         };
         let found = sweep.execute(
             folder,
@@ -178,7 +171,7 @@ impl Session {
 }
 
 fn boxed<'p>(plan: &'p Plan, work: &Work) -> Box<dyn mile_lab::observer::Observer + 'p> {
-    Box::new(Teller::new(plan, work.events.clone(), &work.rounds))
+    Box::new(Teller::new(plan, work))
 }
 
 /// Makes a method in Python known by a name.
@@ -236,7 +229,7 @@ pub(crate) fn run(
         true => session.sweep(&out, resume, draw, &work),
         false => session.run(&out, resume, draw, &work),
     };
-    let (result, stopped) = long(py, session.threads, callback, &session.raised, work)?;
+    let (result, stopped) = long(py, session.worker, callback, &session.raised, work)?;
     let complete = result.map_err(|error| raise(py, error, &session.raised, &out))?;
     Ok((complete, stopped))
 }
@@ -254,7 +247,7 @@ pub(crate) fn check(
 ) -> PyResult<String> {
     let session = Session::read(experiment, base, problem, methods, None, None)?;
     let work = |_| Ok(session.plan(Path::new(""))?.experiment.resolved.to_string());
-    let (result, _) = long(py, session.threads, callback, &session.raised, work)?;
+    let (result, _) = long(py, session.worker, callback, &session.raised, work)?;
     result.map_err(|error| raise(py, error, &session.raised, Path::new("")))
 }
 
@@ -294,7 +287,7 @@ pub(crate) fn reproduce(
             stop,
         })
     };
-    let (finding, _) = long(py, 0, callback, &Raised::default(), work)?;
+    let (finding, _) = long(py, Worker::Threads, callback, &Raised::default(), work)?;
     let finding = finding.map_err(|error| exception(&error))?;
     Ok((finding.text, finding.stopped))
 }

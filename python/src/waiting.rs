@@ -1,38 +1,56 @@
-//! Long work in threads of its own, while the thread that asked for it shows progress and listens to Ctrl-C.
+//! Long work, of which the thread that asked for it shows progress and listens to Ctrl-C.
 //!
-//! Every piece of work has threads of its own: those of a pool that all share would be missing in a process that was forked.
+//! With objectives in Python that thread does the work itself: libraries keep threads, caches and devices for the thread that calls them (OpenMP has a
+//! pool for each), and there is one interpreter. All other work has threads of its own, made for it: those of a pool that all share would be missing
+//! in a process that was forked.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use mile_lab::LabError;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::failure::{Raised, exception};
-use crate::progress::{Event, Rounds, show};
+use crate::interrupt::Interrupt;
+use crate::progress::{Display, Event, Listener, Work};
 
 /// How often signals are looked for.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// How often rounds are shown.
-const SHOWN: Duration = Duration::from_millis(200);
 
-/// What long work is given.
-pub(crate) struct Work {
-    pub(crate) events: Sender<Event>,
-    pub(crate) rounds: Rounds,
-    /// Set to stop after the current round.
-    pub(crate) stop: Arc<AtomicBool>,
+/// Who does the work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worker {
+    /// The thread that asked for it.
+    Caller,
+    /// Threads of its own, as many as the machine has.
+    Threads,
 }
 
-/// Runs work on a pool of so many threads without the interpreter.
-pub(crate) fn in_pool<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> Result<R, LabError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|error| LabError::Engine(Box::new(error)))?;
-    Ok(pool.install(work))
+thread_local! {
+    /// This thread as a pool of its own. Nothing can be undone of that, so it is kept for the next work of the thread; a process that is forked by
+    /// this thread has it, whole.
+    static CALLER: Result<ThreadPool, ThreadPoolBuildError> = ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
+}
+
+impl Worker {
+    fn work<R: Send>(self, work: impl FnOnce() -> R + Send) -> Result<R, LabError> {
+        match self {
+            Self::Caller => Ok(CALLER.with(|pool| match pool {
+                Ok(pool) => pool.install(work),
+                // The thread is one of a pool already: a run in a run.
+                Err(_) => work(),
+            })),
+            Self::Threads => {
+                let pool = ThreadPoolBuilder::new().build();
+                Ok(pool.map_err(|error| LabError::Engine(Box::new(error)))?.install(work))
+            }
+        }
+    }
 }
 
 /// Short work, such as reading a graph: no progress.
@@ -40,81 +58,62 @@ pub(crate) fn quick<R: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<R, LabError> + Send,
 ) -> PyResult<R> {
-    py.detach(|| in_pool(0, work).and_then(|result| result)).map_err(|error| exception(&error))
+    py.detach(|| Worker::Threads.work(work).and_then(|result| result)).map_err(|error| exception(&error))
 }
 
-/// Runs long work; the first Ctrl-C stops it after its round, the second at once.
+/// Does long work, and returns whether it was to stop: the first Ctrl-C stops it after its round, the second at once.
 pub(crate) fn long<R: Send>(
     py: Python<'_>,
-    threads: usize,
+    worker: Worker,
     callback: &Bound<'_, PyAny>,
     raised: &Raised,
     work: impl FnOnce(Work) -> Result<R, LabError> + Send,
 ) -> PyResult<(Result<R, LabError>, bool)> {
-    let (events, heard) = channel();
     let stop = Arc::new(AtomicBool::new(false));
-    let rounds = Rounds::default();
-    let given = Work { events, rounds: rounds.clone(), stop: stop.clone() };
-    let callback = callback.clone().unbind();
-    py.detach(move || {
-        std::thread::scope(|scope| {
-            let worker = scope.spawn(|| in_pool(threads, || work(given)).and_then(|result| result));
-            let waited = wait(&callback, &heard, &rounds, &stop, raised);
-            let result = worker.join();
-            waited?;
-            let result = result.map_err(|_| PyRuntimeError::new_err("mile panicked: this is a bug in it"))?;
-            Ok((result, stop.load(Ordering::Relaxed)))
-        })
-    })
+    let display = Arc::new(Display::new(callback.clone().unbind(), stop.clone(), raised.clone()));
+    let interrupt = Interrupt::install(py, &display, &stop)?;
+    let (events, heard) = channel();
+    let listener = match worker {
+        Worker::Caller => Listener::Here,
+        Worker::Threads => Listener::Waiting(events),
+    };
+    let given = Work { display: display.clone(), listener, stop: stop.clone() };
+    let done = || catch_unwind(AssertUnwindSafe(|| worker.work(|| work(given)).and_then(|result| result)));
+    let shown = display.clone();
+    let result = py.detach(move || match worker {
+        Worker::Caller => done(),
+        Worker::Threads => std::thread::scope(|scope| {
+            let working = scope.spawn(done);
+            wait(&shown, &heard, raised);
+            working.join().unwrap_or_else(Err)
+        }),
+    });
+    interrupt.restore(py)?;
+    if let Some(error) = display.take_failure() {
+        return Err(error);
+    }
+    let result = result.map_err(|_| PyRuntimeError::new_err("mile panicked: this is a bug in it"))?;
+    Ok((result, stop.load(Ordering::Relaxed)))
 }
 
-/// Shows events until the work is over. An exception of the callback stops the work and is returned.
-fn wait(
-    callback: &Py<PyAny>,
-    heard: &Receiver<Event>,
-    rounds: &Rounds,
-    stop: &AtomicBool,
-    raised: &Raised,
-) -> PyResult<()> {
-    let mut shown = Instant::now();
-    let mut failed = None;
+/// Shows events until the work is over.
+fn wait(display: &Display, heard: &Receiver<Event>, raised: &Raised) {
     loop {
         let event = match heard.recv_timeout(PATIENCE) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => return,
         };
         Python::attach(|py| {
-            let tell = |event| if failed.is_none() { show(callback.bind(py), event) } else { Ok(()) };
-            let mut told = event.map_or(Ok(()), tell);
-            if shown.elapsed() > SHOWN {
-                shown = Instant::now();
-                let known = rounds.lock().unwrap_or_else(PoisonError::into_inner);
-                for (name, round) in known.iter() {
-                    let round = round.load(Ordering::Relaxed);
-                    let event = Event {
-                        kind: "advanced",
-                        name: name.clone(),
-                        round,
-                        value: f64::NAN,
-                        text: String::new(),
-                    };
-                    told = told.and_then(|()| tell(event));
-                }
+            if let Some(event) = event {
+                display.show(py, event);
             }
-            if let Err(error) = told {
-                stop.store(true, Ordering::Relaxed);
-                failed = Some(error);
+            if display.is_due() {
+                display.show_rounds(py);
             }
             if py.check_signals().is_err() {
-                if stop.swap(true, Ordering::Relaxed) {
-                    raised.abort();
-                }
-                let text = "stopping after this round; interrupt again to stop at once".to_owned();
-                let event = Event { kind: "stopping", name: String::new(), round: 0, value: f64::NAN, text };
-                drop(show(callback.bind(py), event));
+                raised.abort();
             }
         });
     }
-    failed.map_or(Ok(()), Err)
 }

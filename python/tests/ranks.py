@@ -1,4 +1,4 @@
-"""The program of the test with several processes: networks on 8 agents, in the folder that is given."""
+"""The runs of the test with several processes: networks on 8 agents. As a program it makes them in the folder that is given, and then makes them longer."""
 
 import sys
 
@@ -7,36 +7,43 @@ import mile.torch
 import torch
 from torch import nn
 
-torch.set_num_threads(1)
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Dropout(0.1), nn.Linear(7, 3))
-
 
 def data(agent: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(agent)
     return torch.randn(40, 5, generator=generator), torch.randint(0, 3, (40,), generator=generator)
 
 
-problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=8, batch=8, test=data(99), gradient_norm=True)
-assert problem.ranks() is None or len(problem._sources) < 8, "a process reads the data of its own agents"
-resume = len(sys.argv) > 2
-rounds = 12 if resume or sys.argv[1] == "one" else 7
-network = {"topology": "erdos-renyi", "p": 0.4, "drop_rate": 0.2, "mixing": "lazy-metropolis"}
-algorithms = [mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")]
-algorithms += [mile.method("mile", label="chosen", step_size=0.1, local_steps=3, xi="auto")]
-algorithms += [mile.method("mile", label="adaptive", step_size=0.1, local_steps=3, xi="adaptive")]
-mile.run(problem=problem, network=network, algorithms=algorithms, rounds=rounds, eval_every=1, out=sys.argv[1], resume=resume)
-
-# A model with buffers, and agents with more or less data.
-torch.manual_seed(1)
-norms = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 3))
-
-
 def uneven(agent: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Agents with more or less data."""
     inputs, labels = data(agent)
     return inputs[agent:] * (1 + agent), labels[agent:]
 
 
-problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, test=data(99))
-out = sys.argv[1] + "-norms"
-mile.run(problem=problem, network="ring", algorithms=algorithms[:1], rounds=rounds, agent_metrics=True, out=out, resume=resume)
+def runs(out: str, rounds: int, resume: bool) -> None:
+    """All runs, each in a folder whose name begins with `out`."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Dropout(0.1), nn.Linear(7, 3))
+    problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=8, batch=8, test=data(99), gradient_norm=True)
+    assert problem.ranks() is None or len(problem._sources) < 8, "a process reads the data of its own agents"
+    network = {"topology": "erdos-renyi", "p": 0.4, "drop_rate": 0.2, "mixing": "lazy-metropolis"}
+    algorithms = [mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")]
+    algorithms += [mile.method("mile", label="chosen", step_size=0.1, local_steps=3, xi="auto")]
+    algorithms += [mile.method("mile", label="adaptive", step_size=0.1, local_steps=3, xi="adaptive")]
+    mile.run(problem=problem, network=network, algorithms=algorithms, rounds=rounds, eval_every=1, out=out, resume=resume)
+
+    # Messages that are compressed, over edges that do not drop.
+    compressed = [mile.method("mile", label="bits", step_size=0.1, local_steps=3, compression="8-bit")]
+    compressed += [mile.method("local-dsgd", label="few", step_size=0.1, local_steps=3, compression={"top_k": 0.3})]
+    mile.run(problem=problem, network="star", algorithms=compressed, rounds=rounds, out=out + "-compressed", resume=resume)
+
+    # A model with buffers.
+    torch.manual_seed(1)
+    norms = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 3))
+    problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, test=data(99))
+    mile.run(problem=problem, network="ring", algorithms=algorithms[:1], rounds=rounds, agent_metrics=True, out=out + "-norms", resume=resume)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    runs(sys.argv[1], 7, False)
+    runs(sys.argv[1], 12, True)

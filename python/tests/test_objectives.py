@@ -1,13 +1,15 @@
 """Objectives and methods in Python: the protocol, its errors, and what happens to arrays that are kept."""
 
+import contextlib
 import gc
 import multiprocessing
 import signal
 import subprocess
 import sys
-import textwrap
+import threading
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -272,51 +274,111 @@ def test_a_method_that_uses_its_vectors_wrongly_is_told_so() -> None:
 
 
 SCRIPT = """
-import sys, time, numpy as np, mile
+import signal, sys, time, numpy as np, mile
 class Slow:
     dim, agents, version, records_gradient_norm = 3, 4, "1", False
     def loss(self, agent, x): return float(x @ x)
     def grad(self, agent, x, rng):
         time.sleep(0.002)
         return 2 * x - agent
+problem = Slow() if sys.argv[1] == "python" else mile.Quadratic(dim=3)
+before = signal.getsignal(signal.SIGINT)
 try:
-    mile.run(problem=Slow(), algorithms=[mile.method("mile", step_size=0.1, local_steps=2)], rounds=int(sys.argv[1]), out="slow",
-             resume=len(sys.argv) > 2, progress=lambda kind, *rest: print(kind, flush=True))
+    mile.run(problem=problem, network={"agents": 4}, algorithms=[mile.method("mile", step_size=0.1, local_steps=int(sys.argv[3]))], rounds=int(sys.argv[2]), out="slow",
+             resume=len(sys.argv) > 4, progress=lambda kind, *rest: print(kind, flush=True))
 except mile.Stopped as stopped:
     print("stopped at", stopped.run.outcomes[0]["round"], flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+assert signal.getsignal(signal.SIGINT) is before
 """
 
 
-def test_an_interrupt_stops_after_the_round_and_the_run_can_be_resumed() -> None:
+@contextlib.contextmanager
+def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """The script, when it has its first record."""
     Path("slow.py").write_text(SCRIPT)
-    process = subprocess.Popen([sys.executable, "slow.py", "5000"], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("recorded"):
-            break
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    rest = process.stdout.read()
-    assert process.wait(20) == 0 and "stopping" in rest and "stopped at" in rest
+    process = subprocess.Popen([sys.executable, "slow.py", *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and any(line.startswith("recorded") for line in process.stdout)
+        time.sleep(0.3)
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("problem", ["python", "rust"])
+def test_an_interrupt_stops_after_the_round_and_the_run_can_be_resumed(problem: str) -> None:
+    with _started(problem, "500000000", "2") as process:
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+    assert process.returncode == 0 and "stopping" in rest and "stopped at" in rest
     done = int(rest.split("stopped at")[1])
-    assert 0 < done < 5000
-    rounds = str(done + 5)
-    subprocess.run([sys.executable, "slow.py", rounds, "resume"], check=True, timeout=60)
+    assert 0 < done < 500000000
+    subprocess.run([sys.executable, "slow.py", problem, str(done + 5), "2", "resume"], check=True, timeout=60)
     found = mile.load("slow")
     assert found.complete and found.rows[-1]["round"] == done + 5  # type: ignore[union-attr]
 
 
-def _child(queue: Any) -> None:
-    run = mile.run(problem=mile.Quadratic(dim=40), network={"agents": 30}, algorithms=ALGORITHM, rounds=20, out="child")
+def test_a_second_interrupt_stops_in_the_midst_of_a_round() -> None:
+    with _started("python", "5", "1000000") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None and any("stopping" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+    assert process.returncode == 0 and rest.split()[-1] == "interrupted"
+    assert mile.load("slow").outcomes[0]["status"] == "failed"  # type: ignore[union-attr]
+
+
+def test_objectives_are_called_by_the_thread_that_called_and_handlers_of_signals_are_kept() -> None:
+    threads, heard = set[int](), set[int]()
+    loss: list[Any] = [0.0]
+
+    def grad(agent: int, x: np.ndarray, rng: Any) -> np.ndarray:
+        threads.add(threading.get_ident())
+        return x
+
+    # Long enough for the library's own problems to have several threads.
+    problem = mile.Objective(lambda agent, x: loss[0], grad, agents=30, dim=3000)
+
+    def call(out: str) -> None:
+        mile.run(problem=problem, algorithms=ALGORITHM, rounds=3, out=out, progress=lambda *event: heard.add(threading.get_ident()))
+
+    def handler(number: int, frame: Any) -> None:
+        raise AssertionError
+
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        call("main")
+        assert threads == heard == {threading.get_ident()}
+        loss[0] = "high"
+        with pytest.raises(TypeError, match="takes a number"):
+            call("wrong")
+        loss[0] = 0.0
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    # Other threads cannot handle signals, and need not.
+    threads.clear()
+    heard.clear()
+    other = threading.Thread(target=call, args=("other",))
+    other.start()
+    other.join(60)
+    assert threads == heard != {threading.get_ident()} and len(heard) == 1
+    assert mile.load("other").complete  # type: ignore[union-attr]
+
+
+def _child(queue: Any, problem: Any) -> None:
+    run = mile.run(problem=problem, algorithms=ALGORITHM, rounds=20, out="child")
     queue.put(run.x().sum())
 
 
-def test_a_forked_process_does_not_hang() -> None:
-    arguments: dict[str, Any] = {"problem": mile.Quadratic(dim=40), "network": {"agents": 30}, "algorithms": ALGORITHM}
-    before = mile.run(**arguments, rounds=20, out="parent")
+@pytest.mark.parametrize("problem", [mile.Quadratic(dim=40), Quadratics(agents=10)])
+def test_a_forked_process_does_not_hang(problem: Any) -> None:
+    before = mile.run(problem=problem, algorithms=ALGORITHM, rounds=20, out="parent")
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    child = context.Process(target=_child, args=(queue,))
+    child = context.Process(target=_child, args=(queue, problem))
     child.start()
     assert queue.get(timeout=60) == before.x().sum()
     child.join(60)

@@ -1,8 +1,10 @@
 """PyTorch models: the host against the simulator, batch norm, data in all forms, resuming, and processes."""
 
+import os
+import signal
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import mile  # noqa: E402
 import mile.torch  # noqa: E402
+import ranks  # noqa: E402
 from test_objectives import OwnMile  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402
@@ -194,6 +197,15 @@ def test_data_in_all_forms() -> None:
     assert (tensors.x() == other.x()).all() and sorted(made) == [0, 1, 2, 3]
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_loaders_are_resumed_where_they_were(workers: int) -> None:
     def loaders() -> Any:
@@ -203,6 +215,32 @@ def test_data_loaders_are_resumed_where_they_were(workers: int) -> None:
     mile.run(problem=loaders(), algorithms=MILE, rounds=2, out="part")
     part = mile.run(problem=loaders(), algorithms=MILE, rounds=4, out="part", resume=True)
     assert (whole.x() == part.x()).all()
+
+
+SCRIPT = """
+import mile, mile.torch, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+torch.set_num_threads(2)
+data = [DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=2, num_workers=1) for _ in range(2)]
+problem = mile.torch.Problem(nn.Linear(4, 1), nn.MSELoss(), data)
+try:
+    mile.run(problem=problem, algorithms=[mile.method("mile", step_size=0.01)], rounds=100000, out="loaders", progress=lambda kind, *rest: print(kind, flush=True))
+except mile.Stopped as stopped:
+    print("stopped at", stopped.run.outcomes[0]["round"], flush=True)
+"""
+
+
+def test_an_interrupt_of_all_processes_of_a_terminal_leaves_workers_of_data_loaders_until_the_round_is_over() -> None:
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None and any(line.startswith("advanced") for line in process.stdout)
+        os.killpg(process.pid, signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0 and rest.count("stopping") == 1 and "stopped at" in rest, rest
 
 
 def test_what_a_model_cannot_be_is_refused_by_name() -> None:
@@ -240,15 +278,16 @@ def test_a_method_in_python_runs_on_tensors() -> None:
 
 
 def test_three_processes_have_the_results_of_one() -> None:
-    script = Path(__file__).parent / "ranks.py"
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", str(script)]
-    one = subprocess.run([sys.executable, str(script), "one"], capture_output=True, text=True, timeout=300)
-    assert one.returncode == 0, one.stderr
-    three = subprocess.run([*start, "three"], capture_output=True, text=True, timeout=300)
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", ranks.__file__, "three"]
+    three = subprocess.run(start, capture_output=True, text=True, timeout=300)
     assert three.returncode == 0, three.stderr
-    again = subprocess.run([*start, "three", "resume"], capture_output=True, text=True, timeout=300)
-    assert again.returncode == 0, again.stderr
-    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("mile",), "-norms")):
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        ranks.runs("one", 12, False)
+    finally:
+        torch.set_num_threads(threads)
+    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("bits", "few"), "-compressed"), (("mile",), "-norms")):
         one_run, three_run = mile.load("one" + folder), mile.load("three" + folder)
         for name in names:
             ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]

@@ -45,6 +45,12 @@ impl Sharing {
         Self::new(jobs.len(), threads, most, large)
     }
 
+    /// Whether one job after the other has the threads among which this one is.
+    fn is_here(self) -> bool {
+        let here = Self { jobs_at_once: 1, threads: rayon::current_num_threads() };
+        rayon::current_thread_index().is_some() && self == here
+    }
+
     /// So many jobs at once, which compute together on a device.
     fn together(jobs: usize, threads: usize) -> Self {
         let jobs_at_once = jobs.max(1);
@@ -67,6 +73,8 @@ impl Sharing {
 
 /// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the running jobs stop
 /// after their current round and write checkpoints, and no other job is started.
+///
+/// On a thread of a pool of one thread, all that objectives do is done by that thread.
 ///
 /// A job whose objective fails ends with status `failed` and its records so far; the others continue. A resumed run that
 /// does not match the contents of the directory is refused before anything there is changed.
@@ -113,8 +121,8 @@ pub fn execute(
         failed: Mutex::default(),
         fatal: Mutex::new(None),
     };
-    if ranks.count() > 1 {
-        // On the thread that may talk to the other ranks.
+    // One job after the other with the threads that are here needs no others. Over ranks it must be so: this is the thread that may talk to them.
+    if ranks.count() > 1 || sharing.is_here() {
         work(&context, &shared, &jobs, resume);
     } else {
         run_at_once(sharing, || work(&context, &shared, &jobs, resume));

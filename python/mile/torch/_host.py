@@ -71,9 +71,17 @@ class Host:
             _combine(out[at], keep, [(a, v[at]) for a, v in given], self._room)
 
     @torch.no_grad()
-    def pull(self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None) -> None:
-        """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in increasing j."""
-        sources = [self.vectors[source] for source, _ in pairs] if self.ranks is None else self._exchange(pairs)
+    def pull(
+        self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None, received: NDArray[Any] | None = None
+    ) -> None:
+        """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in increasing j. Rows of neighbours in other processes are sent, unless they were received before."""
+        if self.ranks is None:
+            sources = [self.vectors[source] for source, _ in pairs]
+        elif received is None:
+            sources = self._exchange(pairs)
+        else:
+            own = self.vectors[pairs[0][0]]
+            sources = [torch.cat((own, torch.from_numpy(received).to(own.device).view(-1, self.dim)))]
         for (source, to), others in zip(pairs, sources, strict=True):
             self._pull_into(to, source, others, weights)
 
@@ -292,6 +300,17 @@ class Host:
             sends = {peer: self.vectors[source].index_select(0, chosen) for peer, chosen in self._sends.items()}
             self.ranks.exchange(sends, {peer: extended[place] for peer, place in self._receives.items()})
         return found
+
+    def exchange_messages(self, sent: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
+        """Sends the messages of hosted agents, each of so many bytes, and returns those of their neighbours in other processes, in the order of their rows."""
+        assert self.ranks is not None
+        own, first = torch.from_numpy(sent).to(self.problem.device).view(-1, length), len(self.hosted)
+        found = own.new_empty((len(self._place) - first, length))
+        sends = {peer: own.index_select(0, chosen) for peer, chosen in self._sends.items()}
+        places = {peer: slice(place.start - first, place.stop - first) for peer, place in self._receives.items()}
+        self.ranks.exchange(sends, {peer: found[place] for peer, place in places.items()})
+        messages: NDArray[np.uint8] = found.cpu().numpy().reshape(-1)
+        return messages
 
 
 def _combine(y: torch.Tensor, keep: float, terms: list[tuple[float, torch.Tensor]], room: torch.Tensor) -> None:

@@ -1,10 +1,12 @@
 //! User-defined problems and engines: what the lab does with them, and what happens when they fail.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
@@ -107,6 +109,43 @@ fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
     let results = run(&lab(Opinions::new(5)), &more, &folder);
     assert!(results.is_complete && results.outcomes.len() == 6);
     assert_eq!(read_records(&folder).unwrap().len(), 3 * records / 2 + 6 * 2);
+}
+
+#[test]
+fn a_thread_that_is_a_pool_of_its_own_calls_all_objectives() {
+    /// f_i(x) = x^2 / 2 of a long x, which notes the threads that call it.
+    struct Watching(Arc<Mutex<HashSet<ThreadId>>>);
+
+    impl Problem<f64> for Watching {
+        fn agents(&self) -> usize {
+            5
+        }
+
+        fn dim(&self) -> usize {
+            20_000
+        }
+
+        fn loss(&self, _: usize, x: &[f64]) -> Result<f64, Failure> {
+            self.0.lock().unwrap().insert(std::thread::current().id());
+            Ok(x[0])
+        }
+
+        fn gradient(&self, _: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+            self.0.lock().unwrap().insert(std::thread::current().id());
+            gradient.copy_from_slice(x);
+            Ok(())
+        }
+    }
+
+    let home = tempfile::tempdir().unwrap();
+    let threads = Arc::<Mutex<HashSet<ThreadId>>>::default();
+    let lab = Lab::of("watching", Watching(threads.clone())).quiet();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let thread = pool.install(|| {
+        assert!(run(&lab, EXPERIMENT, &home.path().join("run")).is_complete);
+        std::thread::current().id()
+    });
+    assert_eq!(*threads.lock().unwrap(), HashSet::from([thread]));
 }
 
 #[test]
