@@ -24,6 +24,15 @@ pub enum OnMissing {
     },
 }
 
+/// What neighbours are connected by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// QUIC, over UDP.
+    Quic,
+    /// TLS over TCP.
+    Tcp,
+}
+
 /// Tolerances at which all agents stop before the last round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stop {
@@ -48,6 +57,8 @@ pub struct AgentSettings {
     pub timeout: Option<Duration>,
     /// How long to stay after the last round for neighbours that are unreachable.
     pub linger: Duration,
+    /// What neighbours are connected by; `None`: QUIC, or TCP if all agents are on one machine.
+    pub transport: Option<Transport>,
     /// URL of a relay server.
     pub relay: Option<String>,
     /// Address on which Prometheus metrics are served.
@@ -138,14 +149,22 @@ impl AgentSettings {
             let problem = "cannot be used with on_missing = \"skip-edge\": an old copy does not know which edges were skipped since";
             return Err(LabError::config("agent.keep", problem));
         }
+        let transports = [("quic", Transport::Quic), ("tcp", Transport::Tcp)];
+        let transport = reader.optional_choice("transport", &transports)?;
+        let relay = reader.text("relay", "the URL of a relay")?.map(str::to_owned);
+        if transport == Some(Transport::Tcp) && relay.is_some() {
+            let problem = "cannot be used with transport = \"tcp\", because a relay carries QUIC: leave one of the two out";
+            return Err(LabError::config("agent.relay", problem));
+        }
         Ok(Self {
             checkpoint_every,
             keep,
             outbox,
             on_missing,
+            transport,
+            relay,
             timeout: seconds("timeout")?,
             linger: seconds("linger")?.unwrap_or(Duration::from_secs(600)),
-            relay: reader.text("relay", "the URL of a relay")?.map(str::to_owned),
             metrics: address(reader, "metrics")?,
             stop: stop(reader)?,
             snapshots: reader.flag("snapshots")?.unwrap_or(false),
@@ -169,6 +188,7 @@ impl AgentSettings {
         }
         self.timeout.into_iter().for_each(|time| put("timeout", seconds(time)));
         put("linger", seconds(self.linger));
+        self.transport.into_iter().for_each(|by| put("transport", by.name().into()));
         self.relay.iter().for_each(|url| put("relay", url.as_str().into()));
         self.metrics.iter().for_each(|at| put("metrics", at.to_string().into()));
         put("snapshots", self.snapshots.into());
@@ -200,6 +220,16 @@ impl AgentSettings {
         let problem =
             format!("cannot be used {why}: agents that miss a message could stop at different rounds");
         Err(LabError::config("agent.stop", problem))
+    }
+}
+
+impl Transport {
+    /// Its name in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quic => "quic",
+            Self::Tcp => "tcp",
+        }
     }
 }
 

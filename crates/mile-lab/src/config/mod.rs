@@ -14,7 +14,7 @@ use mile::membership::Event;
 use mile::real::Precision;
 use toml::{Table, Value};
 
-pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, is_host_and_port};
+pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, Transport, is_host_and_port};
 pub use algorithm::AlgorithmConfig;
 pub use network::{GraphSource, MixingSource, NetworkConfig};
 pub use set::apply;
