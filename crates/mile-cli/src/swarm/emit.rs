@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mile::membership::Membership;
-use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, Start, Transport, is_host_and_port};
+use mile_lab::config::{
+    AgentSettings, Experiment, GraphSource, MixingSource, Start, Transport, is_host_and_port,
+};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;

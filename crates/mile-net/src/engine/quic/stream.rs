@@ -1,7 +1,9 @@
 //! Frames on a QUIC stream, and the codes with which connections are closed.
 
 use bytes::Bytes;
-use iroh::endpoint::{ConnectionError, ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError};
+use iroh::endpoint::{
+    ConnectionError, ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError,
+};
 use tokio::time::timeout;
 
 use super::line::Watch;

@@ -219,7 +219,9 @@ impl Receiver {
 /// What an error of the connection means.
 fn failed(error: std::io::Error) -> LinkEnd {
     match error.kind() {
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => LinkEnd::not_closed(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            LinkEnd::not_closed()
+        }
         _ => LinkEnd::Lost(error.to_string()),
     }
 }
