@@ -35,7 +35,7 @@ pub(super) struct Start {
 /// Dials neighbours, and accepts connections from them.
 pub(super) enum Endpoint {
     Quic(quic::Endpoint),
-    Tcp(tcp::Endpoint),
+    Tcp(Box<tcp::Endpoint>),
 }
 
 impl Endpoint {
@@ -43,7 +43,7 @@ impl Endpoint {
     pub(super) async fn bind(transport: Transport, start: Start) -> Result<Self, EngineError> {
         match transport {
             Transport::Quic => quic::Endpoint::bind(start).await.map(Self::Quic),
-            Transport::Tcp => tcp::Endpoint::bind(start).map(Self::Tcp),
+            Transport::Tcp => tcp::Endpoint::bind(start).map(|bound| Self::Tcp(Box::new(bound))),
         }
     }
 
@@ -66,8 +66,8 @@ impl Endpoint {
     /// The next that connects; none if the endpoint has been closed.
     pub(super) async fn accept(&self) -> Option<Incoming> {
         match self {
-            Self::Quic(endpoint) => endpoint.accept().await.map(Incoming::Quic),
-            Self::Tcp(endpoint) => Some(Incoming::Tcp(Box::new(endpoint.accept().await))),
+            Self::Quic(endpoint) => endpoint.accept().await.map(|first| Incoming::Quic(Box::new(first))),
+            Self::Tcp(endpoint) => Some(Incoming::Tcp(endpoint.accept().await)),
         }
     }
 
@@ -83,8 +83,8 @@ impl Endpoint {
 
 /// One that connects, of whom only the address is known.
 pub(super) enum Incoming {
-    Quic(quic::Incoming),
-    Tcp(Box<tcp::Incoming>),
+    Quic(Box<quic::Incoming>),
+    Tcp(tcp::Incoming),
 }
 
 impl Incoming {
@@ -107,7 +107,7 @@ impl Incoming {
     /// Sends it back if it has not shown yet that its address is its own.
     pub(super) fn with_proven_address(self) -> Option<Self> {
         match self {
-            Self::Quic(incoming) => incoming.with_proven_address().map(Self::Quic),
+            Self::Quic(incoming) => incoming.with_proven_address().map(|proven| Self::Quic(Box::new(proven))),
             Self::Tcp(_) => Some(self),
         }
     }
