@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The four machines of docs/src/network.md, each a network namespace: folders are emitted, agents run, one is killed and started again,
-# their folders are gathered, and the result has the bits of one process. Needs root and ip; MILE names the program.
+# The four machines of docs/src/network.md, each a network namespace: folders are emitted, agents run, one is killed and started again, the cable of another
+# is pulled for a while, their folders are gathered, and the result has the bits of one process. Needs root and ip; MILE names the program.
+# With TRANSPORT=tcp they are connected by TCP.
 # With NETEM="delay 100ms loss 5%" every line is like that; with DIM and ROUNDS it is another experiment. Prints rounds a second.
 set -euo pipefail
 mile=$(realpath "${MILE:-target/debug/mile}")
-netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-400}
+transport=${TRANSPORT:-quic} netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-400}
 work=$(mktemp -d)
 names=(north east south west)
 bridge=mile-br$$
@@ -47,6 +48,7 @@ name = "mile"
 step_size = 0.1
 [agent]
 snapshots = true
+transport = "$transport"
 END
 "$mile" run experiment.toml --out one > /dev/null 2>&1
 "$mile" swarm experiment.toml --emit deploy "${hosts[@]}" > /dev/null 2>&1
@@ -62,6 +64,16 @@ if [ -z "$netem" ]; then
     ! grep -q "all jobs are done" log-2 || { echo "agent 2 was killed too late"; exit 1; }
     "$mile" status deploy/agents/0 > status || true
     start 2
+    # A cable is pulled, and plugged in again when its neighbours have noticed.
+    until [ "$(round 0)" -ge $((rounds / 2)) ]; do sleep 0.02; done
+    ip link set "mo3-$$" down
+    pulled=$(date +%s.%N)
+    until "$mile" status deploy/agents/0 2> /dev/null | grep -q "down for"; do
+        [ "$(echo "$(date +%s.%N) $pulled" | awk '{ print ($1 - $2 < 20) }')" = 1 ] || { echo "nobody has noticed that a cable was pulled"; exit 1; }
+        sleep 0.05
+    done
+    echo "a cable was pulled: noticed after $(echo "$(date +%s.%N) $pulled" | awk '{ printf "%.1f", $1 - $2 }') s"
+    ip link set "mo3-$$" up
 fi
 for k in 0 1 2 3; do
     wait "${agents[k]}" || { echo "agent $k failed:"; tail -20 "log-$k"; exit 1; }
@@ -73,4 +85,4 @@ echo "$rounds rounds of n = $dim in $(echo "$ended $begun $rounds" | awk '{ prin
 for file in one/final/*-seed0.safetensors; do
     cmp "$file" "all/final/$(basename "$file")"
 done
-echo "four machines: same bits"
+echo "four machines by $transport: same bits"

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use iroh::endpoint::{RecvStream, SendStream, presets};
 use iroh::{Endpoint, EndpointAddr};
-use mile_net::engine::{ALPN, transport};
+use mile_net::engine::{ALPN, quic_settings};
 
 use crate::{Part, Times, cpu, peak};
 
@@ -25,7 +25,7 @@ async fn talk(part: &Part) {
     let endpoint = Endpoint::builder(presets::Minimal)
         .secret_key(Part::key(part.me))
         .alpns(vec![ALPN.to_vec()])
-        .transport_config(transport())
+        .transport_config(quic_settings())
         .clear_ip_transports()
         .bind_addr(part.address(part.me))
         .expect("an address")

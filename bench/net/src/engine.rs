@@ -12,7 +12,7 @@ use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
 use mile_net::agent::{Host, Job, RoundEnd, StartFrom, work};
 use mile_net::checkpoint::Folder;
-use mile_net::engine::{Engine, Peer, Settings};
+use mile_net::engine::{Engine, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
 use mile_net::session::{Finished, Limits, Memory, MissingPolicy};
@@ -84,7 +84,7 @@ impl Host<f32> for Timed {
     }
 }
 
-pub(crate) fn run(part: &Part, checkpoint_every: u64) {
+pub(crate) fn run(part: &Part, transport: Transport, checkpoint_every: u64) {
     let home = tempfile::tempdir().expect("a folder");
     let folder = Folder::open(home.path(), Duration::ZERO).expect("nobody else uses it");
     let network =
@@ -100,6 +100,7 @@ pub(crate) fn run(part: &Part, checkpoint_every: u64) {
         me: part.me,
         key: Part::key(part.me),
         listen: part.address(part.me),
+        transport,
         neighbours: BTreeMap::from([(other, peer)]),
         relay: None,
         on_missing: MissingPolicy::Wait,

@@ -1,4 +1,4 @@
-//! What an exchange costs: TLS over TCP, bare iroh streams and the engine, two processes on loopback, full duplex.
+//! What an exchange costs: TLS over TCP, bare iroh streams and the engine by both transports, two processes on loopback, full duplex.
 //!
 //! Without arguments it starts itself in pairs and prints tables; with `links`, only the speed of links. See `results/` for dated ones.
 
@@ -9,6 +9,7 @@ mod tls;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
+use mile_net::engine::Transport::{Quic, Tcp};
 use mile_net::frame::{CHUNK, HEAD};
 use mile_net::keys::SecretKey;
 
@@ -108,42 +109,34 @@ fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
     let rounds = times[0].len().saturating_sub(2) as f64;
     let span = |times: &[Vec<f64>]| Some(times.last()?[1] - times.get(1)?[1]);
     result.extend(span(&times[0]).map(|seconds| seconds / rounds));
-    println!("{mode:>8} n = {dim:>9}: {result:.6?}");
+    println!("{mode:>11} n = {dim:>9}: {result:.6?}");
     result
 }
 
-/// TLS over TCP, bare iroh, the engine, and the engine with a checkpoint every round, in turns. Of each the shortest median of an
-/// exchange of all turns, and the least CPU time.
+/// What is compared, in turns.
+const MODES: [&str; 6] = ["tls", "bare", "quic", "quic-saving", "tcp", "tcp-saving"];
+
+/// Of each mode the shortest median of an exchange of all turns, and the least CPU time.
 fn speed(dim: usize, reps: usize, turns: usize) -> String {
-    let mut results: [Vec<Vec<f64>>; 4] = Default::default();
+    let mut results: [Vec<Vec<f64>>; MODES.len()] = Default::default();
     for _ in 0..turns {
-        for (results, mode) in results.iter_mut().zip(["tls", "bare", "engine", "saving"]) {
+        for (results, mode) in results.iter_mut().zip(MODES) {
             results.push(pair(mode, dim, reps));
         }
     }
-    let column = |k: usize, j: usize| median(results[k].iter().map(|line| line[j]).collect());
     let least = |k: usize, j: usize| results[k].iter().map(|line| line[j]).fold(f64::INFINITY, f64::min);
-    let [tls, bare, ours, saving] = std::array::from_fn(|k| least(k, 0));
-    let rate = |seconds: f64| 4.0 * dim as f64 / seconds / 1e9;
-    let cpu: Vec<String> = (0..4).map(|k| format!("{:.1}", 1e3 * least(k, 6))).collect();
-    format!(
-        "| {} MB | {:.3} | {:.3} | {:.3} | {:.0}% | {:.0}% | {:.3} | {} | {:.1} | {:.2} | {:.2} |",
-        4 * dim / 1_000_000,
-        rate(tls),
-        rate(bare),
-        rate(ours),
-        100.0 * bare / ours,
-        100.0 * tls / ours,
-        rate(saving),
-        cpu.join(", "),
-        1e3 * column(3, 4),
-        1e3 * column(3, 2),
-        1e3 * column(3, 3),
-    )
+    let mut text = format!("| {} MB |", 4 * dim / 1_000_000);
+    for k in 0..MODES.len() {
+        text += &format!(" {:.1} ({:.1}) |", 1e3 * least(k, 0), 1e3 * least(k, 6));
+    }
+    let percent = |k: usize, of: usize| format!(" {:.0}% |", 100.0 * least(of, 0) / least(k, 0));
+    text + &[percent(2, 1), percent(2, 0), percent(4, 0), percent(5, 0)].concat()
 }
 
 const SPEED_HEAD: &str = "
-| vector | TLS over TCP, GB/s | bare iroh, GB/s | engine, GB/s | engine / bare | engine / TLS | engine, checkpoint every round, GB/s | CPU of both ends for an exchange (the same four), ms | a checkpoint, ms | copying the message, ms | a local step, ms |
+ms of an exchange (of CPU, both ends)
+
+| vector | TLS over TCP | bare iroh | engine, QUIC | with a checkpoint every round | engine, TCP | with a checkpoint every round | QUIC / bare iroh | QUIC / TLS | TCP / TLS | TCP with checkpoints / TLS |
 |---|---|---|---|---|---|---|---|---|---|---|";
 
 /// Bytes that are not elements of the vector, with and without gossip, for one exchange on one edge and direction.
@@ -164,9 +157,11 @@ fn main() {
         match mode.as_str() {
             "tls" => tls::run(&part),
             "bare" => bare::run(&part),
-            "engine" => engine::run(&part, u64::MAX),
-            "saving" => engine::run(&part, 1),
-            "rarely" => engine::run(&part, 10),
+            "quic" => engine::run(&part, Quic, u64::MAX),
+            "quic-saving" => engine::run(&part, Quic, 1),
+            "tcp" => engine::run(&part, Tcp, u64::MAX),
+            "tcp-saving" => engine::run(&part, Tcp, 1),
+            "tcp-rarely" => engine::run(&part, Tcp, 10),
             other => panic!("no mode {other}"),
         }
         return;
@@ -182,13 +177,13 @@ fn main() {
     }
     let whole =
         |mode: &str| median((0..5).filter_map(|_| pair(mode, 1_000_000, 60).last().copied()).collect());
-    let (each, tenth) = (whole("saving"), whole("rarely"));
+    let (each, tenth) = (whole("tcp-saving"), whole("tcp-rarely"));
     println!(
         "4 MB, a round: {:.1} ms with a checkpoint in each, {:.1} ms with one in ten",
         1e3 * each,
         1e3 * tenth
     );
-    let memory = pair("saving", 10_000_000, 6);
+    let memory = pair("tcp-saving", 10_000_000, 6);
     println!("\n| n | bytes of heads an exchange | overhead | with gossip |\n|---|---|---|---|");
     [1_000_000, 10_000_000, 25_000_000].iter().for_each(|dim| println!("{}", overhead(*dim)));
     let formula = 5.0 * 4.0 * 1e7;

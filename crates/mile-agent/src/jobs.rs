@@ -8,14 +8,14 @@ use mile::membership::{Change, Event};
 use mile::method::Method;
 use mile_lab::DIVERGED;
 use mile_lab::agent_files::AgentFiles;
-use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing};
+use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing, Transport};
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::store::write_file;
 use mile_net::agent::{self, StartFrom, State};
 use mile_net::checkpoint::{Folder, Restored};
-use mile_net::engine::{Engine, Peer, Settings};
+use mile_net::engine::{self, Engine, Peer, Settings};
 use mile_net::gossip::Tolerance;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
@@ -252,6 +252,10 @@ fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
         me: config.id,
         key: keys::read(&config.key)?,
         listen: config.listen,
+        transport: match settings.transport {
+            Some(Transport::Tcp) => engine::Transport::Tcp,
+            Some(Transport::Quic) | None => engine::Transport::Quic,
+        },
         neighbours: neighbours?,
         relay: settings.relay.clone(),
         on_missing: match settings.on_missing {

@@ -17,7 +17,7 @@ use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
 use mile_net::agent::{self, Job, StartFrom};
 use mile_net::checkpoint::Folder;
-use mile_net::engine::{Engine, Peer, Settings};
+use mile_net::engine::{Engine, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
 use mile_net::session::{Limits, MissingPolicy};
@@ -67,6 +67,7 @@ fn run(
         me,
         key: keys::read(&home.join("key"))?,
         listen,
+        transport: Transport::Quic,
         neighbours,
         relay: None,
         on_missing: MissingPolicy::Wait,

@@ -211,6 +211,21 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// One of several words, if the key is given.
+    pub fn optional_choice<T: Clone>(
+        &self,
+        key: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<T>, LabError> {
+        if self.value(key).is_some() {
+            return self.choice(key, choices, None).map(Some);
+        }
+        let words: Vec<String> = choices.iter().map(|(word, _)| (*word).to_owned()).collect();
+        let takes = format!("one of {}", words.join(", "));
+        self.asks(key, Form::Words(words), &takes);
+        Ok(None)
+    }
+
     /// Adds all values to the resolved experiment, unchecked.
     pub fn keep_all(&self) {
         self.resolved.borrow_mut().extend(self.table.clone());

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mile::membership::Membership;
-use mile_lab::config::{AgentSettings, Experiment, GraphSource, MixingSource, Start, is_host_and_port};
+use mile_lab::config::{
+    AgentSettings, Experiment, GraphSource, MixingSource, Start, Transport, is_host_and_port,
+};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
@@ -26,6 +28,8 @@ pub(super) fn emit(
     let membership = experiment.membership()?;
     let addresses = addresses(&membership, host, hosts)?;
     let experiment = resolved(experiment)?;
+    let transport = Some(settings.transport.unwrap_or(Transport::Quic));
+    let settings = AgentSettings { transport, ..settings.clone() };
     let setup = |agent: usize| {
         let address = addresses.get(&agent).cloned();
         let port = address.as_ref().and_then(|text| text.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);

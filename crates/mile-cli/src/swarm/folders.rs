@@ -1,13 +1,13 @@
 //! The agents' folders, each with its configuration file and its key.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mile::membership::{Edge, Membership};
-use mile_lab::config::{AgentConfig, AgentSettings, Experiment, NeighbourConfig};
+use mile_lab::config::{AgentConfig, AgentSettings, Experiment, NeighbourConfig, Transport};
 use mile_lab::gather::agent_folder;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
@@ -36,11 +36,14 @@ pub(super) fn create_local(
     folder: &Path,
     settings: &AgentSettings,
 ) -> anyhow::Result<Vec<PathBuf>> {
+    // A relay is of use to QUIC only.
+    let usual = if settings.relay.is_some() { Transport::Quic } else { Transport::Tcp };
+    let transport = Some(settings.transport.unwrap_or(usual));
     let setup = |(agent, port): (u16, u16)| {
         let listen = SocketAddr::from(([127, 0, 0, 1], port));
         // Agents on one machine cannot share a port.
         let metrics = settings.metrics.map(|at| SocketAddr::new(at.ip(), at.port().saturating_add(agent)));
-        let settings = AgentSettings { snapshots: true, metrics, ..settings.clone() };
+        let settings = AgentSettings { snapshots: true, metrics, transport, ..settings.clone() };
         AgentSetup { listen, address: Some(listen.to_string()), settings }
     };
     let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.membership.numbers())?).map(setup).collect();
@@ -106,16 +109,20 @@ pub(super) fn create(
     Ok(folders)
 }
 
-/// Free UDP ports of this machine.
+/// Ports of this machine that are free for both UDP and TCP.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     let first = (now ^ std::process::id().wrapping_mul(7919)) as usize % PORTS.len();
-    let bind = |port: u16| UdpSocket::bind(("127.0.0.1", port)).ok().map(|socket| (port, socket));
+    let bind = |port: u16| {
+        let at = ("127.0.0.1", port);
+        Some((port, UdpSocket::bind(at).ok()?, TcpListener::bind(at).ok()?))
+    };
     let ports = PORTS.skip(first).chain(PORTS.take(first));
-    let taken: Vec<(u16, UdpSocket)> = ports.filter_map(bind).take(count).collect();
+    // All are held until all are known.
+    let taken: Vec<(u16, UdpSocket, TcpListener)> = ports.filter_map(bind).take(count).collect();
     anyhow::ensure!(
         taken.len() == count,
-        "fewer than {count} UDP ports are free in {PORTS:?}: use fewer agents, or stop programs that use these ports"
+        "fewer than {count} ports are free in {PORTS:?}: use fewer agents, or stop programs that use these ports"
     );
-    Ok(taken.into_iter().map(|(port, _)| port).collect())
+    Ok(taken.into_iter().map(|(port, ..)| port).collect())
 }

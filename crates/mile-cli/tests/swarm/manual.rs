@@ -1,6 +1,6 @@
 //! Agents that are started manually: keys, folders, messages.
 
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -44,9 +44,17 @@ fn tables() -> TestFolder {
 
 /// Writes the agents' folders, with addresses of this machine.
 pub(crate) fn emit(folder: &TestFolder, agents: usize) {
-    let sockets: Vec<UdpSocket> = (0..agents).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let free = |_| {
+        // A port for UDP that TCP has free, too.
+        let both = || {
+            let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
+            Some((TcpListener::bind(udp.local_addr().ok()?).ok()?, udp))
+        };
+        std::iter::repeat_with(both).flatten().next().unwrap()
+    };
+    let sockets: Vec<(TcpListener, UdpSocket)> = (0..agents).map(free).collect();
     let lines: String =
-        sockets.iter().enumerate().map(|(k, s)| format!("{k}={}\n", s.local_addr().unwrap())).collect();
+        sockets.iter().enumerate().map(|(k, (_, s))| format!("{k}={}\n", s.local_addr().unwrap())).collect();
     std::fs::write(folder.path("hosts"), lines).unwrap();
     drop(sockets);
     let output = folder.succeed(&["swarm", "e.toml", "--emit", "out", "--hosts", "hosts"]);
@@ -132,6 +140,26 @@ fn agents_of_different_experiments_say_why_they_do_not_talk() {
 }
 
 #[test]
+fn agents_of_different_transports_name_the_key_and_agree_once_it_is_the_same() {
+    let folder = tables();
+    emit(&folder, 3);
+    edit(&folder, 1, "transport = \"quic\"", "transport = \"tcp\"");
+    let agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
+    for agent in &agents {
+        wait_for(|| agent.log().contains("agent.transport").then_some(()), "the name of the key");
+        assert!(agent.log().contains("nothing listens on 127.0.0.1:"), "{}", agent.log());
+    }
+    drop(agents);
+    for agent in [0, 2] {
+        edit(&folder, agent, "transport = \"quic\"", "transport = \"tcp\"");
+    }
+    let mut agents: Vec<RunningCommand> = (0..3).map(|k| agent(&folder, k)).collect();
+    for agent in &mut agents {
+        assert_eq!(agent.end(), Some(0), "{}", agent.log());
+    }
+}
+
+#[test]
 fn what_is_wrong_in_an_agents_file_is_named() {
     let folder = tables();
     emit(&folder, 3);
@@ -166,6 +194,21 @@ fn what_is_wrong_in_an_agents_file_is_named() {
         (&["agent", "e.toml"][..], "e.toml: agent: is missing"),
         (&["agent", "none.toml"], "none.toml: cannot read the agent's file"),
         (&["status", "data"], "data: is neither the folder of an agent"),
+        (
+            &["swarm", "e.toml", "--set", "agent.transport=udp"],
+            "agent.transport: got \"udp\", takes one of quic, tcp",
+        ),
+        (
+            &[
+                "swarm",
+                "e.toml",
+                "--set",
+                "agent.transport=tcp",
+                "--set",
+                "agent.relay=https://a.example.org",
+            ],
+            "agent.relay: cannot be used with transport = \"tcp\"",
+        ),
         (&["swarm", "e.toml", "--set", "agent.id=3"], "agent.id: is different for every agent"),
         (&["swarm", "e.toml", "--emit", "no"], "--host: agents 0 and 1 are neighbours"),
         (&["swarm", "e.toml", "--emit", "no", "--host", "7=a:1"], "there are agents 0 to 2"),

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mile::membership::{Change, Edge, Membership};
+use mile::membership::{Change, Membership};
 use toml::{Table, Value};
 
+use super::neighbours::{NeighbourConfig, all_listed, neighbours};
 use super::{Experiment, parse_table};
 use crate::error::LabError;
-use crate::section::{Section, as_number, resolve};
+use crate::section::{Section, resolve};
 
 /// What to do when a neighbour is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +23,15 @@ pub enum OnMissing {
         /// How long the neighbour may be unreachable.
         deadline: Duration,
     },
+}
+
+/// What neighbours are connected by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// QUIC, over UDP.
+    Quic,
+    /// TLS over TCP.
+    Tcp,
 }
 
 /// Tolerances at which all agents stop before the last round.
@@ -48,6 +58,8 @@ pub struct AgentSettings {
     pub timeout: Option<Duration>,
     /// How long to stay after the last round for neighbours that are unreachable.
     pub linger: Duration,
+    /// What neighbours are connected by; `None`: QUIC, or TCP if all agents are on one machine.
+    pub transport: Option<Transport>,
     /// URL of a relay server.
     pub relay: Option<String>,
     /// Address on which Prometheus metrics are served.
@@ -56,17 +68,6 @@ pub struct AgentSettings {
     pub stop: Option<Stop>,
     /// Whether to write the model at every recorded round, for `mile swarm` to gather.
     pub snapshots: bool,
-}
-
-/// A neighbour of an agent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NeighbourConfig {
-    /// Its public key.
-    pub key: String,
-    /// The edge to it.
-    pub edge: Edge,
-    /// Addresses at which it can be reached, as `host:port`.
-    pub addresses: Vec<String>,
 }
 
 /// The configuration of one agent.
@@ -138,14 +139,22 @@ impl AgentSettings {
             let problem = "cannot be used with on_missing = \"skip-edge\": an old copy does not know which edges were skipped since";
             return Err(LabError::config("agent.keep", problem));
         }
+        let transports = [("quic", Transport::Quic), ("tcp", Transport::Tcp)];
+        let transport = reader.optional_choice("transport", &transports)?;
+        let relay = reader.text("relay", "the URL of a relay")?.map(str::to_owned);
+        if transport == Some(Transport::Tcp) && relay.is_some() {
+            let problem = "cannot be used with transport = \"tcp\", because a relay carries QUIC: leave one of the two out";
+            return Err(LabError::config("agent.relay", problem));
+        }
         Ok(Self {
             checkpoint_every,
             keep,
             outbox,
             on_missing,
+            transport,
+            relay,
             timeout: seconds("timeout")?,
             linger: seconds("linger")?.unwrap_or(Duration::from_secs(600)),
-            relay: reader.text("relay", "the URL of a relay")?.map(str::to_owned),
             metrics: address(reader, "metrics")?,
             stop: stop(reader)?,
             snapshots: reader.flag("snapshots")?.unwrap_or(false),
@@ -169,6 +178,7 @@ impl AgentSettings {
         }
         self.timeout.into_iter().for_each(|time| put("timeout", seconds(time)));
         put("linger", seconds(self.linger));
+        self.transport.into_iter().for_each(|by| put("transport", by.name().into()));
         self.relay.iter().for_each(|url| put("relay", url.as_str().into()));
         self.metrics.iter().for_each(|at| put("metrics", at.to_string().into()));
         put("snapshots", self.snapshots.into());
@@ -200,6 +210,16 @@ impl AgentSettings {
         let problem =
             format!("cannot be used {why}: agents that miss a message could stop at different rounds");
         Err(LabError::config("agent.stop", problem))
+    }
+}
+
+impl Transport {
+    /// Its name in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quic => "quic",
+            Self::Tcp => "tcp",
+        }
     }
 }
 
@@ -310,89 +330,4 @@ fn stop(reader: &Section) -> Result<Option<Stop>, LabError> {
     let stop = Stop { grad_norm_sq: limit("grad_norm_sq")?, consensus_error: limit("consensus_error")? };
     inner.finish()?;
     Ok(Some(stop))
-}
-
-/// The neighbours, checked against the experiment's graph and mixing matrix.
-fn neighbours(
-    reader: &Section,
-    edges: &BTreeMap<usize, Edge>,
-    me: usize,
-) -> Result<BTreeMap<usize, NeighbourConfig>, LabError> {
-    let takes = "a section [[agent.neighbour]] for each neighbour";
-    let empty = Vec::new();
-    let list = match reader.value("neighbour") {
-        None => &empty,
-        Some(Value::Array(list)) => list,
-        Some(other) => return Err(reader.refuse("neighbour", other, takes)),
-    };
-    let mut found = BTreeMap::new();
-    for (k, value) in list.iter().enumerate() {
-        let path = format!("agent.neighbour[{k}]");
-        let table = value.as_table().ok_or_else(|| reader.refuse("neighbour", value, takes))?;
-        let (id, neighbour) = neighbour(&Section::new(path.clone(), table), edges, me)?;
-        if found.insert(id, neighbour).is_some() {
-            return Err(LabError::config(format!("{path}.id"), format!("agent {id} is listed twice")));
-        }
-    }
-    Ok(found)
-}
-
-/// Checks that all neighbours are listed.
-fn all_listed(
-    found: &BTreeMap<usize, NeighbourConfig>,
-    edges: &BTreeMap<usize, Edge>,
-    me: usize,
-) -> Result<(), LabError> {
-    match edges.keys().find(|id| !found.contains_key(id)) {
-        None => Ok(()),
-        Some(id) => {
-            let problem = format!(
-                "agent {id} is a neighbour of agent {me} in the experiment's graph, but is not listed: add a section [[agent.neighbour]]"
-            );
-            Err(LabError::config("agent.neighbour", problem))
-        }
-    }
-}
-
-fn neighbour(
-    reader: &Section,
-    edges: &BTreeMap<usize, Edge>,
-    me: usize,
-) -> Result<(usize, NeighbourConfig), LabError> {
-    let ids: Vec<usize> = edges.keys().copied().collect();
-    let takes = format!("a neighbour of agent {me} in the experiment's graph: one of {ids:?}");
-    let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))? as usize;
-    let Some(edge) = edges.get(&id) else {
-        return Err(reader.refuse("id", &Value::Integer(id as i64), takes));
-    };
-    let takes = "the public key that mile keygen printed for it";
-    let key = reader.text("key", takes)?.ok_or_else(|| reader.missing("key", takes))?.to_owned();
-    let weight = edge.weight;
-    if let Some(value) = reader.value("weight")
-        && as_number(value) != Some(weight)
-    {
-        let takes = format!("{weight}, the weight of edge {me}-{id} in the experiment's mixing matrix");
-        return Err(reader.refuse("weight", value, takes));
-    }
-    let takes = "a list such as [\"host:7100\"]";
-    let words = |value: &Value| -> Option<Vec<String>> {
-        value.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
-    };
-    let addresses = match reader.value("addresses") {
-        None => Vec::new(),
-        Some(value) => words(value).ok_or_else(|| reader.refuse("addresses", value, takes))?,
-    };
-    if let Some(bad) = addresses.iter().find(|address| !is_host_and_port(address)) {
-        return Err(reader.refuse("addresses", &Value::from(bad.as_str()), takes));
-    }
-    Ok((id, NeighbourConfig { key, edge: edge.clone(), addresses }))
-}
-
-/// Whether a text has the form `host:port`; an IPv6 address has brackets, `[2001:db8::1]:7100`.
-pub fn is_host_and_port(text: &str) -> bool {
-    let is_host = |host: &str| match host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
-        Some(v6) => v6.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && !host.contains(':'),
-    };
-    text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
 }

@@ -3,6 +3,7 @@
 mod agent;
 mod algorithm;
 mod events;
+mod neighbours;
 mod network;
 pub mod set;
 mod stop;
@@ -14,8 +15,9 @@ use mile::membership::Event;
 use mile::real::Precision;
 use toml::{Table, Value};
 
-pub use agent::{AgentConfig, AgentSettings, NeighbourConfig, OnMissing, Stop, is_host_and_port};
+pub use agent::{AgentConfig, AgentSettings, OnMissing, Stop, Transport};
 pub use algorithm::AlgorithmConfig;
+pub use neighbours::{NeighbourConfig, is_host_and_port};
 pub use network::{GraphSource, MixingSource, NetworkConfig};
 pub use set::apply;
 pub use stop::StopRule;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use iroh::PublicKey;
-use iroh::endpoint::{AfterHandshakeOutcome, Connection, EndpointHooks};
 
-use super::close::REFUSED;
 use crate::session::Fault;
 use crate::status::Refused;
 
+/// How long a handshake may take, and a first stream to be opened.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Handshakes from one address: at once, and per second.
 const HANDSHAKES: (f64, f64) = (20.0, 4.0);
 /// Addresses that are counted separately.
@@ -94,7 +94,8 @@ impl Admission {
         self.flooded.fetch_add(1, Relaxed);
     }
 
-    fn count_stranger(&self, key: PublicKey) {
+    /// A connection was refused because its key, which is proven, is not listed.
+    pub(super) fn count_stranger(&self, key: PublicKey) {
         self.strangers.fetch_add(1, Relaxed);
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let (bucket, seen) = &mut *log;
@@ -111,30 +112,6 @@ impl Admission {
 
 /// Neighbours by key.
 pub(super) type Listed = Arc<BTreeMap<PublicKey, usize>>;
-
-/// Admits connections from listed keys only.
-pub(super) struct AllowList {
-    pub(super) listed: Listed,
-    pub(super) admission: Arc<Admission>,
-}
-
-impl std::fmt::Debug for AllowList {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AllowList").field("listed", &self.listed.len()).finish_non_exhaustive()
-    }
-}
-
-impl EndpointHooks for AllowList {
-    async fn after_handshake<'a>(&'a self, connection: &'a Connection) -> AfterHandshakeOutcome {
-        let key = connection.remote_id();
-        if self.listed.contains_key(&key) {
-            return AfterHandshakeOutcome::Accept;
-        }
-        self.admission.count_stranger(key);
-        let reason = b"your key is not listed as a neighbour here".to_vec();
-        AfterHandshakeOutcome::Reject { error_code: REFUSED, reason }
-    }
-}
 
 /// Limits the handshakes from each address. Its size is bounded: addresses beyond it share one limit.
 #[derive(Default)]

@@ -1,15 +1,18 @@
-//! How links end, and the codes with which their connections are closed.
+//! How links end.
 
-use iroh::endpoint::{ConnectionError, VarInt};
+use std::time::Duration;
 
 use crate::session::Fault;
 
-/// Closed in good order.
-pub(super) const GOODBYE: VarInt = VarInt::from_u32(0);
-/// Closed because one end refuses the other.
-pub(super) const REFUSED: VarInt = VarInt::from_u32(1);
-/// Closed because another connection takes its place.
-pub(super) const SUPERSEDED: VarInt = VarInt::from_u32(2);
+/// A connection on which nothing arrives for this long is lost.
+pub(super) const IDLE: Duration = Duration::from_millis(2500);
+/// An end that has nothing to send shows this often that it is alive.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_millis(500);
+/// How long the last frame of a link may take to be sent or to arrive.
+pub(super) const LAST_FRAME: Duration = Duration::from_secs(2);
+
+/// What one whose key is not listed is told.
+pub(super) const NOT_LISTED: &str = "your key is not listed as a neighbour here";
 
 /// How a link ended.
 #[derive(Debug)]
@@ -25,23 +28,25 @@ pub(super) enum LinkEnd {
 }
 
 impl LinkEnd {
-    /// What the loss of a connection means.
-    pub(super) fn of(error: ConnectionError) -> Self {
-        match error {
-            ConnectionError::ApplicationClosed(close) if close.error_code == REFUSED => {
-                let text: String = String::from_utf8_lossy(&close.reason).escape_debug().collect();
-                Self::Fault(Fault::RefusedByNeighbour(text))
-            }
-            ConnectionError::ApplicationClosed(close) if close.error_code == SUPERSEDED => {
-                Self::Fault(Fault::Superseded("closed by the neighbour for another connection"))
-            }
-            // What the library sends for a connection that is dropped.
-            ConnectionError::ApplicationClosed(close) if close.reason.is_empty() => {
-                Self::Lost("the neighbour ended without closing it".into())
-            }
-            ConnectionError::ApplicationClosed(_) => Self::ClosedByNeighbour,
-            error => Self::Lost(error.to_string()),
-        }
+    /// The neighbour refuses this agent, with its words.
+    pub(super) fn refused_by_neighbour(words: &[u8]) -> Self {
+        let text: String = String::from_utf8_lossy(words).escape_debug().collect();
+        Self::Fault(Fault::RefusedByNeighbour(text))
+    }
+
+    /// The neighbour has another connection to this agent.
+    pub(super) fn superseded_by_neighbour() -> Self {
+        Self::Fault(Fault::Superseded("closed by the neighbour for another connection"))
+    }
+
+    /// The neighbour's process ended, or was killed.
+    pub(super) fn not_closed() -> Self {
+        Self::Lost("the neighbour ended without closing it".into())
+    }
+
+    /// A frame that is not whole.
+    pub(super) fn within_a_frame() -> Self {
+        Self::Lost("the stream ended within a frame".into())
     }
 }
 

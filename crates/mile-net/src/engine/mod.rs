@@ -1,4 +1,4 @@
-//! The network engine: QUIC connections to neighbours (with iroh), and checkpoints.
+//! The network engine: connections to neighbours, by QUIC (with iroh) or by TLS over TCP, and checkpoints.
 //!
 //! An [`Engine`] is the [`Host`] of an agent: it sends and receives the frames of a [`Session`] on connections to neighbours
 //! that are known by their public keys, and writes the agent's checkpoints. Exchanges block the computing thread; the
@@ -7,7 +7,6 @@
 mod accept;
 mod admission;
 mod close;
-mod congestion;
 mod dial;
 mod error;
 mod leave;
@@ -15,8 +14,10 @@ mod link;
 mod metrics;
 mod observe;
 mod panics;
+mod quic;
 mod reach;
 mod shared;
+mod tcp;
 mod transport;
 mod wait;
 
@@ -26,24 +27,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iroh::{Endpoint, PublicKey, RelayUrl, SecretKey};
+use iroh::{PublicKey, RelayUrl, SecretKey};
 use mile::membership::Edge;
 use mile::real::Real;
 use tokio::runtime::Runtime;
 
 pub use self::error::{Departure, EngineError};
 pub use self::panics::exit_on_panic;
-pub use self::transport::{ALPN, transport};
+pub use self::quic::quic_settings;
+pub use self::tcp::tls_client;
+pub use self::transport::Transport;
 
-use self::admission::{Admission, AllowList, Listed};
+use self::admission::{Admission, Listed};
 use self::leave::Leaving;
 use self::shared::Shared;
+use self::transport::{Endpoint, Start};
 use crate::agent::{Failure, Host, RoundEnd};
 use crate::checkpoint::Folder;
 use crate::handshake::Terms;
 use crate::outbox::Message;
 use crate::session::{Finished, Limits, Memory, MissingPolicy, Session, Setup};
 use crate::status::{Activity, Status};
+
+/// Name of the protocol in the handshake of a connection.
+pub const ALPN: &[u8] = b"mile/1";
 
 /// A neighbour, as listed in the agent's configuration.
 #[derive(Clone, Debug)]
@@ -65,10 +72,12 @@ pub struct Settings {
     pub key: SecretKey,
     /// Where to listen; port 0 for any.
     pub listen: SocketAddr,
+    /// What neighbours are connected by.
+    pub transport: Transport,
     /// Neighbours by id.
     pub neighbours: BTreeMap<usize, Peer>,
     /// URL of your own relay, for neighbours that cannot reach each other directly. Without it only the neighbours'
-    /// addresses are ever contacted.
+    /// addresses are ever contacted. For QUIC only.
     pub relay: Option<String>,
     /// What to do about a neighbour that is away.
     pub on_missing: MissingPolicy,
@@ -87,8 +96,7 @@ pub struct Settings {
 /// The connections and the folder of one agent. Dropping it is like killing the agent: use [`leave`](Self::leave).
 pub struct Engine<T: Real> {
     shared: Arc<Shared<T>>,
-    endpoint: Endpoint,
-    address: SocketAddr,
+    endpoint: Arc<Endpoint>,
     folder: Folder,
     terms: Terms,
     on_missing: MissingPolicy,
@@ -130,25 +138,23 @@ impl<T: Real> Engine<T> {
         let runtime = network_threads(&threads)?;
         let ids = neighbours.keys().copied();
         let shared = Arc::new(Shared::new(names, session, ids, mark, admission.clone(), threads));
-        let hooks = AllowList { listed: listed.clone(), admission };
-        let bind = transport::bind(settings.key.clone(), settings.listen, relay.as_ref(), hooks);
-        let endpoint = runtime.block_on(bind)?;
-        let address = endpoint.bound_sockets().first().copied().unwrap_or(settings.listen);
+        let (key, listen) = (settings.key.clone(), settings.listen);
+        let start = Start { key, listen, relay, listed, admission };
+        let endpoint = Arc::new(runtime.block_on(Endpoint::bind(settings.transport, start))?);
+        let address = endpoint.address();
         let guard = runtime.enter();
         let status =
             settings.status.as_deref().map(|path| observe::serve_status(shared.clone(), path)).transpose()?;
         let metrics = settings.metrics.map(|at| metrics::serve(shared.clone(), at)).transpose()?;
-        runtime.spawn(accept::run(shared.clone(), endpoint.clone(), listed));
+        runtime.spawn(accept::run(shared.clone(), endpoint.clone()));
         for (id, peer) in &settings.neighbours {
-            let peer = peer.clone();
-            runtime.spawn(dial::keep_connected(shared.clone(), endpoint.clone(), *id, peer, relay.clone()));
+            runtime.spawn(dial::keep_connected(shared.clone(), endpoint.clone(), *id, peer.clone()));
         }
         drop(guard);
         tracing::info!(agent = me, %address, incarnation, "listening");
         Ok(Self {
             shared,
             endpoint,
-            address,
             folder,
             terms,
             on_missing: settings.on_missing,
@@ -163,7 +169,7 @@ impl<T: Real> Engine<T> {
 
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.endpoint.address()
     }
 
     /// The address metrics are served on, if they are.
@@ -291,6 +297,11 @@ fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), EngineError>
             )));
         }
     }
+    if settings.transport == Transport::Tcp && settings.relay.is_some() {
+        return Err(EngineError::Settings(
+            "a relay carries QUIC, and the transport is TCP: leave agent.relay out, or set agent.transport = \"quic\"".into(),
+        ));
+    }
     let relay = settings.relay.as_ref().map(|text| {
         text.parse().map_err(|error| EngineError::Settings(format!("the relay {text} is not a URL: {error}")))
     });
@@ -311,6 +322,7 @@ mod tests {
             me: 0,
             key: SecretKey::generate(),
             listen: "127.0.0.1:0".parse().unwrap(),
+            transport: Transport::Tcp,
             neighbours: BTreeMap::from([(1, peer)]),
             relay: None,
             on_missing: MissingPolicy::Wait,

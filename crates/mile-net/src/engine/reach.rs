@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 
+/// How long an attempt to connect may take.
+pub(super) const ATTEMPT: Duration = Duration::from_secs(5);
 /// How long a name may take to be resolved, and a host to say that it refuses a packet.
 const LOOKUP: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_millis(500);
@@ -22,6 +24,40 @@ pub(super) async fn resolve(names: &[String]) -> (Vec<SocketAddr>, Vec<String>) 
         }
     }
     (found, problems)
+}
+
+/// What is told about a neighbour without addresses, with what is wrong with the names it has.
+pub(super) fn no_address(problems: &[String]) -> String {
+    if problems.is_empty() {
+        return "it has no address here, so it has to connect to this agent".into();
+    }
+    problems.join("; ")
+}
+
+/// What is told about an address at which the system refuses this kind of packets, which this transport uses.
+pub(super) fn nobody(address: SocketAddr, packets: &str, transport: &str) -> String {
+    format!(
+        "nothing listens on {address} for {packets}: is the agent running there, and is its agent.transport \"{transport}\" too?"
+    )
+}
+
+/// What is told about an address that does not answer.
+pub(super) fn silence(addresses: &str, packets: &str) -> String {
+    format!(
+        "no answer from {addresses}: is the agent running there, and does a firewall let {packets} through?"
+    )
+}
+
+/// What is told about an address at which somebody else is.
+pub(super) fn another_key(addresses: &str) -> String {
+    format!(
+        "somebody with another key answers at {addresses}: is the neighbour's key the one that mile keygen --public prints there?"
+    )
+}
+
+/// What is told about an address to which the system knows no way.
+pub(super) fn no_route(address: SocketAddr, error: &std::io::Error) -> String {
+    format!("no route to {address} ({error})")
 }
 
 /// Sends each address a packet that means nothing, and listens for the system's or the host's refusal. Returns why none of the
@@ -53,9 +89,9 @@ async fn refusal(address: SocketAddr) -> Option<String> {
     };
     let error = probe.await.err()?;
     Some(match error.kind() {
-        ErrorKind::ConnectionRefused => format!("nothing listens on {address}"),
+        ErrorKind::ConnectionRefused => nobody(address, "UDP", "quic"),
         ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable | ErrorKind::AddrNotAvailable => {
-            format!("no route to {address} ({error})")
+            no_route(address, &error)
         }
         ErrorKind::PermissionDenied => format!("this machine does not allow packets to {address} ({error})"),
         _ => return None,
@@ -75,7 +111,9 @@ mod tests {
         let address = socket.local_addr().unwrap();
         assert_eq!(refusal(address).await, None, "somebody may answer");
         drop(socket);
-        assert_eq!(refusals(&[address]).await, format!("nothing listens on {address}"));
+        let said = refusals(&[address]).await;
+        assert!(said.starts_with(&format!("nothing listens on {address} for UDP")), "{said}");
+        assert!(said.contains("agent.transport \"quic\""), "{said}");
         let multicast = "255.255.255.255:9".parse().unwrap();
         assert!(refusal(multicast).await.unwrap().contains("does not allow"), "broadcasts need a permission");
     }

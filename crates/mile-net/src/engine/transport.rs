@@ -1,134 +1,203 @@
-//! How iroh is set up: direct connections, no relay unless one is given, no other service is contacted.
+//! What an engine needs of a transport: an endpoint that dials and accepts, and connections that carry frames in both directions.
+//!
+//! There are two. [`quic`](super::quic) crosses NAT and relays and bears lossy lines; [`tcp`](super::tcp) takes a third of the CPU time on
+//! networks that need none of that. Keys, admission and frames are the same.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 
-use iroh::endpoint::{
-    BindOpts, Connection, EndpointHooks, InvalidSocketAddr, QuicTransportConfig, VarInt, presets,
-};
-use iroh::{Endpoint, RelayMode, RelayUrl, SecretKey};
-use tokio::time::sleep;
+use bytes::Bytes;
+use iroh::{RelayUrl, SecretKey};
 
-use super::EngineError;
-use super::congestion::LossTolerant;
+use super::admission::{Admission, Listed};
+use super::close::LinkEnd;
+use super::{EngineError, Peer, quic, tcp};
+use crate::frame::HEAD;
 
-/// Name of the protocol in the handshake.
-pub const ALPN: &[u8] = b"mile/1";
-
-/// Most bytes on their way to this agent on a short line. They fit in the buffer of its socket: what does not is lost, and the loss of
-/// the last packets of a message is noticed after QUIC's 25 ms, or twice that. Asking for quicker acknowledgements
-/// (`ack_frequency_config`) hides it too, but noq-proto 1.4.0 writes the frame for that without looking at the space that is left,
-/// and panics.
-const SHORT: u32 = 256 << 10;
-/// The same on a long line. 3 MiB or more break connections in iroh 1.4.1 ("too many gaps in stream buffer").
-const LONG: u32 = 2 << 20;
-/// Bytes a second that a long line may carry.
-const RATE: f64 = 1e7;
-/// A connection on which nothing arrives for this long is lost.
-const IDLE: Duration = Duration::from_millis(2500);
-const KEEP_ALIVE: Duration = Duration::from_millis(500);
-/// How often the length of a line is looked at.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// The settings of a connection: one bidirectional stream, and a loss is noticed within seconds.
-pub fn transport() -> QuicTransportConfig {
-    QuicTransportConfig::builder()
-        .congestion_controller_factory(Arc::new(LossTolerant::default()))
-        .stream_receive_window(VarInt::from_u32(LONG))
-        .receive_window(VarInt::from_u32(SHORT))
-        .max_concurrent_bidi_streams(VarInt::from_u32(1))
-        .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .datagram_receive_buffer_size(None)
-        .max_idle_timeout(IDLE.try_into().ok())
-        .default_path_max_idle_timeout(IDLE)
-        .keep_alive_interval(KEEP_ALIVE)
-        .default_path_keep_alive_interval(KEEP_ALIVE)
-        .build()
+/// What neighbours are connected by. Both ends of an edge need the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// QUIC, over UDP.
+    #[default]
+    Quic,
+    /// TLS 1.3 over TCP, for machines that reach each other directly.
+    Tcp,
 }
 
-/// Keeps the number of bytes that may be on their way suited to the length of the line; does not end. What counts is the shortest time
-/// seen: a longer one may be that of a busy machine, whose buffers are as small as before.
-pub(super) async fn follow_line(connection: &Connection) {
-    let (mut shortest, mut before) = (Duration::MAX, SHORT);
-    loop {
-        // The first look is before any vector is on its way.
-        let selected = connection.paths().iter().find(|path| path.is_selected()).map(|path| path.rtt());
-        if let Some(there_and_back) = selected {
-            shortest = shortest.min(there_and_back);
-            let window = window(shortest);
-            if window != before {
-                connection.set_receive_window(VarInt::from_u32(window));
-                before = window;
-            }
+/// What a transport is started with.
+pub(super) struct Start {
+    pub(super) key: SecretKey,
+    pub(super) listen: SocketAddr,
+    pub(super) relay: Option<RelayUrl>,
+    pub(super) listed: Listed,
+    pub(super) admission: std::sync::Arc<Admission>,
+}
+
+/// Dials neighbours, and accepts connections from them.
+pub(super) enum Endpoint {
+    Quic(quic::Endpoint),
+    Tcp(Box<tcp::Endpoint>),
+}
+
+impl Endpoint {
+    /// Binds the address.
+    pub(super) async fn bind(transport: Transport, start: Start) -> Result<Self, EngineError> {
+        match transport {
+            Transport::Quic => quic::Endpoint::bind(start).await.map(Self::Quic),
+            Transport::Tcp => tcp::Endpoint::bind(start).map(|bound| Self::Tcp(Box::new(bound))),
         }
-        sleep(LOOK).await;
+    }
+
+    /// The address it listens on.
+    pub(super) fn address(&self) -> SocketAddr {
+        match self {
+            Self::Quic(endpoint) => endpoint.address(),
+            Self::Tcp(endpoint) => endpoint.address(),
+        }
+    }
+
+    /// Connects to a neighbour, whose key is proven when this returns.
+    pub(super) async fn connect(&self, peer: &Peer) -> Result<Connection, LinkEnd> {
+        match self {
+            Self::Quic(endpoint) => endpoint.connect(peer).await.map(Connection::Quic),
+            Self::Tcp(endpoint) => endpoint.connect(peer).await.map(Connection::Tcp),
+        }
+    }
+
+    /// The next that connects; none if the endpoint has been closed.
+    pub(super) async fn accept(&self) -> Option<Incoming> {
+        match self {
+            Self::Quic(endpoint) => endpoint.accept().await.map(|first| Incoming::Quic(Box::new(first))),
+            Self::Tcp(endpoint) => Some(Incoming::Tcp(endpoint.accept().await)),
+        }
+    }
+
+    /// Waits until the other ends know that their connections are closed.
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Quic(endpoint) => endpoint.close().await,
+            // The system sends what is left.
+            Self::Tcp(_) => {}
+        }
     }
 }
 
-/// The bytes that may be on their way on a line with this time there and back, in steps of powers of two.
-fn window(there_and_back: Duration) -> u32 {
-    let bytes = (there_and_back.as_secs_f64() * RATE).min(f64::from(LONG)) as u32;
-    bytes.next_power_of_two().clamp(SHORT, LONG)
+/// One that connects, of whom only the address is known.
+pub(super) enum Incoming {
+    Quic(Box<quic::Incoming>),
+    Tcp(tcp::Incoming),
 }
 
-/// Binds an endpoint at an address.
-pub(super) async fn bind(
-    key: SecretKey,
-    listen: SocketAddr,
-    relay: Option<&RelayUrl>,
-    hooks: impl EndpointHooks + 'static,
-) -> Result<Endpoint, EngineError> {
-    let failed = |source: Box<dyn std::error::Error + Send + Sync>| EngineError::Bind { listen, source };
-    let relay = relay.map_or(RelayMode::Disabled, |url| RelayMode::custom([url.clone()]));
-    let invalid = |error: InvalidSocketAddr| failed(error.into());
-    let mut builder = Endpoint::builder(presets::Minimal)
-        .secret_key(key)
-        .alpns(vec![ALPN.to_vec()])
-        .relay_mode(relay)
-        .transport_config(transport())
-        .hooks(hooks)
-        .clear_ip_transports()
-        .bind_addr(listen)
-        .map_err(invalid)?;
-    if let Some(twin) = other_family(listen) {
-        let optional = BindOpts::default().set_is_required(false);
-        builder = builder.bind_addr_with_opts(twin, optional).map_err(invalid)?;
+impl Incoming {
+    /// Its address.
+    pub(super) fn source(&self) -> Option<IpAddr> {
+        match self {
+            Self::Quic(incoming) => incoming.source(),
+            Self::Tcp(incoming) => Some(incoming.source()),
+        }
     }
-    builder.bind().await.map_err(|error| failed(error.into()))
+
+    /// Has nothing to do with it. A neighbour tries again.
+    pub(super) fn ignore(self) {
+        match self {
+            Self::Quic(incoming) => incoming.ignore(),
+            Self::Tcp(incoming) => drop(incoming),
+        }
+    }
+
+    /// Sends it back if it has not shown yet that its address is its own.
+    pub(super) fn with_proven_address(self) -> Option<Self> {
+        match self {
+            Self::Quic(incoming) => incoming.with_proven_address().map(|proven| Self::Quic(Box::new(proven))),
+            Self::Tcp(_) => Some(self),
+        }
+    }
+
+    /// The handshake. Returns who it is, and the connection; none if it is not listed, or too slow.
+    pub(super) async fn admit(self) -> Option<(usize, Connection)> {
+        match self {
+            Self::Quic(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Quic(by))),
+            Self::Tcp(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Tcp(by))),
+        }
+    }
 }
 
-/// All addresses of the other family, if `listen` is all of one: neighbours may have either kind.
-fn other_family(listen: SocketAddr) -> Option<SocketAddr> {
-    match listen {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => Some((Ipv6Addr::UNSPECIFIED, v4.port()).into()),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => Some((Ipv4Addr::UNSPECIFIED, v6.port()).into()),
-        _ => None,
+/// A connection to a neighbour.
+pub(super) enum Connection {
+    Quic(quic::Connection),
+    Tcp(tcp::Connection),
+}
+
+impl Connection {
+    /// Both directions, to be used at the same time.
+    pub(super) fn halves(&mut self) -> (Sender<'_>, Receiver<'_>) {
+        match self {
+            Self::Quic(by) => (Sender::Quic(&mut by.sender), Receiver::Quic(&mut by.receiver)),
+            Self::Tcp(by) => (Sender::Tcp(&mut by.sender), Receiver::Tcp(&mut by.receiver)),
+        }
+    }
+
+    /// Closes it in the way that the end of its link requires. Returns whether both ends have said all that they had to say.
+    pub(super) async fn close(self, end: LinkEnd) -> bool {
+        match self {
+            Self::Quic(connection) => connection.close(end).await,
+            Self::Tcp(connection) => connection.close(end).await,
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The direction to a neighbour.
+pub(super) enum Sender<'a> {
+    Quic(&'a mut quic::Sender),
+    Tcp(&'a mut tcp::Sender),
+}
 
-    #[test]
-    fn a_long_line_carries_more_at_a_time_than_a_short_one_but_never_too_much() {
-        let at = |millis: u64| window(Duration::from_millis(millis));
-        assert_eq!([0, 1, 20].map(at), [SHORT; 3]);
-        assert_eq!([50, 100, 200, 10_000].map(at), [512 << 10, 1 << 20, LONG, LONG]);
+impl Sender<'_> {
+    /// Sends a frame in two parts.
+    pub(super) async fn send(&mut self, head: Bytes, payload: Bytes) -> Result<(), LinkEnd> {
+        match self {
+            Self::Quic(sender) => sender.send(head, payload).await,
+            Self::Tcp(sender) => sender.send(head, payload).await,
+        }
     }
 
-    #[test]
-    fn no_frames_are_asked_for_that_the_library_cannot_write() {
-        let settings = format!("{:?}", transport());
-        assert!(settings.contains("ack_frequency_config: None"), "{settings}");
+    /// Shows that this end is alive while it has nothing to send. Returns if the connection is lost.
+    pub(super) async fn keep_alive(&mut self) -> LinkEnd {
+        match self {
+            // The library does so itself.
+            Self::Quic(_) => std::future::pending().await,
+            Self::Tcp(sender) => sender.keep_alive().await,
+        }
     }
 
-    #[test]
-    fn an_agent_that_listens_everywhere_does_so_for_both_kinds_of_addresses() {
-        let twin = |text: &str| other_family(text.parse().unwrap()).map(|twin| twin.to_string());
-        assert_eq!(twin("0.0.0.0:7100").as_deref(), Some("[::]:7100"));
-        assert_eq!(twin("[::]:7100").as_deref(), Some("0.0.0.0:7100"));
-        assert_eq!((twin("127.0.0.1:7100"), twin("[::1]:7100")), (None, None));
+    /// Nothing more will be sent.
+    pub(super) async fn finish(&mut self) {
+        match self {
+            Self::Quic(sender) => sender.finish(),
+            Self::Tcp(sender) => drop(sender.finish().await),
+        }
+    }
+}
+
+/// The direction from a neighbour.
+pub(super) enum Receiver<'a> {
+    Quic(&'a mut quic::Receiver),
+    Tcp(&'a mut tcp::Receiver),
+}
+
+impl Receiver<'_> {
+    /// The head of the next frame. If the neighbour has sent its last one, [`LinkEnd::ClosedByNeighbour`].
+    pub(super) async fn head(&mut self) -> Result<[u8; HEAD], LinkEnd> {
+        match self {
+            Self::Quic(receiver) => receiver.head().await,
+            Self::Tcp(receiver) => receiver.head().await,
+        }
+    }
+
+    /// The payload of the frame whose head was the last.
+    pub(super) async fn payload(&mut self, bytes: &mut [u8]) -> Result<(), LinkEnd> {
+        match self {
+            Self::Quic(receiver) => receiver.payload(bytes).await,
+            Self::Tcp(receiver) => receiver.payload(bytes).await,
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! A few agents on loopback, one thread each, and the simulator to compare them with.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 use mile::agents::Vector;
@@ -17,13 +18,14 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_net::agent::{Failure, Host, Job, RoundEnd, StartFrom, State, work};
 use mile_net::checkpoint::{CheckpointError, Folder};
-use mile_net::engine::{Departure, Engine, Peer, Settings};
+use mile_net::engine::{Departure, Engine, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
 use mile_net::session::{Finished, Limits, MissingPolicy};
 
 pub(crate) const SEED: u64 = 3;
+pub(crate) const BOTH: [Transport; 2] = [Transport::Quic, Transport::Tcp];
 
 pub(crate) struct Lab {
     pub(crate) network: Network,
@@ -32,6 +34,7 @@ pub(crate) struct Lab {
     pub(crate) schedule: Schedule,
     pub(crate) keys: Vec<SecretKey>,
     pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) transport: Transport,
     pub(crate) terms: Terms,
     pub(crate) gossip_every: u64,
     pub(crate) checkpoint_every: u64,
@@ -40,9 +43,6 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new(topology: Topology, agents: usize, dim: usize) -> Self {
-        // All are held until all are known, so that no two agents get the same.
-        let sockets: Vec<UdpSocket> =
-            (0..agents).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
         let network = Network::new(topology.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
         Self {
             membership: Membership::lasting(network.clone()),
@@ -50,7 +50,8 @@ impl Lab {
             problem: Box::new(Quadratic::new(agents, dim, 10.0, 1.0, 7).unwrap()),
             schedule: Schedule::constant(0.1),
             keys: (0..agents).map(|_| SecretKey::generate()).collect(),
-            addresses: sockets.iter().map(|socket| socket.local_addr().unwrap()).collect(),
+            addresses: addresses(agents),
+            transport: Transport::Quic,
             terms: Terms {
                 run: "lab".into(),
                 dim,
@@ -61,6 +62,11 @@ impl Lab {
             checkpoint_every: 1,
             folder: tempfile::tempdir().unwrap(),
         }
+    }
+
+    /// The same, with another transport.
+    pub(crate) fn over(self, transport: Transport) -> Self {
+        Self { transport, ..self }
     }
 
     pub(crate) fn folder(&self, agent: usize) -> PathBuf {
@@ -82,6 +88,7 @@ impl Lab {
             me: agent,
             key: self.keys[agent].clone(),
             listen: self.addresses[agent],
+            transport: self.transport,
             neighbours: row.filter(|(j, _)| *j != agent).map(|(j, w)| (*j, peer(*j, *w))).collect(),
             relay: None,
             on_missing: MissingPolicy::Wait,
@@ -179,6 +186,16 @@ impl Lab {
             }
         }
     }
+}
+
+/// Addresses that are free for both transports. Their ports are not those that systems give to connections that are dialled, of which
+/// tests make many; each is given out once.
+fn addresses(count: usize) -> Vec<SocketAddr> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 100) as u16 * 100;
+    let next = || SocketAddr::from((Ipv4Addr::LOCALHOST, first + NEXT.fetch_add(1, Relaxed) % 2_000));
+    let free = |at: &SocketAddr| UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok();
+    std::iter::repeat_with(next).filter(free).take(count).collect()
 }
 
 /// When an agent's plug is pulled.

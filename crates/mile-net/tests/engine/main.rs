@@ -6,3 +6,4 @@ mod refusals;
 mod runs;
 mod seeing;
 mod strangers;
+mod strangers_tcp;

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::{StartFrom, work};
-use mile_net::engine::{Engine, Settings};
+use mile_net::engine::{Engine, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::session::{Memory, MissingPolicy};
 
-use crate::lab::Lab;
+use crate::lab::{BOTH, Lab};
 
 /// What both ends show after a while, when agent 1 is started with something changed.
-fn refusals(change: impl FnOnce(&mut Settings, &mut Terms)) -> [String; 2] {
-    let lab = Lab::new(Topology::Path, 2, 30);
+fn refusals(by: Transport, change: impl FnOnce(&mut Settings, &mut Terms)) -> [String; 2] {
+    let lab = Lab::new(Topology::Path, 2, 30).over(by);
     let (mut settings, mut terms) = (lab.settings(1), lab.terms.clone());
     change(&mut settings, &mut terms);
     let engines = [
@@ -42,28 +42,35 @@ fn both_say(texts: &[String; 2], what: &[&str]) {
 
 #[test]
 fn another_step_size_is_refused_by_name_at_both_ends() {
-    let texts = refusals(|_, terms| {
-        terms.facts.insert("step_size".into(), "0.2".into());
-    });
-    both_say(&texts, &["step_size differs", "0.1", "0.2"]);
+    for by in BOTH {
+        let texts = refusals(by, |_, terms| {
+            terms.facts.insert("step_size".into(), "0.2".into());
+        });
+        both_say(&texts, &["step_size differs", "0.1", "0.2"]);
+    }
 }
 
 #[test]
 fn another_run_another_dimension_and_asymmetric_weights_are_refused() {
-    both_say(&refusals(|_, terms| terms.run = "other".into()), &["the run differs", "lab", "other"]);
-    both_say(&refusals(|_, terms| terms.dim = 31), &["the dimension differs", "30", "31"]);
+    both_say(
+        &refusals(Transport::Quic, |_, terms| terms.run = "other".into()),
+        &["the run differs", "lab", "other"],
+    );
+    both_say(&refusals(Transport::Tcp, |_, terms| terms.dim = 31), &["the dimension differs", "30", "31"]);
     let halve = |settings: &mut Settings, _: &mut Terms| {
         settings.neighbours.values_mut().for_each(|peer| peer.edge.weight /= 2.0);
     };
-    both_say(&refusals(halve), &["the weight of the edge", "0.5", "0.25"]);
+    both_say(&refusals(Transport::Quic, halve), &["the weight of the edge", "0.5", "0.25"]);
     let skip =
         |settings: &mut Settings, _: &mut Terms| settings.on_missing = MissingPolicy::Skip { after: 1000 };
-    both_say(&refusals(skip), &["on_missing", "skip-edge"]);
+    both_say(&refusals(Transport::Tcp, skip), &["on_missing", "skip-edge"]);
 }
 
 #[test]
 fn a_listed_key_in_the_wrong_role_is_refused() {
-    both_say(&refusals(|settings, _| settings.me = 2), &["a key in the wrong role"]);
+    for by in BOTH {
+        both_say(&refusals(by, |settings, _| settings.me = 2), &["a key in the wrong role"]);
+    }
 }
 
 #[test]
@@ -87,6 +94,16 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
     };
     assert!(start(&same).contains("the same key"));
     assert!(start(&|settings| settings.relay = Some("not a url".into())).contains("relay"));
+    let relayed = |settings: &mut Settings| {
+        (settings.transport, settings.relay) = (Transport::Tcp, Some("https://relay.example.org".into()));
+    };
+    let text = start(&relayed);
+    assert!(text.contains("agent.relay") && text.contains("agent.transport"), "{text}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = start(&|settings| {
+        (settings.transport, settings.listen) = (Transport::Tcp, taken.local_addr().unwrap());
+    });
+    assert!(text.contains("cannot listen"), "{text}");
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let text = start(&|settings| settings.listen = taken.local_addr().unwrap());
     assert!(text.contains("cannot listen"), "{text}");
@@ -114,8 +131,8 @@ fn an_agent_with_the_wrong_settings_saves_nothing_and_goes_on_with_the_right_one
 }
 
 /// What agent 0 says about its link to agent 1, once it says something.
-fn trouble(change: impl FnOnce(&mut Settings)) -> String {
-    let lab = Lab::new(Topology::Path, 2, 30);
+fn trouble(by: Transport, change: impl FnOnce(&mut Settings)) -> String {
+    let lab = Lab::new(Topology::Path, 2, 30).over(by);
     let mut settings = lab.settings(0);
     change(&mut settings);
     let engine =
@@ -132,43 +149,67 @@ fn trouble(change: impl FnOnce(&mut Settings)) -> String {
 
 #[test]
 fn why_there_is_no_link_is_told() {
-    let said = trouble(|_| {});
-    assert!(said.contains("nothing listens on 127.0.0.1:"), "{said}");
-    let address = |text: &'static str| {
+    let at = |address: String| {
         move |settings: &mut Settings| {
-            settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![text.into()]);
+            settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![address.clone()]);
         }
     };
-    let said = trouble(address("no-such-host.invalid:7100"));
-    assert!(said.contains("unknown host in no-such-host.invalid:7100"), "{said}");
-    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let at = silent.local_addr().unwrap().to_string();
-    let said = trouble(move |settings| {
-        settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![at.clone()]);
-    });
-    assert!(said.contains("no answer from 127.0.0.1:") && said.contains("firewall"), "{said}");
-    let said = trouble(|settings| settings.neighbours.values_mut().for_each(|peer| peer.addresses.clear()));
-    assert!(said.contains("it has to connect to this agent"), "{said}");
+    for (by, packets) in [(Transport::Quic, "UDP"), (Transport::Tcp, "TCP")] {
+        let said = trouble(by, |_| {});
+        assert!(said.contains("nothing listens on 127.0.0.1:") && said.contains(packets), "{said}");
+        let said = trouble(by, at("no-such-host.invalid:7100".into()));
+        assert!(said.contains("unknown host in no-such-host.invalid:7100"), "{said}");
+        // Sockets to which the system lets everybody talk, and nobody answers.
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = if by == Transport::Quic { silent.local_addr() } else { listening.local_addr() };
+        let said = trouble(by, at(address.unwrap().to_string()));
+        assert!(said.contains("no answer from 127.0.0.1:") && said.contains("firewall"), "{said}");
+        assert!(said.contains(packets), "{said}");
+        let clear = |settings: &mut Settings| {
+            settings.neighbours.values_mut().for_each(|peer| peer.addresses.clear())
+        };
+        let said = trouble(by, clear);
+        assert!(said.contains("it has to connect to this agent"), "{said}");
+    }
+}
+
+#[test]
+fn an_agent_whose_neighbour_has_another_transport_is_told_which_key_to_look_at() {
+    for (by, other) in [(Transport::Quic, Transport::Tcp), (Transport::Tcp, Transport::Quic)] {
+        let lab = Lab::new(Topology::Path, 2, 30).over(other);
+        let neighbour =
+            Engine::start(lab.settings(1), lab.open(1).unwrap(), lab.terms.clone(), Memory::<f32>::default());
+        let address = lab.addresses[1].to_string();
+        let said = trouble(by, |settings| {
+            settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![address.clone()]);
+        });
+        let name = if by == Transport::Quic { "agent.transport \"quic\"" } else { "agent.transport \"tcp\"" };
+        assert!(said.contains("nothing listens on") && said.contains(name), "{said}");
+        drop(neighbour);
+    }
 }
 
 #[test]
 fn a_stranger_at_a_neighbours_address_is_told_as_such() {
-    let lab = Lab::new(Topology::Path, 2, 30);
-    let mut settings = lab.settings(1);
-    settings.key = mile_net::keys::SecretKey::generate();
-    let start = |agent: usize, settings: Settings| {
-        Engine::start(settings, lab.open(agent).unwrap(), lab.terms.clone(), Memory::<f32>::default())
-            .unwrap()
-    };
-    let engines = [start(0, lab.settings(0)), start(1, settings)];
-    let begun = Instant::now();
-    loop {
-        let edge = engines[0].status().neighbours[0].clone();
-        if let Some(why) = edge.trouble.filter(|why| why.contains("key")) {
-            assert!(why.contains("another key"), "{why}");
-            return;
+    for by in BOTH {
+        let lab = Lab::new(Topology::Path, 2, 30).over(by);
+        let mut settings = lab.settings(1);
+        settings.key = mile_net::keys::SecretKey::generate();
+        let start = |agent: usize, settings: Settings| {
+            Engine::start(settings, lab.open(agent).unwrap(), lab.terms.clone(), Memory::<f32>::default())
+                .unwrap()
+        };
+        let engines = [start(0, lab.settings(0)), start(1, settings)];
+        let begun = Instant::now();
+        loop {
+            let edge = engines[0].status().neighbours[0].clone();
+            if let Some(why) = edge.trouble.filter(|why| why.contains("key")) {
+                assert!(why.contains("another key"), "{why}");
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", engines[0].status());
+            std::thread::sleep(Duration::from_millis(20));
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", engines[0].status());
-        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -10,22 +10,24 @@ use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
 use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
 use mile::schedule::Weight;
 use mile_net::agent::{Job, work};
-use mile_net::engine::Departure;
+use mile_net::engine::{Departure, Transport};
 
-use crate::lab::{Dies, Lab};
+use crate::lab::{BOTH, Dies, Lab};
 
 #[test]
 fn a_ring_gives_the_simulators_bits() {
-    let lab = Lab::new(Topology::Ring, 4, 300);
-    let method = Mile::new(3, 0.2).unwrap();
-    let states = lab.all(&method, 12);
-    lab.check(&method, 12, &states);
+    for by in BOTH {
+        let lab = Lab::new(Topology::Ring, 4, 300).over(by);
+        let method = Mile::new(3, 0.2).unwrap();
+        let states = lab.all(&method, 12);
+        lab.check(&method, 12, &states);
+    }
 }
 
 #[test]
 fn several_vectors_several_exchanges_and_messages_of_many_frames_do_too() {
-    for k in 0..2 {
-        let mut lab = Lab::new(Topology::Star, 4, 150_000);
+    for (k, by) in [(0, Transport::Quic), (1, Transport::Quic), (0, Transport::Tcp), (1, Transport::Tcp)] {
+        let mut lab = Lab::new(Topology::Star, 4, 150_000).over(by);
         lab.gossip_every = k;
         let skip = MgSkip::new(2, 0.5, Some(3), &lab.network).unwrap();
         let methods: [&dyn Method; 2] = [&GradientTracking, &skip];
@@ -61,19 +63,21 @@ fn proximal_steps_do_too_and_methods_without_one_are_refused() {
 
 #[test]
 fn agents_whose_plug_is_pulled_come_back_and_nothing_has_happened() {
-    let lab = Lab::new(Topology::Ring, 4, 5000);
-    let method = Mile::new(2, 0.2).unwrap();
-    let rounds = 20;
-    // Two neighbours at about the same time, one of them twice.
-    let victims = [(1, Dies::Exchange(5)), (1, Dies::Round(9)), (2, Dies::Round(6))];
-    lab.check(&method, rounds, &lab.all_but(&method, rounds, &victims));
+    for by in BOTH {
+        let lab = Lab::new(Topology::Ring, 4, 5000).over(by);
+        let method = Mile::new(2, 0.2).unwrap();
+        let rounds = 20;
+        // Two neighbours at about the same time, one of them twice.
+        let victims = [(1, Dies::Exchange(5)), (1, Dies::Round(9)), (2, Dies::Round(6))];
+        lab.check(&method, rounds, &lab.all_but(&method, rounds, &victims));
+    }
 }
 
 /// Messages are bytes in place of elements; after the victim's death they are sent again from its checkpoint.
 #[test]
 fn compressed_messages_are_sent_again_after_a_death() {
     for by in [Compression::EightBit, Compression::TopK(0.05)] {
-        let lab = Lab::new(Topology::Ring, 4, 1_501);
+        let lab = Lab::new(Topology::Ring, 4, 1_501).over(Transport::Tcp);
         let method = Mile::decoupled(2, 0.01, 0.3).unwrap().with_compression(Some(by)).unwrap();
         lab.check(&method, 9, &lab.all_but(&method, 9, &[(1, Dies::Exchange(5))]));
     }
@@ -81,28 +85,30 @@ fn compressed_messages_are_sent_again_after_a_death() {
 
 #[test]
 fn an_agent_that_is_killed_in_its_last_round_finds_its_neighbour_when_it_is_back_and_both_end_for_good() {
-    let lab = Lab::new(Topology::Path, 2, 50);
-    let method = Mile::new(2, 0.2).unwrap();
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| lab.agent(0, &method, 5));
-        // Its neighbour may be through with all its rounds by now, and stays.
-        lab.victim(1, &method, 5, Dies::Round(5));
-        let departures = [lab.agent(1, &method, 5).1, other.join().unwrap().1];
-        assert_eq!(departures, [Departure::default(), Departure::default()]);
-    });
-    // Both know that the other needs nothing more.
-    for agent in 0..2 {
-        assert_eq!(lab.agent(agent, &method, 5).1, Departure::default());
+    for by in BOTH {
+        let lab = Lab::new(Topology::Path, 2, 50).over(by);
+        let method = Mile::new(2, 0.2).unwrap();
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| lab.agent(0, &method, 5));
+            // Its neighbour may be through with all its rounds by now, and stays.
+            lab.victim(1, &method, 5, Dies::Round(5));
+            let departures = [lab.agent(1, &method, 5).1, other.join().unwrap().1];
+            assert_eq!(departures, [Departure::default(), Departure::default()]);
+        });
+        // Both know that the other needs nothing more.
+        for agent in 0..2 {
+            assert_eq!(lab.agent(agent, &method, 5).1, Departure::default());
+        }
+        assert!(begun.elapsed() < lab.settings(0).linger, "nobody has waited for somebody who was gone");
+        // With more rounds both go on.
+        lab.check(&method, 8, &lab.all(&method, 8));
     }
-    assert!(begun.elapsed() < lab.settings(0).linger, "nobody has waited for somebody who was gone");
-    // With more rounds both go on.
-    lab.check(&method, 8, &lab.all(&method, 8));
 }
 
 #[test]
 fn rare_checkpoints_need_a_deeper_outbox_and_get_it() {
-    let mut lab = Lab::new(Topology::Path, 3, 2000);
+    let mut lab = Lab::new(Topology::Path, 3, 2000).over(Transport::Tcp);
     lab.checkpoint_every = 4;
     // Whose messages have a summary before the vector.
     let method = Mile::with_weights(2, Weight::Adaptive(0.2), Some(0.9)).unwrap();

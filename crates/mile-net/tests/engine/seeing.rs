@@ -10,7 +10,7 @@ use mile_net::agent::work;
 use mile_net::session::MissingPolicy;
 use mile_net::status::{self, Activity};
 
-use crate::lab::Lab;
+use crate::lab::{BOTH, Lab};
 
 #[test]
 fn the_socket_says_who_is_waited_for_and_the_metrics_too() {
@@ -76,54 +76,59 @@ fn waiting_ends_with_an_error_that_names_whom_if_a_limit_is_set() {
 
 #[test]
 fn an_agent_does_not_stay_for_ever_for_neighbours_that_are_gone() {
-    let lab = Lab::new(Topology::Path, 2, 50);
-    let method = Mile::new(2, 0.2).unwrap();
-    let run = |agent: usize, rounds: u64| {
-        let mut settings = lab.settings(agent);
-        settings.linger = Duration::from_millis(100);
-        let (mut engine, from) = lab.start(agent, settings);
-        work(&lab.job(agent, &method, rounds), from, &mut engine).unwrap();
-        engine
-    };
-    std::thread::scope(|scope| {
-        let gone = scope.spawn(|| run(1, 2));
-        let staying = run(0, 2);
-        drop(gone.join().unwrap());
-        let departure = staying.leave().unwrap();
-        assert!(departure.unconfirmed.iter().all(|id| *id == 1));
-    });
-    let (engine, _) = lab.start(0, lab.settings(0));
-    assert_eq!(engine.status().round, 2, "what is on disk");
+    for by in BOTH {
+        let lab = Lab::new(Topology::Path, 2, 50).over(by);
+        let method = Mile::new(2, 0.2).unwrap();
+        let run = |agent: usize, rounds: u64| {
+            let mut settings = lab.settings(agent);
+            settings.linger = Duration::from_millis(100);
+            let (mut engine, from) = lab.start(agent, settings);
+            work(&lab.job(agent, &method, rounds), from, &mut engine).unwrap();
+            engine
+        };
+        std::thread::scope(|scope| {
+            let gone = scope.spawn(|| run(1, 2));
+            let staying = run(0, 2);
+            drop(gone.join().unwrap());
+            let departure = staying.leave().unwrap();
+            assert!(departure.unconfirmed.iter().all(|id| *id == 1));
+        });
+        let (engine, _) = lab.start(0, lab.settings(0));
+        assert_eq!(engine.status().round, 2, "what is on disk");
+    }
 }
 
 #[test]
 fn an_edge_is_skipped_by_both_ends_or_by_neither() {
-    let lab = Lab::new(Topology::Path, 3, 50);
-    let method = Mile::new(2, 0.2).unwrap();
-    let run = |agent: usize, rounds: u64, pause: Duration| {
-        std::thread::sleep(pause);
-        let mut settings = lab.settings(agent);
-        settings.on_missing = MissingPolicy::Skip { after: 200 };
-        let (mut engine, from) = lab.start(agent, settings);
-        let state = work(&lab.job(agent, &method, rounds), from, &mut engine).unwrap();
-        let skipped: Vec<_> = engine.status().neighbours.iter().map(|edge| (edge.id, edge.skipped)).collect();
-        (state, skipped, engine.leave().unwrap())
-    };
-    let results = std::thread::scope(|scope| {
-        let pauses = [0, 0, 1500].map(Duration::from_millis);
-        let threads: Vec<_> = pauses
-            .into_iter()
-            .enumerate()
-            .map(|(agent, pause)| scope.spawn(move || run(agent, 12, pause)))
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-    });
-    let skipped = |agent: usize, other: usize| {
-        results[agent].1.iter().find(|(id, _)| *id == other).map(|(_, count)| *count).unwrap()
-    };
-    assert_eq!(skipped(0, 1), skipped(1, 0));
-    assert_eq!(skipped(1, 2), skipped(2, 1));
-    assert!(skipped(1, 2) > 0, "agent 2 was late");
+    for by in BOTH {
+        let lab = Lab::new(Topology::Path, 3, 50).over(by);
+        let method = Mile::new(2, 0.2).unwrap();
+        let run = |agent: usize, rounds: u64, pause: Duration| {
+            std::thread::sleep(pause);
+            let mut settings = lab.settings(agent);
+            settings.on_missing = MissingPolicy::Skip { after: 200 };
+            let (mut engine, from) = lab.start(agent, settings);
+            let state = work(&lab.job(agent, &method, rounds), from, &mut engine).unwrap();
+            let skipped: Vec<_> =
+                engine.status().neighbours.iter().map(|edge| (edge.id, edge.skipped)).collect();
+            (state, skipped, engine.leave().unwrap())
+        };
+        let results = std::thread::scope(|scope| {
+            let pauses = [0, 0, 1500].map(Duration::from_millis);
+            let threads: Vec<_> = pauses
+                .into_iter()
+                .enumerate()
+                .map(|(agent, pause)| scope.spawn(move || run(agent, 12, pause)))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        let skipped = |agent: usize, other: usize| {
+            results[agent].1.iter().find(|(id, _)| *id == other).map(|(_, count)| *count).unwrap()
+        };
+        assert_eq!(skipped(0, 1), skipped(1, 0));
+        assert_eq!(skipped(1, 2), skipped(2, 1));
+        assert!(skipped(1, 2) > 0, "agent 2 was late");
+    }
 }
 
 #[test]
@@ -151,22 +156,24 @@ fn agents_whose_addresses_are_of_ipv6_link_although_they_listen_on_all_of_ipv4()
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
         return;
     }
-    let lab = Lab::new(Topology::Path, 2, 20);
-    let method = Mile::new(2, 0.2).unwrap();
-    let run = |agent: usize| {
-        let mut settings = lab.settings(agent);
-        settings.listen = format!("0.0.0.0:{}", lab.addresses[agent].port()).parse().unwrap();
-        let other = format!("[::1]:{}", lab.addresses[1 - agent].port());
-        settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![other.clone()]);
-        let (mut engine, from) = lab.start(agent, settings);
-        let state = work(&lab.job(agent, &method, 4), from, &mut engine).unwrap();
-        engine.leave().unwrap();
-        state
-    };
-    let run = &run;
-    let states = std::thread::scope(|scope| {
-        let threads = [0, 1].map(|agent| scope.spawn(move || run(agent)));
-        threads.map(|thread| thread.join().unwrap())
-    });
-    lab.check(&method, 4, &states);
+    for by in BOTH {
+        let lab = Lab::new(Topology::Path, 2, 20).over(by);
+        let method = Mile::new(2, 0.2).unwrap();
+        let run = |agent: usize| {
+            let mut settings = lab.settings(agent);
+            settings.listen = format!("0.0.0.0:{}", lab.addresses[agent].port()).parse().unwrap();
+            let other = format!("[::1]:{}", lab.addresses[1 - agent].port());
+            settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![other.clone()]);
+            let (mut engine, from) = lab.start(agent, settings);
+            let state = work(&lab.job(agent, &method, 4), from, &mut engine).unwrap();
+            engine.leave().unwrap();
+            state
+        };
+        let run = &run;
+        let states = std::thread::scope(|scope| {
+            let threads = [0, 1].map(|agent| scope.spawn(move || run(agent)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        lab.check(&method, 4, &states);
+    }
 }

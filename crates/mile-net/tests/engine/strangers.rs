@@ -1,4 +1,4 @@
-//! Keys that are not listed, listed keys that misbehave, and floods: refused, without effect on the run.
+//! By QUIC: keys that are not listed, listed keys that misbehave, and floods: refused, without effect on the run.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use iroh::{Endpoint, EndpointAddr, PublicKey, SecretKey};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::work;
-use mile_net::engine::{ALPN, transport};
+use mile_net::engine::{ALPN, quic_settings};
 use mile_net::frame::{HEAD, Head, Kind, control};
 use mile_net::handshake::{Hello, Mark, VERSION};
 
@@ -17,16 +17,16 @@ use tokio::time::timeout;
 
 use crate::lab::Lab;
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
 async fn endpoint(key: SecretKey) -> Endpoint {
     Endpoint::builder(presets::Minimal)
         .secret_key(key)
-        .transport_config(transport())
+        .transport_config(quic_settings())
         .clear_ip_transports()
         .bind_addr("127.0.0.1:0")
         .unwrap()
@@ -72,7 +72,7 @@ async fn say(from: &Endpoint, key: PublicKey, at: SocketAddr, words: &[Vec<u8>])
 }
 
 /// The first frame of a neighbour that keeps to the protocol.
-fn greeting(lab: &Lab, from: usize, to: usize) -> Vec<u8> {
+pub(crate) fn greeting(lab: &Lab, from: usize, to: usize) -> Vec<u8> {
     let hello = Hello {
         version: VERSION,
         from,
@@ -88,6 +88,24 @@ fn greeting(lab: &Lab, from: usize, to: usize) -> Vec<u8> {
         offset: 0,
     };
     control(Kind::Hello, 0, 0, &serde_json::to_vec(&hello).unwrap())
+}
+
+/// What agent 2 of three on a path may say to agent 1, and what it is told.
+pub(crate) fn nonsense(lab: &Lab) -> Vec<(Vec<Vec<u8>>, &'static str)> {
+    let greeting = greeting(lab, 2, 1);
+    let head = |kind, length, a, b| Head { kind, length, a, b }.encode().to_vec();
+    vec![
+        (vec![vec![99; 24]], "unknown kind 99"),
+        (vec![vec![1, 1, 0, 0, 0, 0, 0, 0], vec![0; 16]], "must be zero"),
+        (vec![head(Kind::Hello, 1 << 30, 0, 0)], "payload of 1073741824 bytes"),
+        (vec![head(Kind::Data, 400, 0, 0), vec![0; 400]], "must be a HELLO"),
+        (vec![control(Kind::Hello, 0, 0, b"{\"version\": 1")], "HELLO that cannot be read"),
+        (vec![greeting.clone(), greeting.clone()], "a second HELLO"),
+        (vec![greeting.clone(), head(Kind::Data, u32::MAX as usize, 0, 0)], "payload of 4294967295 bytes"),
+        (vec![greeting.clone(), head(Kind::Data, 401, 0, 0)], "payload of 401 bytes"),
+        (vec![greeting.clone(), head(Kind::Data, 400, 0, 3), vec![0; 400]], "from element 3"),
+        (vec![greeting.clone(), control(Kind::Decide, 0, 5, &[0])], "does not decide"),
+    ]
 }
 
 #[test]
@@ -118,20 +136,7 @@ fn a_listed_neighbour_that_talks_nonsense_is_told_why_and_the_run_goes_on() {
     let lab = Lab::new(Topology::Path, 3, 100);
     let method = Mile::new(2, 0.2).unwrap();
     let (mut engine, from) = lab.start(1, lab.settings(1));
-    let greeting = greeting(&lab, 2, 1);
-    let head = |kind, length, a, b| Head { kind, length, a, b }.encode().to_vec();
-    let cases: Vec<(Vec<Vec<u8>>, &str)> = vec![
-        (vec![vec![99; 24]], "unknown kind 99"),
-        (vec![vec![1, 1, 0, 0, 0, 0, 0, 0], vec![0; 16]], "must be zero"),
-        (vec![head(Kind::Hello, 1 << 30, 0, 0)], "payload of 1073741824 bytes"),
-        (vec![head(Kind::Data, 400, 0, 0), vec![0; 400]], "must be a HELLO"),
-        (vec![control(Kind::Hello, 0, 0, b"{\"version\": 1")], "HELLO that cannot be read"),
-        (vec![greeting.clone(), greeting.clone()], "a second HELLO"),
-        (vec![greeting.clone(), head(Kind::Data, u32::MAX as usize, 0, 0)], "payload of 4294967295 bytes"),
-        (vec![greeting.clone(), head(Kind::Data, 401, 0, 0)], "payload of 401 bytes"),
-        (vec![greeting.clone(), head(Kind::Data, 400, 0, 3), vec![0; 400]], "from element 3"),
-        (vec![greeting.clone(), control(Kind::Decide, 0, 5, &[0])], "does not decide"),
-    ];
+    let cases = nonsense(&lab);
     let count = cases.len() as u64;
     runtime().block_on(async {
         let neighbour = endpoint(lab.keys[2].clone()).await;
