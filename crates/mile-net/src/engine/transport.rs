@@ -6,10 +6,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use iroh::{RelayUrl, SecretKey};
 
-use super::admission::{Admission, Listed};
 use super::close::LinkEnd;
+use super::start::Start;
 use super::{EngineError, Peer, quic, tcp};
 use crate::frame::HEAD;
 
@@ -21,15 +20,6 @@ pub enum Transport {
     Quic,
     /// TLS 1.3 over TCP, for machines that reach each other directly.
     Tcp,
-}
-
-/// What a transport is started with.
-pub(super) struct Start {
-    pub(super) key: SecretKey,
-    pub(super) listen: SocketAddr,
-    pub(super) relay: Option<RelayUrl>,
-    pub(super) listed: Listed,
-    pub(super) admission: std::sync::Arc<Admission>,
 }
 
 /// Dials neighbours, and accepts connections from them.

@@ -19,7 +19,7 @@ pub(super) use self::stream::{Connection, Receiver, Sender};
 use self::stream::{REFUSED, ended};
 use super::admission::{Admission, HANDSHAKE, Listed};
 use super::close::{LinkEnd, NOT_LISTED};
-use super::transport::Start;
+use super::start::Start;
 use super::{ALPN, EngineError, Peer, reach};
 
 /// An endpoint of iroh.

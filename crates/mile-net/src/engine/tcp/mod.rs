@@ -22,7 +22,7 @@ pub use self::tls::tls_client;
 
 use super::admission::{Admission, HANDSHAKE, Listed};
 use super::close::{LinkEnd, NOT_LISTED};
-use super::transport::Start;
+use super::start::Start;
 use super::{ALPN, EngineError, Peer, reach};
 use crate::session::Fault;
 
