@@ -45,5 +45,5 @@ def runs(out: str, rounds: int, resume: bool) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    runs(sys.argv[1], 7, False)
-    runs(sys.argv[1], 12, True)
+    runs(sys.argv[1], 4, False)
+    runs(sys.argv[1], 7, True)

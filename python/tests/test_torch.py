@@ -284,7 +284,7 @@ def test_three_processes_have_the_results_of_one() -> None:
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        ranks.runs("one", 12, False)
+        ranks.runs("one", 7, False)
     finally:
         torch.set_num_threads(threads)
     for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("bits", "few"), "-compressed"), (("mile",), "-norms")):
