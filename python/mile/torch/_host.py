@@ -163,27 +163,35 @@ class Host:
 
     def distances_sq(self, v: int, mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """The squared distance of each row from a point."""
-        point = torch.from_numpy(mean)
-        rows = self.vectors[v].cpu()
-        return np.array([float((row.double() - point).square().sum()) for row in rows])
+        rows = self._rows(v)
+        point = torch.from_numpy(mean).to(rows.device)
+        sums = [(row.double() - point).square().sum() for row in rows]
+        found: NDArray[np.float64] = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
+        return found
 
     def sum(self, v: int) -> NDArray[np.float64]:
         """The sum over all agents, in increasing agent. With that of the models, the mean of the agents' buffers is formed, which measures their average."""
         if v == 0 and self.problem.buffers:
             self.mean_buffers = self._mean_buffers()
-        return self._sum(self.vectors[v].detach().cpu())
+        return self._sum(self._rows(v))
 
     def sum_rows(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The same for rows that are no vector."""
         return self._sum(torch.from_numpy(rows).view(-1, self.dim))
 
+    def _rows(self, v: int) -> torch.Tensor:
+        """A vector, where sums in double precision can be formed: on its device, unless that has none."""
+        rows = self.vectors[v].detach()
+        return rows.cpu() if rows.device.type == "mps" else rows
+
     def _sum(self, rows: torch.Tensor) -> NDArray[np.float64]:
         if self.ranks is not None:
-            return self.ranks.sum_in_order(rows.double()).numpy()
-        total = torch.zeros(rows.shape[1], dtype=torch.float64)
+            return self.ranks.sum_in_order(rows.cpu().double()).numpy()
+        total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
         for row in rows:
             total += row
-        return total.numpy()
+        found: NDArray[np.float64] = total.cpu().numpy()
+        return found
 
     @torch.no_grad()
     def _mean_buffers(self) -> dict[str, torch.Tensor]:
