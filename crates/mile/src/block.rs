@@ -71,6 +71,10 @@ pub(crate) fn widest(work: impl FnOnce()) {
 ///
 /// With `keep = 0` the old `y` is not read at all.
 pub fn combine<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
+    T::combine(y, keep, terms);
+}
+
+pub(crate) fn combine_loop<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     let (head, rest) = terms.split_at(terms.len().min(4));
     match head {
         [] => combine_terms(y, keep, []),
@@ -80,7 +84,7 @@ pub fn combine<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
         [a, b, c, d, ..] => combine_terms(y, keep, [a, b, c, d]),
     }
     if !rest.is_empty() {
-        combine(y, 1.0, rest);
+        combine_loop(y, 1.0, rest);
     }
 }
 
@@ -124,6 +128,10 @@ fn add_terms<T: Real, const K: usize>(sum: T, a: &[T; K], v: &[&[T]; K], from: u
 
 /// [`combine`] on whole blocks, with all cores when the blocks are large.
 pub fn combine_block<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
+    T::combine_block(y, keep, terms);
+}
+
+pub(crate) fn combine_block_loop<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     if y.len() <= 2 * CHUNK {
         return combine(y, keep, terms);
     }
@@ -195,6 +203,15 @@ pub struct Pulled<'v, T> {
 /// # Panics
 /// If a vector is shorter than `dim`, the columns or a place are outside of the block, or places do not increase.
 pub fn pull_rows<T: Real>(out: &mut [T], dim: usize, columns: Range<usize>, rows: &[Pulled<'_, T>]) {
+    T::pull_rows(out, dim, columns, rows);
+}
+
+pub(crate) fn pull_rows_loop<T: Real>(
+    out: &mut [T],
+    dim: usize,
+    columns: Range<usize>,
+    rows: &[Pulled<'_, T>],
+) {
     assert!(columns.end <= dim, "columns of the block");
     assert!(rows.is_sorted_by(|a, b| a.place < b.place), "each row once");
     let last = rows.last().map_or(0, |row| row.place + 1);
@@ -260,7 +277,11 @@ pub(crate) fn pull_row<'v, T: Real>(
 ///
 /// # Panics
 /// If the three have different lengths.
-pub fn fold<T: Real>((w, v): (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
+pub fn fold<T: Real>(message: (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
+    T::fold(message, own, y, first);
+}
+
+pub(crate) fn fold_loop<T: Real>((w, v): (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
     assert!(v.len() == y.len() && own.len() == y.len(), "messages of one length");
     let w = T::of(w);
     widest(
@@ -294,6 +315,10 @@ fn fold_two<T: Real>((w, v): (f64, &[T]), (w2, v2): (f64, &[T]), own: &[T], y: &
 
 /// The inner product, in sixteen sums that run side by side: always the same sixteen.
 pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    T::dot(a, b)
+}
+
+pub(crate) fn dot_loop<T: Real>(a: &[T], b: &[T]) -> T {
     const LANES: usize = 16;
     let mut sums = [T::zero(); LANES];
     widest(

@@ -91,8 +91,12 @@ unsafe fn columns<S: Simd, const TWO: bool>(call: &mut Contract<'_, S::T>, chann
     // SAFETY: promised by the caller.
     unsafe {
         match kernel_columns(call) {
-            3 if has_strips::<S>(call) => strips::<S, 3, TWO>(call, channel, lanes),
-            5 if has_strips::<S>(call) => strips::<S, 5, TWO>(call, channel, lanes),
+            3 if const { has_strips::<S>() } && fits_strips(call) => {
+                strips::<S, 3, TWO>(call, channel, lanes)
+            }
+            5 if const { has_strips::<S>() } && fits_strips(call) => {
+                strips::<S, 5, TWO>(call, channel, lanes)
+            }
             _ => tiles::<S, TWO>(call, channel, lanes),
         }
     }
@@ -104,9 +108,14 @@ fn kernel_columns<T>(call: &Contract<'_, T>) -> usize {
     if pixel > 0 && taps.is_multiple_of(pixel) { taps / pixel } else { 0 }
 }
 
-/// Whether strips can be used: they need the registers of AVX-512, pixels to fill them, and all taps.
-fn has_strips<S: Simd>(call: &Contract<'_, S::T>) -> bool {
-    S::TILE == MAX_TILE && call.size.1 >= STRIPS[1] && !call.resumes
+/// Whether there are strips: they need the registers of AVX-512.
+const fn has_strips<S: Simd>() -> bool {
+    S::TILE == MAX_TILE
+}
+
+/// Whether strips can be used: they need pixels to fill them, and all taps.
+fn fits_strips<T>(call: &Contract<'_, T>) -> bool {
+    call.size.1 >= STRIPS[1] && !call.resumes
 }
 
 #[inline(always)]
@@ -148,8 +157,8 @@ unsafe fn strips<S: Simd, const K: usize, const TWO: bool>(
             unsafe {
                 let place = Place::new(call, (y, x), channel, lanes);
                 match pixels {
-                    16 if !TWO => strip::<S, 16, K, TWO>(call, place),
-                    14 if !TWO => strip::<S, 14, K, TWO>(call, place),
+                    16 if const { !TWO } => strip::<S, 16, K, TWO>(call, place),
+                    14 if const { !TWO } => strip::<S, 14, K, TWO>(call, place),
                     8 => strip::<S, 8, K, TWO>(call, place),
                     _ => strip::<S, 7, K, TWO>(call, place),
                 }
@@ -247,17 +256,18 @@ unsafe fn strip<S: Simd, const P: usize, const K: usize, const TWO: bool>(
             for _ in 0..pixel {
                 let zero = S::splat(S::T::zero());
                 let (mut w0, mut w1) = ([zero; K], [zero; K]);
-                unroll!(D < K, {
+                unroll!(few D < K, {
                     let from = from.add(D * column);
                     (w0[D], w1[D]) = (load::<S, TWO>(from, mask), load_second::<S, TWO>(from));
                 });
                 unroll!(U < P + K - 1, {
                     let x = S::splat(*tap.add(U * pixel));
-                    unroll!(D < K, {
-                        if let Some(i) = U.checked_sub(D).filter(|i| *i < P) {
-                            sum0[i] = S::fma(x, w0[D], sum0[i]);
+                    unroll!(few D < K, {
+                        if const { D <= U && U - D < P } {
+                            const I: usize = U.saturating_sub(D);
+                            sum0[I] = S::fma(x, w0[D], sum0[I]);
                             if TWO {
-                                sum1[i] = S::fma(x, w1[D], sum1[i]);
+                                sum1[I] = S::fma(x, w1[D], sum1[I]);
                             }
                         }
                     });

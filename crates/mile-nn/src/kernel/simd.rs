@@ -106,13 +106,17 @@ impl<T: Real> Simd for Portable<T> {
 }
 
 /// Repeats a block for I = 0, 1, ... below `$n`, always unrolled: the accumulators of a tile stay in registers only
-/// if every index is a constant.
+/// if every index is a constant. Blocks from `$n` on are not compiled, which `if const` is for;
+/// `few` are five at most.
 macro_rules! unroll {
+    (few $i:ident < $n:expr, $body:block) => {
+        unroll!(@ $i $n, $body, 0 1 2 3 4)
+    };
     ($i:ident < $n:expr, $body:block) => {
         unroll!(@ $i $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19)
     };
     (@ $i:ident $n:expr, $body:block, $($k:literal)*) => {
-        $(if $k < $n { const $i: usize = $k; $body })*
+        $(if const { $k < $n } { const $i: usize = $k; $body })*
     };
 }
 
@@ -123,7 +127,7 @@ macro_rules! dispatch {
     };
     (@ $rows:expr, $most:expr, $f:ident::<$s:ty, $two:literal>$args:tt, $($k:literal)*) => {
         match $rows {
-            $($k if $k <= $most => dispatch!(@@ $f::<$s, $k, $two>$args),)*
+            $($k if const { $k <= $most } => dispatch!(@@ $f::<$s, $k, $two>$args),)*
             _ => unreachable!("tiles are cut to the size the instruction set holds"),
         }
     };
