@@ -263,7 +263,7 @@ unsafe fn strip<S: Simd, const P: usize, const K: usize, const TWO: bool>(
                 unroll!(U < P + K - 1, {
                     let x = S::splat(*tap.add(U * pixel));
                     unroll!(few D < K, {
-                        if const { D <= U && U - D < P } {
+                        if const { is_inside(U, D, P) } {
                             const I: usize = U.saturating_sub(D);
                             sum0[I] = S::fma(x, w0[D], sum0[I]);
                             if TWO {
@@ -280,6 +280,11 @@ unsafe fn strip<S: Simd, const P: usize, const K: usize, const TWO: bool>(
         }
         store::<S, P, TWO>(call.output_step.1, &place, mask, &sum0, &sum1);
     }
+}
+
+/// Whether column `d` of the kernel falls on column `u` of the input for one of the first `pixels` pixels.
+const fn is_inside(u: usize, d: usize, pixels: usize) -> bool {
+    d <= u && u - d < pixels
 }
 
 /// The bias, or zeros, for each pixel.
