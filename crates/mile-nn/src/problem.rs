@@ -279,11 +279,6 @@ impl<T: Scalar> ImageProblem<T> {
         Ok(self)
     }
 
-    /// The same as a problem of any kind. Its loops are then those compiled in this crate, however the crate that calls it is optimised.
-    pub fn into_problem(self) -> Arc<dyn Problem<T>> {
-        T::problem(self)
-    }
-
     /// Refuses an agent whose samples are elsewhere.
     fn check(&self, agent: usize) -> Result<(), Failure> {
         match self.parts[agent].is_empty() {

@@ -126,11 +126,10 @@ impl ImageObjectives {
         let problem = ImageProblem::<T>::try_new(set, &training.config(seed));
         let decayed = problem.and_then(|problem| problem.with_weight_decay(training.weight_decay()));
         let problem = decayed.map_err(refused)?;
-        Ok(match &self.here {
+        Ok(Arc::new(match &self.here {
             None => problem,
             Some(here) => problem.hosting(here),
-        }
-        .into_problem())
+        }))
     }
 }
 

@@ -39,7 +39,7 @@ impl Quadratics {
         let Self { agents, dim, condition, heterogeneity, seed: own, .. } = *self;
         let is_here = |agent: usize| self.here.as_ref().is_none_or(|here| here.contains(&agent));
         match Quadratic::<T>::hosting(&is_here, agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
-            Ok(problem) => Ok(problem.into_problem()),
+            Ok(problem) => Ok(Arc::new(problem)),
             Err(error) => {
                 let problem = format!("got {}, takes {}", error.got, error.takes);
                 Err(LabError::config(format!("problem.{}", error.key), problem))

@@ -203,15 +203,6 @@ pub struct Pulled<'v, T> {
 /// # Panics
 /// If a vector is shorter than `dim`, the columns or a place are outside of the block, or places do not increase.
 pub fn pull_rows<T: Real>(out: &mut [T], dim: usize, columns: Range<usize>, rows: &[Pulled<'_, T>]) {
-    T::pull_rows(out, dim, columns, rows);
-}
-
-pub(crate) fn pull_rows_loop<T: Real>(
-    out: &mut [T],
-    dim: usize,
-    columns: Range<usize>,
-    rows: &[Pulled<'_, T>],
-) {
     assert!(columns.end <= dim, "columns of the block");
     assert!(rows.is_sorted_by(|a, b| a.place < b.place), "each row once");
     let last = rows.last().map_or(0, |row| row.place + 1);

@@ -95,10 +95,6 @@ impl Compression {
 
     /// `u <- C(u)`.
     pub fn compress<T: Real>(self, u: &mut [T]) {
-        T::compress(self, u);
-    }
-
-    pub(crate) fn compress_loop<T: Real>(self, u: &mut [T]) {
         match self {
             Self::EightBit => u.chunks_mut(BLOCK).for_each(round_block),
             Self::TopK(_) => keep_largest(u, self.kept(u.len())),
@@ -116,10 +112,6 @@ impl Compression {
 
     /// Appends the message with a compressed vector.
     pub fn encode<T: Real>(self, q: &[T], message: &mut Vec<u8>) {
-        T::encode(self, q, message);
-    }
-
-    pub(crate) fn encode_loop<T: Real>(self, q: &[T], message: &mut Vec<u8>) {
         let end = message.len() + self.message_bytes::<T>(q.len());
         match self {
             Self::EightBit => {
@@ -155,10 +147,6 @@ impl Compression {
     /// # Errors
     /// If it is not a message of such a vector. What `q` holds then means nothing.
     pub fn decode<T: Real>(self, message: &[u8], q: &mut [T]) -> Result<(), InvalidMessage> {
-        T::decode(self, message, q)
-    }
-
-    pub(crate) fn decode_loop<T: Real>(self, message: &[u8], q: &mut [T]) -> Result<(), InvalidMessage> {
         if message.len() != self.message_bytes::<T>(q.len()) {
             return Err(InvalidMessage("has another length"));
         }

@@ -1,22 +1,13 @@
-//! Loops that are compiled in this crate, once for each precision: those over vectors, and the problems.
+//! Loops over vectors that are compiled in this crate, once for each precision.
 //!
 //! Generic code is compiled where it is used, with the optimisation of the crate that uses it. Crates that read and run experiments are
 //! hardly optimised, since that took a quarter of the first build; what they compute with is therefore made of functions of
 //! the two precisions, which [`compiled`](crate::compiled) makes of the generic ones.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use crate::block::Pulled;
-use crate::compression::{Compression, InvalidMessage};
-use crate::problems::{Batch, InvalidTable, Penalty, Problem, Quadratic, Shard, Table, TableObjective};
-use crate::real::Real;
-
 /// What is compiled here for a precision. The functions are described where they are made public.
 pub trait Kernels: Sized {
     fn combine(y: &mut [Self], keep: f64, terms: &[(f64, &[Self])]);
     fn combine_block(y: &mut [Self], keep: f64, terms: &[(f64, &[Self])]);
-    fn pull_rows(out: &mut [Self], dim: usize, columns: Range<usize>, rows: &[Pulled<'_, Self>]);
     fn fold(message: (f64, &[Self]), own: &[Self], y: &mut [Self], first: bool);
     fn dot(a: &[Self], b: &[Self]) -> Self;
     fn add_rows(sums: &mut [f64], rows: &[Self]);
@@ -26,20 +17,4 @@ pub trait Kernels: Sized {
     fn quotient(image: &mut [f64], plus: &[Self], minus: &[Self], by: f64);
     fn add_sample(mean: &mut [f64], sample: &[Self], draws: f64) -> f64;
     fn add_sketch(row: &[Self], sketch: &mut [f64]);
-    fn compress(how: Compression, u: &mut [Self]);
-    fn encode(how: Compression, q: &[Self], message: &mut Vec<u8>);
-    fn decode(how: Compression, message: &[u8], q: &mut [Self]) -> Result<(), InvalidMessage>;
-    fn prox(penalty: &Penalty, step: f64, x: &mut [Self]);
-    fn quadratic_problem(problem: Quadratic<Self>) -> Arc<dyn Problem<Self>>
-    where
-        Self: Real;
-    fn table(
-        columns: usize,
-        shards: Vec<Shard<Self>>,
-        objective: TableObjective,
-        batch: Batch,
-    ) -> Result<Table<Self>, InvalidTable>;
-    fn table_problem(table: Arc<Table<Self>>) -> Arc<dyn Problem<Self>>
-    where
-        Self: Real;
 }

@@ -17,13 +17,9 @@ mod simd;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use std::sync::Arc;
-
 pub use mile::isa::Isa;
-use mile::problems::Problem;
 use mile::real::Real;
 
-use crate::problem::ImageProblem;
 pub(crate) use contract::Contract;
 pub(crate) use norm::{Moments, Norm, NormBack};
 pub(crate) use outer::Outer;
@@ -37,23 +33,13 @@ impl Scalar for f32 {}
 impl Scalar for f64 {}
 
 pub(crate) mod sealed {
-    use std::sync::Arc;
-
-    use mile::problems::Problem;
-
     use super::{Isa, Kernels};
-    use crate::problem::ImageProblem;
 
     /// Restricts [`Scalar`](super::Scalar) to the types that have kernels.
     pub trait Sealed: Sized {
         /// The kernels of an instruction set that is available.
         #[allow(private_interfaces)]
         fn kernels(isa: Isa) -> Kernels<Self>;
-
-        /// A problem whose loops are compiled in this crate.
-        fn problem(problem: ImageProblem<Self>) -> Arc<dyn Problem<Self>>
-        where
-            Self: super::Scalar;
     }
 }
 
@@ -195,12 +181,6 @@ impl sealed::Sealed for f32 {
             _ => portable_f32(),
         }
     }
-
-    // Else it is compiled, with all functions of the problem, where it is called.
-    #[inline(never)]
-    fn problem(problem: ImageProblem<f32>) -> Arc<dyn Problem<f32>> {
-        Arc::new(problem)
-    }
 }
 
 #[allow(private_interfaces)]
@@ -213,10 +193,5 @@ impl sealed::Sealed for f64 {
             Isa::Avx2 => avx2_f64(),
             _ => portable_f64(),
         }
-    }
-
-    #[inline(never)]
-    fn problem(problem: ImageProblem<f64>) -> Arc<dyn Problem<f64>> {
-        Arc::new(problem)
     }
 }

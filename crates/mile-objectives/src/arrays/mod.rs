@@ -126,11 +126,10 @@ impl ArrayObjectives {
         let problem = ImageProblem::<T>::with_parts(arrays.set.clone(), &config, Parts { train, held_out });
         let decayed = problem.and_then(|problem| problem.with_weight_decay(self.training.weight_decay()));
         let problem = decayed.map_err(refused)?;
-        Ok(match &self.here {
+        Ok(Arc::new(match &self.here {
             None => problem,
             Some(here) => problem.hosting_from(here, |kept| load::some_of(&self.data, &arrays, kept))?,
-        }
-        .into_problem())
+        }))
     }
 
     /// What an agent reads: with one file for each, its own.

@@ -100,8 +100,7 @@ impl Tables {
         Ok(match self.most {
             None => tables.all.clone(),
             Some(rows) => Arc::new(tables.sample(&self.config, rows as usize)?),
-        }
-        .into_problem())
+        })
     }
 
     /// Digests of the files of a path.

@@ -65,10 +65,6 @@ impl Penalty {
 
     /// `x <- prox_{step g}(x)`. NaN stays NaN.
     pub fn prox<T: Real>(&self, step: f64, x: &mut [T]) {
-        T::prox(self, step, x);
-    }
-
-    pub(crate) fn prox_loop<T: Real>(&self, step: f64, x: &mut [T]) {
         let threshold = T::of(step * self.l1);
         for range in self.penalised(x.len()) {
             let part = &mut x[range];

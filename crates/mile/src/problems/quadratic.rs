@@ -1,7 +1,6 @@
 //! Generated quadratic objectives: `f_i(x) = 1/2 (x - b_i)' H_i (x - b_i)`.
 
 use std::any::Any;
-use std::sync::Arc;
 
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -71,7 +70,10 @@ impl<T: Real> Quadratic<T> {
         }
         let spacing = |k: usize| if dim == 1 { 1.0 } else { k as f64 / (dim - 1) as f64 };
         let curvature = (0..dim).map(|k| T::of(condition.powf(spacing(k) - 1.0))).collect();
-        let gaussian = |index: u64, step: u64| gaussian(dim, seed, index, step);
+        let gaussian = |index: u64, step: u64| -> Vec<f64> {
+            let mut random = stream(seed, Purpose::Data, index, step);
+            (0..dim).map(|_| random.sample(StandardNormal)).collect()
+        };
         let common = gaussian(u64::MAX, 0);
         let agent = |i: usize| {
             if !is_here(i) {
@@ -86,11 +88,6 @@ impl<T: Real> Quadratic<T> {
         };
         let (normals, minimisers) = (0..agents).map(agent).unzip();
         Ok(Self { dim, curvature, normals, minimisers })
-    }
-
-    /// The same as a problem of any kind. Its loops are then those compiled in this crate, however the crate that calls it is optimised.
-    pub fn into_problem(self) -> Arc<dyn Problem<T>> {
-        T::quadratic_problem(self)
     }
 
     /// The normal and the minimiser of an agent.
@@ -146,11 +143,6 @@ impl<T: Real> Problem<T> for Quadratic<T> {
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
     }
-}
-
-fn gaussian(dim: usize, seed: u64, index: u64, step: u64) -> Vec<f64> {
-    let mut random = stream(seed, Purpose::Data, index, step);
-    (0..dim).map(|_| random.sample(StandardNormal)).collect()
 }
 
 /// `v <- (I - 2 u u') v`.

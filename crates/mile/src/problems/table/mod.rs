@@ -19,7 +19,6 @@ mod softmax;
 mod tests;
 
 use std::any::Any;
-use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -177,15 +176,6 @@ impl<T: Real> Table<T> {
         objective: TableObjective,
         batch: Batch,
     ) -> Result<Self, InvalidTable> {
-        T::table(columns, shards, objective, batch)
-    }
-
-    pub(crate) fn build(
-        columns: usize,
-        shards: Vec<Shard<T>>,
-        objective: TableObjective,
-        batch: Batch,
-    ) -> Result<Self, InvalidTable> {
         let TableObjective { loss, l2, l1, intercept, .. } = objective;
         if !(l2 >= 0.0 && l2.is_finite()) {
             return Err(InvalidTable::Parameter { key: "l2", got: l2, takes: "a finite number from 0" });
@@ -213,11 +203,6 @@ impl<T: Real> Table<T> {
         let grams = shards.par_iter().map(gram).collect();
         let (test, isa) = (Vec::new(), Isa::best());
         Ok(Self { columns, shards, test, objective, penalty, factors, batch, isa, grams })
-    }
-
-    /// The same as a problem of any kind. Its loops are then those compiled in this crate, however the crate that calls it is optimised.
-    pub fn into_problem(self: Arc<Self>) -> Arc<dyn Problem<T>> {
-        T::table_problem(self)
     }
 
     /// Adds held-out rows of each agent, of which some may have none: what [`Loss::metrics`] says is measured on them, on those of
