@@ -44,15 +44,24 @@ def write_table(path, rows, columns, is_class):
 def cases(home):
     write_table(home / "small.csv", 400, 12, False)
     write_table(home / "large.csv", 200_000, 30, True)
+    write_table(home / "wide.csv", 8, 20_000, False)
     small = 'kind = "table"\ndata = "small.csv"\ntarget = "y"\nloss = "least-squares"\npartition = "iid"'
     large = 'kind = "table"\ndata = "large.csv"\ntarget = "y"\nloss = "logistic"\npartition = "iid"'
+    wide = 'kind = "table"\ndata = "wide.csv"\ntarget = "y"\nloss = "least-squares"\npartition = "iid"\nl1 = 0.01'
     images = 'kind = "images"\ndataset = "glyphs"\nmodel = "mnist-cnn"\nbatch = 16'
+    vectors = 'kind = "quadratic"\ndim = 300000'
+    mile = 'name = "mile"\nstep_size = 0.05\n'
+    agent = "[agent]\ncheckpoint_every = 1"
     files = {
         "small": experiment(small, 10, 40_000, 'name = "k-gt"\nlocal_steps = 5\nstep_size = 0.05'),
         "table": experiment(large, 4, 200, 'name = "mile"\ntau = 2\nstep_size = 0.5'),
         "reading": experiment(large, 4, 1, 'name = "mile"\ntau = 1\nstep_size = 0.5'),
         "network": experiment(images, 10, 25, 'name = "mile"\ntau = 5\nstep_size = 0.05'),
-        "swarm": experiment('kind = "quadratic"\ndim = 300000', 4, 60, 'name = "mile"\nstep_size = 0.05', "[agent]\ncheckpoint_every = 1"),
+        "swarm": experiment(vectors, 4, 60, mile, agent),
+        "eight-bit": experiment(vectors, 4, 60, mile + 'compression = "8-bit"', agent),
+        "largest": experiment(vectors, 4, 60, mile + "compression = { top_k = 0.05 }", agent),
+        "adaptive": experiment(vectors, 4, 60, mile + 'xi = "adaptive"', agent),
+        "penalty": experiment(wide, 4, 1_000, 'name = "ed"\nstep_size = 0.00002', "[agent]\ncheckpoint_every = 1000"),
     }
     for name, text in files.items():
         (home / f"{name}.toml").write_text(text, encoding="utf-8")
@@ -63,6 +72,10 @@ def cases(home):
         "network, CNN": ["run", "network.toml", "--quiet"],
         "swarm by TCP": ["swarm", "swarm.toml"],
         "swarm by QUIC": ["swarm", "swarm.toml", "--set", "agent.transport=quic"],
+        "swarm, eight bits": ["swarm", "eight-bit.toml"],
+        "swarm, largest elements": ["swarm", "largest.toml"],
+        "swarm, adaptive weight": ["swarm", "adaptive.toml"],
+        "swarm, l1": ["swarm", "penalty.toml"],
         "built-in example, figures and report": ["run", "--quiet"],
         "spectrum of a grid of 10,000": ["graph", "--topology", "grid", "--agents", "10000"],
     }
@@ -82,12 +95,15 @@ def cpu(mile, arguments, home):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--builds", nargs=2, required=True, metavar=("OLD", "NEW"))
+    parser.add_argument("--cases", default="", metavar="TEXT", help="only those whose name contains it")
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     builds = [str(pathlib.Path(build).resolve()) for build in options.builds]
     with tempfile.TemporaryDirectory() as folder:
         home = pathlib.Path(folder)
         for name, arguments in cases(home).items():
+            if options.cases not in name:
+                continue
             times = [[], []]
             for turn in range(options.turns):
                 for k in (0, 1) if turn % 2 == 0 else (1, 0):

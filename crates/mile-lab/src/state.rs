@@ -52,9 +52,12 @@ pub(crate) fn save<T: Real>(
     vectors: &[(&str, &[T])],
     shape: [usize; 2],
 ) -> Result<(), LabError> {
-    let arrays: Vec<Array<T>> =
-        vectors.iter().map(|(name, values)| Array { name, shape: &shape, values }).collect();
-    write(path, header, &arrays).map_err(lab_error)
+    let arrays: Vec<Array> = vectors.iter().map(|(name, values)| Array::new(name, &shape, values)).collect();
+    save_arrays(path, header, &arrays)
+}
+
+fn save_arrays(path: &Path, header: &Header, arrays: &[Array]) -> Result<(), LabError> {
+    write(path, header, arrays).map_err(lab_error)
 }
 
 /// Converts an error of a state file, and names the remedy.

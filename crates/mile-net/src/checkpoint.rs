@@ -172,8 +172,8 @@ impl Folder {
         let vectors: Vec<&Vec<T>> = end.vectors.iter().chain(kept).collect();
         let shapes: Vec<[usize; 1]> = vectors.iter().map(|vector| [vector.len()]).collect();
         let named = state.iter().chain(&messages).zip(&shapes).zip(&vectors);
-        let arrays: Vec<Array<T>> =
-            named.map(|((name, shape), values)| Array { name, shape, values: values.as_slice() }).collect();
+        let arrays: Vec<Array> =
+            named.map(|((name, shape), values)| Array::new(name, shape, values.as_slice())).collect();
         let Progress { step, round, step_size, costs } = *end.progress;
         let Costs { vectors_sent, exchanges, bytes_sent, gradient_evals } = costs;
         let header = Header {
@@ -191,15 +191,19 @@ impl Folder {
             decisions: memory.decisions.clone(),
             outbox: memory.outbox.iter().map(OutboxEntry::of).collect(),
         };
+        self.write(&header, &arrays)
+    }
+
+    fn write(&self, header: &Header, arrays: &[Array]) -> Result<(), CheckpointError> {
         let path = self.path.join(CHECKPOINT);
-        mile_state::state::write(&path, &header, &arrays).map_err(|error| unusable(&path, error))
+        mile_state::state::write(&path, header, arrays).map_err(|error| unusable(&path, error))
     }
 
     /// Reads the checkpoint, if there is one, of this agent in a run with these terms.
     pub fn load<T: Real>(&self, agent: usize, terms: &Terms) -> Result<Restored<T>, CheckpointError> {
         let path = self.path.join(CHECKPOINT);
         let failed = |error| unusable(&path, error);
-        let Some(mut file) = StateFile::<Header>::open(&path).map_err(failed)? else {
+        let Some(mut file) = open(&path)? else {
             farewell::forget(&self.path).map_err(|source| CheckpointError::Disk {
                 action: "remove",
                 path: self.path.join(FAREWELL),
@@ -237,15 +241,14 @@ impl Folder {
 
     /// What the checkpoint belongs to, if there is one: the terms it was made with, its job, and the rounds of that job that are done.
     pub fn belongs_to(&self) -> Result<Option<(Terms, usize, u64)>, CheckpointError> {
-        let path = self.path.join(CHECKPOINT);
-        let file = StateFile::<Header>::open(&path).map_err(|error| unusable(&path, error))?;
+        let file = open(&self.path.join(CHECKPOINT))?;
         Ok(file.map(|file| (file.header.terms, file.header.job, file.header.round)))
     }
 
     /// Writes decisions about edges, which must be on disk before the neighbours learn of them.
     pub fn save_decisions(&self, decisions: &BTreeMap<usize, Decisions>) -> Result<(), CheckpointError> {
         let path = self.path.join(DECISIONS);
-        mile_state::state::write::<f64, _>(&path, decisions, &[]).map_err(|error| unusable(&path, error))
+        mile_state::state::write(&path, decisions, &[]).map_err(|error| unusable(&path, error))
     }
 
     /// The decisions that were written last, if any were. Own ones are never older than in the checkpoint, and those of
@@ -259,9 +262,12 @@ impl Folder {
 
 /// Where the agent in a folder stands by its checkpoint, if it has one; the folder may be in use.
 pub fn standing(folder: &Path) -> Result<Option<Mark>, CheckpointError> {
-    let path = folder.join(CHECKPOINT);
-    let file = StateFile::<Header>::open(&path).map_err(|error| unusable(&path, error))?;
-    Ok(file.map(|file| file.header.mark))
+    Ok(open(&folder.join(CHECKPOINT))?.map(|file| file.header.mark))
+}
+
+/// Opens a checkpoint, if there is one.
+fn open(path: &Path) -> Result<Option<StateFile<Header>>, CheckpointError> {
+    StateFile::open(path).map_err(|error| unusable(path, error))
 }
 
 impl OutboxEntry {

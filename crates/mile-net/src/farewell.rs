@@ -31,7 +31,7 @@ impl Farewell {
 
     /// Writes it to a folder.
     pub fn write(&self, folder: &Path) -> Result<(), StateError> {
-        mile_state::state::write::<f64, _>(&folder.join(FAREWELL), self, &[])
+        mile_state::state::write(&folder.join(FAREWELL), self, &[])
     }
 }
 

@@ -88,6 +88,11 @@ pub struct Hello {
 pub struct Mismatch(pub String);
 
 impl Hello {
+    /// What is sent.
+    pub fn text(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
     /// Reads the HELLO that agent `them` has sent to agent `me`. That of another version of the protocol is refused as such,
     /// whatever else it says.
     pub fn read(me: usize, them: usize, bytes: &[u8]) -> Result<Self, Mismatch> {

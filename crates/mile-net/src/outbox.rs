@@ -65,12 +65,16 @@ impl<T: Real> Outbox<T> {
         self.kept.iter()
     }
 
-    /// The first message for a neighbour that is not before an exchange.
+    /// The messages for a neighbour that are not before an exchange.
+    fn messages_for(&self, neighbour: usize, exchange: u64) -> impl Iterator<Item = &Arc<Message<T>>> {
+        let first = self.kept.partition_point(|kept| kept.message.mark.exchange < exchange);
+        let due = self.kept.range(first..).filter(move |kept| kept.recipients.contains(&neighbour));
+        due.map(|kept| &kept.message)
+    }
+
+    /// The first of them.
     pub(crate) fn first_for(&self, neighbour: usize, exchange: u64) -> Option<&Arc<Message<T>>> {
-        let due = |kept: &&KeptMessage<T>| {
-            kept.message.mark.exchange >= exchange && kept.recipients.contains(&neighbour)
-        };
-        self.kept.iter().find(due).map(|kept| &kept.message)
+        self.messages_for(neighbour, exchange).next()
     }
 
     /// A neighbour has a checkpoint at a mark: it will ask for an earlier message only if it is restored from a copy that is up to
@@ -83,12 +87,9 @@ impl<T: Real> Outbox<T> {
 
     /// In how many rounds a neighbour was sent something that it has not confirmed.
     pub(crate) fn unconfirmed_rounds(&self, neighbour: usize, durable: Mark) -> u64 {
-        let owed = |kept: &&KeptMessage<T>| {
-            kept.message.mark.exchange >= durable.exchange && kept.recipients.contains(&neighbour)
-        };
         let mut last = None;
         let mut count = 0;
-        for round in self.kept.iter().filter(owed).map(|kept| kept.message.mark.round) {
+        for round in self.messages_for(neighbour, durable.exchange).map(|message| message.mark.round) {
             count += u64::from(last.replace(round) != Some(round));
         }
         count

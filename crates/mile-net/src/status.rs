@@ -207,6 +207,11 @@ pub fn ask(socket: &Path) -> Result<Status, StatusError> {
 }
 
 impl Status {
+    /// What is answered on the socket.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
     /// The status as metrics in the text format of Prometheus.
     pub fn prometheus(&self) -> String {
         let mut text = String::new();

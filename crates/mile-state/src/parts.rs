@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use mile::real::Real;
 use serde::Serialize;
 
-use crate::state::head;
+use crate::state::{Vector, head};
 
 /// The checksum of each row.
 pub fn row_checksums<T: Real>(rows: &[T], dim: usize) -> Vec<u32> {
@@ -48,11 +48,15 @@ impl SharedState {
     ) -> std::io::Result<Self> {
         let mut sorted = vectors.to_vec();
         sorted.sort_by_key(|(name, _)| *name);
-        let described: Vec<(&str, &[usize], String)> =
-            sorted.iter().map(|(name, checksum)| (*name, &shape[..], checksum.clone())).collect();
+        let describe = |(name, checksum): &(&str, String)| Vector {
+            name: (*name).to_owned(),
+            shape: shape.to_vec(),
+            precision: T::PRECISION,
+            checksum: checksum.clone(),
+        };
         Ok(Self {
             path: path.to_owned(),
-            head: head::<T, H>(header, &described)?,
+            head: head(&serde_json::to_string(header)?, sorted.iter().map(describe).collect())?,
             names: sorted.iter().map(|(name, _)| (*name).to_owned()).collect(),
             row_bytes: (shape[1] * size_of::<T>()) as u64,
             rows: shape[0] as u64,
@@ -121,7 +125,7 @@ mod tests {
         let x: Vec<f32> = (0..rows * dim).map(|k| (k as f32).sin()).collect();
         let c: Vec<f32> = x.iter().map(|v| v * 2.0).collect();
         let shape = [rows, dim];
-        let array = |name, values| Array { name, shape: &shape, values };
+        let array = |name, values| Array::new::<f32>(name, &shape, values);
         write(&whole, &7u64, &[array("x", &x[..]), array("c", &c[..])]).unwrap();
         let checksum = |v: &[f32]| of_rows(&row_checksums(v, dim), 4 * dim);
         let vectors = [("x", checksum(&x)), ("c", checksum(&c))];

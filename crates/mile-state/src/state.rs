@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -22,13 +22,18 @@ const KEY: &str = "mile";
 
 /// A named array to be written.
 #[derive(Clone, Copy, Debug)]
-pub struct Array<'a, T> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its shape.
-    pub shape: &'a [usize],
-    /// Its numbers, row after row.
-    pub values: &'a [T],
+pub struct Array<'a> {
+    name: &'a str,
+    shape: &'a [usize],
+    precision: Precision,
+    bytes: &'a [u8],
+}
+
+impl<'a> Array<'a> {
+    /// An array of this name and shape with these numbers, row after row.
+    pub fn new<T: Real>(name: &'a str, shape: &'a [usize], values: &'a [T]) -> Self {
+        Self { name, shape, precision: T::PRECISION, bytes: bytemuck::cast_slice(values) }
+    }
 }
 
 /// A state that cannot be read.
@@ -56,7 +61,7 @@ pub enum StateError {
 }
 
 /// What the metadata hold.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Sealed<'a> {
     /// Checksum of the text that follows.
     crc32c: String,
@@ -64,14 +69,15 @@ struct Sealed<'a> {
     state: &'a RawValue,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Described<H> {
-    header: H,
+#[derive(Deserialize)]
+struct Described<'a> {
+    #[serde(borrow)]
+    header: &'a RawValue,
     checksums: BTreeMap<String, String>,
 }
 
-fn dtype<T: Real>() -> Dtype {
-    match T::PRECISION {
+fn dtype(precision: Precision) -> Dtype {
+    match precision {
         Precision::F32 => Dtype::F32,
         Precision::F64 => Dtype::F64,
     }
@@ -86,51 +92,56 @@ fn checksum(bytes: &[u8]) -> String {
 /// # Errors
 /// If the file cannot be written, if an array has not as many numbers as its shape says, or if the header has
 /// no JSON.
-pub fn write<T: Real, H: Serialize>(
-    path: &Path,
-    header: &H,
-    arrays: &[Array<'_, T>],
-) -> Result<(), StateError> {
+pub fn write<H: Serialize>(path: &Path, header: &H, arrays: &[Array<'_>]) -> Result<(), StateError> {
     let failed = |source: std::io::Error| StateError::Io { path: path.to_owned(), action: "write", source };
-    let mut sorted: Vec<&Array<'_, T>> = arrays.iter().collect();
-    sorted.sort_by_key(|array| array.name);
-    let described: Vec<(&str, &[usize], String)> = sorted
-        .iter()
-        .map(|array| (array.name, array.shape, checksum(bytemuck::cast_slice(array.values))))
-        .collect();
-    let head = head::<T, H>(header, &described).map_err(failed)?;
-    for array in &sorted {
-        let elements = array.shape.iter().try_fold(1usize, |n, k| n.checked_mul(*k));
-        if elements != Some(array.values.len()) {
-            let problem =
-                format!("{} has {} numbers for shape {:?}", array.name, array.values.len(), array.shape);
-            return Err(failed(std::io::Error::other(problem)));
-        }
-    }
-    let body = |file: &mut dyn Write| {
-        file.write_all(&head)?;
-        sorted.iter().try_for_each(|array| file.write_all(bytemuck::cast_slice(array.values)))
-    };
-    write_with(path, body).map_err(failed)
+    let header = serde_json::to_string(header).map_err(|error| failed(error.into()))?;
+    write_arrays(path, &header, arrays).map_err(failed)
 }
 
-/// What comes before the vectors of a state, which are given by name, in order, with shape and checksum.
-pub(crate) fn head<T: Real, H: Serialize>(
-    header: &H,
-    vectors: &[(&str, &[usize], String)],
-) -> std::io::Result<Vec<u8>> {
+fn write_arrays(path: &Path, header: &str, arrays: &[Array<'_>]) -> std::io::Result<()> {
+    let mut sorted: Vec<&Array<'_>> = arrays.iter().collect();
+    sorted.sort_by_key(|array| array.name);
+    for Array { name, shape, precision, bytes } in &sorted {
+        let needed = shape.iter().try_fold(precision.bytes(), |n, k| n.checked_mul(*k));
+        if needed != Some(bytes.len()) {
+            let numbers = bytes.len() / precision.bytes();
+            return Err(std::io::Error::other(format!("{name} has {numbers} numbers for shape {shape:?}")));
+        }
+    }
+    let describe = |array: &&Array<'_>| Vector {
+        name: array.name.to_owned(),
+        shape: array.shape.to_vec(),
+        precision: array.precision,
+        checksum: checksum(array.bytes),
+    };
+    let head = head(header, sorted.iter().map(describe).collect())?;
+    write_with(path, |file| {
+        file.write_all(&head)?;
+        sorted.iter().try_for_each(|array| file.write_all(array.bytes))
+    })
+}
+
+/// What is said of a vector before all of them.
+pub(crate) struct Vector {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub precision: Precision,
+    pub checksum: String,
+}
+
+/// What comes before the vectors of a state, which are given in the order of their names. The header is JSON.
+pub(crate) fn head(header: &str, vectors: Vec<Vector>) -> std::io::Result<Vec<u8>> {
     let mut checksums = BTreeMap::new();
     let (mut infos, mut offset) = (Vec::with_capacity(vectors.len()), 0usize);
-    for (name, shape, checksum) in vectors {
-        checksums.insert((*name).to_owned(), checksum.clone());
-        let bytes = shape.iter().try_fold(size_of::<T>(), |n, k| n.checked_mul(*k));
+    for Vector { name, shape, precision, checksum } in vectors {
+        let bytes = shape.iter().try_fold(precision.bytes(), |n, k| n.checked_mul(*k));
         let end = bytes.and_then(|bytes| offset.checked_add(bytes));
         let end = end.ok_or_else(|| std::io::Error::other(format!("{name} is too large")))?;
-        let info = TensorInfo { dtype: dtype::<T>(), shape: shape.to_vec(), data_offsets: (offset, end) };
-        infos.push(((*name).to_owned(), info));
+        checksums.insert(name.clone(), checksum);
+        infos.push((name, TensorInfo { dtype: dtype(precision), shape, data_offsets: (offset, end) }));
         offset = end;
     }
-    let sealed = seal(header, checksums)?;
+    let sealed = seal(header, &checksums)?;
     // One entry only: two would come in any order, and the same state would not be the same bytes.
     let meta = HashMap::from([(KEY.to_owned(), sealed)]);
     let metadata = Metadata::new(Some(meta), infos).map_err(std::io::Error::other)?;
@@ -139,11 +150,11 @@ pub(crate) fn head<T: Real, H: Serialize>(
     Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }
 
-/// The header and the checksums of the vectors, with a checksum of their own.
-fn seal<H: Serialize>(header: &H, checksums: BTreeMap<String, String>) -> serde_json::Result<String> {
-    let described = serde_json::to_string(&Described { header, checksums })?;
-    let sealed = Sealed { crc32c: checksum(described.as_bytes()), state: serde_json::from_str(&described)? };
-    serde_json::to_string(&sealed)
+/// The header and the checksums of the vectors ([`Described`]), with a checksum of their own ([`Sealed`]).
+fn seal(header: &str, checksums: &BTreeMap<String, String>) -> serde_json::Result<String> {
+    let checksums = serde_json::to_string(checksums)?;
+    let described = format!("{{\"header\":{header},\"checksums\":{checksums}}}");
+    Ok(format!("{{\"crc32c\":\"{}\",\"state\":{described}}}", checksum(described.as_bytes())))
 }
 
 /// A state on disk: its header has been read and checked, its vectors are read when asked for.
@@ -151,6 +162,48 @@ fn seal<H: Serialize>(header: &H, checksums: BTreeMap<String, String>) -> serde_
 pub struct StateFile<H> {
     /// The header.
     pub header: H,
+    vectors: Vectors,
+}
+
+impl<H: DeserializeOwned> StateFile<H> {
+    /// Opens a state; none if the file is not there.
+    pub fn open(path: &Path) -> Result<Option<Self>, StateError> {
+        let Some((header, vectors)) = Vectors::open(path)? else { return Ok(None) };
+        let header = serde_json::from_str(&header).map_err(|error| vectors.damaged(error.to_string()))?;
+        Ok(Some(Self { header, vectors }))
+    }
+
+    /// The shape of a vector, if it is in the file.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.vectors.metadata.info(name).map(|info| &info.shape[..])
+    }
+
+    /// The checksum of a vector.
+    pub fn checksum(&self, name: &str) -> Option<&str> {
+        self.vectors.checksums.get(name).map(String::as_str)
+    }
+
+    /// Reads a vector.
+    pub fn vector<T: Real>(&mut self, name: &str) -> Result<Vec<T>, StateError> {
+        let range = self.vectors.range_of(name, T::PRECISION)?;
+        let mut values = vec![T::zero(); range.len() / size_of::<T>()];
+        self.vectors.read(name, range, bytemuck::cast_slice_mut(&mut values))?;
+        Ok(values)
+    }
+
+    /// Reads some rows of a vector with rows of equal length. Their checksums are not compared: that of the whole vector is
+    /// told by [`checksum`](Self::checksum), and [`of_rows`](crate::parts::of_rows) forms it from those of all rows.
+    pub fn rows<T: Real>(&mut self, name: &str, rows: &[usize], dim: usize) -> Result<Vec<T>, StateError> {
+        let mut values = vec![T::zero(); rows.len() * dim];
+        let range = self.vectors.range_of(name, T::PRECISION)?;
+        self.vectors.read_rows(name, range, rows, bytemuck::cast_slice_mut(&mut values))?;
+        Ok(values)
+    }
+}
+
+/// The vectors of a state on disk.
+#[derive(Debug)]
+struct Vectors {
     path: PathBuf,
     file: File,
     metadata: Metadata,
@@ -160,19 +213,19 @@ pub struct StateFile<H> {
     length: u64,
 }
 
-impl<H: DeserializeOwned> StateFile<H> {
-    /// Opens a state; none if the file is not there.
-    pub fn open(path: &Path) -> Result<Option<Self>, StateError> {
+impl Vectors {
+    /// Opens a state and checks its header, which is returned as text; none if the file is not there.
+    fn open(path: &Path) -> Result<Option<(String, Self)>, StateError> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(StateError::Io { path: path.to_owned(), action: "read", source }),
         };
         let damaged = |what: String| StateError::Damaged { path: path.to_owned(), what };
-        Self::read(path, file).map(Some).map_err(damaged)
+        Self::read_head(path, file).map(Some).map_err(damaged)
     }
 
-    fn read(path: &Path, mut file: File) -> Result<Self, String> {
+    fn read_head(path: &Path, mut file: File) -> Result<(String, Self), String> {
         let text = |error: std::io::Error| error.to_string();
         let length = file.metadata().map_err(text)?.len();
         let mut size = [0; 8];
@@ -193,68 +246,56 @@ impl<H: DeserializeOwned> StateFile<H> {
         }
         let Described { header, checksums } =
             serde_json::from_str(sealed.state.get()).map_err(|error| error.to_string())?;
-        Ok(Self { header, path: path.to_owned(), file, metadata, checksums, start: 8 + size, length })
+        let header = header.get().to_owned();
+        Ok((header, Self { path: path.to_owned(), file, metadata, checksums, start: 8 + size, length }))
     }
 
-    /// The shape of a vector, if it is in the file.
-    pub fn shape(&self, name: &str) -> Option<&[usize]> {
-        self.metadata.info(name).map(|info| &info.shape[..])
-    }
-
-    /// Reads a vector.
-    pub fn vector<T: Real>(&mut self, name: &str) -> Result<Vec<T>, StateError> {
-        self.read_vector(name).map_err(|what| StateError::Damaged { path: self.path.clone(), what })
-    }
-
-    /// Reads some rows of a vector with rows of equal length. Their checksums are not compared: that of the whole vector is
-    /// told by [`checksum`](Self::checksum), and [`of_rows`](crate::parts::of_rows) forms it from those of all rows.
-    pub fn rows<T: Real>(&mut self, name: &str, rows: &[usize], dim: usize) -> Result<Vec<T>, StateError> {
-        let damaged = |what: String| StateError::Damaged { path: self.path.clone(), what };
-        let range = self.range_of::<T>(name).map_err(damaged)?;
-        let bytes = dim * size_of::<T>();
-        if let Some(row) = rows.iter().find(|row| (*row + 1) * bytes > range.len()) {
-            return Err(damaged(format!("{name} has no row {row}")));
-        }
-        let mut values = vec![T::zero(); rows.len() * dim];
-        for (row, values) in rows.iter().zip(values.chunks_exact_mut(dim.max(1))) {
-            let place = self.start + (range.start + row * bytes) as u64;
-            let read = self.file.seek(SeekFrom::Start(place));
-            read.and_then(|_| self.file.read_exact(bytemuck::cast_slice_mut(values)))
-                .map_err(|error| StateError::Damaged { path: self.path.clone(), what: error.to_string() })?;
-        }
-        Ok(values)
-    }
-
-    /// The checksum of a vector.
-    pub fn checksum(&self, name: &str) -> Option<&str> {
-        self.checksums.get(name).map(String::as_str)
-    }
-
-    fn read_vector<T: Real>(&mut self, name: &str) -> Result<Vec<T>, String> {
-        let Range { start: from, end: to } = self.range_of::<T>(name)?;
-        let mut values = vec![T::zero(); (to - from) / size_of::<T>()];
-        let text = |error: std::io::Error| error.to_string();
-        self.file.seek(SeekFrom::Start(self.start + from as u64)).map_err(text)?;
-        self.file.read_exact(bytemuck::cast_slice_mut(&mut values)).map_err(text)?;
-        if self.checksums.get(name) != Some(&checksum(bytemuck::cast_slice(&values))) {
-            return Err(format!("the checksum of {name} differs"));
-        }
-        Ok(values)
+    fn damaged(&self, what: String) -> StateError {
+        StateError::Damaged { path: self.path.clone(), what }
     }
 
     /// Where a vector lies among the vectors, in bytes.
-    fn range_of<T: Real>(&self, name: &str) -> Result<Range<usize>, String> {
-        let info = self.metadata.info(name).ok_or_else(|| format!("{name} is not in it"))?;
-        if info.dtype != dtype::<T>() {
-            return Err(format!("{name} is {:?}", info.dtype));
+    fn range_of(&self, name: &str, precision: Precision) -> Result<Range<usize>, StateError> {
+        let info = self.metadata.info(name).ok_or_else(|| self.damaged(format!("{name} is not in it")))?;
+        if info.dtype != dtype(precision) {
+            return Err(self.damaged(format!("{name} is {:?}", info.dtype)));
         }
         let (from, to) = info.data_offsets;
-        let elements = info.shape.iter().try_fold(1usize, |n, k| n.checked_mul(*k));
-        let bytes = elements.and_then(|n| n.checked_mul(size_of::<T>()));
+        let bytes = info.shape.iter().try_fold(precision.bytes(), |n, k| n.checked_mul(*k));
         if from > to || bytes != Some(to - from) || to as u64 > self.length.saturating_sub(self.start) {
-            return Err("it is cut short".into());
+            return Err(self.damaged("it is cut short".into()));
         }
         Ok(from..to)
+    }
+
+    /// Reads the bytes of a vector, which is there, and compares their checksum.
+    fn read(&mut self, name: &str, range: Range<usize>, bytes: &mut [u8]) -> Result<(), StateError> {
+        self.read_at(range.start, bytes)?;
+        if self.checksums.get(name) != Some(&checksum(bytes)) {
+            return Err(self.damaged(format!("the checksum of {name} differs")));
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes of some rows of a vector, which is there.
+    fn read_rows(
+        &mut self,
+        name: &str,
+        range: Range<usize>,
+        rows: &[usize],
+        bytes: &mut [u8],
+    ) -> Result<(), StateError> {
+        let row_bytes = bytes.len() / rows.len().max(1);
+        if let Some(row) = rows.iter().find(|row| (*row + 1) * row_bytes > range.len()) {
+            return Err(self.damaged(format!("{name} has no row {row}")));
+        }
+        let places = rows.iter().zip(bytes.chunks_exact_mut(row_bytes.max(1)));
+        places.into_iter().try_for_each(|(row, bytes)| self.read_at(range.start + row * row_bytes, bytes))
+    }
+
+    fn read_at(&mut self, place: usize, bytes: &mut [u8]) -> Result<(), StateError> {
+        let read = self.file.seek(SeekFrom::Start(self.start + place as u64));
+        read.and_then(|_| self.file.read_exact(bytes)).map_err(|error| self.damaged(error.to_string()))
     }
 }
 
@@ -273,9 +314,9 @@ mod tests {
 
     fn written(path: &Path) -> Vec<u8> {
         let arrays = [
-            Array { name: "x", shape: &[2, 3], values: &X[..] },
-            Array { name: "c", shape: &[1], values: &[f32::NAN] },
-            Array { name: "none", shape: &[0], values: &[] },
+            Array::new("x", &[2, 3], &X[..]),
+            Array::new("c", &[1], &[f32::NAN]),
+            Array::new::<f32>("none", &[0], &[]),
         ];
         write(path, &HEADER, &arrays).unwrap();
         std::fs::read(path).unwrap()
@@ -335,7 +376,7 @@ mod tests {
         let mut state = StateFile::<Header>::open(&path).unwrap().unwrap();
         assert!(state.vector::<f64>("x").unwrap_err().to_string().contains("x is F32"));
         assert!(state.vector::<f32>("y").unwrap_err().to_string().contains("y is not in it"));
-        let wrong = write(&path, &HEADER, &[Array { name: "x", shape: &[7], values: &X[..] }]);
+        let wrong = write(&path, &HEADER, &[Array::new("x", &[7], &X[..])]);
         assert!(matches!(wrong, Err(StateError::Io { .. })));
         assert!(read(&path).is_ok(), "the old state is still there");
     }

@@ -337,6 +337,19 @@ pub(crate) fn dot_loop<T: Real>(a: &[T], b: &[T]) -> T {
     sums.into_iter().sum()
 }
 
+/// `x_k <- sign(x_k) max(|x_k| - threshold, 0)`. NaN stays NaN.
+pub(crate) fn soft_threshold_loop<T: Real>(x: &mut [T], threshold: T) {
+    widest(
+        #[inline(always)]
+        || {
+            for x in x {
+                let rest = x.abs() - threshold;
+                *x = if rest <= T::zero() { T::zero() } else { rest.copysign(*x) };
+            }
+        },
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

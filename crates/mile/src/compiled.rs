@@ -1,6 +1,7 @@
 //! The [`Kernels`] of both precisions.
 
 use crate::block;
+use crate::compression;
 use crate::kernels::Kernels;
 use crate::steady;
 use crate::theory::smoothness;
@@ -50,6 +51,34 @@ macro_rules! compiled {
 
             fn add_sketch(row: &[Self], sketch: &mut [f64]) {
                 steady::add_sketch_loop(row, sketch);
+            }
+
+            fn soft_threshold(x: &mut [Self], threshold: Self) {
+                block::soft_threshold_loop(x, threshold);
+            }
+
+            fn round_blocks(u: &mut [Self]) {
+                compression::round_blocks_loop(u);
+            }
+
+            fn encode_blocks(q: &[Self], message: &mut Vec<u8>) {
+                compression::encode_blocks_loop(q, message);
+            }
+
+            fn decode_blocks(message: &[u8], q: &mut [Self]) -> Result<(), &'static str> {
+                compression::decode_blocks_loop(message, q)
+            }
+
+            fn keep_largest(u: &mut [Self], kept: usize) {
+                compression::keep_largest_loop(u, kept);
+            }
+
+            fn encode_largest(q: &[Self], kept: usize, message: &mut Vec<u8>) {
+                compression::encode_largest_loop(q, kept, message);
+            }
+
+            fn decode_largest(message: &[u8], kept: usize, q: &mut [Self]) -> Result<(), &'static str> {
+                compression::decode_largest_loop(message, kept, q)
             }
         }
     )*};

@@ -78,17 +78,11 @@ impl Compression {
         }
     }
 
-    /// Bytes that tell which elements are sent.
-    fn place_bytes(self, dim: usize) -> usize {
-        let bits = dim.div_ceil(8);
-        if has_bits(self.kept(dim), dim) { bits } else { self.kept(dim) * size_of::<u32>() }
-    }
-
     /// Bytes of a message with a vector of so many elements: a whole number of elements of its precision.
     pub fn message_bytes<T: Real>(self, dim: usize) -> usize {
         let bytes = match self {
             Self::EightBit => dim + dim.div_ceil(BLOCK) * size_of::<i16>(),
-            Self::TopK(_) => self.place_bytes(dim) + self.kept(dim) * size_of::<T>(),
+            Self::TopK(_) => place_bytes(self.kept(dim), dim) + self.kept(dim) * size_of::<T>(),
         };
         bytes.next_multiple_of(size_of::<T>())
     }
@@ -96,8 +90,8 @@ impl Compression {
     /// `u <- C(u)`.
     pub fn compress<T: Real>(self, u: &mut [T]) {
         match self {
-            Self::EightBit => u.chunks_mut(BLOCK).for_each(round_block),
-            Self::TopK(_) => keep_largest(u, self.kept(u.len())),
+            Self::EightBit => T::round_blocks(u),
+            Self::TopK(_) => T::keep_largest(u, self.kept(u.len())),
         }
     }
 
@@ -114,30 +108,8 @@ impl Compression {
     pub fn encode<T: Real>(self, q: &[T], message: &mut Vec<u8>) {
         let end = message.len() + self.message_bytes::<T>(q.len());
         match self {
-            Self::EightBit => {
-                for block in q.chunks(BLOCK) {
-                    let exponent = exponent(block).unwrap_or(NOT_FINITE);
-                    message.extend_from_slice(&exponent.to_le_bytes());
-                    let scale = if exponent == NOT_FINITE { T::zero() } else { power::<T>(-exponent) };
-                    message.extend(block.iter().map(|q| (*q * scale).wide() as i8 as u8));
-                }
-            }
-            Self::TopK(_) => {
-                let kept = self.kept(q.len());
-                let sent = || q.iter().enumerate().filter(|(_, q)| **q != T::zero()).take(kept);
-                let places = message.len();
-                message.resize(places + self.place_bytes(q.len()), u8::MAX);
-                let bytes = &mut message[places..];
-                if has_bits(kept, q.len()) {
-                    bytes.fill(0);
-                    sent().for_each(|(place, _)| bytes[place / 8] |= 1 << (place % 8));
-                } else {
-                    for (slot, (place, _)) in bytes.chunks_exact_mut(size_of::<u32>()).zip(sent()) {
-                        slot.copy_from_slice(&(place as u32).to_le_bytes());
-                    }
-                }
-                sent().for_each(|(_, q)| message.extend_from_slice(bytemuck::bytes_of(q)));
-            }
+            Self::EightBit => T::encode_blocks(q, message),
+            Self::TopK(_) => T::encode_largest(q, self.kept(q.len()), message),
         }
         message.resize(end, 0);
     }
@@ -150,51 +122,22 @@ impl Compression {
         if message.len() != self.message_bytes::<T>(q.len()) {
             return Err(InvalidMessage("has another length"));
         }
-        match self {
-            Self::EightBit => {
-                let blocks = message.chunks(BLOCK + size_of::<i16>());
-                for (block, message) in q.chunks_mut(BLOCK).zip(blocks) {
-                    let (exponent, multiples) = message.split_at(size_of::<i16>().min(message.len()));
-                    let exponent = exponent.try_into().map_or(NOT_FINITE, i16::from_le_bytes);
-                    let scale = match exponent {
-                        NOT_FINITE => T::nan(),
-                        e if (least::<T>()..=most::<T>()).contains(&e) => power::<T>(e),
-                        _ => return Err(InvalidMessage("has an exponent out of range")),
-                    };
-                    for (q, multiple) in block.iter_mut().zip(multiples) {
-                        *q = T::of(f64::from(*multiple as i8)) * scale;
-                    }
-                }
-            }
-            Self::TopK(_) => {
-                let (places, values) = message.split_at(self.place_bytes(q.len()));
-                let has_bits = has_bits(self.kept(q.len()), q.len());
-                let mut values = values.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
-                q.fill(T::zero());
-                let mut put = |place: usize| match (q.get_mut(place), values.next()) {
-                    (Some(q), Some(value)) => {
-                        *q = value;
-                        Ok(())
-                    }
-                    _ => Err(InvalidMessage("names an element that the vector does not have")),
-                };
-                if has_bits {
-                    for (k, byte) in places.iter().enumerate() {
-                        (0..8).filter(|bit| byte >> bit & 1 == 1).try_for_each(|bit| put(8 * k + bit))?;
-                    }
-                } else {
-                    let places = places.chunks_exact(size_of::<u32>()).map(bytemuck::pod_read_unaligned);
-                    places.take_while(|place: &u32| *place != u32::MAX).try_for_each(|p| put(p as usize))?;
-                }
-            }
-        }
-        Ok(())
+        let read = match self {
+            Self::EightBit => T::decode_blocks(message, q),
+            Self::TopK(_) => T::decode_largest(message, self.kept(q.len()), q),
+        };
+        read.map_err(InvalidMessage)
     }
 }
 
 /// Whether a bit for each element takes fewer bytes than numbers of those that are sent.
 fn has_bits(kept: usize, dim: usize) -> bool {
     dim.div_ceil(8) <= kept * size_of::<u32>() || dim >= u32::MAX as usize
+}
+
+/// Bytes that tell which elements are sent.
+fn place_bytes(kept: usize, dim: usize) -> usize {
+    if has_bits(kept, dim) { dim.div_ceil(8) } else { kept * size_of::<u32>() }
 }
 
 /// The smallest exponent of a block: powers of two and their reciprocals are normal numbers.
@@ -240,6 +183,11 @@ fn exponent<T: Real>(block: &[T]) -> Option<i16> {
     (exponent <= most::<T>()).then_some(exponent)
 }
 
+/// Rounds the elements of each block.
+pub(crate) fn round_blocks_loop<T: Real>(u: &mut [T]) {
+    u.chunks_mut(BLOCK).for_each(round_block);
+}
+
 /// Rounds to the nearest multiples of the block's power of two, to even ones where two are as near.
 fn round_block<T: Real>(block: &mut [T]) {
     let Some(exponent) = exponent(block) else { return block.fill(T::nan()) };
@@ -253,7 +201,7 @@ fn round_block<T: Real>(block: &mut [T]) {
 }
 
 /// Sets all elements but the largest to zero.
-fn keep_largest<T: Real>(u: &mut [T], kept: usize) {
+pub(crate) fn keep_largest_loop<T: Real>(u: &mut [T], kept: usize) {
     if kept >= u.len() {
         return u.iter_mut().for_each(|u| *u += T::zero());
     }
@@ -269,6 +217,79 @@ fn keep_largest<T: Real>(u: &mut [T], kept: usize) {
         // Zeros have one sign, as decoded ones.
         *u = if stays { *u + T::zero() } else { T::zero() };
     }
+}
+
+/// Appends the exponents and the multiples of all blocks.
+pub(crate) fn encode_blocks_loop<T: Real>(q: &[T], message: &mut Vec<u8>) {
+    for block in q.chunks(BLOCK) {
+        let exponent = exponent(block).unwrap_or(NOT_FINITE);
+        message.extend_from_slice(&exponent.to_le_bytes());
+        let scale = if exponent == NOT_FINITE { T::zero() } else { power::<T>(-exponent) };
+        message.extend(block.iter().map(|q| (*q * scale).wide() as i8 as u8));
+    }
+}
+
+/// Appends the places and the values of the elements that are not zero, at most so many.
+pub(crate) fn encode_largest_loop<T: Real>(q: &[T], kept: usize, message: &mut Vec<u8>) {
+    let sent = || q.iter().enumerate().filter(|(_, q)| **q != T::zero()).take(kept);
+    let places = message.len();
+    message.resize(places + place_bytes(kept, q.len()), u8::MAX);
+    let bytes = &mut message[places..];
+    if has_bits(kept, q.len()) {
+        bytes.fill(0);
+        sent().for_each(|(place, _)| bytes[place / 8] |= 1 << (place % 8));
+    } else {
+        for (slot, (place, _)) in bytes.chunks_exact_mut(size_of::<u32>()).zip(sent()) {
+            slot.copy_from_slice(&(place as u32).to_le_bytes());
+        }
+    }
+    sent().for_each(|(_, q)| message.extend_from_slice(bytemuck::bytes_of(q)));
+}
+
+/// Reads exponents and multiples.
+pub(crate) fn decode_blocks_loop<T: Real>(message: &[u8], q: &mut [T]) -> Result<(), &'static str> {
+    let blocks = message.chunks(BLOCK + size_of::<i16>());
+    for (block, message) in q.chunks_mut(BLOCK).zip(blocks) {
+        let (exponent, multiples) = message.split_at(size_of::<i16>().min(message.len()));
+        let exponent = exponent.try_into().map_or(NOT_FINITE, i16::from_le_bytes);
+        let scale = match exponent {
+            NOT_FINITE => T::nan(),
+            e if (least::<T>()..=most::<T>()).contains(&e) => power::<T>(e),
+            _ => return Err("has an exponent out of range"),
+        };
+        for (q, multiple) in block.iter_mut().zip(multiples) {
+            *q = T::of(f64::from(*multiple as i8)) * scale;
+        }
+    }
+    Ok(())
+}
+
+/// Reads places and values.
+pub(crate) fn decode_largest_loop<T: Real>(
+    message: &[u8],
+    kept: usize,
+    q: &mut [T],
+) -> Result<(), &'static str> {
+    let has_bits = has_bits(kept, q.len());
+    let (places, values) = message.split_at(place_bytes(kept, q.len()));
+    let mut values = values.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+    q.fill(T::zero());
+    let mut put = |place: usize| match (q.get_mut(place), values.next()) {
+        (Some(q), Some(value)) => {
+            *q = value;
+            Ok(())
+        }
+        _ => Err("names an element that the vector does not have"),
+    };
+    if has_bits {
+        for (k, byte) in places.iter().enumerate() {
+            (0..8).filter(|bit| byte >> bit & 1 == 1).try_for_each(|bit| put(8 * k + bit))?;
+        }
+    } else {
+        let places = places.chunks_exact(size_of::<u32>()).map(bytemuck::pod_read_unaligned);
+        places.take_while(|place: &u32| *place != u32::MAX).try_for_each(|p| put(p as usize))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

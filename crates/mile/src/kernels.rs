@@ -17,4 +17,11 @@ pub trait Kernels: Sized {
     fn quotient(image: &mut [f64], plus: &[Self], minus: &[Self], by: f64);
     fn add_sample(mean: &mut [f64], sample: &[Self], draws: f64) -> f64;
     fn add_sketch(row: &[Self], sketch: &mut [f64]);
+    fn soft_threshold(x: &mut [Self], threshold: Self);
+    fn round_blocks(u: &mut [Self]);
+    fn encode_blocks(q: &[Self], message: &mut Vec<u8>);
+    fn decode_blocks(message: &[u8], q: &mut [Self]) -> Result<(), &'static str>;
+    fn keep_largest(u: &mut [Self], kept: usize);
+    fn encode_largest(q: &[Self], kept: usize, message: &mut Vec<u8>);
+    fn decode_largest(message: &[u8], kept: usize, q: &mut [Self]) -> Result<(), &'static str>;
 }

@@ -124,7 +124,7 @@ pub(super) fn serve_status<T: Real>(shared: Arc<Shared<T>>, path: &Path) -> Resu
                 sleep(ANSWER).await;
                 continue;
             };
-            let text = serde_json::to_vec(&shared.status()).unwrap_or_default();
+            let text = shared.status().text();
             let _ = timeout(ANSWER, stream.write_all(&text)).await;
         }
     });

@@ -13,8 +13,7 @@ impl<T: Real> Session<T> {
     /// A link to a listed neighbour is open; `dialled` says whether this end opened it.
     pub fn opened(&mut self, link: Link, neighbour: usize, dialled: bool) {
         let need = self.need(neighbour);
-        let hello = self.hello(neighbour, need);
-        let text = serde_json::to_vec(&hello).unwrap_or_default();
+        let text = self.hello(neighbour, need).text();
         let state = LinkState {
             neighbour,
             dialled_by_smaller: dialled == (self.me < neighbour),

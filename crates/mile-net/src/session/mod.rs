@@ -335,14 +335,14 @@ impl<T: Real> Session<T> {
         // A neighbour that was sent nothing, because its edge was skipped, has to be told that.
         let untold = self.on_missing != MissingPolicy::Wait && neighbour.confirmed.exchange < self.next;
         let takes_part = neighbour.edge.rounds.contains(&self.round) || neighbour.link.is_some();
-        takes_part && (untold || self.outbox.unconfirmed_rounds(id, neighbour.confirmed) > 0)
+        takes_part && (untold || self.outbox.first_for(id, neighbour.confirmed.exchange).is_some())
     }
 
     /// Whether there is something to say to a neighbour: its edge may be used in this round, or it may still need a message.
     pub fn needs(&self, id: usize) -> bool {
         self.neighbours.get(&id).is_some_and(|neighbour| {
             neighbour.edge.rounds.contains(&self.round)
-                || self.outbox.unconfirmed_rounds(id, neighbour.confirmed) > 0
+                || self.outbox.first_for(id, neighbour.confirmed.exchange).is_some()
         })
     }
 

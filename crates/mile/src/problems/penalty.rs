@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::block;
 use crate::real::Real;
 
 /// The term `g(x) = l1 sum_k |x_k|` of the objective, over the entries that are penalised.
@@ -67,16 +66,7 @@ impl Penalty {
     pub fn prox<T: Real>(&self, step: f64, x: &mut [T]) {
         let threshold = T::of(step * self.l1);
         for range in self.penalised(x.len()) {
-            let part = &mut x[range];
-            block::widest(
-                #[inline(always)]
-                || {
-                    for x in part {
-                        let rest = x.abs() - threshold;
-                        *x = if rest <= T::zero() { T::zero() } else { rest.copysign(*x) };
-                    }
-                },
-            );
+            T::soft_threshold(&mut x[range], threshold);
         }
     }
 
