@@ -33,7 +33,7 @@ if [ "${1:-}" = install ]; then exit 0; fi
 # The workspace's own crates are, because this one lies outside of it; but for spectra and theory there is nothing to optimise.
 profile=$target/python-profile.toml
 {
-    awk '/^\[/ { on = /^\[profile\.dev/ } on' Cargo.toml
+    awk '/^\[/ { on = /^\[profile\.dev/ } on && !/^mile/' Cargo.toml
     for crate in crates/*/; do
         name=$(basename "$crate")
         echo "$name = { opt-level = $([ "$name" = mile ] && echo 1 || echo 0), debug = false }"
