@@ -100,14 +100,13 @@ impl<T: Real> Current<T> {
         let [to, steady] = &mut self.sums[..] else { return };
         let at = elements.start - head..elements.end - head;
         block::fold((weight, message), own, &mut to[at.clone()], k == 0);
-        // As everywhere, an edge of weight zero is left out.
-        if k == 0 {
-            steady[at.clone()].fill(T::zero());
-        }
         let weighted = weight * shares[k];
+        // As everywhere, an edge of weight zero is left out.
         if weighted != 0.0 {
             let first = shares[..k].iter().all(|share| *share == 0.0);
             block::fold((weighted, message), own, &mut steady[at], first);
+        } else if k == 0 {
+            steady[at].fill(T::zero());
         }
     }
 
