@@ -120,7 +120,7 @@ fn config(section: &Section, setting: Setting) -> Result<ImagesConfig, LabError>
 }
 
 impl ImageObjectives {
-    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<ImageProblem<T>>, LabError> {
         let set = self.library.dataset(&self.config, self.here.is_none())?;
         let training = &self.config.training;
         let problem = ImageProblem::<T>::try_new(set, &training.config(seed));
@@ -139,11 +139,11 @@ impl Objectives for ImageObjectives {
     }
 
     fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f32>(seed)?.into_problem())
     }
 
     fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f64>(seed)?.into_problem())
     }
 
     fn precision(&self) -> Precision {

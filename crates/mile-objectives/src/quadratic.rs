@@ -35,7 +35,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Object
 }
 
 impl Quadratics {
-    fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+    fn build<T: Real>(&self, seed: u64) -> Result<Arc<Quadratic<T>>, LabError> {
         let Self { agents, dim, condition, heterogeneity, seed: own, .. } = *self;
         let is_here = |agent: usize| self.here.as_ref().is_none_or(|here| here.contains(&agent));
         match Quadratic::<T>::hosting(&is_here, agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
@@ -55,11 +55,11 @@ impl Objectives for Quadratics {
     }
 
     fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f32>(seed)?.into_problem())
     }
 
     fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f64>(seed)?.into_problem())
     }
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {

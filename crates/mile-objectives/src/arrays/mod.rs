@@ -91,7 +91,7 @@ impl ArrayObjectives {
         self.cache.arrays(&self.data, extent)
     }
 
-    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<ImageProblem<T>>, LabError> {
         let arrays = self.arrays()?;
         let mut config = self.training.config(seed);
         let hold_out = |parts: &mut [Vec<u32>]| match self.data.test {
@@ -171,11 +171,11 @@ impl Objectives for ArrayObjectives {
     }
 
     fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f32>(seed)?.into_problem())
     }
 
     fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f64>(seed)?.into_problem())
     }
 
     fn precision(&self) -> Precision {

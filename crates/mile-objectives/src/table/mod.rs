@@ -21,7 +21,7 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mile::problems::{Batch, Loss, Problem};
+use mile::problems::{Batch, Loss, Problem, Table};
 use mile::ranks::Ranks;
 use mile::real::Real;
 use rayon::prelude::*;
@@ -95,7 +95,7 @@ impl Tables {
         Self { config: Arc::new(config), loaded: Arc::default(), most: None }
     }
 
-    fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+    fn build<T: Real>(&self, seed: u64) -> Result<Arc<Table<T>>, LabError> {
         let tables = self.loaded.tables::<T>(&self.config, seed)?;
         Ok(match self.most {
             None => tables.all.clone(),
@@ -143,11 +143,11 @@ impl Objectives for Tables {
     }
 
     fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f32>(seed)?.into_problem())
     }
 
     fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        self.build(seed)
+        Ok(self.build::<f64>(seed)?.into_problem())
     }
 
     fn is_stochastic(&self) -> bool {

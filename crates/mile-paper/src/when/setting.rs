@@ -1,5 +1,8 @@
 //! One cell of the map: problems of one heterogeneity, a number of local steps, and mini-batches of one size.
 
+use std::sync::Arc;
+
+use mile::agents::Vector;
 use mile::graph::Topology;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
@@ -8,7 +11,7 @@ use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
-use mile::simulator::Simulator;
+use mile::simulator;
 use mile_lab::error::LabError;
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -98,7 +101,9 @@ pub(super) struct Entry {
 /// The data of one seed: the problem, its smallest loss, and that at the start.
 struct Task {
     seed: u64,
-    problem: Table<f64>,
+    problem: Arc<dyn Problem<f64>>,
+    /// An upper bound of the smoothness constants.
+    smoothness: f64,
     minimum: f64,
     start: f64,
 }
@@ -109,7 +114,7 @@ impl Setting {
         let task = |seed: u64| Task::new(self, seed);
         let search = SEARCH_SEEDS.into_par_iter().map(task).collect::<Result<Vec<_>, _>>()?;
         let shown = (0..seeds).into_par_iter().map(task).collect::<Result<Vec<_>, _>>()?;
-        let smoothness = search.iter().map(Task::smoothness).fold(0.0, f64::max);
+        let smoothness = search.iter().map(|task| task.smoothness).fold(0.0, f64::max);
         let entry = |arm: &Arm| {
             let mut best: Option<(f64, f64)> = None;
             for k in 0..steps {
@@ -160,17 +165,17 @@ impl Setting {
         let method = entry.build(&parameters, &network, task.seed).map_err(unusable)?;
         let start = vec![0.0; FEATURES];
         let mut agents =
-            Simulator::new(&task.problem, &network, &*method, &start, task.seed).map_err(unusable)?;
+            simulator::double(&*task.problem, &network, &*method, &start, task.seed).map_err(unusable)?;
         let schedule = Schedule::constant(step_size * (1.0 - arm.momentum.unwrap_or(0.0)));
-        let mut run = Run::start(&*method, schedule, &mut agents).map_err(unusable)?;
+        let mut run = Run::start(&*method, schedule, &mut *agents).map_err(unusable)?;
         let most = MOST_ROUNDS.min(MOST_STEPS / self.local_steps);
         let (mut met, mut first) = (0, None);
         for round in 1..=most {
             if met == 0 && round as f64 >= limit {
                 return Ok(None);
             }
-            run.round(&mut agents).map_err(unusable)?;
-            let above = task.above(agents.models())?;
+            run.round(&mut *agents).map_err(unusable)?;
+            let above = task.above(&agents.vector(Vector(0)).map_err(unusable)?)?;
             if !above.is_finite() || above >= DIVERGED {
                 return Ok(None);
             }
@@ -209,6 +214,12 @@ fn scale(feature: usize) -> f64 {
     SMALLEST.powf(feature as f64 / (FEATURES - 1) as f64)
 }
 
+/// An upper bound of the smoothness constants: a quarter of the mean squared length of rows, and the penalty.
+fn smoothness(table: &Table<f64>) -> f64 {
+    let mean_sq = |shard: &Shard<f64>| shard.features.iter().map(|a| a * a).sum::<f64>() / ROWS as f64;
+    table.shards().iter().map(mean_sq).fold(0.0, f64::max) / 4.0 + L2
+}
+
 impl Task {
     fn new(setting: &Setting, seed: u64) -> Result<Self, LabError> {
         let mut random = stream(seed, Purpose::Data, u64::MAX, 0);
@@ -228,8 +239,9 @@ impl Task {
         let shards = (0..AGENTS as u64).map(shard).collect();
         let batch = if setting.batch >= ROWS { Batch::Full } else { Batch::Size(setting.batch) };
         let objective = TableObjective::new(Loss::Logistic, L2);
-        let problem = Table::new(FEATURES, shards, objective, batch).map_err(unusable)?;
-        let mut task = Self { seed, problem, minimum: 0.0, start: 1.0 };
+        let table = Arc::new(Table::new(FEATURES, shards, objective, batch).map_err(unusable)?);
+        let smoothness = smoothness(&table);
+        let mut task = Self { seed, problem: table.into_problem(), smoothness, minimum: 0.0, start: 1.0 };
         let start = task.loss(&[0.0; FEATURES])?;
         task.minimum = task.least()?;
         task.start = start - task.minimum;
@@ -242,18 +254,9 @@ impl Task {
         Ok(sum.map_err(unusable)? / AGENTS as f64)
     }
 
-    /// An upper bound of the smoothness constants: a quarter of the mean squared length of rows, and the penalty.
-    fn smoothness(&self) -> f64 {
-        let largest = |agent: usize| {
-            let rows = &self.problem.shards()[agent].features;
-            rows.iter().map(|a| a * a).sum::<f64>() / ROWS as f64
-        };
-        (0..AGENTS).map(largest).fold(0.0, f64::max) / 4.0 + L2
-    }
-
     /// The smallest loss, by gradient descent on f with Nesterov's momentum, begun anew whenever the loss rises.
     fn least(&self) -> Result<f64, LabError> {
-        let step = 1.0 / self.smoothness();
+        let step = 1.0 / self.smoothness;
         let (mut x, mut gradient, mut mean) = (vec![0.0; FEATURES], vec![0.0; FEATURES], vec![0.0; FEATURES]);
         let (mut last, mut age, mut least) = (x.clone(), 0.0, f64::INFINITY);
         for _ in 0..5_000 {
