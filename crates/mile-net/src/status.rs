@@ -208,7 +208,7 @@ pub fn ask(socket: &Path) -> Result<Status, StatusError> {
 
 impl Status {
     /// What is answered on the socket.
-    pub(crate) fn text(&self) -> Vec<u8> {
+    pub fn text(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
