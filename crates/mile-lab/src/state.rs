@@ -56,6 +56,7 @@ pub(crate) fn save<T: Real>(
     save_arrays(path, header, &arrays)
 }
 
+/// Not generic, and so compiled here.
 fn save_arrays(path: &Path, header: &Header, arrays: &[Array]) -> Result<(), LabError> {
     write(path, header, arrays).map_err(lab_error)
 }

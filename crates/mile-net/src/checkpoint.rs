@@ -194,6 +194,7 @@ impl Folder {
         self.write(&header, &arrays)
     }
 
+    /// Not generic, and so compiled here.
     fn write(&self, header: &Header, arrays: &[Array]) -> Result<(), CheckpointError> {
         let path = self.path.join(CHECKPOINT);
         mile_state::state::write(&path, header, arrays).map_err(|error| unusable(&path, error))

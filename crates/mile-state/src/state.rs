@@ -289,8 +289,8 @@ impl Vectors {
         if let Some(row) = rows.iter().find(|row| (*row + 1) * row_bytes > range.len()) {
             return Err(self.damaged(format!("{name} has no row {row}")));
         }
-        let places = rows.iter().zip(bytes.chunks_exact_mut(row_bytes.max(1)));
-        places.into_iter().try_for_each(|(row, bytes)| self.read_at(range.start + row * row_bytes, bytes))
+        let mut parts = rows.iter().zip(bytes.chunks_exact_mut(row_bytes.max(1)));
+        parts.try_for_each(|(row, bytes)| self.read_at(range.start + row * row_bytes, bytes))
     }
 
     fn read_at(&mut self, place: usize, bytes: &mut [u8]) -> Result<(), StateError> {

@@ -1,7 +1,7 @@
 //! Loops over vectors that are compiled in this crate, once for each precision.
 //!
 //! Generic code is compiled where it is used, with the optimisation of the crate that uses it. Crates that run experiments are not
-//! optimised, since that took a quarter of the first build; the loops over vectors that they need are therefore functions of
+//! optimised, or hardly, since that took a quarter of the first build; the loops over vectors that they need are therefore functions of
 //! the two precisions, which [`compiled`](crate::compiled) makes of the generic ones.
 
 /// What is compiled here for a precision. The functions are described where they are made public.

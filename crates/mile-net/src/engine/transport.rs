@@ -27,7 +27,7 @@ pub enum Transport {
     Tcp,
 }
 
-type Awaited<'a, Output> = Pin<Box<dyn Future<Output = Output> + Send + 'a>>;
+type BoxedFuture<'a, Output> = Pin<Box<dyn Future<Output = Output> + Send + 'a>>;
 
 /// Dials neighbours, and accepts connections from them.
 pub(super) enum Endpoint {
@@ -37,7 +37,10 @@ pub(super) enum Endpoint {
 
 impl Endpoint {
     /// Binds the address.
-    pub(super) fn bind(transport: Transport, start: Start) -> Awaited<'static, Result<Self, EngineError>> {
+    pub(super) fn bind(
+        transport: Transport,
+        start: Start,
+    ) -> BoxedFuture<'static, Result<Self, EngineError>> {
         Box::pin(async move {
             match transport {
                 Transport::Quic => quic::Endpoint::bind(start).await.map(Self::Quic),
@@ -55,7 +58,7 @@ impl Endpoint {
     }
 
     /// Connects to a neighbour, whose key is proven when this returns.
-    pub(super) fn connect<'a>(&'a self, peer: &'a Peer) -> Awaited<'a, Result<Connection, LinkEnd>> {
+    pub(super) fn connect<'a>(&'a self, peer: &'a Peer) -> BoxedFuture<'a, Result<Connection, LinkEnd>> {
         Box::pin(async move {
             match self {
                 Self::Quic(endpoint) => endpoint.connect(peer).await.map(Connection::Quic),
@@ -65,7 +68,7 @@ impl Endpoint {
     }
 
     /// The next that connects; none if the endpoint has been closed.
-    pub(super) fn accept(&self) -> Awaited<'_, Option<Incoming>> {
+    pub(super) fn accept(&self) -> BoxedFuture<'_, Option<Incoming>> {
         Box::pin(async move {
             match self {
                 Self::Quic(endpoint) => endpoint.accept().await.map(|first| Incoming::Quic(Box::new(first))),
@@ -75,7 +78,7 @@ impl Endpoint {
     }
 
     /// Waits until the other ends know that their connections are closed.
-    pub(super) fn close(&self) -> Awaited<'_, ()> {
+    pub(super) fn close(&self) -> BoxedFuture<'_, ()> {
         Box::pin(async move {
             match self {
                 Self::Quic(endpoint) => endpoint.close().await,
@@ -118,7 +121,7 @@ impl Incoming {
     }
 
     /// The handshake. Returns who it is, and the connection; none if it is not listed, or too slow.
-    pub(super) fn admit(self) -> Awaited<'static, Option<(usize, Connection)>> {
+    pub(super) fn admit(self) -> BoxedFuture<'static, Option<(usize, Connection)>> {
         Box::pin(async move {
             match self {
                 Self::Quic(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Quic(by))),
@@ -144,7 +147,7 @@ impl Connection {
     }
 
     /// Closes it in the way that the end of its link requires. Returns whether both ends have said all that they had to say.
-    pub(super) fn close(self, end: LinkEnd) -> Awaited<'static, bool> {
+    pub(super) fn close(self, end: LinkEnd) -> BoxedFuture<'static, bool> {
         Box::pin(async move {
             match self {
                 Self::Quic(connection) => connection.close(end).await,
