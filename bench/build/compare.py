@@ -78,6 +78,8 @@ def cases(home):
         "swarm, l1": ["swarm", "penalty.toml"],
         "built-in example, figures and report": ["run", "--quiet"],
         "spectrum of a grid of 10,000": ["graph", "--topology", "grid", "--agents", "10000"],
+        "spectrum of a grid of 1,600": ["graph", "--topology", "grid", "--agents", "1600"],
+        "fastest mixing matrix of 300": ["graph", "--topology", "random-regular", "--agents", "300", "--mixing", "fdla"],
     }
 
 

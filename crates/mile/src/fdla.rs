@@ -12,11 +12,9 @@
 //! additions per entry. It is written here because general conic solvers in Rust need LAPACK for semidefinite
 //! cones, which a Rust toolchain alone does not install.
 
-use faer::linalg::solvers::{DenseSolveCore, Solve};
-use faer::{Mat, Side};
-
+use crate::block::dot;
+use crate::dense::{Cholesky, Matrix, symmetric_eigenvalues};
 use crate::graph::Graph;
-use crate::spectrum::symmetric_eigenvalues;
 
 /// Most agents for which the program is solved.
 pub(crate) const MAX_AGENTS: usize = 1000;
@@ -37,9 +35,21 @@ struct Program<'g> {
 struct Point {
     w: Vec<f64>,
     s: f64,
-    u: Mat<f64>,
-    v: Mat<f64>,
+    u: Matrix,
+    v: Matrix,
     log_det: f64,
+}
+
+impl Point {
+    fn new(w: Vec<f64>, s: f64, factors: [Cholesky; 2]) -> Self {
+        let log_det = log_det(&factors);
+        let [u, v] = factors.map(|factor| factor.inverse());
+        Self { w, s, u, v, log_det }
+    }
+}
+
+fn log_det(factors: &[Cholesky; 2]) -> f64 {
+    factors.iter().map(Cholesky::log_det).sum()
 }
 
 /// The optimal weights, in the order of [`Graph::edges`]; none for a graph that is too large. The search starts
@@ -55,7 +65,8 @@ pub(crate) fn weights(graph: &Graph, best_constant: f64) -> Option<Vec<f64>> {
     if edges.is_empty() {
         return Some(constant);
     }
-    let best = program.minimise(&constant);
+    // On a thread of the pool: each parallel loop would move there and back.
+    let best = rayon::scope(|_| program.minimise(&constant));
     Some(if program.convergence_factor(&best) <= program.convergence_factor(&constant) {
         best
     } else {
@@ -65,9 +76,9 @@ pub(crate) fn weights(graph: &Graph, best_constant: f64) -> Option<Vec<f64>> {
 
 impl Program<'_> {
     /// W - J for these weights.
-    fn deviation(&self, w: &[f64]) -> Mat<f64> {
+    fn deviation(&self, w: &[f64]) -> Matrix {
         let n = self.agents;
-        let mut m = Mat::from_fn(n, n, |i, j| f64::from(u8::from(i == j)) - 1.0 / n as f64);
+        let mut m = Matrix::from_fn(n, |i, j| f64::from(u8::from(i == j)) - 1.0 / n as f64);
         for (&(i, j), &w) in self.edges.iter().zip(w) {
             m[(i, j)] += w;
             m[(j, i)] += w;
@@ -79,30 +90,23 @@ impl Program<'_> {
 
     /// The convergence factor `max(l_2, -l_N)`.
     fn convergence_factor(&self, w: &[f64]) -> f64 {
-        let lambda = symmetric_eigenvalues(&self.deviation(w));
+        let lambda = symmetric_eigenvalues(self.deviation(w));
         lambda[0].max(-lambda[lambda.len() - 1])
     }
 
-    fn point(&self, w: Vec<f64>, s: f64) -> Option<Point> {
-        let deviation = self.deviation(&w);
+    /// The Cholesky factors of `sI - W + J` and `sI + W - J`; none if (w, s) is not strictly feasible.
+    fn factors(&self, w: &[f64], s: f64) -> Option<[Cholesky; 2]> {
+        let deviation = self.deviation(w);
         let shifted = |sign: f64| {
-            Mat::from_fn(self.agents, self.agents, |i, j| {
-                sign * deviation[(i, j)] + if i == j { s } else { 0.0 }
-            })
+            Matrix::from_fn(self.agents, |i, j| sign * deviation[(i, j)] + if i == j { s } else { 0.0 })
         };
-        let upper = shifted(-1.0).llt(Side::Lower).ok()?;
-        let lower = shifted(1.0).llt(Side::Lower).ok()?;
-        let log_det = [&upper, &lower]
-            .iter()
-            .map(|factor| (0..self.agents).map(|i| 2.0 * factor.L()[(i, i)].ln()).sum::<f64>())
-            .sum();
-        Some(Point { w, s, u: upper.inverse(), v: lower.inverse(), log_det })
+        Some([Cholesky::of(shifted(-1.0))?, Cholesky::of(shifted(1.0))?])
     }
 
     fn minimise(&self, start: &[f64]) -> Vec<f64> {
-        let Some(mut point) = self.point(start.to_vec(), self.convergence_factor(start) + 0.1) else {
-            return start.to_vec();
-        };
+        let s = self.convergence_factor(start) + 0.1;
+        let Some(factors) = self.factors(start, s) else { return start.to_vec() };
+        let mut point = Point::new(start.to_vec(), s, factors);
         let mut weight = 10.0;
         loop {
             for _ in 0..NEWTON_STEPS {
@@ -122,44 +126,52 @@ impl Program<'_> {
     fn newton_step(&self, at: &Point, weight: f64) -> Option<Point> {
         let (gradient, hessian) = self.derivatives(at, weight);
         let m = self.edges.len();
-        let direction = hessian.llt(Side::Lower).ok()?.solve(&gradient);
-        let decrement: f64 = (0..=m).map(|k| gradient[(k, 0)] * direction[(k, 0)]).sum();
+        let direction = Cholesky::of(hessian)?.solve(&gradient);
+        let decrement: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
         if !decrement.is_finite() || decrement < 1e-10 {
             return None;
         }
         let value = weight * at.s - at.log_det;
         let mut length = 1.0;
         while length > 1e-8 {
-            let w = at.w.iter().enumerate().map(|(k, w)| w - length * direction[(k, 0)]).collect();
-            if let Some(next) = self.point(w, at.s - length * direction[(m, 0)])
-                && weight * next.s - next.log_det < value - 0.1 * length * decrement
+            let w: Vec<f64> = at.w.iter().zip(&direction).map(|(w, d)| w - length * d).collect();
+            let s = at.s - length * direction[m];
+            if let Some(factors) = self.factors(&w, s)
+                && weight * s - log_det(&factors) < value - 0.1 * length * decrement
             {
-                return Some(next);
+                return Some(Point::new(w, s, factors));
             }
             length *= 0.5;
         }
         None
     }
 
-    fn derivatives(&self, at: &Point, weight: f64) -> (Mat<f64>, Mat<f64>) {
+    /// The gradient, and the lower triangle of the Hessian.
+    fn derivatives(&self, at: &Point, weight: f64) -> (Vec<f64>, Matrix) {
         let m = self.edges.len();
-        let form = |x: &Mat<f64>, l: usize, k: usize| {
+        let form = |x: &Matrix, l: usize, k: usize| {
             let ((i, j), (p, q)) = (self.edges[l], self.edges[k]);
             x[(i, p)] - x[(i, q)] - x[(j, p)] + x[(j, q)]
         };
-        let (u2, v2) = (&at.u * &at.u, &at.v * &at.v);
-        let mut gradient = Mat::zeros(m + 1, 1);
-        let mut hessian = Mat::zeros(m + 1, m + 1);
+        // |X a_l|^2 and |X|^2, for the derivatives by s.
+        let length_sq = |x: &Matrix, l: usize| {
+            let (i, j) = self.edges[l];
+            let column: Vec<f64> = x.row(i).iter().zip(x.row(j)).map(|(p, q)| p - q).collect();
+            dot(&column, &column)
+        };
+        let norm_sq = |x: &Matrix| (0..self.agents).map(|i| dot(x.row(i), x.row(i))).sum::<f64>();
+        let mut gradient = vec![0.0; m + 1];
+        let mut hessian = Matrix::zeros(m + 1);
         for l in 0..m {
-            gradient[(l, 0)] = form(&at.v, l, l) - form(&at.u, l, l);
-            hessian[(m, l)] = form(&u2, l, l) - form(&v2, l, l);
+            gradient[l] = form(&at.v, l, l) - form(&at.u, l, l);
+            hessian[(m, l)] = length_sq(&at.u, l) - length_sq(&at.v, l);
             for k in 0..=l {
                 hessian[(l, k)] = form(&at.u, l, k).powi(2) + form(&at.v, l, k).powi(2);
             }
         }
-        let trace = |x: &Mat<f64>| (0..self.agents).map(|i| x[(i, i)]).sum::<f64>();
-        gradient[(m, 0)] = weight - trace(&at.u) - trace(&at.v);
-        hessian[(m, m)] = trace(&u2) + trace(&v2);
+        let trace = |x: &Matrix| (0..self.agents).map(|i| x[(i, i)]).sum::<f64>();
+        gradient[m] = weight - trace(&at.u) - trace(&at.v);
+        hessian[(m, m)] = norm_sq(&at.u) + norm_sq(&at.v);
         (gradient, hessian)
     }
 }

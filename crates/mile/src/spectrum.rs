@@ -10,13 +10,12 @@
 //! 4. A *Krylov* method beyond: the two largest and the smallest only. Where it does not converge (a gap too small for it), the dense
 //!    solver after all, whatever it costs, up to [`DENSE_LIMIT`] agents; beyond, the second eigenvalue is only known to be below one.
 
-mod krylov;
+mod lanczos;
 mod tridiagonal;
 
 use std::f64::consts::TAU;
 
-use faer::{Mat, Side};
-
+use crate::dense::{Matrix, symmetric_eigenvalues};
 use crate::sparse::SparseRows;
 use tridiagonal::Tridiagonal;
 
@@ -50,7 +49,7 @@ pub enum Solver {
     Bisection,
     /// Dense symmetric solver.
     Dense,
-    /// Krylov-Schur iteration.
+    /// Lanczos' method.
     Krylov,
 }
 
@@ -116,11 +115,11 @@ pub fn spectrum(rows: &SparseRows) -> Spectrum {
         return Spectrum { complete: false, ..all(lambda, Solver::Bisection) };
     }
     if n <= DENSE_MAX {
-        return all(symmetric_eigenvalues(&dense(rows)), Solver::Dense);
+        return all(symmetric_eigenvalues(dense(rows)), Solver::Dense);
     }
-    krylov::extremes(rows).unwrap_or_else(|| {
+    lanczos::extremes(rows).unwrap_or_else(|| {
         if n <= DENSE_LIMIT {
-            return all(symmetric_eigenvalues(&dense(rows)), Solver::Dense);
+            return all(symmetric_eigenvalues(dense(rows)), Solver::Dense);
         }
         Spectrum {
             lambda: vec![1.0, 1.0 - f64::EPSILON, -1.0],
@@ -134,29 +133,17 @@ pub fn spectrum(rows: &SparseRows) -> Spectrum {
 /// All eigenvalues in descending order, whatever it costs.
 pub fn eigenvalues(rows: &SparseRows) -> Vec<f64> {
     let found = spectrum(rows);
-    if found.complete { found.lambda } else { symmetric_eigenvalues(&dense(rows)) }
+    if found.complete { found.lambda } else { symmetric_eigenvalues(dense(rows)) }
 }
 
-fn dense(rows: &SparseRows) -> Mat<f64> {
-    let mut dense = Mat::<f64>::zeros(rows.rows(), rows.rows());
+fn dense(rows: &SparseRows) -> Matrix {
+    let mut dense = Matrix::zeros(rows.rows());
     for i in 0..rows.rows() {
         for &(j, w) in rows.row(i) {
             dense[(i, j)] = w;
         }
     }
     dense
-}
-
-/// Eigenvalues of a symmetric matrix in descending order; NaN if it is not finite.
-pub(crate) fn symmetric_eigenvalues(dense: &Mat<f64>) -> Vec<f64> {
-    let finite = (0..dense.ncols()).all(|j| dense.col(j).iter().all(|v| v.is_finite()));
-    match finite.then(|| dense.self_adjoint_eigenvalues(Side::Lower)) {
-        Some(Ok(mut lambda)) => {
-            lambda.reverse();
-            lambda
-        }
-        _ => vec![f64::NAN; dense.nrows()],
-    }
 }
 
 /// Eigenvalues of a matrix that looks the same from every agent, in descending order.
@@ -242,7 +229,7 @@ mod tests {
                 let w = matrix(topology, n, rule);
                 let found = spectrum(w.rows());
                 assert_eq!(found.solver, solver, "{topology:?}");
-                let difference = worst(&found.lambda, &symmetric_eigenvalues(&dense(w.rows())));
+                let difference = worst(&found.lambda, &symmetric_eigenvalues(dense(w.rows())));
                 assert!(difference < 1e-13 * n as f64, "{topology:?} {rule:?}: {difference:e}");
             }
         }
@@ -257,7 +244,7 @@ mod tests {
             (Topology::Star, 300),
         ] {
             let w = matrix(topology, n, Rule::Metropolis);
-            let (found, all) = (krylov::extremes(w.rows()).unwrap(), symmetric_eigenvalues(&dense(w.rows())));
+            let (found, all) = (lanczos::extremes(w.rows()).unwrap(), symmetric_eigenvalues(dense(w.rows())));
             let difference = worst(&found.lambda, &[1.0, all[1], all[n - 1]]);
             assert!(difference <= found.error, "{topology:?} {difference:e} {found:?}");
         }
@@ -272,7 +259,7 @@ mod tests {
         let found = spectrum(w.rows());
         assert_eq!(found.solver, Solver::Krylov);
         let gap = 1.0 - found.extremes().lambda_2;
-        let all = symmetric_eigenvalues(&dense(w.rows()));
+        let all = symmetric_eigenvalues(dense(w.rows()));
         assert!((gap / (1.0 - all[1]) - 1.0).abs() < 1e-6, "{gap:e}");
     }
 

@@ -1,8 +1,9 @@
-//! Eigenvalues of a symmetric tridiagonal matrix by bisection: the mixing matrix of a path.
+//! Eigenvalues of a symmetric tridiagonal matrix by bisection: the mixing matrix of a path, or what Lanczos' method makes of a large one.
 
 use crate::sparse::SparseRows;
 
 /// A symmetric tridiagonal matrix.
+#[derive(Default)]
 pub(super) struct Tridiagonal {
     pub(super) diagonal: Vec<f64>,
     /// Squares of the entries beside the diagonal.
@@ -23,6 +24,16 @@ impl Tridiagonal {
             }
         }
         Some(found)
+    }
+
+    /// One more row and column, not coupled to the others yet.
+    pub(super) fn push(&mut self, diagonal: f64) {
+        self.diagonal.push(diagonal);
+    }
+
+    /// The entry beside the diagonal between the last row and the next.
+    pub(super) fn couple(&mut self, beside: f64) {
+        self.beside.push(beside * beside);
     }
 
     /// How many eigenvalues are below x: the negative pivots of T - x (Sturm).
@@ -53,5 +64,23 @@ impl Tridiagonal {
             if self.below(middle) >= n - k { high = middle } else { low = middle }
         }
         0.5 * (low + high)
+    }
+
+    /// The modulus of the last element of the unit eigenvector of the largest eigenvalue. Its elements are found from the last to the first,
+    /// along which they grow.
+    pub(super) fn last_of_eigenvector(&self, largest: f64) -> f64 {
+        // In units of the last element: the element at hand squared, and the sum of squares.
+        let (mut element, mut sum) = (1.0, 1.0);
+        let mut pivot = 0.0;
+        for (i, d) in self.diagonal.iter().enumerate().skip(1).rev() {
+            let from_below = if i + 1 < self.diagonal.len() { self.beside[i] / pivot } else { 0.0 };
+            pivot = largest - d - from_below;
+            element *= pivot * pivot / self.beside[i - 1];
+            sum += element;
+            if sum > 1e200 {
+                break;
+            }
+        }
+        1.0 / sum.sqrt()
     }
 }

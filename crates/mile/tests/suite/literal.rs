@@ -1,7 +1,6 @@
 //! Every recursion a second time, written densely from its paper: nothing here uses the library's
 //! verbs, methods or state.
 
-use faer::{Mat, Scale};
 use mile::graph::Topology;
 use mile::methods::Variant;
 use mile::methods::catalogue::Parameters;
@@ -9,6 +8,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Problem};
 use mile::random::{Purpose, stream};
+use nalgebra::DMatrix;
 use rand::RngExt;
 
 use crate::common::*;
@@ -17,23 +17,23 @@ use crate::common::*;
 #[derive(Clone)]
 pub struct Dense<'a> {
     problem: &'a dyn Problem<f64>,
-    pub w: Mat<f64>,
+    pub w: DMatrix<f64>,
     pub alpha: f64,
 }
 
 impl<'a> Dense<'a> {
     pub fn new(problem: &'a dyn Problem<f64>, network: &Network, alpha: f64) -> Self {
         let n = network.agents();
-        Self { problem, w: Mat::from_fn(n, n, |i, j| network.mixing().weight(i, j)), alpha }
+        Self { problem, w: DMatrix::from_fn(n, n, |i, j| network.mixing().weight(i, j)), alpha }
     }
 
-    pub fn identity(&self) -> Mat<f64> {
-        Mat::identity(self.w.nrows(), self.w.nrows())
+    pub fn identity(&self) -> DMatrix<f64> {
+        DMatrix::identity(self.w.nrows(), self.w.nrows())
     }
 
     /// Rows `grad f_i(x_i)`.
-    pub fn g(&self, x: &Mat<f64>) -> Mat<f64> {
-        let mut out = Mat::zeros(x.nrows(), x.ncols());
+    pub fn g(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
+        let mut out = DMatrix::zeros(x.nrows(), x.ncols());
         for i in 0..x.nrows() {
             let row: Vec<f64> = x.row(i).iter().copied().collect();
             let mut g = vec![0.0; row.len()];
@@ -44,31 +44,31 @@ impl<'a> Dense<'a> {
     }
 
     /// `alpha grad f`.
-    pub fn ag(&self, x: &Mat<f64>) -> Mat<f64> {
-        Scale(self.alpha) * self.g(x)
+    pub fn ag(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
+        self.alpha * self.g(x)
     }
 }
 
-pub fn matrix(rows: &[f64], dim: usize) -> Mat<f64> {
-    Mat::from_fn(rows.len() / dim, dim, |i, k| rows[i * dim + k])
+pub fn matrix(rows: &[f64], dim: usize) -> DMatrix<f64> {
+    DMatrix::from_fn(rows.len() / dim, dim, |i, k| rows[i * dim + k])
 }
 
-pub fn flat(x: &Mat<f64>) -> Vec<f64> {
+pub fn flat(x: &DMatrix<f64>) -> Vec<f64> {
     (0..x.nrows()).flat_map(|i| x.row(i).iter().copied().collect::<Vec<_>>()).collect()
 }
 
 /// MILE, the paper's two-step recursion; `mixes(t)` says when.
 fn two_step(
     d: &Dense,
-    first: Mat<f64>,
-    x0: &Mat<f64>,
-    m: &Mat<f64>,
+    first: DMatrix<f64>,
+    x0: &DMatrix<f64>,
+    m: &DMatrix<f64>,
     tau: usize,
     rounds: usize,
 ) -> Vec<Vec<f64>> {
     let (mut before, mut x, mut out) = (x0.clone(), first, Vec::new());
     for t in 0.. {
-        let v = Scale(2.0) * &x - &before - d.ag(&x) + d.ag(&before);
+        let v = 2.0 * &x - &before - d.ag(&x) + d.ag(&before);
         before = x;
         if t % tau == 0 {
             x = m * v;
@@ -83,20 +83,20 @@ fn two_step(
     out
 }
 
-fn mile(d: &Dense, x0: &Mat<f64>, tau: usize, xi: f64, rounds: usize) -> Vec<Vec<f64>> {
-    let w = Scale(1.0 - xi) * d.identity() + Scale(xi) * &d.w;
+fn mile(d: &Dense, x0: &DMatrix<f64>, tau: usize, xi: f64, rounds: usize) -> Vec<Vec<f64>> {
+    let w = (1.0 - xi) * d.identity() + xi * &d.w;
     two_step(d, x0 - d.ag(x0), x0, &w, tau, rounds)
 }
 
-fn decoupled(d: &Dense, x0: &Mat<f64>, tau: usize, xi: f64, gamma: f64, rounds: usize) -> Vec<Vec<f64>> {
+fn decoupled(d: &Dense, x0: &DMatrix<f64>, tau: usize, xi: f64, gamma: f64, rounds: usize) -> Vec<Vec<f64>> {
     let lap = d.identity() - &d.w;
-    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), DMatrix::zeros(x0.nrows(), x0.ncols()), Vec::new());
     for t in 0..(rounds - 1) * tau + 1 {
         let v = &x - d.ag(&x) + &c;
         if t % tau == 0 {
             let gap = &lap * &v;
-            x = &v - Scale(gamma) * &gap;
-            c -= Scale(xi) * &gap;
+            x = &v - gamma * &gap;
+            c -= xi * &gap;
             out.push(flat(&x));
         } else {
             x = v;
@@ -105,12 +105,12 @@ fn decoupled(d: &Dense, x0: &Mat<f64>, tau: usize, xi: f64, gamma: f64, rounds: 
     out
 }
 
-fn led(d: &Dense, x0: &Mat<f64>, tau: usize, beta: f64, rounds: usize) -> Vec<Vec<f64>> {
-    let (mut x, mut y) = (x0.clone(), Mat::zeros(x0.nrows(), x0.ncols()));
+fn led(d: &Dense, x0: &DMatrix<f64>, tau: usize, beta: f64, rounds: usize) -> Vec<Vec<f64>> {
+    let (mut x, mut y) = (x0.clone(), DMatrix::zeros(x0.nrows(), x0.ncols()));
     let mut round = || {
         let mut phi = x.clone();
         for _ in 0..tau {
-            phi = &phi - d.ag(&phi) - Scale(beta) * &y;
+            phi = &phi - d.ag(&phi) - beta * &y;
         }
         x = &d.w * &phi;
         y += &phi - &x;
@@ -119,16 +119,16 @@ fn led(d: &Dense, x0: &Mat<f64>, tau: usize, beta: f64, rounds: usize) -> Vec<Ve
     (0..rounds).map(|_| round()).collect()
 }
 
-fn k_gt(d: &Dense, x0: &Mat<f64>, k: usize, eta_s: f64, rounds: usize) -> Vec<Vec<f64>> {
-    let (mut x, mut c) = (x0.clone(), Mat::<f64>::zeros(x0.nrows(), x0.ncols()));
+fn k_gt(d: &Dense, x0: &DMatrix<f64>, k: usize, eta_s: f64, rounds: usize) -> Vec<Vec<f64>> {
+    let (mut x, mut c) = (x0.clone(), DMatrix::<f64>::zeros(x0.nrows(), x0.ncols()));
     let mut round = || {
         let mut u = x.clone();
         for _ in 0..k {
-            u = &u - d.ag(&u) - Scale(d.alpha) * &c;
+            u = &u - d.ag(&u) - d.alpha * &c;
         }
-        let z = Scale(1.0 / (k as f64 * d.alpha)) * (&x - &u);
+        let z = (1.0 / (k as f64 * d.alpha)) * (&x - &u);
         c = &c - &z + &d.w * &z;
-        x = &d.w * (&x - Scale(eta_s * k as f64 * d.alpha) * &z);
+        x = &d.w * (&x - (eta_s * k as f64 * d.alpha) * &z);
         flat(&x)
     };
     (0..rounds).map(|_| round()).collect()
@@ -137,8 +137,8 @@ fn k_gt(d: &Dense, x0: &Mat<f64>, k: usize, eta_s: f64, rounds: usize) -> Vec<Ve
 /// Gradient tracking with matrices (W1, W2, W3, W4) when `mixes(t)`, the identity otherwise.
 fn tracking(
     d: &Dense,
-    x0: &Mat<f64>,
-    matrices: [&Mat<f64>; 4],
+    x0: &DMatrix<f64>,
+    matrices: [&DMatrix<f64>; 4],
     mixes: impl Fn(usize) -> bool,
     rounds: usize,
 ) -> Vec<Vec<f64>> {
@@ -146,7 +146,7 @@ fn tracking(
     let identity = d.identity();
     for t in 0.. {
         let [w1, w2, w3, w4] = if mixes(t) { matrices } else { [&identity; 4] };
-        let next = w1 * &x - Scale(d.alpha) * (w2 * &y);
+        let next = w1 * &x - d.alpha * (w2 * &y);
         y = w3 * &y + w4 * (d.g(&next) - d.g(&x));
         x = next;
         if mixes(t) {
@@ -159,8 +159,8 @@ fn tracking(
     out
 }
 
-fn extra(d: &Dense, x0: &Mat<f64>, rounds: usize) -> Vec<Vec<f64>> {
-    let half = Scale(0.5) * (d.identity() + &d.w);
+fn extra(d: &Dense, x0: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
+    let half = 0.5 * (d.identity() + &d.w);
     let (mut before, mut x) = (x0.clone(), &d.w * x0 - d.ag(x0));
     let mut out = vec![flat(&x)];
     while out.len() < rounds {
@@ -171,8 +171,8 @@ fn extra(d: &Dense, x0: &Mat<f64>, rounds: usize) -> Vec<Vec<f64>> {
     out
 }
 
-fn ed(d: &Dense, x0: &Mat<f64>, rounds: usize) -> Vec<Vec<f64>> {
-    let half = Scale(0.5) * (d.identity() + &d.w);
+fn ed(d: &Dense, x0: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
+    let half = 0.5 * (d.identity() + &d.w);
     let (mut x, mut psi) = (x0.clone(), x0.clone());
     let mut round = || {
         let next = &x - d.ag(&x);
@@ -184,7 +184,7 @@ fn ed(d: &Dense, x0: &Mat<f64>, rounds: usize) -> Vec<Vec<f64>> {
     (0..rounds).map(|_| round()).collect()
 }
 
-fn d2(d: &Dense, x0: &Mat<f64>, m: &Mat<f64>, rounds: usize) -> Vec<Vec<f64>> {
+fn d2(d: &Dense, x0: &DMatrix<f64>, m: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
     let first = m * (x0 - d.ag(x0));
     let mut out = vec![flat(&first)];
     out.extend(two_step(d, first, x0, m, 1, rounds - 1));
@@ -198,20 +198,20 @@ fn coin(p: f64, t: usize) -> bool {
 /// Scaffnew's form of ProxSkip, with h = -y/alpha; `mix` is what an exchange does to z.
 fn scaffnew(
     d: &Dense,
-    x0: &Mat<f64>,
+    x0: &DMatrix<f64>,
     p: f64,
     beta: f64,
     coin: impl Fn(usize) -> bool,
-    mix: impl Fn(&Mat<f64>) -> Mat<f64>,
+    mix: impl Fn(&DMatrix<f64>) -> DMatrix<f64>,
     rounds: usize,
 ) -> Vec<Vec<f64>> {
-    let (mut x, mut h, mut out) = (x0.clone(), Mat::<f64>::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    let (mut x, mut h, mut out) = (x0.clone(), DMatrix::<f64>::zeros(x0.nrows(), x0.ncols()), Vec::new());
     assert!(p > 0.0);
     for t in 0.. {
-        let hat = &x - Scale(d.alpha) * (d.g(&x) - &h);
+        let hat = &x - d.alpha * (d.g(&x) - &h);
         if coin(t) {
             x = mix(&hat);
-            h += Scale(beta / d.alpha) * (&x - &hat);
+            h += (beta / d.alpha) * (&x - &hat);
             out.push(flat(&x));
             if out.len() == rounds {
                 break;
@@ -223,36 +223,36 @@ fn scaffnew(
     out
 }
 
-fn gossip(w: &Mat<f64>, z: &Mat<f64>, eta: f64, k: usize) -> Mat<f64> {
+fn gossip(w: &DMatrix<f64>, z: &DMatrix<f64>, eta: f64, k: usize) -> DMatrix<f64> {
     let (mut before, mut now) = (z.clone(), z.clone());
     for _ in 0..k {
-        let next = Scale(1.0 + eta) * (w * &now) - Scale(eta) * &before;
+        let next = (1.0 + eta) * (w * &now) - eta * &before;
         before = std::mem::replace(&mut now, next);
     }
     now
 }
 
 /// SCAFFOLD with a server that holds x and c.
-fn scaffold(d: &Dense, x0: &Mat<f64>, k: usize, eta_g: f64, rounds: usize) -> Vec<Vec<f64>> {
+fn scaffold(d: &Dense, x0: &DMatrix<f64>, k: usize, eta_g: f64, rounds: usize) -> Vec<Vec<f64>> {
     let (n, dim) = (x0.nrows(), x0.ncols());
-    let mean = |m: &Mat<f64>| Mat::from_fn(1, dim, |_, c| m.col(c).iter().sum::<f64>() / n as f64);
-    let spread = |m: &Mat<f64>| Mat::from_fn(n, dim, |_, c| m[(0, c)]);
-    let (mut x, mut c, mut ci) = (mean(x0), Mat::<f64>::zeros(1, dim), Mat::<f64>::zeros(n, dim));
+    let mean = |m: &DMatrix<f64>| DMatrix::from_fn(1, dim, |_, c| m.column(c).iter().sum::<f64>() / n as f64);
+    let spread = |m: &DMatrix<f64>| DMatrix::from_fn(n, dim, |_, c| m[(0, c)]);
+    let (mut x, mut c, mut ci) = (mean(x0), DMatrix::<f64>::zeros(1, dim), DMatrix::<f64>::zeros(n, dim));
     let mut round = || {
         let mut y = spread(&x);
         for _ in 0..k {
-            y = &y - Scale(d.alpha) * (d.g(&y) - &ci + spread(&c));
+            y = &y - d.alpha * (d.g(&y) - &ci + spread(&c));
         }
-        let plus = &ci - spread(&c) + Scale(1.0 / (k as f64 * d.alpha)) * (spread(&x) - &y);
+        let plus = &ci - spread(&c) + (1.0 / (k as f64 * d.alpha)) * (spread(&x) - &y);
         c += mean(&(&plus - &ci));
         ci = plus;
-        x += Scale(eta_g) * (mean(&y) - &x);
+        x += eta_g * (mean(&y) - &x);
         flat(&spread(&x))
     };
     (0..rounds).map(|_| round()).collect()
 }
 
-fn dsgd(d: &Dense, x0: &Mat<f64>, tau: usize, cta: bool, rounds: usize) -> Vec<Vec<f64>> {
+fn dsgd(d: &Dense, x0: &DMatrix<f64>, tau: usize, cta: bool, rounds: usize) -> Vec<Vec<f64>> {
     let mut x = x0.clone();
     let mut round = || {
         if cta {
@@ -270,7 +270,7 @@ pub const ROUNDS: usize = 40;
 const ALPHA: f64 = 0.05;
 
 /// Production against the literal form, on the lazy ring from scattered starts.
-pub fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat<f64>) -> Vec<Vec<f64>>) {
+pub fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &DMatrix<f64>) -> Vec<Vec<f64>>) {
     agree_on(&ring(Rule::LazyMetropolis), &scattered(AGENTS, DIM), name, parameters, literal);
 }
 
@@ -279,7 +279,7 @@ fn agree_on(
     start: &[f64],
     name: &str,
     parameters: Parameters,
-    literal: impl Fn(&Dense, &Mat<f64>) -> Vec<Vec<f64>>,
+    literal: impl Fn(&Dense, &DMatrix<f64>) -> Vec<Vec<f64>>,
 ) {
     let problem = nonconvex(network.agents(), DIM, Batch::Full);
     let method = build(name, &parameters, network);
@@ -309,18 +309,18 @@ fn decoupled_mile_is_its_matrix_form() {
 /// The matrix form with the weight xi(r) = from (to/from)^(min(r, rounds)/rounds) of round r; without gamma it is xi(r).
 fn with_growing_weight(
     d: &Dense,
-    x0: &Mat<f64>,
+    x0: &DMatrix<f64>,
     tau: usize,
     (from, to, rounds): (f64, f64, usize),
     gamma: Option<f64>,
 ) -> Vec<Vec<f64>> {
-    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), DMatrix::zeros(x0.nrows(), x0.ncols()), Vec::new());
     while out.len() < ROUNDS {
         let v = &x - d.ag(&x) + &c;
         let weight = from * (to / from).powf(out.len().min(rounds) as f64 / rounds as f64);
         let mixed = &d.w * &v;
-        x = &v + Scale(gamma.unwrap_or(weight)) * (&mixed - &v);
-        c += Scale(weight) * (&mixed - &v);
+        x = &v + (gamma.unwrap_or(weight)) * (&mixed - &v);
+        c += weight * (&mixed - &v);
         out.push(flat(&x));
         (1..tau).for_each(|_| x = &x - d.ag(&x) + &c);
     }
@@ -337,10 +337,16 @@ fn mile_with_a_growing_weight_is_its_matrix_form() {
 
 /// The weight of every edge from whole differences, as in the text: a running mean of their cosines at every agent, of which each of
 /// the k-th, k > 1, has the share max(1/10, 1/(k - 1)); first elements are left out.
-fn with_weights_of_the_edges(d: &Dense, x0: &Mat<f64>, tau: usize, most: f64, gamma: f64) -> Vec<Vec<f64>> {
+fn with_weights_of_the_edges(
+    d: &Dense,
+    x0: &DMatrix<f64>,
+    tau: usize,
+    most: f64,
+    gamma: f64,
+) -> Vec<Vec<f64>> {
     let (n, dim) = (x0.nrows(), x0.ncols());
-    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::<f64>::zeros(n, dim), Vec::new());
-    let (mut r, mut last) = (vec![0.0; n], Mat::<f64>::zeros(n, dim));
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), DMatrix::<f64>::zeros(n, dim), Vec::new());
+    let (mut r, mut last) = (vec![0.0; n], DMatrix::<f64>::zeros(n, dim));
     while out.len() < ROUNDS {
         let v = &x - d.ag(&x) + &c;
         x = v.clone();
@@ -437,7 +443,7 @@ fn the_methods_without_local_steps_are_their_recursions() {
     agree("ed", Parameters::default(), |d, x| ed(d, x, ROUNDS));
     agree("d2", Parameters::default(), |d, x| d2(d, x, &d.w, ROUNDS));
     agree("nids", Parameters::default(), |d, x| {
-        let half = Scale(0.5) * (d.identity() + &d.w);
+        let half = 0.5 * (d.identity() + &d.w);
         two_step(d, x - d.ag(x), x, &half, 1, ROUNDS)
     });
     agree("gradient-tracking", Parameters::default(), |d, x| {
@@ -452,13 +458,13 @@ fn the_methods_without_local_steps_are_their_recursions() {
 #[test]
 fn proxskip_is_scaffnew() {
     agree("proxskip", tau(4), |d, x| {
-        let half = Scale(0.5) * (d.identity() + &d.w);
+        let half = 0.5 * (d.identity() + &d.w);
         scaffnew(d, x, 0.25, 0.25, |t| coin(0.25, t), |z| &half * z, ROUNDS)
     });
     let parameters =
         Parameters { probability: Some(0.3), chi: Some(2.0), beta: Some(0.2), ..Parameters::default() };
     agree("proxskip", parameters, |d, x| {
-        let quarter = Scale(0.75) * d.identity() + Scale(0.25) * &d.w;
+        let quarter = 0.75 * d.identity() + 0.25 * &d.w;
         scaffnew(d, x, 0.3, 0.2, |t| coin(0.3, t), |z| &quarter * z, ROUNDS)
     });
 }
@@ -473,7 +479,7 @@ fn mg_skip_is_proxskip_with_accelerated_gossip() {
         let eta = if k == 1 { 0.0 } else { (1.0 - root) / (1.0 + root) };
         let parameters = Parameters { gossip: Some(k as u64), ..tau(4) };
         agree("mg-skip", parameters, |d, x| {
-            let mix = |z: &Mat<f64>| Scale(0.5) * (z + gossip(&d.w, z, eta, k));
+            let mix = |z: &DMatrix<f64>| 0.5 * (z + gossip(&d.w, z, eta, k));
             scaffnew(d, x, 0.25, 0.25, |t| coin(0.25, t), mix, ROUNDS)
         });
     }
@@ -494,7 +500,7 @@ fn scaffold_is_what_its_server_would_do() {
 fn mile_is_proxskip_with_a_deterministic_coin() {
     let (steps, weight) = (5usize, 0.2);
     agree("mile", xi(steps as u64, weight), |d, x| {
-        let w = Scale(1.0 - weight) * d.identity() + Scale(weight) * &d.w;
+        let w = (1.0 - weight) * d.identity() + weight * &d.w;
         scaffnew(d, &(x - d.ag(x)), 1.0, 1.0, |t| t % steps == 0, |z| &w * z, ROUNDS)
     });
 }

@@ -3,13 +3,13 @@
 //! The literal forms keep the momentum in units of gradients, as PyTorch does, where the library's primal-dual methods keep it in
 //! units of x.
 
-use faer::{Mat, Scale};
 use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::problems::{Batch, Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::{Decay, Schedule};
 use mile::simulator::Simulator;
+use nalgebra::DMatrix;
 
 use crate::common::*;
 use crate::literal::{Dense, agree, flat, matrix};
@@ -17,33 +17,33 @@ use crate::literal::{Dense, agree, flat, matrix};
 const ROUNDS: usize = 40;
 const MU: f64 = 0.7;
 
-fn zeros(x: &Mat<f64>) -> Mat<f64> {
-    Mat::zeros(x.nrows(), x.ncols())
+fn zeros(x: &DMatrix<f64>) -> DMatrix<f64> {
+    DMatrix::zeros(x.nrows(), x.ncols())
 }
 
 /// A momentum buffer in units of gradients.
 struct Buffer {
-    b: Mat<f64>,
+    b: DMatrix<f64>,
     mu: f64,
     nesterov: bool,
 }
 
 impl Buffer {
-    fn new(x: &Mat<f64>, mu: f64, nesterov: bool) -> Self {
+    fn new(x: &DMatrix<f64>, mu: f64, nesterov: bool) -> Self {
         Self { b: zeros(x), mu, nesterov }
     }
 
     /// The direction of a step whose gradient is `g`.
-    fn direction(&mut self, g: Mat<f64>) -> Mat<f64> {
-        self.b = Scale(self.mu) * &self.b + &g;
-        if self.nesterov { g + Scale(self.mu) * &self.b } else { self.b.clone() }
+    fn direction(&mut self, g: DMatrix<f64>) -> DMatrix<f64> {
+        self.b = self.mu * &self.b + &g;
+        if self.nesterov { g + self.mu * &self.b } else { self.b.clone() }
     }
 }
 
 /// MILE with h = -c/alpha, at a step size that may change from round to round.
 fn mile(
     d: &mut Dense,
-    x0: &Mat<f64>,
+    x0: &DMatrix<f64>,
     (tau, weight, gamma): (usize, f64, f64),
     mut buffer: Buffer,
     step_size: impl Fn(u64) -> f64,
@@ -52,14 +52,14 @@ fn mile(
     let (mut x, mut h, mut out) = (x0.clone(), zeros(x0), Vec::new());
     d.alpha = step_size(0);
     let first = buffer.direction(d.g(&x));
-    x -= Scale(d.alpha) * first;
+    x -= d.alpha * first;
     for t in 0.. {
         d.alpha = step_size(out.len() as u64);
-        let v = &x - Scale(d.alpha) * buffer.direction(d.g(&x) + &h);
+        let v = &x - d.alpha * buffer.direction(d.g(&x) + &h);
         if t % tau == 0 {
             let gap = &v - &d.w * &v;
-            x = &v - Scale(gamma) * &gap;
-            h += Scale(weight / d.alpha) * &gap;
+            x = &v - gamma * &gap;
+            h += (weight / d.alpha) * &gap;
             out.push(flat(&x));
             if out.len() == rounds {
                 break;
@@ -71,12 +71,12 @@ fn mile(
     out
 }
 
-fn led(d: &Dense, x0: &Mat<f64>, tau: usize, beta: f64, mut buffer: Buffer) -> Vec<Vec<f64>> {
+fn led(d: &Dense, x0: &DMatrix<f64>, tau: usize, beta: f64, mut buffer: Buffer) -> Vec<Vec<f64>> {
     let (mut x, mut y) = (x0.clone(), zeros(x0));
     let mut round = || {
         let mut phi = x.clone();
         for _ in 0..tau {
-            phi -= Scale(d.alpha) * buffer.direction(d.g(&phi) + Scale(beta / d.alpha) * &y);
+            phi -= d.alpha * buffer.direction(d.g(&phi) + (beta / d.alpha) * &y);
         }
         x = &d.w * &phi;
         y += &phi - &x;
@@ -85,14 +85,14 @@ fn led(d: &Dense, x0: &Mat<f64>, tau: usize, beta: f64, mut buffer: Buffer) -> V
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn k_gt(d: &Dense, x0: &Mat<f64>, k: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
+fn k_gt(d: &Dense, x0: &DMatrix<f64>, k: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
     let (mut x, mut c) = (x0.clone(), zeros(x0));
     let mut round = || {
         let mut u = x.clone();
         for _ in 0..k {
-            u -= Scale(d.alpha) * buffer.direction(d.g(&u) + &c);
+            u -= d.alpha * buffer.direction(d.g(&u) + &c);
         }
-        let z = Scale((1.0 - buffer.mu) / (k as f64 * d.alpha)) * (&x - &u);
+        let z = ((1.0 - buffer.mu) / (k as f64 * d.alpha)) * (&x - &u);
         c += &d.w * &z - &z;
         x = &d.w * &u;
         flat(&x)
@@ -100,58 +100,58 @@ fn k_gt(d: &Dense, x0: &Mat<f64>, k: usize, mut buffer: Buffer) -> Vec<Vec<f64>>
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn local_dsgd(d: &Dense, x0: &Mat<f64>, tau: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
+fn local_dsgd(d: &Dense, x0: &DMatrix<f64>, tau: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
     let mut x = x0.clone();
     let mut round = || {
-        (0..tau).for_each(|_| x -= Scale(d.alpha) * buffer.direction(d.g(&x)));
+        (0..tau).for_each(|_| x -= d.alpha * buffer.direction(d.g(&x)));
         x = &d.w * &x;
         flat(&x)
     };
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn qg_dsgdm(d: &Dense, x0: &Mat<f64>, mu: f64, nesterov: bool) -> Vec<Vec<f64>> {
+fn qg_dsgdm(d: &Dense, x0: &DMatrix<f64>, mu: f64, nesterov: bool) -> Vec<Vec<f64>> {
     let (mut x, mut slow) = (x0.clone(), zeros(x0));
     let mut round = || {
         let g = d.g(&x);
-        let heavy = Scale(mu) * &slow + &g;
-        let direction = if nesterov { g + Scale(mu) * &heavy } else { heavy };
-        let next = &d.w * (&x - Scale(d.alpha) * direction);
-        slow = Scale(mu) * &slow + Scale((1.0 - mu) / d.alpha) * (&x - &next);
+        let heavy = mu * &slow + &g;
+        let direction = if nesterov { g + mu * &heavy } else { heavy };
+        let next = &d.w * (&x - d.alpha * direction);
+        slow = mu * &slow + ((1.0 - mu) / d.alpha) * (&x - &next);
         x = next;
         flat(&x)
     };
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn decentlam(d: &Dense, x0: &Mat<f64>, mu: f64) -> Vec<Vec<f64>> {
+fn decentlam(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
     let (mut x, mut m) = (x0.clone(), zeros(x0));
     let mut round = || {
-        let g = Scale(1.0 / d.alpha) * (&x - &d.w * (&x - d.ag(&x)));
-        m = Scale(mu) * &m + g;
-        x -= Scale(d.alpha) * &m;
+        let g = (1.0 / d.alpha) * (&x - &d.w * (&x - d.ag(&x)));
+        m = mu * &m + g;
+        x -= d.alpha * &m;
         flat(&x)
     };
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn momentum_tracking(d: &Dense, x0: &Mat<f64>, mu: f64) -> Vec<Vec<f64>> {
+fn momentum_tracking(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
     let (mut x, mut u, mut c) = (x0.clone(), zeros(x0), zeros(x0));
     let mut round = || {
-        u = Scale(mu) * &u + d.g(&x);
-        x = &d.w * &x - Scale(d.alpha) * (&u - &c);
+        u = mu * &u + d.g(&x);
+        x = &d.w * &x - d.alpha * (&u - &c);
         c = &d.w * (&c - &u) + &u;
         flat(&x)
     };
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn edm(d: &Dense, x0: &Mat<f64>, mu: f64) -> Vec<Vec<f64>> {
-    let half = Scale(0.5) * (d.identity() + &d.w);
+fn edm(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
+    let half = 0.5 * (d.identity() + &d.w);
     let (mut x, mut psi, mut m) = (x0.clone(), x0.clone(), zeros(x0));
     let mut round = || {
-        m = Scale(mu) * &m + Scale(1.0 - mu) * d.g(&x);
-        let next = &x - Scale(d.alpha) * &m;
+        m = mu * &m + (1.0 - mu) * d.g(&x);
+        let next = &x - d.alpha * &m;
         let phi = &next + &x - &psi;
         psi = next;
         x = &half * phi;
@@ -164,7 +164,7 @@ fn edm(d: &Dense, x0: &Mat<f64>, mu: f64) -> Vec<Vec<f64>> {
 fn the_correction_goes_through_the_momentum() {
     for nesterov in [false, true] {
         let heavy = |parameters| with_momentum(parameters, MU, nesterov);
-        let buffer = |x: &Mat<f64>| Buffer::new(x, MU, nesterov);
+        let buffer = |x: &DMatrix<f64>| Buffer::new(x, MU, nesterov);
         for (tau, weight, gamma) in [(1, 0.05, 0.9), (4, 0.05, 1.0), (4, 0.1, 0.1)] {
             let parameters = Parameters { gamma: Some(gamma), ..xi(tau, weight) };
             agree("mile", heavy(parameters), |d, x| {

@@ -1,9 +1,9 @@
 //! The recursions of methods that send compressed messages a second time, in which every agent knows the copies of its neighbours.
 
-use faer::{Mat, Scale};
 use mile::compression::Compression::{EightBit, TopK};
 use mile::methods::catalogue::Parameters;
 use mile::schedule::Weight;
+use nalgebra::DMatrix;
 
 use crate::common::*;
 use crate::literal::{Dense, ROUNDS, agree, flat};
@@ -11,14 +11,14 @@ use crate::literal::{Dense, ROUNDS, agree, flat};
 /// The recursion of CHOCO-SGD and LEAD with local steps: every agent knows the copies of its neighbours.
 fn with_public_copies(
     d: &Dense,
-    x0: &Mat<f64>,
+    x0: &DMatrix<f64>,
     (tau, xi, gamma): (usize, Option<f64>, f64),
     compress: impl Fn(&mut [f64]),
     whole_every: usize,
 ) -> Vec<Vec<f64>> {
     let (n, dim) = (x0.nrows(), x0.ncols());
     let corrected = xi.is_some();
-    let (mut c, mut y, mut out) = (Mat::<f64>::zeros(n, dim), Mat::<f64>::zeros(n, dim), Vec::new());
+    let (mut c, mut y, mut out) = (DMatrix::<f64>::zeros(n, dim), DMatrix::<f64>::zeros(n, dim), Vec::new());
     let mut x = if corrected { x0 - d.ag(x0) } else { x0.clone() };
     while out.len() < ROUNDS {
         let before = if corrected { 1 } else { tau };
@@ -31,8 +31,8 @@ fn with_public_copies(
             (0..dim).for_each(|k| y[(i, k)] += told[k]);
         }
         let s = &d.w * &y - &y;
-        x = &x + Scale(gamma) * &s;
-        c = &c + Scale(xi.unwrap_or(0.0)) * &s;
+        x = &x + gamma * &s;
+        c = &c + (xi.unwrap_or(0.0)) * &s;
         out.push(flat(&x));
         (before..tau).for_each(|_| x = &x - d.ag(&x) + &c);
     }
