@@ -20,8 +20,8 @@ use crate::sparse::SparseRows;
 /// Length of the residual of an eigenvector at which it is taken as found. The error of its eigenvalue is of the
 /// order of its square.
 const TOLERANCE: f64 = 1e-10;
-/// Steps after which an eigenvalue is given up. A ring of 10,000 with one chord, with a gap of 1.3e-7, needs 22,000.
-const MOST_STEPS: usize = 1_000_000;
+/// Steps after which an eigenvalue is given up. A ring of 10,000 with one chord, whose gap is 1.3e-7, needs 10,445.
+const MOST_STEPS: usize = 200_000;
 /// Steps before the first look at the eigenvalue.
 const FIRST_LOOK: usize = 32;
 /// Rows of a product that one task computes.
