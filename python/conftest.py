@@ -1,8 +1,12 @@
 """What tests and doctests share."""
 
+import signal
 from pathlib import Path
 
 import pytest
+
+# In the background of a script interrupts are ignored, by all that is started there too: tests of interrupts would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,8 @@ const TASKS: usize = 8;
 const FEW: usize = 256;
 /// Entries of a row handled side by side.
 const LANES: usize = 8;
+/// Sums of squares below this count as zero: their last digits may have been lost.
+const NEGLIGIBLE: f64 = f64::MIN_POSITIVE / f64::EPSILON;
 /// QL steps after which an eigenvalue is given up. Two are usual.
 const MOST_STEPS: usize = 60;
 
@@ -68,6 +70,9 @@ fn tridiagonal(mut matrix: Matrix) -> (Vec<f64>, Vec<f64>) {
             break;
         }
         let mut u = row[..i].to_vec();
+        if dot(&u, &u) < NEGLIGIBLE {
+            u.fill(0.0);
+        }
         let length = dot(&u, &u).sqrt().copysign(u[i - 1]);
         beside[i - 1] = -length;
         u[i - 1] += length;
@@ -97,8 +102,6 @@ fn tridiagonal(mut matrix: Matrix) -> (Vec<f64>, Vec<f64>) {
             q.iter_mut().for_each(|q| *q /= h);
             let along = dot(&u, &q) / (2.0 * h);
             q.iter_mut().zip(&u).for_each(|(q, u)| *q -= along * u);
-        } else {
-            u.fill(0.0);
         }
         last = Update { u, q };
     }
@@ -247,9 +250,12 @@ mod tests {
         });
         let found = symmetric_eigenvalues(wilkinson);
         assert!((found[0] - 10.746194182903393).abs() < 1e-13 && found[0] - found[1] < 2e-13, "{found:?}");
-        // Entries whose squares underflow count as zeros.
-        let small = Matrix::from_fn(40, |i, j| if i == j { 1.0 } else { 1e-170 });
-        assert_eq!(symmetric_eigenvalues(small), [1.0; 40]);
+        // Entries whose squares lose digits count as zeros.
+        for tiny in [1e-140, 1e-155, 1e-161, 1e-170, 1e-320] {
+            let nearly = Matrix::from_fn(40, |i, j| if i == j { i as f64 } else { tiny });
+            let expected: Vec<f64> = (0..40).rev().map(f64::from).collect();
+            assert!(worst(&symmetric_eigenvalues(nearly), &expected) < 1e-13, "{tiny:e}");
+        }
     }
 
     #[test]
