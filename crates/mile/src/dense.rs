@@ -1,8 +1,8 @@
 //! Square matrices: eigenvalues and Cholesky factors.
 //!
 //! Written here because the library that was used before, with all its types of numbers, took a sixth of the first build
-//! (DESIGN.md). Products and sums are rounded separately and formed in a fixed order: the same bits on every CPU and with any
-//! number of threads.
+//! (DESIGN.md). Products and sums are rounded separately and formed in a fixed order: the same bits with any number of threads, and for
+//! symmetric matrices on every CPU.
 
 mod cholesky;
 mod general;

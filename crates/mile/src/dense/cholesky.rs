@@ -47,7 +47,7 @@ impl Cholesky {
 
     /// The logarithm of the determinant of A.
     pub(crate) fn log_det(&self) -> f64 {
-        (0..self.l.size()).map(|i| 2.0 * self.l[(i, i)].ln()).sum()
+        (0..self.l.size()).map(|i| 2.0 * libm::log(self.l[(i, i)])).sum()
     }
 
     /// The solution x of `A x = b`.

@@ -174,7 +174,7 @@ fn ql(d: &mut [f64], e: &mut [f64]) -> bool {
 fn ql_step(d: &mut [f64], e: &mut [f64]) {
     let end = d.len() - 1;
     let half = (d[1] - d[0]) / (2.0 * e[0]);
-    let mut g = d[end] - d[0] + e[0] / (half + half.hypot(1.0).copysign(half));
+    let mut g = d[end] - d[0] + e[0] / (half + (half * half + 1.0).sqrt().copysign(half));
     let (mut sine, mut cosine, mut shift) = (1.0, 1.0, 0.0);
     for i in (0..end).rev() {
         let (outside, b) = (sine * e[i], cosine * e[i]);

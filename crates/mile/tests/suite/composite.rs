@@ -10,12 +10,11 @@ use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::{Simulator, SimulatorError};
-use nalgebra::DMatrix;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
 use crate::common::*;
-use crate::literal::{Dense, flat, matrix};
+use crate::literal::{Dense, Mat, flat, matrix};
 
 /// Features of which the last is the constant 1, in regression on which two of the others count.
 const COLUMNS: usize = 7;
@@ -73,8 +72,8 @@ fn coordinate_descent(shards: &[Shard<f64>]) -> Vec<f64> {
 }
 
 /// Soft thresholding of all entries but the intercepts.
-fn prox(step: f64, x: &DMatrix<f64>) -> DMatrix<f64> {
-    DMatrix::from_fn(x.nrows(), x.ncols(), |i, k| {
+fn prox(step: f64, x: &Mat) -> Mat {
+    Mat::from_fn(x.nrows(), x.ncols(), |i, k| {
         let (x, t) = (x[(i, k)], if k == INTERCEPT { 0.0 } else { step * L1 });
         if x > t {
             x - t
@@ -87,11 +86,11 @@ fn prox(step: f64, x: &DMatrix<f64>) -> DMatrix<f64> {
 }
 
 /// (I + W)/2.
-fn half(d: &Dense) -> DMatrix<f64> {
+fn half(d: &Dense) -> Mat {
     0.5 * (d.identity() + &d.w)
 }
 
-fn pg_extra(d: &Dense, x0: &DMatrix<f64>) -> Vec<Vec<f64>> {
+fn pg_extra(d: &Dense, x0: &Mat) -> Vec<Vec<f64>> {
     let mut z = &d.w * x0 - d.ag(x0);
     let (mut before, mut x) = (x0.clone(), prox(d.alpha, &z));
     let mut out = vec![flat(&x)];
@@ -104,7 +103,7 @@ fn pg_extra(d: &Dense, x0: &DMatrix<f64>) -> Vec<Vec<f64>> {
 }
 
 /// Without y, which the difference of two steps removes: B^2 = (I - W)/2.
-fn prox_ed(d: &Dense, x0: &DMatrix<f64>) -> Vec<Vec<f64>> {
+fn prox_ed(d: &Dense, x0: &Mat) -> Vec<Vec<f64>> {
     let mut v = x0 - d.ag(x0);
     let (mut before, mut x) = (x0.clone(), prox(d.alpha, &(half(d) * &v)));
     let mut out = vec![flat(&x)];
@@ -116,7 +115,7 @@ fn prox_ed(d: &Dense, x0: &DMatrix<f64>) -> Vec<Vec<f64>> {
     out
 }
 
-fn nids(d: &Dense, x0: &DMatrix<f64>) -> Vec<Vec<f64>> {
+fn nids(d: &Dense, x0: &Mat) -> Vec<Vec<f64>> {
     let mut z = x0 - d.ag(x0);
     let (mut before, mut x) = (x0.clone(), prox(d.alpha, &z));
     let mut out = Vec::new();
@@ -128,7 +127,7 @@ fn nids(d: &Dense, x0: &DMatrix<f64>) -> Vec<Vec<f64>> {
     out
 }
 
-fn prox_dgd(d: &Dense, x0: &DMatrix<f64>, tau: usize, cta: bool) -> Vec<Vec<f64>> {
+fn prox_dgd(d: &Dense, x0: &Mat, tau: usize, cta: bool) -> Vec<Vec<f64>> {
     let mut x = x0.clone();
     let mut round = || {
         (1..tau).for_each(|_| x = prox(d.alpha, &(&x - d.ag(&x))));
@@ -139,7 +138,7 @@ fn prox_dgd(d: &Dense, x0: &DMatrix<f64>, tau: usize, cta: bool) -> Vec<Vec<f64>
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &DMatrix<f64>) -> Vec<Vec<f64>>) {
+fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat) -> Vec<Vec<f64>>) {
     let (problem, network, start) =
         (elastic_net(shards(), L1), ring(Rule::Metropolis), scattered(AGENTS, COLUMNS));
     let method = build(name, &parameters, &network);

@@ -8,32 +8,33 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Problem};
 use mile::random::{Purpose, stream};
-use nalgebra::DMatrix;
 use rand::RngExt;
 
 use crate::common::*;
+
+pub type Mat = nalgebra::DMatrix<f64>;
 
 /// A problem and a network, as matrices.
 #[derive(Clone)]
 pub struct Dense<'a> {
     problem: &'a dyn Problem<f64>,
-    pub w: DMatrix<f64>,
+    pub w: Mat,
     pub alpha: f64,
 }
 
 impl<'a> Dense<'a> {
     pub fn new(problem: &'a dyn Problem<f64>, network: &Network, alpha: f64) -> Self {
         let n = network.agents();
-        Self { problem, w: DMatrix::from_fn(n, n, |i, j| network.mixing().weight(i, j)), alpha }
+        Self { problem, w: Mat::from_fn(n, n, |i, j| network.mixing().weight(i, j)), alpha }
     }
 
-    pub fn identity(&self) -> DMatrix<f64> {
-        DMatrix::identity(self.w.nrows(), self.w.nrows())
+    pub fn identity(&self) -> Mat {
+        Mat::identity(self.w.nrows(), self.w.nrows())
     }
 
     /// Rows `grad f_i(x_i)`.
-    pub fn g(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut out = DMatrix::zeros(x.nrows(), x.ncols());
+    pub fn g(&self, x: &Mat) -> Mat {
+        let mut out = Mat::zeros(x.nrows(), x.ncols());
         for i in 0..x.nrows() {
             let row: Vec<f64> = x.row(i).iter().copied().collect();
             let mut g = vec![0.0; row.len()];
@@ -44,28 +45,21 @@ impl<'a> Dense<'a> {
     }
 
     /// `alpha grad f`.
-    pub fn ag(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
+    pub fn ag(&self, x: &Mat) -> Mat {
         self.alpha * self.g(x)
     }
 }
 
-pub fn matrix(rows: &[f64], dim: usize) -> DMatrix<f64> {
-    DMatrix::from_fn(rows.len() / dim, dim, |i, k| rows[i * dim + k])
+pub fn matrix(rows: &[f64], dim: usize) -> Mat {
+    Mat::from_fn(rows.len() / dim, dim, |i, k| rows[i * dim + k])
 }
 
-pub fn flat(x: &DMatrix<f64>) -> Vec<f64> {
+pub fn flat(x: &Mat) -> Vec<f64> {
     (0..x.nrows()).flat_map(|i| x.row(i).iter().copied().collect::<Vec<_>>()).collect()
 }
 
 /// MILE, the paper's two-step recursion; `mixes(t)` says when.
-fn two_step(
-    d: &Dense,
-    first: DMatrix<f64>,
-    x0: &DMatrix<f64>,
-    m: &DMatrix<f64>,
-    tau: usize,
-    rounds: usize,
-) -> Vec<Vec<f64>> {
+fn two_step(d: &Dense, first: Mat, x0: &Mat, m: &Mat, tau: usize, rounds: usize) -> Vec<Vec<f64>> {
     let (mut before, mut x, mut out) = (x0.clone(), first, Vec::new());
     for t in 0.. {
         let v = 2.0 * &x - &before - d.ag(&x) + d.ag(&before);
@@ -83,14 +77,14 @@ fn two_step(
     out
 }
 
-fn mile(d: &Dense, x0: &DMatrix<f64>, tau: usize, xi: f64, rounds: usize) -> Vec<Vec<f64>> {
+fn mile(d: &Dense, x0: &Mat, tau: usize, xi: f64, rounds: usize) -> Vec<Vec<f64>> {
     let w = (1.0 - xi) * d.identity() + xi * &d.w;
     two_step(d, x0 - d.ag(x0), x0, &w, tau, rounds)
 }
 
-fn decoupled(d: &Dense, x0: &DMatrix<f64>, tau: usize, xi: f64, gamma: f64, rounds: usize) -> Vec<Vec<f64>> {
+fn decoupled(d: &Dense, x0: &Mat, tau: usize, xi: f64, gamma: f64, rounds: usize) -> Vec<Vec<f64>> {
     let lap = d.identity() - &d.w;
-    let (mut x, mut c, mut out) = (x0 - d.ag(x0), DMatrix::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::zeros(x0.nrows(), x0.ncols()), Vec::new());
     for t in 0..(rounds - 1) * tau + 1 {
         let v = &x - d.ag(&x) + &c;
         if t % tau == 0 {
@@ -105,8 +99,8 @@ fn decoupled(d: &Dense, x0: &DMatrix<f64>, tau: usize, xi: f64, gamma: f64, roun
     out
 }
 
-fn led(d: &Dense, x0: &DMatrix<f64>, tau: usize, beta: f64, rounds: usize) -> Vec<Vec<f64>> {
-    let (mut x, mut y) = (x0.clone(), DMatrix::zeros(x0.nrows(), x0.ncols()));
+fn led(d: &Dense, x0: &Mat, tau: usize, beta: f64, rounds: usize) -> Vec<Vec<f64>> {
+    let (mut x, mut y) = (x0.clone(), Mat::zeros(x0.nrows(), x0.ncols()));
     let mut round = || {
         let mut phi = x.clone();
         for _ in 0..tau {
@@ -119,8 +113,8 @@ fn led(d: &Dense, x0: &DMatrix<f64>, tau: usize, beta: f64, rounds: usize) -> Ve
     (0..rounds).map(|_| round()).collect()
 }
 
-fn k_gt(d: &Dense, x0: &DMatrix<f64>, k: usize, eta_s: f64, rounds: usize) -> Vec<Vec<f64>> {
-    let (mut x, mut c) = (x0.clone(), DMatrix::<f64>::zeros(x0.nrows(), x0.ncols()));
+fn k_gt(d: &Dense, x0: &Mat, k: usize, eta_s: f64, rounds: usize) -> Vec<Vec<f64>> {
+    let (mut x, mut c) = (x0.clone(), Mat::zeros(x0.nrows(), x0.ncols()));
     let mut round = || {
         let mut u = x.clone();
         for _ in 0..k {
@@ -137,8 +131,8 @@ fn k_gt(d: &Dense, x0: &DMatrix<f64>, k: usize, eta_s: f64, rounds: usize) -> Ve
 /// Gradient tracking with matrices (W1, W2, W3, W4) when `mixes(t)`, the identity otherwise.
 fn tracking(
     d: &Dense,
-    x0: &DMatrix<f64>,
-    matrices: [&DMatrix<f64>; 4],
+    x0: &Mat,
+    matrices: [&Mat; 4],
     mixes: impl Fn(usize) -> bool,
     rounds: usize,
 ) -> Vec<Vec<f64>> {
@@ -159,7 +153,7 @@ fn tracking(
     out
 }
 
-fn extra(d: &Dense, x0: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
+fn extra(d: &Dense, x0: &Mat, rounds: usize) -> Vec<Vec<f64>> {
     let half = 0.5 * (d.identity() + &d.w);
     let (mut before, mut x) = (x0.clone(), &d.w * x0 - d.ag(x0));
     let mut out = vec![flat(&x)];
@@ -171,7 +165,7 @@ fn extra(d: &Dense, x0: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
     out
 }
 
-fn ed(d: &Dense, x0: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
+fn ed(d: &Dense, x0: &Mat, rounds: usize) -> Vec<Vec<f64>> {
     let half = 0.5 * (d.identity() + &d.w);
     let (mut x, mut psi) = (x0.clone(), x0.clone());
     let mut round = || {
@@ -184,7 +178,7 @@ fn ed(d: &Dense, x0: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
     (0..rounds).map(|_| round()).collect()
 }
 
-fn d2(d: &Dense, x0: &DMatrix<f64>, m: &DMatrix<f64>, rounds: usize) -> Vec<Vec<f64>> {
+fn d2(d: &Dense, x0: &Mat, m: &Mat, rounds: usize) -> Vec<Vec<f64>> {
     let first = m * (x0 - d.ag(x0));
     let mut out = vec![flat(&first)];
     out.extend(two_step(d, first, x0, m, 1, rounds - 1));
@@ -198,14 +192,14 @@ fn coin(p: f64, t: usize) -> bool {
 /// Scaffnew's form of ProxSkip, with h = -y/alpha; `mix` is what an exchange does to z.
 fn scaffnew(
     d: &Dense,
-    x0: &DMatrix<f64>,
+    x0: &Mat,
     p: f64,
     beta: f64,
     coin: impl Fn(usize) -> bool,
-    mix: impl Fn(&DMatrix<f64>) -> DMatrix<f64>,
+    mix: impl Fn(&Mat) -> Mat,
     rounds: usize,
 ) -> Vec<Vec<f64>> {
-    let (mut x, mut h, mut out) = (x0.clone(), DMatrix::<f64>::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    let (mut x, mut h, mut out) = (x0.clone(), Mat::zeros(x0.nrows(), x0.ncols()), Vec::new());
     assert!(p > 0.0);
     for t in 0.. {
         let hat = &x - d.alpha * (d.g(&x) - &h);
@@ -223,7 +217,7 @@ fn scaffnew(
     out
 }
 
-fn gossip(w: &DMatrix<f64>, z: &DMatrix<f64>, eta: f64, k: usize) -> DMatrix<f64> {
+fn gossip(w: &Mat, z: &Mat, eta: f64, k: usize) -> Mat {
     let (mut before, mut now) = (z.clone(), z.clone());
     for _ in 0..k {
         let next = (1.0 + eta) * (w * &now) - eta * &before;
@@ -233,11 +227,11 @@ fn gossip(w: &DMatrix<f64>, z: &DMatrix<f64>, eta: f64, k: usize) -> DMatrix<f64
 }
 
 /// SCAFFOLD with a server that holds x and c.
-fn scaffold(d: &Dense, x0: &DMatrix<f64>, k: usize, eta_g: f64, rounds: usize) -> Vec<Vec<f64>> {
+fn scaffold(d: &Dense, x0: &Mat, k: usize, eta_g: f64, rounds: usize) -> Vec<Vec<f64>> {
     let (n, dim) = (x0.nrows(), x0.ncols());
-    let mean = |m: &DMatrix<f64>| DMatrix::from_fn(1, dim, |_, c| m.column(c).iter().sum::<f64>() / n as f64);
-    let spread = |m: &DMatrix<f64>| DMatrix::from_fn(n, dim, |_, c| m[(0, c)]);
-    let (mut x, mut c, mut ci) = (mean(x0), DMatrix::<f64>::zeros(1, dim), DMatrix::<f64>::zeros(n, dim));
+    let mean = |m: &Mat| Mat::from_fn(1, dim, |_, c| m.column(c).iter().sum::<f64>() / n as f64);
+    let spread = |m: &Mat| Mat::from_fn(n, dim, |_, c| m[(0, c)]);
+    let (mut x, mut c, mut ci) = (mean(x0), Mat::zeros(1, dim), Mat::zeros(n, dim));
     let mut round = || {
         let mut y = spread(&x);
         for _ in 0..k {
@@ -252,7 +246,7 @@ fn scaffold(d: &Dense, x0: &DMatrix<f64>, k: usize, eta_g: f64, rounds: usize) -
     (0..rounds).map(|_| round()).collect()
 }
 
-fn dsgd(d: &Dense, x0: &DMatrix<f64>, tau: usize, cta: bool, rounds: usize) -> Vec<Vec<f64>> {
+fn dsgd(d: &Dense, x0: &Mat, tau: usize, cta: bool, rounds: usize) -> Vec<Vec<f64>> {
     let mut x = x0.clone();
     let mut round = || {
         if cta {
@@ -270,7 +264,7 @@ pub const ROUNDS: usize = 40;
 const ALPHA: f64 = 0.05;
 
 /// Production against the literal form, on the lazy ring from scattered starts.
-pub fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &DMatrix<f64>) -> Vec<Vec<f64>>) {
+pub fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat) -> Vec<Vec<f64>>) {
     agree_on(&ring(Rule::LazyMetropolis), &scattered(AGENTS, DIM), name, parameters, literal);
 }
 
@@ -279,7 +273,7 @@ fn agree_on(
     start: &[f64],
     name: &str,
     parameters: Parameters,
-    literal: impl Fn(&Dense, &DMatrix<f64>) -> Vec<Vec<f64>>,
+    literal: impl Fn(&Dense, &Mat) -> Vec<Vec<f64>>,
 ) {
     let problem = nonconvex(network.agents(), DIM, Batch::Full);
     let method = build(name, &parameters, network);
@@ -309,12 +303,12 @@ fn decoupled_mile_is_its_matrix_form() {
 /// The matrix form with the weight xi(r) = from (to/from)^(min(r, rounds)/rounds) of round r; without gamma it is xi(r).
 fn with_growing_weight(
     d: &Dense,
-    x0: &DMatrix<f64>,
+    x0: &Mat,
     tau: usize,
     (from, to, rounds): (f64, f64, usize),
     gamma: Option<f64>,
 ) -> Vec<Vec<f64>> {
-    let (mut x, mut c, mut out) = (x0 - d.ag(x0), DMatrix::zeros(x0.nrows(), x0.ncols()), Vec::new());
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::zeros(x0.nrows(), x0.ncols()), Vec::new());
     while out.len() < ROUNDS {
         let v = &x - d.ag(&x) + &c;
         let weight = from * (to / from).powf(out.len().min(rounds) as f64 / rounds as f64);
@@ -337,16 +331,10 @@ fn mile_with_a_growing_weight_is_its_matrix_form() {
 
 /// The weight of every edge from whole differences, as in the text: a running mean of their cosines at every agent, of which each of
 /// the k-th, k > 1, has the share max(1/10, 1/(k - 1)); first elements are left out.
-fn with_weights_of_the_edges(
-    d: &Dense,
-    x0: &DMatrix<f64>,
-    tau: usize,
-    most: f64,
-    gamma: f64,
-) -> Vec<Vec<f64>> {
+fn with_weights_of_the_edges(d: &Dense, x0: &Mat, tau: usize, most: f64, gamma: f64) -> Vec<Vec<f64>> {
     let (n, dim) = (x0.nrows(), x0.ncols());
-    let (mut x, mut c, mut out) = (x0 - d.ag(x0), DMatrix::<f64>::zeros(n, dim), Vec::new());
-    let (mut r, mut last) = (vec![0.0; n], DMatrix::<f64>::zeros(n, dim));
+    let (mut x, mut c, mut out) = (x0 - d.ag(x0), Mat::zeros(n, dim), Vec::new());
+    let (mut r, mut last) = (vec![0.0; n], Mat::zeros(n, dim));
     while out.len() < ROUNDS {
         let v = &x - d.ag(&x) + &c;
         x = v.clone();
@@ -479,7 +467,7 @@ fn mg_skip_is_proxskip_with_accelerated_gossip() {
         let eta = if k == 1 { 0.0 } else { (1.0 - root) / (1.0 + root) };
         let parameters = Parameters { gossip: Some(k as u64), ..tau(4) };
         agree("mg-skip", parameters, |d, x| {
-            let mix = |z: &DMatrix<f64>| 0.5 * (z + gossip(&d.w, z, eta, k));
+            let mix = |z: &Mat| 0.5 * (z + gossip(&d.w, z, eta, k));
             scaffnew(d, x, 0.25, 0.25, |t| coin(0.25, t), mix, ROUNDS)
         });
     }

@@ -9,32 +9,31 @@ use mile::problems::{Batch, Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::{Decay, Schedule};
 use mile::simulator::Simulator;
-use nalgebra::DMatrix;
 
 use crate::common::*;
-use crate::literal::{Dense, agree, flat, matrix};
+use crate::literal::{Dense, Mat, agree, flat, matrix};
 
 const ROUNDS: usize = 40;
 const MU: f64 = 0.7;
 
-fn zeros(x: &DMatrix<f64>) -> DMatrix<f64> {
-    DMatrix::zeros(x.nrows(), x.ncols())
+fn zeros(x: &Mat) -> Mat {
+    Mat::zeros(x.nrows(), x.ncols())
 }
 
 /// A momentum buffer in units of gradients.
 struct Buffer {
-    b: DMatrix<f64>,
+    b: Mat,
     mu: f64,
     nesterov: bool,
 }
 
 impl Buffer {
-    fn new(x: &DMatrix<f64>, mu: f64, nesterov: bool) -> Self {
+    fn new(x: &Mat, mu: f64, nesterov: bool) -> Self {
         Self { b: zeros(x), mu, nesterov }
     }
 
     /// The direction of a step whose gradient is `g`.
-    fn direction(&mut self, g: DMatrix<f64>) -> DMatrix<f64> {
+    fn direction(&mut self, g: Mat) -> Mat {
         self.b = self.mu * &self.b + &g;
         if self.nesterov { g + self.mu * &self.b } else { self.b.clone() }
     }
@@ -43,7 +42,7 @@ impl Buffer {
 /// MILE with h = -c/alpha, at a step size that may change from round to round.
 fn mile(
     d: &mut Dense,
-    x0: &DMatrix<f64>,
+    x0: &Mat,
     (tau, weight, gamma): (usize, f64, f64),
     mut buffer: Buffer,
     step_size: impl Fn(u64) -> f64,
@@ -71,7 +70,7 @@ fn mile(
     out
 }
 
-fn led(d: &Dense, x0: &DMatrix<f64>, tau: usize, beta: f64, mut buffer: Buffer) -> Vec<Vec<f64>> {
+fn led(d: &Dense, x0: &Mat, tau: usize, beta: f64, mut buffer: Buffer) -> Vec<Vec<f64>> {
     let (mut x, mut y) = (x0.clone(), zeros(x0));
     let mut round = || {
         let mut phi = x.clone();
@@ -85,7 +84,7 @@ fn led(d: &Dense, x0: &DMatrix<f64>, tau: usize, beta: f64, mut buffer: Buffer) 
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn k_gt(d: &Dense, x0: &DMatrix<f64>, k: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
+fn k_gt(d: &Dense, x0: &Mat, k: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
     let (mut x, mut c) = (x0.clone(), zeros(x0));
     let mut round = || {
         let mut u = x.clone();
@@ -100,7 +99,7 @@ fn k_gt(d: &Dense, x0: &DMatrix<f64>, k: usize, mut buffer: Buffer) -> Vec<Vec<f
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn local_dsgd(d: &Dense, x0: &DMatrix<f64>, tau: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
+fn local_dsgd(d: &Dense, x0: &Mat, tau: usize, mut buffer: Buffer) -> Vec<Vec<f64>> {
     let mut x = x0.clone();
     let mut round = || {
         (0..tau).for_each(|_| x -= d.alpha * buffer.direction(d.g(&x)));
@@ -110,7 +109,7 @@ fn local_dsgd(d: &Dense, x0: &DMatrix<f64>, tau: usize, mut buffer: Buffer) -> V
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn qg_dsgdm(d: &Dense, x0: &DMatrix<f64>, mu: f64, nesterov: bool) -> Vec<Vec<f64>> {
+fn qg_dsgdm(d: &Dense, x0: &Mat, mu: f64, nesterov: bool) -> Vec<Vec<f64>> {
     let (mut x, mut slow) = (x0.clone(), zeros(x0));
     let mut round = || {
         let g = d.g(&x);
@@ -124,7 +123,7 @@ fn qg_dsgdm(d: &Dense, x0: &DMatrix<f64>, mu: f64, nesterov: bool) -> Vec<Vec<f6
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn decentlam(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
+fn decentlam(d: &Dense, x0: &Mat, mu: f64) -> Vec<Vec<f64>> {
     let (mut x, mut m) = (x0.clone(), zeros(x0));
     let mut round = || {
         let g = (1.0 / d.alpha) * (&x - &d.w * (&x - d.ag(&x)));
@@ -135,7 +134,7 @@ fn decentlam(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn momentum_tracking(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
+fn momentum_tracking(d: &Dense, x0: &Mat, mu: f64) -> Vec<Vec<f64>> {
     let (mut x, mut u, mut c) = (x0.clone(), zeros(x0), zeros(x0));
     let mut round = || {
         u = mu * &u + d.g(&x);
@@ -146,7 +145,7 @@ fn momentum_tracking(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn edm(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
+fn edm(d: &Dense, x0: &Mat, mu: f64) -> Vec<Vec<f64>> {
     let half = 0.5 * (d.identity() + &d.w);
     let (mut x, mut psi, mut m) = (x0.clone(), x0.clone(), zeros(x0));
     let mut round = || {
@@ -164,7 +163,7 @@ fn edm(d: &Dense, x0: &DMatrix<f64>, mu: f64) -> Vec<Vec<f64>> {
 fn the_correction_goes_through_the_momentum() {
     for nesterov in [false, true] {
         let heavy = |parameters| with_momentum(parameters, MU, nesterov);
-        let buffer = |x: &DMatrix<f64>| Buffer::new(x, MU, nesterov);
+        let buffer = |x: &Mat| Buffer::new(x, MU, nesterov);
         for (tau, weight, gamma) in [(1, 0.05, 0.9), (4, 0.05, 1.0), (4, 0.1, 0.1)] {
             let parameters = Parameters { gamma: Some(gamma), ..xi(tau, weight) };
             agree("mile", heavy(parameters), |d, x| {

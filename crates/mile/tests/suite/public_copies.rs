@@ -3,22 +3,21 @@
 use mile::compression::Compression::{EightBit, TopK};
 use mile::methods::catalogue::Parameters;
 use mile::schedule::Weight;
-use nalgebra::DMatrix;
 
 use crate::common::*;
-use crate::literal::{Dense, ROUNDS, agree, flat};
+use crate::literal::{Dense, Mat, ROUNDS, agree, flat};
 
 /// The recursion of CHOCO-SGD and LEAD with local steps: every agent knows the copies of its neighbours.
 fn with_public_copies(
     d: &Dense,
-    x0: &DMatrix<f64>,
+    x0: &Mat,
     (tau, xi, gamma): (usize, Option<f64>, f64),
     compress: impl Fn(&mut [f64]),
     whole_every: usize,
 ) -> Vec<Vec<f64>> {
     let (n, dim) = (x0.nrows(), x0.ncols());
     let corrected = xi.is_some();
-    let (mut c, mut y, mut out) = (DMatrix::<f64>::zeros(n, dim), DMatrix::<f64>::zeros(n, dim), Vec::new());
+    let (mut c, mut y, mut out) = (Mat::zeros(n, dim), Mat::zeros(n, dim), Vec::new());
     let mut x = if corrected { x0 - d.ag(x0) } else { x0.clone() };
     while out.len() < ROUNDS {
         let before = if corrected { 1 } else { tau };
