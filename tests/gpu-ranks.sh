@@ -7,7 +7,7 @@ set -euo pipefail
 mile=${MILE:-}
 if [ -z "$mile" ]; then
     cd "$(dirname "$0")/.."
-    cargo build --locked --workspace --features mile-cli/mpi,mile-mpi/mpi --bin mile
+    cargo build --locked --workspace --features mile-cli/mpi,mile-ranks/mpi --bin mile
     mile=$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)/debug/mile
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=2

@@ -9,7 +9,7 @@ if [ -z "$built" ]; then
     # The bindings to MPI are not made anew when MPICC changes.
     if [ -n "${MPICC:-}" ]; then cargo clean --quiet -p mpi-sys; fi
     # As the whole workspace, so that what its tests have built is not built again with other features.
-    cargo build --locked --workspace --features mile-cli/mpi,mile-mpi/mpi --bin mile --example messages
+    cargo build --locked --workspace --features mile-cli/mpi,mile-ranks/mpi --bin mile --example messages
     built=$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)/debug
 fi
 built=$(realpath "$built")

@@ -262,12 +262,12 @@ pub(crate) fn reproduce(
     set: Vec<String>,
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<(String, bool)> {
-    let reproduce: fn(&mile_paper::Request) -> Result<mile_paper::Finding, LabError> = match item {
-        "table1" => mile_paper::table1,
-        "theorems" => mile_paper::theorems,
-        "fig1" => mile_paper::fig1,
-        "fig2" => mile_paper::fig2,
-        "when" => mile_paper::when,
+    let reproduce: fn(&mile_reproduce::Request) -> Result<mile_reproduce::Finding, LabError> = match item {
+        "table1" => mile_reproduce::table1,
+        "theorems" => mile_reproduce::theorems,
+        "fig1" => mile_reproduce::fig1,
+        "fig2" => mile_reproduce::fig2,
+        "when" => mile_reproduce::when,
         other => {
             let takes = "table1, fig1, fig2, theorems or when";
             return Err(PyValueError::new_err(format!("item: got {other}, takes {takes}")));
@@ -276,8 +276,8 @@ pub(crate) fn reproduce(
     let engines: Arc<dyn Engines> = Arc::new(InProcess);
     let work = |work: Work| {
         let stop: &AtomicBool = &work.stop;
-        reproduce(&mile_paper::Request {
-            scale: if paper { mile_paper::Scale::Paper } else { mile_paper::Scale::Quick },
+        reproduce(&mile_reproduce::Request {
+            scale: if paper { mile_reproduce::Scale::Paper } else { mile_reproduce::Scale::Quick },
             dataset: dataset.as_deref(),
             out: &out,
             set: &set,

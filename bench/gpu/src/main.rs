@@ -78,7 +78,8 @@ fn verbs(dim: usize) -> Anything<()> {
     let mut agents = GpuAgents::new(device.clone(), &problem, &network, &*method, &start, 0)?;
     let bytes = (AGENTS * dim * 4) as f64;
     let (x, y, z) = (Vector(0), Vector(1), Vector(2));
-    let cases: [(&str, f64); 4] = [("copy", 2.0), ("combine, 1 term", 3.0), ("combine, 2 terms", 4.0), ("pull on a ring", 2.0)];
+    let cases: [(&str, f64); 4] =
+        [("copy", 2.0), ("combine, 1 term", 3.0), ("combine, 2 terms", 4.0), ("pull on a ring", 2.0)];
     for (name, passes) in cases {
         let ms = milliseconds(&*device, 10, || {
             match name {
@@ -89,7 +90,10 @@ fn verbs(dim: usize) -> Anything<()> {
             }
             Ok(agents.settle()?)
         })?;
-        println!("{}", json!({"what": name, "dim": dim, "agents": AGENTS, "ms": ms, "GB/s": passes * bytes / ms / 1e6}));
+        println!(
+            "{}",
+            json!({"what": name, "dim": dim, "agents": AGENTS, "ms": ms, "GB/s": passes * bytes / ms / 1e6})
+        );
     }
     Ok(())
 }
@@ -154,9 +158,10 @@ fn gradients(preset: Preset, name: &str, batch: usize) -> Anything<()> {
     let found = agents.vector(g)?.into_owned();
     let gpu_error = error(&found, &exact, &start, Draw { seed: 0, step: 1 })?;
     let mut cpu = vec![0.0f32; AGENTS * dim];
-    cpu.par_chunks_mut(dim).zip(start.par_chunks(dim)).enumerate().try_for_each(|(agent, (g, x))| {
-        problem.sample_gradient(agent, x, Draw { seed: 0, step: 1 }, g)
-    })?;
+    cpu.par_chunks_mut(dim)
+        .zip(start.par_chunks(dim))
+        .enumerate()
+        .try_for_each(|(agent, (g, x))| problem.sample_gradient(agent, x, Draw { seed: 0, step: 1 }, g))?;
     let cpu_error = error(&cpu, &exact, &start, Draw { seed: 0, step: 1 })?;
     agents.gradient(x, g, 1)?;
     let again = agents.vector(g)?.into_owned();
@@ -194,12 +199,22 @@ fn evaluation(agents: &mut GpuAgents<'_, f32>, problem: &ImageProblem<f32>) -> A
     let average: Vec<f32> = agents.mean(Vector(0))?.into_iter().map(|x| x as f32).collect();
     let loss = problem.objective(&average)?;
     let accuracy = problem.measure(&average)?;
-    Ok((median(times), (found.losses[0] - loss).abs() / loss, found.metrics.is_some_and(|all| all[0] == accuracy)))
+    Ok((
+        median(times),
+        (found.losses[0] - loss).abs() / loss,
+        found.metrics.is_some_and(|all| all[0] == accuracy),
+    ))
 }
 
 /// Rounds of MILE of several jobs that compute together, five local steps each, with different step sizes: milliseconds for a round of
 /// all, norms of the models included.
-fn together<T: Real>(name: &str, problem: &(dyn Problem<T> + Sync), jobs: usize, flops: f64, rounds: usize) -> Anything<f64> {
+fn together<T: Real>(
+    name: &str,
+    problem: &(dyn Problem<T> + Sync),
+    jobs: usize,
+    flops: f64,
+    rounds: usize,
+) -> Anything<f64> {
     let (device, network) = (open()?, ring(problem.agents())?);
     let stack = Stack::<T>::new(device)?;
     let start: Vec<T> = problem.initial(0)?.unwrap_or_else(|| vec![T::zero(); problem.dim()]);
@@ -225,11 +240,17 @@ fn together<T: Real>(name: &str, problem: &(dyn Problem<T> + Sync), jobs: usize,
     let found: Vec<Anything<f64>> = std::thread::scope(|scope| {
         let one = &one;
         let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || one(job))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a job panicked".into()))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a job panicked".into())))
+            .collect()
     });
     let ms = median(found.into_iter().collect::<Anything<Vec<f64>>>()?);
     let all = flops * 5.0 * jobs as f64;
-    println!("{}", json!({"what": "round of MILE, five local steps", "problem": name, "jobs": jobs, "ms": ms, "TFLOP/s": all / ms / 1e9, "of_67": all / ms / 67e9}));
+    println!(
+        "{}",
+        json!({"what": "round of MILE, five local steps", "problem": name, "jobs": jobs, "ms": ms, "TFLOP/s": all / ms / 1e9, "of_67": all / ms / 67e9})
+    );
     Ok(ms)
 }
 
@@ -254,10 +275,24 @@ fn stacked() -> Anything<()> {
 fn table(rows: usize, columns: usize) -> Anything<Table<f64>> {
     let shard = |agent: usize| {
         let mut random = stream(0, Purpose::Data, agent as u64, 1);
-        let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| f64::from(random_byte(&mut random)) / 128.0 - 1.0).collect() };
-        Shard { features: numbers(rows * columns), targets: numbers(rows).into_iter().map(f64::signum).map(|b| if b == 0.0 { 1.0 } else { b }).collect() }
+        let mut numbers = |count: usize| -> Vec<f64> {
+            (0..count).map(|_| f64::from(random_byte(&mut random)) / 128.0 - 1.0).collect()
+        };
+        Shard {
+            features: numbers(rows * columns),
+            targets: numbers(rows)
+                .into_iter()
+                .map(f64::signum)
+                .map(|b| if b == 0.0 { 1.0 } else { b })
+                .collect(),
+        }
     };
-    Ok(Table::new(columns, (0..AGENTS).map(shard).collect(), TableObjective::new(Loss::Logistic, 0.01), Batch::Full)?)
+    Ok(Table::new(
+        columns,
+        (0..AGENTS).map(shard).collect(),
+        TableObjective::new(Loss::Logistic, 0.01),
+        Batch::Full,
+    )?)
 }
 
 /// Rounds of MILE on the device and in the simulator from one start: the largest distance of the models after each round.
@@ -270,7 +305,8 @@ fn rounds() -> Anything<()> {
     let mut here = mile::simulator::Simulator::new(&problem, &network, &*method, &start, 0)?;
     let mut there = GpuAgents::new(device, &problem, &network, &*method, &start, 0)?;
     let schedule = || Schedule::constant(0.05);
-    let (mut run, mut gpu) = (Run::start(&*method, schedule(), &mut here)?, Run::start(&*method, schedule(), &mut there)?);
+    let (mut run, mut gpu) =
+        (Run::start(&*method, schedule(), &mut here)?, Run::start(&*method, schedule(), &mut there)?);
     for round in 1..=5 {
         run.round(&mut here)?;
         gpu.round(&mut there)?;
@@ -278,7 +314,10 @@ fn rounds() -> Anything<()> {
         let norm = |of: &dyn Fn(usize) -> f64| (0..found.len()).map(|k| of(k).powi(2)).sum::<f64>().sqrt();
         let models = here.models();
         let apart = norm(&|k| f64::from(found[k]) - f64::from(models[k])) / norm(&|k| f64::from(models[k]));
-        println!("{}", json!({"what": "models of mile, GPU against CPU", "round": round, "relative distance": apart}));
+        println!(
+            "{}",
+            json!({"what": "models of mile, GPU against CPU", "round": round, "relative distance": apart})
+        );
     }
     Ok(())
 }

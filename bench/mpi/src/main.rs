@@ -23,12 +23,12 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_cuda::cuda::{self, Cuda};
 use mile_cuda::{GpuRank, Stack};
-use mile_mpi::engine::RankEngine;
-use mile_mpi::exchange::Crossing;
-use mile_mpi::mpi::Mpi;
-use mile_mpi::placement::Placement;
-use mile_mpi::threads::Threads;
-use mile_mpi::transport::Transport;
+use mile_ranks::engine::RankEngine;
+use mile_ranks::exchange::Crossing;
+use mile_ranks::mpi::Mpi;
+use mile_ranks::placement::Placement;
+use mile_ranks::threads::Threads;
+use mile_ranks::transport::Transport;
 use mpi::ffi;
 
 /// f_i(x) = |x - i|^2/2: a gradient is one pass over memory.
@@ -59,7 +59,9 @@ impl Problem<f32> for Springs {
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |k: usize| words.get(k).and_then(|word| word.parse::<usize>().ok());
-    let (Some(mode), Some(agents), Some(dim), Some(rounds)) = (words.first(), number(1), number(2), number(3)) else {
+    let (Some(mode), Some(agents), Some(dim), Some(rounds)) =
+        (words.first(), number(1), number(2), number(3))
+    else {
         return Err("give round, exchange, gpu or simulator, and then AGENTS DIM ROUNDS".into());
     };
     let problem = Springs { agents, dim };
@@ -68,7 +70,11 @@ fn main() -> Result<(), Failure> {
     if mode == "simulator" {
         let mut engine = Simulator::new(&problem, &network, &method, &vec![0.0; dim], 0)?;
         let time = median(rounds_of(&method, &mut engine, rounds)?);
-        println!("simulator {agents} x {dim}, {} threads: {:.4} ms a round", rayon::current_num_threads(), 1e3 * time);
+        println!(
+            "simulator {agents} x {dim}, {} threads: {:.4} ms a round",
+            rayon::current_num_threads(),
+            1e3 * time
+        );
         return Ok(());
     }
     let transport = Arc::new(Mpi::join_with_pieces(1 << 30)?);
@@ -76,8 +82,15 @@ fn main() -> Result<(), Failure> {
     if mode == "gpu" {
         return gpu(&transport, &placement, &problem, &network, rounds);
     }
-    let mut engine =
-        RankEngine::new(transport.clone(), placement.clone(), &problem, &network, &method, &vec![0.0; dim], 0)?;
+    let mut engine = RankEngine::new(
+        transport.clone(),
+        placement.clone(),
+        &problem,
+        &network,
+        &method,
+        &vec![0.0; dim],
+        0,
+    )?;
     let ranks = transport.count();
     if mode == "round" {
         let time = slowest(&*transport, rounds_of(&method, &mut engine, rounds)?)?;
@@ -137,7 +150,8 @@ fn median(mut times: Vec<f64>) -> f64 {
 fn slowest(transport: &Mpi, times: Vec<f64>) -> Result<f64, Failure> {
     let bytes: Vec<u8> = times.iter().flat_map(|time| time.to_le_bytes()).collect();
     let all = transport.all_gather(&bytes)?;
-    let time = |rank: &[u8], k: usize| f64::from_le_bytes(rank[8 * k..8 * k + 8].try_into().unwrap_or_default());
+    let time =
+        |rank: &[u8], k: usize| f64::from_le_bytes(rank[8 * k..8 * k + 8].try_into().unwrap_or_default());
     Ok(median((0..times.len()).map(|k| all.iter().map(|rank| time(rank, k)).fold(0.0, f64::max)).collect()))
 }
 
@@ -188,7 +202,8 @@ fn gpu(
     if rank == 0 {
         let crossing = Crossing::of(network, placement, rank, 0, 0);
         let bytes: usize = crossing.peers.iter().map(|peer| 4 * problem.dim * peer.sends.len()).sum();
-        let way = if transport.takes_device_memory() { "between GPU memories" } else { "through host memory" };
+        let way =
+            if transport.takes_device_memory() { "between GPU memories" } else { "through host memory" };
         println!(
             "gpu {} x {}, {ranks} ranks, {bytes} bytes sent by rank 0, {way}: {:.4} ms, {:.2} GB/s",
             problem.agents,
@@ -208,7 +223,8 @@ fn only_messages(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize
     let rows = crossing.peers.iter().flat_map(|peer| &peer.sends).max().map_or(0, |last| last + 1);
     let mut block = vec![1f32; rows * dim];
     let mut packed: Vec<Vec<f32>> = crossing.peers.iter().map(|_| Vec::new()).collect();
-    let mut room: Vec<Vec<f32>> = crossing.peers.iter().map(|peer| vec![0.0; peer.receives.len() * dim]).collect();
+    let mut room: Vec<Vec<f32>> =
+        crossing.peers.iter().map(|peer| vec![0.0; peer.receives.len() * dim]).collect();
     let bytes = |rows: &[f32]| -> &'static [u8] {
         // SAFETY: floats are bytes, and both blocks outlive the exchanges below.
         unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), 4 * rows.len()) }
@@ -221,7 +237,9 @@ fn only_messages(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize
         let mut sends: Vec<(usize, &[u8])> = Vec::new();
         for (peer, packed) in crossing.peers.iter().zip(&mut packed) {
             if 4 * dim >= LONG {
-                sends.extend(peer.sends.iter().map(|row| (peer.rank, bytes(&block[row * dim..(row + 1) * dim]))));
+                sends.extend(
+                    peer.sends.iter().map(|row| (peer.rank, bytes(&block[row * dim..(row + 1) * dim]))),
+                );
                 continue;
             }
             packed.clear();
@@ -231,7 +249,8 @@ fn only_messages(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize
         let mut receives: Vec<(usize, &mut [u8])> = Vec::new();
         for (peer, rows) in crossing.peers.iter().zip(&mut room) {
             // SAFETY: as above; any four bytes are a float.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(rows.as_mut_ptr().cast::<u8>(), 4 * rows.len()) };
+            let bytes =
+                unsafe { std::slice::from_raw_parts_mut(rows.as_mut_ptr().cast::<u8>(), 4 * rows.len()) };
             let width = if 4 * dim >= LONG { 4 * dim } else { bytes.len() };
             receives.extend(bytes.chunks_mut(width).map(|bytes| (peer.rank, bytes)));
         }
@@ -240,7 +259,13 @@ fn only_messages(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize
 }
 
 /// The sums of as many rows with as many neighbours, all of them here: a ring of the agents of a rank, on all ranks at once.
-fn only_sums(transport: &Mpi, method: &Mile, agents: usize, dim: usize, rounds: usize) -> Result<f64, Failure> {
+fn only_sums(
+    transport: &Mpi,
+    method: &Mile,
+    agents: usize,
+    dim: usize,
+    rounds: usize,
+) -> Result<f64, Failure> {
     let network = Network::new(Topology::Ring.build(agents, 0)?, Rule::Metropolis)?;
     let problem = Springs { agents, dim };
     let here = Arc::new(Threads::world(1).remove(0));
@@ -257,8 +282,10 @@ fn only_sums(transport: &Mpi, method: &Mile, agents: usize, dim: usize, rounds: 
 
 /// The same bytes by MPI alone, from and to fixed buffers.
 fn bare(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize) -> Result<f64, Failure> {
-    let mut out: Vec<Vec<f32>> = crossing.peers.iter().map(|peer| vec![1.0; peer.sends.len() * dim]).collect();
-    let mut room: Vec<Vec<f32>> = crossing.peers.iter().map(|peer| vec![0.0; peer.receives.len() * dim]).collect();
+    let mut out: Vec<Vec<f32>> =
+        crossing.peers.iter().map(|peer| vec![1.0; peer.sends.len() * dim]).collect();
+    let mut room: Vec<Vec<f32>> =
+        crossing.peers.iter().map(|peer| vec![0.0; peer.receives.len() * dim]).collect();
     timed(transport, rounds, |prepare| {
         if prepare {
             out.iter_mut().flatten().for_each(|value| *value += 1.0);
@@ -270,13 +297,29 @@ fn bare(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize) -> Resu
             for (peer, room) in crossing.peers.iter().zip(&mut room) {
                 let mut request = ffi::RSMPI_REQUEST_NULL;
                 let (to, count) = (room.as_mut_ptr().cast(), room.len() as i32);
-                ffi::MPI_Irecv(to, count, ffi::RSMPI_FLOAT, peer.rank as i32, 5, ffi::RSMPI_COMM_WORLD, &mut request);
+                ffi::MPI_Irecv(
+                    to,
+                    count,
+                    ffi::RSMPI_FLOAT,
+                    peer.rank as i32,
+                    5,
+                    ffi::RSMPI_COMM_WORLD,
+                    &mut request,
+                );
                 requests.push(request);
             }
             for (peer, out) in crossing.peers.iter().zip(&out) {
                 let mut request = ffi::RSMPI_REQUEST_NULL;
                 let (from, count) = (out.as_ptr().cast(), out.len() as i32);
-                ffi::MPI_Isend(from, count, ffi::RSMPI_FLOAT, peer.rank as i32, 5, ffi::RSMPI_COMM_WORLD, &mut request);
+                ffi::MPI_Isend(
+                    from,
+                    count,
+                    ffi::RSMPI_FLOAT,
+                    peer.rank as i32,
+                    5,
+                    ffi::RSMPI_COMM_WORLD,
+                    &mut request,
+                );
                 requests.push(request);
             }
             ffi::MPI_Waitall(requests.len() as i32, requests.as_mut_ptr(), ffi::RSMPI_STATUSES_IGNORE);

@@ -31,9 +31,9 @@ impl DeviceArguments {
     #[cfg(feature = "mpi")]
     pub(crate) fn engines_of_rank(
         &self,
-        job: &Arc<mile_mpi::mpi::Mpi>,
+        job: &Arc<mile_ranks::mpi::Mpi>,
     ) -> Result<(Arc<dyn Engines>, String), LabError> {
-        let cpu = || -> Arc<dyn Engines> { Arc::new(mile_mpi::RankEngines::new(job.clone())) };
+        let cpu = || -> Arc<dyn Engines> { Arc::new(mile_ranks::RankEngines::new(job.clone())) };
         match self.device {
             Device::Cpu => Ok((cpu(), String::new())),
             Device::Cuda(first) => gpu::open_of_rank(job, first),
@@ -60,7 +60,7 @@ mod gpu {
 
     #[cfg(feature = "mpi")]
     pub(super) fn open_of_rank(
-        job: &Arc<mile_mpi::mpi::Mpi>,
+        job: &Arc<mile_ranks::mpi::Mpi>,
         first: usize,
     ) -> Result<(Arc<dyn Engines>, String), LabError> {
         mile_lab::ranks::agree(&**job, open(first))
@@ -79,7 +79,7 @@ mod gpu {
 
     #[cfg(feature = "mpi")]
     pub(super) fn open_of_rank(
-        job: &Arc<mile_mpi::mpi::Mpi>,
+        job: &Arc<mile_ranks::mpi::Mpi>,
         first: usize,
     ) -> Result<(Arc<dyn Engines>, String), LabError> {
         let (engines, line) = mile_cuda::GpuRankEngines::open(job.clone(), first, note)?;

@@ -14,7 +14,7 @@ pub(crate) struct Place {
     engines: Arc<dyn Engines>,
     device: String,
     #[cfg(feature = "mpi")]
-    job: Option<Arc<mile_mpi::mpi::Mpi>>,
+    job: Option<Arc<mile_ranks::mpi::Mpi>>,
 }
 
 impl Place {
@@ -24,10 +24,10 @@ impl Place {
         use mile::ranks::Ranks;
 
         let job =
-            mile_mpi::mpi::Mpi::join().map_err(|error| anyhow::anyhow!("cannot join the job: {error}"))?;
+            mile_ranks::mpi::Mpi::join().map_err(|error| anyhow::anyhow!("cannot join the job: {error}"))?;
         let job = job.map(Arc::new);
         let engines: Arc<dyn Engines> = match job.as_ref().filter(|job| job.count() > 1) {
-            Some(job) => Arc::new(mile_mpi::RankEngines::new(job.clone())),
+            Some(job) => Arc::new(mile_ranks::RankEngines::new(job.clone())),
             None => Arc::new(InProcess),
         };
         Ok(Self { engines, device: String::new(), job })
@@ -117,7 +117,7 @@ fn describe(plan: &Plan, ranks: usize) -> String {
 
     use indicatif::HumanBytes;
     use mile_lab::table::TextTable;
-    use mile_mpi::Placement;
+    use mile_ranks::Placement;
 
     let graph = plan.network.graph();
     let placement = Placement::of(graph, ranks);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use mile_lab::error::LabError;
-use mile_paper::{Finding, Request};
+use mile_reproduce::{Finding, Request};
 
 use crate::device::DeviceArguments;
 use crate::progress::Progress;
@@ -64,16 +64,16 @@ type Reproduce = fn(&Request) -> Result<Finding, LabError>;
 
 pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     let scale = match arguments.scale {
-        Scale::Quick => mile_paper::Scale::Quick,
-        Scale::Paper => mile_paper::Scale::Paper,
+        Scale::Quick => mile_reproduce::Scale::Quick,
+        Scale::Paper => mile_reproduce::Scale::Paper,
     };
     let out = arguments.out.clone().unwrap_or_else(|| format!("runs/reproduce-{}", scale.name()).into());
     let items: [(Item, &str, Reproduce); 5] = [
-        (Item::Table1, "table1", mile_paper::table1),
-        (Item::Theorems, "theorems", mile_paper::theorems),
-        (Item::Fig1, "fig1", mile_paper::fig1),
-        (Item::Fig2, "fig2", mile_paper::fig2),
-        (Item::When, "when", mile_paper::when),
+        (Item::Table1, "table1", mile_reproduce::table1),
+        (Item::Theorems, "theorems", mile_reproduce::theorems),
+        (Item::Fig1, "fig1", mile_reproduce::fig1),
+        (Item::Fig2, "fig2", mile_reproduce::fig2),
+        (Item::When, "when", mile_reproduce::when),
     ];
     let figures = [Item::Fig1, Item::Fig2, Item::All].contains(&arguments.item);
     if arguments.dataset.is_some() && !figures {
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
         .into());
     }
     if arguments.item == Item::All {
-        mile_paper::check_dataset(scale, arguments.dataset.as_deref())?;
+        mile_reproduce::check_dataset(scale, arguments.dataset.as_deref())?;
     }
     let (engines, device) = arguments.device.engines()?;
     eprint!("{device}");

@@ -11,8 +11,8 @@ use mile::real::Real;
 use mile_lab::engines::{EngineSetup, Engines, Jobs};
 use mile_lab::error::LabError;
 use mile_lab::ranks::agree;
-use mile_mpi::placement::Placement;
-use mile_mpi::transport::Transport;
+use mile_ranks::placement::Placement;
+use mile_ranks::transport::Transport;
 
 use crate::cuda;
 use crate::engine::GpuRank;

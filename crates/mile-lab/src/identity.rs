@@ -8,7 +8,7 @@
 use mile::membership::Membership;
 use mile::network::Network;
 use mile::varying::TimeVarying;
-use mile_objectives::digest;
+use mile_problems::digest;
 use toml::{Table, Value};
 
 use crate::config::{Experiment, Start};

@@ -68,4 +68,4 @@ mod worth;
 
 pub use job::DIVERGED;
 pub use lab::{Lab, Results};
-pub use mile_objectives::{self as objectives, LabError, error, ranks, reading, section};
+pub use mile_problems::{self as objectives, LabError, error, ranks, reading, section};

@@ -10,7 +10,7 @@ use mile::agents::Vector;
 use mile::engine::Engine;
 use mile::method::Layout;
 use mile::real::Real;
-use mile_state::parts::{SharedState, of_rows, row_checksums};
+use mile_store::parts::{SharedState, of_rows, row_checksums};
 
 use crate::error::LabError;
 use crate::objectives::Facts;

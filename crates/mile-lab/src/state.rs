@@ -7,7 +7,7 @@ use std::path::Path;
 use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
-use mile_state::state::{Array, StateError, StateFile, write};
+use mile_store::state::{Array, StateError, StateFile, write};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;

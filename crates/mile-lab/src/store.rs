@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use mile_state::{FolderLock, LockError};
+use mile_store::{FolderLock, LockError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
@@ -89,7 +89,7 @@ pub(crate) fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str>
 
 /// Writes a file atomically.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
-    mile_state::write_file(path, bytes).map_err(LabError::io(path, "write"))
+    mile_store::write_file(path, bytes).map_err(LabError::io(path, "write"))
 }
 
 /// An open run directory, locked against other processes.

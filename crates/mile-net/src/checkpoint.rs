@@ -1,7 +1,7 @@
 //! An agent's folder on disk: its checkpoint, from which it resumes exactly.
 //!
 //! A checkpoint is a safetensors file with the state vectors, and with own messages that neighbours may still ask for; see
-//! [`mile_state`]. Every file is the old one or the whole new one, also after a crash, and has checksums.
+//! [`mile_store`]. Every file is the old one or the whole new one, also after a crash, and has checksums.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
-use mile_state::{Array, FolderLock, LockError, StateError, StateFile};
+use mile_store::{Array, FolderLock, LockError, StateError, StateFile};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{RoundEnd, State};
@@ -124,7 +124,7 @@ impl Folder {
             LockError::Io { path, source } => CheckpointError::Disk { action: "lock", path, source },
             other => failed("lock")(std::io::Error::other(other)),
         })?;
-        mile_state::file::remove_leftovers(path, &[CHECKPOINT, DECISIONS, INCARNATION, FAREWELL])
+        mile_store::file::remove_leftovers(path, &[CHECKPOINT, DECISIONS, INCARNATION, FAREWELL])
             .map_err(failed("remove leftovers of interrupted writes in"))?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
@@ -154,7 +154,7 @@ impl Folder {
                 what: "it does not hold the number of starts".into(),
             });
         };
-        mile_state::write_file(&path, next.to_string().as_bytes()).map_err(disk("write"))?;
+        mile_store::write_file(&path, next.to_string().as_bytes()).map_err(disk("write"))?;
         Ok(next)
     }
 
@@ -197,7 +197,7 @@ impl Folder {
     /// Not generic, and so compiled here.
     fn write(&self, header: &Header, arrays: &[Array]) -> Result<(), CheckpointError> {
         let path = self.path.join(CHECKPOINT);
-        mile_state::state::write(&path, header, arrays).map_err(|error| unusable(&path, error))
+        mile_store::state::write(&path, header, arrays).map_err(|error| unusable(&path, error))
     }
 
     /// Reads the checkpoint, if there is one, of this agent in a run with these terms.
@@ -249,7 +249,7 @@ impl Folder {
     /// Writes decisions about edges, which must be on disk before the neighbours learn of them.
     pub fn save_decisions(&self, decisions: &BTreeMap<usize, Decisions>) -> Result<(), CheckpointError> {
         let path = self.path.join(DECISIONS);
-        mile_state::state::write(&path, decisions, &[]).map_err(|error| unusable(&path, error))
+        mile_store::state::write(&path, decisions, &[]).map_err(|error| unusable(&path, error))
     }
 
     /// The decisions that were written last, if any were. Own ones are never older than in the checkpoint, and those of

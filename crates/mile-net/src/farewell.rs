@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use mile_state::{StateError, StateFile};
+use mile_store::{StateError, StateFile};
 use serde::{Deserialize, Serialize};
 
 use crate::handshake::Mark;
@@ -31,7 +31,7 @@ impl Farewell {
 
     /// Writes it to a folder.
     pub fn write(&self, folder: &Path) -> Result<(), StateError> {
-        mile_state::state::write(&folder.join(FAREWELL), self, &[])
+        mile_store::state::write(&folder.join(FAREWELL), self, &[])
     }
 }
 

@@ -177,7 +177,7 @@ const LAST: &str = "status.json";
 /// Leaves the last status of an agent in its folder, for those who ask after it has ended.
 pub fn leave_behind(folder: &Path, status: Status) -> std::io::Result<()> {
     let status = Status { activity: Activity::Done, activity_s: 0.0, ..status };
-    mile_state::write_file(&folder.join(LAST), &serde_json::to_vec(&status)?)
+    mile_store::write_file(&folder.join(LAST), &serde_json::to_vec(&status)?)
 }
 
 /// Removes what an earlier start has left behind.

@@ -12,15 +12,15 @@ use toml::{Table, Value};
 /// What each crate may use of the others.
 const DIRECTIONS: [(&str, &[&str]); 11] = [
     ("mile", &[]),
-    ("mile-state", &["mile"]),
-    ("mile-nn", &["mile", "mile-state"]),
-    ("mile-cuda", &["mile", "mile-lab", "mile-mpi", "mile-nn", "mile-state"]),
-    ("mile-objectives", &["mile", "mile-nn", "mile-state"]),
-    ("mile-lab", &["mile", "mile-nn", "mile-objectives", "mile-state"]),
-    ("mile-net", &["mile", "mile-state"]),
+    ("mile-store", &["mile"]),
+    ("mile-nn", &["mile", "mile-store"]),
+    ("mile-cuda", &["mile", "mile-lab", "mile-ranks", "mile-nn", "mile-store"]),
+    ("mile-problems", &["mile", "mile-nn", "mile-store"]),
+    ("mile-lab", &["mile", "mile-nn", "mile-problems", "mile-store"]),
+    ("mile-net", &["mile", "mile-store"]),
     ("mile-agent", &["mile", "mile-lab", "mile-net"]),
-    ("mile-mpi", &["mile", "mile-lab", "mile-nn", "mile-state"]),
-    ("mile-paper", &["mile", "mile-lab", "mile-nn", "mile-state"]),
+    ("mile-ranks", &["mile", "mile-lab", "mile-nn", "mile-store"]),
+    ("mile-reproduce", &["mile", "mile-lab", "mile-nn", "mile-store"]),
     (
         "mile-cli",
         &[
@@ -28,11 +28,11 @@ const DIRECTIONS: [(&str, &[&str]); 11] = [
             "mile-agent",
             "mile-cuda",
             "mile-lab",
-            "mile-mpi",
+            "mile-ranks",
             "mile-net",
             "mile-nn",
-            "mile-paper",
-            "mile-state",
+            "mile-reproduce",
+            "mile-store",
         ],
     ),
 ];

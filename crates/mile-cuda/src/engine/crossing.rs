@@ -4,9 +4,9 @@
 use mile::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::real::Real;
 use mile::steady::{self, Summaries};
-use mile_mpi::exchange::{Crossing, Peer, Source};
-use mile_mpi::together;
-use mile_mpi::transport::{Region, Transport};
+use mile_ranks::exchange::{Crossing, Peer, Source};
+use mile_ranks::together;
+use mile_ranks::transport::{Region, Transport};
 
 use super::engine;
 use super::ranks::GpuRank;

@@ -16,10 +16,10 @@ use mile::problems::Problem;
 use mile::ranks::Ranks;
 use mile::real::Real;
 use mile::steady;
-use mile_mpi::exchange::Crossing;
-use mile_mpi::placement::Placement;
-use mile_mpi::together;
-use mile_mpi::transport::Transport;
+use mile_ranks::exchange::Crossing;
+use mile_ranks::placement::Placement;
+use mile_ranks::together;
+use mile_ranks::transport::Transport;
 
 use super::copied::Copied;
 use super::evaluation::{Worths, value};

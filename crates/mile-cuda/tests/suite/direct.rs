@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mile::agents::Failure;
 use mile::ranks::Ranks;
-use mile_mpi::threads::Threads;
-use mile_mpi::transport::{Arrived, Region, Transport};
+use mile_ranks::threads::Threads;
+use mile_ranks::transport::{Arrived, Region, Transport};
 
 pub struct Direct {
     pub rank: Threads,

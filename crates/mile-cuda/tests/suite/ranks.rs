@@ -19,8 +19,8 @@ use mile::schedule::{Schedule, Weight};
 use mile_cuda::device::Device;
 use mile_cuda::emulated::{Emulated, Order};
 use mile_cuda::{GpuAgents, GpuRank, Stack};
-use mile_mpi::placement::Placement;
-use mile_mpi::threads::Threads;
+use mile_ranks::placement::Placement;
+use mile_ranks::threads::Threads;
 
 use crate::common::*;
 use crate::direct::Direct;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mile_state::FolderLock;
+use mile_store::FolderLock;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 

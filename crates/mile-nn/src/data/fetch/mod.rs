@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mile_state::{FolderLock, LockError};
+use mile_store::{FolderLock, LockError};
 
 use super::catalog::{self, Entry, Located};
 use super::{DataError, idx};
@@ -196,7 +196,7 @@ impl Store<'_, '_> {
         if found != expected {
             return Err(SourceError::Digest { file, found, expected });
         }
-        mile_state::write_file(&self.directory.join(file), content)?;
+        mile_store::write_file(&self.directory.join(file), content)?;
         (self.report)(Progress::Stored(file));
         Ok(())
     }

@@ -17,9 +17,9 @@ use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
-use mile_mpi::engine::RankEngine;
-use mile_mpi::placement::Placement;
-use mile_mpi::threads::Threads;
+use mile_ranks::engine::RankEngine;
+use mile_ranks::placement::Placement;
+use mile_ranks::threads::Threads;
 
 const SEED: u64 = 3;
 const X: Vector = Vector(0);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mile_state::write_file;
+use mile_store::write_file;
 use serde::{Deserialize, Serialize};
 
 use super::words::sort;

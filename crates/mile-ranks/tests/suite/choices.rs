@@ -6,7 +6,7 @@ use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::objectives::Kinds;
 use mile_lab::plan::Plan;
-use mile_mpi::threads::Threads;
+use mile_ranks::threads::Threads;
 use toml::Table;
 
 #[test]

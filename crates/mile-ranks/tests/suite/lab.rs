@@ -17,8 +17,8 @@ use mile_lab::plan::Plan;
 use mile_lab::record::Record;
 use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
 use mile_lab::sweep::SweepPlan;
-use mile_mpi::RankEngines;
-use mile_mpi::threads::Threads;
+use mile_ranks::RankEngines;
+use mile_ranks::threads::Threads;
 
 /// Runs an experiment on so many ranks; what each of them returns.
 fn run(

@@ -2,8 +2,8 @@
 
 use mile::agents::Failure;
 use mile::ranks::Ranks;
-use mile_mpi::mpi::Mpi;
-use mile_mpi::transport::{Region, Transport};
+use mile_ranks::mpi::Mpi;
+use mile_ranks::transport::{Region, Transport};
 
 /// Around the sizes from which Open MPI and MPICH no longer send at once (4 KiB in shared memory, 64 KiB by TCP), and far above.
 const SIZES: [usize; 12] =

@@ -10,7 +10,7 @@ use mile_lab::plan::{Job, Plan};
 use mile_lab::store::{Outcome, read_outcomes, read_records};
 use mile_lab::sweep::{ObserverFactory, Point};
 use mile_lab::table::number;
-use mile_paper::{Finding, Request, Scale, check_dataset, fig1, fig2, table1, theorems};
+use mile_reproduce::{Finding, Request, Scale, check_dataset, fig1, fig2, table1, theorems};
 
 fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
     Box::new(Silent)
