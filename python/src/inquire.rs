@@ -66,7 +66,7 @@ fn describe(entry: &Entry) -> Result<serde_json::Value, LabError> {
 pub(crate) fn graph(py: Python<'_>, network: &Bound<'_, PyDict>) -> PyResult<(String, String)> {
     let table = values::table(network, "network")?;
     quick(py, || {
-        let config = NetworkConfig::from_table(&table, Path::new(""))?;
+        let config = NetworkConfig::read(&table, Path::new(""))?;
         let network = config.build()?;
         let mixing = network.mixing();
         let edges: Vec<_> =
@@ -165,7 +165,7 @@ pub(crate) fn theory(
             let estimate = estimate(&plan)?;
             return question.ask(inquiry(&plan, &estimate));
         }
-        let network = NetworkConfig::from_table(&network.unwrap_or_default(), Path::new(""))?.build()?;
+        let network = NetworkConfig::read(&network.unwrap_or_default(), Path::new(""))?.build()?;
         question.ask(Inquiry::new(&network))
     })
 }

@@ -104,7 +104,7 @@ impl Objectives for PyObjectives {
 
     fn digests(&self) -> Result<Facts, LabError> {
         if let Some(version) = &self.version {
-            return Ok(Facts::from([("problem.version".to_owned(), version.clone())]));
+            return Ok(Facts::from([("problem.version".to_owned(), version.clone().into())]));
         }
         match self.spec.is_single {
             true => FixedProblem::<f32>::new("", Arc::new(self.problem())).digests(),

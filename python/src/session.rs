@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mile::methods::catalogue;
-use mile_lab::LabError;
-use mile_lab::choices::choose_once;
-use mile_lab::config::Experiment;
+use mile_lab::{Lab, LabError};
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::execute::execute;
 use mile_lab::objectives::Kinds;
 use mile_lab::plan::Plan;
 use mile_lab::ranks::from_first;
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
-use mile_lab::resume::keep_choices;
 use mile_lab::store::{Outcome, read_outcomes, write_file};
 use mile_lab::sweep::SweepPlan;
 use mile_lab::table::outcomes_table;
@@ -101,13 +98,8 @@ impl Session {
     }
 
     fn plan(&self, folder: &Path) -> Result<Plan, LabError> {
-        let mut table = self.table.clone();
-        if folder.join("config.toml").exists() {
-            keep_choices(&mut table, folder)?;
-        }
-        choose_once(&mut table, &self.base, &self.kinds, self.engines.ranks())?;
-        let experiment = Experiment::read_with(&table, &self.base, &self.kinds)?;
-        Plan::spread(experiment, self.engines.clone())
+        let resumed = folder.join("config.toml").exists().then_some(folder);
+        Lab::new(self.kinds.clone(), self.engines.clone()).plan(&self.table, &self.base, resumed)
     }
 
     /// Runs the experiment; returns whether it is complete.
@@ -246,7 +238,7 @@ pub(crate) fn check(
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
     let session = Session::read(experiment, base, problem, methods, None, None)?;
-    let work = |_| Ok(session.plan(Path::new(""))?.experiment.resolved.to_string());
+    let work = |_| Ok(session.plan(Path::new(""))?.experiment.to_table().to_string());
     let (result, _) = long(py, session.worker, callback, &session.raised, work)?;
     result.map_err(|error| raise(py, error, &session.raised, Path::new("")))
 }

@@ -138,12 +138,13 @@ fn note_changes(folder: &Folder, then: &Terms, now: &Terms, round: u64) -> anyho
     let mut lines = std::fs::read_to_string(&path).unwrap_or_default();
     let keys: BTreeSet<&String> = then.facts.keys().chain(now.facts.keys()).collect();
     for key in keys.into_iter().filter(|key| then.facts.get(*key) != now.facts.get(*key)) {
-        let (old, new) = (then.facts.get(key), now.facts.get(key));
+        let value = |terms: &Terms| terms.facts.get(key).map(|fact| fact.value.clone());
+        let (old, new) = (value(then), value(now));
         let line = serde_json::json!({ "round": round, "key": key, "old": old, "new": new }).to_string();
         if !lines.lines().any(|known| known == line) {
             lines += &format!("{line}\n");
         }
-        let text = |value: Option<&String>| value.cloned().unwrap_or("absent".into());
+        let text = |value: Option<String>| value.unwrap_or("absent".into());
         tracing::info!("from round {round} on, {key} is {} instead of {}", text(new), text(old));
     }
     Ok(write_file(&path, lines.as_bytes())?)
@@ -198,7 +199,7 @@ fn run_job<T: Scalar>(
         schedule: &plan.experiment.algorithms[algorithm].schedule,
         seed,
         rounds: plan.experiment.rounds,
-        gossip_every: plan.experiment.eval_every,
+        gossip_every: plan.experiment.eval_every(),
         tolerance,
     };
     host.begin(round, DIVERGED * size.max(1.0));
@@ -225,7 +226,7 @@ fn start<T: Scalar>(
 fn terms(plan: &Plan, config: &AgentConfig) -> Result<Terms, LabError> {
     let mut facts = plan.facts_for_agents(config.id)?;
     for (key, limit) in config.settings.stop.into_iter().flat_map(|stop| stop.facts()) {
-        facts.insert(format!("agent.stop.{key}"), limit.to_string());
+        facts.insert(format!("agent.stop.{key}"), limit.to_string().into());
     }
     Ok(Terms {
         run: plan.experiment.name.clone(),

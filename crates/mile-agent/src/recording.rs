@@ -59,7 +59,7 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
 
     fn is_due(&self, round: u64) -> bool {
         let experiment = &self.plan.experiment;
-        round.is_multiple_of(experiment.eval_every) || round == experiment.rounds
+        round.is_multiple_of(experiment.eval_every()) || round == experiment.rounds
     }
 
     fn keeps_sent(&self, round: u64) -> bool {

@@ -63,6 +63,6 @@ impl NetworkArguments {
             ("seed", self.seed.map(whole).transpose()?),
         ];
         let given = entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        Ok(NetworkConfig::from_table(&given.collect::<Table>(), Path::new(""))?)
+        Ok(NetworkConfig::read(&given.collect::<Table>(), Path::new(""))?)
     }
 }

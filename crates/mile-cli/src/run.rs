@@ -9,8 +9,8 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
 use mile::theory::advice::Severity;
-use mile_lab::choices::choose_once;
-use mile_lab::config::{Experiment, parse_table};
+use mile_lab::Lab;
+use mile_lab::config::parse_table;
 use mile_lab::error::LabError;
 use mile_lab::estimate::estimate_time;
 use mile_lab::objectives::Kinds;
@@ -94,22 +94,19 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
     let ranks = engines.ranks();
     // What the first rank reads and chooses is the same for all.
     let (text, base, folder) = from_first(ranks, || {
-        let (mut table, base) = read(arguments)?;
+        let (table, base) = read(arguments)?;
         let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("experiment");
         let folder = arguments.out.clone().or_else(|| resumed_alone(arguments));
         let folder = folder.unwrap_or_else(|| choose_folder(name, arguments.resume));
-        if arguments.resume && !table.contains_key("sweep") {
-            resume::keep_choices(&mut table, &folder)?;
-        }
         Ok((table.to_string(), base, folder))
     })?;
-    let mut table = parse_table(&text, &[])?;
+    let table = parse_table(&text, &[])?;
     let sweep = SweepPlan::read_with(&table, &base, &Kinds::default(), engines.clone());
     if let Some(sweep) = agree(ranks, sweep)? {
         return run_sweep(arguments, &sweep, &folder, place);
     }
-    choose_once(&mut table, &base, &Kinds::default(), ranks)?;
-    let plan = Plan::spread(agree(ranks, Experiment::read(&table, &base))?, engines.clone())?;
+    let resumed = arguments.resume.then_some(&*folder);
+    let plan = Lab::default().on(engines.clone()).plan(&table, &base, resumed)?;
     let advice = match place.is_shared() {
         false => advice(&plan)?,
         true => {
@@ -378,7 +375,7 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         "{}: {} rounds, recorded every {} round(s), seeds {:?}, {}\n",
         experiment.name,
         experiment.rounds,
-        experiment.eval_every,
+        experiment.eval_every(),
         experiment.seeds,
         experiment.precision.name(),
     );
@@ -423,6 +420,6 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         jobs.len(),
         HumanBytes(total)
     );
-    let _ = writeln!(text, "# resolved experiment\n{}", experiment.resolved);
+    let _ = writeln!(text, "# resolved experiment\n{}", experiment.to_table());
     Ok(text)
 }

@@ -10,12 +10,15 @@ use mile::theory::modes::Modes;
 use mile::theory::report::{Inquiry, TheoryReport};
 use mile::theory::stability::{self, MODES};
 use mile::theory::weights::WeightChoice;
+use mile_lab::Lab;
 use mile_lab::advice::{estimate, inquiry};
-use mile_lab::config::Experiment;
+use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{Mode, Used, modes_svg, stability_map_svg, write_picture};
+use mile_lab::sweep::SweepPlan;
 
 use crate::network::NetworkArguments;
+use crate::run::read_experiment;
 use crate::{Format, USAGE, output};
 
 /// Rows and columns of a stability map.
@@ -84,9 +87,8 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
     }
     match &arguments.experiment {
         Some(path) => {
-            let experiment = Experiment::load(path, &arguments.set)?;
             let name = path.display().to_string();
-            let plan = Plan::new(experiment).map_err(|error| error.in_file(&name))?;
+            let plan = plan(path, arguments).map_err(|error| error.in_file(&name))?;
             let estimate = estimate(&plan).map_err(|error| error.in_file(&name))?;
             print_report(arguments, with_arguments(inquiry(&plan, &estimate), arguments, xi, gamma))
         }
@@ -94,6 +96,19 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
             let network =
                 arguments.network.config(arguments.drop_rate, arguments.time_varying.as_deref())?.build()?;
             print_report(arguments, with_arguments(Inquiry::new(&network), arguments, xi, gamma))
+        }
+    }
+}
+
+/// The plan of an experiment file, or of the first point of its sweep.
+fn plan(path: &Path, arguments: &TheoryArguments) -> Result<Plan, LabError> {
+    let (table, base) = read_experiment(Some(path), &arguments.set, None)?;
+    match SweepPlan::read(&table, &base)? {
+        None => Lab::default().plan(&table, &base, None),
+        Some(sweep) => {
+            let first = &sweep.points[0];
+            eprintln!("note: {} has a [sweep]; this is its first point, {}", path.display(), first.name);
+            sweep.plan(first)
         }
     }
 }

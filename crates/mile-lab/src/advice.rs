@@ -58,8 +58,8 @@ pub fn estimate(plan: &Plan) -> Result<ProblemEstimate, LabError> {
 /// estimate for both, which does not depend on the length of the run.
 fn steps(plan: &Plan) -> f64 {
     let experiment = &plan.experiment;
-    if let Some(algorithm) = experiment.algorithms.iter().find(|a| a.has_auto()) {
-        return auto::steps(algorithm);
+    if let Some(k) = plan.methods.iter().position(|planned| planned.chosen.weights) {
+        return auto::steps(&experiment.algorithms[k]);
     }
     let per_round: f64 = experiment.algorithms.iter().map(auto::steps).sum();
     SHARE * per_round * experiment.rounds as f64 * experiment.seeds.len() as f64
@@ -109,17 +109,17 @@ fn notes(plan: &Plan) -> Vec<String> {
     }
     for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
         let mut chosen = Vec::new();
-        if algorithm.auto_step_size {
+        if planned.chosen.step_size {
             chosen.push(format!("step_size = {}", number(algorithm.schedule.step_size)));
         }
-        if algorithm.has_auto() {
+        if planned.chosen.weights {
             let xi = planned.parameters.xi.map_or(0.0, Weight::last);
             let gamma = planned.parameters.gamma.unwrap_or(xi);
             let found = matches!(planned.parameters.xi, Some(Weight::Adaptive(_)));
             let most = if found { "adaptive, at most " } else { "" };
             chosen.push(format!("xi = {most}{}, gamma = {}", number(xi), number(gamma)));
         }
-        if algorithm.is_adaptive() {
+        if planned.chosen.adaptive {
             let Parameters { xi, gamma, .. } = &planned.parameters;
             let (most, gamma) = (xi.map_or(0.0, Weight::last), gamma.unwrap_or(1.0));
             let label = &algorithm.label;
@@ -154,11 +154,7 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
     Inquiry {
         network: &plan.network,
         local_steps: parameters.local_steps.unwrap_or(1),
-        xi: match parameters.xi {
-            None => WeightChoice::Paper,
-            Some(Weight::Constant(xi)) => WeightChoice::Number(xi),
-            Some(changing) => WeightChoice::Changing(changing),
-        },
+        xi: parameters.xi.map_or(WeightChoice::Paper, WeightChoice::from),
         gamma: parameters.gamma.map(WeightChoice::Number),
         momentum: parameters.checked_momentum(algorithms[k].entry.name).ok().flatten(),
         smoothness: bound.unwrap_or(estimate.smoothness.estimate),

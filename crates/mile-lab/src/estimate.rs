@@ -74,7 +74,7 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
     let threads = rayon::current_num_threads().min(agents.saturating_mul(jobs.len())).max(1);
     let steps: f64 = jobs.iter().map(|job| steps(job.algorithm)).sum();
     let gradients = steps * agents as f64;
-    let records = 1 + experiment.rounds.div_ceil(experiment.eval_every);
+    let records = 1 + experiment.rounds.div_ceil(experiment.eval_every());
     let evaluations = records * jobs.len() as u64;
     let seconds = (gradients * gradient + evaluations as f64 * evaluation) / threads as f64;
     Ok(TimeEstimate { seconds, gradient, gradients, evaluation, evaluations, threads })

@@ -32,6 +32,14 @@ impl Default for EvaluatedAgents {
 }
 
 impl EvaluatedAgents {
+    /// As it is written in an experiment file.
+    pub(crate) fn to_value(self) -> toml::Value {
+        match self {
+            Self::All => "all".into(),
+            Self::AtMost(most) => toml::Value::Integer(most as i64),
+        }
+    }
+
     /// The agents of a run with `agents` agents, in increasing order.
     pub fn choose(self, agents: usize, seed: u64) -> Vec<usize> {
         match self {

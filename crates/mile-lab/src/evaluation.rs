@@ -8,9 +8,7 @@
 //!   metrics;
 //! * if that is still too much, fewer records.
 
-use toml::Value;
-
-use crate::config::{AlgorithmConfig, Experiment, in_order};
+use crate::config::{AlgorithmConfig, EvaluationSamples, Experiment};
 use crate::error::LabError;
 use crate::objectives::{EvaluationRows, RowCounts};
 
@@ -80,15 +78,16 @@ pub(crate) fn choose(
     norm: bool,
     dim: usize,
 ) -> Result<EvaluationPlan, LabError> {
-    let agents = experiment.eval_agents.choose(experiment.network.agents, 0).len();
+    let agents = experiment.eval_agents().choose(experiment.network.agents, 0).len();
     let costs = Costs::of(experiment, norm, agents)?;
     let counted = experiment.objectives.rows(experiment.seeds[0])?.is_some();
     let always = if counted { ALWAYS / dim.max(1) as f64 } else { 0.0 };
     let allowed = (SHARE * costs.run).max(always);
-    let (rounds, usual) = (experiment.rounds, experiment.eval_every);
+    let (rounds, usual) = (experiment.rounds, experiment.eval_every());
     let records = |every: u64| (rounds / every + 1) as f64;
     let mut parts = (1.0, 1.0);
-    if let Some(rows) = experiment.objectives.evaluation_rows()?.filter(|rows| !rows.is_given) {
+    let rows = experiment.objectives.evaluation_rows()?;
+    if let Some(rows) = rows.filter(|rows| !rows.is_given && experiment.samples.is_none()) {
         let fits = (allowed / records(usual) - costs.fixed) / (costs.models * (costs.losses + costs.metrics));
         if fits < 1.0 {
             let part = |all: u64| fits.max(LEAST as f64 / all.max(1) as f64).min(1.0);
@@ -97,13 +96,9 @@ pub(crate) fn choose(
         }
     }
     let evaluation = costs.evaluation(parts.0, parts.1);
-    if !experiment.resolved.contains_key("eval_every") {
-        let fits = (allowed / evaluation).floor().max(2.0) as u64 - 1;
-        experiment.eval_every = usual.max(rounds.div_ceil(fits)).max(1);
-        experiment.resolved.insert("eval_every".into(), Value::Integer(experiment.eval_every as i64));
-        experiment.resolved = in_order(std::mem::take(&mut experiment.resolved));
-    }
-    let evaluations = records(experiment.eval_every) * evaluation;
+    let fits = (allowed / evaluation).floor().max(2.0) as u64 - 1;
+    let every = *experiment.eval_every.get_or_insert(usual.max(rounds.div_ceil(fits)).max(1));
+    let evaluations = records(every) * evaluation;
     Ok(EvaluationPlan { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
 }
 
@@ -111,15 +106,8 @@ pub(crate) fn choose(
 fn sample(experiment: &mut Experiment, rows: EvaluationRows, parts: (f64, f64)) {
     let per_agent =
         (parts.0 * rows.training as f64 / experiment.network.agents as f64).ceil().max(1.0) as usize;
-    let test = (parts.1 * rows.test as f64).ceil() as usize;
-    let Some(objectives) = experiment.objectives.evaluating(per_agent, test) else { return };
-    experiment.objectives = objectives;
-    if let Some(problem) = experiment.resolved.get_mut("problem").and_then(Value::as_table_mut) {
-        problem.insert("eval_samples".into(), Value::Integer(per_agent as i64));
-        if rows.test > 0 {
-            problem.insert("test_samples".into(), Value::Integer(test as i64));
-        }
-    }
+    let test = (rows.test > 0).then(|| (parts.1 * rows.test as f64).ceil() as usize);
+    experiment.evaluate_on(EvaluationSamples { per_agent, test });
 }
 
 #[cfg(test)]
@@ -128,6 +116,7 @@ mod tests {
     use std::sync::Arc;
 
     use mile::problems::{Problem, Quadratic};
+    use toml::Value;
 
     use super::*;
     use crate::objectives::{Kinds, Objectives};
@@ -171,8 +160,9 @@ mod tests {
 
     /// Rounds between records, and training and test samples if they were chosen.
     fn chosen(plan: &Plan) -> (u64, Option<i64>, Option<i64>) {
-        let number = |key: &str| plan.experiment.resolved_value("problem", key).and_then(Value::as_integer);
-        (plan.experiment.eval_every, number("eval_samples"), number("test_samples"))
+        let written = plan.experiment.to_table();
+        let number = |key: &str| written["problem"].get(key).and_then(Value::as_integer);
+        (plan.experiment.eval_every(), number("eval_samples"), number("test_samples"))
     }
 
     #[test]
@@ -182,17 +172,17 @@ mod tests {
                 let plan = plan(None, &format!("rounds = {rounds}"), algorithms);
                 let share = plan.evaluation.share;
                 // The first and the last record are always made.
-                assert!(share <= 0.2 || plan.experiment.eval_every == rounds, "{rounds} {share}");
-                assert!(plan.experiment.eval_every >= (rounds / 20).max(1));
+                assert!(share <= 0.2 || plan.experiment.eval_every() == rounds, "{rounds} {share}");
+                assert!(plan.experiment.eval_every() >= (rounds / 20).max(1));
                 // The written settings give the same run.
                 assert_eq!(
-                    plan.experiment.resolved["eval_every"].as_integer(),
-                    Some(plan.experiment.eval_every as i64)
+                    plan.experiment.to_table()["eval_every"].as_integer(),
+                    Some(plan.experiment.eval_every() as i64)
                 );
             }
         }
-        assert_eq!(plan(None, "rounds = 200", MILE).experiment.eval_every, 10);
-        assert_eq!(plan(None, "rounds = 200\neval_every = 1", DSGD).experiment.eval_every, 1);
+        assert_eq!(plan(None, "rounds = 200", MILE).experiment.eval_every(), 10);
+        assert_eq!(plan(None, "rounds = 200\neval_every = 1", DSGD).experiment.eval_every(), 1);
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use mile::with_precision;
 
 use crate::coefficients;
+use crate::config::Experiment;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::job::JobContext;
 use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
 use crate::ranks::{agree, from_first, is_first, lost};
-use crate::resume::settings;
 use crate::store::{Outcome, Status, Store};
 
 /// Jobs on the CPU run in parallel only as long as their vectors together need at most this many bytes.
@@ -159,13 +159,12 @@ fn prepare(
         let flag = AtomicBool::new(false);
         let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
         refuse_to_lose(plan, &store.outcomes()?, folder)?;
-        let before = settings(folder)?;
-        let same_stop = before.get("stop") == plan.experiment.resolved.get("stop");
+        let same_stop = Experiment::of_run(folder)?.stop == plan.experiment.stop;
         outcomes = finished(&context, same_stop)?;
         drop_repeated_records(&context, &plan.jobs(), &outcomes)?;
     }
     Context::of(plan, Some(sharing.threads)).write(&store)?;
-    store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
+    store.write("config.toml", plan.experiment.to_table().to_string().as_bytes())?;
     store.write_all(&plan.experiment.objectives.documents()?)?;
     Ok((store, outcomes.into_values().collect()))
 }

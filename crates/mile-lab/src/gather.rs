@@ -14,14 +14,16 @@ use mile::block;
 use mile::membership::{Epoch, Present};
 use mile::problems::Problem;
 use mile::run::Progress;
+use mile_store::facts::{Difference, until};
 
 use crate::agent_files::AgentFiles;
 use crate::coefficients;
+use crate::config::Experiment;
 use crate::context::Context;
 use crate::engines::{EngineSetup, InProcess, Scalar};
 use crate::error::LabError;
 use crate::export;
-use crate::identity::{self, until};
+use crate::identity;
 use crate::job::DIVERGED;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
@@ -94,11 +96,10 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let store = Store::open(folder, resume)?;
         let mut extended = false;
         if resume {
-            let before = refuse_another_experiment(&store, plan)?;
-            extended = before.is_some_and(|rounds| rounds < plan.experiment.rounds);
+            extended = refuse_another_experiment(&store, plan)? < plan.experiment.rounds;
         }
         Context::of(plan, None).write(&store)?;
-        store.write("config.toml", plan.experiment.resolved.to_string().as_bytes())?;
+        store.write("config.toml", plan.experiment.to_table().to_string().as_bytes())?;
         store.write_all(&plan.experiment.objectives.documents()?)?;
         let files = agents.iter().map(|folder| AgentFiles::of(folder));
         let mut gatherer = Self {
@@ -231,7 +232,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let agents =
             EngineSetup { problem: &present, network, method: &*method, start: models, seed: job.seed };
         let mut engine = T::open(&InProcess, agents)?;
-        let chosen = plan.experiment.eval_agents.choose(members.len(), job.seed);
+        let chosen = plan.experiment.eval_agents().choose(members.len(), job.seed);
         let evaluated = Evaluated { agents: &chosen, members, each: plan.experiment.agent_metrics };
         let record = measure(subject, &present, &mut *engine, evaluated, drift, progress, wall_s)?;
         let size = rms(&mut *engine)?;
@@ -403,19 +404,12 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
 }
 
 /// Refuses to resume a swarm with an experiment that is changed in what its agents could not agree on. Returns the rounds it had.
-fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<Option<u64>, LabError> {
-    let path = store.path("config.toml");
-    let text = std::fs::read_to_string(&path).map_err(LabError::io(&path, "read"))?;
-    let old: toml::Table = text.parse().map_err(|error| LabError::Directory {
-        path: path.clone(),
-        problem: format!("cannot be read: {error}"),
-    })?;
-    let rounds =
-        old.get("rounds").and_then(toml::Value::as_integer).and_then(|rounds| u64::try_from(rounds).ok());
-    match identity::changed_for_swarm(&old, &plan.experiment.resolved) {
-        None => Ok(rounds),
-        Some((key, old, new)) => Err(LabError::Directory {
-            path,
+fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<u64, LabError> {
+    let old = Experiment::of_run(store.folder())?;
+    match identity::changed_for_swarm(&old, &plan.experiment) {
+        None => Ok(old.rounds),
+        Some(Difference { key, old, new }) => Err(LabError::Directory {
+            path: store.path("config.toml"),
             problem: format!(
                 "{key} was {old} and is {new} now, but only more rounds, eval_every and later changes of step sizes can be given to a \
                  swarm that is resumed: undo the change, or choose another --out"

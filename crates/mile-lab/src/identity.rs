@@ -1,37 +1,20 @@
-//! The identity of a run: everything that its result depends on, as facts (key and value). Facts are stored with every
+//! The identity of a run: everything that its result depends on, as [facts](mile_store::facts). Facts are stored with every
 //! state, and two agents compare theirs when they connect.
 //!
 //! A state can be loaded only if all its facts are the same. Facts are about contents: the digest of a file, not its name;
 //! the mixing matrix, not the rule that made it. An optional key that is not given has no fact, so that a later version can
 //! add keys and still load the states of an earlier one.
 
-use mile::membership::Membership;
+use mile::membership::{Change, Membership};
 use mile::network::Network;
 use mile::varying::TimeVarying;
 use mile_problems::digest;
+use mile_store::facts::{self, Difference, until};
 use toml::{Table, Value};
 
-use crate::config::{Experiment, Start};
+use crate::config::{AlgorithmConfig, Experiment, Start, event_table};
 use crate::error::LabError;
-use crate::objectives::Facts;
-
-/// Keys that may differ between machines, beside the paths of the problem: paths, and the name of the run.
-const LOCAL_KEYS: [&str; 3] = ["name", "network.edges", "network.matrix"];
-
-fn remove_local_keys(facts: &mut Facts, experiment: &Experiment) {
-    LOCAL_KEYS.iter().for_each(|key| drop(facts.remove(*key)));
-    for key in experiment.objectives.path_keys() {
-        facts.remove(&format!("problem.{key}"));
-    }
-}
-
-/// The contents of the file that agents start from, in the place of its name.
-fn add_start(facts: &mut Facts, experiment: &Experiment) -> Result<(), LabError> {
-    if let Start::File(path) = &experiment.start {
-        facts.insert("start.file".into(), digest::of_file(path)?);
-    }
-    Ok(())
-}
+use crate::objectives::{Fact, Facts};
 
 /// Length above which a value is replaced by its digest.
 const MAX_VALUE: usize = 400;
@@ -45,68 +28,139 @@ pub(crate) fn of_experiment(
     dim: usize,
 ) -> Result<Facts, LabError> {
     let network = &membership.epochs()[0].network;
-    let mut facts = leaves(&experiment.resolved);
-    facts.retain(|key, _| ["problem.", "start.", "event["].iter().any(|part| key.starts_with(part)));
-    remove_local_keys(&mut facts, experiment);
-    add_start(&mut facts, experiment)?;
+    let mut facts = of_problem(experiment);
+    facts.extend(of_start(experiment)?);
+    facts.extend(of_events(experiment));
+    facts.extend(of_networks(experiment, membership));
     facts.insert("precision".into(), experiment.precision.name().into());
-    facts.insert("problem.dimension".into(), dim.to_string());
-    add_networks(&mut facts, experiment, membership);
+    facts.insert("problem.dimension".into(), dim.to_string().into());
     if network.drop_rate() > 0.0 {
-        facts.insert("network.drop_rate".into(), network.drop_rate().to_string());
+        facts.insert("network.drop_rate".into(), network.drop_rate().to_string().into());
     }
     if let Some(varying) = network.time_varying() {
-        facts.insert("network.time_varying".into(), time_varying(varying));
+        facts.insert("network.time_varying".into(), time_varying(varying).into());
     }
-    facts.extend(experiment.objectives.digests()?);
+    for (key, fact) in experiment.objectives.digests()? {
+        let joins = fact.agent.and_then(|agent| round_of_joining(experiment, agent));
+        facts.insert(key, fact.since(joins.unwrap_or(0)));
+    }
     Ok(facts)
 }
 
 /// What one algorithm's result depends on: its name, step sizes and resolved parameters.
-pub(crate) fn of_algorithm(resolved: &Table, parameters: &[(&'static str, String)]) -> Facts {
-    let mut facts = Facts::new();
-    let step_sizes = |key: &str| {
-        key == "name" || key == "step_size" || key.starts_with("schedule") || key.starts_with("change")
-    };
-    for (key, value) in leaves(resolved).into_iter().filter(|(key, _)| step_sizes(key)) {
-        facts.insert(format!("algorithm.{key}"), value);
+pub(crate) fn of_algorithm(algorithm: &AlgorithmConfig, parameters: &[(&'static str, String)]) -> Facts {
+    let mut written = algorithm.to_table();
+    let mut facts = of_changes("algorithm", algorithm, &mut written);
+    for key in ["name", "step_size", "schedule"] {
+        written
+            .get(key)
+            .into_iter()
+            .for_each(|value| leaves(format!("algorithm.{key}"), value, 0, &mut facts));
     }
-    facts.extend(parameters.iter().map(|(name, value)| (format!("algorithm.{name}"), value.clone())));
+    let parameters =
+        parameters.iter().map(|(name, value)| (format!("algorithm.{name}"), value.as_str().into()));
+    facts.extend(parameters);
     facts
 }
 
 /// What the agents of a swarm must agree on: the whole experiment, and the facts that `agent`'s own data must share with
-/// those of its neighbours.
+/// those of its neighbours. Names and paths may differ between machines.
 pub(crate) fn for_agents(
     experiment: &Experiment,
     membership: &Membership,
     agent: usize,
 ) -> Result<Facts, LabError> {
-    let mut facts = leaves(&experiment.resolved);
-    remove_local_keys(&mut facts, experiment);
-    add_networks(&mut facts, experiment, membership);
-    add_start(&mut facts, experiment)?;
-    facts.extend(experiment.objectives.shared_facts(agent)?);
-    facts.values_mut().filter(|value| value.len() > MAX_VALUE).for_each(|value| {
-        *value = digest::of_bytes(value.as_bytes());
-    });
-    if facts.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>() > MAX_TOTAL {
-        let all = digest::of_bytes(format!("{facts:?}").as_bytes());
-        facts = Facts::from([("the experiment".into(), all)]);
+    let mut table = experiment.to_table();
+    let mut found = Facts::new();
+    for key in ["name", "problem", "start", "event"] {
+        table.remove(key);
     }
-    Ok(facts)
+    if let Some(network) = table.get_mut("network").and_then(Value::as_table_mut) {
+        network.retain(|key, _| key != "edges" && key != "matrix");
+    }
+    let written = table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten();
+    let written = written.filter_map(Value::as_table_mut);
+    for (k, (algorithm, written)) in experiment.algorithms.iter().zip(written).enumerate() {
+        found.extend(of_changes(&format!("algorithm[{k}]"), algorithm, written));
+    }
+    leaves(String::new(), &Value::Table(table), 0, &mut found);
+    found.extend(of_problem(experiment));
+    found.extend(of_start(experiment)?);
+    found.extend(of_events(experiment));
+    found.extend(of_networks(experiment, membership));
+    found.extend(experiment.objectives.shared_facts(agent)?);
+    for fact in found.values_mut().filter(|fact| fact.value.len() > MAX_VALUE) {
+        fact.value = digest::of_bytes(fact.value.as_bytes());
+    }
+    if found.iter().map(|(key, fact)| key.len() + fact.value.len() + 8).sum::<usize>() > MAX_TOTAL {
+        let all = digest::of_bytes(format!("{found:?}").as_bytes());
+        found = Facts::from([("the experiment".into(), all.into())]);
+    }
+    Ok(found)
+}
+
+/// The section `[problem]` without paths, whose contents have digests.
+fn of_problem(experiment: &Experiment) -> Facts {
+    let mut section = experiment.to_table().remove("problem").unwrap_or(Value::Table(Table::new()));
+    if let Value::Table(section) = &mut section {
+        section.retain(|key, _| experiment.objectives.path_keys().iter().all(|path| key != *path));
+    }
+    let mut found = Facts::new();
+    leaves("problem".into(), &section, 0, &mut found);
+    found
+}
+
+/// Where agents start: a word, or the contents of a file.
+fn of_start(experiment: &Experiment) -> Result<Facts, LabError> {
+    let mut found = Facts::new();
+    match &experiment.start {
+        Start::File(path) => drop(found.insert("start.file".into(), digest::of_file(path)?.into())),
+        word => leaves("start".into(), &word.to_table().into(), 0, &mut found),
+    }
+    Ok(found)
+}
+
+/// What happens to agents, each since its round.
+fn of_events(experiment: &Experiment) -> Facts {
+    let mut found = Facts::new();
+    for (k, event) in experiment.events.iter().enumerate() {
+        leaves(format!("event[{k}]"), &event_table(event).into(), event.round, &mut found);
+    }
+    found
+}
+
+/// The later step sizes of an algorithm, each since its round. They are taken out of its table.
+fn of_changes(path: &str, algorithm: &AlgorithmConfig, written: &mut Table) -> Facts {
+    let mut found = Facts::new();
+    if let Some(Value::Array(changes)) = written.remove("change") {
+        for (k, (change, value)) in algorithm.schedule.changes.iter().zip(changes).enumerate() {
+            leaves(format!("{path}.change[{k}]"), &value, change.round, &mut found);
+        }
+    }
+    found
 }
 
 /// The weights of all networks, and the number of agents among which data are divided that might join later.
-fn add_networks(facts: &mut Facts, experiment: &Experiment, membership: &Membership) {
+fn of_networks(experiment: &Experiment, membership: &Membership) -> Facts {
     let epochs = membership.epochs();
-    facts.insert("network.weights".into(), weights(&epochs[0].network));
+    let mut found = Facts::from([("network.weights".into(), weights(&epochs[0].network).into())]);
     for (k, pair) in epochs.windows(2).enumerate().filter(|(_, pair)| pair[0].members != pair[1].members) {
-        facts.insert(format!("event[{k}].weights"), weights(&pair[1].network));
+        let fact = Fact::from(weights(&pair[1].network)).since(pair[1].round);
+        found.insert(format!("event[{k}].weights"), fact);
     }
     if membership.numbers() > experiment.network.agents && experiment.objectives.are_divided() {
-        facts.insert("problem.agents".into(), membership.numbers().to_string());
+        found.insert("problem.agents".into(), membership.numbers().to_string().into());
     }
+    found
+}
+
+/// The round in which an agent joins, if it was not there from the start.
+fn round_of_joining(experiment: &Experiment, agent: usize) -> Option<u64> {
+    let joins = experiment.events.iter().find(|event| match event.change {
+        Change::Join { agent: joining, .. } => joining == agent,
+        _ => false,
+    });
+    joins.map(|event| event.round)
 }
 
 /// A digest of graph and mixing matrix.
@@ -130,22 +184,14 @@ fn time_varying(varying: &TimeVarying) -> String {
 /// How a run is evaluated does not change its states.
 const EVALUATION_KEYS: [&str; 2] = ["problem.eval_samples", "problem.test_samples"];
 
-/// The facts without changes of a schedule and events that a state of `round` rounds has not come to.
-pub(crate) fn until(facts: &Facts, round: u64) -> Facts {
-    let ahead = |(key, value): (&String, &String)| {
-        let change = key
-            .strip_suffix(".round")
-            .filter(|change| change.contains("change[") || change.starts_with("event["))?;
-        (value.parse::<u64>().ok()? >= round).then(|| format!("{change}."))
+/// The first fact that differs, except for how a run is evaluated.
+pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<Difference> {
+    let states = |facts: &Facts| {
+        let mut facts = facts.clone();
+        EVALUATION_KEYS.iter().for_each(|key| drop(facts.remove(*key)));
+        facts
     };
-    let ahead: Vec<String> = facts.iter().filter_map(ahead).collect();
-    // The data of agents that have not joined.
-    let joins = ahead.iter().filter_map(|event| facts.get(&format!("{event}join")));
-    let strangers: Vec<String> = joins.map(|agent| format!("[{agent}]")).collect();
-    let of_stranger =
-        |key: &String| key.starts_with("problem.") && strangers.iter().any(|agent| key.ends_with(agent));
-    let settled = |key: &String| !ahead.iter().any(|change| key.starts_with(change)) && !of_stranger(key);
-    facts.iter().filter(|(key, _)| settled(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    facts::difference(&states(old), &states(new))
 }
 
 /// The first fact that differs between what an agent's state belongs to and what it is given now, except for what may be changed
@@ -156,7 +202,7 @@ pub(crate) fn changed_for_agent(
     round: u64,
     rounds: u64,
     is_only_job: bool,
-) -> Option<(String, String, String)> {
+) -> Option<Difference> {
     let prepare = |facts: &Facts| {
         let mut facts = if is_only_job { until(facts, round) } else { facts.clone() };
         facts.remove("eval_every");
@@ -168,155 +214,133 @@ pub(crate) fn changed_for_agent(
     difference(&prepare(old), &prepare(new))
 }
 
-/// The first fact that differs: its key, the old and the new value.
-pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
-    let differs = |key: &&String| !EVALUATION_KEYS.contains(&key.as_str()) && old.get(*key) != new.get(*key);
-    let key = old.keys().chain(new.keys()).find(differs)?;
-    let value = |facts: &Facts| facts.get(key).cloned().unwrap_or("absent".into());
-    Some((key.clone(), value(old), value(new)))
-}
-
 /// The first fact that differs, where the old facts are those of one agent, which has only its own data.
-pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<(String, String, String)> {
-    let is_of_others = |key: &str| key.starts_with("problem.") && key.ends_with(']');
-    let known = |key: &String| old.contains_key(key) || !is_of_others(key);
-    let new = new.iter().filter(|(key, _)| known(key)).map(|(key, value)| (key.clone(), value.clone()));
-    difference(old, &new.collect())
+pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<Difference> {
+    let mut new = new.clone();
+    new.retain(|key, fact| old.contains_key(key) || fact.agent.is_none());
+    difference(old, &new)
 }
 
 /// The first key in which a swarm's experiment differs from the one it was started with, except for what its agents may be given
-/// anew: each of them checks that for itself.
-pub(crate) fn changed_for_swarm(old: &Table, new: &Table) -> Option<(String, String, String)> {
-    let rounds = |table: &Table| table.get("rounds").and_then(Value::as_integer);
-    let more = rounds(old) <= rounds(new);
-    let prepare = |table: &Table| {
-        let mut facts = leaves(table);
-        let may_change = |key: &str| {
-            key == "eval_every"
-                || key.contains(".change[")
-                || key.starts_with("event[")
-                || (more && key == "rounds")
-        };
-        facts.retain(|key, _| !may_change(key));
-        facts
-    };
-    difference(&prepare(old), &prepare(new))
-}
-
-/// The first key of a section in which two resolved experiments differ: its path, the old and the new value.
-pub(crate) fn changed_key_of(section: &str, old: &Table, new: &Table) -> Option<(String, String, String)> {
-    let only = |table: &Table| {
-        let mut facts = leaves(table);
-        facts.retain(|key, _| key.starts_with(&format!("{section}.")));
-        facts
-    };
-    difference(&only(old), &only(new))
-}
-
-/// All values of a table by their paths, such as `algorithm[0].step_size`.
-fn leaves(table: &Table) -> Facts {
-    fn walk(path: &str, value: &Value, leaves: &mut Facts) {
-        match value {
-            Value::Table(table) => {
-                let dot = if path.is_empty() { "" } else { "." };
-                table.iter().for_each(|(key, value)| walk(&format!("{path}{dot}{key}"), value, leaves));
-            }
-            Value::Array(list) if list.iter().any(Value::is_table) => {
-                let each = list.iter().enumerate();
-                each.for_each(|(k, value)| walk(&format!("{path}[{k}]"), value, leaves));
-            }
-            Value::String(text) => drop(leaves.insert(path.to_owned(), text.clone())),
-            other => drop(leaves.insert(path.to_owned(), other.to_string())),
-        }
+/// later: each of them checks that for itself.
+pub(crate) fn changed_for_swarm(old: &Experiment, new: &Experiment) -> Option<Difference> {
+    let mut old = old.clone();
+    (old.eval_every, old.events) = (new.eval_every, new.events.clone());
+    old.rounds = old.rounds.max(new.rounds);
+    for (old, new) in old.algorithms.iter_mut().zip(&new.algorithms) {
+        old.schedule.changes.clone_from(&new.schedule.changes);
     }
+    difference(&written("", &old.to_table()), &written("", &new.to_table()))
+}
+
+/// The first key of `[network]` in which two experiments differ.
+pub(crate) fn changed_network(old: &Experiment, new: &Experiment) -> Option<Difference> {
+    difference(&written("network", &old.network.to_table()), &written("network", &new.network.to_table()))
+}
+
+/// All values of a table by their paths.
+fn written(path: &str, table: &Table) -> Facts {
     let mut found = Facts::new();
-    walk("", &Value::Table(table.clone()), &mut found);
+    leaves(path.to_owned(), &Value::Table(table.clone()), 0, &mut found);
     found
+}
+
+/// Adds all values below a path by their own paths, such as `algorithm[0].step_size`; they matter since a round.
+fn leaves(path: String, value: &Value, since: u64, found: &mut Facts) {
+    match value {
+        Value::Table(table) => {
+            let dot = if path.is_empty() { "" } else { "." };
+            table.iter().for_each(|(key, value)| leaves(format!("{path}{dot}{key}"), value, since, found));
+        }
+        Value::Array(list) if list.iter().any(Value::is_table) => {
+            let each = list.iter().enumerate();
+            each.for_each(|(k, value)| leaves(format!("{path}[{k}]"), value, since, found));
+        }
+        Value::String(text) => drop(found.insert(path, Fact::from(text.as_str()).since(since))),
+        other => drop(found.insert(path, Fact::from(other.to_string()).since(since))),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
-    #[test]
-    fn leaves_have_the_names_a_user_gave_them() {
-        let table: Table =
-            "rounds = 3\nseeds = [0, 1]\n[network]\ntopology = 'ring'\n[[algorithm]]\nstep_size = 0.5"
-                .parse()
-                .unwrap();
-        let found = leaves(&table);
-        assert_eq!(found["seeds"], "[0, 1]");
-        assert_eq!(found["network.topology"], "ring");
-        assert_eq!(found["algorithm[0].step_size"], "0.5");
-        let mut other = table.clone();
-        assert_eq!(changed_for_swarm(&table, &other), None);
-        other.insert("rounds".into(), Value::Integer(4));
-        assert_eq!(changed_for_swarm(&table, &other), None, "more rounds");
-        other.insert("rounds".into(), Value::Integer(2));
-        assert_eq!(changed_for_swarm(&table, &other), Some(("rounds".into(), "3".into(), "2".into())));
+    fn experiment(text: &str) -> Experiment {
+        let rest = "[problem]\nkind = 'quadratic'\ndim = 2\n[[algorithm]]\nname = 'mile'\nstep_size = 0.5\n";
+        Experiment::parse(&format!("{rest}{text}"), Path::new(""), &[]).unwrap()
+    }
+
+    fn with_rounds(text: &str, rounds: u64) -> Experiment {
+        Experiment { rounds, ..experiment(text) }
     }
 
     #[test]
-    fn what_lies_ahead_of_a_state_is_no_fact_about_it_and_what_lies_behind_is() {
-        let facts = |entries: &[(&str, &str)]| -> Facts {
-            entries.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    fn values_have_the_names_a_user_gave_them() {
+        let found = written("", &experiment("").to_table());
+        assert_eq!(found["seeds"].value, "[0]");
+        assert_eq!(found["network.topology"].value, "ring");
+        assert_eq!(found["algorithm[0].step_size"].value, "0.5");
+    }
+
+    #[test]
+    fn a_swarm_may_be_given_more_rounds_and_later_changes_and_nothing_else() {
+        let old = with_rounds("", 30);
+        let change = "change = [{ round = 20, step_size = 0.1 }]\n";
+        for same in [with_rounds("", 30), with_rounds("", 40), with_rounds(change, 30)] {
+            assert_eq!(changed_for_swarm(&old, &same), None);
+        }
+        let fewer = changed_for_swarm(&old, &with_rounds("", 20)).unwrap();
+        assert_eq!((&fewer.key[..], &fewer.old[..], &fewer.new[..]), ("rounds", "30", "20"));
+        let other = with_rounds("momentum = 0.5\ngamma = 0.9\n", 30);
+        assert_eq!(changed_for_swarm(&old, &other).unwrap().key, "algorithm[0].gamma");
+    }
+
+    #[test]
+    fn an_agent_is_not_held_to_what_its_state_has_not_come_to() {
+        let facts = |text: &str, rounds: u64| {
+            let experiment = with_rounds(text, rounds);
+            for_agents(&experiment, &experiment.membership().unwrap(), 0).unwrap()
         };
-        let whole = facts(&[
-            ("algorithm.change[0].round", "5"),
-            ("algorithm.change[0].step_size", "0.1"),
-            ("algorithm.change[1].round", "9"),
-            ("algorithm.change[1].step_size", "0.2"),
-            ("event[0].round", "7"),
-            ("event[0].replace", "1"),
-            ("seed", "0"),
-        ]);
-        let keys = |round: u64| until(&whole, round).keys().filter(|key| key.ends_with("round")).count();
-        assert_eq!([5, 6, 7, 8, 9, 10].map(keys), [0, 1, 1, 2, 2, 3]);
-        assert_eq!(until(&whole, 0), facts(&[("seed", "0")]));
-        let joins = facts(&[("event[0].round", "7"), ("event[0].join", "3"), ("problem.data[3]", "d")]);
-        assert_eq!((until(&joins, 7), until(&joins, 8)), (Facts::new(), joins));
-        let before = facts(&[("rounds", "10"), ("eval_every", "2"), ("seed", "0")]);
-        let mut now = whole.clone();
-        now.extend(facts(&[("rounds", "20"), ("eval_every", "4")]));
+        let changes = "change = [{ round = 5, step_size = 0.1 }, { round = 9, step_size = 0.2 }]\n\
+                       [[event]]\nround = 7\nreplace = 1\n";
+        let (before, now) = (facts("", 10), facts(changes, 20));
         assert_eq!(changed_for_agent(&before, &now, 5, 20, true), None);
-        assert_eq!(changed_for_agent(&before, &now, 6, 20, true).unwrap().0, "algorithm.change[0].round");
-        assert_eq!(
-            changed_for_agent(&before, &now, 30, 20, true).unwrap().0,
-            "rounds",
-            "fewer than are done"
-        );
+        let changed = changed_for_agent(&before, &now, 6, 20, true).unwrap();
+        assert_eq!(changed.key, "algorithm[0].change[0].round");
+        let fewer = changed_for_agent(&before, &now, 30, 20, true).unwrap();
+        assert!(["rounds", "algorithm[0].change[0].round"].contains(&&fewer.key[..]), "{fewer:?}");
         assert!(changed_for_agent(&before, &now, 5, 20, false).is_some(), "several jobs");
     }
 
     #[test]
     fn a_parameter_that_is_not_given_has_no_fact() {
         use mile::methods::catalogue::Parameters;
-        let table: Table = "name = 'mile'\nlabel = 'm'\nstep_size = 0.5\nxi = 'paper'".parse().unwrap();
+        let algorithm = &experiment("label = 'm'\nxi = 'paper'").algorithms[0];
         let parameters = Parameters { local_steps: Some(5), xi: Some(0.1.into()), ..Parameters::default() };
-        let facts = of_algorithm(&table, &parameters.given());
+        let facts = of_algorithm(algorithm, &parameters.given());
         let keys: Vec<&str> = facts.keys().map(String::as_str).collect();
-        assert_eq!(keys, ["algorithm.local_steps", "algorithm.name", "algorithm.step_size", "algorithm.xi"]);
+        let schedule = ["algorithm.schedule.kind", "algorithm.schedule.warmup"];
+        let own = ["algorithm.local_steps", "algorithm.name"];
+        let rest = ["algorithm.step_size", "algorithm.xi"];
+        assert_eq!(keys, [&own[..], &schedule[..], &rest[..]].concat());
         let more = Parameters { gamma: Some(0.9), ..parameters };
-        let found = difference(&facts, &of_algorithm(&table, &more.given()));
-        assert_eq!(found, Some(("algorithm.gamma".into(), "absent".into(), "0.9".into())));
+        let found = difference(&facts, &of_algorithm(algorithm, &more.given())).unwrap();
+        assert_eq!((&found.key[..], &found.old[..], &found.new[..]), ("algorithm.gamma", "absent", "0.9"));
     }
 
     #[test]
     fn one_agent_does_not_answer_for_the_data_of_others() {
-        let facts = |entries: &[(&str, &str)]| -> Facts {
-            entries.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+        let data = |agent: usize, digest: &str| {
+            (format!("problem.data[{agent}]"), Fact::from(digest).of_agent(agent))
         };
-        let own = facts(&[("precision", "f64"), ("problem.data[1]", "b")]);
-        let all = facts(&[
-            ("precision", "f64"),
-            ("problem.data[0]", "a"),
-            ("problem.data[1]", "b"),
-            ("problem.test[0]", "c"),
-            ("problem.inputs[0]", "d"),
-        ]);
+        let precision = || ("precision".to_owned(), Fact::from("f64"));
+        let own = Facts::from([precision(), data(1, "b")]);
+        let all = Facts::from([precision(), data(0, "a"), data(1, "b"), data(2, "c")]);
         assert_eq!(difference_for_agent(&own, &all), None);
-        let changed = facts(&[("precision", "f64"), ("problem.data[0]", "a"), ("problem.data[1]", "x")]);
-        assert_eq!(difference_for_agent(&own, &changed).unwrap().0, "problem.data[1]");
-        assert_eq!(difference_for_agent(&own, &facts(&[("problem.data[1]", "b")])).unwrap().0, "precision");
+        let changed = Facts::from([precision(), data(0, "a"), data(1, "x")]);
+        assert_eq!(difference_for_agent(&own, &changed).unwrap().key, "problem.data[1]");
+        assert_eq!(difference_for_agent(&own, &Facts::from([data(1, "b")])).unwrap().key, "precision");
     }
 }

@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mile::membership::{Epoch, Present};
 use mile::problems::Problem;
+use mile_store::facts::until;
 
 use self::running::{Completed, JobSetup, Part, RunningJob};
+use crate::config::Experiment;
 use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
 use crate::export;
-use crate::identity::{changed_key_of, difference, until};
+use crate::identity::{changed_network, difference};
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
-use crate::resume::settings;
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
@@ -79,10 +80,10 @@ impl JobContext<'_> {
         let round = header.round;
         let mut difference =
             difference(&until(&header.facts, round), &until(&self.plan.facts_of(job), round));
-        if difference.as_ref().is_some_and(|(key, ..)| key == "network.weights") {
-            let before = settings(self.store.folder()).unwrap_or_default();
-            let changed = changed_key_of("network", &before, &self.plan.experiment.resolved);
-            difference = changed.or(difference);
+        if difference.as_ref().is_some_and(|difference| difference.key == "network.weights")
+            && let Ok(before) = Experiment::of_run(self.store.folder())
+        {
+            difference = changed_network(&before, &self.plan.experiment).or(difference);
         }
         state::refuse_difference(path, difference)
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mile::problems::Problem;
+use toml::Table;
 
+use crate::choices::{choose_once, keep_choices};
 use crate::config::{Experiment, parse_table};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
@@ -13,8 +15,8 @@ use crate::execute::execute;
 use crate::objectives::{FixedProblem, Kinds, Objectives, Setting};
 use crate::observer::{Lines, Observer, Silent};
 use crate::plan::Plan;
+use crate::ranks::agree;
 use crate::report::{write_run_outputs, write_sweep_outputs};
-use crate::resume::keep_choices;
 use crate::section::Section;
 use crate::store::{Outcome, read_outcomes};
 use crate::sweep::SweepPlan;
@@ -55,6 +57,11 @@ impl Default for Lab {
 }
 
 impl Lab {
+    /// A lab for these kinds of problems, with agents on these engines.
+    pub fn new(kinds: Kinds, engines: Arc<dyn Engines>) -> Self {
+        Self { kinds, engines, ..Self::default() }
+    }
+
     /// A lab for your own problem. Its experiments need no section `[problem]`; `name` is the problem's name in reports.
     pub fn of<T: Scalar>(name: &str, problem: impl Problem<T> + 'static) -> Self
     where
@@ -103,18 +110,27 @@ impl Lab {
     /// If the experiment, its data or the folder cannot be used, or if a job failed; its records until then are kept.
     pub fn run(&self, experiment: &str, folder: impl AsRef<Path>) -> Result<Results, LabError> {
         let folder = folder.as_ref();
-        let mut table = parse_table(experiment, &[])?;
+        let table = parse_table(experiment, &[])?;
         let here = Path::new("");
         match SweepPlan::read_with(&table, here, &self.kinds, self.engines.clone())? {
             Some(sweep) => self.run_sweep(&sweep, folder),
             None => {
-                if folder.join("config.toml").exists() {
-                    keep_choices(&mut table, folder)?;
-                }
-                let experiment = Experiment::read_with(&table, here, &self.kinds)?;
-                self.run_plan(&Plan::new(experiment)?.on(self.engines.clone()), folder)
+                let resumed = folder.join("config.toml").exists().then_some(folder);
+                self.run_plan(&self.plan(&table, here, resumed)?, folder)
             }
         }
+    }
+
+    /// Reads an experiment, and checks everything that can be checked before the first step; relative paths in it are relative to
+    /// `base`. With the folder of a run that is resumed, what was chosen when it began is kept. A call of all ranks together.
+    pub fn plan(&self, table: &Table, base: &Path, resumed: Option<&Path>) -> Result<Plan, LabError> {
+        let ranks = self.engines.ranks();
+        let mut experiment = agree(ranks, Experiment::read_with(table, base, &self.kinds))?;
+        if let Some(folder) = resumed {
+            keep_choices(&mut experiment, folder, ranks)?;
+        }
+        choose_once(&mut experiment, ranks)?;
+        Plan::spread(experiment, self.engines.clone())
     }
 
     fn run_plan(&self, plan: &Plan, folder: &Path) -> Result<Results, LabError> {

@@ -16,25 +16,25 @@ use mile::problems::{Metric, Problem};
 use mile::ranks::Ranks;
 use mile::simulator::SimulatorError;
 use mile::with_precision;
-use toml::Value;
+use mile_store::facts::Difference;
 
 use crate::auto;
-use crate::config::{AlgorithmConfig, Experiment};
+use crate::config::Experiment;
 use crate::engines::{Engines, InProcess, Jobs, Scalar};
 use crate::error::LabError;
 use crate::evaluation::{self, EvaluationPlan};
 use crate::identity;
-use crate::objectives::Facts;
+use crate::objectives::{Fact, Facts};
 use crate::quantity::Quantity;
 use crate::ranks::{agree, lost};
 use crate::record::Record;
 use crate::start;
 use crate::store::{Outcome, Status, Store};
 
-use methods::{build, check_later_networks, invalid, plan_algorithm, resolve_weights};
+use methods::{build, check_later_networks, invalid, plan_algorithm};
 
 pub(crate) use methods::first_auto;
-pub use methods::first_round_costs;
+pub use methods::{Choices, first_round_costs};
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
@@ -64,6 +64,8 @@ pub struct Plan {
 pub struct PlannedMethod {
     /// Its parameters, with all weights resolved to numbers.
     pub parameters: Parameters,
+    /// What of them the plan has chosen.
+    pub chosen: Choices,
     /// Vectors that an agent stores between updates.
     pub vectors_stored: usize,
     /// All vectors of an agent, including gradients and messages.
@@ -137,12 +139,11 @@ impl Plan {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
         }
+        let chosen: Vec<Choices> = experiment.algorithms.iter().map(Choices::of).collect();
         auto::choose_step_sizes(&mut experiment, &network)?;
-        let planned =
-            |(k, algorithm): (usize, &AlgorithmConfig)| plan_algorithm(k, algorithm, &experiment, &network);
+        let planned = |(k, chosen)| plan_algorithm(k, &mut experiment, &network, chosen);
         let methods: Vec<PlannedMethod> =
-            experiment.algorithms.iter().enumerate().map(planned).collect::<Result<_, _>>()?;
-        resolve_weights(&mut experiment, &methods);
+            chosen.into_iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         check_later_networks(&experiment, &methods, &membership)?;
         if experiment.stop.is_some_and(|stop| stop.grad_norm.is_some()) && !size.records_gradient_norm {
             let problem =
@@ -172,7 +173,7 @@ impl Plan {
         if let Some(own) = experiment.objectives.for_agent(agent) {
             experiment.objectives = own;
             // All agents must agree on it, and each knows only its own rows.
-            experiment.resolved.entry("eval_every").or_insert(Value::Integer(experiment.eval_every as i64));
+            experiment.eval_every = Some(experiment.eval_every());
             if let Some((k, key)) = first_auto(&experiment.algorithms) {
                 let problem = "\"auto\" needs all agents' data, and an agent has only its own: give the numbers \
                                that mile run --dry-run prints on a machine with all data";
@@ -337,20 +338,15 @@ impl Plan {
         let mut facts = self.facts.clone();
         let algorithm = &self.experiment.algorithms[job.algorithm];
         let parameters = self.methods[job.algorithm].parameters.given();
-        facts.extend(identity::of_algorithm(&algorithm.resolved, &parameters));
-        facts.insert("seed".into(), job.seed.to_string());
+        facts.extend(identity::of_algorithm(algorithm, &parameters));
+        facts.insert("seed".into(), job.seed.to_string().into());
         facts
     }
 
     /// In what the experiment that an agent's state was made with differs from this one, except for what may be changed while agents
     /// stand: `eval_every`, more `rounds`, and changes of step sizes that lie ahead. `facts` are those of
     /// [`facts_for_agents`](Self::facts_for_agents), then and now; the state is of the given job and round.
-    pub fn changed_for_agent(
-        &self,
-        then: &Facts,
-        now: &Facts,
-        round: u64,
-    ) -> Option<(String, String, String)> {
+    pub fn changed_for_agent(&self, then: &Facts, now: &Facts, round: u64) -> Option<Difference> {
         identity::changed_for_agent(then, now, round, self.experiment.rounds, self.jobs().len() == 1)
     }
 
@@ -372,7 +368,7 @@ pub struct Job {
 /// The facts of all ranks, each of which has those of its own data. They must not contradict each other.
 fn all_facts(ranks: &dyn Ranks, own: &Facts) -> Result<Facts, LabError> {
     let told = serde_json::to_vec(&(ranks.name(), own)).unwrap_or_default();
-    let mut all: HashMap<String, (String, String)> = HashMap::new();
+    let mut all: HashMap<String, (String, Fact)> = HashMap::new();
     for text in ranks.all_gather(&told).map_err(lost)? {
         let (rank, facts): (String, Facts) =
             serde_json::from_slice(&text).map_err(|error| lost(error.into()))?;

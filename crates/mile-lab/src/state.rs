@@ -7,11 +7,12 @@ use std::path::Path;
 use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
+use mile_store::facts::{Difference, until};
 use mile_store::state::{Array, StateError, StateFile, write};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::identity::{difference, until};
+use crate::identity::difference;
 use crate::objectives::Facts;
 
 /// The metadata of a state file.
@@ -83,12 +84,9 @@ pub(crate) fn check(path: &Path, header: &Header, facts: &Facts) -> Result<(), L
     refuse_difference(path, difference(&until(&header.facts, header.round), &until(facts, header.round)))
 }
 
-/// The error of a state that differs in a fact (key, old value, new value), if it does.
-pub(crate) fn refuse_difference(
-    path: &Path,
-    difference: Option<(String, String, String)>,
-) -> Result<(), LabError> {
-    let Some((key, old, new)) = difference else { return Ok(()) };
+/// The error of a state that differs in a fact, if it does.
+pub(crate) fn refuse_difference(path: &Path, difference: Option<Difference>) -> Result<(), LabError> {
+    let Some(Difference { key, old, new }) = difference else { return Ok(()) };
     let differs = if key.starts_with("problem.data") && old != "absent" && new != "absent" {
         format!("the contents of {key} have changed")
     } else {

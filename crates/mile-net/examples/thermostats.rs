@@ -21,6 +21,7 @@ use mile_net::engine::{Engine, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
 use mile_net::session::{Limits, MissingPolicy};
+use mile_store::Facts;
 
 /// f_i(x) = |x - r_i|^2 / 2 for the mean reading r_i of a thermostat.
 struct Thermostats {
@@ -59,7 +60,7 @@ fn run(
     let schedule = Schedule::constant(0.05);
 
     // What neighbours must agree on before they exchange anything.
-    let facts = BTreeMap::from([("step size".to_owned(), "0.05".to_owned())]);
+    let facts = Facts::from([("step size".to_owned(), "0.05".into())]);
     let terms = Terms { run: "thermostats".into(), dim: 1, precision: "f64".into(), facts };
     let folder = Folder::open(home, Duration::from_secs(5))?;
     let restored = folder.load::<f64>(me, &terms)?;

@@ -1,7 +1,6 @@
 //! The handshake of a link: two neighbours check that they are in the same run, and say what they need.
 
-use std::collections::BTreeMap;
-
+use mile_store::facts::{Difference, Facts, difference};
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; another one is refused.
@@ -26,7 +25,7 @@ pub struct Terms {
     /// Precision of the vectors.
     pub precision: String,
     /// All else that the results depend on, by the name it has for the user: `algorithm.mile.xi`, `seeds`, ...
-    pub facts: BTreeMap<String, String>,
+    pub facts: Facts,
 }
 
 impl Terms {
@@ -45,10 +44,8 @@ impl Terms {
                 return Some((name.into(), here, there));
             }
         }
-        let value = |terms: &Self, key: &str| terms.facts.get(key).cloned().unwrap_or("absent".into());
-        let mut keys = self.facts.keys().chain(other.facts.keys());
-        let key = keys.find(|key| self.facts.get(*key) != other.facts.get(*key))?;
-        Some((key.clone(), value(self, key), value(other, key)))
+        let Difference { key, old, new } = difference(&self.facts, &other.facts)?;
+        Some((key, old, new))
     }
 }
 
@@ -166,7 +163,7 @@ mod tests {
                 run: "ring".into(),
                 dim: 10,
                 precision: "f32".into(),
-                facts: BTreeMap::from([("algorithm.mile.step_size".into(), "0.1".into())]),
+                facts: Facts::from([("algorithm.mile.step_size".into(), "0.1".into())]),
             },
             weight: 1.0 / 3.0,
             skips: false,

@@ -195,6 +195,6 @@ impl Objectives for ImageObjectives {
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        Ok(Facts::from([("problem.dataset".into(), self.library.about(&self.config)?.digest)]))
+        Ok(Facts::from([("problem.dataset".into(), self.library.about(&self.config)?.digest.into())]))
     }
 }

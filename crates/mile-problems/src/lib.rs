@@ -14,7 +14,6 @@ mod samples;
 pub mod section;
 mod table;
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,9 +27,7 @@ use crate::section::Section;
 
 pub use self::error::LabError;
 pub use self::table::{ColumnStatistics, Statistics, is_missing_word};
-
-/// What a result depends on: keys of the experiment with their values, and digests of data.
-pub type Facts = BTreeMap<String, String>;
+pub use mile_store::{Fact, Facts};
 
 /// What is known before a run about the curvature of the objectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -326,7 +323,7 @@ impl<T: Real> FixedProblem<T> {
             Some(version) => ("problem.version", version.clone()),
             None => ("problem.values", values(&*self.problem)?),
         };
-        Ok(Facts::from([(key.to_owned(), value)]))
+        Ok(Facts::from([(key.to_owned(), value.into())]))
     }
 }
 

@@ -18,13 +18,17 @@ thread_local! {
     static ASKED: RefCell<Option<Vec<Asked>>> = const { RefCell::new(None) };
 }
 
-/// What a reader asked for, and what it used where nothing was given.
+/// A key that a reader asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
-    /// A key: path of the section, key, form of its value, and what it takes in words.
-    Key(String, &'static str, Form, String),
-    /// The default of a key that was not given: path of the section, key, value.
-    Default(String, String, Value),
+pub struct Asked {
+    /// Path of the section.
+    pub section: String,
+    /// The key.
+    pub key: &'static str,
+    /// The form of its value.
+    pub form: Form,
+    /// What it takes, in words.
+    pub takes: String,
 }
 
 /// The form of a value.
@@ -83,7 +87,8 @@ impl<'a> Section<'a> {
         ASKED.with_borrow_mut(|asked| {
             let asked = asked.iter_mut();
             asked.for_each(|asked| {
-                asked.push(Asked::Key(self.path.clone(), key, form.clone(), takes.to_owned()));
+                let (section, form, takes) = (self.path.clone(), form.clone(), takes.to_owned());
+                asked.push(Asked { section, key, form, takes });
             });
         });
     }
@@ -244,12 +249,6 @@ impl<'a> Section<'a> {
             let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
             return Err(LabError::config(path, format!("unknown key{hint}")));
         }
-        ASKED.with_borrow_mut(|asked| {
-            for (key, value) in resolved.iter().filter(|(key, _)| !self.table.contains_key(*key)) {
-                let default = Asked::Default(self.path.clone(), key.clone(), value.clone());
-                asked.iter_mut().for_each(|asked| asked.push(default.clone()));
-            }
-        });
         Ok(resolved)
     }
 }

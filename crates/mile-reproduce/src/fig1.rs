@@ -52,7 +52,7 @@ pub(super) fn describe_run(
 
 /// The usual name of the data set.
 pub(super) fn title(folder: &RunFolder) -> String {
-    match folder.experiment.resolved_value("problem", "dataset").and_then(|name| name.as_str()) {
+    match folder.experiment.problem.get("dataset").and_then(|name| name.as_str()) {
         Some("mnist") => "MNIST".into(),
         Some("cifar10") => "CIFAR-10".into(),
         Some(other) => other.to_owned(),

@@ -1,15 +1,18 @@
 //! States of runs on disk, for everyone who keeps some: the lab, and agents on a network.
 //!
+//! - [`facts`]: what the bits of a state depend on;
 //! - [`mod@file`]: files that are the old one or the whole new one, also after a power failure;
 //! - [`lock`]: folders that one process works in at a time;
 //! - [`parts`]: states that several processes write together;
 //! - [`state`]: named vectors and a header in one safetensors file, with checksums.
 
+pub mod facts;
 pub mod file;
 pub mod lock;
 pub mod parts;
 pub mod state;
 
+pub use facts::{Fact, Facts};
 pub use file::{write_file, write_with};
 pub use lock::{FolderLock, LockError};
 pub use state::{Array, StateError, StateFile};

@@ -12,7 +12,6 @@ use mile_lab::config::{
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
-use toml::{Table, Value};
 
 use super::folders::{self, AgentSetup};
 use crate::output;
@@ -38,12 +37,12 @@ pub(super) fn emit(
     };
     let setups: Vec<AgentSetup> = (0..membership.numbers()).map(setup).collect();
     let files = ExperimentFiles::of(&experiment)?;
-    let mut table = files.relative(&experiment.resolved);
+    let mut copied = files.relative(&experiment);
     let statistics = folders::statistics(&experiment);
     if statistics.is_some() {
-        folders::set_statistics(&mut table, folders::STATISTICS);
+        copied.problem.insert("statistics".to_owned(), folders::STATISTICS.into());
     }
-    let folders = folders::create(&membership, folder, &setups, &table)?;
+    let folders = folders::create(&membership, folder, &setups, &copied)?;
     let mut text = String::new();
     for (agent, folder) in folders.iter().enumerate() {
         let place =
@@ -124,17 +123,23 @@ impl ExperimentFiles {
     }
 
     /// The experiment with all paths relative to the agent's folder.
-    fn relative(&self, resolved: &Table) -> Table {
-        let mut table = resolved.clone();
-        for ([part, key], path) in &self.0 {
-            if let Some(section) = table.get_mut(*part).and_then(Value::as_table_mut) {
-                section.insert((*key).to_owned(), file_name(path).into());
-            }
+    fn relative(&self, experiment: &Experiment) -> Experiment {
+        let mut experiment = experiment.clone();
+        let relative = |path: &mut PathBuf| *path = file_name(path).into();
+        if let GraphSource::File(path) = &mut experiment.network.graph {
+            relative(path);
         }
-        if let Some(problem) = table.get_mut("problem").and_then(Value::as_table_mut) {
-            problem.remove("data_dir");
+        if let MixingSource::File(path) = &mut experiment.network.mixing {
+            relative(path);
         }
-        table
+        if let Start::File(path) = &mut experiment.start {
+            relative(path);
+        }
+        for ([_, key], path) in self.0.iter().filter(|([section, _], _)| *section == "problem") {
+            experiment.problem.insert((*key).to_owned(), file_name(path).into());
+        }
+        experiment.problem.remove("data_dir");
+        experiment
     }
 
     /// Copies the files that exist to an agent's folder; returns the names of the others.

@@ -12,7 +12,6 @@ use mile_lab::gather::agent_folder;
 use mile_lab::plan::Plan;
 use mile_lab::store::write_file;
 use mile_net::keys;
-use toml::{Table, Value};
 
 /// The name of the file with the statistics of all agents' data.
 pub(super) const STATISTICS: &str = "statistics.json";
@@ -47,11 +46,11 @@ pub(super) fn create_local(
         AgentSetup { listen, address: Some(listen.to_string()), settings }
     };
     let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.membership.numbers())?).map(setup).collect();
-    let mut experiment = plan.experiment.resolved.clone();
+    let mut experiment = plan.experiment.clone();
     if statistics(&plan.experiment).is_some() {
         // Where the run directory has them.
         let path = std::path::absolute(folder.join(STATISTICS)).context("cannot find the run directory")?;
-        set_statistics(&mut experiment, &path.display().to_string());
+        experiment.problem.insert("statistics".to_owned(), path.display().to_string().into());
     }
     create(&plan.membership, folder, &setups, &experiment)
 }
@@ -59,20 +58,11 @@ pub(super) fn create_local(
 /// The statistics of all agents' data, for agents that have only their own; none if they are given, not needed, or not known
 /// here because data are missing.
 pub(super) fn statistics(experiment: &Experiment) -> Option<String> {
-    let problem = experiment.resolved.get("problem").and_then(Value::as_table);
-    let is_given = problem.is_some_and(|problem| problem.contains_key("statistics"));
-    if is_given || experiment.objectives.for_agent(0).is_none() {
+    if experiment.problem.contains_key("statistics") || experiment.objectives.for_agent(0).is_none() {
         return None;
     }
     let documents = experiment.objectives.documents().ok()?;
     documents.into_iter().find(|(name, _)| *name == STATISTICS).map(|(_, text)| text)
-}
-
-/// Names the file with the statistics in an agent's experiment.
-pub(super) fn set_statistics(experiment: &mut Table, path: &str) {
-    if let Some(problem) = experiment.get_mut("problem").and_then(Value::as_table_mut) {
-        problem.insert("statistics".to_owned(), path.into());
-    }
 }
 
 /// Creates the folders of all agents; existing keys are kept.
@@ -80,7 +70,7 @@ pub(super) fn create(
     membership: &Membership,
     folder: &Path,
     setups: &[AgentSetup],
-    experiment: &Table,
+    experiment: &Experiment,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = (0..setups.len()).map(|agent| agent_folder(folder, agent)).collect();
     let mut publics = Vec::new();
@@ -104,7 +94,7 @@ pub(super) fn create(
             settings: setup.settings.clone(),
             neighbours,
         };
-        write_file(&folder.join("agent.toml"), config.file(experiment).as_bytes())?;
+        write_file(&folder.join("agent.toml"), config.to_table(experiment).to_string().as_bytes())?;
     }
     Ok(folders)
 }

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use mile::ranks::Alone;
+use mile_lab::choices::keep_choices;
 use mile_lab::config::{AgentSettings, Experiment};
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
 use mile_lab::plan::Plan;
-use mile_lab::resume;
 use mile_lab::store::Outcome;
 
 use self::supervisor::Supervisor;
@@ -82,8 +83,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
         None => choose_folder(&experiment.name, arguments.resume),
     };
     if arguments.resume {
-        resume::keep_choices(&mut table, &folder)?;
-        experiment = Experiment::read(&table, &base)?;
+        keep_choices(&mut experiment, &folder, &Alone)?;
     }
     settings.check(&experiment)?;
     if let Some(folder) = &arguments.emit {

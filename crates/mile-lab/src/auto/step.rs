@@ -11,7 +11,6 @@ use mile::theory::modes::Modes;
 use mile::theory::momentum;
 use mile::theory::stability::step_limit;
 use mile::theory::weights::WeightChoice;
-use toml::Value;
 
 use super::{adaptive, estimate, smoothness_bound, steps, theory_error};
 use crate::config::{AlgorithmConfig, Experiment};
@@ -56,11 +55,7 @@ pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) 
         let momentum = momentum.map_err(|error| theory_error(&key(k), error.into()))?;
         let slack = momentum.map_or(1.0, |momentum| 1.0 - momentum.mu);
         algorithm.schedule.step_size = round_down(PART * slack * limit);
-        let number = Value::Float(algorithm.schedule.step_size);
-        algorithm.resolved.insert("step_size".into(), number.clone());
-        let written = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut);
-        let table = written.and_then(|list| list.get_mut(k)).and_then(Value::as_table_mut);
-        table.into_iter().for_each(|table| drop(table.insert("step_size".into(), number.clone())));
+        algorithm.auto_step_size = false;
     }
     Ok(())
 }

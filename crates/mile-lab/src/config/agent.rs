@@ -277,8 +277,8 @@ impl AgentConfig {
         Ok(Self { id, key, listen, folder, settings, neighbours })
     }
 
-    /// The text of the agent's file: the experiment with this section `[agent]`.
-    pub fn file(&self, experiment: &Table) -> String {
+    /// The agent's file: the experiment with this section `[agent]`.
+    pub fn to_table(&self, experiment: &Experiment) -> Table {
         let mut agent = Table::new();
         agent.insert("id".into(), Value::Integer(self.id as i64));
         agent.insert("key".into(), self.key.display().to_string().into());
@@ -295,9 +295,9 @@ impl AgentConfig {
             ]))
         };
         agent.insert("neighbour".into(), self.neighbours.iter().map(neighbour).collect::<Vec<_>>().into());
-        let mut table = experiment.clone();
+        let mut table = experiment.to_table();
         table.insert("agent".into(), Value::Table(agent));
-        table.to_string()
+        table
     }
 }
 

@@ -7,6 +7,7 @@ use mile::schedule::{Change, Decay, Schedule, Weight};
 use mile::theory::weights::WeightChoice;
 use toml::{Table, Value};
 
+use super::whole;
 use crate::error::LabError;
 use crate::section::{Section, as_number, as_whole, nearest};
 
@@ -27,8 +28,6 @@ pub struct AlgorithmConfig {
     pub xi: Option<WeightChoice>,
     /// MILE's weight gamma of the mixing.
     pub gamma: Option<WeightChoice>,
-    /// The resolved section of the experiment file.
-    pub resolved: Table,
 }
 
 impl AlgorithmConfig {
@@ -51,15 +50,12 @@ impl AlgorithmConfig {
             }
             algorithms.push(algorithm);
         }
-        let resolved = algorithms.iter().map(|a| Value::Table(a.resolved.clone())).collect();
-        top.keep("algorithm", Value::Array(resolved));
         Ok(algorithms)
     }
 
     fn read(reader: Section, rounds: u64) -> Result<Self, LabError> {
         let entry = entry(&reader)?;
         let label = reader.text("label", "a name")?.unwrap_or(entry.name).to_owned();
-        reader.keep("label", label.as_str());
         let takes = "a positive number, or \"auto\"";
         let value =
             reader.value_or("step_size", &["lr"])?.ok_or_else(|| reader.missing("step_size", takes))?;
@@ -68,7 +64,6 @@ impl AlgorithmConfig {
             true => 1.0,
             false => as_number(value).ok_or_else(|| reader.refuse("step_size", value, takes))?,
         };
-        reader.keep("step_size", if auto_step_size { value.clone() } else { Value::Float(step_size) });
         let mut schedule = schedule(&reader, step_size, rounds)?;
         schedule.changes = changes(&reader, rounds)?;
         schedule.validate().map_err(|error| {
@@ -78,7 +73,24 @@ impl AlgorithmConfig {
             )
         })?;
         let (parameters, xi, gamma) = parameters(&reader, entry)?;
-        Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma, resolved: reader.finish()? })
+        reader.finish()?;
+        Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma })
+    }
+
+    /// The contents of the section.
+    pub fn to_table(&self) -> Table {
+        let Schedule { step_size, warmup, decay, changes } = &self.schedule;
+        let step_size = if self.auto_step_size { "auto".into() } else { Value::Float(*step_size) };
+        let changes: Vec<Value> = changes.iter().map(|change| change_table(change).into()).collect();
+        let head = [
+            ("name", Some(self.entry.name.into())),
+            ("label", Some(self.label.as_str().into())),
+            ("step_size", Some(step_size)),
+            ("schedule", Some(schedule_table(*warmup, decay).into())),
+            ("change", (!changes.is_empty()).then_some(Value::Array(changes))),
+        ];
+        let weights = [("xi", self.xi.map(weight_value)), ("gamma", self.gamma.map(weight_value))];
+        super::table(head.into_iter().chain(parameter_values(&self.parameters)).chain(weights))
     }
 
     /// The expected number of updates in a round.
@@ -86,6 +98,35 @@ impl AlgorithmConfig {
         match self.parameters.probability {
             Some(probability) if probability > 0.0 => 1.0 / probability,
             _ => self.parameters.local_steps.unwrap_or(1) as f64,
+        }
+    }
+
+    /// Takes over the numbers that were chosen for the same algorithm, where it has `"auto"` or `"adaptive"` itself.
+    pub(super) fn adopt(&mut self, chosen: &Self) {
+        if self.auto_step_size && !chosen.auto_step_size {
+            self.schedule.step_size = chosen.schedule.step_size;
+            self.auto_step_size = false;
+        }
+        let is_word = |weight| matches!(weight, Some(WeightChoice::Auto | WeightChoice::Adaptive));
+        // If one of the weights is chosen, both are, except for a gamma that is given.
+        if is_word(self.xi) || is_word(self.gamma) {
+            self.xi = chosen.xi;
+            if self.gamma.is_none() || is_word(self.gamma) {
+                self.gamma = chosen.gamma;
+            }
+        }
+    }
+
+    /// Puts the weights that a plan has found in the place of words, or of nothing.
+    pub(crate) fn settle_weights(&mut self, found: &Parameters) {
+        let tau = self.parameters.local_steps.unwrap_or(1);
+        if self.xi.and_then(|xi| xi.weight(tau)) != found.xi {
+            self.xi = found.xi.map(WeightChoice::from);
+        }
+        if self.gamma == Some(WeightChoice::Auto)
+            || self.gamma.and_then(|gamma| gamma.number(tau)) != found.gamma
+        {
+            self.gamma = found.gamma.map(WeightChoice::Number);
         }
     }
 
@@ -139,14 +180,10 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
     let kind = inner.choice("kind", &[("constant", 0), ("step", 1), ("cosine", 2)], Some("constant"))?;
     let takes = "a whole number of rounds";
     let whole = |key: &'static str, default: u64| -> Result<u64, LabError> {
-        let value = inner.whole(key, takes)?.unwrap_or(default);
-        inner.keep(key, value as i64);
-        Ok(value)
+        Ok(inner.whole(key, takes)?.unwrap_or(default))
     };
     let number = |key: &'static str, default: f64| -> Result<f64, LabError> {
-        let value = inner.number(key, "a number in (0, 1]")?.unwrap_or(default);
-        inner.keep(key, value);
-        Ok(value)
+        Ok(inner.number(key, "a number in (0, 1]")?.unwrap_or(default))
     };
     let warmup = whole("warmup", 0)?;
     let decay = match kind {
@@ -160,8 +197,71 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
             if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
         LabError::config(reader.path(&key), format!("got {}, takes {}", error.got, error.takes))
     })?;
-    reader.keep("schedule", inner.finish()?);
+    inner.finish()?;
     Ok(schedule)
+}
+
+fn schedule_table(warmup: u64, decay: &Decay) -> Table {
+    let (kind, [first, second]) = match *decay {
+        Decay::None => ("constant", [("every", None), ("factor", None)]),
+        Decay::Step { every, factor } => {
+            ("step", [("every", Some(whole(every))), ("factor", Some(factor.into()))])
+        }
+        Decay::Cosine { rounds, floor } => {
+            ("cosine", [("rounds", Some(whole(rounds))), ("floor", Some(floor.into()))])
+        }
+    };
+    super::table([("kind", Some(kind.into())), ("warmup", Some(whole(warmup))), first, second])
+}
+
+fn change_table(change: &Change) -> Table {
+    let Change { round, step_size, warmup, decay } = change;
+    super::table([
+        ("round", Some(whole(*round))),
+        ("step_size", Some((*step_size).into())),
+        ("schedule", Some(schedule_table(*warmup, decay).into())),
+    ])
+}
+
+/// All parameters but xi and gamma, as they are written.
+fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static str, Option<Value>)> {
+    let number = |value: Option<f64>| value.map(Value::Float);
+    let compression = parameters.compression.map(|by| match by {
+        Compression::EightBit => Value::from("8-bit"),
+        Compression::TopK(share) => super::table([("top_k", Some(share.into()))]).into(),
+    });
+    [
+        ("local_steps", parameters.local_steps.map(whole)),
+        ("beta", number(parameters.beta)),
+        ("eta_s", number(parameters.eta_s)),
+        ("communications", parameters.communications.map(whole)),
+        ("probability", number(parameters.probability)),
+        ("chi", number(parameters.chi)),
+        ("gossip", parameters.gossip.map(whole)),
+        ("variant", parameters.variant.map(|variant| variant.name().into())),
+        ("momentum", number(parameters.momentum)),
+        ("nesterov", parameters.nesterov.map(Value::Boolean)),
+        ("compression", compression),
+    ]
+    .into_iter()
+}
+
+fn weight_value(weight: WeightChoice) -> Value {
+    match weight {
+        WeightChoice::Paper => "paper".into(),
+        WeightChoice::Auto => "auto".into(),
+        WeightChoice::Adaptive => "adaptive".into(),
+        WeightChoice::Number(number) | WeightChoice::Changing(Weight::Constant(number)) => number.into(),
+        WeightChoice::Changing(Weight::Adaptive(most)) => {
+            super::table([("adaptive", Some(most.into()))]).into()
+        }
+        WeightChoice::Changing(Weight::Geometric { from, to, rounds }) => super::table([
+            ("from", Some(from.into())),
+            ("to", Some(to.into())),
+            ("rounds", Some(whole(rounds))),
+        ])
+        .into(),
+    }
 }
 
 /// Later step sizes: `change = [{ round = 500, step_size = 0.01 }]`.
@@ -169,7 +269,7 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
     let takes = "a list such as [{ round = 500, step_size = 0.01 }]";
     let Some(value) = reader.value("change") else { return Ok(Vec::new()) };
     let list = value.as_array().ok_or_else(|| reader.refuse("change", value, takes))?;
-    let (mut changes, mut resolved) = (Vec::new(), Vec::new());
+    let mut changes = Vec::new();
     for (k, value) in list.iter().enumerate() {
         let table = value.as_table().ok_or_else(|| reader.refuse("change", value, takes))?;
         let inner = Section::new(format!("{}[{k}]", reader.path("change")), table);
@@ -180,9 +280,8 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
         let Schedule { warmup, decay, .. } =
             schedule(&inner, step_size, rounds.saturating_sub(round).max(1))?;
         changes.push(Change { round, step_size, warmup, decay });
-        resolved.push(Value::Table(inner.finish()?));
+        inner.finish()?;
     }
-    reader.keep("change", Value::Array(resolved));
     Ok(changes)
 }
 
@@ -203,7 +302,6 @@ fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabErr
         Some(value) => Some(as_whole(value).ok_or_else(|| reader.refuse("local_steps", value, tau))?),
         None => entry.has_local_steps().then_some(catalogue::DEFAULT_LOCAL_STEPS),
     };
-    local_steps.into_iter().for_each(|steps| reader.keep("local_steps", steps as i64));
     let variant = match takes("variant") {
         Some(_) => {
             Some(reader.choice("variant", &[("atc", Variant::Atc), ("cta", Variant::Cta)], Some("atc"))?)
@@ -263,7 +361,6 @@ fn compression(reader: &Section) -> Result<Option<Compression>, LabError> {
     if value.as_str() == Some("none") {
         return Ok(None);
     }
-    reader.keep("compression", value.clone());
     match value {
         Value::String(word) if word == "8-bit" => Ok(Some(Compression::EightBit)),
         Value::Table(table) => {
@@ -289,7 +386,6 @@ fn weight(
     }
     let word = value.as_str().and_then(|word| words.iter().find(|(known, _)| *known == word));
     let weight = word.map(|(_, weight)| *weight).or_else(|| as_number(value).map(WeightChoice::Number));
-    reader.keep(key, value.clone());
     weight.map(Some).ok_or_else(|| reader.refuse(key, value, takes))
 }
 
@@ -298,13 +394,13 @@ fn changing_weight(reader: &Section, key: &str, table: &Table) -> Result<WeightC
     let inner = Section::new(reader.path(key), table);
     let takes = "a number in (0, 1]";
     if let Some(most) = inner.number("adaptive", takes)? {
-        reader.keep(key, inner.finish()?);
+        inner.finish()?;
         return Ok(WeightChoice::Changing(Weight::Adaptive(most)));
     }
     let end = |key: &'static str| inner.number(key, takes)?.ok_or_else(|| inner.missing(key, takes));
     let (from, to) = (end("from")?, end("to")?);
     let takes = "a whole number of rounds from 1";
     let rounds = inner.whole("rounds", takes)?.ok_or_else(|| inner.missing("rounds", takes))?;
-    reader.keep(key, inner.finish()?);
+    inner.finish()?;
     Ok(WeightChoice::Changing(Weight::Geometric { from, to, rounds }))
 }

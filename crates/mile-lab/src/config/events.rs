@@ -13,23 +13,38 @@ pub(super) fn read(top: &Section) -> Result<Vec<Event>, LabError> {
     let takes = "sections [[event]], such as round = 100 and leave = 3";
     let Some(value) = top.value("event") else { return Ok(Vec::new()) };
     let list = value.as_array().ok_or_else(|| top.refuse("event", value, takes))?;
-    let (mut events, mut resolved): (Vec<Event>, Vec<Value>) = (Vec::new(), Vec::new());
+    let mut events = Vec::new();
     for (k, value) in list.iter().enumerate() {
         let table: &Table = value.as_table().ok_or_else(|| top.refuse("event", value, takes))?;
         let reader = Section::new(format!("event[{k}]"), table);
         events.push(event(&reader)?);
-        resolved.push(Value::Table(reader.finish()?));
+        reader.finish()?;
     }
-    top.keep("event", Value::Array(resolved));
     Ok(events)
 }
 
-fn event(reader: &Section) -> Result<Event, LabError> {
-    let number = |key: &'static str, takes: &str| -> Result<Option<u64>, LabError> {
-        let number = reader.whole(key, takes)?;
-        number.into_iter().for_each(|number| reader.keep(key, number as i64));
-        Ok(number)
+/// The contents of the section.
+pub(crate) fn to_table(event: &Event) -> Table {
+    let number = |number: usize| super::whole(number as u64);
+    let edge = |&(i, j): &(usize, usize)| Value::Array(vec![number(i), number(j)]);
+    let (key, agent, more) = match &event.change {
+        Change::Replace(agent) => ("replace", agent, None),
+        Change::Leave { agent, edges } => {
+            let edges = (!edges.is_empty()).then(|| Value::Array(edges.iter().map(edge).collect()));
+            ("leave", agent, edges.map(|edges| ("edges", edges)))
+        }
+        Change::Join { agent, neighbours } => {
+            let neighbours = neighbours.iter().map(|agent| number(*agent)).collect();
+            ("join", agent, Some(("neighbours", Value::Array(neighbours))))
+        }
     };
+    let entries = [("round", Some(super::whole(event.round))), (key, Some(number(*agent)))];
+    let more = more.map(|(key, value)| (key, Some(value)));
+    super::table(entries.into_iter().chain(more).chain([("lost", event.lost.map(super::whole))]))
+}
+
+fn event(reader: &Section) -> Result<Event, LabError> {
+    let number = |key: &'static str, takes: &str| reader.whole(key, takes);
     let takes = "a whole number of rounds from 1, increasing";
     let round = number("round", takes)?.ok_or_else(|| reader.missing("round", takes))?;
     let agent = |key: &'static str, takes: &str| -> Result<Option<usize>, LabError> {
@@ -62,7 +77,6 @@ fn edges(reader: &Section) -> Result<Vec<(usize, usize)>, LabError> {
         [i, j] => Some((as_whole(i)? as usize, as_whole(j)? as usize)),
         _ => None,
     };
-    reader.keep("edges", value.clone());
     let list = value.as_array().and_then(|list| list.iter().map(edge).collect());
     list.ok_or_else(|| reader.refuse("edges", value, takes))
 }
@@ -71,7 +85,6 @@ fn edges(reader: &Section) -> Result<Vec<(usize, usize)>, LabError> {
 fn neighbours(reader: &Section) -> Result<Vec<usize>, LabError> {
     let takes = "agents that take part then, such as [0, 4]";
     let value = reader.value("neighbours").ok_or_else(|| reader.missing("neighbours", takes))?;
-    reader.keep("neighbours", value.clone());
     let number = |value: &Value| as_whole(value).map(|id| id as usize);
     let list = value.as_array().and_then(|list| list.iter().map(number).collect());
     list.ok_or_else(|| reader.refuse("neighbours", value, takes))

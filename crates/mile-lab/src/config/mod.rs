@@ -1,4 +1,7 @@
-//! Reads experiment files into types. Every error names the key, the value it got and the values it takes.
+//! The one description of an experiment: read from a file into types, completed by a plan, compared, and written again.
+//!
+//! Every type here that is read from a section writes itself as that section (`to_table`): what is written reads back as an equal
+//! value, so that the `config.toml` of a run runs it again.
 
 mod agent;
 mod algorithm;
@@ -17,6 +20,7 @@ use toml::{Table, Value};
 
 pub use agent::{AgentConfig, AgentSettings, OnMissing, Stop, Transport};
 pub use algorithm::AlgorithmConfig;
+pub(crate) use events::to_table as event_table;
 pub use neighbours::{NeighbourConfig, is_host_and_port};
 pub use network::{GraphSource, MixingSource, NetworkConfig};
 pub use set::apply;
@@ -25,6 +29,7 @@ pub use stop::StopRule;
 use crate::error::LabError;
 use crate::evaluated::EvaluatedAgents;
 use crate::objectives::{Kinds, Objectives, Setting};
+use crate::resume;
 use crate::section::{Section, as_whole, resolve};
 
 /// The agents' starting points.
@@ -42,7 +47,7 @@ pub enum Start {
     File(PathBuf),
 }
 
-/// An experiment with all defaults filled in.
+/// A description of an experiment. Two are equal if the files they write are.
 #[derive(Clone)]
 pub struct Experiment {
     /// Name, used for its run directory.
@@ -51,10 +56,10 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Communication rounds.
     pub rounds: u64,
-    /// Rounds between records; a twentieth of all if the file does not say it, until a plan chooses.
-    pub eval_every: u64,
-    /// Agents whose own models are measured.
-    pub eval_agents: EvaluatedAgents,
+    /// Rounds between records, if they are given or chosen; see [`eval_every`](Self::eval_every).
+    pub eval_every: Option<u64>,
+    /// Agents whose own models are measured, if that is given; see [`eval_agents`](Self::eval_agents).
+    pub eval_agents: Option<EvaluatedAgents>,
     /// Whether records have the numbers of each evaluated agent's own model.
     pub agent_metrics: bool,
     /// When a run has converged and ends before its last round.
@@ -63,16 +68,27 @@ pub struct Experiment {
     pub precision: Precision,
     /// The network.
     pub network: NetworkConfig,
-    /// The objectives.
+    /// The section `[problem]`, with the defaults of its kind. Only its kind knows what its keys mean.
+    pub problem: Table,
+    /// The objectives that the section describes.
     pub objectives: Arc<dyn Objectives>,
+    /// On how many samples models are evaluated, where a plan has chosen it.
+    pub samples: Option<EvaluationSamples>,
     /// The starting points.
     pub start: Start,
     /// The algorithms to run.
     pub algorithms: Vec<AlgorithmConfig>,
     /// What happens to agents, in increasing round.
     pub events: Vec<Event>,
-    /// The resolved experiment file, which runs the same experiment again.
-    pub resolved: Table,
+}
+
+/// On how many samples models are evaluated: the keys `eval_samples` and `test_samples` of a section `[problem]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvaluationSamples {
+    /// Training samples of each agent.
+    pub per_agent: usize,
+    /// Test samples; `None` if there are none to choose from.
+    pub test: Option<usize>,
 }
 
 impl Experiment {
@@ -91,31 +107,26 @@ impl Experiment {
                 format!("got \"{name}\", takes a name that is valid as a folder name"),
             ));
         }
-        top.keep("name", name.as_str());
         let seeds = seeds(&top)?;
         let rounds = top.whole("rounds", "a whole number of rounds")?.unwrap_or(100);
-        top.keep("rounds", rounds as i64);
         let eval_every = top.whole("eval_every", "a whole number of rounds from 1")?;
         if eval_every == Some(0) {
             return Err(LabError::config("eval_every", "got 0, takes a whole number of rounds from 1"));
         }
-        let eval_every = eval_every.unwrap_or((rounds / 20).max(1));
         let eval_agents = eval_agents(&top)?;
         let agent_metrics = top.flag("agent_metrics")?.unwrap_or(false);
         let stop = StopRule::read(&top)?;
 
-        let network = section(&top, "network")?;
-        let network = NetworkConfig::read(&top, &network, folder)?;
+        let network = NetworkConfig::read(&section(&top, "network")?, folder)?;
         let events = events::read(&top)?;
         let setting = Setting { agents: events::numbers(&network, &events), folder };
         let (objectives, problem) = kinds.read(&section(&top, "problem")?, setting)?;
-        top.keep("problem", problem);
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
         let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
-        let resolved = in_order(top.finish()?);
+        top.finish()?;
         Ok(Self {
             name,
             seeds,
@@ -126,12 +137,95 @@ impl Experiment {
             stop,
             precision,
             network,
+            problem,
             objectives,
+            samples: None,
             start,
             algorithms,
             events,
-            resolved,
         })
+    }
+
+    /// The experiment as a file: what it was read from, with all defaults and what a plan has chosen.
+    pub fn to_table(&self) -> Table {
+        let mut problem = self.problem.clone();
+        if let Some(EvaluationSamples { per_agent, test }) = self.samples {
+            problem.insert("eval_samples".into(), whole(per_agent as u64));
+            test.into_iter().for_each(|test| drop(problem.insert("test_samples".into(), whole(test as u64))));
+        }
+        let all = |tables: Vec<Table>| (!tables.is_empty()).then(|| tables.into());
+        table([
+            ("name", Some(self.name.as_str().into())),
+            ("seeds", Some(self.seeds.iter().map(|seed| whole(*seed)).collect::<Vec<_>>().into())),
+            ("rounds", Some(whole(self.rounds))),
+            ("eval_every", self.eval_every.map(whole)),
+            ("eval_agents", self.eval_agents.map(EvaluatedAgents::to_value)),
+            ("agent_metrics", self.agent_metrics.then_some(true.into())),
+            ("precision", Some(self.precision.name().into())),
+            ("stop", self.stop.map(|stop| stop.to_table().into())),
+            ("network", Some(self.network.to_table().into())),
+            ("problem", Some(problem.into())),
+            ("start", Some(self.start.to_table().into())),
+            ("algorithm", all(self.algorithms.iter().map(AlgorithmConfig::to_table).collect())),
+            ("event", all(self.events.iter().map(events::to_table).collect())),
+        ])
+    }
+
+    /// Evaluates models on so many samples, if the objectives can be evaluated on samples.
+    pub(crate) fn evaluate_on(&mut self, samples: EvaluationSamples) {
+        let test = samples.test.unwrap_or(0);
+        if let Some(objectives) = self.objectives.evaluating(samples.per_agent, test) {
+            self.objectives = objectives;
+            self.samples = Some(samples);
+        }
+    }
+
+    /// Takes over what was chosen at the start of an earlier run of this experiment: numbers in the place of `"auto"` and
+    /// `"adaptive"`, and how it is evaluated.
+    pub fn adopt(&mut self, earlier: &Self) {
+        self.adopt_numbers(earlier);
+        self.adopt_evaluation(earlier);
+    }
+
+    /// Takes over numbers in the place of `"auto"` and `"adaptive"`, for algorithms of the same label.
+    pub(crate) fn adopt_numbers(&mut self, earlier: &Self) {
+        for algorithm in &mut self.algorithms {
+            let chosen = earlier.algorithms.iter().find(|other| other.label == algorithm.label);
+            chosen.into_iter().for_each(|chosen| algorithm.adopt(chosen));
+        }
+    }
+
+    /// Takes over how another run is evaluated, where this one does not say it.
+    pub(crate) fn adopt_evaluation(&mut self, other: &Self) {
+        self.eval_every = self.eval_every.or(other.eval_every);
+        self.eval_agents = self.eval_agents.or(other.eval_agents);
+        let given = |key: &str| self.problem.contains_key(key);
+        let number = |key: &str| other.problem.get(key).and_then(as_whole).map(|n| n as usize);
+        let chosen = number("eval_samples")
+            .map(|per_agent| EvaluationSamples { per_agent, test: number("test_samples") });
+        if !given("eval_samples") && !given("test_samples") {
+            other.samples.or(chosen).into_iter().for_each(|samples| self.evaluate_on(samples));
+        }
+    }
+
+    /// The experiment of the run in a folder, as far as it can be read without knowing what kind of problem it has.
+    pub fn of_run(folder: &Path) -> Result<Self, LabError> {
+        Self::read_with(&resume::settings(folder)?, folder, &Kinds::none().or_any())
+    }
+
+    /// The same from the text of the run's `config.toml`.
+    pub(crate) fn of_settings(text: &str) -> Result<Self, LabError> {
+        Self::read_with(&parse_table(text, &[])?, Path::new(""), &Kinds::none().or_any())
+    }
+
+    /// Rounds between records: a twentieth of all, unless they are given or chosen.
+    pub fn eval_every(&self) -> u64 {
+        self.eval_every.unwrap_or((self.rounds / 20).max(1))
+    }
+
+    /// Agents whose own models are measured.
+    pub fn eval_agents(&self) -> EvaluatedAgents {
+        self.eval_agents.unwrap_or_default()
     }
 
     /// Reads an experiment file, with `--set` overrides applied.
@@ -142,11 +236,6 @@ impl Experiment {
         })?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         Self::parse(&text, &folder, overrides).map_err(|error| error.in_file(&path.display().to_string()))
-    }
-
-    /// The value of a key in a section of the resolved experiment.
-    pub fn resolved_value(&self, section: &str, key: &str) -> Option<&Value> {
-        self.resolved.get(section)?.as_table()?.get(key)
     }
 
     /// Reads an experiment from text, with `--set` overrides applied.
@@ -179,16 +268,14 @@ fn seeds(top: &Section) -> Result<Vec<u64>, LabError> {
         sorted.dedup();
         !seeds.is_empty() && sorted.len() == seeds.len()
     });
-    top.keep("seeds", value.clone());
     seeds.ok_or_else(|| top.refuse("seeds", value, takes))
 }
 
-fn eval_agents(top: &Section) -> Result<EvaluatedAgents, LabError> {
-    let Some(value) = top.value("eval_agents") else { return Ok(EvaluatedAgents::default()) };
-    top.keep("eval_agents", value.clone());
+fn eval_agents(top: &Section) -> Result<Option<EvaluatedAgents>, LabError> {
+    let Some(value) = top.value("eval_agents") else { return Ok(None) };
     match (value.as_str(), as_whole(value)) {
-        (Some("all"), _) => Ok(EvaluatedAgents::All),
-        (_, Some(most @ 1..)) => Ok(EvaluatedAgents::AtMost(most as usize)),
+        (Some("all"), _) => Ok(Some(EvaluatedAgents::All)),
+        (_, Some(most @ 1..)) => Ok(Some(EvaluatedAgents::AtMost(most as usize))),
         _ => Err(top.refuse("eval_agents", value, "a whole number of agents from 1, or \"all\"")),
     }
 }
@@ -214,28 +301,42 @@ fn start(top: &Section, folder: &Path) -> Result<Start, LabError> {
             ));
         }
         let path = resolve(folder, file);
-        reader.keep("file", path.display().to_string());
-        top.keep("start", reader.finish()?);
+        reader.finish()?;
         return Ok(Start::File(path));
     }
-    let choices = [
-        ("model", Start::Model),
-        ("zeros", Start::Zeros),
-        ("common", Start::Common),
-        ("random", Start::Random),
-    ];
-    let start = reader.choice("value", &choices, Some("model"))?;
-    top.keep("start", reader.finish()?);
+    let start = reader.choice("value", &Start::WORDS, Some("model"))?;
+    reader.finish()?;
     Ok(start)
 }
 
-/// Plain keys before sections, as TOML requires.
-pub(crate) fn in_order(table: Table) -> Table {
-    let is_section = |value: &Value| {
-        value.is_table() || value.as_array().is_some_and(|list| list.first().is_some_and(Value::is_table))
-    };
-    let (sections, plain): (Vec<_>, Vec<_>) = table.into_iter().partition(|(_, value)| is_section(value));
-    plain.into_iter().chain(sections).collect()
+impl Start {
+    const WORDS: [(&'static str, Self); 4] =
+        [("model", Self::Model), ("zeros", Self::Zeros), ("common", Self::Common), ("random", Self::Random)];
+
+    pub(crate) fn to_table(&self) -> Table {
+        let word = Self::WORDS.iter().find(|(_, start)| start == self).map(|(word, _)| Value::from(*word));
+        let file = match self {
+            Self::File(path) => Some(path.display().to_string().into()),
+            _ => None,
+        };
+        table([("value", word), ("file", file)])
+    }
+}
+
+/// The entries that have a value.
+fn table<'k>(entries: impl IntoIterator<Item = (&'k str, Option<Value>)>) -> Table {
+    entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+/// A whole number as a value.
+fn whole(number: u64) -> Value {
+    Value::Integer(number as i64)
+}
+
+impl PartialEq for Experiment {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_table() == other.to_table()
+    }
 }
 
 impl std::fmt::Debug for Experiment {

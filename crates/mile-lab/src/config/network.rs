@@ -78,11 +78,6 @@ const TOPOLOGIES: [&str; 12] = [
 ];
 
 impl NetworkConfig {
-    /// Reads the contents of a section `[network]`; relative paths in it are relative to `folder`.
-    pub fn from_table(table: &Table, folder: &Path) -> Result<Self, LabError> {
-        Self::read(&Section::new("", &Table::new()), table, folder)
-    }
-
     /// The named topology of its graph, if it has one.
     pub fn topology(&self) -> Option<Topology> {
         match self.graph {
@@ -91,13 +86,13 @@ impl NetworkConfig {
         }
     }
 
-    pub(super) fn read(top: &Section, table: &Table, folder: &Path) -> Result<Self, LabError> {
+    /// Reads the contents of a section `[network]`; relative paths in it are relative to `folder`.
+    pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
         let reader = Section::new("network", table);
         let agents = reader.whole("agents", "a whole number from 1")?.unwrap_or(10);
         if agents == 0 {
             return Err(LabError::config("network.agents", "got 0, takes a whole number from 1"));
         }
-        reader.keep("agents", agents as i64);
         let graph = graph(&reader, folder)?;
         let mixing = mixing(&reader, folder)?;
         let time_varying = time_varying(&reader, folder)?;
@@ -106,11 +101,60 @@ impl NetworkConfig {
         if !(0.0..1.0).contains(&drop_rate) {
             return Err(LabError::config("network.drop_rate", format!("got {drop_rate}, takes {takes}")));
         }
-        reader.keep("drop_rate", drop_rate);
         let seed = reader.whole("seed", "a whole number")?.unwrap_or(0);
-        reader.keep("seed", seed as i64);
-        top.keep("network", reader.finish()?);
+        reader.finish()?;
         Ok(Self { agents: agents as usize, graph, mixing, time_varying, drop_rate, seed })
+    }
+
+    /// The contents of the section.
+    pub fn to_table(&self) -> Table {
+        let path = |path: &PathBuf| Value::from(path.display().to_string());
+        let number = |number: usize| super::whole(number as u64);
+        let (mut p, mut degree, mut rewire, mut edges) = (None, None, None, None);
+        match &self.graph {
+            GraphSource::Topology(topology) => match *topology {
+                Topology::ErdosRenyi { p: probability } => p = Some(probability.into()),
+                Topology::RandomRegular { degree: of } => degree = Some(number(of)),
+                Topology::SmallWorld { degree: of, rewire: share } => {
+                    (degree, rewire) = (Some(number(of)), Some(share.into()));
+                }
+                _ => {}
+            },
+            GraphSource::File(file) => edges = Some(path(file)),
+            GraphSource::Edges(list) => {
+                let edge = |&(i, j): &(usize, usize)| Value::Array(vec![number(i), number(j)]);
+                edges = Some(Value::Array(list.iter().map(edge).collect()));
+            }
+        }
+        let (mixing, matrix) = match &self.mixing {
+            MixingSource::Rule(rule) => (rule.name(), None),
+            MixingSource::File(file) => ("file", Some(path(file))),
+            MixingSource::Weights(weights) => {
+                let weight = |(&(i, j), w): (&(usize, usize), &f64)| {
+                    Value::Array(vec![number(i), number(j), Value::Float(*w)])
+                };
+                ("file", Some(Value::Array(weights.iter().map(weight).collect())))
+            }
+        };
+        let time_varying = self.time_varying.as_ref().map(|source| match source {
+            VaryingSource::RandomMatching => "random-matching".into(),
+            VaryingSource::Matchings => "matchings".into(),
+            VaryingSource::Files(files) => Value::Array(files.iter().map(path).collect()),
+        });
+        let topology = self.topology().map_or("file", |topology| topology.name());
+        super::table([
+            ("agents", Some(number(self.agents))),
+            ("topology", Some(topology.into())),
+            ("p", p),
+            ("degree", degree),
+            ("rewire", rewire),
+            ("edges", edges),
+            ("mixing", Some(mixing.into())),
+            ("matrix", matrix),
+            ("time_varying", time_varying),
+            ("drop_rate", Some(self.drop_rate.into())),
+            ("seed", Some(super::whole(self.seed))),
+        ])
     }
 
     /// Builds the network; an error if its graph is disconnected or its matrix is not admissible.
@@ -174,14 +218,10 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
     let choices: Vec<(&'static str, &'static str)> = TOPOLOGIES.iter().map(|name| (*name, *name)).collect();
     let name = reader.choice("topology", &choices, Some("ring"))?;
     let degree = |default: u64| -> Result<usize, LabError> {
-        let degree = reader.whole("degree", "a whole number")?.unwrap_or(default);
-        reader.keep("degree", degree as i64);
-        Ok(degree as usize)
+        Ok(reader.whole("degree", "a whole number")?.unwrap_or(default) as usize)
     };
     let probability = |key: &'static str, default: f64| -> Result<f64, LabError> {
-        let p = reader.number(key, "a probability")?.unwrap_or(default);
-        reader.keep(key, p);
-        Ok(p)
+        Ok(reader.number(key, "a probability")?.unwrap_or(default))
     };
     Ok(GraphSource::Topology(match name {
         "ring" => Topology::Ring,
@@ -199,7 +239,6 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
             let takes = "the path of an edge list, or the edges themselves: [[0, 1], [1, 2]]";
             let edges = reader.value("edges").ok_or_else(|| reader.missing("edges", takes))?;
             if let Value::Array(list) = edges {
-                reader.keep("edges", edges.clone());
                 let edge = |pair: &Value| match pair.as_array()?.as_slice() {
                     [i, j] => Some((as_whole(i)? as usize, as_whole(j)? as usize)),
                     _ => None,
@@ -208,9 +247,7 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
                 return found.map(GraphSource::Edges).ok_or_else(|| reader.refuse("edges", edges, takes));
             }
             let edges = edges.as_str().ok_or_else(|| reader.refuse("edges", edges, takes))?;
-            let path = resolve(folder, edges);
-            reader.keep("edges", path.display().to_string());
-            return Ok(GraphSource::File(path));
+            return Ok(GraphSource::File(resolve(folder, edges)));
         }
     }))
 }
@@ -221,22 +258,14 @@ fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>
     let files = |list: &[Value]| -> Option<Vec<PathBuf>> {
         list.iter().map(|path| path.as_str().map(|path| resolve(folder, path))).collect()
     };
-    let source = match value {
+    Ok(Some(match value {
         Value::String(name) if name == "random-matching" => VaryingSource::RandomMatching,
         Value::String(name) if name == "matchings" => VaryingSource::Matchings,
         Value::Array(list) if !list.is_empty() => {
             VaryingSource::Files(files(list).ok_or_else(|| reader.refuse("time_varying", value, takes))?)
         }
         _ => return Err(reader.refuse("time_varying", value, takes)),
-    };
-    match &source {
-        VaryingSource::Files(paths) => {
-            let paths = paths.iter().map(|path| Value::from(path.display().to_string()));
-            reader.keep("time_varying", paths.collect::<Vec<_>>());
-        }
-        _ => reader.keep("time_varying", value.clone()),
-    }
-    Ok(Some(source))
+    }))
 }
 
 fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {
@@ -248,15 +277,12 @@ fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {
             let takes = "the path of a matrix, one row per line, or the weights of the edges: [[0, 1, 0.3], [1, 2, 0.3]]";
             let matrix = reader.value("matrix").ok_or_else(|| reader.missing("matrix", takes))?;
             if let Value::Array(list) = matrix {
-                reader.keep("matrix", matrix.clone());
                 return weights(list)
                     .map(MixingSource::Weights)
                     .ok_or_else(|| reader.refuse("matrix", matrix, takes));
             }
             let matrix = matrix.as_str().ok_or_else(|| reader.refuse("matrix", matrix, takes))?;
-            let path = resolve(folder, matrix);
-            reader.keep("matrix", path.display().to_string());
-            Ok(MixingSource::File(path))
+            Ok(MixingSource::File(resolve(folder, matrix)))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `stop`: when a run has converged and ends before its last round.
 
-use toml::Value;
+use toml::{Table, Value};
 
 use crate::error::LabError;
 use crate::record::Record;
@@ -37,8 +37,14 @@ impl StopRule {
             consensus: tolerance("consensus")?,
             loss_change: tolerance("loss_change")?,
         };
-        top.keep("stop", reader.finish()?);
+        reader.finish()?;
         Ok(Some(rule))
+    }
+
+    pub(super) fn to_table(self) -> Table {
+        let Self { grad_norm, consensus, loss_change } = self;
+        let entries = [("grad_norm", grad_norm), ("consensus", consensus), ("loss_change", loss_change)];
+        super::table(entries.map(|(key, tolerance)| (key, tolerance.map(Value::Float))))
     }
 
     /// Whether a run has converged at a record, after the one before.

@@ -194,7 +194,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
                 self.entered = false;
             }
             let next = round + 1;
-            let due = next.is_multiple_of(experiment.eval_every) || next == experiment.rounds;
+            let due = next.is_multiple_of(experiment.eval_every()) || next == experiment.rounds;
             if due {
                 self.engine.watch();
             }
@@ -232,7 +232,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
         let wall_s = self.wall.as_secs_f64();
         let experiment = &self.context.plan.experiment;
-        let chosen = experiment.eval_agents.choose(self.problem.agents(), self.job.seed);
+        let chosen = experiment.eval_agents().choose(self.problem.agents(), self.job.seed);
         let members = &self.context.plan.membership.epochs()[self.epoch].members;
         let evaluated = Evaluated { agents: &chosen, members, each: experiment.agent_metrics };
         let (problem, progress) = (self.problem, self.run.progress());

@@ -35,6 +35,7 @@ pub(super) const ALL: &[About] = &[
     about("", "start", "a section [start]", "The agents' starting points.", "start = { value = \"zeros\" }"),
     about("", "algorithm", "sections [[algorithm]], at least one", "The algorithms to be compared.", "algorithm = [{ name = \"mile\", step_size = 0.1 }]"),
     about("", "event", "sections [[event]]", "What happens to agents during the run. May be added to, or changed in, rounds that a run has not come to.", "event = [{ round = 100, leave = 3 }]"),
+    about("", "sweep", "a section [sweep]", "Runs the experiment with every combination of lists of values.", "sweep = { step_size = [0.05, 0.1] }"),
     about("", "agent", "a section [agent]", "Settings of agents that run as processes of their own; mile run ignores them.", "agent = { checkpoint_every = 10 }"),
 
     about("stop", "grad_norm", "", "Largest norm of the gradient of f at the average model; with problem.l1 that of x - prox(x - grad f(x)).", "grad_norm = 1e-6"),
@@ -96,6 +97,10 @@ pub(super) const ALL: &[About] = &[
     about("event", "neighbours", "agents that take part then, such as [0, 4]", "The neighbours of an agent that joins.", "neighbours = [0, 4]"),
     about("event", "edges", "edges between agents that remain, such as [[2, 4]]", "Edges that are added when an agent leaves, so that the others stay connected.", "edges = [[2, 4]]"),
     about("event", "lost", "", "The first round in which the agent took no part (mile agent only): its edges are not used from then until it is replaced or has left.", "lost = 57"),
+
+    about("sweep", "mode", "", "cartesian: all combinations of the lists; zip: their first values together, then their second values, and so on.", "mode = \"zip\""),
+    about("sweep", "criterion", "", "The quantity of the last record by which the best values are chosen: the largest accuracy, the smallest of all else.", "criterion = \"loss\""),
+    about("sweep", "KEY", "a list of values", "Any key of the experiment with a list of its values: a parameter of every algorithm that takes it (step_size), of one algorithm (\"algorithm.mile.xi\"), or a key of another section (\"network.topology\"). A key that is swept need not be given elsewhere.", "KEY = [0.05, 0.1, 0.2]"),
 
     about("agent", "id", "a whole number below network.agents", "The agent's number (mile agent only).", "id = 0"),
     about("agent", "key", "", "Its key file, which mile keygen writes (mile agent only). Default: key.", "key = \"key\""),

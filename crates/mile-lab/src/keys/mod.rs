@@ -9,7 +9,7 @@ mod show;
 
 use std::collections::BTreeMap;
 
-use toml::Value;
+use toml::{Table, Value};
 
 use crate::section::{Asked, Form, listen};
 
@@ -38,7 +38,9 @@ pub fn reference() -> Vec<Key> {
     let found = found();
     let mut keys = Vec::new();
     for text in about::ALL {
-        let Some(key) = found.get(&(text.section.to_owned(), text.key.to_owned())) else { continue };
+        // Any key can be swept: no reader asks for it by name.
+        let any = FoundKey { form: Form::Any, takes: String::new(), default: None };
+        let key = found.get(&(text.section.to_owned(), text.key.to_owned())).unwrap_or(&any);
         let of_section = found.iter().filter(|((section, _), _)| *section == text.section);
         let alias = |((_, name), other): (&(String, String), &FoundKey)| match other.form {
             Form::AliasOf(of) if of == text.key => Some(name.clone()),
@@ -72,28 +74,53 @@ struct FoundKey {
 fn found() -> BTreeMap<(String, String), FoundKey> {
     let mut found: BTreeMap<(String, String), FoundKey> = BTreeMap::new();
     for probe in probes::all() {
-        let ((), asked) = listen(|| probe.read());
-        for asked in asked {
-            match asked {
-                Asked::Key(path, key, form, takes) => {
-                    let place = (probe.section(&path), key.to_owned());
-                    let entry = found.entry(place);
-                    let entry =
-                        entry.or_insert(FoundKey { form: Form::Any, takes: String::new(), default: None });
-                    // A choice is read as a text.
-                    if form != Form::Any && !matches!(entry.form, Form::Words(_)) {
-                        (entry.form, entry.takes) = (form, takes);
-                    }
-                }
-                Asked::Default(path, key, value) => {
-                    if let Some(entry) = found.get_mut(&(probe.section(&path), key)) {
-                        entry.default.get_or_insert(value);
-                    }
-                }
+        let (written, asked) = listen(|| probe.read());
+        for Asked { section, key, form, takes } in asked {
+            let place = (probe.section(&section), key.to_owned());
+            let entry = found.entry(place);
+            let entry = entry.or_insert(FoundKey { form: Form::Any, takes: String::new(), default: None });
+            // A choice is read as a text.
+            if form != Form::Any && !matches!(entry.form, Form::Words(_)) {
+                (entry.form, entry.takes) = (form, takes);
             }
+        }
+        if let Some((given, written)) = written {
+            defaults("", &given, &written, &mut |section, key, value| {
+                if let Some(entry) = found.get_mut(&(probe.section(section), key.to_owned())) {
+                    entry.default.get_or_insert_with(|| value.clone());
+                }
+            });
         }
     }
     found
+}
+
+/// The values that are written and were not given: section, key, value.
+fn defaults(path: &str, given: &Table, written: &Table, tell: &mut dyn FnMut(&str, &str, &Value)) {
+    let none = Table::new();
+    for (key, value) in written {
+        let dot = if path.is_empty() { "" } else { "." };
+        let inner = format!("{path}{dot}{key}");
+        let before = given.get(key);
+        if before.is_none() {
+            tell(path, key, value);
+        }
+        match value {
+            Value::Table(written) => {
+                defaults(&inner, before.and_then(Value::as_table).unwrap_or(&none), written, tell);
+            }
+            Value::Array(list) => {
+                let before = before.and_then(Value::as_array);
+                for (k, written) in list.iter().enumerate() {
+                    let given = before.and_then(|list| list.get(k)).and_then(Value::as_table);
+                    if let (Some(given), Some(written)) = (given, written.as_table()) {
+                        defaults(&inner, given, written, tell);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -109,9 +136,10 @@ mod tests {
             .filter(|(_, key)| !matches!(key.form, Form::AliasOf(_)))
             .map(|(place, _)| place)
             .collect();
-        let told: BTreeSet<(String, String)> =
+        let mut told: BTreeSet<(String, String)> =
             about::ALL.iter().map(|text| (text.section.to_owned(), text.key.to_owned())).collect();
         assert_eq!(told.len(), about::ALL.len(), "a key is told twice");
+        assert!(told.remove(&("sweep".into(), "KEY".into())), "stands for every key that can be swept");
         let only =
             |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).cloned().collect::<Vec<(String, String)>>();
         assert_eq!(only(&read, &told), [], "keys without a text in keys/about.rs");

@@ -6,12 +6,21 @@ use mile::methods::catalogue;
 use toml::Table;
 
 use crate::config::{AgentConfig, AgentSettings, Experiment};
+use crate::sweep::Sweep;
 
 /// A file to read, and what its section `[problem]` is called in the reference.
 pub(super) struct Probe {
     text: String,
     problem: &'static str,
-    is_agent: bool,
+    reader: Reader,
+}
+
+/// Who reads a file.
+#[derive(Clone, Copy, PartialEq)]
+enum Reader {
+    Experiment,
+    Agent,
+    Sweep,
 }
 
 const ALGORITHM: &str = "[[algorithm]]\nname = 'mile'\nstep_size = 0.1\n";
@@ -28,7 +37,7 @@ const PROBLEMS: [(&str, &str); 7] = [
 ];
 
 pub(super) fn all() -> Vec<Probe> {
-    let probe = |text: String| Probe { text, problem: "problem (quadratic)", is_agent: false };
+    let probe = |text: String| Probe { text, problem: "problem (quadratic)", reader: Reader::Experiment };
     let quadratic = "[problem]\nkind = 'quadratic'\n";
     let mut probes: Vec<Probe> = PROBLEMS
         .iter()
@@ -67,22 +76,30 @@ pub(super) fn all() -> Vec<Probe> {
     ];
     for agent in agents {
         let text = format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n{agent}{neighbours}");
-        probes.push(Probe { is_agent: true, ..probe(text) });
+        probes.push(Probe { reader: Reader::Agent, ..probe(text) });
     }
+    let sweep = format!("{quadratic}{ALGORITHM}[sweep]\nstep_size = [0.1, 0.2]\n");
+    probes.push(Probe { reader: Reader::Sweep, ..probe(sweep) });
     probes
 }
 
 impl Probe {
-    /// Reads the file; what is wrong with it is not asked for.
-    pub(super) fn read(&self) {
-        let Ok(table) = self.text.parse::<Table>() else { return };
+    /// Reads the file, and writes what was understood beside what was given; what is wrong with it is not asked for.
+    pub(super) fn read(&self) -> Option<(Table, Table)> {
+        let table = self.text.parse::<Table>().ok()?;
         let here = Path::new("");
-        if self.is_agent {
-            drop(AgentConfig::parse(&self.text, here));
-            drop(AgentSettings::of_swarm(&table));
-        } else {
-            drop(Experiment::read(&table, here));
-        }
+        let written = match self.reader {
+            Reader::Experiment => Experiment::read(&table, here).ok()?.to_table(),
+            Reader::Agent => {
+                drop(AgentSettings::of_swarm(&table));
+                let (experiment, agent) = AgentConfig::parse(&self.text, here).ok()?;
+                agent.to_table(&experiment)
+            }
+            Reader::Sweep => {
+                Table::from_iter([("sweep".to_owned(), Sweep::read(&table).ok()??.to_table().into())])
+            }
+        };
+        Some((table, written))
     }
 
     /// The name of a section in the reference: without the number of an algorithm or a neighbour.

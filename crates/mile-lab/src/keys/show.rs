@@ -118,11 +118,21 @@ pub fn json_schema() -> String {
     top["properties"]["event"] = json!({ "type": "array", "items": object("event") });
     top["properties"]["algorithm"] = json!({ "type": "array", "items": algorithm, "minItems": 1 });
     top["properties"]["problem"] = json!({ "oneOf": kinds });
-    top["properties"]["sweep"] = json!({ "type": "object" });
+    top["properties"]["sweep"] = sweep(keys("sweep"));
     top["required"] = json!(["algorithm"]);
     top["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     top["title"] = json!("An experiment of mile");
     serde_json::to_string_pretty(&top).unwrap_or_default() + "\n"
+}
+
+/// A sweep has a mode, a criterion, and lists by the names of keys, which may be nested.
+fn sweep(keys: &[Key]) -> Value {
+    let (swept, named): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(|key| key.name == "KEY");
+    let mut section = object(&named);
+    let about = swept.first().map(property).unwrap_or_default();
+    section["additionalProperties"] =
+        json!({ "type": ["array", "object"], "description": about["description"] });
+    section
 }
 
 fn object(keys: &[Key]) -> Value {

@@ -7,15 +7,36 @@ use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
 use mile::problems::{Failure, Problem};
 use mile::run::Run;
-use mile::schedule::{Schedule, Weight};
+use mile::schedule::Schedule;
 use mile::simulator;
 use mile::theory::weights::WeightChoice;
-use toml::{Table, Value};
 
 use super::PlannedMethod;
 use crate::auto;
 use crate::config::{AlgorithmConfig, Experiment};
 use crate::error::LabError;
+
+/// What a plan has chosen for an algorithm, in the place of words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// The step size.
+    pub step_size: bool,
+    /// xi and gamma, from the problem and the network.
+    pub weights: bool,
+    /// The largest xi that edges may have, from the network.
+    pub adaptive: bool,
+}
+
+impl Choices {
+    /// What has to be chosen.
+    pub(super) fn of(algorithm: &AlgorithmConfig) -> Self {
+        Self {
+            step_size: algorithm.auto_step_size,
+            weights: algorithm.has_auto(),
+            adaptive: algorithm.is_adaptive(),
+        }
+    }
+}
 
 /// The first algorithm with a value `"auto"`, and its key.
 pub(crate) fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
@@ -28,13 +49,14 @@ pub(crate) fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'sta
     Some((k, key))
 }
 
-/// The method of an algorithm, with the weights that are chosen for it.
+/// The method of an algorithm; weights that are to be chosen become numbers in the experiment.
 pub(super) fn plan_algorithm(
     index: usize,
-    algorithm: &AlgorithmConfig,
-    experiment: &Experiment,
+    experiment: &mut Experiment,
     network: &Network,
+    chosen: Choices,
 ) -> Result<PlannedMethod, LabError> {
+    let algorithm = &experiment.algorithms[index];
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
@@ -50,8 +72,10 @@ pub(super) fn plan_algorithm(
     }
     let method = build(index, algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
+    experiment.algorithms[index].settle_weights(&parameters);
     Ok(PlannedMethod {
         parameters,
+        chosen,
         vectors_stored: layout.state.len(),
         vectors: layout.vectors(),
         first_round: first_round_costs(&*method, network)?,
@@ -78,27 +102,6 @@ pub(super) fn check_later_networks(
         }
     }
     Ok(())
-}
-
-/// Replaces weights `"auto"` and `"adaptive"`, and those that compression chooses, by numbers in the resolved experiment.
-pub(super) fn resolve_weights(experiment: &mut Experiment, methods: &[PlannedMethod]) {
-    let Some(tables) = experiment.resolved.get_mut("algorithm").and_then(Value::as_array_mut) else { return };
-    for ((table, algorithm), planned) in tables.iter_mut().zip(&experiment.algorithms).zip(methods) {
-        let compressed = algorithm.parameters.compression.is_some();
-        let chosen = algorithm.has_auto() || algorithm.is_adaptive() || compressed;
-        if let (true, Some(table)) = (chosen, table.as_table_mut()) {
-            let xi = planned.parameters.xi.map(|xi| match xi {
-                Weight::Adaptive(most) => {
-                    Value::Table(Table::from_iter([("adaptive".to_owned(), most.into())]))
-                }
-                xi => Value::Float(xi.last()),
-            });
-            let chosen = [("xi", xi), ("gamma", planned.parameters.gamma.map(Value::Float))];
-            for (key, value) in chosen.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-                table.insert(key.to_owned(), value);
-            }
-        }
-    }
 }
 
 pub(super) fn build(

@@ -180,7 +180,7 @@ fn provenance(folder: &RunFolder) -> String {
     format!(
         "<h2>Environment and configuration</h2>\n<div class=\"scroll\"><table class=\"facts\">{list}</table></div>\n\
          <details><summary>Resolved experiment file, which runs this experiment again</summary><pre>{}</pre></details>\n",
-        escape(&folder.experiment.resolved.to_string())
+        escape(&folder.experiment.to_table().to_string())
     )
 }
 

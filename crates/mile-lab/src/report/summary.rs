@@ -36,18 +36,15 @@ pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
 
 /// The network, such as `ring of 10 agents, metropolis weights`, and what happens to its agents.
 pub(super) fn network_name(folder: &RunFolder) -> String {
-    let table = folder.experiment.resolved.get("network").and_then(|value| value.as_table());
-    let word =
-        |key: &str| table.and_then(|t| t.get(key)).and_then(|v| v.as_str()).unwrap_or("graph").to_owned();
     let graph = match folder.experiment.network.graph {
-        GraphSource::Topology(_) => word("topology"),
-        GraphSource::File(_) => "graph from a file".into(),
-        GraphSource::Edges(_) => "graph of one's own".into(),
+        GraphSource::Topology(topology) => topology.name(),
+        GraphSource::File(_) => "graph from a file",
+        GraphSource::Edges(_) => "custom graph",
     };
     let mixing = match folder.experiment.network.mixing {
         MixingSource::Rule(rule) => format!("{} weights", rule.name()),
         MixingSource::File(_) => "weights from a file".into(),
-        MixingSource::Weights(_) => "weights of one's own".into(),
+        MixingSource::Weights(_) => "custom weights".into(),
     };
     let events = folder.experiment.events.iter().map(|Event { round, change, .. }| {
         let happens = match change {

@@ -25,7 +25,7 @@ pub use run::{ObserverFactory, SweepFolder, SweepPlan};
 
 use crate::error::LabError;
 use crate::quantity::Quantity;
-use crate::section::nearest;
+use crate::section::Section;
 
 /// How the lists of values are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,10 @@ pub enum Mode {
     Cartesian,
     /// The first values of all lists together, then the second values, and so on.
     Zip,
+}
+
+impl Mode {
+    const NAMES: [(&'static str, Self); 2] = [("cartesian", Self::Cartesian), ("zip", Self::Zip)];
 }
 
 /// The contents of a section `[sweep]`.
@@ -48,20 +52,18 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Removes the section from an experiment's table, if it has one, and reads it.
-    pub fn take(table: &mut Table) -> Result<Option<Self>, LabError> {
-        let section = match table.remove("sweep") {
-            None => return Ok(None),
-            Some(Value::Table(section)) => section,
-            Some(_) => return Err(LabError::config("sweep", "takes a section [sweep]")),
-        };
-        let mut sweep = Self { mode: Mode::Cartesian, criterion: Quantity::LocalLoss, values: Vec::new() };
-        for (key, value) in section {
-            match key.as_str() {
-                "mode" => sweep.mode = mode(&value)?,
-                "criterion" => sweep.criterion = criterion(&value)?,
-                _ => sweep.values.extend(flattened(key, value)?),
-            }
+    /// Reads the section of an experiment's table, if it has one.
+    pub fn read(table: &Table) -> Result<Option<Self>, LabError> {
+        let top = Section::new("", table);
+        let Some(value) = top.value("sweep") else { return Ok(None) };
+        let section = value.as_table().ok_or_else(|| top.refuse("sweep", value, "a section [sweep]"))?;
+        let reader = Section::new("sweep", section);
+        let mode = reader.choice("mode", &Mode::NAMES, Some("cartesian"))?;
+        let quantities = Quantity::ALL.map(|quantity| (quantity.name(), quantity));
+        let criterion = reader.choice("criterion", &quantities, Some(Quantity::LocalLoss.name()))?;
+        let mut sweep = Self { mode, criterion, values: Vec::new() };
+        for (key, value) in section.iter().filter(|(key, _)| *key != "mode" && *key != "criterion") {
+            sweep.values.extend(flattened(key.clone(), value.clone())?);
         }
         if sweep.values.is_empty() {
             return Err(LabError::config(
@@ -73,6 +75,15 @@ impl Sweep {
             sweep.check_lengths()?;
         }
         Ok(Some(sweep))
+    }
+
+    /// How it is combined and judged, as it is written; the lists are those of the file.
+    pub(crate) fn to_table(&self) -> Table {
+        let mode = Mode::NAMES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(name, _)| *name);
+        Table::from_iter([
+            ("mode".to_owned(), mode.into()),
+            ("criterion".to_owned(), self.criterion.name().into()),
+        ])
     }
 
     fn check_lengths(&self) -> Result<(), LabError> {
@@ -87,23 +98,6 @@ impl Sweep {
             None => Ok(()),
         }
     }
-}
-
-fn mode(value: &Value) -> Result<Mode, LabError> {
-    match value.as_str() {
-        Some("cartesian") => Ok(Mode::Cartesian),
-        Some("zip") => Ok(Mode::Zip),
-        _ => Err(LabError::config("sweep.mode", format!("got {value}, takes \"cartesian\" or \"zip\""))),
-    }
-}
-
-fn criterion(value: &Value) -> Result<Quantity, LabError> {
-    let names = Quantity::ALL.map(Quantity::name);
-    value.as_str().and_then(Quantity::named).ok_or_else(|| {
-        let hint = value.as_str().and_then(|word| nearest(word, &names));
-        let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        LabError::config("sweep.criterion", format!("got {value}, takes one of {}{hint}", names.join(", ")))
-    })
 }
 
 /// The lists below a key, by their paths: `network.agents = [5, 10]` without quotes is a table in TOML.

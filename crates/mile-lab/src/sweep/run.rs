@@ -10,7 +10,7 @@ use toml::Table;
 
 use super::best::{Trial, best_of, best_remarks, best_table, trials_table};
 use super::{Point, Sweep};
-use crate::choices::choose_once;
+use crate::choices::{choose_once, keep_choices};
 use crate::config::Experiment;
 use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
@@ -21,7 +21,6 @@ use crate::plan::Plan;
 use crate::quantity::Quantity;
 use crate::ranks::{agree, from_first, lost};
 use crate::record::Record;
-use crate::resume::{keep_choices, keep_evaluation};
 use crate::store::{Outcome, lock_folder, read_outcomes, read_records, write_file};
 
 /// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
@@ -80,8 +79,9 @@ impl SweepPlan {
         kinds: &Kinds,
         engines: Arc<dyn Engines>,
     ) -> Result<Option<Self>, LabError> {
+        let Some(sweep) = Sweep::read(table)? else { return Ok(None) };
         let mut rest = table.clone();
-        let Some(sweep) = Sweep::take(&mut rest)? else { return Ok(None) };
+        rest.remove("sweep");
         let points = sweep.points(&rest)?;
         let (file, base, kinds) = (table.clone(), base.to_owned(), kinds.clone());
         Ok(Some(Self { sweep, points, file, base, kinds, engines }))
@@ -94,22 +94,20 @@ impl SweepPlan {
 
     /// The plan of a point, checked.
     pub fn plan(&self, point: &Point) -> Result<Plan, LabError> {
-        self.read_plan(&point.table)
+        self.plan_of(self.read_point(point)?)
     }
 
     /// The plan of a point in its folder: with what was chosen when it was begun, and evaluated as the first point is.
-    fn plan_in(&self, folder: &Path, point: &Point, first: Option<&Table>) -> Result<Plan, LabError> {
-        let mut table = from_first(self.engines.ranks(), || {
-            let mut table = point.table.clone();
-            if folder.join("config.toml").exists() {
-                keep_choices(&mut table, folder)?;
-            }
-            Ok(table)
-        })?;
-        if let Some(first) = first.filter(|_| self.has_one_problem()) {
-            keep_evaluation(&mut table, first);
+    fn plan_in(&self, folder: &Path, point: &Point, first: Option<&Experiment>) -> Result<Plan, LabError> {
+        let ranks = self.engines.ranks();
+        let mut experiment = self.read_point(point)?;
+        if from_first(ranks, || Ok(folder.join("config.toml").exists()))? {
+            keep_choices(&mut experiment, folder, ranks)?;
         }
-        self.read_plan(&table)
+        if let Some(first) = first.filter(|_| self.has_one_problem()) {
+            experiment.adopt_evaluation(first);
+        }
+        self.plan_of(experiment)
     }
 
     /// Whether all points have the same data, divided among the same agents.
@@ -119,10 +117,13 @@ impl SweepPlan {
         self.sweep.values.iter().all(|(key, _)| is_training(key))
     }
 
-    fn read_plan(&self, table: &Table) -> Result<Plan, LabError> {
-        let (mut table, ranks) = (table.clone(), self.engines.ranks());
-        choose_once(&mut table, &self.base, &self.kinds, ranks)?;
-        let experiment = agree(ranks, Experiment::read_with(&table, &self.base, &self.kinds))?;
+    fn read_point(&self, point: &Point) -> Result<Experiment, LabError> {
+        agree(self.engines.ranks(), Experiment::read_with(&point.table, &self.base, &self.kinds))
+    }
+
+    fn plan_of(&self, mut experiment: Experiment) -> Result<Plan, LabError> {
+        let ranks = self.engines.ranks();
+        choose_once(&mut experiment, ranks)?;
         let plan = Plan::spread(experiment, self.engines.clone())?;
         agree(ranks, self.check_criterion(&plan))?;
         Ok(plan)
@@ -143,7 +144,7 @@ impl SweepPlan {
         // Most mistakes show in the first point: it is checked before anything is written, and so is every point
         // that has been started before.
         let first = self.points.first().map(|point| self.plan_in(&place(point), point, None)).transpose()?;
-        let first = first.map(|plan| plan.experiment.resolved);
+        let first = first.map(|plan| plan.experiment);
         let plan = |point: &Point| self.plan_in(&place(point), point, first.as_ref());
         let mut _lock = None;
         from_first(ranks, || {
@@ -414,16 +415,18 @@ mod tests {
     #[test]
     fn points_of_one_problem_are_evaluated_as_the_first_one_and_begun_points_as_before() {
         let folder = tempfile::tempdir().unwrap();
-        let first: Table = "eval_every = 7".parse().unwrap();
-        let every = |sweep: &SweepPlan| {
-            sweep.plan_in(folder.path(), &sweep.points[1], Some(&first)).unwrap().experiment.eval_every
-        };
         let alone = sweep("local_steps");
-        let alone = alone.plan(&alone.points[1]).unwrap().experiment.eval_every;
+        let alone = alone.plan(&alone.points[1]).unwrap().experiment;
+        let first = Experiment { eval_every: Some(7), ..alone.clone() };
+        let every = |sweep: &SweepPlan| {
+            sweep.plan_in(folder.path(), &sweep.points[1], Some(&first)).unwrap().experiment.eval_every()
+        };
+        let begun = Experiment { eval_every: Some(3), ..alone.clone() };
+        let alone = alone.eval_every();
         assert!(![3, 7].contains(&alone));
         assert_eq!(every(&sweep("local_steps")), 7);
         assert_eq!(every(&sweep("'network.agents'")), alone, "other agents have other data");
-        std::fs::write(folder.path().join("config.toml"), "eval_every = 3").unwrap();
+        std::fs::write(folder.path().join("config.toml"), begun.to_table().to_string()).unwrap();
         assert_eq!(every(&sweep("local_steps")), 3);
     }
 }

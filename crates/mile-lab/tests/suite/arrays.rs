@@ -206,7 +206,10 @@ fn a_file_for_each_agent_is_its_own_data() {
     let digests = own.digests().unwrap();
     assert_eq!(digests.keys().collect::<Vec<_>>(), ["problem.inputs[1]", "problem.targets[1]"]);
     let shared = own.shared_facts(1).unwrap();
-    assert_eq!((shared["problem.shape"].as_str(), shared["problem.outputs"].as_str()), ("1 x 1 x 2", "3"));
+    assert_eq!(
+        (shared["problem.shape"].value.as_str(), shared["problem.outputs"].value.as_str()),
+        ("1 x 1 x 2", "3")
+    );
     assert!(experiment.objectives.digests().is_err(), "the first agent's files are gone");
 }
 

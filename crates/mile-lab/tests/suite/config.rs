@@ -51,7 +51,7 @@ fn refused(set: &str, expected: &[&str]) {
 fn a_good_file_is_read_with_its_aliases_and_defaults() {
     let plan = parse(GOOD, &[]).unwrap();
     let experiment = &plan.experiment;
-    assert_eq!((experiment.rounds, experiment.eval_every, experiment.precision), (6, 1, Precision::F64));
+    assert_eq!((experiment.rounds, experiment.eval_every(), experiment.precision), (6, 1, Precision::F64));
     assert_eq!(experiment.algorithms[0].parameters.local_steps, Some(4));
     assert_eq!(experiment.algorithms[0].xi, Some(WeightChoice::Paper));
     assert_eq!(plan.methods[0].parameters.xi, Some((0.9 * 2.0 / 7.0).into()));
@@ -62,8 +62,8 @@ fn a_good_file_is_read_with_its_aliases_and_defaults() {
 #[test]
 fn the_resolved_file_is_the_same_experiment() {
     let first = parse(GOOD, &["network.drop_rate=0.1", "network.time_varying=matchings"]).unwrap().experiment;
-    let again = Experiment::parse(&first.resolved.to_string(), Path::new("/elsewhere"), &[]).unwrap();
-    assert_eq!(first.resolved, again.resolved);
+    let again = Experiment::parse(&first.to_table().to_string(), Path::new("/elsewhere"), &[]).unwrap();
+    assert_eq!(first, again);
     assert_eq!(format!("{:?}", first.algorithms), format!("{:?}", again.algorithms));
     assert_eq!(first.network, again.network);
 }
@@ -165,7 +165,7 @@ fn the_number_of_test_samples_is_checked_against_the_test_set() {
         );
     }
     let kept = |test_samples: &str| {
-        let resolved = images(test_samples).unwrap().experiment.resolved;
+        let resolved = images(test_samples).unwrap().experiment.to_table();
         resolved["problem"].get("test_samples").and_then(toml::Value::as_integer)
     };
     assert_eq!((kept("2000"), kept("7"), kept("\"all\"")), (Some(2000), Some(7), None));

@@ -157,8 +157,8 @@ fn one_agent_needs_its_own_file_only_and_tells_what_it_has_in_common_with_others
     for agent in 0..2 {
         let own = plan(agent, classes).unwrap();
         assert_eq!(gradient(&own, agent), gradient(&all, agent));
-        assert_eq!(own.facts_for_agents(agent).unwrap()["problem.columns"], "a,b");
-        assert_eq!(own.facts_for_agents(agent).unwrap()["problem.classes"], "no,yes");
+        assert_eq!(own.facts_for_agents(agent).unwrap()["problem.columns"].value, "a,b");
+        assert_eq!(own.facts_for_agents(agent).unwrap()["problem.classes"].value, "no,yes");
     }
     std::fs::remove_file(folder.0.path().join("1.csv")).unwrap();
     plan(0, classes).unwrap();
@@ -255,7 +255,7 @@ fn methods_without_a_proximal_step_refuse_l1_before_anything_is_computed() {
     folder.refuses(&["problem.l1=0.1", "algorithm.mile.step_size=auto"], &says);
     folder.refuses(&["problem.l1=0.1", "algorithm.mile.xi=auto"], &says);
     folder.refuses(&["problem.l1=-0.1", "algorithm.mile.name=ed"], &["l1 = -0.1", "a finite number from 0"]);
-    let resolved = |set: &[&str]| folder.plan(set).unwrap().experiment.resolved["problem"].get("l1").cloned();
+    let resolved = |set: &[&str]| folder.plan(set).unwrap().experiment.problem.get("l1").cloned();
     assert_eq!(resolved(&[]), None);
     assert_eq!(resolved(&["problem.l1=0"]), Some(0.0.into()));
     let nids = |l1: &str| folder.plan(&[l1, "algorithm.mile.name=nids"]).unwrap().methods[0].vectors_stored;
@@ -281,8 +281,7 @@ fn a_softmax_model_has_coefficients_for_each_class_and_is_measured_on_held_out_r
 #[test]
 fn a_partition_is_shown_only_where_a_file_is_divided() {
     let folder = Folder::new(&[("all.csv", GOOD), ("0.csv", GOOD), ("1.csv", GOOD)]);
-    let shown =
-        |set: &[&str]| folder.plan(set).unwrap().experiment.resolved["problem"].get("partition").cloned();
+    let shown = |set: &[&str]| folder.plan(set).unwrap().experiment.problem.get("partition").cloned();
     assert!(shown(&[]).is_some());
     assert_eq!(shown(&["problem.by=b", "network.agents=4"]), None);
     assert_eq!(shown(&["problem.data={agent}.csv"]), None);

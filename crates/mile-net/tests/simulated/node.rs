@@ -69,7 +69,7 @@ impl Scene<'_> {
             run: "simulated".into(),
             dim: self.problem.dim(),
             precision: "f32".into(),
-            facts: BTreeMap::from([("event".into(), format!("{:?}", self.membership().events()))]),
+            facts: BTreeMap::from([("event".into(), format!("{:?}", self.membership().events()).into())]),
         }
     }
 }

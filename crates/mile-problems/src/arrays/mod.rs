@@ -20,7 +20,7 @@ use mile_nn::problem::{ImageConfig, Parts};
 use mile_nn::{ImageProblem, Scalar};
 
 use super::samples::{Training, refused};
-use super::{Curvature, EvaluationRows, Facts, Objectives, RowCounts, Setting};
+use super::{Curvature, EvaluationRows, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::LabError;
 use crate::section::Section;
@@ -40,7 +40,7 @@ impl ArrayCache {
     fn arrays(&self, config: &DataConfig, extent: Extent) -> Result<Arc<Arrays>, LabError> {
         let stamp =
             |path: PathBuf| std::fs::metadata(path).ok().map(|about| (about.len(), about.modified().ok()));
-        let stamps = files(config).into_iter().map(|(_, path)| stamp(path)).collect();
+        let stamps = files(config).into_iter().map(|(.., path)| stamp(path)).collect();
         let key = (config.clone(), extent, stamps);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, kept)) = last.as_ref().filter(|(known, _)| *known == key) {
@@ -53,18 +53,29 @@ impl ArrayCache {
     }
 }
 
-/// The files that are available, each with its name among the facts.
-fn files(config: &DataConfig) -> Vec<(String, PathBuf)> {
+/// The files that are available: key, agent whose file it is, path.
+fn files(config: &DataConfig) -> Vec<(&'static str, Option<usize>, PathBuf)> {
     let mut files = Vec::new();
     for place in config.files() {
         if place.is_per_agent() {
-            let own = |agent| (format!("problem.{}[{agent}]", place.key), place.file_of(agent));
-            files.extend(config.available().map(own));
+            files.extend(config.available().map(|agent| (place.key, Some(agent), place.file_of(agent))));
         } else {
-            files.push((format!("problem.{}", place.key), place.path.clone()));
+            files.push((place.key, None, place.path.clone()));
         }
     }
     files
+}
+
+/// Digests of the files that are available.
+fn digests(config: &DataConfig) -> Result<Facts, LabError> {
+    let digest = |(key, agent, path): (&str, Option<usize>, PathBuf)| {
+        let fact = Fact::from(digest::of_file(&path)?);
+        Ok(match agent {
+            None => (format!("problem.{key}"), fact),
+            Some(agent) => (format!("problem.{key}[{agent}]"), fact.of_agent(agent)),
+        })
+    };
+    files(config).into_iter().map(digest).collect()
 }
 
 struct ArrayObjectives {
@@ -239,19 +250,16 @@ impl Objectives for ArrayObjectives {
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        files(&self.data).into_iter().map(|(key, path)| Ok((key, digest::of_file(&path)?))).collect()
+        digests(&self.data)
     }
 
     fn shared_facts(&self, agent: usize) -> Result<Facts, LabError> {
         let own = self.own(agent);
         let set = self.cache.arrays(&own, Extent::All)?.set.clone();
-        let mut facts: Facts = files(&own)
-            .into_iter()
-            .filter(|(key, _)| !key.ends_with(']'))
-            .map(|(key, path)| Ok((key, digest::of_file(&path)?)))
-            .collect::<Result<_, LabError>>()?;
-        facts.insert("problem.shape".into(), set.shape.to_string());
-        facts.insert("problem.outputs".into(), set.classes.to_string());
+        let mut facts = digests(&own)?;
+        facts.retain(|_, fact| fact.agent.is_none());
+        facts.insert("problem.shape".into(), set.shape.to_string().into());
+        facts.insert("problem.outputs".into(), set.classes.to_string().into());
         Ok(facts)
     }
 

@@ -31,7 +31,7 @@ pub use self::fields::is_missing_word;
 use self::loaded::Loaded;
 use self::rows::Outlines;
 pub use self::statistics::{ColumnStatistics, Statistics};
-use super::{Coefficient, Curvature, Facts, Objectives, RowCounts, Setting};
+use super::{Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::{DataFileError, LabError};
 use crate::ranks::{agree, lost};
@@ -106,8 +106,11 @@ impl Tables {
     /// Digests of the files of a path.
     fn digests_of(&self, key: &str, path: &Path) -> Result<Facts, LabError> {
         let one = |(agent, file): (Option<usize>, PathBuf)| {
-            let key = agent.map_or(format!("problem.{key}"), |agent| format!("problem.{key}[{agent}]"));
-            Ok((key, digest::of_file(&file)?))
+            let fact = Fact::from(digest::of_file(&file)?);
+            Ok(match agent {
+                None => (format!("problem.{key}"), fact),
+                Some(agent) => (format!("problem.{key}[{agent}]"), fact.of_agent(agent)),
+            })
         };
         self.config.files(path).into_iter().map(one).collect()
     }
@@ -121,11 +124,14 @@ impl Tables {
             && config.needs_statistics()
             && let Some(statistics) = &self.loaded.about(config)?.statistics
         {
-            facts.insert("problem.statistics".into(), digest::of_bytes(statistics.to_json().as_bytes()));
+            facts.insert(
+                "problem.statistics".into(),
+                digest::of_bytes(statistics.to_json().as_bytes()).into(),
+            );
         }
         match &config.test {
             HeldOut::None => {}
-            HeldOut::Share(share) => drop(facts.insert("problem.test".into(), share.to_string())),
+            HeldOut::Share(share) => drop(facts.insert("problem.test".into(), share.to_string().into())),
             HeldOut::File(path) if !config::is_per_agent(path) => {
                 facts.extend(self.digests_of("test", path)?)
             }
@@ -199,23 +205,15 @@ impl Objectives for Tables {
             facts.extend(self.digests_of("test", path)?);
         }
         facts.extend(self.common_facts()?);
-        if config.is_divided_by_owner() {
-            // Earlier versions had this key also where nothing is partitioned.
-            facts.insert("problem.partition.kind".into(), "iid".into());
-        }
-        if config.intercept && config.l2 > 0.0 {
-            // Earlier versions penalised the intercept: their states belong to another problem.
-            facts.insert("problem.penalised".into(), "all coefficients but the intercept".into());
-        }
         Ok(facts)
     }
 
     fn shared_facts(&self, _: usize) -> Result<Facts, LabError> {
         let mut facts = self.common_facts()?;
         let about = self.loaded.about(&self.config)?;
-        facts.insert("problem.columns".into(), about.features.join(","));
+        facts.insert("problem.columns".into(), about.features.join(",").into());
         if self.config.has_classes() {
-            facts.insert("problem.classes".into(), about.classes.join(","));
+            facts.insert("problem.classes".into(), about.classes.join(",").into());
         }
         if !self.config.is_per_agent() {
             facts.extend(self.digests_of("data", &self.config.data)?);

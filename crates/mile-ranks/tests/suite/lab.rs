@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mile::problems::{Draw, Failure, Problem};
-use mile_lab::LabError;
-use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::engines::Engines;
 use mile_lab::execute::execute;
@@ -17,6 +15,7 @@ use mile_lab::plan::Plan;
 use mile_lab::record::Record;
 use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
 use mile_lab::sweep::SweepPlan;
+use mile_lab::{Lab, LabError};
 use mile_ranks::RankEngines;
 use mile_ranks::threads::Threads;
 
@@ -29,10 +28,8 @@ fn run(
     resume: bool,
 ) -> Vec<Result<Vec<Outcome>, LabError>> {
     Threads::run(ranks, |rank| {
-        let engines = Arc::new(RankEngines::new(Arc::new(rank)));
-        let mut table = parse_table(text, &[])?;
-        choose_once(&mut table, base, &Kinds::default(), engines.ranks())?;
-        let plan = Plan::spread(Experiment::read(&table, base)?, engines)?;
+        let lab = Lab::default().on(Arc::new(RankEngines::new(Arc::new(rank))));
+        let plan = lab.plan(&parse_table(text, &[])?, base, None)?;
         execute(&plan, out, resume, &Silent, &AtomicBool::new(false))
     })
 }

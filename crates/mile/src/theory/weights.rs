@@ -32,6 +32,15 @@ pub enum WeightChoice {
     Adaptive,
 }
 
+impl From<Weight> for WeightChoice {
+    fn from(weight: Weight) -> Self {
+        match weight {
+            Weight::Constant(number) => Self::Number(number),
+            changing => Self::Changing(changing),
+        }
+    }
+}
+
 impl WeightChoice {
     /// The weight; none for [`Auto`](Self::Auto) and [`Adaptive`](Self::Adaptive), which depend on the network.
     pub fn weight(self, local_steps: u64) -> Option<Weight> {
