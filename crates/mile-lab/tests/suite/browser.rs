@@ -232,8 +232,9 @@ fn the_live_view_fills_as_records_arrive_and_says_when_it_is_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let view = LiveView::start(listener, &plan, &folder.path().join("run")).unwrap();
     let url = format!("http://{}/", view.address());
-    let child =
-        open(&browser, &folder.path().join("profile"), &url, &["--dump-dom", "--virtual-time-budget=600000"]);
+    // Time for the page is virtual: it polls without a pause. The limit is far above the polls of a slow run.
+    let manner = ["--dump-dom", "--virtual-time-budget=600000000"];
+    let child = open(&browser, &folder.path().join("profile"), &url, &manner);
     execute(&plan, &folder.path().join("run"), false, &Patient(&view), &AtomicBool::new(false)).unwrap();
     view.finish();
     let output = child.wait_with_output().unwrap();
