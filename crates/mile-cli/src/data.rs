@@ -29,6 +29,10 @@ enum Action {
     /// List the known data sets and whether each is on this machine
     List(DataDirArguments),
     /// Download a data set, unless it is already on this machine
+    ///
+    /// Downloads over HTTPS from the data set's public mirrors, or from those in MILE_DATA_MIRRORS: base URLs separated by
+    /// spaces, with a folder for each data set. Checksums are verified, and an interrupted download is resumed. Where no mirror
+    /// can be reached, the error names the files and the folder to put them into; run the command again to have them checked.
     Get {
         /// Name of the data set, e.g. mnist; mile data list shows all names
         name: String,
@@ -162,14 +166,15 @@ fn get(name: &str, folder: Option<&Path>) -> anyhow::Result<()> {
         Progress::Waiting => say("another process is downloading it; waiting".into()),
         Progress::Source(source) => say(format!("downloading from {source}")),
         Progress::Stored(file) => say(format!("stored {file}")),
-        Progress::Failed(reason) => say(format!("download failed: {reason}")),
+        Progress::Failed(reason) => say(format!("failed: {reason}")),
         Progress::Bytes { file, done, total } => {
             total.into_iter().for_each(|total| bar.set_length(total));
             bar.set_message(file.to_owned());
             bar.set_position(done);
             if !terminal && printed.elapsed() > LINE_INTERVAL {
                 printed = Instant::now();
-                eprintln!("{file}: {}", HumanBytes(done));
+                let of = total.map_or(String::new(), |total| format!(" of {}", HumanBytes(total)));
+                eprintln!("{file}: {}{of}", HumanBytes(done));
             }
         }
         _ => {}

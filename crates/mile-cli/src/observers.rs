@@ -1,6 +1,7 @@
 //! The observers of a run: progress on the terminal, records on standard output, a live view in a browser, TensorBoard
 //! files.
 
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -103,9 +104,16 @@ fn shown<'a>(
 fn listen(address: &str) -> anyhow::Result<TcpListener> {
     if !address.is_empty() {
         return Ok(TcpListener::bind(address).map_err(|error| {
-            let takes =
-                "takes an address to listen on, such as 127.0.0.1:8420; put the experiment file before --serve";
-            LabError::config("--serve", format!("got {address} ({error}), {takes}"))
+            let problem = match error.kind() {
+                ErrorKind::AddrInUse => {
+                    format!("{address} is in use by another program; choose another port, or port 0 for any free one")
+                }
+                _ => format!(
+                    "expected an address to listen on, such as 127.0.0.1:8420, got {address} ({error}); put the experiment \
+                     file before --serve"
+                ),
+            };
+            LabError::config("--serve", problem)
         })?);
     }
     TcpListener::bind("127.0.0.1:8420")

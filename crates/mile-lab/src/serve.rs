@@ -3,14 +3,17 @@
 //! The page polls the server once a second. The server is read-only. When it listens on a loopback address it answers only
 //! requests whose `Host` header is a loopback address, against DNS rebinding.
 
+mod http;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use hyper::body::Incoming;
+use hyper::header::HOST;
+use hyper::{Method, Request, StatusCode};
 use serde_json::json;
-use tiny_http::{Header, Method, Request, Response, Server};
 
 use crate::context::Context;
 use crate::error::LabError;
@@ -19,6 +22,7 @@ use crate::plan::{Job, Plan};
 use crate::record::Record;
 use crate::report::{RunFolder, live_page, section};
 use crate::store::Outcome;
+use http::{Answer, Server};
 
 /// How long to wait at the end of a run for open pages to fetch the final state.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -26,9 +30,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// An observer that serves the report of a run to browsers.
 pub struct LiveView {
     address: SocketAddr,
-    server: Arc<Server>,
     shared: Arc<Mutex<State>>,
-    thread: Option<JoinHandle<()>>,
+    /// Serves until it is dropped.
+    _server: Server,
 }
 
 struct State {
@@ -45,11 +49,8 @@ struct State {
 impl LiveView {
     /// Starts the server for a plan that is about to be run, or resumed, in `folder`.
     pub fn start(listener: TcpListener, plan: &Plan, folder: &Path) -> Result<Self, LabError> {
-        let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-            LabError::io(Path::new("the live view"), "start")(std::io::Error::other(error))
-        };
-        let address = listener.local_addr().map_err(|error| failed(error.into()))?;
-        let server = Arc::new(Server::from_listener(listener, None).map_err(failed)?);
+        let failed = || LabError::io(Path::new("the live view"), "start");
+        let address = listener.local_addr().map_err(failed())?;
         let folder = RunFolder {
             path: folder.to_owned(),
             experiment: plan.experiment.clone(),
@@ -67,13 +68,10 @@ impl LiveView {
             end_seen: false,
         };
         let shared = Arc::new(Mutex::new(state));
-        let (serving, state) = (server.clone(), shared.clone());
-        let thread = std::thread::spawn(move || {
-            for request in serving.incoming_requests() {
-                respond(request, &state, address);
-            }
-        });
-        Ok(Self { address, server, shared, thread: Some(thread) })
+        let state = shared.clone();
+        let answer = move |request: &Request<Incoming>| answer(request, &state, address);
+        let server = Server::start(listener, answer).map_err(failed())?;
+        Ok(Self { address, shared, _server: server })
     }
 
     /// The address it listens on.
@@ -88,7 +86,7 @@ impl LiveView {
     }
 
     /// Marks the run as finished, waits briefly for open pages to fetch that, and stops the server.
-    pub fn finish(mut self) {
+    pub fn finish(self) {
         self.change(|state| state.over = true);
         let begun = Instant::now();
         loop {
@@ -99,10 +97,6 @@ impl LiveView {
             }
             drop(state);
             std::thread::sleep(Duration::from_millis(50));
-        }
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
     }
 
@@ -131,38 +125,31 @@ impl Observer for LiveView {
     }
 }
 
-fn respond(request: Request, shared: &Mutex<State>, address: SocketAddr) {
-    let (path, query) = request.url().split_once('?').unwrap_or((request.url(), ""));
-    let (code, kind, body) = if !is_allowed_host(&request, address) {
-        (403, "text/plain", "forbidden: requests must be addressed to localhost\n".to_owned())
-    } else if *request.method() != Method::Get {
-        (405, "text/plain", "only GET is allowed\n".to_owned())
-    } else {
-        match path {
-            "/" => (200, "text/html", page(shared)),
-            "/state" => (200, "application/json", state(shared, query)),
-            _ => (404, "text/plain", "not found; the pages are / and /state\n".to_owned()),
+fn answer(request: &Request<Incoming>, shared: &Mutex<State>, address: SocketAddr) -> Answer {
+    let text = |status, body: &str| Answer { status, kind: "text/plain", body: body.to_owned() };
+    if !is_allowed_host(request, address) {
+        return text(StatusCode::FORBIDDEN, "forbidden: requests must be addressed to localhost\n");
+    }
+    if request.method() != Method::GET {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
+    }
+    let status = StatusCode::OK;
+    match request.uri().path() {
+        "/" => Answer { status, kind: "text/html", body: page(shared) },
+        "/state" => {
+            let query = request.uri().query().unwrap_or_default();
+            Answer { status, kind: "application/json", body: state(shared, query) }
         }
-    };
-    let header = |name: &str, value: &str| Header::from_bytes(name, value).ok();
-    let mut response = Response::from_string(body).with_status_code(code);
-    let headers = [
-        header("Content-Type", &format!("{kind}; charset=utf-8")),
-        header("Cache-Control", "no-store"),
-        header("X-Content-Type-Options", "nosniff"),
-    ];
-    headers.into_iter().flatten().for_each(|header| response.add_header(header));
-    // A closed connection is not an error.
-    let _ = request.respond(response);
+        _ => text(StatusCode::NOT_FOUND, "not found; the pages are / and /state\n"),
+    }
 }
 
 /// Whether a request may be answered: on a loopback address, only with a loopback `Host` header.
-fn is_allowed_host(request: &Request, address: SocketAddr) -> bool {
+fn is_allowed_host(request: &Request<Incoming>, address: SocketAddr) -> bool {
     if !address.ip().is_loopback() {
         return true;
     }
-    let host = request.headers().iter().find(|header| header.field.equiv("Host"));
-    let host = host.map_or("", |header| header.value.as_str());
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.rsplit_once(':').filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit()));
     let name = name.map_or(host, |(name, _)| name).trim_matches(['[', ']']);
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -64,6 +64,15 @@ fn the_reference_of_keys_is_what_the_readers_say() {
 }
 
 #[test]
+fn the_script_for_data_sets_has_the_checksums_of_the_catalogue() {
+    let script = fs::read_to_string(root().join("experiments/data.sh")).expect("the script");
+    for file in mile_nn::data::list().iter().flat_map(|entry| entry.files()) {
+        let line = format!("{}  {}", file.sha256, file.name);
+        assert!(script.lines().any(|found| found == line), "experiments/data.sh lacks: {line}");
+    }
+}
+
+#[test]
 fn every_page_is_in_the_table_of_contents_and_the_other_way_round() {
     let summary = root().join("docs/src/SUMMARY.md");
     let linked: Vec<PathBuf> =

@@ -24,6 +24,8 @@ fn mile(folder: &Path, arguments: &[&str]) -> Output {
     // No data sets of this machine's user.
     let mut command = Command::new(env!("CARGO_BIN_EXE_mile"));
     command.env("MILE_HOME", folder.join("home")).env_remove("MILE_DATA");
+    // Nor any that could be downloaded: nothing listens on this port.
+    command.env("MILE_DATA_MIRRORS", "http://127.0.0.1:1");
     command.current_dir(folder).args(arguments).output().unwrap()
 }
 
@@ -78,6 +80,35 @@ fn mistakes_exit_with_2_and_one_message_that_names_them() {
         assert!(message.contains(expected), "{arguments:?}: {message}");
         assert!(output.stdout.is_empty() && !message.contains("panicked"), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_data_set_that_cannot_be_downloaded_is_named_with_its_files_and_their_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = mile(folder.path(), &["data", "get", "mnist"]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    let place = folder.path().join("home/data/mnist");
+    for expected in [
+        "http://127.0.0.1:1/mnist/",
+        &place.display().to_string(),
+        "t10k-labels-idx1-ubyte",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        "experiments/data.sh mnist",
+    ] {
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named_as_such() {
+    let folder = folder_with("small.toml", SMALL);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let output = mile(folder.path(), &["run", "small.toml", "--serve", &address]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains(&format!("--serve: {address} is in use")), "{message}");
 }
 
 #[test]

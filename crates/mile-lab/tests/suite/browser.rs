@@ -4,9 +4,18 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use mile_lab::config::Experiment;
 use mile_lab::execute::execute;
 use mile_lab::observer::{Observer, Silent};
@@ -16,6 +25,8 @@ use mile_lab::report::write_report;
 use mile_lab::serve::LiveView;
 use mile_lab::store::{Outcome, Status};
 use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 const EXPERIMENT: &str = r#"
 name = "seen in a browser"
@@ -125,26 +136,35 @@ async function look(width) {
 </script>"#;
 
 /// Serves the report and the page that looks at it, until that says what it found.
-fn serve_until_found(server: &tiny_http::Server, report: &str) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(50);
-    while Instant::now() < deadline {
-        let Some(mut request) = server.recv_timeout(Duration::from_millis(200)).unwrap() else { continue };
-        let html = |text: &str| {
-            let kind = tiny_http::Header::from_bytes("Content-Type", "text/html; charset=utf-8").unwrap();
-            tiny_http::Response::from_string(text).with_header(kind)
+async fn serve_until_found(listener: tokio::net::TcpListener, report: String) -> Value {
+    let (found, mut answers) = mpsc::unbounded_channel::<Bytes>();
+    loop {
+        let stream = tokio::select! {
+            answer = answers.recv() => return serde_json::from_slice(&answer.unwrap()).unwrap(),
+            accepted = listener.accept() => accepted.unwrap().0,
         };
-        match request.url().split('?').next().unwrap() {
-            "/found" => {
-                let mut text = String::new();
-                request.as_reader().read_to_string(&mut text).unwrap();
-                let _ = request.respond(html("thanks"));
-                return serde_json::from_str(&text).unwrap();
-            }
-            "/report.html" => drop(request.respond(html(report))),
-            _ => drop(request.respond(html(CHECK))),
-        }
+        let (found, report) = (found.clone(), report.clone());
+        tokio::spawn(async move {
+            let said = Mutex::new(None);
+            let page = service_fn(async |request: Request<Incoming>| {
+                let text = match request.uri().path() {
+                    "/found" => {
+                        *said.lock().unwrap() = Some(request.into_body().collect().await?.to_bytes());
+                        "thanks".to_owned()
+                    }
+                    "/report.html" => report.clone(),
+                    _ => CHECK.to_owned(),
+                };
+                let kind = (CONTENT_TYPE, "text/html; charset=utf-8");
+                let response = Response::builder().header(kind.0, kind.1).body(Full::new(Bytes::from(text)));
+                Ok::<_, hyper::Error>(response.unwrap())
+            });
+            let mut http = http1::Builder::new();
+            let _ = http.keep_alive(false).serve_connection(TokioIo::new(stream), page).await;
+            // Only now, so that the browser has its answer.
+            said.into_inner().unwrap().into_iter().for_each(|text| found.send(text).unwrap());
+        });
     }
-    panic!("the browser did not answer");
 }
 
 #[test]
@@ -158,10 +178,13 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
     write_report(&[&run], &run.join("report.html")).unwrap();
     let report = std::fs::read_to_string(run.join("report.html")).unwrap();
     assert!(!report.contains("src=\"http") && !report.contains("href=\"http"), "nothing is fetched");
-    let server = tiny_http::Server::http("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", server.server_addr());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
     let child = open(&browser, &profile, &url, &["--remote-debugging-port=0"]);
-    let found = serve_until_found(&server, &report);
+    let limit = Duration::from_secs(50);
+    let found = runtime.block_on(async { timeout(limit, serve_until_found(listener, report)).await });
+    let found = found.expect("the browser did not answer");
     let (_, stderr) = close(child);
     assert!(console(&stderr).is_empty(), "{:?}", console(&stderr));
     assert!(found.is_array(), "{found}");
@@ -209,8 +232,9 @@ fn the_live_view_fills_as_records_arrive_and_says_when_it_is_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let view = LiveView::start(listener, &plan, &folder.path().join("run")).unwrap();
     let url = format!("http://{}/", view.address());
-    let child =
-        open(&browser, &folder.path().join("profile"), &url, &["--dump-dom", "--virtual-time-budget=600000"]);
+    // Time for the page is virtual: it polls without a pause. The limit is far above the polls of a slow run.
+    let manner = ["--dump-dom", "--virtual-time-budget=600000000"];
+    let child = open(&browser, &folder.path().join("profile"), &url, &manner);
     execute(&plan, &folder.path().join("run"), false, &Patient(&view), &AtomicBool::new(false)).unwrap();
     view.finish();
     let output = child.wait_with_output().unwrap();
@@ -275,4 +299,18 @@ fn the_live_view_answers_this_machine_only_and_reads_only() {
             .contains("405")
     );
     view.finish();
+}
+
+#[test]
+fn clients_that_ask_for_nothing_keep_nobody_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let view = LiveView::start(TcpListener::bind("127.0.0.1:0").unwrap(), &plan(), folder.path()).unwrap();
+    let idle: Vec<_> = (0..40).map(|_| std::net::TcpStream::connect(view.address()).unwrap()).collect();
+    assert!(ask(&view, &get("/state?version=", "localhost")).contains("\"version\""));
+    assert!(view.is_watched());
+    view.finish();
+    // All are closed with the server: a read comes to an end.
+    for mut stream in idle {
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+    }
 }

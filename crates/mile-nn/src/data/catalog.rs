@@ -1,4 +1,4 @@
-//! The data sets by name, and the directories in which they are searched.
+//! The data sets by name, their files and mirrors, and the directories in which they are searched.
 //!
 //! Search order: the directory given, `MILE_DATA`, the user's cache (`MILE_HOME`, else the XDG cache), then
 //! system-wide directories. In each, the data set's own folder and torchvision's layouts are tried.
@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use super::cifar::Labelled;
-use super::{DataError, Dataset, Images, Shape, cifar, idx};
+use super::{DataError, DataFile, Dataset, Images, Shape, cifar, idx};
 
 /// File format of a data set.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,12 @@ pub struct Entry {
     pub(crate) layout: Layout,
     /// Folders it may be in, below a directory of data sets.
     pub(crate) folders: &'static [&'static str],
+    /// Its files in the order they are read: those of the training set first.
+    pub(crate) files: &'static [DataFile],
+    /// Where it can be downloaded: the URLs that precede the names of its files, or of its archive.
+    pub(crate) mirrors: &'static [&'static str],
+    /// The archive in which mirrors have its files; without one they have each file compressed with gzip.
+    pub(crate) archive: Option<&'static str>,
 }
 
 const GREY: Shape = Shape { height: 28, width: 28, channels: 1 };
@@ -53,6 +59,9 @@ const CATALOG: [Entry; 4] = [
         shape: GREY,
         layout: Layout::Generated,
         folders: &[],
+        files: &[],
+        mirrors: &[],
+        archive: None,
     },
     Entry {
         name: "mnist",
@@ -63,6 +72,12 @@ const CATALOG: [Entry; 4] = [
         shape: GREY,
         layout: Layout::Idx,
         folders: &["mnist", "MNIST/raw"],
+        files: &MNIST,
+        mirrors: &[
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ],
+        archive: None,
     },
     Entry {
         name: "fashion-mnist",
@@ -73,6 +88,12 @@ const CATALOG: [Entry; 4] = [
         shape: GREY,
         layout: Layout::Idx,
         folders: &["fashion-mnist", "FashionMNIST/raw"],
+        files: &FASHION_MNIST,
+        mirrors: &[
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+        ],
+        archive: None,
     },
     Entry {
         name: "cifar10",
@@ -83,24 +104,64 @@ const CATALOG: [Entry; 4] = [
         shape: Shape { height: 32, width: 32, channels: 3 },
         layout: Layout::Cifar,
         folders: &["cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"],
+        files: &CIFAR10,
+        mirrors: &[
+            "https://www.cs.toronto.edu/~kriz/",
+            "https://mindspore-website.obs.cn-north-4.myhuaweicloud.com/notebook/datasets/",
+        ],
+        archive: Some("cifar-10-binary.tar.gz"),
     },
 ];
 
-/// Stems of the idx files: training images and labels, test images and labels.
-pub(crate) const IDX_FILES: [&str; 4] = [
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-];
-/// CIFAR-10's batches; the last is the test set.
-pub(crate) const CIFAR_FILES: [&str; 6] = [
-    "data_batch_1.bin",
-    "data_batch_2.bin",
-    "data_batch_3.bin",
-    "data_batch_4.bin",
-    "data_batch_5.bin",
-    "test_batch.bin",
+const MNIST: [DataFile; 4] = idx_files([
+    "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+]);
+
+const FASHION_MNIST: [DataFile; 4] = idx_files([
+    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+]);
+
+/// The files of a data set in MNIST's format.
+const fn idx_files([train, train_labels, test, test_labels]: [&'static str; 4]) -> [DataFile; 4] {
+    [
+        DataFile { name: "train-images-idx3-ubyte", sha256: train },
+        DataFile { name: "train-labels-idx1-ubyte", sha256: train_labels },
+        DataFile { name: "t10k-images-idx3-ubyte", sha256: test },
+        DataFile { name: "t10k-labels-idx1-ubyte", sha256: test_labels },
+    ]
+}
+
+const CIFAR10: [DataFile; 6] = [
+    DataFile {
+        name: "data_batch_1.bin",
+        sha256: "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+    },
+    DataFile {
+        name: "data_batch_2.bin",
+        sha256: "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+    },
+    DataFile {
+        name: "data_batch_3.bin",
+        sha256: "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+    },
+    DataFile {
+        name: "data_batch_4.bin",
+        sha256: "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+    },
+    DataFile {
+        name: "data_batch_5.bin",
+        sha256: "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+    },
+    DataFile {
+        name: "test_batch.bin",
+        sha256: "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+    },
 ];
 
 /// Where a data set is.
@@ -138,7 +199,7 @@ pub fn locate(name: &str, data_dir: Option<&Path>) -> Result<Located, DataError>
             name: entry.name,
             folder: entry.folders[0],
             searched: roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", "),
-            files: entry.files().join(", "),
+            files: entry.files.iter().map(|file| file.name).collect::<Vec<_>>().join(", "),
         }),
     }
 }
@@ -173,19 +234,15 @@ impl Entry {
         matches!(self.layout, Layout::Generated)
     }
 
-    /// The files it consists of; idx files may also end in `.gz`.
-    pub fn files(&self) -> &'static [&'static str] {
-        match self.layout {
-            Layout::Idx => &IDX_FILES,
-            Layout::Cifar => &CIFAR_FILES,
-            Layout::Generated => &[],
-        }
+    /// The files it consists of, plain or gzipped; none if it is generated.
+    pub fn files(&self) -> &'static [DataFile] {
+        self.files
     }
 
     /// The directory in or below `root` that holds all files, if there is one.
     pub(crate) fn within(&self, root: &Path) -> Option<PathBuf> {
         let holds_all =
-            |directory: &PathBuf| self.files().iter().all(|stem| idx::file_in(directory, stem).is_some());
+            |directory: &PathBuf| self.files.iter().all(|file| idx::file_in(directory, file.name).is_some());
         // A directory of data sets must name the set it holds: MNIST and Fashion-MNIST have equal file names.
         let named = self.folders.iter().any(|folder| root.ends_with(folder));
         let own = named.then(|| root.to_owned());
@@ -194,21 +251,22 @@ impl Entry {
 
     /// Reads and checks all files in `directory`.
     pub(crate) fn read(&self, directory: &Path) -> Result<Dataset, DataError> {
-        let path = |stem: &str| idx::file_in(directory, stem).unwrap_or_else(|| directory.join(stem));
+        let path =
+            |file: &DataFile| idx::file_in(directory, file.name).unwrap_or_else(|| directory.join(file.name));
         let (mut train, mut test) = (Labelled::default(), Labelled::default());
         match self.layout {
             Layout::Idx => {
-                for (part, stems) in [&mut train, &mut test].into_iter().zip(IDX_FILES.chunks(2)) {
-                    part.pixels = idx::images(&path(stems[0]), self.shape.height, self.shape.width)?;
-                    part.labels = idx::labels(&path(stems[1]), self.classes)?;
+                for (part, files) in [&mut train, &mut test].into_iter().zip(self.files.chunks(2)) {
+                    part.pixels = idx::images(&path(&files[0]), self.shape.height, self.shape.width)?;
+                    part.labels = idx::labels(&path(&files[1]), self.classes)?;
                 }
             }
             Layout::Cifar => {
-                let (batches, last) = CIFAR_FILES.split_at(5);
+                let (batches, last) = self.files.split_at(5);
                 for batch in batches {
                     cifar::read_batch(&path(batch), self.train / batches.len(), self.classes, &mut train)?;
                 }
-                cifar::read_batch(&path(last[0]), self.test, self.classes, &mut test)?;
+                cifar::read_batch(&path(&last[0]), self.test, self.classes, &mut test)?;
             }
             Layout::Generated => return Ok(super::glyphs::generate(0, self.train, self.test)),
         }

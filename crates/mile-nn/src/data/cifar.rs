@@ -5,11 +5,9 @@ use std::path::Path;
 use super::{DataError, idx};
 
 /// Bytes of a colour plane.
-pub(crate) const PLANE: usize = 1024;
-/// Records of a batch file.
-pub(crate) const BATCH: usize = 10_000;
+const PLANE: usize = 1024;
 /// Bytes of a record: the label, then the red, green and blue plane.
-pub(crate) const RECORD: usize = 1 + 3 * PLANE;
+const RECORD: usize = 1 + 3 * PLANE;
 
 /// Bytes of images, and their labels.
 #[derive(Default)]

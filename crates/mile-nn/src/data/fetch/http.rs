@@ -55,6 +55,8 @@ fn request(url: &str, have: u64) -> Result<Response<Body>, SourceError> {
         .timeout_connect(Some(Duration::from_secs(10)))
         .timeout_recv_response(Some(Duration::from_secs(30)))
         .timeout_recv_body(Some(Duration::from_secs(1800)))
+        // A mirror over HTTPS must not lead elsewhere.
+        .https_only(url.starts_with("https://"))
         .http_status_as_error(false);
     let agent: Agent = config.build().into();
     let mut request = agent.get(url);

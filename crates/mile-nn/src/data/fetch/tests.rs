@@ -1,11 +1,10 @@
-//! Fetching from a server of the test's own: whole, broken off, taken up again, wrong.
+//! Downloads from a server in the test: whole, broken off, taken up again, wrong, not there.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use super::sources::Digest;
 use super::*;
 
 /// How the server treats a request.
@@ -78,51 +77,76 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Digests of `one` and `two`.
-const ONE: Digest = Digest::Md5("f97c5d29941bfb1b2fdab0874906ab82");
-const TWO: Digest = Digest::Md5("b8a9f715dbb64fd5c56e7783c6820a61");
+/// The files of a small data set, whose contents are `one` to `four`.
+const FILES: [DataFile; 4] = [
+    DataFile {
+        name: "train-images-idx3-ubyte",
+        sha256: "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed",
+    },
+    DataFile {
+        name: "train-labels-idx1-ubyte",
+        sha256: "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3",
+    },
+    DataFile {
+        name: "t10k-images-idx3-ubyte",
+        sha256: "8b5b9db0c13db24256c829aa364aa90c6d2eba318b9232a4ab9313b954d3555f",
+    },
+    DataFile {
+        name: "t10k-labels-idx1-ubyte",
+        sha256: "04efaf080f5a3e74e1c29d1ca6a48569382cbbcd324e8d59d2b83ef21c039f00",
+    },
+];
 
-fn small_recipe(sources: Vec<Source>) -> Recipe {
-    Recipe {
-        files: vec![("train-images-idx3-ubyte", ONE), ("train-labels-idx1-ubyte", TWO)],
-        members: vec![],
-        sources,
-    }
+/// A data set of [`FILES`], compressed one by one or in an archive.
+fn small(archive: Option<&'static str>) -> Entry {
+    Entry { files: &FILES, archive, ..*catalog::find("mnist").unwrap() }
 }
 
+/// What a mirror has, of which the second file may be wrong.
 fn served(second: &[u8]) -> Vec<(String, Vec<u8>)> {
-    vec![
-        ("train-images-idx3-ubyte.gz".into(), gzip(b"one")),
-        ("train-labels-idx1-ubyte.gz".into(), gzip(second)),
-    ]
+    let contents = [b"one", second, b"three", b"four"];
+    FILES.iter().zip(contents).map(|(file, content)| (format!("{}.gz", file.name), gzip(content))).collect()
 }
 
-fn mnist() -> &'static Entry {
-    catalog::find("mnist").unwrap()
+/// A mirror at which nobody answers: its port was free a moment ago.
+fn unreachable() -> String {
+    format!("http://{}/", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The attempts and the missing files of a download that failed.
+fn unavailable(outcome: Result<PathBuf, DataError>) -> (Vec<String>, Vec<DataFile>) {
+    match outcome {
+        Err(DataError::Unavailable { name: "mnist", attempts, missing, .. }) => (attempts, missing),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
 fn a_data_set_is_fetched_once() {
     let root = scratch("once");
-    let (address, _) = serve(served(b"two"), Manner::Good);
-    let recipe = small_recipe(vec![Source::Files(address)]);
-    let mut stored = Vec::new();
-    let mut report = |progress: Progress<'_>| {
-        if let Progress::Stored(file) = progress {
-            stored.push(file.to_owned());
-        }
+    let (mirror, _) = serve(served(b"two"), Manner::Good);
+    let mirrors = [mirror];
+    let (mut stored, mut bytes) = (Vec::new(), Vec::new());
+    let mut report = |progress: Progress<'_>| match progress {
+        Progress::Stored(file) => stored.push(file.to_owned()),
+        Progress::Bytes { file, done, total } if Some(done) == total => bytes.push(file.to_owned()),
+        _ => {}
     };
-    let directory = fetch(mnist(), &recipe, &root, &mut report).unwrap();
-    fetch(mnist(), &recipe, &root, &mut report).unwrap();
-    assert_eq!(stored, ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"]);
+    let directory = fetch(&small(None), &mirrors, &root, &mut report).unwrap();
+    fetch(&small(None), &mirrors, &root, &mut report).unwrap();
+    assert_eq!(stored, FILES.map(|file| file.name));
+    assert_eq!(bytes, FILES.map(|file| format!("{}.gz", file.name)), "progress is told to the end");
     assert_eq!(fs::read(directory.join("train-labels-idx1-ubyte")).unwrap(), b"two");
-    let mut names: Vec<_> = fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name()).collect();
-    names.sort();
-    assert_eq!(
-        names,
-        [".lock", "train-images-idx3-ubyte", "train-labels-idx1-ubyte"],
-        "nothing else is left"
-    );
+    let mut expected: Vec<_> = FILES.iter().map(|file| file.name).chain([".lock"]).collect();
+    expected.sort();
+    assert_eq!(names_in(&directory), expected, "nothing else is left");
     fs::remove_dir_all(root).unwrap();
 }
 
@@ -131,14 +155,52 @@ fn wrong_content_is_refused_and_the_next_source_is_tried() {
     let root = scratch("wrong");
     let (bad, _) = serve(served(b"tow"), Manner::Good);
     let (good, _) = serve(served(b"two"), Manner::Good);
-    let error =
-        fetch(mnist(), &small_recipe(vec![Source::Files(bad.clone())]), &root, &mut |_| ()).unwrap_err();
+    let error = fetch(&small(None), std::slice::from_ref(&bad), &root, &mut |_| ()).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("train-labels-idx1-ubyte has the wrong content"), "{text}");
+    assert!(text.contains("train-labels-idx1-ubyte: expected content with sha256 3fc4ccfe"), "{text}");
     assert!(text.contains("mile data get mnist") && text.contains("t10k-images"), "{text}");
+    let (_, missing) = unavailable(Err(error));
+    assert_eq!(missing, FILES[1..], "what came before the wrong file is kept");
     assert!(!root.join("mnist/train-labels-idx1-ubyte").exists());
-    let both = small_recipe(vec![Source::Files(bad), Source::Files(good)]);
-    assert!(fetch(mnist(), &both, &root, &mut |_| ()).is_ok());
+    assert!(fetch(&small(None), &[bad, good], &root, &mut |_| ()).is_ok());
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn a_mirror_without_the_files_or_with_a_bad_connection_is_passed_over() {
+    let root = scratch("passed");
+    let (empty, _) = serve(vec![], Manner::Good);
+    let (broken, ranges) = serve(served(b"two"), Manner::Broken);
+    let (good, _) = serve(served(b"two"), Manner::Good);
+    let mut failures = Vec::new();
+    let mut report = |progress: Progress<'_>| {
+        if let Progress::Failed(failure) = progress {
+            failures.push(failure.to_owned());
+        }
+    };
+    let directory = fetch(&small(None), &[empty, broken, good], &root, &mut report).unwrap();
+    assert!(failures[0].contains("404") && failures[1].contains("interrupted"), "{failures:?}");
+    assert_eq!(failures.len(), 2);
+    assert_eq!(ranges.lock().unwrap().len(), TRIES - 1, "a bad connection gets more than one chance");
+    assert!(FILES.iter().all(|file| is_stored(file, &directory).unwrap()));
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn files_put_there_by_hand_are_checked_and_used() {
+    let root = scratch("by-hand");
+    let directory = root.join("mnist");
+    fs::create_dir_all(&directory).unwrap();
+    for (file, content) in FILES.iter().zip(["one", "tow", "three"]) {
+        fs::write(directory.join(file.name), content).unwrap();
+    }
+    let (attempts, missing) = unavailable(fetch(&small(None), &[], &root, &mut |_| ()));
+    assert_eq!(missing, [FILES[1], FILES[3]]);
+    assert!(attempts[0].contains("train-labels-idx1-ubyte"), "{attempts:?}");
+    fs::write(directory.join(FILES[1].name), "two").unwrap();
+    fs::write(directory.join(format!("{}.gz", FILES[3].name)), gzip(b"four")).unwrap();
+    let mut report = |progress: Progress<'_>| panic!("nothing is downloaded: {progress:?}");
+    assert_eq!(fetch(&small(None), &[unreachable()], &root, &mut report).unwrap(), directory);
     fs::remove_dir_all(root).unwrap();
 }
 
@@ -167,48 +229,80 @@ fn what_broke_off_is_taken_up_again() {
 }
 
 #[test]
-fn an_unreachable_source_is_said_with_what_to_do() {
-    let root = scratch("offline");
-    // A port that was free a moment ago: nobody answers there.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let recipe = small_recipe(vec![Source::Files(format!("http://127.0.0.1:{port}/"))]);
-    let text = fetch(mnist(), &recipe, &root, &mut |_| ()).unwrap_err().to_string();
-    assert!(
-        text.contains("could not fetch mnist") && text.contains("or put train-images-idx3-ubyte"),
-        "{text}"
-    );
-    let (empty, _) = serve(vec![], Manner::Good);
-    let text = fetch(mnist(), &small_recipe(vec![Source::Files(empty)]), &root, &mut |_| ())
-        .unwrap_err()
-        .to_string();
-    assert!(text.contains("404"), "{text}");
+fn a_beginning_from_another_mirror_does_not_spoil_the_file() {
+    let root = scratch("mixed");
+    fs::create_dir_all(root.join("mnist")).unwrap();
+    fs::write(root.join("mnist/train-images-idx3-ubyte.gz.part"), b"something else").unwrap();
+    let (mirror, ranges) = serve(served(b"two"), Manner::Good);
+    let directory = fetch(&small(None), &[mirror], &root, &mut |_| ()).unwrap();
+    assert_eq!(*ranges.lock().unwrap(), ["14-"]);
+    assert_eq!(fs::read(directory.join("train-images-idx3-ubyte")).unwrap(), b"one");
     fs::remove_dir_all(root).unwrap();
 }
 
 #[test]
-fn archives_and_pictures_are_converted_to_batches() {
-    // A picture of two images of one colour each, and their labels.
-    let mut picture = Vec::new();
-    let mut encoder = png::Encoder::new(&mut picture, 1024, 2);
-    encoder.set_color(png::ColorType::Rgb);
-    let rows: Vec<u8> = [[1u8, 2, 3], [4, 5, 6]].iter().flat_map(|c| c.repeat(1024)).collect();
-    encoder.write_header().unwrap().write_image_data(&rows).unwrap();
+fn an_unreachable_source_is_said_with_what_to_do() {
+    let root = scratch("offline");
+    let error = fetch(&small(None), &[unreachable()], &root, &mut |_| ()).unwrap_err();
+    let text = error.to_string();
+    for file in FILES {
+        assert!(text.contains(file.name) && text.contains(file.sha256), "{text}");
+    }
+    assert!(text.contains(&root.join("mnist").display().to_string()), "{text}");
+    assert!(text.contains("experiments/data.sh mnist"), "{text}");
+    let (empty, _) = serve(vec![], Manner::Good);
+    let (attempts, missing) = unavailable(fetch(&small(None), &[empty], &root, &mut |_| ()));
+    assert!(attempts[0].contains("404"), "{attempts:?}");
+    assert_eq!(missing, FILES);
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn private_mirrors_replace_the_public_ones() {
+    let cifar = catalog::find("cifar10").unwrap();
+    assert_eq!(mirrors(cifar, None), cifar.mirrors);
+    assert_eq!(mirrors(cifar, Some(" ")), cifar.mirrors);
+    let private = "http://a.example/data https://b.example/";
+    assert_eq!(
+        mirrors(cifar, Some(private)),
+        ["http://a.example/data/cifar10/", "https://b.example/cifar10/"]
+    );
+    for entry in catalog::list() {
+        assert!(entry.mirrors.iter().all(|url| url.starts_with("https://") && url.ends_with('/')));
+        assert_eq!(entry.mirrors.is_empty(), entry.is_generated());
+    }
+}
+
+/// A gzipped archive of the files, each in a folder that is not to be created.
+fn archive(contents: &[&[u8]]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
-    for (name, content) in
-        [("package/test_batch.png", picture.as_slice()), ("package/test_lables.json", b"[7,9]")]
-    {
+    for (file, content) in FILES.iter().zip(contents) {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_cksum();
-        builder.append_data(&mut header, name, content).unwrap();
+        builder.append_data(&mut header, format!("elsewhere/{}", file.name), *content).unwrap();
     }
-    let archive = builder.into_inner().unwrap();
-    let names = ["test_batch.png", "test_lables.json"];
-    let mut found = package::members(Box::new(std::io::Cursor::new(archive)), &names).unwrap();
-    let batch = package::content_of("test_batch.bin", &mut found).unwrap();
-    assert_eq!(batch.len(), 2 * 3073);
-    assert_eq!((batch[0], batch[1], batch[1025], batch[2049]), (7, 1, 2, 3));
-    assert_eq!((batch[3073], batch[3074]), (9, 4));
-    let error = package::content_of("data_batch_1.bin", &mut found).unwrap_err();
-    assert!(matches!(error, SourceError::Missing { .. }), "{error}");
+    gzip(&builder.into_inner().unwrap())
+}
+
+#[test]
+fn archives_are_unpacked() {
+    let root = scratch("archive");
+    let entry = small(Some("all.tar.gz"));
+    let whole = archive(&[b"one", b"two", b"three", b"four"]);
+    let (less, _) = serve(vec![("all.tar.gz".into(), archive(&[b"one", b"two"]))], Manner::Good);
+    let (attempts, missing) = unavailable(fetch(&entry, std::slice::from_ref(&less), &root, &mut |_| ()));
+    assert!(attempts[0].contains("t10k-images-idx3-ubyte is not in the archive"), "{attempts:?}");
+    assert_eq!(missing, FILES[2..]);
+    let (all, _) = serve(vec![("all.tar.gz".into(), whole.clone())], Manner::Good);
+    let directory = fetch(&entry, &[less, all], &root, &mut |_| ()).unwrap();
+    assert_eq!(fs::read(directory.join("t10k-labels-idx1-ubyte")).unwrap(), b"four");
+    assert!(!directory.join("elsewhere").exists());
+
+    let by_hand = scratch("archive-by-hand");
+    fs::create_dir_all(by_hand.join("mnist")).unwrap();
+    fs::write(by_hand.join("mnist/all.tar.gz"), whole).unwrap();
+    let directory = fetch(&entry, &[], &by_hand, &mut |_| ()).unwrap();
+    assert!(FILES.iter().all(|file| is_stored(file, &directory).unwrap()));
+    [root, by_hand].iter().for_each(|root| fs::remove_dir_all(root).unwrap());
 }
