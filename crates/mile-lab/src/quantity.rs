@@ -67,6 +67,14 @@ impl Quantity {
         }
     }
 
+    /// What it is called in tables and along axes.
+    pub fn symbol(self) -> String {
+        match self {
+            Self::GradNormSq => "|\u{2207}f|\u{b2}".into(),
+            other => other.name().replace('_', " "),
+        }
+    }
+
     /// Its value in a record; `None` if it is not recorded for the problem.
     pub fn of(self, record: &Record) -> Option<f64> {
         match self {

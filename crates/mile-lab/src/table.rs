@@ -13,14 +13,6 @@ pub struct TextTable {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The title of a quantity's column: its name in words.
-fn title(quantity: Quantity) -> String {
-    match quantity {
-        Quantity::GradNormSq => "|grad f|^2".into(),
-        _ => quantity.name().replace('_', " "),
-    }
-}
-
 /// The last records of every algorithm, averaged over the seeds that are done; if there are none, over those that diverged;
 /// if there are none either, over those that were stopped, or else failed. `seeds` is the number of seeds of the run,
 /// some of which may not have started.
@@ -30,7 +22,7 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     let shown = |quantity: &Quantity| *quantity != Quantity::ConsensusErrorBefore && has(quantity);
     let columns: Vec<Quantity> = Quantity::ALL.into_iter().filter(shown).collect();
     let mut header = vec!["algorithm".to_owned()];
-    header.extend(columns.iter().map(|quantity| title(*quantity)));
+    header.extend(columns.iter().map(|quantity| quantity.symbol()));
     header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
@@ -139,6 +131,8 @@ fn latex(text: &str) -> String {
         '\u{2212}' => mathematical("-"),
         '\u{2264}' => mathematical("\\leq"),
         '\u{2265}' => mathematical("\\geq"),
+        '\u{b2}' => mathematical("^2"),
+        '\u{2207}' => mathematical("\\nabla "),
         '\u{221e}' => mathematical("\\infty"),
         '\u{2192}' => mathematical("\\rightarrow"),
         '\u{2013}' => "--".to_owned(),
@@ -246,6 +240,10 @@ pub(crate) mod tests {
         let text = table.to_string();
         assert_eq!(text.lines().nth(2), Some("a_b             1"));
         assert!(table.to_latex().contains("a\\_b & 1 \\\\"));
+        assert_eq!(
+            latex(&Quantity::GradNormSq.symbol()),
+            "\\textbar{}\\ensuremath{\\nabla }f\\textbar{}\\ensuremath{^2}"
+        );
     }
 
     /// Skipped, with a message, where no TeX engine is installed.

@@ -174,7 +174,7 @@ fn checks(folder: &RunFolder) -> TextTable {
         "consensus: paper",
         "nonconvex: paper",
         "consensus error",
-        "|grad f|^2",
+        "|\u{2207}f|\u{b2}",
         "reached here",
         "MB sent",
     ];

@@ -11,7 +11,7 @@ use crate::store::{Outcome, Status};
 pub(crate) struct Point {
     pub(crate) round: u64,
     pub(crate) x: f64,
-    /// Mean over the seeds that have this round.
+    /// Mean over the seeds that have this round; NaN where there is no value, because all trials of a sweep diverged.
     pub(crate) y: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -26,6 +26,13 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<Point>,
     /// The seed, if this is the curve of one seed that diverged at the last point.
     pub(crate) diverged: Option<u64>,
+}
+
+impl Curve {
+    /// Whether it falls to zero after having been above it.
+    pub(crate) fn falls_to_zero(&self) -> bool {
+        self.points.iter().skip_while(|point| point.y <= 0.0).any(|point| point.y <= 0.0)
+    }
 }
 
 /// An algorithm in the legend; not shown if the figure has none of its seeds. Its index in the figure's list determines its

@@ -1,7 +1,7 @@
 //! A figure: one or more panels that share a legend.
 
 use super::curve::{Curve, Point, Runs, Series};
-use super::scale::Scale;
+use super::scale::{Scale, extent};
 use crate::quantity::{Axis, Quantity};
 
 /// Ratio of the largest to the smallest value from which a positive quantity gets a logarithmic axis.
@@ -44,29 +44,20 @@ impl Figure {
     /// One quantity against one axis.
     pub fn single(runs: &Runs, quantity: Quantity, axis: Axis) -> Self {
         let mut panel = Panel::new(runs, quantity, axis);
-        let title = std::mem::take(&mut panel.title);
-        Self {
-            name: format!("{}-{}", quantity.name(), axis.name()),
-            title,
-            note: note(runs, std::slice::from_ref(&panel)),
-            panels: vec![panel],
-            columns: 1,
-            series: runs.series(),
-        }
+        let (name, title) = (panel.name.clone(), std::mem::take(&mut panel.title));
+        Self::of(name, title, runs, vec![panel])
     }
 
     /// Several panels in rows of two, under one title.
     pub fn panels(name: &str, title: &str, runs: &Runs, drawn: &[(Quantity, Axis)]) -> Self {
         let have = drawn.iter().filter(|(quantity, _)| runs.have(*quantity));
-        let panels: Vec<Panel> = have.map(|(quantity, axis)| Panel::new(runs, *quantity, *axis)).collect();
-        Self {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            note: note(runs, &panels),
-            columns: panels.len().clamp(1, 2),
-            panels,
-            series: runs.series(),
-        }
+        let panels = have.map(|(quantity, axis)| Panel::new(runs, *quantity, *axis)).collect();
+        Self::of(name.to_owned(), title.to_owned(), runs, panels)
+    }
+
+    fn of(name: String, title: String, runs: &Runs, panels: Vec<Panel>) -> Self {
+        let (note, columns) = (note(runs, &panels), panels.len().clamp(1, 2));
+        Self { name, title, note, panels, columns, series: runs.series() }
     }
 
     /// Inserts panels of other records at a position; `what` is appended to their titles.
@@ -102,6 +93,9 @@ fn note(runs: &Runs, panels: &[Panel]) -> String {
     if runs.series().iter().any(|series| series.diverged > 0) {
         parts.push("\u{00d7} marks where a run diverged".into());
     }
+    if panels.iter().any(|panel| panel.y.log && panel.curves.iter().any(Curve::falls_to_zero)) {
+        parts.push("\u{25bd} marks zero".into());
+    }
     let mut outside: Vec<&str> = panels.iter().flat_map(|panel| &panel.outside).map(String::as_str).collect();
     outside.sort_unstable();
     outside.dedup();
@@ -127,52 +121,38 @@ impl Panel {
         let leaves =
             |curve: &&Curve| curve.diverged.is_none() && curve.points.iter().any(|point| point.y > top);
         let outside = curves.iter().filter(leaves).map(|curve| curve.label.clone()).collect();
-        let (title, y_title) = (quantity.title().to_owned(), axis_title(quantity));
+        let (title, y_title) = (quantity.title().to_owned(), quantity.symbol());
         Self { title, x_title, y_title, x, y, curves, marks: Vec::new(), outside, name }
     }
 }
 
-/// The name of a quantity along its axis.
-pub(super) fn axis_title(quantity: Quantity) -> String {
-    match quantity {
-        Quantity::GradNormSq => "|\u{2207}f|\u{b2}".into(),
-        other => other.name().replace('_', " "),
+/// The vertical axis: its range is that of the runs that did not diverge, slightly extended for the others. Curves of which
+/// a logarithmic axis can show nothing are dropped.
+fn y_scale(curves: &mut Vec<Curve>, quantity: Quantity) -> Scale {
+    let alive = curves.iter().any(|curve| curve.diverged.is_none());
+    let is_healthy = |curve: &&Curve| !alive || curve.diverged.is_none();
+    let cap = loss_cap(curves, quantity).unwrap_or(f64::INFINITY);
+    let (low, high) = values_above(f64::NEG_INFINITY, curves.iter().filter(is_healthy));
+    let log = quantity.tends_to_zero()
+        || (!quantity.larger_is_better() && low > 0.0 && high.min(cap) / low >= LOG_RATIO);
+    let floor = if log { 0.0 } else { f64::NEG_INFINITY };
+    let (low, high) = values_above(floor, curves.iter().filter(is_healthy));
+    let high = high.min(cap);
+    let (lost_low, lost_high) = values_above(floor, curves.iter().filter(|curve| curve.diverged.is_some()));
+    if log {
+        curves.retain(|curve| curve.points.iter().any(|point| point.y > 0.0));
     }
+    let room = 0.25 * (high - low);
+    let (lowest_lost, highest_lost) = if log { (low / 10.0, high * 10.0) } else { (low - room, high + room) };
+    let (lowest, highest) = (low.min(lost_low.max(lowest_lost)), high.max(lost_high.min(highest_lost)));
+    let scale = if log { Scale::log(lowest, highest) } else { Scale::linear(lowest, highest) };
+    scale.padded(0.04).with_tick_below(lowest)
 }
 
-/// The vertical axis: its range is that of the runs that did not diverge, slightly extended for the others. Points that a
-/// logarithmic axis cannot show are dropped.
-fn y_scale(curves: &mut Vec<Curve>, quantity: Quantity) -> Scale {
-    let extent = |curves: &[Curve], mut which: Box<dyn FnMut(&Curve) -> bool>, positive: bool| {
-        let points = curves.iter().filter(move |curve| which(curve)).flat_map(|curve| &curve.points);
-        let shown = points.filter(|point| !positive || point.low > 0.0);
-        shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), point| {
-            (low.min(point.low), high.max(point.high))
-        })
-    };
-    let alive = curves.iter().any(|curve| curve.diverged.is_none());
-    let healthy =
-        || -> Box<dyn FnMut(&Curve) -> bool> { Box::new(move |c: &Curve| !alive || c.diverged.is_none()) };
-    let (low, mut high) = extent(curves, healthy(), false);
-    if let Some(cap) = loss_cap(curves, quantity) {
-        high = high.min(cap);
-    }
-    let log =
-        quantity.tends_to_zero() || (!quantity.larger_is_better() && low > 0.0 && high / low >= LOG_RATIO);
-    if !log {
-        let (lost_low, lost_high) = extent(curves, Box::new(|c| c.diverged.is_some()), false);
-        let room = 0.25 * (high - low);
-        let lowest = low.min(lost_low.max(low - room));
-        let scale = Scale::linear(lowest, high.max(lost_high.min(high + room)));
-        return scale.padded(0.04).with_tick_below(lowest);
-    }
-    let (low, positive_high) = extent(curves, healthy(), true);
-    let high = high.min(positive_high);
-    let (lost_low, lost_high) = extent(curves, Box::new(|c| c.diverged.is_some()), true);
-    curves.iter_mut().for_each(|curve| curve.points.retain(|point| point.low > 0.0));
-    curves.retain(|curve| !curve.points.is_empty());
-    let lowest = low.min(lost_low.max(low / 10.0));
-    Scale::log(lowest, high.max(lost_high.min(high * 10.0))).padded(0.04).with_tick_below(lowest)
+/// The smallest and the largest value above `floor` of means and bands.
+fn values_above<'a>(floor: f64, curves: impl Iterator<Item = &'a Curve>) -> (f64, f64) {
+    let values = curves.flat_map(|curve| &curve.points).flat_map(|point| [point.low, point.y, point.high]);
+    extent(values.filter(|value| *value > floor))
 }
 
 /// The largest loss to show, so that runs with very large losses do not compress the others.
@@ -238,11 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_left_out_of_a_log_axis() {
+    fn zeros_do_not_widen_a_log_axis_and_curves_of_zeros_are_left_out() {
         let records = [record("a", 0, 0, 0.0), record("a", 0, 1, 1e-3), record("a", 0, 2, 1e-4)];
         let runs = Runs::new(&records, &[]);
-        let figure = Figure::single(&runs, Quantity::ConsensusError, Axis::Round);
-        assert_eq!(figure.panels[0].curves[0].points.len(), 2);
+        let panel = &Figure::single(&runs, Quantity::ConsensusError, Axis::Round).panels[0];
+        assert_eq!(panel.curves[0].points.iter().filter(|point| panel.y.place(point.y).is_some()).count(), 2);
+        assert!(panel.y.range().0 > 1e-8, "{:?}", panel.y);
         let nothing = [record("a", 0, 0, 0.0)];
         let runs = Runs::new(&nothing, &[]);
         assert!(Figure::single(&runs, Quantity::ConsensusError, Axis::Round).panels[0].curves.is_empty());

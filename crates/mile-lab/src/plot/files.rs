@@ -6,8 +6,8 @@ use mile::problems::Metric;
 use rayon::prelude::*;
 
 use super::curve::Runs;
+use super::draw::{Medium, draw};
 use super::figure::Figure;
-use super::svg::Medium;
 use crate::error::LabError;
 use crate::held_out::Models;
 use crate::quantity::{Axis, Quantity};
@@ -53,16 +53,11 @@ pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<Vec<PathBuf>, 
 impl Figure {
     /// The figure as SVG, for a file.
     pub fn svg(&self) -> String {
-        super::svg::draw(self, Medium::File)
+        draw(self, Medium::File)
     }
 
-    /// The figure as SVG, for an HTML page.
+    /// The figure as SVG with its values, for an HTML page and its script.
     pub(crate) fn page_svg(&self) -> String {
-        super::svg::draw(self, Medium::Page)
-    }
-
-    /// The figure as SVG with its values, for the report's script.
-    pub(crate) fn interactive_svg(&self) -> String {
-        super::svg::draw(self, Medium::Script)
+        draw(self, Medium::Page)
     }
 }

@@ -1,9 +1,10 @@
 //! Drawing of a graph: agents on a circle, or on a lattice.
 
-use std::fmt::Write;
-
 use mile::graph::Topology;
 use mile::network::Network;
+
+use super::style::WHITE;
+use super::svg::{BODY, Svg, Text};
 
 const SIZE: f64 = 480.0;
 const MARGIN: f64 = 40.0;
@@ -14,44 +15,36 @@ const MAX_NUMBERED: usize = 60;
 pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     let n = network.agents();
     let positions = positions(n, topology);
-    let height = positions.iter().map(|(_, y)| *y).fold(0.0, f64::max) + MARGIN;
+    let height = positions.iter().map(|(_, y)| *y).fold(0.0, f64::max) + MARGIN - 8.0;
     let radius = (0.35 * SIZE / (n as f64).max(8.0)).clamp(2.0, 14.0);
     let heaviest =
         network.graph().edges().map(|(i, j)| network.mixing().weight(i, j).abs()).fold(0.0, f64::max);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {height:.0}\" width=\"{SIZE}\" height=\"{height:.0}\" \
-         role=\"img\" aria-label=\"a graph of {n} agents\" font-family=\"sans-serif\">\n\
-         <rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<g class=\"edges\" stroke=\"#4477aa\" stroke-linecap=\"round\">\n"
-    );
+    let mut svg = Svg::new(SIZE, &format!("a graph of {n} agents"));
+    svg.put(format_args!("<g class=\"edges\" stroke=\"#4477aa\" stroke-linecap=\"round\">"));
     for (i, j) in network.graph().edges() {
         let ((x1, y1), (x2, y2)) = (positions[i], positions[j]);
         let weight = network.mixing().weight(i, j);
         let width = 0.5 + 3.0 * weight.abs() / heaviest.max(f64::MIN_POSITIVE);
         let dash = if weight < 0.0 { " stroke-dasharray=\"4 4\"" } else { "" };
-        let _ = writeln!(
-            svg,
+        svg.put(format_args!(
             "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke-width=\"{width:.2}\" \
              stroke-opacity=\"0.7\"{dash}><title>{i} - {j}: weight {weight:.4}</title></line>"
-        );
+        ));
     }
-    svg.push_str("</g>\n<g class=\"nodes\" fill=\"#222222\" text-anchor=\"middle\">\n");
+    svg.put(format_args!("</g>\n<g class=\"nodes\" fill=\"#222222\">"));
     for (i, (x, y)) in positions.iter().enumerate() {
         let own = network.mixing().weight(i, i);
-        let _ = writeln!(
-            svg,
+        svg.put(format_args!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"><title>agent {i}: weight {own:.4}</title></circle>"
-        );
-        if n <= MAX_NUMBERED {
-            let size = (radius * 1.1).max(6.0);
-            let _ = writeln!(
-                svg,
-                "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"{size:.1}\" fill=\"#ffffff\" pointer-events=\"none\">{i}</text>",
-                y + 0.36 * size
-            );
-        }
+        ));
     }
-    svg.push_str("</g>\n</svg>\n");
-    svg
+    svg.put(format_args!("</g>\n<g pointer-events=\"none\">"));
+    let size = (radius * 1.1).max(6.0);
+    for (i, (x, y)) in positions.iter().enumerate().filter(|_| n <= MAX_NUMBERED) {
+        svg.text((*x, y + 0.36 * size), Text { size, paint: WHITE, ..BODY }, &i.to_string());
+    }
+    svg.put(format_args!("</g>"));
+    svg.finish(height, "", BODY.size)
 }
 
 fn positions(n: usize, topology: Option<Topology>) -> Vec<(f64, f64)> {

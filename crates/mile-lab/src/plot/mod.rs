@@ -4,13 +4,12 @@
 //! the same SVG, as PNG.
 
 mod axes;
-mod colour_bar;
 mod curve;
+mod draw;
 mod figure;
 mod files;
 mod graph;
 mod labels;
-mod legend;
 mod png;
 mod relative;
 mod scale;

@@ -1,7 +1,7 @@
 //! Scales of axes: positions of values, and ticks.
 
 /// About how many ticks an axis has.
-pub(crate) const TICKS: usize = 6;
+const TICKS: f64 = 6.0;
 /// Room between the lowest value and the end of an axis, as a share of its length.
 const ROOM: f64 = 0.03;
 /// A linear axis over a range that is smaller than this share of its values is that of a single value: its ticks could
@@ -16,11 +16,17 @@ pub(crate) struct Scale {
     high: f64,
 }
 
-/// A tick: its value, and its text, if it has one.
+/// A tick: its value and its text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) at: f64,
-    pub(crate) text: Option<String>,
+    pub(crate) text: String,
+}
+
+/// The smallest and the largest of some values.
+pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let wider = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
+    values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), wider)
 }
 
 impl Scale {
@@ -56,13 +62,11 @@ impl Scale {
         }
     }
 
-    /// Extends the range downwards until a tick with a text is at or below `lowest`, the lowest value shown.
+    /// Extends the range downwards until a tick is at or below `lowest`, the lowest value shown.
     pub(crate) fn with_tick_below(self, lowest: f64) -> Self {
         let from = |low: f64| Self { low, ..self };
-        let tick_below = |scale: &Self| {
-            let texts = scale.ticks(TICKS).into_iter().filter(|tick| tick.text.is_some());
-            texts.map(|tick| tick.at).find(|at| *at <= lowest)
-        };
+        let tick_below =
+            |scale: &Self| scale.ticks().into_iter().map(|tick| tick.at).find(|at| *at <= lowest);
         let reaches = |scale: &Self| {
             scale.place(lowest).is_some_and(|place| place >= ROOM) && tick_below(scale).is_some()
         };
@@ -90,13 +94,18 @@ impl Scale {
         place.is_finite().then_some(place)
     }
 
-    /// About `wanted` ticks at round values.
-    pub(crate) fn ticks(self, wanted: usize) -> Vec<Tick> {
+    /// Ticks at round values.
+    pub(crate) fn ticks(self) -> Vec<Tick> {
+        self.about(TICKS)
+    }
+
+    /// About so many ticks at round values.
+    fn about(self, wanted: f64) -> Vec<Tick> {
         if self.log { self.log_ticks(wanted) } else { self.linear_ticks(wanted) }
     }
 
-    fn linear_ticks(self, wanted: usize) -> Vec<Tick> {
-        let step = nice((self.high - self.low) / wanted.max(1) as f64);
+    fn linear_ticks(self, wanted: f64) -> Vec<Tick> {
+        let step = nice((self.high - self.low) / wanted);
         let first = (self.low / step - 1e-9).ceil() as i64;
         let last = (self.high / step + 1e-9).floor() as i64;
         let largest = first.unsigned_abs().max(last.unsigned_abs()) as f64 * step;
@@ -111,52 +120,44 @@ impl Scale {
             (_, 0) => format!("{value:.digits$}"),
             _ => format!("{:.digits$}·10{}", value / 10f64.powi(power), superscript(power)),
         };
-        (first..=last).map(|k| k as f64 * step).map(|at| Tick { at, text: Some(text(at)) }).collect()
+        (first..=last).map(|k| k as f64 * step).map(|at| Tick { at, text: text(at) }).collect()
     }
 
-    fn log_ticks(self, wanted: usize) -> Vec<Tick> {
+    fn log_ticks(self, wanted: f64) -> Vec<Tick> {
         let (low, high) = (self.low.log10(), self.high.log10());
-        let (first, last) = (low.floor() as i32, high.ceil() as i32);
         let decades = high - low;
+        // Where fewer than two powers of ten may be in range, multiples of them get ticks too.
+        let digits: &[f64] = match decades {
+            d if d < 0.35 => return self.linear_ticks(wanted),
+            d if d < 1.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+            d if d < 2.2 => &[1.0, 2.0, 5.0],
+            _ => &[1.0],
+        };
+        let every = (decades / wanted).ceil().max(1.0) as i32;
+        let powers = (low.floor() as i32..=high.ceil() as i32).filter(|power| power.rem_euclid(every) == 0);
+        let values = powers.flat_map(|power| digits.iter().map(move |digit| digit * 10f64.powi(power)));
         let inside = |at: &f64| *at >= self.low * (1.0 - 1e-9) && *at <= self.high * (1.0 + 1e-9);
-        if decades < 2.2 {
-            // Fewer than two powers of ten may be in range: multiples of them get ticks too.
-            let digits: &[f64] = match decades {
-                d if d < 0.35 => return self.linear_ticks(wanted),
-                d if d < 1.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
-                _ => &[1.0, 2.0, 5.0],
-            };
-            let mut ticks = Vec::new();
-            for power in first..=last {
-                ticks.extend(digits.iter().map(|digit| digit * 10f64.powi(power)).filter(inside));
-            }
-            return ticks.into_iter().map(|at| Tick { at, text: Some(short(at)) }).collect();
-        }
-        let every = (decades / wanted.max(1) as f64).ceil().max(1.0) as i32;
-        let mut ticks = Vec::new();
-        for power in first..=last {
-            let text = (power.rem_euclid(every) == 0).then(|| format!("10{}", superscript(power)));
-            ticks.push(Tick { at: 10f64.powi(power), text });
-        }
-        ticks.retain(|tick| inside(&tick.at));
-        ticks
+        let text = |at: f64| match digits.len() {
+            1 => format!("10{}", superscript(at.log10().round() as i32)),
+            _ => short(at, 2),
+        };
+        values.filter(inside).map(|at| Tick { at, text: text(at) }).collect()
     }
 }
 
-/// A positive value in few digits.
-fn short(value: f64) -> String {
-    if (1e-3..1e5).contains(&value) {
-        let digits = (1 - value.log10().floor() as i32).max(0) as usize;
-        let text = format!("{value:.digits$}");
+/// A value in at most so many significant digits.
+pub(crate) fn short(value: f64, digits: i32) -> String {
+    let power = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let trimmed = |value: f64, decimals: i32| {
+        let text = format!("{value:.*}", decimals.max(0) as usize);
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-    } else {
-        let power = value.log10().floor() as i32;
-        let digit = (value / 10f64.powi(power) * 10.0).round() / 10.0;
-        if digit == 1.0 {
-            format!("10{}", superscript(power))
-        } else {
-            format!("{digit}·10{}", superscript(power))
-        }
+    };
+    if (-3..5).contains(&power) {
+        return trimmed(value, digits - 1 - power);
+    }
+    match trimmed(value / 10f64.powi(power), digits - 1).as_str() {
+        "1" => format!("10{}", superscript(power)),
+        digits => format!("{digits}·10{}", superscript(power)),
     }
 }
 
@@ -167,7 +168,7 @@ fn nice(step: f64) -> f64 {
     [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(nice).unwrap_or(10.0) * power
 }
 
-pub(crate) fn superscript(power: i32) -> String {
+fn superscript(power: i32) -> String {
     let raised = |c: char| match c {
         '-' => '⁻',
         '1' => '¹',
@@ -182,8 +183,8 @@ pub(crate) fn superscript(power: i32) -> String {
 mod tests {
     use super::*;
 
-    fn texts(scale: Scale, wanted: usize) -> Vec<String> {
-        scale.ticks(wanted).into_iter().filter_map(|tick| tick.text).collect()
+    fn texts(scale: Scale, wanted: u8) -> Vec<String> {
+        scale.about(wanted.into()).into_iter().map(|tick| tick.text).collect()
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
                 let high = low * 10f64.powf(0.001 + 0.03 * f64::from(k));
                 let plain = if log { Scale::log(low, high) } else { Scale::linear(low, high) };
                 let scale = plain.padded(0.04).with_tick_below(low);
-                let lowest = scale.ticks(TICKS).into_iter().find(|tick| tick.text.is_some()).unwrap().at;
+                let lowest = scale.ticks()[0].at;
                 assert!(lowest <= low, "{low} to {high}: {lowest}, {scale:?}");
                 let places = (scale.place(low).unwrap(), scale.place(high).unwrap());
                 assert!(places.0 >= ROOM && places.1 < 1.0, "{places:?}");

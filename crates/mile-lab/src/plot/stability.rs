@@ -1,25 +1,35 @@
 //! Stability figures: a map over two parameters, and the eigenvalues of one round in the complex plane.
 
-use std::fmt::Write;
-
 use mile::theory::stability::StabilityMap;
 
-use super::axes::{Axes, left_margin};
-use super::colour_bar::ColourBar;
-use super::legend::wrapped;
-use super::scale::Scale;
-use super::style::{FAINT, FONT, GROUND, INK, escape};
+use super::axes::{Axes, BOTTOM, left_margin};
+use super::scale::{Scale, extent, short};
+use super::style::{INK, Ramp, marker};
+use super::svg::{NOTE, Svg, path};
 
 const WIDTH: f64 = 600.0;
 const TOP: f64 = 40.0;
-const BOTTOM: f64 = 46.0;
 /// Room for the colour bar at the right.
 const RIGHT: f64 = 104.0;
-const NOTE_LINE: f64 = 15.0;
 /// Largest modulus of an eigenvalue that is drawn at its place; larger ones are drawn at this distance.
 const FARTHEST: f64 = 3.0;
 /// The colour of what grows.
 const GROWS: &str = "#c1272d";
+/// Growth factors: blue where disagreement shrinks, darker where faster; red where it grows.
+const GROWTH: Ramp = Ramp {
+    name: "growth",
+    stops: &[
+        (0.0, [8.0, 81.0, 156.0]),
+        (0.5, [222.0, 235.0, 247.0]),
+        (0.5, [253.0, 219.0, 206.0]),
+        (1.0, [178.0, 24.0, 43.0]),
+    ],
+};
+/// Eigenvalues of the mixing matrix: from dark blue over green to yellow, which differ in lightness too.
+const LAMBDA: Ramp = Ramp {
+    name: "lambda",
+    stops: &[(0.0, [68.0, 1.0, 84.0]), (0.5, [33.0, 145.0, 140.0]), (1.0, [253.0, 200.0, 37.0])],
+};
 
 /// An eigenvalue of the linear map of one round.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,31 +53,7 @@ pub struct Used {
     pub step_size: Option<f64>,
 }
 
-/// Frame of a picture: background, title, and notes below.
-fn framed(title: &str, height: f64, note: &str, content: &str) -> String {
-    let notes = wrapped(note, WIDTH - 24.0, 11.0);
-    let total = height + NOTE_LINE * notes.len() as f64 + 8.0;
-    let middle = WIDTH / 2.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {total}\" width=\"{WIDTH}\" height=\"{total}\" \
-         role=\"img\" aria-label=\"{title}\" font-family=\"{FONT}\" font-size=\"12\">\n\
-         <rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"{GROUND}\"/>\n\
-         <text class=\"ink\" x=\"{middle}\" y=\"22\" text-anchor=\"middle\" font-size=\"14\" font-weight=\"bold\" fill=\"{INK}\">{title}</text>\n{content}",
-        title = escape(title)
-    );
-    for (k, line) in notes.iter().enumerate() {
-        let _ = writeln!(
-            svg,
-            "<text class=\"faint\" x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\" fill=\"{FAINT}\">{}</text>",
-            height + 10.0 + NOTE_LINE * k as f64,
-            escape(line)
-        );
-    }
-    svg + "</svg>\n"
-}
-
-/// The colours of growth factors: blue where disagreement shrinks, darker where faster; red where it grows. Between 1/2 and
-/// 2, on a scale that is finer near 1.
+/// The place of a growth factor in [`GROWTH`]: from 1/2 to 2, on a scale that is finer near 1.
 fn growth_place(growth: f64) -> f64 {
     if !growth.is_finite() {
         return 1.0;
@@ -76,28 +62,12 @@ fn growth_place(growth: f64) -> f64 {
     0.5 + 0.5 * log.signum() * log.abs().min(1.0).sqrt()
 }
 
-fn growth_colour(place: f64) -> String {
-    let (light, deep, share) = match place {
-        grows if grows > 0.5 => ([253.0, 219.0, 206.0], [178.0, 24.0, 43.0], 2.0 * place - 1.0),
-        _ => ([222.0, 235.0, 247.0], [8.0, 81.0, 156.0], 1.0 - 2.0 * place),
-    };
-    mixed(light, deep, share)
-}
-
-fn mixed(from: [f64; 3], to: [f64; 3], share: f64) -> String {
-    let part = |k: usize| from[k] + (to[k] - from[k]) * share.clamp(0.0, 1.0);
-    format!("rgb({:.0},{:.0},{:.0})", part(0), part(1), part(2))
-}
-
-/// Values in at most four digits.
-fn short(value: f64) -> String {
-    if value == 0.0 || (1e-3..1e5).contains(&value.abs()) {
-        let digits = (3 - value.abs().max(1e-3).log10().floor() as i32).max(0) as usize;
-        let text = format!("{value:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-    } else {
-        format!("{value:.2e}")
-    }
+/// Axes with room for a colour bar to the right.
+fn axes<'a>(x: Scale, y: Scale, [x_title, y_title]: [&'a str; 2], height: Option<f64>) -> Axes<'a> {
+    let margin = left_margin(y, |size| size);
+    let width = WIDTH - margin - RIGHT;
+    let size = (width, height.unwrap_or(width));
+    Axes { x, y, x_title, y_title, corner: (margin, TOP), size, margin }
 }
 
 /// The edges of the cells whose centres are these values, equally spaced on their scale.
@@ -115,74 +85,56 @@ fn edges(values: &[f64], log: bool) -> Vec<f64> {
 pub fn stability_map_svg(map: &StabilityMap, title: &str, used: Used) -> String {
     let (xs, ys) = (edges(&map.step_sizes, true), edges(&map.values, false));
     let (x, y) = (Scale::log(xs[0], xs[xs.len() - 1]), Scale::linear(ys[0], ys[ys.len() - 1]));
-    let (left, height) = (left_margin(y, |size| size), 300.0);
     let name = map.parameter.replace('_', " ");
-    let axes = Axes {
-        x,
-        y,
-        x_title: "step size",
-        y_title: &name,
-        corner: (left, TOP),
-        size: (WIDTH - left - RIGHT, height),
-    };
-    let mut svg = String::new();
+    let axes = axes(x, y, ["step size", &name], Some(300.0));
+    let mut svg = Svg::titled(WIDTH, title);
     cells(&mut svg, map, &axes, &xs, &ys);
     boundary(&mut svg, map, &axes, &xs, &ys);
-    axes.write(&mut svg, 14.0);
+    axes.write(&mut svg);
     mark(&mut svg, &axes, used);
-    let ticks = [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
     let text = |growth: f64| match growth {
         0.5 => "\u{2264} 0.5".to_owned(),
         2.0 => "\u{2265} 2".to_owned(),
-        other => short(other),
+        other => short(other, 4),
     };
-    ColourBar {
-        title: "factor per round",
-        corner: (WIDTH - RIGHT + 18.0, TOP),
-        height,
-        colour: &growth_colour,
-        ticks: ticks.map(|growth| (growth_place(growth), text(growth))).to_vec(),
-    }
-    .write(&mut svg);
+    let ticks = [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
+    let ticks = ticks.map(|growth| (growth_place(growth), text(growth)));
+    axes.colour_bar(&mut svg, &GROWTH, "factor per round", &ticks);
     let place = match used.step_size {
-        Some(step) => format!("circle: in use, step size {}, {name} {}", short(step), short(used.value)),
-        None => format!("dashed line: in use, {name} {}", short(used.value)),
+        Some(step) => {
+            format!("circle: in use, step size {}, {name} {}", short(step, 4), short(used.value, 4))
+        }
+        None => format!("dashed line: in use, {name} {}", short(used.value, 4)),
     };
     let note = format!("blue: disagreement shrinks, red: it grows, black line: limit; {place}");
-    framed(title, TOP + height + BOTTOM, &note, &svg)
+    svg.finish(TOP + axes.size.1 + BOTTOM, &note, NOTE.size)
 }
 
-fn cells(svg: &mut String, map: &StabilityMap, axes: &Axes, xs: &[f64], ys: &[f64]) {
-    svg.push_str("<g shape-rendering=\"crispEdges\">\n");
+fn cells(svg: &mut Svg, map: &StabilityMap, axes: &Axes, xs: &[f64], ys: &[f64]) {
+    svg.put(format_args!("<g shape-rendering=\"crispEdges\">"));
     for (row, line) in map.growth.iter().enumerate() {
         for (column, growth) in line.iter().enumerate() {
             let corners = (axes.place(xs[column], ys[row + 1]), axes.place(xs[column + 1], ys[row]));
             let (Some((left, top)), Some((right, bottom))) = corners else { continue };
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{left:.2}\" y=\"{top:.2}\" width=\"{:.2}\" height=\"{:.2}\" fill=\"{}\"><title>step size {}, {} {}: factor {growth:.4} per round</title></rect>",
-                right - left + 0.3,
-                bottom - top + 0.3,
-                growth_colour(growth_place(*growth)),
-                short(map.step_sizes[column]),
-                map.parameter,
-                short(map.values[row]),
-            );
+            let fill = format!("fill=\"{}\"", GROWTH.colour(growth_place(*growth)));
+            let (step, value) = (short(map.step_sizes[column], 4), short(map.values[row], 4));
+            let tooltip =
+                format!("step size {step}, {} {value}: factor {growth:.4} per round", map.parameter);
+            svg.rect((left, top), (right - left + 0.3, bottom - top + 0.3), &fill, &tooltip);
         }
     }
-    svg.push_str("</g>\n");
+    svg.put(format_args!("</g>"));
 }
 
 /// Draws a line between cells of which one is stable and the other is not.
-fn boundary(svg: &mut String, map: &StabilityMap, axes: &Axes, xs: &[f64], ys: &[f64]) {
+fn boundary(svg: &mut Svg, map: &StabilityMap, axes: &Axes, xs: &[f64], ys: &[f64]) {
     let stable = |row: usize, column: usize| {
         map.growth.get(row).and_then(|line| line.get(column)).map(|growth| growth_place(*growth) <= 0.5)
     };
-    let mut path = String::new();
+    let mut lines = String::new();
     let mut line = |from: (f64, f64), to: (f64, f64)| {
-        if let (Some((x1, y1)), Some((x2, y2))) = (axes.place(from.0, from.1), axes.place(to.0, to.1)) {
-            let _ = write!(path, "M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}");
-        }
+        let ends = [from, to].into_iter().filter_map(|(x, y)| axes.place(x, y));
+        lines += &path(ends);
     };
     for (row, cells) in map.growth.iter().enumerate() {
         for column in 0..cells.len() {
@@ -196,28 +148,24 @@ fn boundary(svg: &mut String, map: &StabilityMap, axes: &Axes, xs: &[f64], ys: &
             }
         }
     }
-    let _ = writeln!(
-        svg,
-        "<path class=\"limit\" d=\"{path}\" fill=\"none\" stroke=\"#111111\" stroke-width=\"1.4\" stroke-linecap=\"square\"/>"
-    );
+    let style =
+        "class=\"limit\" fill=\"none\" stroke=\"#111111\" stroke-width=\"1.4\" stroke-linecap=\"square\"";
+    svg.path(&lines, style, "");
 }
 
 /// Marks the parameters in use: a circle, or a line if there is no step size.
-fn mark(svg: &mut String, axes: &Axes, used: Used) {
+fn mark(svg: &mut Svg, axes: &Axes, used: Used) {
     let x = used.step_size.unwrap_or(axes.x.range().0);
     let Some((x, y)) = axes.place(x, used.value) else { return };
-    let (left, width) = (axes.corner.0, axes.size.0);
-    let _ = match used.step_size {
-        Some(_) => writeln!(
-            svg,
-            "<g class=\"mark\" fill=\"none\"><circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" stroke=\"#ffffff\" stroke-width=\"4.5\"/>\
-             <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" stroke=\"#111111\" stroke-width=\"2\"/></g>"
-        ),
-        None => writeln!(
-            svg,
-            "<path class=\"mark\" d=\"M{left:.1} {y:.1}h{width:.1}\" stroke=\"#111111\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"/>"
-        ),
-    };
+    if used.step_size.is_none() {
+        let style = "class=\"mark\" stroke=\"#111111\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"";
+        return svg.path(&format!("M{x:.1} {y:.1}h{:.1}", axes.size.0), style, "");
+    }
+    for (colour, width) in [("#ffffff", 4.5), ("#111111", 2.0)] {
+        svg.put(format_args!(
+            "<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
+        ));
+    }
 }
 
 /// Draws the eigenvalues of one round with the unit circle; outside of it, disagreement grows.
@@ -225,76 +173,43 @@ pub fn modes_svg(modes: &[Mode], title: &str) -> String {
     let finite: Vec<&Mode> = modes.iter().filter(|m| m.re.is_finite() && m.im.is_finite()).collect();
     let farthest = finite.iter().map(|m| m.re.hypot(m.im)).fold(1.0, f64::max).min(FARTHEST);
     let scale = Scale::linear(-1.12 * farthest, 1.12 * farthest);
-    let left = left_margin(scale, |size| size);
-    let side = WIDTH - left - RIGHT;
-    let axes = Axes {
-        x: scale,
-        y: scale,
-        x_title: "real part",
-        y_title: "imaginary part",
-        corner: (left, TOP),
-        size: (side, side),
-    };
-    let mut svg = String::new();
+    let axes = axes(scale, scale, ["real part", "imaginary part"], None);
+    let mut svg = Svg::titled(WIDTH, title);
     axes.grid(&mut svg);
-    axes.write(&mut svg, 14.0);
-    let (centre, one) = (axes.place(0.0, 0.0), axes.place(1.0, 0.0));
-    if let (Some((x, y)), Some((right, _))) = (centre, one) {
-        let _ = writeln!(
-            svg,
-            "<circle class=\"unit\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\" fill=\"#08519c\" fill-opacity=\"0.06\" stroke=\"{INK}\" stroke-width=\"1.2\"/>",
-            right - x
-        );
+    axes.write(&mut svg);
+    if let (Some((x, y)), Some((right, _))) = (axes.place(0.0, 0.0), axes.place(1.0, 0.0)) {
+        svg.put(format_args!(
+            "<circle class=\"unit\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\" fill=\"#08519c\" fill-opacity=\"0.06\" stroke=\"{}\" stroke-width=\"1.2\"/>",
+            right - x,
+            INK.1
+        ));
     }
-    let extent = |low: f64, high: f64| (low, if high > low { high } else { low + 1.0 });
-    let lambdas = || finite.iter().map(|mode| mode.lambda);
-    let range = extent(lambdas().fold(f64::INFINITY, f64::min), lambdas().fold(f64::NEG_INFINITY, f64::max));
-    finite.iter().for_each(|mode| eigenvalue(&mut svg, &axes, mode, range));
-    let bar = Scale::linear(range.0, range.1);
-    ColourBar {
-        title: "eigenvalue of W",
-        corner: (WIDTH - RIGHT + 18.0, TOP),
-        height: side,
-        colour: &lambda_colour,
-        ticks: bar
-            .ticks(super::scale::TICKS)
-            .into_iter()
-            .filter_map(|tick| Some((bar.place(tick.at)?, tick.text?)))
-            .collect(),
-    }
-    .write(&mut svg);
+    let (low, high) = extent(finite.iter().map(|mode| mode.lambda));
+    let bar = Scale::linear(low, high);
+    finite.iter().for_each(|mode| eigenvalue(&mut svg, &axes, mode, bar));
+    let ticks: Vec<(f64, String)> =
+        bar.ticks().into_iter().filter_map(|tick| Some((bar.place(tick.at)?, tick.text))).collect();
+    axes.colour_bar(&mut svg, &LAMBDA, "eigenvalue of W", &ticks);
     let top = finite.iter().map(|mode| mode.a).fold(0.0, f64::max);
-    let mut note = "circles: step size times curvature 0".to_owned();
-    if top > 0.0 {
-        let _ = write!(note, "; diamonds: {}", short(top));
-    }
-    note += "; a mode within the unit circle decays, one outside of it (red outline) grows";
-    framed(title, TOP + side + BOTTOM, &note, &svg)
+    let diamonds = if top > 0.0 { format!("; diamonds: {}", short(top, 4)) } else { String::new() };
+    let note = format!(
+        "circles: step size times curvature 0{diamonds}; a mode within the unit circle decays, one outside of it (red outline) grows"
+    );
+    svg.finish(TOP + axes.size.1 + BOTTOM, &note, NOTE.size)
 }
 
-fn lambda_colour(place: f64) -> String {
-    // From dark blue over green to yellow, which differ in lightness too.
-    let (blue, green, yellow) = ([68.0, 1.0, 84.0], [33.0, 145.0, 140.0], [253.0, 200.0, 37.0]);
-    if place < 0.5 { mixed(blue, green, 2.0 * place) } else { mixed(green, yellow, 2.0 * place - 1.0) }
-}
-
-fn eigenvalue(svg: &mut String, axes: &Axes, mode: &Mode, (low, high): (f64, f64)) {
+fn eigenvalue(svg: &mut Svg, axes: &Axes, mode: &Mode, bar: Scale) {
     let modulus = mode.re.hypot(mode.im);
     let nearer = FARTHEST / modulus.max(FARTHEST);
-    let Some((x, y)) = axes.place(mode.re * nearer, mode.im * nearer) else { return };
-    let shape = super::style::marker(if mode.a > 0.0 { 3 } else { 0 }, x, y, 4.2);
-    let outline = if modulus > 1.0 { (GROWS, 2.0) } else { ("#ffffff", 0.8) };
-    let _ = writeln!(
-        svg,
-        "<path d=\"{shape}\" fill=\"{}\" stroke=\"{}\" stroke-width=\"{}\"><title>lambda {:.4}, step size times curvature {:.3}: {:.4} {:+.4}i, modulus {modulus:.4}</title></path>",
-        lambda_colour((mode.lambda - low) / (high - low)),
-        outline.0,
-        outline.1,
-        mode.lambda,
-        mode.a,
-        mode.re,
-        mode.im
-    );
+    let Some(at) = axes.place(mode.re * nearer, mode.im * nearer) else { return };
+    // A diamond, or else a circle.
+    let shape = marker(if mode.a > 0.0 { 3 } else { 0 }, at, 4.2);
+    let (colour, width) = if modulus > 1.0 { (GROWS, 2.0) } else { ("#ffffff", 0.8) };
+    let fill = LAMBDA.colour(bar.place(mode.lambda).unwrap_or(0.0));
+    let style = format!("fill=\"{fill}\" stroke=\"{colour}\" stroke-width=\"{width}\"");
+    let Mode { re, im, lambda, a } = mode;
+    let value = format!("{re:.4} {im:+.4}i, modulus {modulus:.4}");
+    svg.path(&shape, &style, &format!("lambda {lambda:.4}, step size times curvature {a:.3}: {value}"));
 }
 
 #[cfg(test)]

@@ -1,4 +1,18 @@
-//! Colours, dashes and markers of algorithms.
+//! Colours, dashes and markers.
+
+use super::svg::path;
+
+/// The class of an element, by which a page chooses its colour, and its colour in files.
+pub(crate) type Paint = (&'static str, &'static str);
+
+pub(crate) const INK: Paint = ("ink", "#222222");
+pub(crate) const FAINT: Paint = ("faint", "#6b6b6b");
+/// On a dark surface in both themes.
+pub(crate) const WHITE: Paint = ("white", "#ffffff");
+pub(crate) const AXIS: &str = "#6b6b6b";
+pub(crate) const GRID: &str = "#e3e3e3";
+pub(crate) const GROUND: &str = "#ffffff";
+pub(crate) const FONT: &str = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
 /// Okabe and Ito's palette for all kinds of colour vision, with wine red and grey instead of black and yellow, which are
 /// hard to see on a dark or white background.
@@ -10,58 +24,55 @@ pub(crate) const DARK_COLOURS: [&str; 8] =
     ["#4aa8e0", "#ff8c42", "#2fc79a", "#e79cc6", "#f5bd41", "#8fd0f7", "#d0648f", "#a9a9a9"];
 
 /// Line patterns; the first is solid.
-const DASHES: [&str; 7] = ["", "7 3", "2 2.5", "9 3 2 3", "12 4", "4 2 1 2 1 2", "1 3"];
+const DASHES: [&str; 7] = ["none", "7 3", "2 2.5", "9 3 2 3", "12 4", "4 2 1 2 1 2", "1 3"];
 
-pub(crate) const INK: &str = "#222222";
-pub(crate) const FAINT: &str = "#6b6b6b";
-pub(crate) const GRID: &str = "#e3e3e3";
-pub(crate) const GROUND: &str = "#ffffff";
-pub(crate) const FONT: &str = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif";
-
-pub(crate) fn colour(series: usize) -> &'static str {
-    COLOURS[series % COLOURS.len()]
-}
+/// Corners of markers, as multiples of their size; the one without corners is a circle.
+const MARKERS: [&[(f64, f64)]; 7] = [
+    &[],
+    &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+    &[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)],
+    &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
+    &[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)],
+    &[(-1.3, 0.0), (-0.4, -0.4), (0.0, -1.3), (0.4, -0.4), (1.3, 0.0), (0.4, 0.4), (0.0, 1.3), (-0.4, 0.4)],
+    &[(-0.6, -1.1), (0.6, -1.1), (1.2, 0.0), (0.6, 1.1), (-0.6, 1.1), (-1.2, 0.0)],
+];
 
 pub(crate) fn dash(series: usize) -> &'static str {
     DASHES[series % DASHES.len()]
 }
 
-/// The path of a marker of about `size` at a point.
-pub(crate) fn marker(series: usize, x: f64, y: f64, size: f64) -> String {
-    let polygon = |corners: &[(f64, f64)]| {
-        let mut path = String::new();
-        for (k, (dx, dy)) in corners.iter().enumerate() {
-            let command = if k == 0 { 'M' } else { 'L' };
-            path += &format!("{command}{:.1} {:.1}", x + dx * size, y + dy * size);
-        }
-        path + "Z"
-    };
-    match series % 7 {
-        0 => format!(
-            "M{:.1} {y:.1}a{size:.1} {size:.1} 0 1 0 {:.1} 0a{size:.1} {size:.1} 0 1 0 {:.1} 0Z",
-            x - size,
-            2.0 * size,
-            -2.0 * size
-        ),
-        1 => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
-        2 => polygon(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),
-        3 => polygon(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
-        4 => polygon(&[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)]),
-        5 => polygon(&[
-            (-0.4, -1.2),
-            (0.4, -1.2),
-            (0.4, -0.4),
-            (1.2, -0.4),
-            (1.2, 0.4),
-            (0.4, 0.4),
-            (0.4, 1.2),
-            (-0.4, 1.2),
-            (-0.4, 0.4),
-            (-1.2, 0.4),
-            (-1.2, -0.4),
-            (-0.4, -0.4),
-        ]),
-        _ => polygon(&[(-0.6, -1.1), (0.6, -1.1), (1.2, 0.0), (0.6, 1.1), (-0.6, 1.1), (-1.2, 0.0)]),
+/// Attributes that give a `line`, a `dot` or a `band` the colour of an algorithm, and name it for a script.
+pub(crate) fn hue(kind: &str, series: usize) -> String {
+    let k = series % COLOURS.len();
+    let paint = if kind == "line" { "fill=\"none\" stroke" } else { "fill" };
+    format!("class=\"{kind} c{k}\" data-series=\"{series}\" {paint}=\"{}\"", COLOURS[k])
+}
+
+/// The path of the marker of an algorithm of about `size` at a point.
+pub(crate) fn marker(series: usize, (x, y): (f64, f64), size: f64) -> String {
+    let corners = MARKERS[series % MARKERS.len()];
+    if corners.is_empty() {
+        let arc = |width: f64| format!("a{size:.1} {size:.1} 0 1 0 {width:.1} 0");
+        return format!("M{:.1} {y:.1}{}{}Z", x - size, arc(2.0 * size), arc(-2.0 * size));
+    }
+    path(corners.iter().map(|(dx, dy)| (x + dx * size, y + dy * size))) + "Z"
+}
+
+/// A colour scale: colours at places from 0 to 1, between which they are mixed.
+pub(crate) struct Ramp {
+    pub(crate) name: &'static str,
+    pub(crate) stops: &'static [(f64, [f64; 3])],
+}
+
+impl Ramp {
+    /// The colour at a place; where two stops are at one place, the first counts.
+    pub(crate) fn colour(&self, place: f64) -> String {
+        let last = self.stops.len() - 2;
+        let k = self.stops[1..].iter().position(|stop| place <= stop.0).unwrap_or(last);
+        let ((from, a), (to, b)) = (self.stops[k], self.stops[k + 1]);
+        let share = ((place - from) / (to - from)).clamp(0.0, 1.0);
+        let mixed: Vec<String> = (0..3).map(|k| format!("{:.0}", a[k] + (b[k] - a[k]) * share)).collect();
+        format!("rgb({})", mixed.join(","))
     }
 }
 

@@ -109,7 +109,7 @@ fn figures(runs: &Runs, index: usize) -> String {
                 html,
                 "<div class=\"chart\" data-axis=\"{}\">{}</div>",
                 axis.name(),
-                figure.interactive_svg()
+                figure.page_svg()
             );
         }
         html.push_str("</figure>\n");
@@ -175,7 +175,10 @@ fn provenance(folder: &RunFolder) -> String {
     rows.push(("folder", folder.path.display().to_string()));
     let list: String = rows
         .iter()
-        .map(|(name, value)| format!("<tr><th>{name}</th><td>{}</td></tr>", escape(value)))
+        // A path may break after each of its parts.
+        .map(|(name, value)| {
+            format!("<tr><th>{name}</th><td>{}</td></tr>", escape(value).replace('/', "/<wbr>"))
+        })
         .collect();
     format!(
         "<h2>Environment and configuration</h2>\n<div class=\"scroll\"><table class=\"facts\">{list}</table></div>\n\
@@ -208,7 +211,7 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
     let have = |quantity: &Quantity| outcomes.iter().any(|outcome| quantity.of(&outcome.last).is_some());
     let quantities: Vec<Quantity> = Quantity::ALL.into_iter().filter(have).collect();
     let mut header = vec!["algorithm".to_owned(), "seed".into()];
-    header.extend(quantities.iter().map(|quantity| quantity.name().replace('_', " ")));
+    header.extend(quantities.iter().map(|quantity| quantity.symbol()));
     header.extend(["rounds", "seconds", "status"].map(str::to_owned));
     let row = |outcome: &Outcome| {
         let mut cells = vec![outcome.label.clone(), outcome.seed.to_string()];
