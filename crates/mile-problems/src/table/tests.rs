@@ -408,7 +408,7 @@ fn rows_are_divided_in_one_way_only() {
 
 /// A million rows of 20 numbers, about 190 MB: run it alone, with --release for the speed of a release.
 #[test]
-#[ignore = "measures the speed of reading; takes a minute and 200 MB of disk"]
+#[ignore = "a measurement, not a test: prints the speed of reading; takes a minute and 200 MB of disk"]
 fn speed_of_reading() {
     let folder = Folder::with(&[]);
     let mut text = (0..20).map(|k| format!("c{k},")).collect::<String>() + "y\n";
