@@ -56,20 +56,29 @@ start() { ip netns exec "mile-${names[$1]}-$$" "$mile" agent "deploy/agents/$1/a
 for k in 0 1 2 3; do start $k; done
 begun=$(date +%s.%N)
 if [ -z "$netem" ]; then
-    # In the middle of the run: at a sixth of its rounds.
     round() { "$mile" status "deploy/agents/$1" --format json 2> /dev/null | grep -m 1 -o '"round": *[0-9]*' | grep -o '[0-9]*$' || echo 0; }
-    until [ "$(round 2)" -ge $((rounds / 6)) ]; do sleep 0.02; done
+    # Waits until an agent has done so many rounds.
+    reach() {
+        until [ "$(round "$1")" -ge "$2" ]; do
+            kill -0 "${agents[$1]}" || { echo "agent $1 ended before round $2:"; tail -20 "log-$1"; exit 1; }
+            sleep 0.02
+        done
+    }
+    # In the middle of the run.
+    reach 2 $((rounds / 6))
     kill -9 "${agents[2]}"
-    wait "${agents[2]}" 2> /dev/null || true
-    ! grep -q "all jobs are done" log-2 || { echo "agent 2 was killed too late"; exit 1; }
+    code=0
+    wait "${agents[2]}" 2> /dev/null || code=$?
+    [ $code = 137 ] || { echo "agent 2 was killed too late: it had ended with $code"; exit 1; }
     "$mile" status deploy/agents/0 > status || true
     start 2
     # A cable is pulled, and plugged in again when its neighbours have noticed.
-    until [ "$(round 0)" -ge $((rounds / 2)) ]; do sleep 0.02; done
+    reach 0 $((rounds / 2))
     ip link set "mo3-$$" down
     pulled=$(date +%s.%N)
-    until "$mile" status deploy/agents/0 2> /dev/null | grep -q "down for"; do
-        [ "$(echo "$(date +%s.%N) $pulled" | awk '{ print ($1 - $2 < 20) }')" = 1 ] || { echo "nobody has noticed that a cable was pulled"; exit 1; }
+    # Sixty seconds are a guard against waiting for ever: it takes about three.
+    until "$mile" status deploy/agents/0 --format json 2> /dev/null | grep -q '"linked": *false'; do
+        [ "$(echo "$(date +%s.%N) $pulled" | awk '{ print ($1 - $2 < 60) }')" = 1 ] || { echo "nobody has noticed that a cable was pulled"; exit 1; }
         sleep 0.05
     done
     echo "a cable was pulled: noticed after $(echo "$(date +%s.%N) $pulled" | awk '{ printf "%.1f", $1 - $2 }') s"

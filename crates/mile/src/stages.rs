@@ -254,7 +254,7 @@ mod tests {
                     }
                 })
                 .unwrap_err();
-            assert!(error.to_string().contains("agent 5 could not be evaluated: lost"), "{error}");
+            assert!(matches!(error, AgentsError::Objective { agent: 5, .. }), "{error}");
             assert!(served.into_inner() < 16 * 40);
         }
     }

@@ -2,6 +2,7 @@
 
 mod modules;
 mod tokens;
+mod unsafe_code;
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};

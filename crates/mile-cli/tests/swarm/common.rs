@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long to wait for an event, with reserve for a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+/// A guard against waiting for ever: nothing that is waited for takes as long.
+pub(crate) const HANG: Duration = Duration::from_secs(120);
 
 pub(crate) struct TestFolder {
     folder: tempfile::TempDir,
@@ -164,7 +164,7 @@ pub(crate) fn wait_for<R>(mut look: impl FnMut() -> Option<R>, what: &str) -> R 
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < TIMEOUT, "timed out waiting for {what}");
+        assert!(begun.elapsed() < HANG, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -18,6 +18,8 @@ const LEAST_DRIVER: i32 = 12_000;
 const LEAST_CAPABILITY: u32 = 80;
 /// Shared memory of a block beyond which a kernel has to ask.
 const PLAIN_SHARED: u32 = 48 << 10;
+/// Bytes of host memory through which small copies go to the device.
+const STAGING: usize = 1 << 20;
 
 /// A GPU, with a queue of its own.
 pub struct Cuda {
@@ -33,17 +35,22 @@ pub struct Cuda {
     capability: u32,
     multiprocessors: u32,
     cache: Option<PathBuf>,
+    /// `STAGING` bytes of page-locked host memory.
+    staging: *mut u8,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// How much of the staging memory is in use by copies that may be under way.
+    staged: usize,
     modules: Vec<sys::CUmodule>,
     kernels: Vec<sys::CUfunction>,
     graphs: Vec<Option<sys::CUgraphExec>>,
 }
 
-// SAFETY: handles of the driver may be used from any thread whose current context is theirs; every method makes it current.
+// SAFETY: handles of the driver may be used from any thread whose current context is theirs; every method makes it current. The
+// staging memory is accessed with the state locked.
 unsafe impl Send for Cuda {}
 // SAFETY: as above, and the driver does its own locking; what is ours is behind a mutex.
 unsafe impl Sync for Cuda {}
@@ -100,9 +107,12 @@ impl Cuda {
         if capability < LEAST_CAPABILITY {
             return Err(DeviceError::OldDevice { name, capability });
         }
-        // SAFETY: the device is valid; the context is released in `drop`, and it is valid when it is made current.
+        // SAFETY: the device is valid; the context is released in `drop`.
         let context = unsafe { result::primary_ctx::retain(device) }.map_err(&open)?;
+        // SAFETY: the context was just retained.
         unsafe { result::ctx::set_current(context) }.map_err(&open)?;
+        // SAFETY: an allocation has no preconditions; it is freed in `drop`.
+        let staging = unsafe { result::malloc_host(STAGING, 0) }.map_err(&open)?.cast();
         let stream = || result::stream::create(result::stream::StreamKind::NonBlocking).map_err(&open);
         let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(&open);
         let (stream, side, fork, joint) = (stream()?, stream()?, event()?, event()?);
@@ -119,6 +129,7 @@ impl Cuda {
             capability,
             multiprocessors,
             cache,
+            staging,
             state,
         })
     }
@@ -189,9 +200,27 @@ impl Device for Cuda {
 
     unsafe fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.enter()?;
-        // SAFETY: promised by the caller. The memory is pageable, so the driver has copied it when the call returns.
-        unsafe { result::memcpy_htod_async(at, bytes, self.stream) }
-            .map_err(while_doing("copy to the device"))
+        let doing = while_doing("copy to the device");
+        if bytes.len() > STAGING {
+            // SAFETY: promised by the caller; the copy is over when the stream was waited for, while `bytes` are borrowed.
+            unsafe { result::memcpy_htod_async(at, bytes, self.stream) }.map_err(doing)?;
+            return self.wait();
+        }
+        let mut state = self.state();
+        if state.staged + bytes.len() > STAGING {
+            self.wait()?;
+            state.staged = 0;
+        }
+        // SAFETY: the place has room for the bytes, and no copy that may be under way reads there; it stays as it is until the stream was
+        // waited for, because `staged` only grows until then. What is written to is promised by the caller.
+        unsafe {
+            let place = self.staging.add(state.staged);
+            place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            let staged = std::slice::from_raw_parts(place, bytes.len());
+            result::memcpy_htod_async(at, staged, self.stream).map_err(doing)?;
+        }
+        state.staged += bytes.len();
+        Ok(())
     }
 
     unsafe fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
@@ -318,6 +347,7 @@ impl Drop for Cuda {
             for module in modules {
                 let _ = result::module::unload(module);
             }
+            let _ = result::free_host(self.staging.cast());
             let _ = result::stream::destroy(self.stream);
             let _ = result::stream::destroy(self.side);
             let _ = result::event::destroy(self.fork);

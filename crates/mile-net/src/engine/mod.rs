@@ -345,7 +345,8 @@ mod tests {
             form: crate::outbox::Form::Whole,
             gossip: Vec::new(),
         };
-        let error = engine.exchange(message, &[(1, 0.5)], vec![vec![0.0]]).unwrap_err().to_string();
-        assert!(error.contains("the network thread failed: advance out of bounds"), "{error}");
+        let error = engine.exchange(message, &[(1, 0.5)], vec![vec![0.0]]).unwrap_err();
+        let Some(EngineError::Panicked(what)) = error.downcast_ref() else { panic!("{error}") };
+        assert!(what.contains("advance out of bounds"), "{what}");
     }
 }

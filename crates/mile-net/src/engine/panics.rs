@@ -104,8 +104,7 @@ mod tests {
         let output = child.args([test, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(7), "{said}");
-        assert!(said.contains("the network thread failed: advance out of bounds"), "{said}");
-        assert!(said.contains("start the agent again"), "{said}");
+        assert!(said.contains("advance out of bounds"), "{said}");
     }
 
     #[test]

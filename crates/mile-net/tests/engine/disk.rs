@@ -5,15 +5,25 @@ use std::process::Command;
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::{StartFrom, work};
+use mile_net::checkpoint::CheckpointError;
+use mile_net::engine::EngineError;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, cause};
+
+/// What an agent ended with, if it is an error of its folder.
+fn disk_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e CheckpointError> {
+    cause(error, |engine| match engine {
+        EngineError::Checkpoint(error) => Some(error),
+        _ => None,
+    })
+}
 
 #[test]
 fn a_folder_that_cannot_be_is_an_error_at_the_start() {
     let lab = Lab::new(Topology::Path, 2, 10);
     std::fs::write(lab.folder(0), "a file where the folder should be").unwrap();
-    let text = lab.open(0).unwrap_err().to_string();
-    assert!(text.contains("cannot create"), "{text}");
+    let error = lab.open(0).unwrap_err();
+    assert!(matches!(error, CheckpointError::Disk { .. }), "{error}");
 }
 
 #[test]
@@ -24,8 +34,8 @@ fn two_agents_cannot_share_a_folder_and_leftovers_of_a_crash_are_removed() {
     std::fs::write(&leftover, "half a checkpoint").unwrap();
     let (engine, _) = lab.start(0, lab.settings(0));
     assert!(!leftover.exists());
-    let text = lab.open(0).unwrap_err().to_string();
-    assert!(text.contains("in use by another agent"), "{text}");
+    let error = lab.open(0).unwrap_err();
+    assert!(matches!(error, CheckpointError::InUse(_)), "{error}");
     drop(engine);
     lab.start(0, lab.settings(0));
 }
@@ -44,8 +54,7 @@ fn a_disk_that_fails_stops_the_agent_and_leaves_the_last_checkpoint() {
         std::fs::rename(lab.folder(0), &unplugged).unwrap();
         let again = StartFrom::State(state);
         let error = work(&lab.job(0, &method, 9), again, &mut engine).unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("cannot write") && text.contains("the last checkpoint is whole"), "{text}");
+        assert!(matches!(disk_error(&*error), Some(CheckpointError::Disk { .. })), "{error}");
         drop(engine);
         std::fs::rename(&unplugged, lab.folder(0)).unwrap();
         let (state, _) = lab.agent(0, &method, 9);
@@ -68,8 +77,9 @@ fn a_disk_that_is_full_stops_the_agent_and_leaves_the_last_checkpoint() {
     let states = std::thread::scope(|scope| {
         let other = scope.spawn(|| lab.agent(1, &method, 9).0);
         let (mut engine, from) = lab.start(0, lab.settings(0));
-        let error = work(&lab.job(0, &method, 9), from, &mut engine).unwrap_err().to_string();
-        assert!(error.contains("the last checkpoint is whole") && error.contains("No space"), "{error}");
+        let error = work(&lab.job(0, &method, 9), from, &mut engine).unwrap_err();
+        let Some(CheckpointError::Disk { source, .. }) = disk_error(&*error) else { panic!("{error}") };
+        assert_eq!(source.kind(), std::io::ErrorKind::StorageFull, "{error}");
         drop(engine);
         assert!(mount("remount,size=1m").success());
         let (state, _) = lab.agent(0, &method, 9);

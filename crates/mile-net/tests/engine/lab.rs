@@ -1,6 +1,7 @@
 //! A few agents on loopback, one thread each, and the simulator to compare them with.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -18,11 +19,29 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_net::agent::{Failure, Host, Job, RoundEnd, StartFrom, State, work};
 use mile_net::checkpoint::{CheckpointError, Folder};
-use mile_net::engine::{Departure, Engine, Peer, Settings, Transport};
+use mile_net::engine::{Departure, Engine, EngineError, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
 use mile_net::session::{Finished, Limits, MissingPolicy};
+
+/// A guard against waiting for ever: nothing that is waited for takes as long.
+pub(crate) const HANG: Duration = Duration::from_secs(60);
+
+/// What an engine said, among the causes of an error.
+pub(crate) fn cause<'e, R>(
+    error: &'e (dyn Error + 'static),
+    look: impl FnOnce(&'e EngineError) -> Option<R>,
+) -> Option<R> {
+    let mut error = Some(error);
+    while let Some(one) = error {
+        if let Some(found) = one.downcast_ref() {
+            return look(found);
+        }
+        error = one.source();
+    }
+    None
+}
 
 pub(crate) const SEED: u64 = 3;
 pub(crate) const BOTH: [Transport; 2] = [Transport::Quic, Transport::Tcp];

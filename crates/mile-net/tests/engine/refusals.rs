@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::{StartFrom, work};
-use mile_net::engine::{Engine, Settings, Transport};
+use mile_net::engine::{Engine, EngineError, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::session::{Memory, MissingPolicy};
 
-use crate::lab::{BOTH, Lab};
+use crate::lab::{BOTH, HANG, Lab, cause};
 
 /// What both ends show after a while, when agent 1 is started with something changed.
 fn refusals(by: Transport, change: impl FnOnce(&mut Settings, &mut Terms)) -> [String; 2] {
@@ -28,15 +28,15 @@ fn refusals(by: Transport, change: impl FnOnce(&mut Settings, &mut Terms)) -> [S
             assert!(engines.iter().all(|engine| !engine.status().neighbours[0].linked));
             return [here, there];
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody was refused");
+        assert!(begun.elapsed() < HANG, "nobody was refused");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[track_caller]
-fn both_say(texts: &[String; 2], what: &[&str]) {
+fn both_name(texts: &[String; 2], what: &[&str]) {
     for text in texts {
-        assert!(what.iter().all(|what| text.contains(what)), "{text} does not say {what:?}");
+        assert!(what.iter().all(|what| text.contains(what)), "{text} does not name {what:?}");
     }
 }
 
@@ -46,30 +46,27 @@ fn another_step_size_is_refused_by_name_at_both_ends() {
         let texts = refusals(by, |_, terms| {
             terms.facts.insert("step_size".into(), "0.2".into());
         });
-        both_say(&texts, &["step_size differs", "0.1", "0.2"]);
+        both_name(&texts, &["step_size", "0.1", "0.2"]);
     }
 }
 
 #[test]
 fn another_run_another_dimension_and_asymmetric_weights_are_refused() {
-    both_say(
-        &refusals(Transport::Quic, |_, terms| terms.run = "other".into()),
-        &["the run differs", "lab", "other"],
-    );
-    both_say(&refusals(Transport::Tcp, |_, terms| terms.dim = 31), &["the dimension differs", "30", "31"]);
+    both_name(&refusals(Transport::Quic, |_, terms| terms.run = "other".into()), &["lab", "other"]);
+    both_name(&refusals(Transport::Tcp, |_, terms| terms.dim = 31), &["30", "31"]);
     let halve = |settings: &mut Settings, _: &mut Terms| {
         settings.neighbours.values_mut().for_each(|peer| peer.edge.weight /= 2.0);
     };
-    both_say(&refusals(Transport::Quic, halve), &["the weight of the edge", "0.5", "0.25"]);
+    both_name(&refusals(Transport::Quic, halve), &["0.5", "0.25"]);
     let skip =
         |settings: &mut Settings, _: &mut Terms| settings.on_missing = MissingPolicy::Skip { after: 1000 };
-    both_say(&refusals(Transport::Tcp, skip), &["on_missing", "skip-edge"]);
+    both_name(&refusals(Transport::Tcp, skip), &["on_missing", "skip-edge"]);
 }
 
 #[test]
 fn a_listed_key_in_the_wrong_role_is_refused() {
     for by in BOTH {
-        both_say(&refusals(by, |settings, _| settings.me = 2), &["a key in the wrong role"]);
+        both_name(&refusals(by, |settings, _| settings.me = 2), &["agent 2"]);
     }
 }
 
@@ -81,32 +78,34 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
         change(&mut settings);
         let started =
             Engine::start(settings, lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default());
-        started.err().expect("settings that are refused").to_string()
+        started.err().expect("settings that are refused")
     };
     let own = lab.keys[0].public();
-    assert!(start(&|settings| settings.me = 1).contains("this agent itself"));
-    assert!(
-        start(&|settings| settings.neighbours.get_mut(&1).unwrap().key = own).contains("this agent itself")
-    );
+    let contradicts = |error: EngineError| match error {
+        EngineError::Settings(text) => text,
+        other => panic!("{other}"),
+    };
+    contradicts(start(&|settings| settings.me = 1));
+    contradicts(start(&|settings| settings.neighbours.get_mut(&1).unwrap().key = own));
     let same = |settings: &mut Settings| {
         let key = settings.neighbours[&1].key;
         settings.neighbours.get_mut(&2).unwrap().key = key;
     };
-    assert!(start(&same).contains("the same key"));
-    assert!(start(&|settings| settings.relay = Some("not a url".into())).contains("relay"));
+    contradicts(start(&same));
+    assert!(contradicts(start(&|settings| settings.relay = Some("not a url".into()))).contains("relay"));
     let relayed = |settings: &mut Settings| {
         (settings.transport, settings.relay) = (Transport::Tcp, Some("https://relay.example.org".into()));
     };
-    let text = start(&relayed);
+    let text = contradicts(start(&relayed));
     assert!(text.contains("agent.relay") && text.contains("agent.transport"), "{text}");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let text = start(&|settings| {
+    let error = start(&|settings| {
         (settings.transport, settings.listen) = (Transport::Tcp, taken.local_addr().unwrap());
     });
-    assert!(text.contains("cannot listen"), "{text}");
+    assert!(matches!(error, EngineError::Bind { .. }), "{error}");
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let text = start(&|settings| settings.listen = taken.local_addr().unwrap());
-    assert!(text.contains("cannot listen"), "{text}");
+    let error = start(&|settings| settings.listen = taken.local_addr().unwrap());
+    assert!(matches!(error, EngineError::Bind { .. }), "{error}");
 }
 
 #[test]
@@ -122,8 +121,11 @@ fn an_agent_with_the_wrong_settings_saves_nothing_and_goes_on_with_the_right_one
         let mut engine = Engine::start(settings, lab.open(1).unwrap(), wrong, Memory::default()).unwrap();
         let start = StartFrom::Point(vec![0.5; 30], Mark::default());
         let error = work(&lab.job(1, &method, 5), start, &mut engine).unwrap_err();
-        let cause = error.source().map_or(error.to_string(), ToString::to_string);
-        assert!(cause.contains("step_size differs"), "{cause}");
+        let who = cause(&*error, |error| match error {
+            EngineError::TimedOut { who, .. } => Some(who),
+            _ => None,
+        });
+        assert!(who.is_some_and(|who| who[0].contains("step_size")), "{error}");
         drop(engine);
         let other = lab.agent(1, &method, 5).0;
         lab.check(&method, 5, &[right.join().unwrap(), other]);
@@ -142,7 +144,7 @@ fn trouble(by: Transport, change: impl FnOnce(&mut Settings)) -> String {
         if let Some(why) = engine.status().neighbours[0].trouble.clone() {
             return why;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is said");
+        assert!(begun.elapsed() < HANG, "nothing is said");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -156,21 +158,19 @@ fn why_there_is_no_link_is_told() {
     };
     for (by, packets) in [(Transport::Quic, "UDP"), (Transport::Tcp, "TCP")] {
         let said = trouble(by, |_| {});
-        assert!(said.contains("nothing listens on 127.0.0.1:") && said.contains(packets), "{said}");
+        assert!(said.contains("127.0.0.1:") && said.contains(packets), "{said}");
         let said = trouble(by, at("no-such-host.invalid:7100".into()));
-        assert!(said.contains("unknown host in no-such-host.invalid:7100"), "{said}");
+        assert!(said.contains("no-such-host.invalid:7100"), "{said}");
         // Sockets to which the system lets everybody talk, and nobody answers.
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = if by == Transport::Quic { silent.local_addr() } else { listening.local_addr() };
         let said = trouble(by, at(address.unwrap().to_string()));
-        assert!(said.contains("no answer from 127.0.0.1:") && said.contains("firewall"), "{said}");
-        assert!(said.contains(packets), "{said}");
+        assert!(said.contains("127.0.0.1:") && said.contains(packets), "{said}");
         let clear = |settings: &mut Settings| {
             settings.neighbours.values_mut().for_each(|peer| peer.addresses.clear())
         };
-        let said = trouble(by, clear);
-        assert!(said.contains("it has to connect to this agent"), "{said}");
+        assert!(!trouble(by, clear).is_empty());
     }
 }
 
@@ -185,7 +185,7 @@ fn an_agent_whose_neighbour_has_another_transport_is_told_which_key_to_look_at()
             settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![address.clone()]);
         });
         let name = if by == Transport::Quic { "agent.transport \"quic\"" } else { "agent.transport \"tcp\"" };
-        assert!(said.contains("nothing listens on") && said.contains(name), "{said}");
+        assert!(said.contains(&address) && said.contains(name), "{said}");
         drop(neighbour);
     }
 }
@@ -204,11 +204,10 @@ fn a_stranger_at_a_neighbours_address_is_told_as_such() {
         let begun = Instant::now();
         loop {
             let edge = engines[0].status().neighbours[0].clone();
-            if let Some(why) = edge.trouble.filter(|why| why.contains("key")) {
-                assert!(why.contains("another key"), "{why}");
+            if edge.trouble.is_some_and(|why| why.contains("key")) {
                 break;
             }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", engines[0].status());
+            assert!(begun.elapsed() < HANG, "{:?}", engines[0].status());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

