@@ -31,7 +31,10 @@ class Random:
 
 @final
 class Step:
-    """One step of a method: the verbs on named vectors, the time and the step size."""
+    """One step of a method: the verbs on named vectors, the time and the step size.
+
+    It is valid until the call that it was passed to returns, and for one thread at a time; any other use raises a `RuntimeError`.
+    """
 
     @property
     def t(self) -> int: ...
