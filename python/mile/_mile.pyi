@@ -61,6 +61,7 @@ class TableData:
 
 _Callback = Callable[[str, str, int, float, str], None]
 _Path = str | PathLike[str]
+_OwnMethod = tuple[object, str, str, Sequence[tuple[str, str]]]
 
 def run(
     experiment: dict[str, Any],
@@ -69,7 +70,7 @@ def run(
     resume: bool,
     draw: bool,
     problem: object | None,
-    methods: Sequence[tuple[str, object]],
+    methods: Sequence[_OwnMethod],
     ranks: object | None,
     device: str | None,
     callback: _Callback,
@@ -78,7 +79,7 @@ def check(
     experiment: dict[str, Any],
     base: _Path,
     problem: object | None,
-    methods: Sequence[tuple[str, object]],
+    methods: Sequence[_OwnMethod],
     callback: _Callback,
 ) -> str: ...
 def reproduce(
@@ -90,6 +91,7 @@ def reproduce(
     callback: _Callback,
 ) -> tuple[str, bool]: ...
 def methods() -> str: ...
+def method_names() -> list[str]: ...
 def graph(network: dict[str, Any]) -> tuple[str, str]: ...
 def theory(
     network: dict[str, Any] | None,

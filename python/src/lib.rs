@@ -38,6 +38,7 @@ fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(session::check, module)?)?;
     module.add_function(wrap_pyfunction!(session::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::methods, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::method_names, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::graph, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::theory, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::keys_reference, module)?)?;

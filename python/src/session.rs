@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mile::methods::catalogue;
+use mile::methods::catalogue::{Catalogue, Entry};
 use mile_lab::LabError;
 use mile_lab::choices::choose_once;
 use mile_lab::config::Experiment;
@@ -44,6 +44,7 @@ struct Session {
     table: Table,
     base: PathBuf,
     kinds: Kinds,
+    catalogue: Catalogue,
     engines: Arc<dyn Engines>,
     raised: Raised,
     worker: Worker,
@@ -54,20 +55,21 @@ impl Session {
         experiment: &Bound<'_, PyDict>,
         base: PathBuf,
         problem: Option<&Bound<'_, PyAny>>,
-        methods: Vec<(String, Bound<'_, PyAny>)>,
+        methods: Vec<OwnMethod<'_>>,
         ranks: Option<&Bound<'_, PyAny>>,
         device: Option<&str>,
     ) -> PyResult<Self> {
         let table = values::table(experiment, "")?;
         let (raised, memory) = (Raised::default(), Memory::default());
-        for (name, method) in methods {
-            add_method(&name, &method, &raised)?;
-        }
+        let catalogue = methods
+            .into_iter()
+            .try_fold(Catalogue::default(), |known, method| method.add_to(known, &raised))?;
         let ranks = ranks.map(|ranks| PyRanks::read(ranks, raised.clone()).map(Arc::new)).transpose()?;
         let mut session = Self {
             table,
             base,
             kinds: Kinds::default(),
+            catalogue,
             engines: Arc::new(InProcess),
             raised: raised.clone(),
             worker: Worker::Threads,
@@ -105,8 +107,8 @@ impl Session {
         if folder.join("config.toml").exists() {
             keep_choices(&mut table, folder)?;
         }
-        choose_once(&mut table, &self.base, &self.kinds, self.engines.ranks())?;
-        let experiment = Experiment::read_with(&table, &self.base, &self.kinds)?;
+        choose_once(&mut table, &self.base, &self.kinds, &self.catalogue, self.engines.ranks())?;
+        let experiment = Experiment::read_with(&table, &self.base, &self.kinds, &self.catalogue)?;
         Plan::spread(experiment, self.engines.clone())
     }
 
@@ -143,7 +145,8 @@ impl Session {
     }
 
     fn sweep(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
-        let sweep = SweepPlan::read_with(&self.table, &self.base, &self.kinds, self.engines.clone())?;
+        let (kinds, catalogue) = (&self.kinds, &self.catalogue);
+        let sweep = SweepPlan::read_with(&self.table, &self.base, kinds, catalogue, self.engines.clone())?;
         let sweep =
             sweep.ok_or_else(|| LabError::config("sweep", "is missing, takes lists of values by key"))?;
         let points = sweep.points.len();
@@ -174,12 +177,19 @@ fn boxed<'p>(plan: &'p Plan, work: &Work) -> Box<dyn mile_lab::observer::Observe
     Box::new(Teller::new(plan, work))
 }
 
-/// Makes a method in Python known by a name.
-fn add_method(name: &str, method: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<()> {
-    let read = PyMethod::read(method, raised.clone())?;
-    catalogue::add(name, name, Box::new(move |_, _, _| Ok(Box::new(read.again()))))
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(())
+/// A method in Python: the object, the name under which it stands in the experiment, its title, and the facts that it is known by.
+#[derive(FromPyObject)]
+pub(crate) struct OwnMethod<'py>(Bound<'py, PyAny>, String, String, Vec<(String, String)>);
+
+impl OwnMethod<'_> {
+    fn add_to(self, catalogue: Catalogue, raised: &Raised) -> PyResult<Catalogue> {
+        let Self(object, name, title, facts) = self;
+        let method = PyMethod::read(&object, raised.clone())?;
+        let entry = Entry::own(name, move |_, _, _| Ok(Box::new(method.again())));
+        catalogue
+            .with(entry.with_title(title).with_facts(facts))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
 }
 
 /// The exception of a run that ended with an error: that of Python if there was one, with a note about what is kept.
@@ -219,7 +229,7 @@ pub(crate) fn run(
     resume: bool,
     draw: bool,
     problem: Option<&Bound<'_, PyAny>>,
-    methods: Vec<(String, Bound<'_, PyAny>)>,
+    methods: Vec<OwnMethod<'_>>,
     ranks: Option<&Bound<'_, PyAny>>,
     device: Option<&str>,
     callback: &Bound<'_, PyAny>,
@@ -242,7 +252,7 @@ pub(crate) fn check(
     experiment: &Bound<'_, PyDict>,
     base: PathBuf,
     problem: Option<&Bound<'_, PyAny>>,
-    methods: Vec<(String, Bound<'_, PyAny>)>,
+    methods: Vec<OwnMethod<'_>>,
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
     let session = Session::read(experiment, base, problem, methods, None, None)?;

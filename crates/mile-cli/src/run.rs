@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
+use mile::methods::catalogue::Catalogue;
 use mile::theory::advice::Severity;
 use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
@@ -104,11 +105,12 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
         Ok((table.to_string(), base, folder))
     })?;
     let mut table = parse_table(&text, &[])?;
-    let sweep = SweepPlan::read_with(&table, &base, &Kinds::default(), engines.clone());
+    let (kinds, catalogue) = (Kinds::default(), Catalogue::default());
+    let sweep = SweepPlan::read_with(&table, &base, &kinds, &catalogue, engines.clone());
     if let Some(sweep) = agree(ranks, sweep)? {
         return run_sweep(arguments, &sweep, &folder, place);
     }
-    choose_once(&mut table, &base, &Kinds::default(), ranks)?;
+    choose_once(&mut table, &base, &kinds, &catalogue, ranks)?;
     let plan = Plan::spread(agree(ranks, Experiment::read(&table, &base))?, engines.clone())?;
     let advice = match place.is_shared() {
         false => advice(&plan)?,

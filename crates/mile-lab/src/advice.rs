@@ -78,7 +78,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
         // Of the smooth part of the objective.
         let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
         let advice = advice::advise(&advice::Plan {
-            entry: algorithm.entry,
+            entry: &algorithm.entry,
             parameters: &parameters,
             network: &plan.network,
             step_size: algorithm.schedule.step_size,
@@ -160,7 +160,7 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
             Some(changing) => WeightChoice::Changing(changing),
         },
         gamma: parameters.gamma.map(WeightChoice::Number),
-        momentum: parameters.checked_momentum(algorithms[k].entry.name).ok().flatten(),
+        momentum: parameters.checked_momentum(&algorithms[k].entry.name).ok().flatten(),
         smoothness: bound.unwrap_or(estimate.smoothness.estimate),
         estimate: bound.is_none().then_some(&estimate.smoothness),
         sample: estimate.smoothness.sample,

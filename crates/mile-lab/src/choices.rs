@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mile::methods::catalogue::Catalogue;
 use mile::ranks::Ranks;
 use toml::Table;
 
@@ -14,11 +15,17 @@ use crate::resume::fill_numbers;
 
 /// Puts numbers in the place of `"auto"` in the table of an experiment that several ranks run: rank 0 chooses them, for
 /// which it needs the data of all agents. A call of all ranks together.
-pub fn choose_once(table: &mut Table, base: &Path, kinds: &Kinds, ranks: &dyn Ranks) -> Result<(), LabError> {
+pub fn choose_once(
+    table: &mut Table,
+    base: &Path,
+    kinds: &Kinds,
+    catalogue: &Catalogue,
+    ranks: &dyn Ranks,
+) -> Result<(), LabError> {
     if ranks.count() == 1 {
         return Ok(());
     }
-    let experiment = agree(ranks, Experiment::read_with(table, base, kinds))?;
+    let experiment = agree(ranks, Experiment::read_with(table, base, kinds, catalogue))?;
     if first_auto(&experiment.algorithms).is_none() {
         return Ok(());
     }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use mile::method::InvalidParameter;
+use mile::methods::catalogue::{Catalogue, Entry};
 use mile::problems::Problem;
 
 use crate::config::{Experiment, parse_table};
@@ -23,6 +25,7 @@ use crate::sweep::SweepPlan;
 /// figures and a report.
 pub struct Lab {
     kinds: Kinds,
+    catalogue: Catalogue,
     engines: Arc<dyn Engines>,
     quiet: bool,
     stop: Arc<AtomicBool>,
@@ -48,9 +51,15 @@ impl std::fmt::Display for Results {
 }
 
 impl Default for Lab {
-    /// A lab for the built-in kinds of problems, with all agents in this process.
+    /// A lab for the built-in kinds of problems and the built-in methods, with all agents in this process.
     fn default() -> Self {
-        Self { kinds: Kinds::default(), engines: Arc::new(InProcess), quiet: false, stop: Arc::default() }
+        Self {
+            kinds: Kinds::default(),
+            catalogue: Catalogue::default(),
+            engines: Arc::new(InProcess),
+            quiet: false,
+            stop: Arc::default(),
+        }
     }
 }
 
@@ -74,6 +83,15 @@ impl Lab {
     ) -> Self {
         self.kinds = self.kinds.with(name, read);
         self
+    }
+
+    /// Adds a method of your own, for experiments with its name in a section `[[algorithm]]`.
+    ///
+    /// # Errors
+    /// If a built-in method has this name.
+    pub fn with_method(mut self, method: Entry) -> Result<Self, InvalidParameter> {
+        self.catalogue = self.catalogue.with(method)?;
+        Ok(self)
     }
 
     /// Runs the agents on other engines than the [`Simulator`](mile::simulator::Simulator).
@@ -105,13 +123,13 @@ impl Lab {
         let folder = folder.as_ref();
         let mut table = parse_table(experiment, &[])?;
         let here = Path::new("");
-        match SweepPlan::read_with(&table, here, &self.kinds, self.engines.clone())? {
+        match SweepPlan::read_with(&table, here, &self.kinds, &self.catalogue, self.engines.clone())? {
             Some(sweep) => self.run_sweep(&sweep, folder),
             None => {
                 if folder.join("config.toml").exists() {
                     keep_choices(&mut table, folder)?;
                 }
-                let experiment = Experiment::read_with(&table, here, &self.kinds)?;
+                let experiment = Experiment::read_with(&table, here, &self.kinds, &self.catalogue)?;
                 self.run_plan(&Plan::new(experiment)?.on(self.engines.clone()), folder)
             }
         }

@@ -89,8 +89,11 @@ pub(crate) fn refuse_difference(
     difference: Option<(String, String, String)>,
 ) -> Result<(), LabError> {
     let Some((key, old, new)) = difference else { return Ok(()) };
-    let differs = if key.starts_with("problem.data") && old != "absent" && new != "absent" {
+    let was_there = old != "absent" && new != "absent";
+    let differs = if key.starts_with("problem.data") && was_there {
         format!("the contents of {key} have changed")
+    } else if key == "algorithm.code" && was_there {
+        "the code of its method has changed".to_owned()
     } else {
         format!("{key} was {old} and is {new} now")
     };

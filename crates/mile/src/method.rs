@@ -40,9 +40,10 @@ impl Layout {
 /// A hyperparameter that is out of range, or a network on which a method cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{method}: {parameter}: got {got}, takes {takes}")]
+#[non_exhaustive]
 pub struct InvalidParameter {
     /// Name of the method.
-    pub method: &'static str,
+    pub method: String,
     /// Name of the parameter in experiment files.
     pub parameter: &'static str,
     /// The value given.
@@ -83,9 +84,9 @@ pub trait Method: std::fmt::Debug + Send + Sync {
 
 /// Checks the hyperparameters of the method with this name.
 #[derive(Clone, Copy)]
-pub(crate) struct Checker(pub(crate) &'static str);
+pub(crate) struct Checker<'m>(pub(crate) &'m str);
 
-impl Checker {
+impl Checker<'_> {
     pub(crate) fn number(
         self,
         parameter: &'static str,
@@ -106,6 +107,6 @@ impl Checker {
         got: impl std::fmt::Display,
         takes: impl Into<String>,
     ) -> InvalidParameter {
-        InvalidParameter { method: self.0, parameter, got: got.to_string(), takes: takes.into() }
+        InvalidParameter { method: self.0.to_owned(), parameter, got: got.to_string(), takes: takes.into() }
     }
 }

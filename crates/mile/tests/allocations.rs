@@ -88,7 +88,7 @@ fn no_step_allocates_after_the_first_round() {
         let network = if entry.name == "scaffold" { &complete } else { &shaky };
         for batch in [Batch::Full, Batch::Size(4), Batch::Epoch(4)] {
             assert_eq!(
-                allocations(1, &table(8, 40, Loss::Logistic, batch), network, entry.name),
+                allocations(1, &table(8, 40, Loss::Logistic, batch), network, &entry.name),
                 0,
                 "{} {batch:?}",
                 entry.name

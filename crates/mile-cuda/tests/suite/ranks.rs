@@ -145,7 +145,7 @@ fn every_method_with_tables_of_which_a_rank_has_its_own() {
         let local_steps = entry.has_local_steps().then_some(3);
         let parameters = Parameters { local_steps, ..Parameters::default() };
         let problem = || table::<f64>(AGENTS, 5, Loss::NonconvexLogistic, 0.0, Batch::Epoch(4));
-        same(&problem(), &|_| problem(), entry.name, &parameters, &[3]);
+        same(&problem(), &|_| problem(), &entry.name, &parameters, &[3]);
     }
 }
 

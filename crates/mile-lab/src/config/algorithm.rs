@@ -2,7 +2,7 @@
 
 use mile::compression::Compression;
 use mile::methods::Variant;
-use mile::methods::catalogue::{self, Entry, Parameters};
+use mile::methods::catalogue::{self, Catalogue, Entry, Parameters};
 use mile::schedule::{Change, Decay, Schedule, Weight};
 use mile::theory::weights::WeightChoice;
 use toml::{Table, Value};
@@ -14,7 +14,7 @@ use crate::section::{Section, as_number, as_whole, nearest};
 #[derive(Clone, Debug)]
 pub struct AlgorithmConfig {
     /// The method.
-    pub entry: &'static Entry,
+    pub entry: Entry,
     /// Its label in tables, figures and file names.
     pub label: String,
     /// Its step size schedule. Its step size means nothing if it is chosen by a plan.
@@ -32,7 +32,7 @@ pub struct AlgorithmConfig {
 }
 
 impl AlgorithmConfig {
-    pub(super) fn read_all(top: &Section, rounds: u64) -> Result<Vec<Self>, LabError> {
+    pub(super) fn read_all(top: &Section, catalogue: &Catalogue, rounds: u64) -> Result<Vec<Self>, LabError> {
         let takes = "at least one section [[algorithm]]";
         let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", takes))?;
         let list = value.as_array().filter(|list| !list.is_empty());
@@ -40,7 +40,7 @@ impl AlgorithmConfig {
         let mut algorithms: Vec<Self> = Vec::new();
         for (k, value) in list.iter().enumerate() {
             let table = value.as_table().ok_or_else(|| top.refuse("algorithm", value, takes))?;
-            let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), rounds)?;
+            let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), catalogue, rounds)?;
             let twin = |other: &Self| other.file_name() == algorithm.file_name();
             if let Some(other) = algorithms.iter().position(twin) {
                 let problem = format!(
@@ -56,9 +56,9 @@ impl AlgorithmConfig {
         Ok(algorithms)
     }
 
-    fn read(reader: Section, rounds: u64) -> Result<Self, LabError> {
-        let entry = entry(&reader)?;
-        let label = reader.text("label", "a name")?.unwrap_or(entry.name).to_owned();
+    fn read(reader: Section, catalogue: &Catalogue, rounds: u64) -> Result<Self, LabError> {
+        let entry = entry(&reader, catalogue)?;
+        let label = reader.text("label", "a name")?.unwrap_or(&entry.name).to_owned();
         reader.keep("label", label.as_str());
         let takes = "a positive number, or \"auto\"";
         let value =
@@ -77,7 +77,7 @@ impl AlgorithmConfig {
                 format!("got {} = {}, takes {}", error.key, error.got, error.takes),
             )
         })?;
-        let (parameters, xi, gamma) = parameters(&reader, entry)?;
+        let (parameters, xi, gamma) = parameters(&reader, &entry)?;
         Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma, resolved: reader.finish()? })
     }
 
@@ -106,17 +106,17 @@ impl AlgorithmConfig {
     }
 }
 
-fn entry(reader: &Section) -> Result<&'static Entry, LabError> {
+fn entry(reader: &Section, catalogue: &Catalogue) -> Result<Entry, LabError> {
     let takes = "the name of a method; mile algorithms lists them";
     let name = reader.text("name", takes)?.ok_or_else(|| reader.missing("name", takes))?;
-    catalogue::find(name).ok_or_else(|| {
+    catalogue.find(name).ok_or_else(|| {
         if let Some(absent) = catalogue::UNAVAILABLE.iter().find(|absent| absent.name == name) {
             return LabError::config(
                 reader.path("name"),
                 format!("{name} is not available: {}", absent.reason),
             );
         }
-        let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+        let names: Vec<&str> = catalogue.entries().map(|entry| &*entry.name).collect();
         let hint = nearest(name, &names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
         reader.refuse("name", &Value::from(name), format!("{takes}{hint}"))
     })
@@ -188,7 +188,7 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
 
 type Weights = (Parameters, Option<WeightChoice>, Option<WeightChoice>);
 
-fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabError> {
+fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
     let takes = |key: &str| entry.parameters.iter().find(|p| p.name == key).map(|p| p.takes);
     let number = |key: &'static str| match takes(key) {
         Some(takes) => reader.number(key, takes),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::membership::Event;
+use mile::methods::catalogue::Catalogue;
 use mile::real::Precision;
 use toml::{Table, Value};
 
@@ -76,13 +77,19 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Reads an experiment with a built-in kind of problem; relative paths in it are relative to `folder`.
+    /// Reads an experiment with a built-in kind of problem and built-in methods; relative paths in it are relative to `folder`.
     pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
-        Self::read_with(table, folder, &Kinds::default())
+        Self::read_with(table, folder, &Kinds::default(), &Catalogue::default())
     }
 
-    /// Reads an experiment with a problem of one of the given kinds; relative paths in it are relative to `folder`.
-    pub fn read_with(table: &Table, folder: &Path, kinds: &Kinds) -> Result<Self, LabError> {
+    /// Reads an experiment with a problem of one of the given kinds and methods of the catalogue; relative paths in it are
+    /// relative to `folder`.
+    pub fn read_with(
+        table: &Table,
+        folder: &Path,
+        kinds: &Kinds,
+        catalogue: &Catalogue,
+    ) -> Result<Self, LabError> {
         let top = Section::new("", table);
         let name = top.text("name", "a name")?.unwrap_or("experiment").to_owned();
         if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
@@ -113,7 +120,7 @@ impl Experiment {
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
-        let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
+        let algorithms = AlgorithmConfig::read_all(&top, catalogue, rounds)?;
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         let resolved = in_order(top.finish()?);
         Ok(Self {

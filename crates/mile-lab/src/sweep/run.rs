@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mile::methods::catalogue::Catalogue;
 use mile_store::FolderLock;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -61,6 +62,7 @@ pub struct SweepPlan {
     file: Table,
     base: PathBuf,
     kinds: Kinds,
+    catalogue: Catalogue,
     engines: Arc<dyn Engines>,
 }
 
@@ -70,21 +72,23 @@ pub type ObserverFactory<'w> = dyn for<'x> Fn(usize, &'x Point, &'x Plan) -> Box
 impl SweepPlan {
     /// Reads the sweep of an experiment's table, if it has one; relative paths in it are relative to `base`.
     pub fn read(table: &Table, base: &Path) -> Result<Option<Self>, LabError> {
-        Self::read_with(table, base, &Kinds::default(), Arc::new(InProcess))
+        Self::read_with(table, base, &Kinds::default(), &Catalogue::default(), Arc::new(InProcess))
     }
 
-    /// Reads a sweep with problems of the given kinds, to be run on the given engines.
+    /// Reads a sweep with problems of the given kinds and methods of the catalogue, to be run on the given engines.
     pub fn read_with(
         table: &Table,
         base: &Path,
         kinds: &Kinds,
+        catalogue: &Catalogue,
         engines: Arc<dyn Engines>,
     ) -> Result<Option<Self>, LabError> {
         let mut rest = table.clone();
         let Some(sweep) = Sweep::take(&mut rest)? else { return Ok(None) };
-        let points = sweep.points(&rest)?;
-        let (file, base, kinds) = (table.clone(), base.to_owned(), kinds.clone());
-        Ok(Some(Self { sweep, points, file, base, kinds, engines }))
+        let points = sweep.points(&rest, catalogue)?;
+        let (file, base) = (table.clone(), base.to_owned());
+        let (kinds, catalogue) = (kinds.clone(), catalogue.clone());
+        Ok(Some(Self { sweep, points, file, base, kinds, catalogue, engines }))
     }
 
     /// The name of the experiment.
@@ -121,8 +125,9 @@ impl SweepPlan {
 
     fn read_plan(&self, table: &Table) -> Result<Plan, LabError> {
         let (mut table, ranks) = (table.clone(), self.engines.ranks());
-        choose_once(&mut table, &self.base, &self.kinds, ranks)?;
-        let experiment = agree(ranks, Experiment::read_with(&table, &self.base, &self.kinds))?;
+        choose_once(&mut table, &self.base, &self.kinds, &self.catalogue, ranks)?;
+        let read = Experiment::read_with(&table, &self.base, &self.kinds, &self.catalogue);
+        let experiment = agree(ranks, read)?;
         let plan = Plan::spread(experiment, self.engines.clone())?;
         agree(ranks, self.check_criterion(&plan))?;
         Ok(plan)

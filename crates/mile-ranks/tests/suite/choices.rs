@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mile::methods::catalogue::Catalogue;
 use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::objectives::Kinds;
@@ -19,7 +20,7 @@ fn numbers_for_auto_are_chosen_once() {
     let alone = resolved(&parse_table(text, &[]).unwrap());
     let found = Threads::run(2, |rank| {
         let mut table = parse_table(text, &[]).unwrap();
-        choose_once(&mut table, Path::new(""), &Kinds::default(), &rank).unwrap();
+        choose_once(&mut table, Path::new(""), &Kinds::default(), &Catalogue::default(), &rank).unwrap();
         assert!(!table.to_string().contains("auto"), "{table}");
         resolved(&table)
     });

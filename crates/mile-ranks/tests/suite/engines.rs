@@ -7,7 +7,7 @@ use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::graph::{Graph, Topology};
 use mile::method::Method;
-use mile::methods::catalogue::{self, Parameters, WITH_PENALTY};
+use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
@@ -115,7 +115,7 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
             let lasting = complete || compression.is_some();
-            let takes_penalty = WITH_PENALTY.contains(&entry.name) && compression.is_none();
+            let takes_penalty = entry.takes_penalty() && compression.is_none();
             if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {
                 continue;
             }

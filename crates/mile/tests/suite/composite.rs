@@ -273,7 +273,7 @@ fn methods_without_a_proximal_step_refuse_and_name_those_that_have_one() {
     for entry in catalogue::ALL {
         let network = if entry.name == "scaffold" { &complete } else { &lazy };
         let found = entry.build(&penalised(), network, 0);
-        assert_eq!(found.is_ok(), WITH_PENALTY.contains(&entry.name), "{}", entry.name);
+        assert_eq!(found.is_ok(), entry.takes_penalty(), "{}", entry.name);
         if let Err(error) = found {
             let text = error.to_string();
             assert!(
@@ -286,7 +286,7 @@ fn methods_without_a_proximal_step_refuse_and_name_those_that_have_one() {
         let simulator = Simulator::new(&problem, network, &*smooth, &[0.0; COLUMNS], 0);
         let is_refused = simulator.err() == Some(SimulatorError::Penalty);
         assert_eq!(is_refused, !smooth.takes_penalty(), "{}", entry.name);
-        assert_eq!(smooth.takes_penalty(), WITH_PENALTY.contains(&entry.name) && entry.name != "nids");
+        assert_eq!(smooth.takes_penalty(), entry.takes_penalty() && entry.name != "nids");
     }
 }
 

@@ -195,7 +195,7 @@ fn run<'m>(method: &'m dyn Method, step_size: f64, agents: &mut Simulator<impl R
 #[test]
 fn there_is_a_row_for_every_built_in_method() {
     let tested: BTreeSet<_> = rows().iter().map(|row| row.name).collect();
-    let built_in: BTreeSet<_> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+    let built_in: BTreeSet<_> = catalogue::ALL.iter().map(|entry| &*entry.name).collect();
     assert_eq!(tested, built_in);
 }
 
@@ -440,7 +440,7 @@ fn parameters_out_of_range_are_refused_with_the_range() {
         catalogue::find(name).unwrap().build(&parameters, &ring, 0).unwrap_err().to_string()
     };
     for entry in catalogue::ALL.iter().filter(|entry| entry.has_local_steps()) {
-        assert!(refusal(entry.name, tau(0)).contains("a whole number from 1"), "{}", entry.name);
+        assert!(refusal(&entry.name, tau(0)).contains("a whole number from 1"), "{}", entry.name);
     }
     for name in ["extra", "ed", "nids", "dsgd", "gradient-tracking"] {
         assert!(refusal(name, tau(2)).contains("1 only"), "{name}");
