@@ -57,7 +57,7 @@ impl PyMethod {
         Ok(Self {
             object: object.clone().unbind(),
             names: Arc::new(names),
-            layout: Layout { state: state.leak(), scratch: scratch.leak() },
+            layout: Layout::new(state.leak(), scratch.leak()),
             has_start,
             raised,
         })

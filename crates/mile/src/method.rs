@@ -5,6 +5,7 @@ use crate::network::Network;
 
 /// How a state vector scales with the step size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unit {
     /// Independent of the step size: a model, or a vector in units of gradients.
     Fixed,
@@ -14,6 +15,7 @@ pub enum Unit {
 
 /// The vectors a method works with, in the order of their [`Vector`] numbers: state, then scratch.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Layout {
     /// State vectors, which are kept from step to step. The first is always `x`, the agents' models.
     pub state: &'static [(&'static str, Unit)],
@@ -22,6 +24,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// State vectors with their units, and scratch vectors.
+    pub const fn new(state: &'static [(&'static str, Unit)], scratch: &'static [&'static str]) -> Self {
+        Self { state, scratch }
+    }
+
     /// Number of vectors in all.
     pub fn vectors(&self) -> usize {
         self.state.len() + self.scratch.len()

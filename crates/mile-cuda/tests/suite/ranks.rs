@@ -50,7 +50,7 @@ type Measured = (Vec<f64>, [f64; 3], Option<Evaluated>, Option<Vec<f64>>, Vec<f6
 
 /// Four rounds, the last of them watched; what is measured, and the bytes sent from here.
 fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>) -> (Measured, u64) {
-    let schedule = Schedule { warmup: 2, ..Schedule::constant(0.05) };
+    let schedule = Schedule::constant(0.05).with_warmup(2);
     let mut run = Run::start(method, schedule, engine).unwrap();
     for round in 0..4 {
         if round == 3 {

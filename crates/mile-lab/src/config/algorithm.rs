@@ -3,7 +3,7 @@
 use mile::compression::Compression;
 use mile::methods::Variant;
 use mile::methods::catalogue::{self, Catalogue, Entry, Parameters};
-use mile::schedule::{Change, Decay, Schedule, Weight};
+use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
 use mile::theory::weights::WeightChoice;
 use toml::{Table, Value};
 
@@ -154,7 +154,7 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
         2 => Decay::Cosine { rounds: whole("rounds", rounds)?, floor: number("floor", 0.01)? },
         _ => Decay::None,
     };
-    let schedule = Schedule { warmup, decay, ..Schedule::constant(step_size) };
+    let schedule = Schedule::constant(step_size).with_warmup(warmup).with_decay(decay);
     schedule.validate().map_err(|error| {
         let key =
             if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
@@ -165,7 +165,7 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
 }
 
 /// Later step sizes: `change = [{ round = 500, step_size = 0.01 }]`.
-fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
+fn changes(reader: &Section, rounds: u64) -> Result<Vec<ScheduleChange>, LabError> {
     let takes = "a list such as [{ round = 500, step_size = 0.01 }]";
     let Some(value) = reader.value("change") else { return Ok(Vec::new()) };
     let list = value.as_array().ok_or_else(|| reader.refuse("change", value, takes))?;
@@ -179,7 +179,7 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
         let step_size = inner.number("step_size", takes)?.ok_or_else(|| inner.missing("step_size", takes))?;
         let Schedule { warmup, decay, .. } =
             schedule(&inner, step_size, rounds.saturating_sub(round).max(1))?;
-        changes.push(Change { round, step_size, warmup, decay });
+        changes.push(ScheduleChange::new(round, step_size, warmup, decay));
         resolved.push(Value::Table(inner.finish()?));
     }
     reader.keep("change", Value::Array(resolved));

@@ -46,7 +46,7 @@ type Measured = (f64, Vec<f64>, f64, Option<f64>, Vec<f64>);
 
 /// All rounds, the last of them watched.
 fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>, rounds: u64) -> (Measured, u64) {
-    let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
+    let schedule = Schedule::constant(0.05).with_warmup(3);
     let mut run = Run::start(method, schedule, engine).unwrap();
     while run.progress().round < rounds {
         if run.progress().round + 1 == rounds {

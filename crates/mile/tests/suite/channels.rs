@@ -274,7 +274,7 @@ fn measured(engine: &mut dyn Engine<f32>) -> Measured {
 
 /// All rounds, the last of them watched.
 fn drive(method: &dyn Method, engine: &mut dyn Engine<f32>, rounds: u64) -> (Measured, u64) {
-    let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
+    let schedule = Schedule::constant(0.05).with_warmup(3);
     let mut run = Run::start(method, schedule, engine).unwrap();
     while run.progress().round < rounds {
         if run.progress().round + 1 == rounds {

@@ -341,7 +341,7 @@ fn resumed_equals_uninterrupted<T: Real>() {
     every_row(|row| {
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);
-        let schedule = Schedule { warmup: 4, ..Schedule::constant(row.step_size) };
+        let schedule = Schedule::constant(row.step_size).with_warmup(4);
         let new = || Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3).unwrap();
         let mut whole = new();
         let mut run = Run::start(&*method, schedule.clone(), &mut whole).unwrap();
