@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from . import _mile
+from ._facts import facts
 
 Algorithm = dict[str, Any]
 """A section `[[algorithm]]`: the method, its step size and its parameters."""
+
+OwnMethod = tuple[object, str, str, list[tuple[str, str]]]
+"""A method of one's own: the object, its name in the experiment, its title, and the facts that it is known by."""
 
 
 _ALIASES = {"num_local_steps": "local_steps", "tau": "local_steps", "lr": "step_size"}
@@ -22,6 +28,8 @@ class Method:
     The class names its vectors: `state` is kept from step to step and begins with "x", the agents' models; `scratch` is for gradients and messages. State
     vectors in units of the step size, such as corrections of x, are also listed in `scaled`, so that they follow a step size that changes. `step` is one
     update; `start` takes the agents from their starting point to x(0).
+
+    Attributes are hyperparameters. A run is resumed only if they and the code are what they were; a text `version` stands for both, for methods that change themselves.
 
     >>> import mile
     >>> class DGD(mile.Method):
@@ -92,33 +100,50 @@ def methods() -> Any:
 
 
 def own_name(method: object) -> str:
-    """The name of a method of one's own: its class and the numbers that it was made with."""
+    """The name of a method of one's own: its class and the numbers and texts that it was made with."""
     kind = type(method).__name__
-    plain = (bool, int, float, str)
-    values = {key: value for key, value in sorted(vars(method).items()) if isinstance(value, plain) and key[0] != "_"}
-    return f"{kind}({', '.join(f'{key}={value}' for key, value in values.items())})" if values else kind
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in sorted(vars(method).items()) if key[0] != "_"}
+    values = [f"{key}={value}" for key, value in plain.items() if isinstance(value, (bool, int, float, str))]
+    return f"{kind}({', '.join(values)})" if values else kind
 
 
-def resolve(algorithms: Any) -> tuple[list[Algorithm], list[tuple[str, object]]]:
-    """Sections for algorithms in any form, and the methods of one's own among them, by name."""
+class _Own:
+    """The methods of one's own in one experiment. Each object is a method, whatever others are called."""
+
+    def __init__(self) -> None:
+        self.methods: list[OwnMethod] = []
+
+    def add(self, method: object) -> tuple[str, str]:
+        """The name of the method in this experiment, by which no other is known, and its title."""
+        for known, name, title, _ in self.methods:
+            if known is method:
+                return name, title
+        title = own_name(method)
+        alike = sum(title == other for _, _, other, _ in self.methods)
+        name = f"{title} #{alike + 1}" if alike else title
+        self.methods.append((method, name, title, list(facts(method, Method).items())))
+        return name, title
+
+
+def resolve(algorithms: Any) -> tuple[list[Algorithm], list[OwnMethod]]:
+    """Sections for algorithms in any form, and the methods of one's own among them."""
     if isinstance(algorithms, (str, dict)) or isinstance(algorithms, HasStep):
         algorithms = [algorithms]
     found: list[Algorithm] = []
-    own: list[tuple[str, object]] = []
+    own = _Own()
     for k, given in enumerate(algorithms):
         if not isinstance(given, dict):
             takes = 'takes mile.method(name, step_size=...), or a dictionary with name and step_size'
             raise TypeError(f"algorithms[{k}]: got {given!r}, {takes}")
         names = dict(_ALIASES)
-        if given.get("name") in _AUXILIARY:
-            names["aux_step_size"] = _AUXILIARY[given["name"]]
+        method = given.get("name")
+        if isinstance(method, str) and method in _AUXILIARY:
+            names["aux_step_size"] = _AUXILIARY[method]
         section: Algorithm = {names.get(str(key), str(key)): value for key, value in given.items()}
         if len(section) < len(given):
             raise ValueError(f"algorithms[{k}]: two names of one parameter: {', '.join(given)}")
-        given_method = section.get("name")
-        if given_method is not None and not isinstance(given_method, str):
-            name = own_name(given_method)
-            own.append((name, given_method))
-            section["name"] = name
+        if method is not None and not isinstance(method, str):
+            section["name"], title = own.add(method)
+            section.setdefault("label", title)
         found.append(section)
-    return found, own
+    return found, own.methods

@@ -31,7 +31,10 @@ class Random:
 
 @final
 class Step:
-    """One step of a method: the verbs on named vectors, the time and the step size."""
+    """One step of a method: the verbs on named vectors, the time and the step size.
+
+    It is valid until the call that it was passed to returns, and for one thread at a time; any other use raises a `RuntimeError`.
+    """
 
     @property
     def t(self) -> int: ...
@@ -58,6 +61,7 @@ class TableData:
 
 _Callback = Callable[[str, str, int, float, str], None]
 _Path = str | PathLike[str]
+_OwnMethod = tuple[object, str, str, Sequence[tuple[str, str]]]
 
 def run(
     experiment: dict[str, Any],
@@ -66,7 +70,7 @@ def run(
     resume: bool,
     draw: bool,
     problem: object | None,
-    methods: Sequence[tuple[str, object]],
+    methods: Sequence[_OwnMethod],
     ranks: object | None,
     device: str | None,
     callback: _Callback,
@@ -75,7 +79,7 @@ def check(
     experiment: dict[str, Any],
     base: _Path,
     problem: object | None,
-    methods: Sequence[tuple[str, object]],
+    methods: Sequence[_OwnMethod],
     callback: _Callback,
 ) -> str: ...
 def reproduce(
@@ -87,6 +91,7 @@ def reproduce(
     callback: _Callback,
 ) -> tuple[str, bool]: ...
 def methods() -> str: ...
+def method_names() -> list[str]: ...
 def graph(network: dict[str, Any]) -> tuple[str, str]: ...
 def theory(
     network: dict[str, Any] | None,

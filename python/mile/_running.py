@@ -28,7 +28,11 @@ class _Request:
         self.device: str | None = given.pop("device", None)
         problem = given.pop("problem", None)
         network = given.pop("network", None)
-        algorithms = given.pop("algorithms", given.pop("algorithm", self.table.get("algorithm", [])))
+        algorithms = given.pop("algorithms", given.pop("algorithm", None))
+        if algorithms is None:
+            algorithms = self.table.get("algorithm", [])
+            if experiment is None:
+                _check_built_in(algorithms, out)
         if "iterations" in given:
             given["rounds"] = given.pop("iterations")
         if isinstance(given.get("seeds"), int):
@@ -77,6 +81,15 @@ def _table(experiment: Any, out: _PathLike | None, resume: bool) -> tuple[dict[s
         path = Path(experiment)
         return read_settings(path), path.parent
     raise TypeError(f"experiment: got {type(experiment).__name__}, takes a path or a dictionary")
+
+
+def _check_built_in(algorithms: Sequence[Mapping[str, Any]], out: _PathLike | None) -> None:
+    """A run directory has the name of a method, but not the method."""
+    for k, section in enumerate(algorithms):
+        name = section.get("name")
+        if name not in _mile.method_names():
+            remedy = "give it again, as algorithms=[mile.method(...)]"
+            raise _mile.ExperimentError(f"algorithm[{k}].name: {name} of the run in {out} is a method of your own; {remedy}")
 
 
 def run(

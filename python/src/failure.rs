@@ -37,13 +37,23 @@ impl Raised {
                 // On the main thread a handler of Ctrl-C may wait to be called.
                 false => py.check_signals().and_then(|()| work(py)),
             };
-            result.map_err(|error| {
-                let text = error.to_string();
-                let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-                first.get_or_insert(error);
-                text.into()
-            })
+            result.map_err(|error| self.keep(error))
         })
+    }
+
+    /// Keeps an exception for whoever started the run, if it is the first.
+    pub(crate) fn keep(&self, error: PyErr) -> Failure {
+        let text = error.to_string();
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        match *first {
+            Some(_) => {
+                // Dropping an exception may run Python code, which must not find the lock held.
+                drop(first);
+                drop(error);
+            }
+            None => *first = Some(error),
+        }
+        text.into()
     }
 
     /// The same for verbs of an engine.

@@ -37,8 +37,14 @@ pub(crate) fn methods(py: Python<'_>) -> PyResult<String> {
     })
 }
 
+/// The names of the built-in methods.
+#[pyfunction]
+pub(crate) fn method_names() -> Vec<&'static str> {
+    catalogue::ALL.iter().map(|entry| &*entry.name).collect()
+}
+
 fn describe(entry: &Entry) -> Result<serde_json::Value, LabError> {
-    let (topology, rule) = match entry.name {
+    let (topology, rule) = match &*entry.name {
         "scaffold" => (Topology::Complete, Rule::Metropolis),
         _ => (Topology::Ring, Rule::LazyMetropolis),
     };
@@ -47,7 +53,7 @@ fn describe(entry: &Entry) -> Result<serde_json::Value, LabError> {
     let network = Network::new(graph, rule).map_err(refuse)?;
     let method = entry
         .build(&Parameters::default(), &network, 0)
-        .map_err(|error| LabError::config(entry.name, error))?;
+        .map_err(|error| LabError::config(&*entry.name, error))?;
     let costs = first_round_costs(&*method, &network)?;
     let parameters: serde_json::Map<String, serde_json::Value> = entry
         .parameters

@@ -1,8 +1,8 @@
 //! mile for Python: what the package `mile` is built on.
 //!
 //! Experiments run without the interpreter, on the thread that asks for them or on threads of their own ([`session`], [`waiting`], [`interrupt`]). Objectives in Python are problems of the library
-//! ([`problem`]), whose arrays point into the agents' memory ([`memory`]); methods in Python are methods ([`method`]); tensors of PyTorch are the vectors of
-//! an engine ([`host`]).
+//! ([`problem`]), whose arrays point into the agents' memory ([`memory`]); methods in Python are methods ([`method`]), which are
+//! lent one step at a time ([`loan`]); tensors of PyTorch are the vectors of an engine ([`host`]).
 
 mod device;
 mod engines;
@@ -10,6 +10,7 @@ mod failure;
 mod host;
 mod inquire;
 mod interrupt;
+mod loan;
 mod memory;
 mod method;
 mod objectives;
@@ -37,6 +38,7 @@ fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(session::check, module)?)?;
     module.add_function(wrap_pyfunction!(session::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::methods, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::method_names, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::graph, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::theory, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::keys_reference, module)?)?;

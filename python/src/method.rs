@@ -1,7 +1,6 @@
 //! Methods in Python: a class with `step`, and perhaps `start`, written in the verbs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use mile::agents::{AgentsError, Step, Vector};
 use mile::method::{Layout, Method, Unit};
@@ -9,6 +8,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::failure::Raised;
+use crate::loan::Loan;
 
 /// A method in Python, with its vectors.
 pub(crate) struct PyMethod {
@@ -57,7 +57,7 @@ impl PyMethod {
         Ok(Self {
             object: object.clone().unbind(),
             names: Arc::new(names),
-            layout: Layout { state: state.leak(), scratch: scratch.leak() },
+            layout: Layout::new(state.leak(), scratch.leak()),
             has_start,
             raised,
         })
@@ -76,21 +76,22 @@ impl PyMethod {
     }
 
     fn call(&self, name: &str, step: &mut Step) -> Result<(), AgentsError> {
-        let pointer: *mut Step<'_> = step;
-        let failed = Python::attach(|py| -> PyResult<()> {
-            // The lifetime is forgotten here and kept by the caller: the pointer is taken back below, before the step ends.
-            let verbs = StepVerbs {
-                step: AtomicPtr::new(pointer.cast()),
-                names: self.names.clone(),
-                raised: self.raised.clone(),
-            };
-            let verbs = Bound::new(py, verbs)?;
-            let result = self.object.bind(py).call_method1(name, (&verbs,));
-            verbs.get().step.store(std::ptr::null_mut(), Ordering::Release);
-            result.map(drop)
+        let called = Python::attach(|py| {
+            Loan::lend(
+                py,
+                step,
+                || self.raised.abort(),
+                |loan| {
+                    let verbs = StepVerbs {
+                        loan: loan.clone(),
+                        names: self.names.clone(),
+                        raised: self.raised.clone(),
+                    };
+                    self.object.bind(py).call_method1(name, (verbs,)).map(drop)
+                },
+            )
         });
-        let Err(error) = failed else { return Ok(()) };
-        self.raised.call(|_| Err::<(), _>(error)).map_err(AgentsError::Engine)
+        called.map_err(|error| AgentsError::Engine(self.raised.keep(error)))
     }
 }
 
@@ -109,19 +110,14 @@ impl Method for PyMethod {
 }
 
 /// One step of a method in Python: the verbs on vectors, which are named, the time and the step size.
+///
+/// It can be used until the call that it was passed to returns, by one thread at a time; any other use raises an exception.
 #[pyclass(frozen, module = "mile", name = "Step")]
 pub(crate) struct StepVerbs {
-    /// Null while a verb works, and when the step is over.
-    step: AtomicPtr<Step<'static>>,
+    loan: Arc<Loan>,
     names: Arc<Vec<String>>,
     raised: Raised,
 }
-
-/// A pointer that is used by one thread at a time.
-struct Sent(*mut Step<'static>);
-
-// SAFETY: `with` takes it out of its place while it is used, so that no two threads have it.
-unsafe impl Send for Sent {}
 
 impl StepVerbs {
     fn vector(&self, name: &str) -> PyResult<Vector> {
@@ -141,24 +137,9 @@ impl StepVerbs {
         py: Python<'_>,
         work: impl FnOnce(&mut Step) -> Result<R, AgentsError> + Send,
     ) -> PyResult<R> {
-        let pointer = Sent(self.step.swap(std::ptr::null_mut(), Ordering::AcqRel));
-        if pointer.0.is_null() {
-            return Err(PyRuntimeError::new_err(
-                "a step is used outside of start and step, or by two threads",
-            ));
-        }
-        let (pointer, result) = py.detach(move || {
-            let pointer = pointer;
-            // SAFETY: the pointer is that of `PyMethod::call`, whose caller waits until the Python method returns, and nobody else
-            // has it meanwhile.
-            let result = work(unsafe { &mut *pointer.0 });
-            (pointer, result)
-        });
-        self.step.store(pointer.0, Ordering::Release);
-        result.map_err(|error| {
-            // The exception of an objective goes on as it is.
-            self.raised.take().unwrap_or_else(|| PyRuntimeError::new_err(error.to_string()))
-        })
+        // The exception of an objective goes on as it is. It is taken before the step is put back: what is raised later is somebody else's.
+        let worked = self.loan.with(py, |step| work(step).map_err(|error| (error, self.raised.take())))?;
+        worked.map_err(|(error, raised)| raised.unwrap_or_else(|| PyRuntimeError::new_err(error.to_string())))
     }
 }
 

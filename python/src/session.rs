@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mile::methods::catalogue;
+use mile::methods::catalogue::{Catalogue, Entry};
 use mile_lab::{Lab, LabError};
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::execute::execute;
@@ -41,6 +41,7 @@ struct Session {
     table: Table,
     base: PathBuf,
     kinds: Kinds,
+    catalogue: Catalogue,
     engines: Arc<dyn Engines>,
     raised: Raised,
     worker: Worker,
@@ -51,20 +52,21 @@ impl Session {
         experiment: &Bound<'_, PyDict>,
         base: PathBuf,
         problem: Option<&Bound<'_, PyAny>>,
-        methods: Vec<(String, Bound<'_, PyAny>)>,
+        methods: Vec<OwnMethod<'_>>,
         ranks: Option<&Bound<'_, PyAny>>,
         device: Option<&str>,
     ) -> PyResult<Self> {
         let table = values::table(experiment, "")?;
         let (raised, memory) = (Raised::default(), Memory::default());
-        for (name, method) in methods {
-            add_method(&name, &method, &raised)?;
-        }
+        let catalogue = methods
+            .into_iter()
+            .try_fold(Catalogue::default(), |known, method| method.add_to(known, &raised))?;
         let ranks = ranks.map(|ranks| PyRanks::read(ranks, raised.clone()).map(Arc::new)).transpose()?;
         let mut session = Self {
             table,
             base,
             kinds: Kinds::default(),
+            catalogue,
             engines: Arc::new(InProcess),
             raised: raised.clone(),
             worker: Worker::Threads,
@@ -99,7 +101,8 @@ impl Session {
 
     fn plan(&self, folder: &Path) -> Result<Plan, LabError> {
         let resumed = folder.join("config.toml").exists().then_some(folder);
-        Lab::new(self.kinds.clone(), self.engines.clone()).plan(&self.table, &self.base, resumed)
+        let lab = Lab::new(self.kinds.clone(), self.catalogue.clone(), self.engines.clone());
+        lab.plan(&self.table, &self.base, resumed)
     }
 
     /// Runs the experiment; returns whether it is complete.
@@ -135,7 +138,8 @@ impl Session {
     }
 
     fn sweep(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
-        let sweep = SweepPlan::read_with(&self.table, &self.base, &self.kinds, self.engines.clone())?;
+        let (kinds, catalogue) = (&self.kinds, &self.catalogue);
+        let sweep = SweepPlan::read_with(&self.table, &self.base, kinds, catalogue, self.engines.clone())?;
         let sweep =
             sweep.ok_or_else(|| LabError::config("sweep", "is missing, takes lists of values by key"))?;
         let points = sweep.points.len();
@@ -166,12 +170,19 @@ fn boxed<'p>(plan: &'p Plan, work: &Work) -> Box<dyn mile_lab::observer::Observe
     Box::new(Teller::new(plan, work))
 }
 
-/// Makes a method in Python known by a name.
-fn add_method(name: &str, method: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<()> {
-    let read = PyMethod::read(method, raised.clone())?;
-    catalogue::add(name, name, Box::new(move |_, _, _| Ok(Box::new(read.again()))))
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(())
+/// A method in Python: the object, the name under which it stands in the experiment, its title, and the facts that it is known by.
+#[derive(FromPyObject)]
+pub(crate) struct OwnMethod<'py>(Bound<'py, PyAny>, String, String, Vec<(String, String)>);
+
+impl OwnMethod<'_> {
+    fn add_to(self, catalogue: Catalogue, raised: &Raised) -> PyResult<Catalogue> {
+        let Self(object, name, title, facts) = self;
+        let method = PyMethod::read(&object, raised.clone())?;
+        let entry = Entry::own(name, move |_, _, _| Ok(Box::new(method.again())));
+        catalogue
+            .with(entry.with_title(title).with_facts(facts))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
 }
 
 /// The exception of a run that ended with an error: that of Python if there was one, with a note about what is kept.
@@ -211,7 +222,7 @@ pub(crate) fn run(
     resume: bool,
     draw: bool,
     problem: Option<&Bound<'_, PyAny>>,
-    methods: Vec<(String, Bound<'_, PyAny>)>,
+    methods: Vec<OwnMethod<'_>>,
     ranks: Option<&Bound<'_, PyAny>>,
     device: Option<&str>,
     callback: &Bound<'_, PyAny>,
@@ -234,7 +245,7 @@ pub(crate) fn check(
     experiment: &Bound<'_, PyDict>,
     base: PathBuf,
     problem: Option<&Bound<'_, PyAny>>,
-    methods: Vec<(String, Bound<'_, PyAny>)>,
+    methods: Vec<OwnMethod<'_>>,
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
     let session = Session::read(experiment, base, problem, methods, None, None)?;

@@ -40,17 +40,21 @@ thread_local! {
 impl Worker {
     fn work<R: Send>(self, work: impl FnOnce() -> R + Send) -> Result<R, LabError> {
         match self {
-            Self::Caller => Ok(CALLER.with(|pool| match pool {
-                Ok(pool) => pool.install(work),
-                // The thread is one of a pool already: a run in a run.
-                Err(_) => work(),
-            })),
+            Self::Caller => Ok(on_this_thread(work)),
             Self::Threads => {
                 let pool = ThreadPoolBuilder::new().build();
                 Ok(pool.map_err(|error| LabError::Engine(Box::new(error)))?.install(work))
             }
         }
     }
+}
+
+/// Work that stays on this thread, unless it belongs to a pool already: that of a run in whose midst it is.
+pub(crate) fn on_this_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    CALLER.with(|pool| match pool {
+        Ok(pool) => pool.install(work),
+        Err(_) => work(),
+    })
 }
 
 /// Short work, such as reading a graph: no progress.

@@ -76,7 +76,7 @@ fn unknown(name: &str) -> String {
     if let Some(absent) = catalogue::UNAVAILABLE.iter().find(|absent| absent.name == name) {
         return format!("{name} is not available: {}", absent.reason);
     }
-    let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+    let names: Vec<&str> = catalogue::ALL.iter().map(|entry| &*entry.name).collect();
     let hint = mile_lab::section::nearest(name, &names).map(|near| format!("; did you mean {near}?"));
     let hint = hint.unwrap_or_else(|| "; mile algorithms lists all methods".into());
     format!("unknown method '{name}'{hint}")
@@ -88,7 +88,7 @@ fn list(entries: &[&Entry]) -> anyhow::Result<String> {
         let measured = measure(entry)?;
         let parameters: Vec<&str> = entry.parameters.iter().map(|parameter| parameter.name).collect();
         rows.push(vec![
-            entry.name.to_owned(),
+            entry.name.to_string(),
             measured.sent.to_string(),
             measured.exchanges.to_string(),
             measured.stored.to_string(),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
+use mile::methods::catalogue::Catalogue;
 use mile::theory::advice::Severity;
 use mile_lab::Lab;
 use mile_lab::config::parse_table;
@@ -101,7 +102,8 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
         Ok((table.to_string(), base, folder))
     })?;
     let table = parse_table(&text, &[])?;
-    let sweep = SweepPlan::read_with(&table, &base, &Kinds::default(), engines.clone());
+    let (kinds, catalogue) = (Kinds::default(), Catalogue::default());
+    let sweep = SweepPlan::read_with(&table, &base, &kinds, &catalogue, engines.clone());
     if let Some(sweep) = agree(ranks, sweep)? {
         return run_sweep(arguments, &sweep, &folder, place);
     }

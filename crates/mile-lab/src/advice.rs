@@ -78,7 +78,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
         // Of the smooth part of the objective.
         let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
         let advice = advice::advise(&advice::Plan {
-            entry: algorithm.entry,
+            entry: &algorithm.entry,
             parameters: &parameters,
             network: &plan.network,
             step_size: algorithm.schedule.step_size,
@@ -156,7 +156,7 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
         local_steps: parameters.local_steps.unwrap_or(1),
         xi: parameters.xi.map_or(WeightChoice::Paper, WeightChoice::from),
         gamma: parameters.gamma.map(WeightChoice::Number),
-        momentum: parameters.checked_momentum(algorithms[k].entry.name).ok().flatten(),
+        momentum: parameters.checked_momentum(&algorithms[k].entry.name).ok().flatten(),
         smoothness: bound.unwrap_or(estimate.smoothness.estimate),
         estimate: bound.is_none().then_some(&estimate.smoothness),
         sample: estimate.smoothness.sample,

@@ -90,7 +90,7 @@ pub(super) fn adaptive(
     let local_steps = parameters.local_steps.unwrap_or(1);
     let step_size = algorithm.schedule.step_size;
     let question = Question { network, local_steps, step_size, smoothness: None, scatter: None, seed };
-    auto::adaptive(question, parameters.gamma, parameters.checked_momentum(algorithm.entry.name)?)
+    auto::adaptive(question, parameters.gamma, parameters.checked_momentum(&algorithm.entry.name)?)
 }
 
 /// Chooses xi and gamma of an algorithm with `"auto"`.
@@ -113,7 +113,7 @@ pub(crate) fn choose(
         scatter: scatter(experiment)?,
         seed: experiment.seeds[0],
     };
-    let momentum = parameters.checked_momentum(algorithm.entry.name).map_err(|error| {
+    let momentum = parameters.checked_momentum(&algorithm.entry.name).map_err(|error| {
         LabError::config(
             format!("algorithm[{index}].{}", error.parameter),
             format!("got {}, takes {}", error.got, error.takes),

@@ -119,6 +119,8 @@ mod tests {
     use toml::Value;
 
     use super::*;
+    use mile::methods::catalogue::Catalogue;
+
     use crate::objectives::{Kinds, Objectives};
     use crate::plan::Plan;
 
@@ -152,7 +154,11 @@ mod tests {
         let kinds =
             Kinds::none().with("samples", move |_, _| Ok(Arc::new(Samples { rows }) as Arc<dyn Objectives>));
         let text = format!("{settings}\n[network]\nagents = 10\n{algorithms}");
-        Plan::new(Experiment::read_with(&text.parse().unwrap(), Path::new(""), &kinds).unwrap()).unwrap()
+        Plan::new(
+            Experiment::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default())
+                .unwrap(),
+        )
+        .unwrap()
     }
 
     const DSGD: &str = "[[algorithm]]\nname = 'dsgd'\nstep_size = 0.1\n";

@@ -223,7 +223,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let wall_s = if round == 0 { 0.0 } else { before + self.clock.elapsed().as_secs_f64() };
         self.clock = Instant::now();
         let algorithm = &self.plan.experiment.algorithms[job.algorithm];
-        let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: job.seed };
+        let subject = RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: job.seed };
         let index = self.plan.membership.at(round);
         let (plan, method) = (self.plan, self.plan.method_in(job, index)?);
         let Epoch { members, network, .. } = &plan.membership.epochs()[index];
@@ -372,7 +372,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(Outcome {
             converged: false,
             label: algorithm.label.clone(),
-            algorithm: algorithm.entry.name.to_owned(),
+            algorithm: algorithm.entry.name.to_string(),
             seed: job.seed,
             status,
             vectors_stored: self.plan.methods[job.algorithm].vectors_stored,

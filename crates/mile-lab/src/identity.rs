@@ -6,6 +6,7 @@
 //! add keys and still load the states of an earlier one.
 
 use mile::membership::{Change, Membership};
+use mile::methods::catalogue::Entry;
 use mile::network::Network;
 use mile::varying::TimeVarying;
 use mile_problems::digest;
@@ -61,6 +62,16 @@ pub(crate) fn of_algorithm(algorithm: &AlgorithmConfig, parameters: &[(&'static 
         parameters.iter().map(|(name, value)| (format!("algorithm.{name}"), value.as_str().into()));
     facts.extend(parameters);
     facts
+}
+
+/// The facts of a method of the user's own, in the place of its name.
+pub(crate) fn add_own_method(facts: &mut Facts, entry: &Entry) {
+    if !entry.facts.is_empty() {
+        facts.remove("algorithm.name");
+        facts.extend(
+            entry.facts.iter().map(|(key, value)| (format!("algorithm.{key}"), value.as_str().into())),
+        );
+    }
 }
 
 /// What the agents of a swarm must agree on: the whole experiment, and the facts that `agent`'s own data must share with

@@ -157,7 +157,7 @@ impl JobContext<'_> {
         let algorithm = &self.plan.experiment.algorithms[job.algorithm];
         Outcome {
             label: algorithm.label.clone(),
-            algorithm: algorithm.entry.name.to_owned(),
+            algorithm: algorithm.entry.name.to_string(),
             seed: job.seed,
             status,
             vectors_stored: self.plan.methods[job.algorithm].vectors_stored,

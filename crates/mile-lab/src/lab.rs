@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use mile::method::InvalidParameter;
+use mile::methods::catalogue::{Catalogue, Entry};
 use mile::problems::Problem;
 use toml::Table;
 
@@ -25,6 +27,7 @@ use crate::sweep::SweepPlan;
 /// figures and a report.
 pub struct Lab {
     kinds: Kinds,
+    catalogue: Catalogue,
     engines: Arc<dyn Engines>,
     quiet: bool,
     stop: Arc<AtomicBool>,
@@ -50,16 +53,22 @@ impl std::fmt::Display for Results {
 }
 
 impl Default for Lab {
-    /// A lab for the built-in kinds of problems, with all agents in this process.
+    /// A lab for the built-in kinds of problems and the built-in methods, with all agents in this process.
     fn default() -> Self {
-        Self { kinds: Kinds::default(), engines: Arc::new(InProcess), quiet: false, stop: Arc::default() }
+        Self {
+            kinds: Kinds::default(),
+            catalogue: Catalogue::default(),
+            engines: Arc::new(InProcess),
+            quiet: false,
+            stop: Arc::default(),
+        }
     }
 }
 
 impl Lab {
-    /// A lab for these kinds of problems, with agents on these engines.
-    pub fn new(kinds: Kinds, engines: Arc<dyn Engines>) -> Self {
-        Self { kinds, engines, ..Self::default() }
+    /// A lab for these kinds of problems and these methods, with agents on these engines.
+    pub fn new(kinds: Kinds, catalogue: Catalogue, engines: Arc<dyn Engines>) -> Self {
+        Self { kinds, catalogue, engines, ..Self::default() }
     }
 
     /// A lab for your own problem. Its experiments need no section `[problem]`; `name` is the problem's name in reports.
@@ -81,6 +90,15 @@ impl Lab {
     ) -> Self {
         self.kinds = self.kinds.with(name, read);
         self
+    }
+
+    /// Adds a method of your own, for experiments with its name in a section `[[algorithm]]`.
+    ///
+    /// # Errors
+    /// If a built-in method has this name.
+    pub fn with_method(mut self, method: Entry) -> Result<Self, InvalidParameter> {
+        self.catalogue = self.catalogue.with(method)?;
+        Ok(self)
     }
 
     /// Runs the agents on other engines than the [`Simulator`](mile::simulator::Simulator).
@@ -112,7 +130,7 @@ impl Lab {
         let folder = folder.as_ref();
         let table = parse_table(experiment, &[])?;
         let here = Path::new("");
-        match SweepPlan::read_with(&table, here, &self.kinds, self.engines.clone())? {
+        match SweepPlan::read_with(&table, here, &self.kinds, &self.catalogue, self.engines.clone())? {
             Some(sweep) => self.run_sweep(&sweep, folder),
             None => {
                 let resumed = folder.join("config.toml").exists().then_some(folder);
@@ -125,7 +143,7 @@ impl Lab {
     /// `base`. With the folder of a run that is resumed, what was chosen when it began is kept. A call of all ranks together.
     pub fn plan(&self, table: &Table, base: &Path, resumed: Option<&Path>) -> Result<Plan, LabError> {
         let ranks = self.engines.ranks();
-        let mut experiment = agree(ranks, Experiment::read_with(table, base, &self.kinds))?;
+        let mut experiment = agree(ranks, Experiment::read_with(table, base, &self.kinds, &self.catalogue))?;
         if let Some(folder) = resumed {
             keep_choices(&mut experiment, folder, ranks)?;
         }

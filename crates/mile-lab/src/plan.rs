@@ -136,7 +136,7 @@ impl Plan {
         let agents = membership.numbers();
         let size = with_precision!(experiment.precision, T => check_problems::<T>(&experiment, agents, hosted.len()))?;
         for (k, algorithm) in experiment.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
-            algorithm.entry.check_penalty().map_err(|error| invalid(k, algorithm.entry, error))?;
+            algorithm.entry.check_penalty().map_err(|error| invalid(k, &algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
         }
         let chosen: Vec<Choices> = experiment.algorithms.iter().map(Choices::of).collect();
@@ -239,7 +239,7 @@ impl Plan {
     /// The method of a job, for the network of an epoch of the membership.
     pub fn method_in(&self, job: Job, epoch: usize) -> Result<Box<dyn Method>, LabError> {
         let (entry, parameters) =
-            (self.experiment.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
+            (&self.experiment.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
         let network = self.membership.epochs().get(epoch).map_or(&self.network, |epoch| &epoch.network);
         build(job.algorithm, entry, parameters, network, job.seed)
     }
@@ -339,6 +339,7 @@ impl Plan {
         let algorithm = &self.experiment.algorithms[job.algorithm];
         let parameters = self.methods[job.algorithm].parameters.given();
         facts.extend(identity::of_algorithm(algorithm, &parameters));
+        identity::add_own_method(&mut facts, &algorithm.entry);
         facts.insert("seed".into(), job.seed.to_string().into());
         facts
     }

@@ -87,8 +87,11 @@ pub(crate) fn check(path: &Path, header: &Header, facts: &Facts) -> Result<(), L
 /// The error of a state that differs in a fact, if it does.
 pub(crate) fn refuse_difference(path: &Path, difference: Option<Difference>) -> Result<(), LabError> {
     let Some(Difference { key, old, new }) = difference else { return Ok(()) };
-    let differs = if key.starts_with("problem.data") && old != "absent" && new != "absent" {
+    let was_there = old != "absent" && new != "absent";
+    let differs = if key.starts_with("problem.data") && was_there {
         format!("the contents of {key} have changed")
+    } else if key == "algorithm.code" && was_there {
+        "the code of its method has changed".to_owned()
     } else {
         format!("{key} was {old} and is {new} now")
     };

@@ -309,7 +309,7 @@ mod tests {
     use crate::edge::RoundRange;
     use mile::method::{Layout, Unit};
 
-    const LAYOUT: Layout = Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g"] };
+    const LAYOUT: Layout = Layout::new(&[("x", Unit::Fixed), ("c", Unit::StepSize)], &["g"]);
 
     fn terms() -> Terms {
         let facts = BTreeMap::from([("seeds".into(), "[0]".into())]);

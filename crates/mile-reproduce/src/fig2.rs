@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use super::{Finding, Request, create_folder};
 use crate::fig1::{describe_run, draw};
 use crate::plans::{FIG2, FIG2_SEARCH, apply_all, merge};
+use mile::methods::catalogue::Catalogue;
 use mile_lab::config::{parse_table, set as paths};
 use mile_lab::error::LabError;
 use mile_lab::objectives::Kinds;
@@ -69,8 +70,14 @@ fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Resul
     if let Some(seeds) = changes.get("seeds") {
         searched.insert("seeds".into(), seeds.clone());
     }
-    let plan = SweepPlan::read_with(&searched, out, &Kinds::default(), request.engines.clone())?
-        .ok_or_else(|| LabError::config("sweep", "is missing from the experiment file of figure 2"))?;
+    let plan = SweepPlan::read_with(
+        &searched,
+        out,
+        &Kinds::default(),
+        &Catalogue::default(),
+        request.engines.clone(),
+    )?
+    .ok_or_else(|| LabError::config("sweep", "is missing from the experiment file of figure 2"))?;
     let folder = out.join("search");
     let found = plan.execute(&folder, folder.join("sweep.toml").exists(), request.observers, request.stop)?;
     draw_sweep(&found)?;

@@ -80,8 +80,9 @@ impl AgentsError {
 /// The agents hosted in one place, each with its own row of every [`Vector`].
 ///
 /// An engine may defer work: an error may then be returned later than by the verb that caused it, at the
-/// latest by [`settle`](Self::settle). After an error the contents of the vectors are unspecified.
-pub trait Agents {
+/// latest by [`settle`](Self::settle). After an error the contents of the vectors are unspecified. Verbs may be called from
+/// different threads, one after the other.
+pub trait Agents: Send {
     /// The places of the agents hosted here. An agent's place is its number, unless an engine puts neighbours next to each
     /// other ([`Engine::agent_at`](crate::engine::Engine::agent_at)).
     fn hosted(&self) -> Range<usize>;

@@ -5,6 +5,7 @@ use crate::network::Network;
 
 /// How a state vector scales with the step size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unit {
     /// Independent of the step size: a model, or a vector in units of gradients.
     Fixed,
@@ -14,6 +15,7 @@ pub enum Unit {
 
 /// The vectors a method works with, in the order of their [`Vector`] numbers: state, then scratch.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Layout {
     /// State vectors, which are kept from step to step. The first is always `x`, the agents' models.
     pub state: &'static [(&'static str, Unit)],
@@ -22,6 +24,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// State vectors with their units, and scratch vectors.
+    pub const fn new(state: &'static [(&'static str, Unit)], scratch: &'static [&'static str]) -> Self {
+        Self { state, scratch }
+    }
+
     /// Number of vectors in all.
     pub fn vectors(&self) -> usize {
         self.state.len() + self.scratch.len()
@@ -40,9 +47,10 @@ impl Layout {
 /// A hyperparameter that is out of range, or a network on which a method cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{method}: {parameter}: got {got}, takes {takes}")]
+#[non_exhaustive]
 pub struct InvalidParameter {
     /// Name of the method.
-    pub method: &'static str,
+    pub method: String,
     /// Name of the parameter in experiment files.
     pub parameter: &'static str,
     /// The value given.
@@ -83,9 +91,9 @@ pub trait Method: std::fmt::Debug + Send + Sync {
 
 /// Checks the hyperparameters of the method with this name.
 #[derive(Clone, Copy)]
-pub(crate) struct Checker(pub(crate) &'static str);
+pub(crate) struct Checker<'m>(pub(crate) &'m str);
 
-impl Checker {
+impl Checker<'_> {
     pub(crate) fn number(
         self,
         parameter: &'static str,
@@ -106,6 +114,6 @@ impl Checker {
         got: impl std::fmt::Display,
         takes: impl Into<String>,
     ) -> InvalidParameter {
-        InvalidParameter { method: self.0, parameter, got: got.to_string(), takes: takes.into() }
+        InvalidParameter { method: self.0.to_owned(), parameter, got: got.to_string(), takes: takes.into() }
     }
 }

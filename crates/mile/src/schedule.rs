@@ -7,6 +7,7 @@
 
 /// The step size as a function of the communication rounds done.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Schedule {
     /// The base step size.
     pub step_size: f64,
@@ -15,12 +16,13 @@ pub struct Schedule {
     /// The decay after the warm-up.
     pub decay: Decay,
     /// Later schedules, in increasing round.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ScheduleChange>,
 }
 
 /// Another schedule from a round on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+#[non_exhaustive]
+pub struct ScheduleChange {
     /// The first round it is for; its own rounds count from there.
     pub round: u64,
     /// Its base step size.
@@ -55,6 +57,7 @@ pub enum Decay {
 /// A number of a schedule that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key} = {got} is out of range: it must be {takes}")]
+#[non_exhaustive]
 pub struct InvalidSchedule {
     /// Name of the number.
     pub key: &'static str,
@@ -70,6 +73,18 @@ impl Schedule {
         Self { step_size, warmup: 0, decay: Decay::None, changes: Vec::new() }
     }
 
+    /// Lets the step size grow linearly for so many rounds.
+    pub fn with_warmup(mut self, rounds: u64) -> Self {
+        self.warmup = rounds;
+        self
+    }
+
+    /// Lets the step size decay after the warm-up.
+    pub fn with_decay(mut self, decay: Decay) -> Self {
+        self.decay = decay;
+        self
+    }
+
     /// An error if a step size, factor or number of rounds is out of range.
     pub fn validate(&self) -> Result<(), InvalidSchedule> {
         let check = |key, got: f64, ok: bool, takes| {
@@ -81,7 +96,7 @@ impl Schedule {
             decay.validate()?;
         }
         let mut before = 0;
-        for Change { round, .. } in &self.changes {
+        for ScheduleChange { round, .. } in &self.changes {
             check(
                 "round",
                 *round as f64,
@@ -99,6 +114,13 @@ impl Schedule {
             Some(change) => piece(change.step_size, change.warmup, &change.decay, round - change.round),
             None => piece(self.step_size, self.warmup, &self.decay, round),
         }
+    }
+}
+
+impl ScheduleChange {
+    /// Another step size from a round on, with its own warm-up and decay.
+    pub fn new(round: u64, step_size: f64, warmup: u64, decay: Decay) -> Self {
+        Self { round, step_size, warmup, decay }
     }
 }
 
@@ -254,10 +276,8 @@ mod tests {
     #[test]
     fn a_change_begins_in_its_round_with_a_schedule_of_its_own() {
         let decay = Decay::Step { every: 2, factor: 0.5 };
-        let changes = vec![
-            Change { round: 3, step_size: 0.8, warmup: 1, decay },
-            Change { round: 8, step_size: 0.1, warmup: 0, decay: Decay::None },
-        ];
+        let changes =
+            vec![ScheduleChange::new(3, 0.8, 1, decay), ScheduleChange::new(8, 0.1, 0, Decay::None)];
         let schedule = Schedule { changes, ..Schedule::constant(1.0) };
         schedule.validate().unwrap();
         let steps: Vec<f64> = (0..10).map(|round| schedule.at(round)).collect();

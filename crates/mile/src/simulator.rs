@@ -439,7 +439,7 @@ mod tests {
             let with = |penalty| catalogue::ALL.iter().map(move |entry| (entry, penalty, None));
             let adaptive = (catalogue::find("mile").unwrap(), false, Some(Weight::Adaptive(0.1)));
             for (entry, penalty, xi) in with(false).chain(with(true)).chain([adaptive]) {
-                if penalty && !catalogue::WITH_PENALTY.contains(&entry.name) {
+                if penalty && !entry.takes_penalty() {
                     continue;
                 }
                 let problem: &dyn Problem<f64> = if penalty { &sparse } else { &smooth };

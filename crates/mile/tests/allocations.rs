@@ -45,7 +45,7 @@ fn allocations(threads: usize, problem: &dyn Problem<f32>, network: &Network, na
     let parameters = Parameters { local_steps, penalty, ..Parameters::default() };
     let method = entry.build(&parameters, network, 0).unwrap();
     let decay = Decay::Cosine { rounds: 30, floor: 0.1 };
-    let schedule = Schedule { warmup: 2, decay, ..Schedule::constant(1e-3) };
+    let schedule = Schedule::constant(1e-3).with_warmup(2).with_decay(decay);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
         let start = vec![0.5; problem.dim()];
@@ -88,7 +88,7 @@ fn no_step_allocates_after_the_first_round() {
         let network = if entry.name == "scaffold" { &complete } else { &shaky };
         for batch in [Batch::Full, Batch::Size(4), Batch::Epoch(4)] {
             assert_eq!(
-                allocations(1, &table(8, 40, Loss::Logistic, batch), network, entry.name),
+                allocations(1, &table(8, 40, Loss::Logistic, batch), network, &entry.name),
                 0,
                 "{} {batch:?}",
                 entry.name

@@ -80,7 +80,7 @@ fn every_method_has_the_bits_of_the_simulator() {
         let parameters =
             Parameters { local_steps: entry.has_local_steps().then_some(3), ..Parameters::default() };
         let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
-        compare(&Unknown(&problem), entry.name, &parameters, 0.0);
+        compare(&Unknown(&problem), &entry.name, &parameters, 0.0);
     }
 }
 
@@ -163,8 +163,8 @@ fn every_method_agrees_with_the_simulator_with_gradients_of_the_device() {
     let problems: [&dyn Problem<f64>; 2] = [&quadratic, &logistic];
     let device = any_device();
     for (problem, entry) in problems.into_iter().flat_map(|p| catalogue::ALL.iter().map(move |e| (p, e))) {
-        let network = network_for(entry.name, 6);
-        let method = build(entry.name, &Parameters::default(), &network);
+        let network = network_for(&entry.name, 6);
+        let method = build(&entry.name, &Parameters::default(), &network);
         let start = random::<f64>(problem.dim(), 51);
         let mut expected = Simulator::new(problem, &network, &*method, &start, SEED).unwrap();
         let mut agents = GpuAgents::new(device.clone(), problem, &network, &*method, &start, SEED).unwrap();

@@ -45,7 +45,7 @@ type Measured = (Vec<f64>, [f64; 3], Option<Evaluated>, Option<Vec<f64>>, Vec<f6
 
 /// Four rounds, the last of them watched; what is measured, and the bytes sent from here.
 fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>) -> (Measured, u64) {
-    let schedule = Schedule { warmup: 2, ..Schedule::constant(0.05) };
+    let schedule = Schedule::constant(0.05).with_warmup(2);
     let mut run = Run::start(method, schedule, engine).unwrap();
     for round in 0..4 {
         if round == 3 {
@@ -140,7 +140,7 @@ fn every_method_with_tables_of_which_a_rank_has_its_own() {
         let local_steps = entry.has_local_steps().then_some(3);
         let parameters = Parameters { local_steps, ..Parameters::default() };
         let problem = || table::<f64>(AGENTS, 5, Loss::NonconvexLogistic, 0.0, Batch::Epoch(4));
-        same(&problem(), &|_| problem(), entry.name, &parameters, &[3]);
+        same(&problem(), &|_| problem(), &entry.name, &parameters, &[3]);
     }
 }
 

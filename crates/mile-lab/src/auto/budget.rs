@@ -127,6 +127,8 @@ mod tests {
 
     use super::*;
     use crate::advice::advise;
+    use mile::methods::catalogue::Catalogue;
+
     use crate::objectives::{FixedProblem, Kinds, Objectives};
     use crate::plan::Plan;
 
@@ -161,7 +163,9 @@ mod tests {
         let given: Arc<dyn Objectives> = Arc::new(FixedProblem::new("counting", problem).with_version("1"));
         let kinds = Kinds::none().with("counting", move |_, _| Ok(given.clone()));
         let text = format!("rounds = {rounds}\n[network]\nagents = {agents}\n{ALGORITHM}{xi}");
-        let experiment = Experiment::read_with(&text.parse().unwrap(), Path::new(""), &kinds).unwrap();
+        let experiment =
+            Experiment::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default())
+                .unwrap();
         (Plan::new(experiment).unwrap(), gradients)
     }
 

@@ -51,7 +51,7 @@ pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) 
             );
             return Err(LabError::config(key(k), problem));
         }
-        let momentum = algorithm.parameters.checked_momentum(algorithm.entry.name);
+        let momentum = algorithm.parameters.checked_momentum(&algorithm.entry.name);
         let momentum = momentum.map_err(|error| theory_error(&key(k), error.into()))?;
         let slack = momentum.map_or(1.0, |momentum| 1.0 - momentum.mu);
         algorithm.schedule.step_size = round_down(PART * slack * limit);
@@ -68,7 +68,7 @@ fn limit(algorithm: &AlgorithmConfig, network: &Network, smoothness: f64) -> Res
         other => other.and_then(|weight| weight.weight(tau)),
     };
     let (mut xi, mut gamma) = (weight(algorithm.xi), weight(algorithm.gamma).map(Weight::last));
-    let momentum = algorithm.parameters.checked_momentum(algorithm.entry.name)?;
+    let momentum = algorithm.parameters.checked_momentum(&algorithm.entry.name)?;
     if algorithm.is_adaptive() {
         let given = Parameters { xi, gamma, ..algorithm.parameters.clone() };
         let chosen = adaptive(algorithm, network, 0, &given)?;

@@ -2,8 +2,8 @@
 
 use mile::compression::Compression;
 use mile::methods::Variant;
-use mile::methods::catalogue::{self, Entry, Parameters};
-use mile::schedule::{Change, Decay, Schedule, Weight};
+use mile::methods::catalogue::{self, Catalogue, Entry, Parameters};
+use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
 use mile::theory::weights::WeightChoice;
 use toml::{Table, Value};
 
@@ -15,7 +15,7 @@ use crate::section::{Section, as_number, as_whole, nearest};
 #[derive(Clone, Debug)]
 pub struct AlgorithmConfig {
     /// The method.
-    pub entry: &'static Entry,
+    pub entry: Entry,
     /// Its label in tables, figures and file names.
     pub label: String,
     /// Its step size schedule. Its step size means nothing if it is chosen by a plan.
@@ -31,7 +31,7 @@ pub struct AlgorithmConfig {
 }
 
 impl AlgorithmConfig {
-    pub(super) fn read_all(top: &Section, rounds: u64) -> Result<Vec<Self>, LabError> {
+    pub(super) fn read_all(top: &Section, catalogue: &Catalogue, rounds: u64) -> Result<Vec<Self>, LabError> {
         let takes = "at least one section [[algorithm]]";
         let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", takes))?;
         let list = value.as_array().filter(|list| !list.is_empty());
@@ -39,7 +39,7 @@ impl AlgorithmConfig {
         let mut algorithms: Vec<Self> = Vec::new();
         for (k, value) in list.iter().enumerate() {
             let table = value.as_table().ok_or_else(|| top.refuse("algorithm", value, takes))?;
-            let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), rounds)?;
+            let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), catalogue, rounds)?;
             let twin = |other: &Self| other.file_name() == algorithm.file_name();
             if let Some(other) = algorithms.iter().position(twin) {
                 let problem = format!(
@@ -53,9 +53,9 @@ impl AlgorithmConfig {
         Ok(algorithms)
     }
 
-    fn read(reader: Section, rounds: u64) -> Result<Self, LabError> {
-        let entry = entry(&reader)?;
-        let label = reader.text("label", "a name")?.unwrap_or(entry.name).to_owned();
+    fn read(reader: Section, catalogue: &Catalogue, rounds: u64) -> Result<Self, LabError> {
+        let entry = entry(&reader, catalogue)?;
+        let label = reader.text("label", "a name")?.unwrap_or(&entry.name).to_owned();
         let takes = "a positive number, or \"auto\"";
         let value =
             reader.value_or("step_size", &["lr"])?.ok_or_else(|| reader.missing("step_size", takes))?;
@@ -72,18 +72,18 @@ impl AlgorithmConfig {
                 format!("got {} = {}, takes {}", error.key, error.got, error.takes),
             )
         })?;
-        let (parameters, xi, gamma) = parameters(&reader, entry)?;
+        let (parameters, xi, gamma) = parameters(&reader, &entry)?;
         reader.finish()?;
         Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma })
     }
 
     /// The contents of the section.
     pub fn to_table(&self) -> Table {
-        let Schedule { step_size, warmup, decay, changes } = &self.schedule;
+        let Schedule { step_size, warmup, decay, changes, .. } = &self.schedule;
         let step_size = if self.auto_step_size { "auto".into() } else { Value::Float(*step_size) };
         let changes: Vec<Value> = changes.iter().map(|change| change_table(change).into()).collect();
         let head = [
-            ("name", Some(self.entry.name.into())),
+            ("name", Some(Value::from(&*self.entry.name))),
             ("label", Some(self.label.as_str().into())),
             ("step_size", Some(step_size)),
             ("schedule", Some(schedule_table(*warmup, decay).into())),
@@ -147,17 +147,17 @@ impl AlgorithmConfig {
     }
 }
 
-fn entry(reader: &Section) -> Result<&'static Entry, LabError> {
+fn entry(reader: &Section, catalogue: &Catalogue) -> Result<Entry, LabError> {
     let takes = "the name of a method; mile algorithms lists them";
     let name = reader.text("name", takes)?.ok_or_else(|| reader.missing("name", takes))?;
-    catalogue::find(name).ok_or_else(|| {
+    catalogue.find(name).ok_or_else(|| {
         if let Some(absent) = catalogue::UNAVAILABLE.iter().find(|absent| absent.name == name) {
             return LabError::config(
                 reader.path("name"),
                 format!("{name} is not available: {}", absent.reason),
             );
         }
-        let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+        let names: Vec<&str> = catalogue.entries().map(|entry| &*entry.name).collect();
         let hint = nearest(name, &names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
         reader.refuse("name", &Value::from(name), format!("{takes}{hint}"))
     })
@@ -191,7 +191,7 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
         2 => Decay::Cosine { rounds: whole("rounds", rounds)?, floor: number("floor", 0.01)? },
         _ => Decay::None,
     };
-    let schedule = Schedule { warmup, decay, ..Schedule::constant(step_size) };
+    let schedule = Schedule::constant(step_size).with_warmup(warmup).with_decay(decay);
     schedule.validate().map_err(|error| {
         let key =
             if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
@@ -214,12 +214,11 @@ fn schedule_table(warmup: u64, decay: &Decay) -> Table {
     super::table([("kind", Some(kind.into())), ("warmup", Some(whole(warmup))), first, second])
 }
 
-fn change_table(change: &Change) -> Table {
-    let Change { round, step_size, warmup, decay } = change;
+fn change_table(change: &ScheduleChange) -> Table {
     super::table([
-        ("round", Some(whole(*round))),
-        ("step_size", Some((*step_size).into())),
-        ("schedule", Some(schedule_table(*warmup, decay).into())),
+        ("round", Some(whole(change.round))),
+        ("step_size", Some(change.step_size.into())),
+        ("schedule", Some(schedule_table(change.warmup, &change.decay).into())),
     ])
 }
 
@@ -265,7 +264,7 @@ fn weight_value(weight: WeightChoice) -> Value {
 }
 
 /// Later step sizes: `change = [{ round = 500, step_size = 0.01 }]`.
-fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
+fn changes(reader: &Section, rounds: u64) -> Result<Vec<ScheduleChange>, LabError> {
     let takes = "a list such as [{ round = 500, step_size = 0.01 }]";
     let Some(value) = reader.value("change") else { return Ok(Vec::new()) };
     let list = value.as_array().ok_or_else(|| reader.refuse("change", value, takes))?;
@@ -279,7 +278,7 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
         let step_size = inner.number("step_size", takes)?.ok_or_else(|| inner.missing("step_size", takes))?;
         let Schedule { warmup, decay, .. } =
             schedule(&inner, step_size, rounds.saturating_sub(round).max(1))?;
-        changes.push(Change { round, step_size, warmup, decay });
+        changes.push(ScheduleChange::new(round, step_size, warmup, decay));
         inner.finish()?;
     }
     Ok(changes)
@@ -287,7 +286,7 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<Change>, LabError> {
 
 type Weights = (Parameters, Option<WeightChoice>, Option<WeightChoice>);
 
-fn parameters(reader: &Section, entry: &'static Entry) -> Result<Weights, LabError> {
+fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
     let takes = |key: &str| entry.parameters.iter().find(|p| p.name == key).map(|p| p.takes);
     let number = |key: &'static str| match takes(key) {
         Some(takes) => reader.number(key, takes),

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::membership::Event;
+use mile::methods::catalogue::Catalogue;
 use mile::real::Precision;
 use toml::{Table, Value};
 
@@ -92,13 +93,19 @@ pub struct EvaluationSamples {
 }
 
 impl Experiment {
-    /// Reads an experiment with a built-in kind of problem; relative paths in it are relative to `folder`.
+    /// Reads an experiment with a built-in kind of problem and built-in methods; relative paths in it are relative to `folder`.
     pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
-        Self::read_with(table, folder, &Kinds::default())
+        Self::read_with(table, folder, &Kinds::default(), &Catalogue::default())
     }
 
-    /// Reads an experiment with a problem of one of the given kinds; relative paths in it are relative to `folder`.
-    pub fn read_with(table: &Table, folder: &Path, kinds: &Kinds) -> Result<Self, LabError> {
+    /// Reads an experiment with a problem of one of the given kinds and methods of the catalogue; relative paths in it are
+    /// relative to `folder`.
+    pub fn read_with(
+        table: &Table,
+        folder: &Path,
+        kinds: &Kinds,
+        catalogue: &Catalogue,
+    ) -> Result<Self, LabError> {
         let top = Section::new("", table);
         let name = top.text("name", "a name")?.unwrap_or("experiment").to_owned();
         if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
@@ -124,7 +131,7 @@ impl Experiment {
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
-        let algorithms = AlgorithmConfig::read_all(&top, rounds)?;
+        let algorithms = AlgorithmConfig::read_all(&top, catalogue, rounds)?;
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         top.finish()?;
         Ok(Self {
@@ -210,12 +217,22 @@ impl Experiment {
 
     /// The experiment of the run in a folder, as far as it can be read without knowing what kind of problem it has.
     pub fn of_run(folder: &Path) -> Result<Self, LabError> {
-        Self::read_with(&resume::settings(folder)?, folder, &Kinds::none().or_any())
+        Self::read_with(
+            &resume::settings(folder)?,
+            folder,
+            &Kinds::none().or_any(),
+            &Catalogue::default().or_any(),
+        )
     }
 
     /// The same from the text of the run's `config.toml`.
     pub(crate) fn of_settings(text: &str) -> Result<Self, LabError> {
-        Self::read_with(&parse_table(text, &[])?, Path::new(""), &Kinds::none().or_any())
+        Self::read_with(
+            &parse_table(text, &[])?,
+            Path::new(""),
+            &Kinds::none().or_any(),
+            &Catalogue::default().or_any(),
+        )
     }
 
     /// Rounds between records: a twentieth of all, unless they are given or chosen.

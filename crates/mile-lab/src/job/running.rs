@@ -229,7 +229,8 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
 
     fn record(&mut self, drift: Option<f64>) -> Result<(), LabError> {
         let algorithm = &self.context.plan.experiment.algorithms[self.job.algorithm];
-        let subject = RunId { algorithm: algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
+        let subject =
+            RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
         let wall_s = self.wall.as_secs_f64();
         let experiment = &self.context.plan.experiment;
         let chosen = experiment.eval_agents().choose(self.problem.agents(), self.job.seed);

@@ -66,7 +66,7 @@ pub(super) fn all() -> Vec<Probe> {
     probes.push(probe(format!("{quadratic}{ALGORITHM}{later}")));
     probes.push(probe(format!("stop = {{ consensus = 1.0 }}\n{quadratic}{ALGORITHM}")));
     for entry in catalogue::ALL {
-        let name = entry.name;
+        let name = &entry.name;
         probes.push(probe(format!("{quadratic}[[algorithm]]\nname = '{name}'\nstep_size = 0.1\n")));
     }
     let neighbours = "[[agent.neighbour]]\nid = 1\nkey = 'k'\n[[agent.neighbour]]\nid = 2\nkey = 'k'\n";

@@ -70,7 +70,7 @@ pub(super) fn plan_algorithm(
     if parameters.compression.is_some() {
         parameters.weights_of_compression(algorithm.entry.takes("xi"));
     }
-    let method = build(index, algorithm.entry, &parameters, network, 0)?;
+    let method = build(index, &algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
     experiment.algorithms[index].settle_weights(&parameters);
     Ok(PlannedMethod {
@@ -95,7 +95,7 @@ pub(super) fn check_later_networks(
     }
     for (event, epoch) in membership.epochs()[1..].iter().enumerate() {
         for (index, (algorithm, planned)) in experiment.algorithms.iter().zip(methods).enumerate() {
-            let built = build(index, algorithm.entry, &planned.parameters, &epoch.network, 0);
+            let built = build(index, &algorithm.entry, &planned.parameters, &epoch.network, 0);
             built.map_err(|error| {
                 LabError::config(format!("event[{event}]"), format!("from round {} on, {error}", epoch.round))
             })?;
@@ -117,7 +117,7 @@ pub(super) fn build(
 /// What is wrong with the method of an algorithm, by the key that is to be changed.
 pub(super) fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
     let InvalidParameter { parameter, got, takes, .. } = error;
-    let title = entry.title;
+    let title = &entry.title;
     match parameter {
         "network" | "mixing" => {
             LabError::config("network", format!("{title} (algorithm[{index}]) takes {takes}, got {got}"))

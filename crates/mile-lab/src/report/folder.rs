@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mile::methods::catalogue::Catalogue;
 use mile::network::Network;
 
 use crate::config::{Experiment, parse_table};
@@ -29,7 +30,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Reads a run directory; the data sets are not needed.
+    /// Reads a run directory; neither the data sets nor methods of one's own are needed.
     pub fn read(path: &Path) -> Result<Self, LabError> {
         let config = path.join("config.toml");
         if !config.exists() {
@@ -38,8 +39,8 @@ impl RunFolder {
         }
         let read = || {
             let text = std::fs::read_to_string(&config).map_err(LabError::io(&config, "read"))?;
-            let experiment =
-                Experiment::read_with(&parse_table(&text, &[])?, path, &Kinds::default().or_any())?;
+            let (kinds, catalogue) = (Kinds::default().or_any(), Catalogue::default().or_any());
+            let experiment = Experiment::read_with(&parse_table(&text, &[])?, path, &kinds, &catalogue)?;
             let network = experiment.network.build()?;
             Ok((experiment, network))
         };

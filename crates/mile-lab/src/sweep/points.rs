@@ -1,6 +1,6 @@
 //! The points of a sweep: the combinations of values, and the algorithms that each applies to.
 
-use mile::methods::catalogue;
+use mile::methods::catalogue::Catalogue;
 use toml::{Table, Value};
 
 use super::{Mode, Sweep};
@@ -48,12 +48,12 @@ enum Target {
 
 impl Sweep {
     /// The points of a sweep of an experiment; no algorithm is run twice with the same values.
-    pub fn points(&self, table: &Table) -> Result<Vec<Point>, LabError> {
+    pub fn points(&self, table: &Table, catalogue: &Catalogue) -> Result<Vec<Point>, LabError> {
         let takes = "at least one section [[algorithm]]";
         let list = table.get("algorithm").and_then(Value::as_array).filter(|list| !list.is_empty());
         let list = list.ok_or_else(|| LabError::config("algorithm", format!("is missing; takes {takes}")))?;
         let targets: Vec<Target> =
-            self.values.iter().map(|(key, _)| target(key, list)).collect::<Result<_, _>>()?;
+            self.values.iter().map(|(key, _)| target(key, list, catalogue)).collect::<Result<_, _>>()?;
         let mut groups: Vec<(Choice, Vec<usize>)> = Vec::new();
         for algorithm in 0..list.len() {
             for choice in self.choices(&targets, algorithm)? {
@@ -169,7 +169,7 @@ fn folder_name(settings: &[(String, Value)]) -> String {
     name.chars().take(120).collect()
 }
 
-fn target(key: &str, algorithms: &[Value]) -> Result<Target, LabError> {
+fn target(key: &str, algorithms: &[Value], catalogue: &Catalogue) -> Result<Target, LabError> {
     let refuse = |problem: String| Err(LabError::config(format!("sweep.{key}"), problem));
     let path: Vec<String> = key.split('.').map(str::to_owned).collect();
     if path.iter().any(String::is_empty) {
@@ -195,7 +195,7 @@ fn target(key: &str, algorithms: &[Value]) -> Result<Target, LabError> {
             other => other,
         };
         matches!(aliases, "step_size" | "lr" | "schedule")
-            || catalogue::find(name).is_some_and(|e| e.takes(aliases))
+            || catalogue.find(name).is_some_and(|e| e.takes(aliases))
     };
     let those: Vec<usize> = algorithms.iter().enumerate().filter(takes).map(|(index, _)| index).collect();
     if those.is_empty() {

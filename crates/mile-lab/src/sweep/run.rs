@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mile::methods::catalogue::Catalogue;
 use mile_store::FolderLock;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -60,6 +61,7 @@ pub struct SweepPlan {
     file: Table,
     base: PathBuf,
     kinds: Kinds,
+    catalogue: Catalogue,
     engines: Arc<dyn Engines>,
 }
 
@@ -69,22 +71,24 @@ pub type ObserverFactory<'w> = dyn for<'x> Fn(usize, &'x Point, &'x Plan) -> Box
 impl SweepPlan {
     /// Reads the sweep of an experiment's table, if it has one; relative paths in it are relative to `base`.
     pub fn read(table: &Table, base: &Path) -> Result<Option<Self>, LabError> {
-        Self::read_with(table, base, &Kinds::default(), Arc::new(InProcess))
+        Self::read_with(table, base, &Kinds::default(), &Catalogue::default(), Arc::new(InProcess))
     }
 
-    /// Reads a sweep with problems of the given kinds, to be run on the given engines.
+    /// Reads a sweep with problems of the given kinds and methods of the catalogue, to be run on the given engines.
     pub fn read_with(
         table: &Table,
         base: &Path,
         kinds: &Kinds,
+        catalogue: &Catalogue,
         engines: Arc<dyn Engines>,
     ) -> Result<Option<Self>, LabError> {
         let Some(sweep) = Sweep::read(table)? else { return Ok(None) };
         let mut rest = table.clone();
         rest.remove("sweep");
-        let points = sweep.points(&rest)?;
-        let (file, base, kinds) = (table.clone(), base.to_owned(), kinds.clone());
-        Ok(Some(Self { sweep, points, file, base, kinds, engines }))
+        let points = sweep.points(&rest, catalogue)?;
+        let (file, base) = (table.clone(), base.to_owned());
+        let (kinds, catalogue) = (kinds.clone(), catalogue.clone());
+        Ok(Some(Self { sweep, points, file, base, kinds, catalogue, engines }))
     }
 
     /// The name of the experiment.
@@ -118,7 +122,8 @@ impl SweepPlan {
     }
 
     fn read_point(&self, point: &Point) -> Result<Experiment, LabError> {
-        agree(self.engines.ranks(), Experiment::read_with(&point.table, &self.base, &self.kinds))
+        let read = Experiment::read_with(&point.table, &self.base, &self.kinds, &self.catalogue);
+        agree(self.engines.ranks(), read)
     }
 
     fn plan_of(&self, mut experiment: Experiment) -> Result<Plan, LabError> {

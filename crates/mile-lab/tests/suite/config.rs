@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mile::real::Precision;
 use mile::theory::weights::WeightChoice;
-use mile_lab::config::Experiment;
+use mile_lab::config::{Experiment, parse_table};
 use mile_lab::plan::Plan;
 
 const GOOD: &str = r#"
@@ -217,13 +217,26 @@ fn edges_and_weights_may_stand_in_the_file() {
 }
 
 #[test]
-fn a_method_that_was_added_is_found_by_its_name() {
-    use mile::methods::catalogue::{self, Parameters};
-    let build = |_: &Parameters, network: &mile::network::Network, seed: u64| {
-        catalogue::find("dsgd").expect("built in").build(&Parameters::default(), network, seed)
+fn a_method_that_was_added_is_known_to_its_catalogue_only() {
+    use mile::methods::catalogue::{self, Catalogue, Entry, Parameters};
+    use mile_lab::objectives::Kinds;
+    let own = |name: &str| {
+        Entry::own(name, |_, network, seed| {
+            catalogue::find("dsgd").expect("built in").build(&Parameters::default(), network, seed)
+        })
     };
-    catalogue::add("my-dsgd", "My DSGD", Box::new(build)).unwrap();
-    let plan = parse(&GOOD.replace("name = \"led\"", "name = \"my-dsgd\""), &[]).unwrap();
+    let table = parse_table(&GOOD.replace("name = \"led\"", "name = \"my-dsgd\""), &[]).unwrap();
+    let read = |catalogue: &Catalogue| {
+        Experiment::read_with(&table, Path::new(""), &Kinds::default(), catalogue).map_err(|e| e.to_string())
+    };
+    let with = Catalogue::default().with(own("my-dsgd").with_title("My DSGD")).unwrap();
+    let plan = Plan::new(read(&with).unwrap()).unwrap();
     assert_eq!(plan.experiment.algorithms[1].entry.title, "My DSGD");
-    assert!(catalogue::add("mile", "MILE", Box::new(build)).is_err(), "a built-in name stays what it is");
+    let unknown = read(&Catalogue::default()).unwrap_err();
+    assert!(unknown.contains("algorithm[1].name: got \"my-dsgd\", takes the name of a method"), "{unknown}");
+    let any = read(&Catalogue::default().or_any()).unwrap();
+    let refused = Plan::new(any).err().expect("its code is not known").to_string();
+    assert!(refused.contains("algorithm[1].name: got my-dsgd, takes a built-in method"), "{refused}");
+    let taken = Catalogue::default().with(own("mile")).unwrap_err().to_string();
+    assert!(taken.contains("takes a name that no built-in method has"), "{taken}");
 }

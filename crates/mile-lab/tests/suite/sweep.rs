@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use mile::engine::Engine;
+use mile::methods::catalogue::Catalogue;
 use mile_lab::config::parse_table;
 use mile_lab::engines::{EngineSetup, Engines, InProcess, Jobs};
 use mile_lab::error::LabError;
@@ -288,7 +289,13 @@ fn points_whose_jobs_compute_together_run_at_the_same_time_as_far_as_they_fit() 
     // A point has four jobs.
     for (room, at_once) in [(1, 1), (9, 2), (100, 5)] {
         let engines = Arc::new(Together { room, asked: Mutex::default() });
-        let plan = SweepPlan::read_with(&table, Path::new(""), &Kinds::default(), engines.clone());
+        let plan = SweepPlan::read_with(
+            &table,
+            Path::new(""),
+            &Kinds::default(),
+            &Catalogue::default(),
+            engines.clone(),
+        );
         let plan = plan.unwrap().unwrap();
         assert_eq!(plan.at_once().unwrap(), at_once);
         assert_eq!(*engines.asked.lock().unwrap(), [20]);

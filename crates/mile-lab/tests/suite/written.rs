@@ -160,7 +160,7 @@ fn problem(draw: &mut Draw, folder: &Path) -> String {
 fn algorithm(draw: &mut Draw, k: u64, rounds: u64) -> String {
     let entry: &Entry = &catalogue::ALL[draw.0.random_range(0..catalogue::ALL.len())];
     // MILE has most to say.
-    let name = if draw.yes(0.5) { "mile" } else { entry.name };
+    let name = if draw.yes(0.5) { "mile" } else { &*entry.name };
     let entry = catalogue::find(name).unwrap();
     let mut text = format!("[[algorithm]]\nname = \"{name}\"\nlabel = \"{name} {k}\"\n");
     let step_size = if draw.yes(0.2) { "\"auto\"".into() } else { draw.number(0.001, 0.05).to_string() };

@@ -22,7 +22,7 @@ use crate::session::Finished;
 /// What an agent needs from its surroundings: a network and a disk.
 ///
 /// An error from a host ends the agent's work.
-pub trait Host<T> {
+pub trait Host<T>: Send {
     /// An empty buffer for the next message.
     fn buffer(&mut self) -> Vec<T>;
 

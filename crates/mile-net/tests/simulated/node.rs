@@ -75,7 +75,7 @@ impl Scene<'_> {
 }
 
 pub(crate) fn schedule() -> Schedule {
-    Schedule { warmup: 2, ..Schedule::constant(0.05) }
+    Schedule::constant(0.05).with_warmup(2)
 }
 
 pub(crate) enum Request {

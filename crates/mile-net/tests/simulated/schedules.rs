@@ -133,8 +133,7 @@ fn check(seed: u64, spoil: bool) {
         None => network,
     };
     let local_steps = entry.has_local_steps().then_some(3);
-    let penalty =
-        seed.is_multiple_of(2) && catalogue::WITH_PENALTY.contains(&entry.name) && compression.is_none();
+    let penalty = seed.is_multiple_of(2) && entry.takes_penalty() && compression.is_none();
     // Momentum, and a weight that grows, where the method has them.
     let heavy = entry.takes("momentum") && !penalty && !seed.is_multiple_of(3);
     let adaptive = (seed / 7).is_multiple_of(2) && compression.is_none();

@@ -8,7 +8,7 @@ use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::graph::{Graph, Topology};
 use mile::method::Method;
-use mile::methods::catalogue::{self, Parameters, WITH_PENALTY};
+use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
@@ -47,7 +47,7 @@ type Measured = (f64, Vec<f64>, f64, Option<f64>, Vec<f64>);
 
 /// All rounds, the last of them watched.
 fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>, rounds: u64) -> (Measured, u64) {
-    let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
+    let schedule = Schedule::constant(0.05).with_warmup(3);
     let mut run = Run::start(method, schedule, engine).unwrap();
     while run.progress().round < rounds {
         if run.progress().round + 1 == rounds {
@@ -116,7 +116,7 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
             let lasting = complete || compression.is_some();
-            let takes_penalty = WITH_PENALTY.contains(&entry.name) && compression.is_none();
+            let takes_penalty = entry.takes_penalty() && compression.is_none();
             if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {
                 continue;
             }

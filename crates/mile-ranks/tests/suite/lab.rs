@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use mile::methods::catalogue::Catalogue;
 use mile::problems::{Draw, Failure, Problem};
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::engines::Engines;
@@ -293,8 +294,15 @@ fn a_sweep_runs_each_of_its_points_over_all_ranks() {
             let engines = Arc::new(RankEngines::new(Arc::new(rank)));
             let table = parse_table(&text, &[]).unwrap();
             let stop = AtomicBool::new(stop && engines.ranks().rank() + 1 == ranks);
-            let sweep =
-                SweepPlan::read_with(&table, Path::new(""), &Kinds::default(), engines).unwrap().unwrap();
+            let sweep = SweepPlan::read_with(
+                &table,
+                Path::new(""),
+                &Kinds::default(),
+                &Catalogue::default(),
+                engines,
+            )
+            .unwrap()
+            .unwrap();
             sweep.execute(out, resume, &|_, _, _| Box::new(Silent), &stop).unwrap().trials.len()
         });
         assert!(found.iter().all(|trials| *trials == found[0]), "{found:?}");
@@ -361,8 +369,13 @@ fn a_rank_that_fails_leaves_the_outcome_of_its_job_in_the_run_directory() {
     });
     let errors = Threads::run(2, |rank| {
         let engines = Arc::new(RankEngines::new(Arc::new(rank)));
-        let experiment =
-            Experiment::read_with(&parse_table(text, &[]).unwrap(), Path::new(""), &kinds).unwrap();
+        let experiment = Experiment::read_with(
+            &parse_table(text, &[]).unwrap(),
+            Path::new(""),
+            &kinds,
+            &Catalogue::default(),
+        )
+        .unwrap();
         let plan = Plan::spread(experiment, engines).unwrap();
         execute(&plan, home.path(), false, &Silent, &AtomicBool::new(false)).unwrap_err().to_string()
     });

@@ -22,6 +22,7 @@ const D: Vector = Vector(2);
 
 /// Order of the gradient step (adapt) and the mixing (combine).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Variant {
     /// Adapt then combine: first the gradient step, then the mixing.
     #[default]

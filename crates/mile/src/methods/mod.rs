@@ -1,5 +1,6 @@
 //! The built-in methods, one file each, and the catalogue that builds them by name.
 
+mod built_in;
 mod d2;
 mod dec_fedtrack;
 mod decentlam;

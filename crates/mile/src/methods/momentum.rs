@@ -29,7 +29,7 @@ pub struct Momentum {
 impl Momentum {
     /// The momentum of a method's parameters; none if it is not given or 0.
     pub(super) fn of(
-        method: &'static str,
+        method: &str,
         momentum: Option<f64>,
         nesterov: Option<bool>,
     ) -> Result<Option<Self>, InvalidParameter> {

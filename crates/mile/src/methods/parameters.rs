@@ -85,12 +85,12 @@ impl Parameters {
     }
 
     /// The momentum of local steps of the method with this name, checked; none if it is not given or 0.
-    pub fn checked_momentum(&self, method: &'static str) -> Result<Option<Momentum>, InvalidParameter> {
+    pub fn checked_momentum(&self, method: &str) -> Result<Option<Momentum>, InvalidParameter> {
         Momentum::of(method, self.momentum, self.nesterov)
     }
 
     /// The same for a method that is known by its momentum: 0.9 if it is not given.
-    pub(super) fn usual_momentum(&self, method: &'static str) -> Result<Option<Momentum>, InvalidParameter> {
+    pub(super) fn usual_momentum(&self, method: &str) -> Result<Option<Momentum>, InvalidParameter> {
         Momentum::of(method, self.momentum.or(Some(0.9)), self.nesterov)
     }
 

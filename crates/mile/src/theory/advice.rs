@@ -103,7 +103,7 @@ fn is_mile(plan: &Plan) -> bool {
 }
 
 fn momentum(plan: &Plan) -> Result<Option<Momentum>, TheoryError> {
-    Ok(plan.parameters.checked_momentum(plan.entry.name)?)
+    Ok(plan.parameters.checked_momentum(&plan.entry.name)?)
 }
 
 fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
@@ -121,7 +121,7 @@ fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
 fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
     let growth = contraction(&Modes::of(&*method)?, spectrum)?;
-    let title = plan.entry.title;
+    let title = &plan.entry.title;
     if growth > 1.0 + 1e-9 {
         let message = format!(
             "{title} is unstable on this network for every step size: the disagreement between agents grows by a factor {growth:.3} per round"
@@ -216,7 +216,7 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     if growth.is_stable() {
         return Ok(());
     }
-    let title = plan.entry.title;
+    let title = &plan.entry.title;
     let measured = format!(
         "with {} the disagreement of {title} grows by a factor {:.3} per round in simulation",
         plan.network.variation(),

@@ -354,8 +354,8 @@ fn methods(inquiry: &Inquiry, chosen: &Choice, spectrum: &Spectrum) -> Result<Ve
         let modes = Modes::of(&*method)?;
         let limit = step_limit(&modes, spectrum)?;
         lines.push(MethodLine {
-            name: entry.name,
-            title: entry.title,
+            name: &entry.name,
+            title: &entry.title,
             step_size_limit: limit.step_size(inquiry.smoothness),
             limiting_lambda: limit.lambda,
             step_size_limit_mixed: mixed_step_limit(&*method, inquiry.network, inquiry.seed)?

@@ -12,7 +12,7 @@ use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::graph::Topology;
 use mile::method::Method;
-use mile::methods::catalogue::{self, Parameters, WITH_PENALTY};
+use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
@@ -274,7 +274,7 @@ fn measured(engine: &mut dyn Engine<f32>) -> Measured {
 
 /// All rounds, the last of them watched.
 fn drive(method: &dyn Method, engine: &mut dyn Engine<f32>, rounds: u64) -> (Measured, u64) {
-    let schedule = Schedule { warmup: 3, ..Schedule::constant(0.05) };
+    let schedule = Schedule::constant(0.05).with_warmup(3);
     let mut run = Run::start(method, schedule, engine).unwrap();
     while run.progress().round < rounds {
         if run.progress().round + 1 == rounds {
@@ -401,7 +401,7 @@ fn simulator_and_channels_agree(
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.name == "scaffold";
             let lasting = complete || compression.is_some();
-            let takes_penalty = WITH_PENALTY.contains(&entry.name) && compression.is_none();
+            let takes_penalty = entry.takes_penalty() && compression.is_none();
             if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {
                 continue;
             }

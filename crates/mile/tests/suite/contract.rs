@@ -195,7 +195,7 @@ fn run<'m>(method: &'m dyn Method, step_size: f64, agents: &mut Simulator<impl R
 #[test]
 fn there_is_a_row_for_every_built_in_method() {
     let tested: BTreeSet<_> = rows().iter().map(|row| row.name).collect();
-    let built_in: BTreeSet<_> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+    let built_in: BTreeSet<_> = catalogue::ALL.iter().map(|entry| &*entry.name).collect();
     assert_eq!(tested, built_in);
 }
 
@@ -341,7 +341,7 @@ fn resumed_equals_uninterrupted<T: Real>() {
     every_row(|row| {
         let network = row.network();
         let method = build(row.name, &row.parameters, &network);
-        let schedule = Schedule { warmup: 4, ..Schedule::constant(row.step_size) };
+        let schedule = Schedule::constant(row.step_size).with_warmup(4);
         let new = || Simulator::new(&problem, &network, &*method, &row.start(AGENTS, DIM), 3).unwrap();
         let mut whole = new();
         let mut run = Run::start(&*method, schedule.clone(), &mut whole).unwrap();
@@ -440,7 +440,7 @@ fn parameters_out_of_range_are_refused_by_name() {
         catalogue::find(name).unwrap().build(&parameters, &ring, 0).unwrap_err().parameter
     };
     for entry in catalogue::ALL.iter().filter(|entry| entry.has_local_steps()) {
-        assert_eq!(refused(entry.name, tau(0)), "local_steps", "{}", entry.name);
+        assert_eq!(refused(&entry.name, tau(0)), "local_steps", "{}", entry.name);
     }
     for name in ["extra", "ed", "nids", "dsgd", "gradient-tracking"] {
         assert_eq!(refused(name, tau(2)), "local_steps", "{name}");

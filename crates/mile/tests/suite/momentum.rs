@@ -277,8 +277,7 @@ fn biased_kin_have_the_fixed_points_of_dsgd() {
 fn a_step_size_that_changes_gives_what_a_buffer_of_gradients_gives() {
     let (problem, network) = (nonconvex(AGENTS, DIM, Batch::Full), ring(Rule::LazyMetropolis));
     let start = scattered(AGENTS, DIM);
-    let schedule =
-        Schedule { warmup: 3, decay: Decay::Step { every: 5, factor: 0.5 }, ..Schedule::constant(0.05) };
+    let schedule = Schedule::constant(0.05).with_warmup(3).with_decay(Decay::Step { every: 5, factor: 0.5 });
     for nesterov in [false, true] {
         let parameters = with_momentum(Parameters { gamma: Some(0.9), ..xi(4, 0.04) }, MU, nesterov);
         let method = build("mile", &parameters, &network);

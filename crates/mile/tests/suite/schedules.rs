@@ -13,9 +13,9 @@ use crate::common::*;
 fn schedules() -> [Schedule; 3] {
     let constant = Schedule::constant(0.1);
     [
-        Schedule { warmup: 30, ..constant.clone() },
-        Schedule { decay: Decay::Step { every: 50, factor: 0.5 }, ..constant.clone() },
-        Schedule { warmup: 10, decay: Decay::Cosine { rounds: 200, floor: 0.3 }, ..constant },
+        constant.clone().with_warmup(30),
+        constant.clone().with_decay(Decay::Step { every: 50, factor: 0.5 }),
+        constant.with_warmup(10).with_decay(Decay::Cosine { rounds: 200, floor: 0.3 }),
     ]
 }
 

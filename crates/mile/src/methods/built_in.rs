@@ -1,0 +1,328 @@
+//! The list of the built-in methods: an entry for each.
+
+use std::borrow::Cow;
+
+use super::catalogue::{Build, Builder, Entry, Parameter};
+use super::{
+    D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
+    MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,
+    public_copy,
+};
+use crate::method::Checker;
+use crate::schedule::Weight;
+
+/// An entry as it is written below.
+struct Row {
+    name: &'static str,
+    title: &'static str,
+    reference: &'static str,
+    exact: bool,
+    parameters: &'static [Parameter],
+    note: &'static str,
+    build: &'static Build,
+}
+
+const fn built_in(row: Row) -> Entry {
+    Entry {
+        name: Cow::Borrowed(row.name),
+        title: Cow::Borrowed(row.title),
+        reference: row.reference,
+        exact: row.exact,
+        parameters: row.parameters,
+        note: row.note,
+        facts: Vec::new(),
+        build: Builder::BuiltIn(row.build),
+    }
+}
+
+const LOCAL_STEPS: Parameter = Parameter::new("local_steps", "a whole number from 1", "10");
+const ETA_S: Parameter = Parameter::new("eta_s", "a positive number", "1");
+const COMMUNICATIONS: Parameter = Parameter::new("communications", "a whole number from 1", "1");
+const MOMENTUM: Parameter = Parameter::new("momentum", "a number in [0, 1)", "0");
+const USUAL_MOMENTUM: Parameter = Parameter::new("momentum", "a number in [0, 1)", "0.9");
+const NESTEROV: Parameter = Parameter::new("nesterov", "true or false", "false");
+const COMPRESSION: Parameter =
+    Parameter::new("compression", "\"none\", \"8-bit\" or { top_k = a share in (0, 1) }", "\"none\"");
+const PROBABILITY: Parameter = Parameter::new("probability", "a number in (0, 1]", "1/local_steps");
+
+/// Every built-in method.
+pub static ALL: &[Entry] = &[
+    built_in(Row {
+        name: "mile",
+        title: "MILE",
+        reference: "Liu, Wang, Wang 2025, Algorithm 1",
+        exact: true,
+        parameters: &[
+            LOCAL_STEPS,
+            Parameter::new(
+                "xi",
+                "a number in (0, 1], \"paper\", \"auto\", \"adaptive\", { adaptive } or { from, to, rounds }",
+                "\"paper\": 0.9 * 2/(local_steps + 3); with top_k gamma/(10 local_steps)",
+            ),
+            Parameter::new(
+                "gamma",
+                "a number in (0, 1], or \"auto\"",
+                "xi, the paper's method; with an adaptive xi 1, or 1.5/(1 - l) if that is less; with top_k that share",
+            ),
+            MOMENTUM,
+            NESTEROV,
+            COMPRESSION,
+        ],
+        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi and compression",
+        build: &|p, network, _| {
+            public_copy::check("mile", p.compression, network)?;
+            let mut p = p.clone();
+            p.weights_of_compression(true);
+            let (xi, gamma) = (p.xi.unwrap_or(Mile::paper_xi(p.tau()).into()), p.gamma);
+            let found = matches!(xi, Weight::Adaptive(_)) && gamma.is_none();
+            let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { gamma };
+            let method = Mile::with_weights(p.tau(), xi, gamma)?.with_compression(p.compression)?;
+            Ok(Box::new(method.with_momentum(p.checked_momentum("mile")?)))
+        },
+    }),
+    built_in(Row {
+        name: "led",
+        title: "LED",
+        reference: "Alghunaim 2024",
+        exact: true,
+        parameters: &[
+            LOCAL_STEPS,
+            Parameter::new("beta", "a number in (0, 1]", "1/local_steps, less with momentum"),
+            MOMENTUM,
+            NESTEROV,
+        ],
+        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; its momentum is our extension",
+        build: &|p, _, _| Ok(Box::new(Led::with_momentum(p.tau(), p.beta, p.checked_momentum("led")?)?)),
+    }),
+    built_in(Row {
+        name: "k-gt",
+        title: "K-GT",
+        reference: "Liu, Lin, Koloskova, Stich 2023",
+        exact: true,
+        parameters: &[LOCAL_STEPS, ETA_S, MOMENTUM, NESTEROV],
+        note: "its momentum is our extension",
+        build: &|p, _, _| {
+            let method = KGt::new(p.tau(), p.eta_s.unwrap_or(1.0))?;
+            Ok(Box::new(method.with_momentum(p.checked_momentum("k-gt")?)))
+        },
+    }),
+    built_in(Row {
+        name: "periodical-gt",
+        title: "Periodical-GT",
+        reference: "Liu, Lin, Koloskova, Stich 2023",
+        exact: true,
+        parameters: &[LOCAL_STEPS],
+        note: "our interpretation: no public code",
+        build: &|p, _, _| Ok(Box::new(PeriodicalGt::new(p.tau())?)),
+    }),
+    built_in(Row {
+        name: "dec-fedtrack",
+        title: "Dec-FedTrack",
+        reference: "Ghiasvand et al. 2024",
+        exact: true,
+        parameters: &[LOCAL_STEPS, ETA_S],
+        note: "for minimisation, where it is K-GT",
+        build: &|p, _, _| Ok(Box::new(DecFedTrack::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+    }),
+    built_in(Row {
+        name: "gta-1",
+        title: "GTA-1",
+        reference: "Berahas, Bollapragada, Gupta 2024",
+        exact: true,
+        parameters: &[LOCAL_STEPS, COMMUNICATIONS],
+        note: "",
+        build: &|p, _, _| Ok(Box::new(Gta::one(p.tau(), p.communications.unwrap_or(1))?)),
+    }),
+    built_in(Row {
+        name: "gta-2",
+        title: "GTA-2",
+        reference: "Berahas, Bollapragada, Gupta 2024",
+        exact: true,
+        parameters: &[LOCAL_STEPS, COMMUNICATIONS],
+        note: "",
+        build: &|p, _, _| Ok(Box::new(Gta::two(p.tau(), p.communications.unwrap_or(1))?)),
+    }),
+    built_in(Row {
+        name: "gta-3",
+        title: "GTA-3",
+        reference: "Berahas, Bollapragada, Gupta 2024",
+        exact: true,
+        parameters: &[LOCAL_STEPS, COMMUNICATIONS],
+        note: "two exchanges per communication round, one after the other",
+        build: &|p, _, _| Ok(Box::new(Gta::three(p.tau(), p.communications.unwrap_or(1))?)),
+    }),
+    built_in(Row {
+        name: "diging",
+        title: "DIGing",
+        reference: "Nedic, Olshevsky, Shi 2017",
+        exact: true,
+        parameters: &[LOCAL_STEPS],
+        note: "",
+        build: &|p, _, _| Ok(Box::new(Diging::new(p.tau())?)),
+    }),
+    built_in(Row {
+        name: "push-pull",
+        title: "AB/push-pull",
+        reference: "Nedic, Nguyen, Nguyen 2022",
+        exact: true,
+        parameters: &[LOCAL_STEPS],
+        note: "our interpretation of what the paper calls PPADCO; A = B = W",
+        build: &|p, _, _| Ok(Box::new(PushPull::new(p.tau())?)),
+    }),
+    built_in(Row {
+        name: "extra",
+        title: "EXTRA",
+        reference: "Shi, Ling, Wu, Yin 2015",
+        exact: true,
+        parameters: &[],
+        note: "with problem.l1: PG-EXTRA (Shi, Ling, Wu, Yin 2015)",
+        build: &|_, _, _| Ok(Box::new(Extra)),
+    }),
+    built_in(Row {
+        name: "ed",
+        title: "ED",
+        reference: "Yuan, Ying, Zhao, Sayed 2019",
+        exact: true,
+        parameters: &[],
+        note: "with problem.l1: Prox-ED (Alghunaim, Ryu, Yuan, Sayed 2021)",
+        build: &|_, _, _| Ok(Box::new(Ed)),
+    }),
+    built_in(Row {
+        name: "nids",
+        title: "NIDS",
+        reference: "Li, Shi, Yan 2019",
+        exact: true,
+        parameters: &[],
+        note: "with problem.l1: the paper's proximal form, which stores a vector more",
+        build: &|p, _, _| Ok(if p.penalty { Box::new(ProxNids) } else { Box::new(Nids) }),
+    }),
+    built_in(Row {
+        name: "d2",
+        title: "D2",
+        reference: "Tang, Lian, Yan, Zhang, Liu 2018",
+        exact: true,
+        parameters: &[],
+        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"",
+        build: &|_, _, _| Ok(Box::new(D2)),
+    }),
+    built_in(Row {
+        name: "proxskip",
+        title: "ProxSkip",
+        reference: "Mishchenko et al. 2022; Guo et al. 2023",
+        exact: true,
+        parameters: &[
+            LOCAL_STEPS,
+            PROBABILITY,
+            Parameter::new("beta", "a number in (0, 1]", "probability"),
+            Parameter::new("chi", "a number from 1", "1"),
+        ],
+        note: "communicates at random steps, the same for all agents",
+        build: &|p, _, seed| {
+            Checker("proxskip").at_least_one("local_steps", p.tau())?;
+            Ok(Box::new(ProxSkip::new(seed, p.probability(), p.beta, p.chi.unwrap_or(1.0))?))
+        },
+    }),
+    built_in(Row {
+        name: "mg-skip",
+        title: "MG-Skip",
+        reference: "Guo, Wang, Shi, Cao 2023",
+        exact: true,
+        parameters: &[
+            LOCAL_STEPS,
+            PROBABILITY,
+            Parameter::new("gossip", "a whole number from 1", "1/sqrt(1 - l), rounded up"),
+        ],
+        note: "a reconstruction: only the abstract was available",
+        build: &|p, network, seed| {
+            Checker("mg-skip").at_least_one("local_steps", p.tau())?;
+            Ok(Box::new(MgSkip::new(seed, p.probability(), p.gossip, network)?))
+        },
+    }),
+    built_in(Row {
+        name: "local-dsgd",
+        title: "local DSGD",
+        reference: "DFedAvg: Sun, Li, Wang 2022",
+        exact: false,
+        parameters: &[
+            LOCAL_STEPS,
+            MOMENTUM,
+            NESTEROV,
+            COMPRESSION,
+            Parameter::new("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
+        ],
+        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with compression it is CHOCO-SGD with local steps; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
+        build: &|p, network, _| {
+            public_copy::check("local-dsgd", p.compression, network)?;
+            let mut p = p.clone();
+            p.weights_of_compression(false);
+            let method = LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?);
+            Ok(Box::new(match p.compression {
+                Some(by) => method.with_compression(by, p.gamma.unwrap_or(1.0))?,
+                None => method,
+            }))
+        },
+    }),
+    built_in(Row {
+        name: "dsgd",
+        title: "DSGD",
+        reference: "Lian et al. 2017",
+        exact: false,
+        parameters: &[Parameter::new("variant", "\"atc\" or \"cta\"", "\"atc\"")],
+        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without",
+        build: &|p, _, _| Ok(Box::new(Dsgd { variant: p.variant.unwrap_or_default() })),
+    }),
+    built_in(Row {
+        name: "gradient-tracking",
+        title: "gradient tracking",
+        reference: "Xu, Zhu, Soh, Xie 2015",
+        exact: true,
+        parameters: &[],
+        note: "adapt then combine",
+        build: &|_, _, _| Ok(Box::new(GradientTracking)),
+    }),
+    built_in(Row {
+        name: "scaffold",
+        title: "SCAFFOLD",
+        reference: "Karimireddy et al. 2020, option II",
+        exact: true,
+        parameters: &[LOCAL_STEPS, ETA_S],
+        note: "on the complete graph, where one exchange gives the server's average",
+        build: &|p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+    }),
+    built_in(Row {
+        name: "momentum-tracking",
+        title: "Momentum Tracking",
+        reference: "Takezawa, Bao, Niwa, Sato, Yamada 2022",
+        exact: true,
+        parameters: &[USUAL_MOMENTUM],
+        note: "starts from c = 0, without the average over all agents of the authors' code",
+        build: &|p, _, _| Ok(Box::new(MomentumTracking::new(p.usual_momentum("momentum-tracking")?))),
+    }),
+    built_in(Row {
+        name: "edm",
+        title: "EDM",
+        reference: "Hu, Chen, Liu, Mao 2025",
+        exact: true,
+        parameters: &[USUAL_MOMENTUM],
+        note: "our reading of the paper, with the matrix (I + W)/2 of ED",
+        build: &|p, _, _| Ok(Box::new(Edm::new(p.usual_momentum("edm")?))),
+    }),
+    built_in(Row {
+        name: "qg-dsgdm",
+        title: "QG-DSGDm",
+        reference: "Lin, Karimireddy, Stich, Jaggi 2021",
+        exact: false,
+        parameters: &[USUAL_MOMENTUM, NESTEROV],
+        note: "does not reach a stationary point when the f_i differ: its fixed points are those of dsgd",
+        build: &|p, _, _| Ok(Box::new(QgDsgdm::new(p.usual_momentum("qg-dsgdm")?))),
+    }),
+    built_in(Row {
+        name: "decentlam",
+        title: "DecentLaM",
+        reference: "Yuan et al. 2021",
+        exact: false,
+        parameters: &[USUAL_MOMENTUM],
+        note: "does not reach a stationary point when the f_i differ: its fixed points are those of dsgd",
+        build: &|p, _, _| Ok(Box::new(DecentLaM::new(p.usual_momentum("decentlam")?))),
+    }),
+];

@@ -1,0 +1,206 @@
+"""What a method of one's own is known by when a run is resumed: its code and its attributes, or its `version`."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import sys
+import textwrap
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
+_SHOWN = 80
+
+
+def facts(method: object, base: type) -> dict[str, str]:
+    """Facts about a method, by key: they are the same if and only if it is the same method.
+
+    The code is that of its class and of all classes between it and `base`, with the functions and numbers of its module that they use. Comments and layout do not count.
+    The attributes are those of the object and of these classes.
+    """
+    version = getattr(method, "version", None)
+    if version is not None:
+        return {"version": str(version)}
+    classes = [kind for kind in type(method).__mro__ if kind not in (base, object)]
+    attributes: dict[str, Any] = {}
+    for kind in reversed(classes):
+        attributes.update({name: value for name, value in _members(kind) if not isinstance(value, _FUNCTIONS)})
+    attributes.update(_state(method))
+    code = _Digest()
+    for kind in classes:
+        code.add_functions(kind)
+    found = {"code": code.text()}
+    found.update({f"attribute.{name}": _shown(value) for name, value in sorted(attributes.items())})
+    return found
+
+
+def _state(value: object) -> dict[str, Any]:
+    """The attributes of an object, in its dictionary and in slots."""
+    slots = (name for kind in type(value).__mro__ for name in _names(kind.__dict__.get("__slots__", ())))
+    found = {name: getattr(value, name) for name in slots if name[:2] != "__" and hasattr(value, name)}
+    return found | getattr(value, "__dict__", {})
+
+
+def _names(slots: str | Iterable[str]) -> Iterable[str]:
+    return (slots,) if isinstance(slots, str) else slots
+
+
+def _members(kind: type) -> Iterator[tuple[str, Any]]:
+    """The functions and attributes of a class, without what Python adds to it."""
+    for name, value in sorted(vars(kind).items()):
+        added = name.startswith("__") and name.endswith("__") and not isinstance(value, _FUNCTIONS)
+        if not added and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            yield name, value
+
+
+def _shown(value: object) -> str:
+    """A short value as it is written, any other as its type and a digest."""
+    if isinstance(value, np.generic):
+        return f"{value.dtype} {value.item()!r}"
+    if isinstance(value, _PLAIN) and len(repr(value)) <= _SHOWN:
+        return repr(value)
+    digest = _Digest()
+    digest.add(value)
+    return f"{type(value).__name__} {digest.text()}"
+
+
+class _Digest:
+    """A digest of values of any type, the same in every process."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        # Kept while the digest is made, so that no other object gets the same id.
+        self._seen: dict[int, tuple[int, object]] = {}
+
+    def text(self) -> str:
+        return self._hash.hexdigest()[:16]
+
+    def _write(self, *words: object) -> None:
+        for word in words:
+            data = word if isinstance(word, bytes) else str(word).encode()
+            self._hash.update(len(data).to_bytes(8, "little") + data)
+
+    def add(self, value: Any) -> None:
+        if isinstance(value, _PLAIN) and not isinstance(value, np.generic):
+            self._write(type(value).__name__, repr(value))
+            return
+        if id(value) in self._seen:
+            self._write("seen", self._seen[id(value)][0])
+            return
+        self._seen[id(value)] = (len(self._seen), value)
+        if isinstance(value, (np.ndarray, np.generic)):
+            self._array(np.asarray(value))
+        elif isinstance(value, (list, tuple)):
+            self._write(type(value).__name__, len(value))
+            for item in value:
+                self.add(item)
+        elif isinstance(value, dict):
+            self.add([part for item in value.items() for part in item])
+        elif isinstance(value, (set, frozenset)):
+            self._write("set", *sorted(_shown(item) for item in value))
+        elif isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, type):
+            self._class(value)
+        elif hasattr(value, "detach") and hasattr(value, "tolist"):
+            # A tensor of PyTorch, on any device and of any type.
+            self._write("tensor", value.dtype, tuple(value.shape))
+            self.add(value.detach().cpu().tolist())
+        else:
+            self._object(value)
+
+    def _array(self, array: np.ndarray[Any, Any]) -> None:
+        self._write("array", array.dtype.str, array.shape)
+        if array.dtype.hasobject:
+            self.add(array.tolist())
+        else:
+            self._write(np.ascontiguousarray(array).tobytes())
+
+    def _object(self, value: object) -> None:
+        """Whatever can be copied is known by what its copy would be made of; anything else by its type and its attributes."""
+        self._write("object", type(value).__module__, type(value).__qualname__)
+        try:
+            parts = value.__reduce_ex__(4)
+        except Exception:  # noqa: BLE001
+            self.add(sorted(_state(value).items()))
+            return
+        if isinstance(parts, str):
+            self._write(parts)
+        else:
+            function, arguments, state, *items = (*parts, None, None, None)[:5]
+            self._write(getattr(function, "__qualname__", ""))
+            self.add([arguments, state, *(None if item is None else list(item) for item in items)])
+
+    def _class(self, kind: type) -> None:
+        self._write("class", kind.__module__, kind.__qualname__)
+        if _is_own(kind):
+            self.add_functions(kind)
+            for name, value in _members(kind):
+                if not isinstance(value, _FUNCTIONS):
+                    self._write(name)
+                    self.add(value)
+
+    def add_functions(self, kind: type) -> None:
+        """The code of all functions of a class."""
+        for name, value in _members(kind):
+            if isinstance(value, property):
+                parts = [value.fget, value.fset, value.fdel]
+            else:
+                parts = [value.__func__ if isinstance(value, (staticmethod, classmethod)) else value]
+            for part in parts:
+                if isinstance(part, types.FunctionType):
+                    self._write(name, type(value).__name__)
+                    self.add(part)
+
+    def _function(self, function: types.FunctionType) -> None:
+        self._write("function", _source(function))
+        self.add([function.__defaults__, function.__kwdefaults__])
+        for name, value in sorted(_used(function).items()):
+            is_code = isinstance(value, (types.FunctionType, type)) and value.__module__ == function.__module__
+            if is_code or isinstance(value, (*_PLAIN, np.ndarray, np.generic)):
+                self._write(name)
+                self.add(value)
+
+
+def _is_own(kind: type) -> bool:
+    """Whether a class is a user's, and no part of Python or of a library that is installed."""
+    if kind.__module__.partition(".")[0] in (*sys.stdlib_module_names, "mile"):
+        return False
+    return "site-packages" not in (getattr(inspect.getmodule(kind), "__file__", None) or "")
+
+
+def _source(function: types.FunctionType) -> str:
+    if function.__name__ != "<lambda>":
+        try:
+            return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
+        except (OSError, TypeError, SyntaxError):
+            pass
+    return _compiled(function.__code__)
+
+
+def _compiled(code: types.CodeType) -> str:
+    """The code of a function whose source is not known, or shares its line with another's."""
+    constants = [_compiled(part) if isinstance(part, types.CodeType) else repr(part) for part in code.co_consts]
+    return repr((code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars))
+
+
+def _used(function: types.FunctionType) -> dict[str, Any]:
+    """What a function takes from its module and from the functions around it, by name."""
+    def names(code: types.CodeType) -> set[str]:
+        inner = (names(part) for part in code.co_consts if isinstance(part, types.CodeType))
+        return set(code.co_names).union(*inner)
+
+    found = {name: function.__globals__[name] for name in names(function.__code__) if name in function.__globals__}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    found.pop("__class__", None)
+    return found
