@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
-use mile::theory::advice::Severity;
 use mile_lab::choices::choose_once;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::error::LabError;
@@ -22,6 +21,7 @@ use mile_lab::resume;
 use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
+use mile_theory::advice::Severity;
 
 use crate::device::DeviceArguments;
 use crate::observers::ObserverArguments;

@@ -6,14 +6,14 @@ use anyhow::Context;
 use clap::Args;
 use mile::methods::{Mile, Momentum};
 use mile::network::Network;
-use mile::theory::modes::Modes;
-use mile::theory::report::{Inquiry, TheoryReport};
-use mile::theory::stability::{self, MODES};
-use mile::theory::weights::WeightChoice;
 use mile_lab::advice::{estimate, inquiry};
 use mile_lab::config::Experiment;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{Mode, Used, modes_svg, stability_map_svg, write_picture};
+use mile_theory::modes::Modes;
+use mile_theory::report::{Inquiry, TheoryReport};
+use mile_theory::stability::{self, MODES};
+use mile_theory::weights::WeightChoice;
 
 use crate::network::NetworkArguments;
 use crate::{Format, USAGE, output};

@@ -11,7 +11,7 @@ mod symmetric;
 use std::ops::{Index, IndexMut};
 
 pub(crate) use self::cholesky::Cholesky;
-pub(crate) use self::general::eigenvalues;
+pub use self::general::eigenvalues;
 pub(crate) use self::symmetric::symmetric_eigenvalues;
 use crate::block;
 

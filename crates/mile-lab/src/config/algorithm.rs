@@ -4,7 +4,7 @@ use mile::compression::Compression;
 use mile::methods::Variant;
 use mile::methods::catalogue::{self, Entry, Parameters};
 use mile::schedule::{Change, Decay, Schedule, Weight};
-use mile::theory::weights::WeightChoice;
+use mile_theory::weights::WeightChoice;
 use toml::{Table, Value};
 
 use crate::error::LabError;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use mile::theory::stability::StabilityMap;
+use mile_theory::stability::StabilityMap;
 
 use super::axes::{Axes, left_margin};
 use super::colour_bar::ColourBar;

@@ -10,7 +10,7 @@ const MOST_STEPS: usize = 90;
 const STUCK: usize = 10;
 
 /// The eigenvalues, as (real, imaginary); NaN if the matrix is not finite.
-pub(crate) fn eigenvalues(matrix: &Matrix) -> Vec<(f64, f64)> {
+pub fn eigenvalues(matrix: &Matrix) -> Vec<(f64, f64)> {
     let size = matrix.size();
     let finite = matrix.entries.iter().all(|a| a.is_finite());
     let found = finite.then(|| Hessenberg::of(matrix).eigenvalues()).flatten();

@@ -1,20 +1,20 @@
 //! Warnings about the parameters of a run, before it starts.
 
+use mile::digits::{number, round_down};
+use mile::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
+use mile::methods::{Mile, Momentum};
+use mile::network::Network;
+use mile::schedule::Weight;
+use mile::spectrum::Spectrum;
 use serde::Serialize;
 
-use super::auto::{self, Question};
-use super::drops::growth_under_drops;
-use super::modes::Modes;
-use super::momentum;
-use super::stability::{contraction, step_limit};
-use super::weights::xi_ranges;
-use super::{TheoryError, valid_smoothness, valid_step_size};
-use crate::digits::{number, round_down};
-use crate::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
-use crate::methods::{Mile, Momentum};
-use crate::network::Network;
-use crate::schedule::Weight;
-use crate::spectrum::Spectrum;
+use crate::auto::{self, Question};
+use crate::drops::growth_under_drops;
+use crate::modes::Modes;
+use crate::momentum;
+use crate::stability::{contraction, step_limit};
+use crate::weights::xi_ranges;
+use crate::{TheoryError, valid_smoothness, valid_step_size};
 
 /// Most agents for which stability under dropped edges is simulated.
 const MAX_SIMULATED_AGENTS: usize = 512;

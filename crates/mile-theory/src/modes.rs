@@ -10,12 +10,13 @@
 
 use std::ops::Range;
 
-use super::TheoryError;
-use crate::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use crate::dense::{self, Matrix};
-use crate::method::Method;
-use crate::run::{Progress, Run};
-use crate::schedule::Schedule;
+use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::dense::{self, Matrix};
+use mile::method::Method;
+use mile::run::{Progress, Run};
+use mile::schedule::Schedule;
+
+use crate::TheoryError;
 
 /// A method that has not communicated after this many steps is taken to never communicate.
 const MAX_LOCAL_STEPS: u64 = 100_000;

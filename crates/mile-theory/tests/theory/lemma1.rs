@@ -7,7 +7,7 @@ use mile::problems::Problem;
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
-use mile::theory::lemma1::{self, Lemma1};
+use mile_theory::lemma1::{self, Lemma1};
 
 use crate::common::*;
 

@@ -6,18 +6,18 @@
 //! high and low curvature in several patterns, and randomly rotated Hessians. The state is normalised after every
 //! round. The result is the worst of the eight; worse families may exist.
 
+use mile::agents::Vector;
+use mile::method::Method;
+use mile::network::Network;
+use mile::problems::{Failure, Problem};
+use mile::random::{Purpose, stream};
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
 use rand::RngExt;
 
-use super::TheoryError;
-use super::drops::slope;
-use crate::agents::Vector;
-use crate::method::Method;
-use crate::network::Network;
-use crate::problems::{Failure, Problem};
-use crate::random::{Purpose, stream};
-use crate::run::Run;
-use crate::schedule::Schedule;
-use crate::simulator::Simulator;
+use crate::TheoryError;
+use crate::drops::slope;
 
 /// Most agents for which it is simulated.
 const MAX_AGENTS: usize = 64;

@@ -3,8 +3,8 @@
 use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::spectrum::Extremes;
-use mile::theory::modes::Modes;
-use mile::theory::{TheoryError, weights};
+use mile_theory::modes::Modes;
+use mile_theory::{TheoryError, weights};
 
 use crate::common::*;
 

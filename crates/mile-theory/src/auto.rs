@@ -1,6 +1,6 @@
 //! `xi = "auto"` and `gamma = "auto"`: the automatic choice of the weights.
 //!
-//! The limits of [`weights`](super::weights) hold for constant curvature. On a real objective the curvature changes
+//! The limits of [`weights`](crate::weights) hold for constant curvature. On a real objective the curvature changes
 //! from round to round, and a product of stable matrices need not be stable: with alpha h anywhere in [0, 1], a
 //! ring of 10 with weights 1/3 and tau = 10 is stable for xi = 0.15 and unstable for 0.175, although the limit for
 //! constant curvature is 0.25. So `auto` requires that no disagreement mode grows under any sequence of curvatures
@@ -17,17 +17,17 @@
 //!
 //! On a network whose edges drop, xi also stays below 0.7 of the limit measured there.
 
+use mile::digits::round_down;
+use mile::methods::{Mile, Momentum};
+use mile::network::Network;
+use mile::spectrum::Spectrum;
 use serde::Serialize;
 
-use super::drops::xi_limit_under_drops;
-use super::momentum;
-use super::smoothness::Scatter;
-use super::weights::{paper_xi, xi_limit, xi_ranges};
-use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size};
-use crate::digits::round_down;
-use crate::methods::{Mile, Momentum};
-use crate::network::Network;
-use crate::spectrum::Spectrum;
+use crate::drops::xi_limit_under_drops;
+use crate::momentum;
+use crate::smoothness::Scatter;
+use crate::weights::{paper_xi, xi_limit, xi_ranges};
+use crate::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size};
 
 /// The alpha L assumed when L is not known, and the largest one considered: above 1, no weights are stable for
 /// every sequence of curvatures.

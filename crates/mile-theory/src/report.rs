@@ -1,23 +1,23 @@
 //! The report of `mile theory`, in one struct: `Serialize` for JSON, `Display` for text.
 
+use mile::methods::catalogue::{self, Parameters};
+use mile::methods::{Mile, Momentum};
+use mile::network::Network;
+use mile::schedule::Weight;
+use mile::spectrum::{Extremes, Spectrum};
 use serde::Serialize;
 
-use super::advice::{Advice, Plan, advise};
-use super::auto::{self, Choice, Question};
-use super::constants::Constants;
-use super::mixed::mixed_step_limit;
-use super::modes::Modes;
-use super::momentum;
-use super::sample::Sample;
-use super::smoothness::{Scatter, Smoothness};
-use super::stability::{contraction, step_limit};
-use super::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges};
-use super::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
-use crate::methods::catalogue::{self, Parameters};
-use crate::methods::{Mile, Momentum};
-use crate::network::Network;
-use crate::schedule::Weight;
-use crate::spectrum::{Extremes, Spectrum};
+use crate::advice::{Advice, Plan, advise};
+use crate::auto::{self, Choice, Question};
+use crate::constants::Constants;
+use crate::mixed::mixed_step_limit;
+use crate::modes::Modes;
+use crate::momentum;
+use crate::sample::Sample;
+use crate::smoothness::{Scatter, Smoothness};
+use crate::stability::{contraction, step_limit};
+use crate::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges};
+use crate::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
 
 /// The input of a report.
 #[derive(Clone, Copy, Debug)]
@@ -301,7 +301,7 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
     };
     let number = |choice: Option<WeightChoice>| match choice {
         Some(WeightChoice::Number(gamma)) => {
-            super::require("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]").map(Some)
+            crate::require("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number in (0, 1]").map(Some)
         }
         _ => Ok(None),
     };

@@ -8,7 +8,7 @@
 //! MILE is this recursion with `b = -alpha h_i` and its own rho_i: the paper's per-mode formula prints
 //! rho (= rho_2) in G_11 and F_22, which is wrong for every other mode; see [`mode`].
 
-use super::{TheoryError, require, valid_local_steps};
+use crate::{TheoryError, require, valid_local_steps};
 
 /// The closed form of Lemma 1 for one (tau, rho).
 #[derive(Clone, Copy, Debug, PartialEq)]

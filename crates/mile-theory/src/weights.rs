@@ -10,12 +10,12 @@
 //! By Jury's criterion both eigenvalues are inside the unit circle iff `xi > 0`, `0 < gamma d < 2` and
 //! `(tau xi + 2 gamma) d < 4`; the paper's MILE is gamma = xi. See docs/src/theory.md for the derivation.
 
+use mile::methods::Mile;
+use mile::schedule::Weight;
+use mile::spectrum::Extremes;
 use serde::Serialize;
 
-use super::{TheoryError, valid_local_steps, valid_xi};
-use crate::methods::Mile;
-use crate::schedule::Weight;
-use crate::spectrum::Extremes;
+use crate::{TheoryError, valid_local_steps, valid_xi};
 
 /// A weight as given in an experiment file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,9 +26,9 @@ pub enum WeightChoice {
     Changing(Weight),
     /// `"paper"`: 0.9 * 2/(tau + 3).
     Paper,
-    /// `"auto"`: chosen by [`auto`](super::auto) from the spectrum, the step size and the curvature.
+    /// `"auto"`: chosen by [`auto`](crate::auto) from the spectrum, the step size and the curvature.
     Auto,
-    /// `"adaptive"`: found by the edges, at most the weight that [`auto`](super::auto::adaptive) finds from the network.
+    /// `"adaptive"`: found by the edges, at most the weight that [`auto`](crate::auto::adaptive) finds from the network.
     Adaptive,
 }
 

@@ -2,8 +2,8 @@
 
 use mile::methods::Mile;
 use mile::mixing::Rule;
-use mile::theory::drops::{growth_under_drops, xi_limit_under_drops};
-use mile::theory::weights;
+use mile_theory::drops::{growth_under_drops, xi_limit_under_drops};
+use mile_theory::weights;
 
 use crate::common::*;
 

@@ -12,12 +12,12 @@
 //!
 //! The paper prints A_3 with rho_2 only; the bound it is used for needs the maximum over i, taken here.
 
+use mile::spectrum::{Extremes, Spectrum};
 use serde::Serialize;
 
-use super::lemma1::is_complex_pair;
-use super::weights::xi_ranges;
-use super::{TheoryError, valid_local_steps, valid_smoothness, valid_xi};
-use crate::spectrum::{Extremes, Spectrum};
+use crate::lemma1::is_complex_pair;
+use crate::weights::xi_ranges;
+use crate::{TheoryError, valid_local_steps, valid_smoothness, valid_xi};
 
 /// The constants that depend only on the graph, tau and xi.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -6,11 +6,11 @@ use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::schedule::Weight;
-use mile::theory::TheoryError;
-use mile::theory::advice::{Advice, Plan, Severity, advise};
-use mile::theory::report::{Inquiry, TheoryReport};
-use mile::theory::sample::Sample;
-use mile::theory::weights::WeightChoice;
+use mile_theory::TheoryError;
+use mile_theory::advice::{Advice, Plan, Severity, advise};
+use mile_theory::report::{Inquiry, TheoryReport};
+use mile_theory::sample::Sample;
+use mile_theory::weights::WeightChoice;
 
 use crate::common::*;
 

@@ -20,12 +20,13 @@
 //! enough on every graph. See docs/src/theory.md for the derivation; a test compares the rule with the period matrices of
 //! MILE's own code.
 
-use super::TheoryError;
-use super::modes::Modes;
-use super::stability::contraction;
-use crate::methods::{Mile, Momentum};
-use crate::network::Network;
-use crate::spectrum::{Extremes, Spectrum};
+use mile::methods::{Mile, Momentum};
+use mile::network::Network;
+use mile::spectrum::{Extremes, Spectrum};
+
+use crate::TheoryError;
+use crate::modes::Modes;
+use crate::stability::contraction;
 
 /// Share of the limit that `"auto"` takes at most. The limit is that of small step sizes and of constant curvature; without
 /// momentum, changing curvature costs up to two fifths of it.

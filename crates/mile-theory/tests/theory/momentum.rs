@@ -5,9 +5,9 @@ use mile::methods::{Mile, Momentum};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::spectrum::Extremes;
-use mile::theory::modes::Modes;
-use mile::theory::momentum::{disagreement, is_stable, weights, xi_limit};
-use mile::theory::{stability, weights as plain};
+use mile_theory::modes::Modes;
+use mile_theory::momentum::{disagreement, is_stable, weights, xi_limit};
+use mile_theory::{stability, weights as plain};
 
 fn single(lambda: f64) -> Extremes {
     Extremes { lambda_2: lambda, lambda_n: lambda, ..ring().spectrum().extremes() }

@@ -3,10 +3,10 @@
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::spectrum;
-use mile::theory::constants::Constants;
-use mile::theory::demonstration::demonstration;
-use mile::theory::theorems::{Row, Setting, exact, stochastic};
-use mile::theory::{TheoryError, weights};
+use mile_theory::constants::Constants;
+use mile_theory::demonstration::demonstration;
+use mile_theory::theorems::{Row, Setting, exact, stochastic};
+use mile_theory::{TheoryError, weights};
 
 use crate::common::*;
 

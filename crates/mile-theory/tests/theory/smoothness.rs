@@ -1,9 +1,9 @@
 //! L and noise against known ones.
 
 use mile::problems::{Batch, Failure, Loss, Problem, Quadratic, Shard, Table, TableObjective};
-use mile::theory::sample::Sample;
-use mile::theory::smoothness::{Ascent, Effort, estimate, scatter};
-use mile::theory::theorems::Noisy;
+use mile_theory::sample::Sample;
+use mile_theory::smoothness::{Ascent, Effort, estimate, scatter};
+use mile_theory::theorems::Noisy;
 
 use crate::common::*;
 

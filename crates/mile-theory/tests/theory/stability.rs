@@ -6,9 +6,9 @@ use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::spectrum;
-use mile::theory::mixed::mixed_step_limit;
-use mile::theory::modes::{Modes, Timing};
-use mile::theory::stability;
+use mile_theory::mixed::mixed_step_limit;
+use mile_theory::modes::{Modes, Timing};
+use mile_theory::stability;
 
 use crate::common::*;
 

@@ -35,9 +35,9 @@ mod text;
 pub mod theorems;
 pub mod weights;
 
-use crate::agents::AgentsError;
-use crate::method::InvalidParameter;
-use crate::simulator::SimulatorError;
+use mile::agents::AgentsError;
+use mile::method::InvalidParameter;
+use mile::simulator::SimulatorError;
 
 /// Why an analysis failed.
 #[derive(Debug, thiserror::Error)]

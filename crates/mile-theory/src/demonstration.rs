@@ -1,17 +1,17 @@
 //! The cases of `mile reproduce theorems`: quadratic objectives on a ring with lazy weights, from four starting points.
 
+use mile::agents::AgentsError;
+use mile::graph::Topology;
+use mile::mixing::Rule;
+use mile::network::Network;
+use mile::problems::{Failure, Problem, Quadratic};
+use mile::random::{Purpose, stream};
 use rand::RngExt;
 use rand_distr::StandardNormal;
 use serde::Serialize;
 
-use super::TheoryError;
-use super::theorems::{Noisy, Row, Setting, exact, stochastic};
-use crate::agents::AgentsError;
-use crate::graph::Topology;
-use crate::mixing::Rule;
-use crate::network::Network;
-use crate::problems::{Failure, Problem, Quadratic};
-use crate::random::{Purpose, stream};
+use crate::TheoryError;
+use crate::theorems::{Noisy, Row, Setting, exact, stochastic};
 
 const AGENTS: usize = 8;
 const DIM: usize = 10;

@@ -8,12 +8,12 @@
 //! from the saddle point, as it should. [`saddle_excess`] tells whether the disagreement between agents grows faster
 //! there than their average, which would be an instability of the method.
 
+use mile::method::{InvalidParameter, Method};
+use mile::spectrum::Spectrum;
 use serde::Serialize;
 
-use super::modes::Modes;
-use super::{TheoryError, valid_smoothness, valid_step_size};
-use crate::method::{InvalidParameter, Method};
-use crate::spectrum::Spectrum;
+use crate::modes::Modes;
+use crate::{TheoryError, valid_smoothness, valid_step_size};
 
 /// Most eigenvalues of W that are used; of a larger spectrum a selection of this size, with both ends.
 pub const MODES: usize = 25;

@@ -7,19 +7,20 @@
 //! method, in which gamma is as small as xi, tolerates few dropped edges at many local steps, while a gamma near 1
 //! tolerates many. Curvature damps it as well, which is not considered here.
 
-use super::TheoryError;
-use crate::agents::{Agents, AgentsError, Vector};
-use crate::block;
-use crate::method::Method;
-use crate::methods::Mile;
-use crate::network::Network;
-use crate::problems::{Failure, Problem};
-use crate::random::{Purpose, stream};
-use crate::run::Run;
-use crate::schedule::Schedule;
-use crate::simulator::Simulator;
+use mile::agents::{Agents, AgentsError, Vector};
+use mile::block;
+use mile::method::Method;
+use mile::methods::Mile;
+use mile::network::Network;
+use mile::problems::{Failure, Problem};
+use mile::random::{Purpose, stream};
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
 use rand::RngExt;
 use serde::Serialize;
+
+use crate::TheoryError;
 
 /// Rounds measured.
 const ROUNDS: u64 = 400;
@@ -162,8 +163,8 @@ pub fn xi_limit_under_drops(
     };
     let lambda_n = network.extremes().lambda_n;
     let end = match gamma {
-        Some(gamma) => super::weights::xi_limit(local_steps, gamma, lambda_n),
-        None => super::weights::xi_ranges(local_steps, network.extremes())?.exact,
+        Some(gamma) => crate::weights::xi_limit(local_steps, gamma, lambda_n),
+        None => crate::weights::xi_ranges(local_steps, network.extremes())?.exact,
     };
     let (mut unstable, mut stable) = (end.clamp(1e-6, 1.0), 0.0);
     if !grows(unstable)? {

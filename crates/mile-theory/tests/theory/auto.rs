@@ -5,9 +5,9 @@ use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Problem, Quadratic};
-use mile::theory::auto::{self, Question};
-use mile::theory::smoothness::Scatter;
-use mile::theory::weights;
+use mile_theory::auto::{self, Question};
+use mile_theory::smoothness::Scatter;
+use mile_theory::weights;
 
 use crate::common::*;
 

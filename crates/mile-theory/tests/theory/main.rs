@@ -1,4 +1,4 @@
-//! Tests of the theory module: its numbers against recursions, simulations and the paper.
+//! Tests of the theory: its numbers against recursions, simulations and the paper.
 #![allow(unreachable_pub, reason = "a test binary has no users")]
 
 mod auto; // weights chosen for the user, against the paper's on quadratics

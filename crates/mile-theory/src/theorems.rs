@@ -13,21 +13,21 @@
 //!
 //! The derivation is in docs/src/theory.md. Theorems 1 and 3 are correct as printed.
 
-use serde::Serialize;
-
-use super::constants::{Constants, Start};
-use super::{TheoryError, require, valid_smoothness};
-use crate::agents::AgentsError;
-use crate::block;
-use crate::methods::Mile;
-use crate::network::Network;
-use crate::problems::{Draw, Failure, Problem};
-use crate::random::{Purpose, stream};
-use crate::run::Run;
-use crate::schedule::Schedule;
-use crate::simulator::Simulator;
+use mile::agents::AgentsError;
+use mile::block;
+use mile::methods::Mile;
+use mile::network::Network;
+use mile::problems::{Draw, Failure, Problem};
+use mile::random::{Purpose, stream};
+use mile::run::Run;
+use mile::schedule::Schedule;
+use mile::simulator::Simulator;
 use rand::RngExt;
 use rand_distr::StandardNormal;
+use serde::Serialize;
+
+use crate::constants::{Constants, Start};
+use crate::{TheoryError, require, valid_smoothness};
 
 /// A run on which the theorems are checked.
 #[derive(Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::advice::Severity;
-use super::report::TheoryReport;
+use crate::advice::Severity;
+use crate::report::TheoryReport;
 
 /// Width of the column of names.
 const NAME: usize = 34;
