@@ -1,5 +1,17 @@
 //! Stability and convergence analysis: admissible weights, stable step sizes, convergence rates and the paper's bounds.
 //!
+//! ```
+//! use mile::{Mile, Network, Rule, Topology};
+//! use mile_theory::{modes::Modes, stability::step_limit};
+//!
+//! let network = Network::new(Topology::Ring.build(10, 0)?, Rule::Metropolis)?;
+//! let method = Mile::new(5, Mile::paper_xi(5))?;
+//! let limit = step_limit(&Modes::of(&method)?, network.spectrum())?;
+//! let largest = limit.step_size(10.0); // for a smoothness constant of 10
+//! assert!(largest > 0.0 && largest <= 0.2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | module | computes |
 //! |---|---|
 //! | [`weights`] | which xi and gamma are admissible, and which mix fastest as the step size goes to zero |

@@ -10,8 +10,8 @@
 
 use std::ops::Range;
 
+use faer::Mat;
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::dense::{self, Matrix};
 use mile::method::Method;
 use mile::run::{Progress, Run};
 use mile::schedule::Schedule;
@@ -161,7 +161,7 @@ impl<'m> Modes<'m> {
 
     /// The matrix that takes the state right after one exchange to the state right after the next, on
     /// the mode with `a = alpha h` and graph eigenvalue `lambda`; none for a method that communicates at random steps.
-    pub fn period_matrix(&self, a: f64, lambda: f64) -> Result<Option<Matrix>, TheoryError> {
+    pub fn period_matrix(&self, a: f64, lambda: f64) -> Result<Option<Mat<f64>>, TheoryError> {
         match self.timing {
             Timing::Periodic { first, period } => Ok(Some(self.matrix(a, lambda, first, period)?)),
             Timing::Coin { .. } => Ok(None),
@@ -190,7 +190,7 @@ impl<'m> Modes<'m> {
     }
 
     /// The matrix of `steps` steps from step `from` on, column by column.
-    fn matrix(&self, a: f64, lambda: f64, from: u64, steps: u64) -> Result<Matrix, TheoryError> {
+    fn matrix(&self, a: f64, lambda: f64, from: u64, steps: u64) -> Result<Mat<f64>, TheoryError> {
         let n = self.method.layout().state.len();
         let mut agents = ModeAgents::new(self.method, a, lambda, vec![0.0; n]);
         for k in 0..n {
@@ -201,7 +201,7 @@ impl<'m> Modes<'m> {
         for _ in 0..steps {
             run.step(&mut agents)?;
         }
-        Ok(Matrix::from_fn(n, |i, j| agents.vectors[i][j]))
+        Ok(Mat::from_fn(n, n, |i, j| agents.vectors[i][j]))
     }
 
     /// Vectors that span, with their images, the subspace a run can reach: the state after one round from x = 1
@@ -245,23 +245,23 @@ impl<'m> Modes<'m> {
     }
 }
 
-fn mat_vec(m: &Matrix, v: &[f64]) -> Vec<f64> {
-    (0..m.size()).map(|i| m.row(i).iter().zip(v).map(|(m, v)| m * v).sum()).collect()
+fn mat_vec(m: &Mat<f64>, v: &[f64]) -> Vec<f64> {
+    (0..m.nrows()).map(|i| m.row(i).iter().zip(v).map(|(m, v)| m * v).sum()).collect()
 }
 
 /// The matrix restricted to the smallest invariant subspace that contains the given directions.
-fn restrict(m: &Matrix, directions: &[Vec<f64>]) -> Matrix {
+fn restrict(m: &Mat<f64>, directions: &[Vec<f64>]) -> Mat<f64> {
     let mut basis: Vec<Vec<f64>> = Vec::new();
     for direction in directions {
         let mut v = direction.clone();
-        while basis.len() < m.size() && orthonormalise(&mut v, &basis) {
+        while basis.len() < m.nrows() && orthonormalise(&mut v, &basis) {
             basis.push(v.clone());
             v = mat_vec(m, &v);
         }
     }
     let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
     let images: Vec<Vec<f64>> = basis.iter().map(|q| mat_vec(m, q)).collect();
-    Matrix::from_fn(basis.len(), |i, j| dot(&basis[i], &images[j]))
+    Mat::from_fn(basis.len(), basis.len(), |i, j| dot(&basis[i], &images[j]))
 }
 
 /// Makes v a unit vector orthogonal to the basis (Gram-Schmidt); false if it lies in the span of the basis.
@@ -280,9 +280,9 @@ fn orthonormalise(v: &mut [f64], basis: &[Vec<f64>]) -> bool {
     after > INDEPENDENT * before
 }
 
-/// Eigenvalues as (real, imaginary).
-fn eigenvalues(m: &Matrix) -> Vec<(f64, f64)> {
-    match m.size() {
+/// Eigenvalues as (real, imaginary); NaN if the matrix is not finite.
+fn eigenvalues(m: &Mat<f64>) -> Vec<(f64, f64)> {
+    match m.nrows() {
         0 => Vec::new(),
         1 => vec![(m[(0, 0)], 0.0)],
         2 => {
@@ -296,6 +296,9 @@ fn eigenvalues(m: &Matrix) -> Vec<(f64, f64)> {
                 vec![(half, root), (half, -root)]
             }
         }
-        _ => dense::eigenvalues(m),
+        n => match m.is_all_finite().then(|| m.eigenvalues()) {
+            Some(Ok(found)) => found.into_iter().map(|z| (z.re, z.im)).collect(),
+            _ => vec![(f64::NAN, f64::NAN); n],
+        },
     }
 }

@@ -29,7 +29,6 @@ pub mod agents;
 pub mod block;
 mod compiled;
 pub mod compression;
-pub mod dense;
 pub mod digits;
 pub mod engine;
 mod exp;
