@@ -9,7 +9,6 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
 use mile::methods::catalogue::Catalogue;
-use mile::theory::advice::Severity;
 use mile_lab::Lab;
 use mile_lab::config::parse_table;
 use mile_lab::error::LabError;
@@ -23,6 +22,7 @@ use mile_lab::resume;
 use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
+use mile_theory::advice::Severity;
 
 use crate::device::DeviceArguments;
 use crate::observers::ObserverArguments;

@@ -3,11 +3,11 @@
 use mile::digits::number;
 use mile::methods::catalogue::Parameters;
 use mile::schedule::Weight;
-use mile::theory::advice::{self, Advice};
-use mile::theory::report::Inquiry;
-use mile::theory::sample::Sample;
-use mile::theory::smoothness::{Scatter, Smoothness};
-use mile::theory::weights::WeightChoice;
+use mile_theory::advice::{self, Advice};
+use mile_theory::report::Inquiry;
+use mile_theory::sample::Sample;
+use mile_theory::smoothness::{Scatter, Smoothness};
+use mile_theory::weights::WeightChoice;
 
 use crate::auto::{self, smoothness_bound, theory_error};
 use crate::config::Start;

@@ -7,12 +7,12 @@ use mile::methods::Momentum;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
 use mile::schedule::Weight;
-use mile::theory::TheoryError;
-use mile::theory::auto::{self, Question};
-use mile::theory::momentum;
-use mile::theory::smoothness::{self, Scatter, Smoothness};
-use mile::theory::weights::WeightChoice;
 use mile::with_precision;
+use mile_theory::TheoryError;
+use mile_theory::auto::{self, Question};
+use mile_theory::momentum;
+use mile_theory::smoothness::{self, Scatter, Smoothness};
+use mile_theory::weights::WeightChoice;
 
 use crate::config::{AlgorithmConfig, Experiment};
 use crate::engines::Scalar;

@@ -16,12 +16,12 @@ use mile::problems::{Batch, Failure, Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
-use mile::theory::auto::{Question, adaptive};
-use mile::theory::weights::xi_limit;
 use mile_nn::ImageProblem;
 use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::partition::Partition;
 use mile_nn::problem::{Evaluation, ImageConfig};
+use mile_theory::auto::{Question, adaptive};
+use mile_theory::weights::xi_limit;
 
 /// The place of r in what an agent remembers, see `mile::steady`.
 const MEMORY: Vector = Vector(2);

@@ -113,7 +113,7 @@ pub trait Objectives: Send + Sync {
     }
 
     /// The same objectives with at most `rows` rows of each agent, drawn at random from the seed of the run, for an
-    /// estimate before it; of so many agents, spread evenly, as [`Effort`](mile::theory::smoothness::Effort) uses. A
+    /// estimate before it; of so many agents, spread evenly, as [`Effort`](mile_theory::smoothness::Effort) uses. A
     /// larger sample contains a smaller one.
     fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
         let _ = rows;

@@ -1,6 +1,6 @@
 //! Theorems 1 to 4: both sides of their inequalities on actual runs, as printed and as corrected.
 
-use mile::theory::demonstration::{Case, demonstration};
+use mile_theory::demonstration::{Case, demonstration};
 
 use super::{Finding, Request, Scale, create_folder};
 use mile_lab::error::LabError;

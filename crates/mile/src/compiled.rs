@@ -4,7 +4,6 @@ use crate::block;
 use crate::compression;
 use crate::kernels::Kernels;
 use crate::steady;
-use crate::theory::smoothness;
 
 macro_rules! compiled {
     ($($precision:ty)*) => {$(
@@ -35,18 +34,6 @@ macro_rules! compiled {
 
             fn norm_sq(block: &[Self]) -> f64 {
                 block::norm_sq_loop(block)
-            }
-
-            fn shifted(at: &mut [Self], x: &[Self], by: f64, v: &[f64]) {
-                smoothness::shifted_loop(at, x, by, v);
-            }
-
-            fn quotient(image: &mut [f64], plus: &[Self], minus: &[Self], by: f64) {
-                smoothness::quotient_loop(image, plus, minus, by);
-            }
-
-            fn add_sample(mean: &mut [f64], sample: &[Self], draws: f64) -> f64 {
-                smoothness::add_sample_loop(mean, sample, draws)
             }
 
             fn add_sketch(row: &[Self], sketch: &mut [f64]) {

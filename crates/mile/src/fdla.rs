@@ -12,9 +12,11 @@
 //! additions per entry. It is written here because general conic solvers in Rust need LAPACK for semidefinite
 //! cones, which a Rust toolchain alone does not install.
 
-use crate::block::dot;
-use crate::dense::{Cholesky, Matrix, symmetric_eigenvalues};
+use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
+use faer::{Col, Mat, Side};
+
 use crate::graph::Graph;
+use crate::spectrum::symmetric_eigenvalues;
 
 /// Most agents for which the program is solved.
 pub(crate) const MAX_AGENTS: usize = 1000;
@@ -35,21 +37,22 @@ struct Program<'g> {
 struct Point {
     w: Vec<f64>,
     s: f64,
-    u: Matrix,
-    v: Matrix,
+    u: Mat<f64>,
+    v: Mat<f64>,
     log_det: f64,
 }
 
 impl Point {
-    fn new(w: Vec<f64>, s: f64, factors: [Cholesky; 2]) -> Self {
-        let log_det = log_det(&factors);
-        let [u, v] = factors.map(|factor| factor.inverse());
-        Self { w, s, u, v, log_det }
+    fn new(w: Vec<f64>, s: f64, factors: &[Llt<f64>; 2]) -> Self {
+        let (u, v) = rayon::join(|| factors[0].inverse(), || factors[1].inverse());
+        Self { w, s, u, v, log_det: log_det(factors) }
     }
 }
 
-fn log_det(factors: &[Cholesky; 2]) -> f64 {
-    factors.iter().map(Cholesky::log_det).sum()
+/// The sum of the logarithms of both determinants.
+fn log_det(factors: &[Llt<f64>; 2]) -> f64 {
+    let diagonals = factors.iter().flat_map(|factor| factor.L().diagonal().column_vector().iter());
+    diagonals.map(|pivot| 2.0 * pivot.ln()).sum()
 }
 
 /// The optimal weights, in the order of [`Graph::edges`]; none for a graph that is too large. The search starts
@@ -65,8 +68,7 @@ pub(crate) fn weights(graph: &Graph, best_constant: f64) -> Option<Vec<f64>> {
     if edges.is_empty() {
         return Some(constant);
     }
-    // On a thread of the pool: each parallel loop would move there and back.
-    let best = rayon::scope(|_| program.minimise(&constant));
+    let best = program.minimise(&constant);
     Some(if program.convergence_factor(&best) <= program.convergence_factor(&constant) {
         best
     } else {
@@ -76,9 +78,9 @@ pub(crate) fn weights(graph: &Graph, best_constant: f64) -> Option<Vec<f64>> {
 
 impl Program<'_> {
     /// W - J for these weights.
-    fn deviation(&self, w: &[f64]) -> Matrix {
+    fn deviation(&self, w: &[f64]) -> Mat<f64> {
         let n = self.agents;
-        let mut m = Matrix::from_fn(n, |i, j| f64::from(u8::from(i == j)) - 1.0 / n as f64);
+        let mut m = Mat::from_fn(n, n, |i, j| f64::from(u8::from(i == j)) - 1.0 / n as f64);
         for (&(i, j), &w) in self.edges.iter().zip(w) {
             m[(i, j)] += w;
             m[(j, i)] += w;
@@ -90,23 +92,25 @@ impl Program<'_> {
 
     /// The convergence factor `max(l_2, -l_N)`.
     fn convergence_factor(&self, w: &[f64]) -> f64 {
-        let lambda = symmetric_eigenvalues(self.deviation(w));
+        let lambda = symmetric_eigenvalues(&self.deviation(w));
         lambda[0].max(-lambda[lambda.len() - 1])
     }
 
     /// The Cholesky factors of `sI - W + J` and `sI + W - J`; none if (w, s) is not strictly feasible.
-    fn factors(&self, w: &[f64], s: f64) -> Option<[Cholesky; 2]> {
-        let deviation = self.deviation(w);
-        let shifted = |sign: f64| {
-            Matrix::from_fn(self.agents, |i, j| sign * deviation[(i, j)] + if i == j { s } else { 0.0 })
+    fn factors(&self, w: &[f64], s: f64) -> Option<[Llt<f64>; 2]> {
+        let (n, deviation) = (self.agents, self.deviation(w));
+        let factor = |sign: f64| {
+            let shifted = |i, j| sign * deviation[(i, j)] + if i == j { s } else { 0.0 };
+            Mat::from_fn(n, n, shifted).llt(Side::Lower).ok()
         };
-        Some([Cholesky::of(shifted(-1.0))?, Cholesky::of(shifted(1.0))?])
+        let (upper, lower) = rayon::join(|| factor(-1.0), || factor(1.0));
+        Some([upper?, lower?])
     }
 
     fn minimise(&self, start: &[f64]) -> Vec<f64> {
         let s = self.convergence_factor(start) + 0.1;
         let Some(factors) = self.factors(start, s) else { return start.to_vec() };
-        let mut point = Point::new(start.to_vec(), s, factors);
+        let mut point = Point::new(start.to_vec(), s, &factors);
         let mut weight = 10.0;
         loop {
             for _ in 0..NEWTON_STEPS {
@@ -126,20 +130,20 @@ impl Program<'_> {
     fn newton_step(&self, at: &Point, weight: f64) -> Option<Point> {
         let (gradient, hessian) = self.derivatives(at, weight);
         let m = self.edges.len();
-        let direction = Cholesky::of(hessian)?.solve(&gradient);
-        let decrement: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
+        let direction = hessian.llt(Side::Lower).ok()?.solve(&gradient);
+        let decrement: f64 = gradient.iter().zip(direction.iter()).map(|(g, d)| g * d).sum();
         if !decrement.is_finite() || decrement < 1e-10 {
             return None;
         }
         let value = weight * at.s - at.log_det;
         let mut length = 1.0;
         while length > 1e-8 {
-            let w: Vec<f64> = at.w.iter().zip(&direction).map(|(w, d)| w - length * d).collect();
+            let w: Vec<f64> = at.w.iter().zip(direction.iter()).map(|(w, d)| w - length * d).collect();
             let s = at.s - length * direction[m];
             if let Some(factors) = self.factors(&w, s)
                 && weight * s - log_det(&factors) < value - 0.1 * length * decrement
             {
-                return Some(Point::new(w, s, factors));
+                return Some(Point::new(w, s, &factors));
             }
             length *= 0.5;
         }
@@ -147,31 +151,29 @@ impl Program<'_> {
     }
 
     /// The gradient, and the lower triangle of the Hessian.
-    fn derivatives(&self, at: &Point, weight: f64) -> (Vec<f64>, Matrix) {
+    fn derivatives(&self, at: &Point, weight: f64) -> (Col<f64>, Mat<f64>) {
         let m = self.edges.len();
-        let form = |x: &Matrix, l: usize, k: usize| {
+        let form = |x: &Mat<f64>, l: usize, k: usize| {
             let ((i, j), (p, q)) = (self.edges[l], self.edges[k]);
             x[(i, p)] - x[(i, q)] - x[(j, p)] + x[(j, q)]
         };
         // |X a_l|^2 and |X|^2, for the derivatives by s.
-        let length_sq = |x: &Matrix, l: usize| {
+        let length_sq = |x: &Mat<f64>, l: usize| {
             let (i, j) = self.edges[l];
-            let column: Vec<f64> = x.row(i).iter().zip(x.row(j)).map(|(p, q)| p - q).collect();
-            dot(&column, &column)
+            (x.col(i) - x.col(j)).squared_norm_l2()
         };
-        let norm_sq = |x: &Matrix| (0..self.agents).map(|i| dot(x.row(i), x.row(i))).sum::<f64>();
-        let mut gradient = vec![0.0; m + 1];
-        let mut hessian = Matrix::zeros(m + 1);
-        for l in 0..m {
-            gradient[l] = form(&at.v, l, l) - form(&at.u, l, l);
-            hessian[(m, l)] = length_sq(&at.u, l) - length_sq(&at.v, l);
-            for k in 0..=l {
+        let mut gradient = Col::zeros(m + 1);
+        let mut hessian = Mat::zeros(m + 1, m + 1);
+        for k in 0..m {
+            gradient[k] = form(&at.v, k, k) - form(&at.u, k, k);
+            hessian[(m, k)] = length_sq(&at.u, k) - length_sq(&at.v, k);
+            for l in k..m {
                 hessian[(l, k)] = form(&at.u, l, k).powi(2) + form(&at.v, l, k).powi(2);
             }
         }
-        let trace = |x: &Matrix| (0..self.agents).map(|i| x[(i, i)]).sum::<f64>();
+        let trace = |x: &Mat<f64>| (0..self.agents).map(|i| x[(i, i)]).sum::<f64>();
         gradient[m] = weight - trace(&at.u) - trace(&at.v);
-        hessian[(m, m)] = norm_sq(&at.u) + norm_sq(&at.v);
+        hessian[(m, m)] = at.u.squared_norm_l2() + at.v.squared_norm_l2();
         (gradient, hessian)
     }
 }
@@ -220,6 +222,16 @@ mod tests {
             better += usize::from(fdla < constant - 1e-3);
         }
         assert!(better >= 5);
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_change_a_bit() {
+        let graph = Topology::Grid.build(30, 0).unwrap();
+        let with_threads = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| weights(&graph, 0.2))
+        };
+        assert_eq!(with_threads(1), with_threads(3));
     }
 
     #[test]

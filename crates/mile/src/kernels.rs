@@ -13,9 +13,6 @@ pub trait Kernels: Sized {
     fn add_rows(sums: &mut [f64], rows: &[Self]);
     fn row_distances_sq(rows: &[Self], mean: &[f64]) -> Vec<f64>;
     fn norm_sq(block: &[Self]) -> f64;
-    fn shifted(at: &mut [Self], x: &[Self], by: f64, v: &[f64]);
-    fn quotient(image: &mut [f64], plus: &[Self], minus: &[Self], by: f64);
-    fn add_sample(mean: &mut [f64], sample: &[Self], draws: f64) -> f64;
     fn add_sketch(row: &[Self], sketch: &mut [f64]);
     fn soft_threshold(x: &mut [Self], threshold: Self);
     fn round_blocks(u: &mut [Self]);

@@ -20,15 +20,15 @@
 //! - a [`Method`] is written in three verbs, `gradient`, `combine` and `pull`; the built-in ones are in
 //!   [`methods`], with a [catalogue](methods::catalogue) by name;
 //! - a [`Run`] executes a method on [`Agents`](agents::Agents): in one process, on a network or on a GPU; an
-//!   [`Engine`](engine::Engine) hosts agents, and the [`Simulator`] is the engine for one process;
-//! - [`theory`] computes stable step sizes, admissible weights and convergence rates, from the graph and from the
-//!   methods' own code.
+//!   [`Engine`](engine::Engine) hosts agents, and the [`Simulator`] is the engine for one process.
+//!
+//! The crate `mile-theory` computes stable step sizes, admissible weights and convergence rates, from the network and
+//! from the methods' own code.
 
 pub mod agents;
 pub mod block;
 mod compiled;
 pub mod compression;
-pub mod dense;
 pub mod digits;
 pub mod engine;
 mod exp;
@@ -55,7 +55,6 @@ pub mod sparse;
 pub mod spectrum;
 mod stages;
 pub mod steady;
-pub mod theory;
 pub mod varying;
 pub mod verbs;
 

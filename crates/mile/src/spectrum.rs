@@ -15,11 +15,12 @@ mod tridiagonal;
 
 use std::f64::consts::TAU;
 
-use crate::dense::{Matrix, symmetric_eigenvalues};
+use faer::{Mat, Side};
+
 use crate::sparse::SparseRows;
 use tridiagonal::Tridiagonal;
 
-/// Largest matrix given to the dense solver: 0.6 s for 2000 agents on two cores, growing with the cube.
+/// Largest matrix given to the dense solver: a second for 2000 agents, growing with the cube.
 pub const DENSE_MAX: usize = 2000;
 /// Largest matrix given to the dense solver when nothing else succeeds: many minutes, and 3 GB.
 pub const DENSE_LIMIT: usize = 20_000;
@@ -115,11 +116,11 @@ pub fn spectrum(rows: &SparseRows) -> Spectrum {
         return Spectrum { complete: false, ..all(lambda, Solver::Bisection) };
     }
     if n <= DENSE_MAX {
-        return all(symmetric_eigenvalues(dense(rows)), Solver::Dense);
+        return all(symmetric_eigenvalues(&dense(rows)), Solver::Dense);
     }
     lanczos::extremes(rows).unwrap_or_else(|| {
         if n <= DENSE_LIMIT {
-            return all(symmetric_eigenvalues(dense(rows)), Solver::Dense);
+            return all(symmetric_eigenvalues(&dense(rows)), Solver::Dense);
         }
         Spectrum {
             lambda: vec![1.0, 1.0 - f64::EPSILON, -1.0],
@@ -133,17 +134,25 @@ pub fn spectrum(rows: &SparseRows) -> Spectrum {
 /// All eigenvalues in descending order, whatever it costs.
 pub fn eigenvalues(rows: &SparseRows) -> Vec<f64> {
     let found = spectrum(rows);
-    if found.complete { found.lambda } else { symmetric_eigenvalues(dense(rows)) }
+    if found.complete { found.lambda } else { symmetric_eigenvalues(&dense(rows)) }
 }
 
-fn dense(rows: &SparseRows) -> Matrix {
-    let mut dense = Matrix::zeros(rows.rows());
+fn dense(rows: &SparseRows) -> Mat<f64> {
+    let mut dense = Mat::zeros(rows.rows(), rows.rows());
     for i in 0..rows.rows() {
         for &(j, w) in rows.row(i) {
             dense[(i, j)] = w;
         }
     }
     dense
+}
+
+/// Eigenvalues of the symmetric matrix with this lower triangle, in descending order; NaN if it is not finite.
+pub(crate) fn symmetric_eigenvalues(matrix: &Mat<f64>) -> Vec<f64> {
+    let found = matrix.is_all_finite().then(|| matrix.self_adjoint_eigenvalues(Side::Lower).ok());
+    let mut lambda = found.flatten().unwrap_or_else(|| vec![f64::NAN; matrix.nrows()]);
+    lambda.reverse();
+    lambda
 }
 
 /// Eigenvalues of a matrix that looks the same from every agent, in descending order.
@@ -229,7 +238,7 @@ mod tests {
                 let w = matrix(topology, n, rule);
                 let found = spectrum(w.rows());
                 assert_eq!(found.solver, solver, "{topology:?}");
-                let difference = worst(&found.lambda, &symmetric_eigenvalues(dense(w.rows())));
+                let difference = worst(&found.lambda, &symmetric_eigenvalues(&dense(w.rows())));
                 assert!(difference < 1e-13 * n as f64, "{topology:?} {rule:?}: {difference:e}");
             }
         }
@@ -244,9 +253,19 @@ mod tests {
             (Topology::Star, 300),
         ] {
             let w = matrix(topology, n, Rule::Metropolis);
-            let (found, all) = (lanczos::extremes(w.rows()).unwrap(), symmetric_eigenvalues(dense(w.rows())));
+            let (found, all) =
+                (lanczos::extremes(w.rows()).unwrap(), symmetric_eigenvalues(&dense(w.rows())));
             let difference = worst(&found.lambda, &[1.0, all[1], all[n - 1]]);
             assert!(difference <= found.error, "{topology:?} {difference:e} {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_has_no_eigenvalues() {
+        for bad in [f64::NAN, f64::INFINITY] {
+            let matrix = Mat::from_fn(3, 3, |i, j| if i + j == 0 { bad } else { 1.0 });
+            let found = symmetric_eigenvalues(&matrix);
+            assert!(found.len() == 3 && found.iter().all(|lambda| lambda.is_nan()));
         }
     }
 
@@ -259,7 +278,7 @@ mod tests {
         let found = spectrum(w.rows());
         assert_eq!(found.solver, Solver::Krylov);
         let gap = 1.0 - found.extremes().lambda_2;
-        let all = symmetric_eigenvalues(dense(w.rows()));
+        let all = symmetric_eigenvalues(&dense(w.rows()));
         assert!((gap / (1.0 - all[1]) - 1.0).abs() < 1e-6, "{gap:e}");
     }
 

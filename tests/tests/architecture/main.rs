@@ -11,17 +11,18 @@ use modules::Modules;
 use toml::{Table, Value};
 
 /// What each crate may use of the others.
-const DIRECTIONS: [(&str, &[&str]); 11] = [
+const DIRECTIONS: [(&str, &[&str]); 12] = [
     ("mile", &[]),
+    ("mile-theory", &["mile"]),
     ("mile-store", &["mile"]),
-    ("mile-nn", &["mile", "mile-store"]),
+    ("mile-nn", &["mile", "mile-store", "mile-theory"]),
     ("mile-cuda", &["mile", "mile-lab", "mile-ranks", "mile-nn", "mile-store"]),
-    ("mile-problems", &["mile", "mile-nn", "mile-store"]),
-    ("mile-lab", &["mile", "mile-nn", "mile-problems", "mile-store"]),
+    ("mile-problems", &["mile", "mile-nn", "mile-store", "mile-theory"]),
+    ("mile-lab", &["mile", "mile-nn", "mile-problems", "mile-store", "mile-theory"]),
     ("mile-net", &["mile", "mile-store"]),
     ("mile-agent", &["mile", "mile-lab", "mile-net"]),
     ("mile-ranks", &["mile", "mile-lab", "mile-nn", "mile-store"]),
-    ("mile-reproduce", &["mile", "mile-lab", "mile-nn", "mile-store"]),
+    ("mile-reproduce", &["mile", "mile-lab", "mile-nn", "mile-store", "mile-theory"]),
     (
         "mile-cli",
         &[
@@ -34,6 +35,7 @@ const DIRECTIONS: [(&str, &[&str]); 11] = [
             "mile-nn",
             "mile-reproduce",
             "mile-store",
+            "mile-theory",
         ],
     ),
 ];

@@ -14,9 +14,9 @@
 //! dimensions is about `(1 + sqrt(n/m))^2` times that of infinitely many.
 
 use mile::problems::Problem;
-use mile::theory::TheoryError;
-use mile::theory::sample::Sample;
-use mile::theory::smoothness::{self, Ascent, Effort, Smoothness};
+use mile_theory::TheoryError;
+use mile_theory::sample::Sample;
+use mile_theory::smoothness::{self, Ascent, Effort, Smoothness};
 
 use crate::config::Experiment;
 use crate::engines::Scalar;

@@ -6,11 +6,11 @@ use mile::digits::round_down;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
 use mile::schedule::Weight;
-use mile::theory::TheoryError;
-use mile::theory::modes::Modes;
-use mile::theory::momentum;
-use mile::theory::stability::step_limit;
-use mile::theory::weights::WeightChoice;
+use mile_theory::TheoryError;
+use mile_theory::modes::Modes;
+use mile_theory::momentum;
+use mile_theory::stability::step_limit;
+use mile_theory::weights::WeightChoice;
 
 use super::{adaptive, estimate, smoothness_bound, steps, theory_error};
 use crate::config::{AlgorithmConfig, Experiment};

@@ -4,7 +4,7 @@ use mile::compression::Compression;
 use mile::methods::Variant;
 use mile::methods::catalogue::{self, Catalogue, Entry, Parameters};
 use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
-use mile::theory::weights::WeightChoice;
+use mile_theory::weights::WeightChoice;
 use toml::{Table, Value};
 
 use super::whole;

@@ -9,7 +9,7 @@ use mile::problems::{Failure, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator;
-use mile::theory::weights::WeightChoice;
+use mile_theory::weights::WeightChoice;
 
 use super::PlannedMethod;
 use crate::auto;

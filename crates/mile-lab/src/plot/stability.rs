@@ -1,6 +1,6 @@
 //! Stability figures: a map over two parameters, and the eigenvalues of one round in the complex plane.
 
-use mile::theory::stability::StabilityMap;
+use mile_theory::stability::StabilityMap;
 
 use super::axes::{Axes, BOTTOM, left_margin};
 use super::scale::{Scale, extent, short};

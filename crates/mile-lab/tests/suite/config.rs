@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use mile::real::Precision;
-use mile::theory::weights::WeightChoice;
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::plan::Plan;
+use mile_theory::weights::WeightChoice;
 
 const GOOD: &str = r#"
 name = "small"

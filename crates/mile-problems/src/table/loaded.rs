@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use mile::problems::{AgentWeights, Batch, InvalidTable, Shard, Table, TableObjective, has_normal_equations};
 use mile::random::{Permutation, Purpose, stream};
 use mile::real::Real;
-use mile::theory::smoothness::Effort;
+use mile_theory::smoothness::Effort;
 
 use super::config::{HeldOut, TableConfig};
 use super::encode::{self, About, Data};

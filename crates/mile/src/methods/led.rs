@@ -13,7 +13,7 @@
 //! With momentum mu (ours) the correction goes through it: `m = mu m + alpha grad f(phi) + beta y ;  phi = phi - m`, or with
 //! Nesterov's form `phi - (mu m + alpha grad f(phi) + beta y)`. The drift of local steps is then up to 1/(1 - mu) times as large,
 //! so beta is by default `min((1 - mu)/tau, (1 - mu)^2/(2 mu))`, with mu^2 instead of the last mu in Nesterov's form; see
-//! [`theory::momentum`](crate::theory::momentum).
+//! `mile_theory::momentum`.
 //!
 //! Sent: phi. Stored: x, c; with momentum also m.
 

@@ -24,7 +24,7 @@
 //! ```
 //!
 //! A fixed point has m = 0, so it is exact as before. m is not sent, and an exchange leaves it as it is. For small step
-//! sizes it needs about `mu xi < gamma (1 - mu)^2` ([`theory::momentum`](crate::theory::momentum)).
+//! sizes it needs about `mu xi < gamma (1 - mu)^2` (`mile_theory::momentum`).
 //!
 //! With [`Weight::Adaptive`], ours too, xi is found by the edges: each counts as far as the difference of its ends points in
 //! the same direction from exchange to exchange ([`steady`](crate::steady)), as the drift of local steps does and the noise of

@@ -1,0 +1,272 @@
+//! Warnings about the parameters of a run, before it starts.
+
+use mile::digits::{number, round_down};
+use mile::methods::catalogue::{DEFAULT_LOCAL_STEPS, Entry, Parameters};
+use mile::methods::{Mile, Momentum};
+use mile::network::Network;
+use mile::schedule::Weight;
+use mile::spectrum::Spectrum;
+use serde::Serialize;
+
+use crate::auto::{self, Question};
+use crate::drops::growth_under_drops;
+use crate::modes::Modes;
+use crate::momentum;
+use crate::stability::{contraction, step_limit};
+use crate::weights::xi_ranges;
+use crate::{TheoryError, valid_smoothness, valid_step_size};
+
+/// Most agents for which stability under dropped edges is simulated.
+const MAX_SIMULATED_AGENTS: usize = 512;
+
+/// How serious a piece of advice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Information.
+    Note,
+    /// Outside the proven range, but it may work.
+    Caution,
+    /// Known to be unstable: expect divergence.
+    Warning,
+}
+
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// How serious it is.
+    pub severity: Severity,
+    /// Name of the parameter in experiment files.
+    pub parameter: &'static str,
+    /// The advice, in a sentence.
+    pub message: String,
+    /// A value inside the stable range, if one is known.
+    pub suggestion: Option<f64>,
+}
+
+/// The run that advice is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// The method.
+    pub entry: &'a Entry,
+    /// Its parameters.
+    pub parameters: &'a Parameters,
+    /// The network, with its drop rate.
+    pub network: &'a Network,
+    /// Step size alpha.
+    pub step_size: f64,
+    /// Smoothness L, if known.
+    pub smoothness: Option<f64>,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+/// Advice on a planned run, the most serious first; empty if there is none. A weight that changes during the run is checked
+/// at both ends, one that edges find at its largest.
+pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
+    let ends = match plan.parameters.xi {
+        Some(Weight::Geometric { from, to, .. }) => vec![(from, "in the first round"), (to, "at the end")],
+        Some(Weight::Adaptive(most)) => vec![(most, "where all differences are steady")],
+        _ => return advise_constant(plan),
+    };
+    let mut advice: Vec<Advice> = Vec::new();
+    for (end, when) in ends {
+        let found = matches!(plan.parameters.xi, Some(Weight::Adaptive(_)));
+        let gamma = found.then(|| Mile::adaptive_gamma(plan.network.extremes().lambda_n));
+        let gamma = plan.parameters.gamma.or(gamma);
+        let parameters = Parameters { xi: Some(end.into()), gamma, ..plan.parameters.clone() };
+        let found = advise_constant(&Plan { parameters: &parameters, ..*plan })?;
+        advice.extend(found.into_iter().map(|advice| {
+            let message = format!("{when}, with xi = {end}: {}", advice.message);
+            Advice { message, ..advice }
+        }));
+    }
+    advice.sort_by_key(|a| std::cmp::Reverse(a.severity));
+    Ok(advice)
+}
+
+fn advise_constant(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
+    valid_step_size(plan.step_size)?;
+    let spectrum = plan.network.spectrum();
+    let mut advice = Vec::new();
+    if plan.network.agents() > 1 {
+        weights(plan, spectrum, &mut advice)?;
+        drops(plan, &mut advice)?;
+    }
+    step_size(plan, spectrum, &mut advice)?;
+    advice.sort_by_key(|a| std::cmp::Reverse(a.severity));
+    Ok(advice)
+}
+
+fn is_mile(plan: &Plan) -> bool {
+    plan.entry.takes("xi")
+}
+
+fn momentum(plan: &Plan) -> Result<Option<Momentum>, TheoryError> {
+    Ok(plan.parameters.checked_momentum(&plan.entry.name)?)
+}
+
+fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
+    Question {
+        network: plan.network,
+        local_steps: plan.parameters.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS),
+        step_size: plan.step_size,
+        smoothness: plan.smoothness,
+        scatter: None,
+        seed: plan.seed,
+    }
+}
+
+/// Whether the agents reach consensus as the step size goes to zero, and whether that is proven.
+fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let growth = contraction(&Modes::of(&*method)?, spectrum)?;
+    let title = &plan.entry.title;
+    if growth > 1.0 + 1e-9 {
+        let message = format!(
+            "{title} is unstable on this network for every step size: the disagreement between agents grows by a factor {growth:.3} per round"
+        );
+        if let (true, Some(momentum)) = (is_mile(plan), momentum(plan)?) {
+            let (tau, plain) = (question(plan).local_steps, auto::decoupled(question(plan))?.xi);
+            let (xi, gamma) = momentum::weights(tau, momentum, plain, None, plan.network)?;
+            let message = format!(
+                "{message}; gamma = {} and xi = {} are stable with this momentum",
+                number(gamma),
+                number(round_down(xi))
+            );
+            advice.push(Advice {
+                severity: Severity::Warning,
+                parameter: "xi",
+                message,
+                suggestion: Some(xi),
+            });
+        } else if is_mile(plan) {
+            let xi = auto::xi(question(plan))?.xi;
+            let message = format!("{message}; xi = {} is inside the stable range", number(xi));
+            advice.push(Advice {
+                severity: Severity::Warning,
+                parameter: "xi",
+                message,
+                suggestion: Some(xi),
+            });
+        } else {
+            let message = format!(
+                "{message}; use mixing = \"lazy-metropolis\", which raises the smallest eigenvalue from {}",
+                number(spectrum.extremes().lambda_n)
+            );
+            advice.push(Advice {
+                severity: Severity::Warning,
+                parameter: "mixing",
+                message,
+                suggestion: None,
+            });
+        }
+    } else if growth > 1.0 - 1e-9 {
+        let message = format!(
+            "{title} is at the limit of stability on this network (smallest eigenvalue {}): use mixing = \"lazy-metropolis\"",
+            number(spectrum.extremes().lambda_n)
+        );
+        advice.push(Advice { severity: Severity::Caution, parameter: "mixing", message, suggestion: None });
+    } else if is_mile(plan) && momentum(plan)?.is_none() {
+        xi_beyond_proven_range(plan, spectrum, advice)?;
+    }
+    Ok(())
+}
+
+/// Advice on an xi that is stable for constant curvature but not for changing curvature, or not proven.
+fn xi_beyond_proven_range(
+    plan: &Plan,
+    spectrum: &Spectrum,
+    advice: &mut Vec<Advice>,
+) -> Result<(), TheoryError> {
+    let tau = plan.parameters.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS);
+    let ranges = xi_ranges(tau, spectrum.extremes())?;
+    let Some(xi) = plan.parameters.xi.map(Weight::last) else { return Ok(()) };
+    let coupled = plan.parameters.gamma.is_none_or(|gamma| gamma == xi);
+    let top = plan.smoothness.map_or(auto::MAX_STEP_TIMES_SMOOTHNESS, |l| {
+        (l * plan.step_size).min(auto::MAX_STEP_TIMES_SMOOTHNESS)
+    });
+    let gamma = if coupled { None } else { plan.parameters.gamma };
+    let limit = auto::switching_limit(tau, gamma, &spectrum.disagreement(7), top);
+    if xi > limit {
+        let message = format!(
+            "xi = {xi} is stable for constant curvature but above {}, where curvature that changes during the run can make the agents diverge (seen on neural networks)",
+            number(round_down(limit))
+        );
+        let suggestion = Some(0.9 * limit);
+        advice.push(Advice { severity: Severity::Caution, parameter: "xi", message, suggestion });
+    } else if coupled && xi >= ranges.paper {
+        let message = format!(
+            "xi = {xi} is outside the paper's range (0, {}) but stable on this graph, where the range is (0, {})",
+            number(ranges.paper),
+            number(ranges.exact)
+        );
+        advice.push(Advice { severity: Severity::Note, parameter: "xi", message, suggestion: None });
+    }
+    Ok(())
+}
+
+/// Whether the agents reach consensus when edges are down in some rounds.
+fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+    if !plan.network.varies() || plan.network.agents() > MAX_SIMULATED_AGENTS {
+        return Ok(());
+    }
+    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let growth = growth_under_drops(&*method, plan.network, plan.seed)?;
+    if growth.is_stable() {
+        return Ok(());
+    }
+    let title = &plan.entry.title;
+    let measured = format!(
+        "with {} the disagreement of {title} grows by a factor {:.3} per round in simulation",
+        plan.network.variation(),
+        growth.per_round
+    );
+    if is_mile(plan) && momentum(plan)?.is_none() {
+        let smaller = auto::xi(question(plan))?.xi;
+        let (parameter, suggestion, remedy) =
+            if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
+                ("xi", smaller, format!("take a smaller xi, {}", number(round_down(smaller))))
+            } else {
+                let both = auto::decoupled(question(plan))?;
+                let remedy = format!(
+                    "take gamma = {} and xi = {}: strong mixing tolerates dropped edges",
+                    number(both.gamma),
+                    number(both.xi)
+                );
+                ("gamma", both.gamma, remedy)
+            };
+        let message = format!("{measured}: {remedy}");
+        advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
+    } else {
+        let weight = if is_mile(plan) { "a smaller xi, " } else { "" };
+        let message = format!("{measured}: use {weight}fewer local steps or a lower drop rate");
+        advice.push(Advice {
+            severity: Severity::Warning,
+            parameter: "local_steps",
+            message,
+            suggestion: None,
+        });
+    }
+    Ok(())
+}
+
+/// Whether the step size is stable for this L.
+fn step_size(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+    let Some(smoothness) = plan.smoothness else { return Ok(()) };
+    valid_smoothness(smoothness)?;
+    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let limit = step_limit(&Modes::of(&*method)?, spectrum)?.step_size(smoothness);
+    if limit > 0.0 && plan.step_size > limit {
+        let message = format!(
+            "step_size = {} is above {}, the largest stable one of {} on a quadratic with curvature up to {}",
+            plan.step_size,
+            number(round_down(limit)),
+            plan.entry.title,
+            number(smoothness)
+        );
+        let suggestion = Some(0.9 * limit);
+        advice.push(Advice { severity: Severity::Warning, parameter: "step_size", message, suggestion });
+    }
+    Ok(())
+}
