@@ -26,7 +26,6 @@
 
 pub mod agents;
 pub mod block;
-mod compiled;
 pub mod compression;
 pub mod dense;
 pub mod digits;
@@ -35,7 +34,6 @@ mod exp;
 mod fdla;
 pub mod graph;
 pub mod isa;
-mod kernels;
 mod lanes;
 pub mod membership;
 pub mod method;

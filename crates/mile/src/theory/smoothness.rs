@@ -252,14 +252,14 @@ impl<T: Real> PowerIteration<T> {
         let epsilon = T::epsilon().wide().cbrt() * norm(x).max(1.0);
         let Self { v, image, at, plus, minus, found, .. } = self;
         for (sign, gradient) in [(1.0, &mut *plus), (-1.0, &mut *minus)] {
-            T::shifted(at, x, sign * epsilon, v);
+            shifted(at, x, sign * epsilon, v);
             match draw {
                 Some(draw) => problem.sample_gradient(agent, at, draw, gradient)?,
                 None => problem.gradient(agent, at, gradient)?,
             }
         }
         self.gradients += 2;
-        T::quotient(image, plus, minus, 2.0 * epsilon);
+        quotient(image, plus, minus, 2.0 * epsilon);
         let (along, length) = (product(image, v), product(image, image).sqrt());
         let value = length.copysign(along);
         found.unsettled = ((value.abs() - found.value.abs()) / value.abs().max(f64::MIN_POSITIVE)).abs();
@@ -273,21 +273,21 @@ impl<T: Real> PowerIteration<T> {
 }
 
 /// `at <- x + by v`.
-pub(crate) fn shifted_loop<T: Real>(at: &mut [T], x: &[T], by: f64, v: &[f64]) {
+fn shifted<T: Real>(at: &mut [T], x: &[T], by: f64, v: &[f64]) {
     for ((at, x), v) in at.iter_mut().zip(x).zip(v) {
         *at = T::of(x.wide() + by * v);
     }
 }
 
 /// `image <- (plus - minus)/by`.
-pub(crate) fn quotient_loop<T: Real>(image: &mut [f64], plus: &[T], minus: &[T], by: f64) {
+fn quotient<T: Real>(image: &mut [f64], plus: &[T], minus: &[T], by: f64) {
     for ((i, p), m) in image.iter_mut().zip(plus).zip(minus) {
         *i = (p.wide() - m.wide()) / by;
     }
 }
 
 /// `mean <- mean + sample/draws`; the squared norm of the sample.
-pub(crate) fn add_sample_loop<T: Real>(mean: &mut [f64], sample: &[T], draws: f64) -> f64 {
+fn add_sample<T: Real>(mean: &mut [f64], sample: &[T], draws: f64) -> f64 {
     mean.iter_mut().zip(sample).for_each(|(m, s)| *m += s.wide() / draws);
     sample.iter().map(|s| s.wide().powi(2)).sum()
 }
@@ -333,7 +333,7 @@ pub fn scatter<T: Real>(
         let (mut sample, mut mean, mut squares) = (vec![T::zero(); n], vec![0.0; n], 0.0);
         for step in 0..draws {
             problem.sample_gradient(agent, x, Draw { seed, step }, &mut sample)?;
-            squares += T::add_sample(&mut mean, &sample, draws as f64);
+            squares += add_sample(&mut mean, &sample, draws as f64);
         }
         Ok((mean, squares))
     };
