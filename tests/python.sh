@@ -21,21 +21,10 @@ for package in numpy pytest mypy pandas matplotlib networkx scipy tqdm nbclient 
 done
 [ "${1:-}" != install ] || exit 0
 
-# With the profile and the features of the workspace's tests, what they have compiled of other people's crates is not compiled again.
-# The workspace's own crates are, because this one lies outside of it; but for spectra and theory there is nothing to optimise.
-profile=$target/python-profile.toml
-{
-    awk '/^\[/ { on = /^\[profile\.dev/ } on && !/^mile/' Cargo.toml
-    for crate in crates/*/; do
-        name=$(basename "$crate")
-        echo "$name = { opt-level = $([ "$name" = mile ] && echo 1 || echo 0), debug = false }"
-    done
-} > "$profile"
-shared=(--locked --config "$profile" --features as-workspace,pyo3/extension-module)
 cargo fmt --manifest-path python/Cargo.toml --check
-cargo clippy --quiet --manifest-path python/Cargo.toml --all-targets "${shared[@]}" -- -D warnings
+cargo clippy --quiet --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
 # In an activated environment maturin installs into it.
-(export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --quiet --strip "${shared[@]}")
+(export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --quiet --strip --locked)
 
 cd python
 # Models of tests are small: threads of PyTorch would wait for each other. Tests of what threads and processes do to each other have two.

@@ -13,7 +13,7 @@ use mile::ranks::{Alone, Ranks};
 use mile::real::Real;
 use mile::simulator::Simulator;
 use mile_lab::LabError;
-use mile_lab::engines::{EngineSetup, Engines};
+use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
 use numpy::Element;
 use pyo3::prelude::*;
 
@@ -31,11 +31,8 @@ pub(crate) struct PyEngines {
     pub(crate) ranks: Option<Arc<PyRanks>>,
 }
 
-impl PyEngines {
-    fn open<'a, T: Real + Element>(
-        &self,
-        setup: EngineSetup<'a, T>,
-    ) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+impl<T: Real + Element> EnginesIn<T> for PyEngines {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         if let Some(host) = &self.host {
             let (raised, ranks) = (self.raised.clone(), self.ranks.clone());
@@ -63,14 +60,6 @@ impl Engines for PyEngines {
     fn hosted(&self, network: &Network) -> Vec<usize> {
         let ranks = self.ranks();
         block(network.agents(), ranks.rank(), ranks.count()).collect()
-    }
-
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        self.open(agents)
-    }
-
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        self.open(agents)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use mile::problems::Problem;
 use mile::real::Precision;
 use mile_lab::LabError;
-use mile_lab::objectives::{Curvature, EvaluationRows, Facts, FixedProblem, Objectives, RowCounts};
+use mile_lab::objectives::{
+    AnyProblem, Curvature, EvaluationRows, Facts, FixedProblem, Objectives, RowCounts,
+};
 use pyo3::prelude::*;
 
 use crate::failure::Raised;
@@ -55,8 +56,12 @@ impl PyObjectives {
         Ok(Self { spec, name, version: text("version")?, rows, memory, raised })
     }
 
-    fn problem(&self) -> PyProblem {
-        PyProblem::new(self.spec.clone(), self.memory.clone(), self.raised.clone())
+    fn problem(&self) -> AnyProblem {
+        let problem = PyProblem::new(self.spec.clone(), self.memory.clone(), self.raised.clone());
+        match self.spec.is_single {
+            true => AnyProblem::F32(Arc::new(problem)),
+            false => AnyProblem::F64(Arc::new(problem)),
+        }
     }
 }
 
@@ -65,20 +70,8 @@ impl Objectives for PyObjectives {
         self.name.clone()
     }
 
-    fn single(&self, _: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        if !self.spec.is_single {
-            let problem = "got f32, takes f64: the dtype of the problem is float64";
-            return Err(LabError::config("precision", problem));
-        }
-        Ok(Arc::new(self.problem()))
-    }
-
-    fn double(&self, _: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        if self.spec.is_single {
-            let problem = "got f64, takes f32: the dtype of the problem is float32";
-            return Err(LabError::config("precision", problem));
-        }
-        Ok(Arc::new(self.problem()))
+    fn problem(&self, _: u64, _: Precision) -> Result<AnyProblem, LabError> {
+        Ok(self.problem())
     }
 
     fn precision(&self) -> Precision {
@@ -106,9 +99,6 @@ impl Objectives for PyObjectives {
         if let Some(version) = &self.version {
             return Ok(Facts::from([("problem.version".to_owned(), version.clone().into())]));
         }
-        match self.spec.is_single {
-            true => FixedProblem::<f32>::new("", Arc::new(self.problem())).digests(),
-            false => FixedProblem::<f64>::new("", Arc::new(self.problem())).digests(),
-        }
+        FixedProblem::new("", self.problem()).digests()
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use mile::problems::{AgentWeights, Batch, Loss, Problem, Shard, Table, TableObjective};
-use mile::real::Real;
+use mile::real::{Precision, Real};
+use mile::with_precision;
 use mile_lab::LabError;
-use mile_lab::objectives::{Curvature, FixedProblem, Objectives, RowCounts};
+use mile_lab::objectives::{AnyProblem, Curvature, FixedProblem, Objectives, RowCounts};
 use mile_lab::section::Section;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -185,12 +186,8 @@ impl Objectives for TableObjectives {
         "table".into()
     }
 
-    fn single(&self, _: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        self.build()
-    }
-
-    fn double(&self, _: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        self.build()
+    fn problem(&self, _: u64, precision: Precision) -> Result<AnyProblem, LabError> {
+        Ok(with_precision!(precision, T => self.build::<T>()?.into()))
     }
 
     fn is_stochastic(&self) -> bool {

@@ -1,11 +1,12 @@
 //! Opens engines on one GPU for the jobs of an experiment.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use mile::engine::Engine;
 use mile::real::Real;
-use mile_lab::engines::{EngineSetup, Engines, Jobs};
+use mile_lab::engines::{EngineSetup, Engines, EnginesIn, Jobs};
 use mile_lab::error::LabError;
 
 use crate::cuda::Cuda;
@@ -17,17 +18,14 @@ use crate::stack::Stack;
 pub struct GpuEngines {
     open: Box<Open>,
     name: String,
-    single: Kept<f32>,
-    double: Kept<f64>,
+    /// What the jobs of one precision share, a [`Stack`] of either once there is a job.
+    stacks: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     said: Once,
     say: fn(&str),
 }
 
 /// Opens the device.
 type Open = dyn Fn() -> Result<Arc<dyn Device>, DeviceError> + Send + Sync;
-
-/// What the jobs of one precision share, once there is a job.
-type Kept<T> = Mutex<Option<Arc<Stack<T>>>>;
 
 /// Where compiled kernels are kept: beside the data sets.
 fn cache() -> Option<PathBuf> {
@@ -69,8 +67,7 @@ impl GpuEngines {
         say: fn(&str),
     ) -> Result<Self, LabError> {
         let name = open().map_err(failed)?.name();
-        let (single, double) = (Mutex::default(), Mutex::default());
-        Ok(Self { open: Box::new(open), name, single, double, said: Once::new(), say })
+        Ok(Self { open: Box::new(open), name, stacks: Mutex::default(), said: Once::new(), say })
     }
 
     /// The name of the GPU.
@@ -78,36 +75,15 @@ impl GpuEngines {
         &self.name
     }
 
-    /// The stack of all jobs in single precision.
-    pub(crate) fn stack_of_singles(&self) -> Result<Arc<Stack<f32>>, LabError> {
-        self.stack(&self.single)
-    }
-
-    /// The same in double precision.
-    pub(crate) fn stack_of_doubles(&self) -> Result<Arc<Stack<f64>>, LabError> {
-        self.stack(&self.double)
-    }
-
-    fn stack<T: Real>(&self, kept: &Kept<T>) -> Result<Arc<Stack<T>>, LabError> {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stack) = &*kept {
-            return Ok(stack.clone());
+    /// The stack of all jobs in this precision.
+    pub(crate) fn stack<T: Real>(&self) -> Result<Arc<Stack<T>>, LabError> {
+        let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stack) = stacks.iter().find_map(|stack| stack.clone().downcast().ok()) {
+            return Ok(stack);
         }
         let stack = (self.open)().and_then(Stack::new).map_err(failed)?;
-        *kept = Some(stack.clone());
+        stacks.push(stack.clone());
         Ok(stack)
-    }
-
-    fn agents<'a, T: Real>(
-        &self,
-        kept: &Kept<T>,
-        setup: EngineSetup<'a, T>,
-    ) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
-        let EngineSetup { problem, network, method, start, seed, .. } = setup;
-        let agents = GpuAgents::within(&self.stack(kept)?, problem, network, method, start, seed);
-        let agents = agents.map_err(refused)?;
-        self.note(agents.computes_gradients());
-        Ok(Box::new(agents))
     }
 
     /// Says once that gradients are not computed on the GPU, if they are not.
@@ -118,34 +94,28 @@ impl GpuEngines {
             });
         }
     }
+}
 
-    fn fitting<T: Real>(&self, kept: &Kept<T>, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
-        let found = self.stack(kept)?.fitting(jobs.problem, jobs.vectors, jobs.count).map_err(failed)?;
+impl Engines for GpuEngines {
+    fn computes_together(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Real> EnginesIn<T> for GpuEngines {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed, .. } = setup;
+        let agents = GpuAgents::within(&self.stack()?, problem, network, method, start, seed);
+        let agents = agents.map_err(refused)?;
+        self.note(agents.computes_gradients());
+        Ok(Box::new(agents))
+    }
+
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
+        let found = self.stack()?.fitting(jobs.problem, jobs.vectors, jobs.count).map_err(failed)?;
         if found.jobs < jobs.count {
             (self.say)(&found.to_string());
         }
         Ok(found.jobs)
-    }
-}
-
-impl Engines for GpuEngines {
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        self.agents(&self.single, agents)
-    }
-
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        self.agents(&self.double, agents)
-    }
-
-    fn computes_together(&self) -> bool {
-        true
-    }
-
-    fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
-        self.fitting(&self.single, jobs)
-    }
-
-    fn fitting_double(&self, jobs: Jobs<'_, f64>) -> Result<usize, LabError> {
-        self.fitting(&self.double, jobs)
     }
 }

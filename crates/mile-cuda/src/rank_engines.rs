@@ -8,7 +8,7 @@ use mile::engine::Engine;
 use mile::network::Network;
 use mile::ranks::Ranks;
 use mile::real::Real;
-use mile_lab::engines::{EngineSetup, Engines, Jobs};
+use mile_lab::engines::{EngineSetup, Engines, EnginesIn, Jobs};
 use mile_lab::error::LabError;
 use mile_lab::ranks::agree;
 use mile_ranks::placement::Placement;
@@ -17,7 +17,6 @@ use mile_ranks::transport::Transport;
 use crate::cuda;
 use crate::engine::GpuRank;
 use crate::engines::{GpuEngines, failed, refused};
-use crate::stack::Stack;
 
 /// Where what starts the ranks of a job tells a rank its number on its machine: Open MPI, MPICH and those derived from it, Slurm.
 const LOCAL: [&str; 6] = [
@@ -119,26 +118,6 @@ impl<C: Transport + 'static> GpuRankEngines<C> {
     pub fn on(transport: Arc<C>, gpu: GpuEngines) -> Self {
         Self { transport, gpu, sharing: 1 }
     }
-
-    fn agents<'a, T: Real>(
-        &self,
-        stack: &Arc<Stack<T>>,
-        setup: EngineSetup<'a, T>,
-    ) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
-        let EngineSetup { problem, network, method, start, seed, .. } = setup;
-        let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));
-        let place = (self.transport.clone(), placement);
-        let agents = GpuRank::new(stack, place, problem, network, method, start, seed).map_err(refused)?;
-        self.gpu.note(agents.computes_gradients());
-        Ok(Box::new(agents))
-    }
-
-    /// Refuses a job that does not fit.
-    fn fitting<T: Real>(&self, stack: &Stack<T>, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
-        let agents = jobs.problem.agents().div_ceil(self.transport.count());
-        stack.check(jobs.problem, jobs.vectors, agents, self.sharing).map_err(failed)?;
-        Ok(1)
-    }
 }
 
 /// The names of all ranks.
@@ -161,24 +140,28 @@ impl<C: Transport + 'static> Engines for GpuRankEngines<C> {
         Placement::of(network.graph(), self.transport.count()).agents(self.transport.rank()).to_vec()
     }
 
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        self.agents(&self.gpu.stack_of_singles()?, agents)
-    }
-
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        self.agents(&self.gpu.stack_of_doubles()?, agents)
-    }
-
     fn has_memory_of_its_own(&self) -> bool {
         true
     }
+}
 
-    fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
-        self.fitting(&*self.gpu.stack_of_singles()?, jobs)
+impl<T: Real, C: Transport + 'static> EnginesIn<T> for GpuRankEngines<C> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed, .. } = setup;
+        let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));
+        let place = (self.transport.clone(), placement);
+        let agents = GpuRank::new(&self.gpu.stack()?, place, problem, network, method, start, seed);
+        let agents = agents.map_err(refused)?;
+        self.gpu.note(agents.computes_gradients());
+        Ok(Box::new(agents))
     }
 
-    fn fitting_double(&self, jobs: Jobs<'_, f64>) -> Result<usize, LabError> {
-        self.fitting(&*self.gpu.stack_of_doubles()?, jobs)
+    /// Refuses a job that does not fit.
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
+        let agents = jobs.problem.agents().div_ceil(self.transport.count());
+        let stack = self.gpu.stack()?;
+        stack.check(jobs.problem, jobs.vectors, agents, self.sharing).map_err(failed)?;
+        Ok(1)
     }
 }
 

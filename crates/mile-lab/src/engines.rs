@@ -8,10 +8,10 @@ use mile::network::Network;
 use mile::problems::Problem;
 use mile::ranks::{Alone, Ranks};
 use mile::real::Real;
-use mile::simulator;
+use mile::simulator::Simulator;
 
 use crate::error::LabError;
-use crate::objectives::Objectives;
+use crate::objectives::{AnyProblem, Objectives};
 
 /// What an engine is created from.
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ pub struct EngineSetup<'a, T> {
 }
 
 /// Creates engines: in this process, on a GPU, on a cluster.
-pub trait Engines: Send + Sync {
+pub trait Engines: EnginesIn<f32> + EnginesIn<f64> {
     /// The processes that run the experiment together.
     fn ranks(&self) -> &dyn Ranks {
         &Alone
@@ -40,12 +40,6 @@ pub trait Engines: Send + Sync {
     fn hosted(&self, network: &Network) -> Vec<usize> {
         (0..network.agents()).collect()
     }
-
-    /// Creates an engine in single precision.
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError>;
-
-    /// Creates an engine in double precision.
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError>;
 
     /// Whether engines evaluate the problem that they are given, which may be that of some agents only. One that knows objectives by
     /// the numbers of the agents says no: agents can join then, but not leave.
@@ -58,20 +52,21 @@ pub trait Engines: Send + Sync {
         false
     }
 
-    /// Whether the engines of a rank have memory of their own, into which a job may not fit: then [`fitting_single`](Self::fitting_single)
+    /// Whether the engines of a rank have memory of their own, into which a job may not fit: then [`fitting`](EnginesIn::fitting)
     /// refuses it.
     fn has_memory_of_its_own(&self) -> bool {
         false
     }
+}
 
-    /// How many of these jobs fit where the engines are, in single precision; asked if they
-    /// [compute together](Self::computes_together) or have [memory of their own](Self::has_memory_of_its_own).
-    fn fitting_single(&self, jobs: Jobs<'_, f32>) -> Result<usize, LabError> {
-        Ok(jobs.count)
-    }
+/// Creates engines that compute in the precision `T`.
+pub trait EnginesIn<T>: Send + Sync {
+    /// Creates an engine.
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError>;
 
-    /// As [`fitting_single`](Self::fitting_single), in double precision.
-    fn fitting_double(&self, jobs: Jobs<'_, f64>) -> Result<usize, LabError> {
+    /// How many of these jobs fit where the engines are; asked if they [compute together](Engines::computes_together) or have
+    /// [memory of their own](Engines::has_memory_of_its_own).
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
         Ok(jobs.count)
     }
 }
@@ -94,19 +89,16 @@ impl<'a, T> Jobs<'a, T> {
     }
 }
 
-/// All agents in this process: the [`Simulator`](simulator::Simulator).
+/// All agents in this process: the [`Simulator`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
-impl Engines for InProcess {
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        let EngineSetup { problem, network, method, start, seed } = agents;
-        Ok(simulator::single(problem, network, method, start, seed)?)
-    }
+impl Engines for InProcess {}
 
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        let EngineSetup { problem, network, method, start, seed } = agents;
-        Ok(simulator::double(problem, network, method, start, seed)?)
+impl<T: Real> EnginesIn<T> for InProcess {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed } = setup;
+        Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
     }
 }
 
@@ -115,46 +107,37 @@ pub trait Scalar: Real {
     /// Builds the problem of a seed in this precision.
     fn problem(objectives: &dyn Objectives, seed: u64) -> Result<Arc<dyn Problem<Self>>, LabError>;
 
-    /// Creates an engine in this precision.
-    fn open<'a>(
-        engines: &dyn Engines,
-        agents: EngineSetup<'a, Self>,
-    ) -> Result<Box<dyn Engine<Self> + 'a>, LabError>;
-
-    /// How many of these jobs fit where the engines are.
-    fn fitting(engines: &dyn Engines, jobs: Jobs<'_, Self>) -> Result<usize, LabError>;
+    /// The engines of this precision.
+    fn engines(engines: &dyn Engines) -> &dyn EnginesIn<Self>;
 }
 
 impl Scalar for f32 {
     fn problem(objectives: &dyn Objectives, seed: u64) -> Result<Arc<dyn Problem<Self>>, LabError> {
-        objectives.single(seed)
+        match objectives.problem(seed, Self::PRECISION)? {
+            AnyProblem::F32(problem) => Ok(problem),
+            other => Err(in_one_precision_only::<Self>(&other)),
+        }
     }
 
-    fn open<'a>(
-        engines: &dyn Engines,
-        agents: EngineSetup<'a, Self>,
-    ) -> Result<Box<dyn Engine<Self> + 'a>, LabError> {
-        engines.single(agents)
-    }
-
-    fn fitting(engines: &dyn Engines, jobs: Jobs<'_, Self>) -> Result<usize, LabError> {
-        engines.fitting_single(jobs)
+    fn engines(engines: &dyn Engines) -> &dyn EnginesIn<Self> {
+        engines
     }
 }
 
 impl Scalar for f64 {
     fn problem(objectives: &dyn Objectives, seed: u64) -> Result<Arc<dyn Problem<Self>>, LabError> {
-        objectives.double(seed)
+        match objectives.problem(seed, Self::PRECISION)? {
+            AnyProblem::F64(problem) => Ok(problem),
+            other => Err(in_one_precision_only::<Self>(&other)),
+        }
     }
 
-    fn open<'a>(
-        engines: &dyn Engines,
-        agents: EngineSetup<'a, Self>,
-    ) -> Result<Box<dyn Engine<Self> + 'a>, LabError> {
-        engines.double(agents)
+    fn engines(engines: &dyn Engines) -> &dyn EnginesIn<Self> {
+        engines
     }
+}
 
-    fn fitting(engines: &dyn Engines, jobs: Jobs<'_, Self>) -> Result<usize, LabError> {
-        engines.fitting_double(jobs)
-    }
+fn in_one_precision_only<T: Real>(problem: &AnyProblem) -> LabError {
+    let (got, takes) = (T::PRECISION.name(), problem.precision().name());
+    LabError::config("precision", format!("got {got}, takes {takes}: these objectives are in {takes} only"))
 }

@@ -115,13 +115,13 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use mile::problems::{Problem, Quadratic};
+    use mile::methods::catalogue::Catalogue;
+    use mile::problems::Quadratic;
+    use mile::real::Precision;
     use toml::Value;
 
     use super::*;
-    use mile::methods::catalogue::Catalogue;
-
-    use crate::objectives::{Kinds, Objectives};
+    use crate::objectives::{AnyProblem, Kinds, Objectives};
     use crate::plan::Plan;
 
     /// Objectives with samples, of which none is ever read.
@@ -135,8 +135,8 @@ mod tests {
         fn title(&self) -> String {
             "samples".into()
         }
-        fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-            Ok(Arc::new(Quadratic::new(10, 200_000, 10.0, 1.0, seed).unwrap()))
+        fn problem(&self, seed: u64, _: Precision) -> Result<AnyProblem, LabError> {
+            Ok(AnyProblem::F64(Arc::new(Quadratic::new(10, 200_000, 10.0, 1.0, seed).unwrap())))
         }
         fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
             let count = |(_, _, run)| RowCounts { all: 1, run, largest_sample: 0 };

@@ -20,7 +20,7 @@ use crate::agent_files::AgentFiles;
 use crate::coefficients;
 use crate::config::Experiment;
 use crate::context::Context;
-use crate::engines::{EngineSetup, InProcess, Scalar};
+use crate::engines::{EngineSetup, EnginesIn, InProcess, Scalar};
 use crate::error::LabError;
 use crate::export;
 use crate::identity;
@@ -231,7 +231,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let present = Present::new(&*seed_problem.problem, members);
         let agents =
             EngineSetup { problem: &present, network, method: &*method, start: models, seed: job.seed };
-        let mut engine = T::open(&InProcess, agents)?;
+        let mut engine = InProcess.open(agents)?;
         let chosen = plan.experiment.eval_agents().choose(members.len(), job.seed);
         let evaluated = Evaluated { agents: &chosen, members, each: plan.experiment.agent_metrics };
         let record = measure(subject, &present, &mut *engine, evaluated, drift, progress, wall_s)?;
@@ -360,7 +360,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 let network = &self.plan.network;
                 let agents =
                     EngineSetup { problem: &present, network, method: &*method, start: &start, seed };
-                let limit = DIVERGED * rms(&mut *T::open(&InProcess, agents)?)?.max(1.0);
+                let limit = DIVERGED * rms(&mut *InProcess.open(agents)?)?.max(1.0);
                 SeedProblem { seed, problem: problem.clone(), limit }
             }
         };

@@ -120,7 +120,7 @@ impl JobContext<'_> {
                 start: &start,
                 seed: job.seed,
             };
-            let mut engine = T::open(&*plan.engines, agents)?;
+            let mut engine = T::engines(&*plan.engines).open(agents)?;
             let setup = JobSetup { job, epoch: index, problem: objectives, method: &*method };
             let running = match before.take() {
                 Some(part) => RunningJob::enter(self, setup, &mut *engine, part)?,

@@ -14,7 +14,7 @@ use crate::config::{Experiment, parse_table};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
 use crate::execute::execute;
-use crate::objectives::{FixedProblem, Kinds, Objectives, Setting};
+use crate::objectives::{AnyProblem, FixedProblem, Kinds, Objectives, Setting};
 use crate::observer::{Lines, Observer, Silent};
 use crate::plan::Plan;
 use crate::ranks::agree;
@@ -74,7 +74,7 @@ impl Lab {
     /// A lab for your own problem. Its experiments need no section `[problem]`; `name` is the problem's name in reports.
     pub fn of<T: Scalar>(name: &str, problem: impl Problem<T> + 'static) -> Self
     where
-        FixedProblem<T>: Objectives,
+        AnyProblem: From<Arc<dyn Problem<T>>>,
     {
         let problem: Arc<dyn Problem<T>> = Arc::new(problem);
         let given = Arc::new(FixedProblem::new(name, problem));

@@ -296,7 +296,7 @@ impl Plan {
         let vectors = self.methods.iter().map(|method| method.vectors).max().unwrap_or(1);
         with_precision!(self.experiment.precision, T => {
             let problem = self.problem::<T>(seed)?;
-            T::fitting(&*self.engines, Jobs::new(&*problem, vectors, count))
+            T::engines(&*self.engines).fitting(Jobs::new(&*problem, vectors, count))
         })
     }
 

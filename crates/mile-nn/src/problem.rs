@@ -388,8 +388,6 @@ fn subset(mut samples: Vec<u32>, most: Option<usize>, seed: u64, of: u64) -> Vec
     samples
 }
 
-mile::compiled_problem!(ImageProblem);
-
 impl<T: Scalar> Problem<T> for ImageProblem<T> {
     fn agents(&self) -> usize {
         self.parts.len()

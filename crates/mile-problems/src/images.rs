@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mile::problems::Problem;
 use mile::ranks::Ranks;
 use mile::real::Precision;
+use mile::with_precision;
 use mile_nn::data::{self, Dataset, Images, Values};
 use mile_nn::{ImageProblem, Scalar};
 
 use super::samples::{Training, refused};
-use super::{Curvature, EvaluationRows, Facts, Objectives, RowCounts, Setting};
+use super::{AnyProblem, Curvature, EvaluationRows, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::LabError;
 use crate::section::{Section, resolve};
@@ -120,7 +121,7 @@ fn config(section: &Section, setting: Setting) -> Result<ImagesConfig, LabError>
 }
 
 impl ImageObjectives {
-    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<ImageProblem<T>>, LabError> {
+    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let set = self.library.dataset(&self.config, self.here.is_none())?;
         let training = &self.config.training;
         let problem = ImageProblem::<T>::try_new(set, &training.config(seed));
@@ -138,12 +139,8 @@ impl Objectives for ImageObjectives {
         self.config.training.title(&self.config.dataset)
     }
 
-    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        Ok(self.build::<f32>(seed)?.into_problem())
-    }
-
-    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        Ok(self.build::<f64>(seed)?.into_problem())
+    fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError> {
+        Ok(with_precision!(precision, T => self.build::<T>(seed)?.into()))
     }
 
     fn precision(&self) -> Precision {

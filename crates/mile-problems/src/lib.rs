@@ -3,6 +3,7 @@
 //! A section `[problem]` names a *kind* of problem. The built-in kinds are `quadratic`, `table`, `images` and `arrays`;
 //! [`Kinds::with`] adds others. A kind reads its section and returns the [`Objectives`].
 
+mod any;
 mod arrays;
 pub mod digest;
 pub mod error;
@@ -25,6 +26,7 @@ use toml::Table;
 
 use crate::section::Section;
 
+pub use self::any::AnyProblem;
 pub use self::error::LabError;
 pub use self::table::{ColumnStatistics, Statistics, is_missing_word};
 pub use mile_store::{Fact, Facts};
@@ -67,23 +69,9 @@ pub trait Objectives: Send + Sync {
     /// A short description for reports.
     fn title(&self) -> String;
 
-    /// Builds the problem of a seed in single precision.
-    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        let _ = seed;
-        Err(LabError::config(
-            "precision",
-            "got f32, takes f64: these objectives are in double precision only",
-        ))
-    }
-
-    /// Builds the problem of a seed in double precision.
-    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        let _ = seed;
-        Err(LabError::config(
-            "precision",
-            "got f64, takes f32: these objectives are in single precision only",
-        ))
-    }
+    /// Builds the problem of a seed, in this precision. Objectives that have the other one only return the problem in that one, and the
+    /// experiment is refused.
+    fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError>;
 
     /// The default precision.
     fn precision(&self) -> Precision {
@@ -294,36 +282,33 @@ impl Objectives for Unknown {
     fn title(&self) -> String {
         self.0.clone()
     }
+
+    fn problem(&self, _: u64, _: Precision) -> Result<AnyProblem, LabError> {
+        let problem = format!("{} is unknown here: its results can be read, but it cannot be run", self.0);
+        Err(LabError::config("problem.kind", problem))
+    }
 }
 
 /// Objectives with the same problem for every seed.
 ///
 /// States belong to the problem by its values: the losses and gradients of all agents at its starting point, which
 /// are evaluated once before a run. Where that is too expensive, or not the same twice, give a version instead.
-pub struct FixedProblem<T> {
+pub struct FixedProblem {
     name: String,
-    problem: Arc<dyn Problem<T>>,
+    problem: AnyProblem,
     version: Option<String>,
 }
 
-impl<T: Real> FixedProblem<T> {
-    /// A problem with its name in reports.
-    pub fn new(name: impl Into<String>, problem: Arc<dyn Problem<T>>) -> Self {
-        Self { name: name.into(), problem, version: None }
+impl FixedProblem {
+    /// A problem, as an [`AnyProblem`] or an `Arc<dyn Problem<T>>`, with its name in reports.
+    pub fn new(name: impl Into<String>, problem: impl Into<AnyProblem>) -> Self {
+        Self { name: name.into(), problem: problem.into(), version: None }
     }
 
     /// Tells versions of the problem apart by this text, instead of by its values.
     pub fn with_version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
-    }
-
-    fn identity(&self) -> Result<Facts, LabError> {
-        let (key, value) = match &self.version {
-            Some(version) => ("problem.version", version.clone()),
-            None => ("problem.values", values(&*self.problem)?),
-        };
-        Ok(Facts::from([(key.to_owned(), value.into())]))
     }
 }
 
@@ -350,35 +335,26 @@ fn values<T: Real>(problem: &dyn Problem<T>) -> Result<String, LabError> {
     }
 }
 
-impl Objectives for FixedProblem<f32> {
+impl Objectives for FixedProblem {
     fn title(&self) -> String {
         self.name.clone()
     }
 
-    fn single(&self, _: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
+    fn problem(&self, _: u64, _: Precision) -> Result<AnyProblem, LabError> {
         Ok(self.problem.clone())
-    }
-
-    fn digests(&self) -> Result<Facts, LabError> {
-        self.identity()
     }
 
     fn precision(&self) -> Precision {
-        Precision::F32
-    }
-}
-
-impl Objectives for FixedProblem<f64> {
-    fn title(&self) -> String {
-        self.name.clone()
-    }
-
-    fn double(&self, _: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        Ok(self.problem.clone())
+        self.problem.precision()
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        self.identity()
+        let (key, value) = match (&self.version, &self.problem) {
+            (Some(version), _) => ("problem.version", version.clone()),
+            (None, AnyProblem::F32(problem)) => ("problem.values", values(&**problem)?),
+            (None, AnyProblem::F64(problem)) => ("problem.values", values(&**problem)?),
+        };
+        Ok(Facts::from([(key.to_owned(), value.into())]))
     }
 }
 

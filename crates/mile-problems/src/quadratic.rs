@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use mile::problems::{Problem, Quadratic};
 use mile::ranks::Ranks;
-use mile::real::Real;
+use mile::real::{Precision, Real};
+use mile::with_precision;
 
-use super::{Curvature, Objectives, RowCounts, Setting};
+use super::{AnyProblem, Curvature, Objectives, RowCounts, Setting};
 use crate::error::LabError;
 use crate::section::Section;
 
@@ -35,7 +36,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Object
 }
 
 impl Quadratics {
-    fn build<T: Real>(&self, seed: u64) -> Result<Arc<Quadratic<T>>, LabError> {
+    fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let Self { agents, dim, condition, heterogeneity, seed: own, .. } = *self;
         let is_here = |agent: usize| self.here.as_ref().is_none_or(|here| here.contains(&agent));
         match Quadratic::<T>::hosting(&is_here, agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
@@ -54,12 +55,8 @@ impl Objectives for Quadratics {
         format!("quadratics of dimension {dim}, condition number {condition}, heterogeneity {heterogeneity}")
     }
 
-    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        Ok(self.build::<f32>(seed)?.into_problem())
-    }
-
-    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        Ok(self.build::<f64>(seed)?.into_problem())
+    fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError> {
+        Ok(with_precision!(precision, T => self.build::<T>(seed)?.into()))
     }
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {

@@ -6,7 +6,7 @@ use mile::engine::Engine;
 use mile::network::Network;
 use mile::ranks::Ranks;
 use mile::real::Real;
-use mile_lab::engines::{EngineSetup, Engines};
+use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
 use mile_lab::error::LabError;
 
 use crate::engine::RankEngine;
@@ -23,14 +23,6 @@ impl<C: Transport + 'static> RankEngines<C> {
     pub fn new(transport: Arc<C>) -> Self {
         Self { transport }
     }
-
-    fn open<'a, T: Real>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
-        let EngineSetup { problem, network, method, start, seed, .. } = setup;
-        let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));
-        let engine =
-            RankEngine::new(self.transport.clone(), placement, problem, network, method, start, seed)?;
-        Ok(Box::new(engine))
-    }
 }
 
 impl<C: Transport + 'static> Engines for RankEngines<C> {
@@ -41,12 +33,14 @@ impl<C: Transport + 'static> Engines for RankEngines<C> {
     fn hosted(&self, network: &Network) -> Vec<usize> {
         Placement::of(network.graph(), self.transport.count()).agents(self.transport.rank()).to_vec()
     }
+}
 
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        self.open(agents)
-    }
-
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        self.open(agents)
+impl<T: Real, C: Transport + 'static> EnginesIn<T> for RankEngines<C> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed, .. } = setup;
+        let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));
+        let engine =
+            RankEngine::new(self.transport.clone(), placement, problem, network, method, start, seed)?;
+        Ok(Box::new(engine))
     }
 }

@@ -13,7 +13,6 @@ use rayon::prelude::*;
 pub use self::sums::{
     add_rows, consensus_error, divide, mean_row, norm_sq, row_distances_sq, row_norms_sq, sum_sq,
 };
-pub(crate) use self::sums::{add_rows_loop, norm_sq_loop, row_distances_sq_loop};
 
 use crate::real::Real;
 use crate::shared::Shared;
@@ -78,10 +77,6 @@ pub(crate) fn widest(work: impl FnOnce()) {
 ///
 /// With `keep = 0` the old `y` is not read at all.
 pub fn combine<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
-    T::combine(y, keep, terms);
-}
-
-pub(crate) fn combine_loop<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     let (head, rest) = terms.split_at(terms.len().min(4));
     match head {
         [] => combine_terms(y, keep, []),
@@ -91,7 +86,7 @@ pub(crate) fn combine_loop<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])
         [a, b, c, d, ..] => combine_terms(y, keep, [a, b, c, d]),
     }
     if !rest.is_empty() {
-        combine_loop(y, 1.0, rest);
+        combine(y, 1.0, rest);
     }
 }
 
@@ -135,10 +130,6 @@ fn add_terms<T: Real, const K: usize>(sum: T, a: &[T; K], v: &[&[T]; K], from: u
 
 /// [`combine`] on whole blocks, with all cores when the blocks are large.
 pub fn combine_block<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
-    T::combine_block(y, keep, terms);
-}
-
-pub(crate) fn combine_block_loop<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     if y.len() <= 2 * CHUNK {
         return combine(y, keep, terms);
     }
@@ -275,11 +266,7 @@ pub(crate) fn pull_row<'v, T: Real>(
 ///
 /// # Panics
 /// If the three have different lengths.
-pub fn fold<T: Real>(message: (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
-    T::fold(message, own, y, first);
-}
-
-pub(crate) fn fold_loop<T: Real>((w, v): (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
+pub fn fold<T: Real>((w, v): (f64, &[T]), own: &[T], y: &mut [T], first: bool) {
     assert!(v.len() == y.len() && own.len() == y.len(), "messages of one length");
     let w = T::of(w);
     widest(
@@ -313,10 +300,6 @@ fn fold_two<T: Real>((w, v): (f64, &[T]), (w2, v2): (f64, &[T]), own: &[T], y: &
 
 /// The inner product, in sixteen sums that run side by side: always the same sixteen.
 pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
-    T::dot(a, b)
-}
-
-pub(crate) fn dot_loop<T: Real>(a: &[T], b: &[T]) -> T {
     const LANES: usize = 16;
     let mut sums = [T::zero(); LANES];
     widest(
@@ -338,7 +321,7 @@ pub(crate) fn dot_loop<T: Real>(a: &[T], b: &[T]) -> T {
 }
 
 /// `x_k <- sign(x_k) max(|x_k| - threshold, 0)`. NaN stays NaN.
-pub(crate) fn soft_threshold_loop<T: Real>(x: &mut [T], threshold: T) {
+pub(crate) fn soft_threshold<T: Real>(x: &mut [T], threshold: T) {
     widest(
         #[inline(always)]
         || {

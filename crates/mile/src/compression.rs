@@ -90,8 +90,8 @@ impl Compression {
     /// `u <- C(u)`.
     pub fn compress<T: Real>(self, u: &mut [T]) {
         match self {
-            Self::EightBit => T::round_blocks(u),
-            Self::TopK(_) => T::keep_largest(u, self.kept(u.len())),
+            Self::EightBit => round_blocks(u),
+            Self::TopK(_) => keep_largest(u, self.kept(u.len())),
         }
     }
 
@@ -108,8 +108,8 @@ impl Compression {
     pub fn encode<T: Real>(self, q: &[T], message: &mut Vec<u8>) {
         let end = message.len() + self.message_bytes::<T>(q.len());
         match self {
-            Self::EightBit => T::encode_blocks(q, message),
-            Self::TopK(_) => T::encode_largest(q, self.kept(q.len()), message),
+            Self::EightBit => encode_blocks(q, message),
+            Self::TopK(_) => encode_largest(q, self.kept(q.len()), message),
         }
         message.resize(end, 0);
     }
@@ -123,8 +123,8 @@ impl Compression {
             return Err(InvalidMessage("has another length"));
         }
         let read = match self {
-            Self::EightBit => T::decode_blocks(message, q),
-            Self::TopK(_) => T::decode_largest(message, self.kept(q.len()), q),
+            Self::EightBit => decode_blocks(message, q),
+            Self::TopK(_) => decode_largest(message, self.kept(q.len()), q),
         };
         read.map_err(InvalidMessage)
     }
@@ -184,7 +184,7 @@ fn exponent<T: Real>(block: &[T]) -> Option<i16> {
 }
 
 /// Rounds the elements of each block.
-pub(crate) fn round_blocks_loop<T: Real>(u: &mut [T]) {
+fn round_blocks<T: Real>(u: &mut [T]) {
     u.chunks_mut(BLOCK).for_each(round_block);
 }
 
@@ -201,7 +201,7 @@ fn round_block<T: Real>(block: &mut [T]) {
 }
 
 /// Sets all elements but the largest to zero.
-pub(crate) fn keep_largest_loop<T: Real>(u: &mut [T], kept: usize) {
+fn keep_largest<T: Real>(u: &mut [T], kept: usize) {
     if kept >= u.len() {
         return u.iter_mut().for_each(|u| *u += T::zero());
     }
@@ -220,7 +220,7 @@ pub(crate) fn keep_largest_loop<T: Real>(u: &mut [T], kept: usize) {
 }
 
 /// Appends the exponents and the multiples of all blocks.
-pub(crate) fn encode_blocks_loop<T: Real>(q: &[T], message: &mut Vec<u8>) {
+fn encode_blocks<T: Real>(q: &[T], message: &mut Vec<u8>) {
     for block in q.chunks(BLOCK) {
         let exponent = exponent(block).unwrap_or(NOT_FINITE);
         message.extend_from_slice(&exponent.to_le_bytes());
@@ -230,7 +230,7 @@ pub(crate) fn encode_blocks_loop<T: Real>(q: &[T], message: &mut Vec<u8>) {
 }
 
 /// Appends the places and the values of the elements that are not zero, at most so many.
-pub(crate) fn encode_largest_loop<T: Real>(q: &[T], kept: usize, message: &mut Vec<u8>) {
+fn encode_largest<T: Real>(q: &[T], kept: usize, message: &mut Vec<u8>) {
     let sent = || q.iter().enumerate().filter(|(_, q)| **q != T::zero()).take(kept);
     let places = message.len();
     message.resize(places + place_bytes(kept, q.len()), u8::MAX);
@@ -247,7 +247,7 @@ pub(crate) fn encode_largest_loop<T: Real>(q: &[T], kept: usize, message: &mut V
 }
 
 /// Reads exponents and multiples.
-pub(crate) fn decode_blocks_loop<T: Real>(message: &[u8], q: &mut [T]) -> Result<(), &'static str> {
+fn decode_blocks<T: Real>(message: &[u8], q: &mut [T]) -> Result<(), &'static str> {
     let blocks = message.chunks(BLOCK + size_of::<i16>());
     for (block, message) in q.chunks_mut(BLOCK).zip(blocks) {
         let (exponent, multiples) = message.split_at(size_of::<i16>().min(message.len()));
@@ -265,11 +265,7 @@ pub(crate) fn decode_blocks_loop<T: Real>(message: &[u8], q: &mut [T]) -> Result
 }
 
 /// Reads places and values.
-pub(crate) fn decode_largest_loop<T: Real>(
-    message: &[u8],
-    kept: usize,
-    q: &mut [T],
-) -> Result<(), &'static str> {
+fn decode_largest<T: Real>(message: &[u8], kept: usize, q: &mut [T]) -> Result<(), &'static str> {
     let has_bits = has_bits(kept, q.len());
     let (places, values) = message.split_at(place_bytes(kept, q.len()));
     let mut values = values.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);

@@ -27,7 +27,6 @@
 
 pub mod agents;
 pub mod block;
-mod compiled;
 pub mod compression;
 pub mod digits;
 pub mod engine;
@@ -35,7 +34,6 @@ mod exp;
 mod fdla;
 pub mod graph;
 pub mod isa;
-mod kernels;
 mod lanes;
 pub mod membership;
 pub mod method;

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::exp::Exp;
-use crate::kernels::Kernels;
 use crate::lanes::InLanes;
 
 /// The precision of state vectors and gradients.
@@ -64,7 +63,6 @@ macro_rules! with_precision {
 pub trait Real:
     Exp
     + InLanes
-    + Kernels
     + num_traits::Float
     + num_traits::NumAssign
     + std::iter::Sum

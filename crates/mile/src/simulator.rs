@@ -56,28 +56,6 @@ pub struct Simulator<'a, T> {
     failed: bool,
 }
 
-/// A simulator in single precision, as any other engine: it is compiled here, and not again where it is used.
-pub fn single<'a>(
-    problem: &'a dyn Problem<f32>,
-    network: &Network,
-    method: &dyn Method,
-    start: &[f32],
-    seed: u64,
-) -> Result<Box<dyn Engine<f32> + 'a>, SimulatorError> {
-    Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
-}
-
-/// The same in double precision.
-pub fn double<'a>(
-    problem: &'a dyn Problem<f64>,
-    network: &Network,
-    method: &dyn Method,
-    start: &[f64],
-    seed: u64,
-) -> Result<Box<dyn Engine<f64> + 'a>, SimulatorError> {
-    Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
-}
-
 impl<'a, T: Real> Simulator<'a, T> {
     /// Agents at their starting points, with the vectors `method` works with.
     ///

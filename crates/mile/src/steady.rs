@@ -50,7 +50,8 @@ pub fn signs(word: usize) -> u64 {
     finalise((word as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-pub(crate) fn add_sketch_loop<T: Real>(row: &[T], sketch: &mut [f64]) {
+/// Adds a row, without its first element, to its sketch.
+fn add_sketch<T: Real>(row: &[T], sketch: &mut [f64]) {
     let elements = row.get(1..).unwrap_or_default();
     for (k, block) in elements.chunks(sketch.len().max(1)).enumerate() {
         for (w, (block, sketch)) in block.chunks(WORD).zip(sketch.chunks_mut(WORD)).enumerate() {
@@ -73,8 +74,8 @@ fn write_summary<T: Real>(v: &[T], memory: &[T], summary: &mut [f64]) {
     let Some((r, sketches)) = summary.split_first_mut() else { return };
     *r = memory.first().map_or(0.0, |r| r.wide());
     let (now, last) = sketches.split_at_mut(sketches.len() / 2);
-    T::add_sketch(v, now);
-    T::add_sketch(memory, last);
+    add_sketch(v, now);
+    add_sketch(memory, last);
 }
 
 /// rho of the edge between two agents, from their summaries; the same for both.

@@ -8,7 +8,7 @@ use mile::network::Network;
 use mile::problems::{Failure, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
-use mile::simulator;
+use mile::simulator::Simulator;
 use mile_theory::weights::WeightChoice;
 
 use super::PlannedMethod;
@@ -149,8 +149,8 @@ pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs
         }
     }
     let problem = Empty(network.agents());
-    let mut agents = simulator::single(&problem, network, method, &[0.0], 0)?;
-    let mut run = Run::start(method, Schedule::constant(1.0), &mut *agents)?;
-    run.round(&mut *agents)?;
+    let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?;
+    let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
+    run.round(&mut agents)?;
     Ok(run.progress().costs)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mile::problems::{Draw, Metric, Problem};
 use mile::ranks::Alone;
 use mile_lab::config::Experiment;
+use mile_lab::engines::Scalar;
 use mile_lab::held_out::Models;
 
 const EXPERIMENT: &str = r#"
@@ -32,7 +33,7 @@ fn experiment(folder: &Path, set: &[&str]) -> Result<Experiment, String> {
 }
 
 fn problem(folder: &Path, set: &[&str]) -> Result<Arc<dyn Problem<f64>>, String> {
-    experiment(folder, set)?.objectives.double(3).map_err(|error| error.to_string())
+    f64::problem(&*experiment(folder, set)?.objectives, 3).map_err(|error| error.to_string())
 }
 
 /// The error names these keys, files, arrays and shapes.
@@ -139,8 +140,8 @@ fn the_accuracy_is_measured_on_test_arrays_or_on_what_is_held_out() {
     assert_eq!(held_out.measure(&vec![0.0; 39]).unwrap()[0] * 6.0 % 1.0, 0.0);
     let set = ["data=arrays.npz", "test=0.5", "network.agents=2"];
     let objectives = experiment(folder, &set).unwrap().objectives;
-    let measured = |seed: u64| objectives.double(seed).unwrap().measure(&weights(12, 3)).unwrap();
-    let trained = |seed: u64| objectives.double(seed).unwrap().loss(0, &weights(12, 3)).unwrap();
+    let measured = |seed: u64| f64::problem(&*objectives, seed).unwrap().measure(&weights(12, 3)).unwrap();
+    let trained = |seed: u64| f64::problem(&*objectives, seed).unwrap().loss(0, &weights(12, 3)).unwrap();
     assert!((1..5).all(|seed| measured(seed) == measured(0)), "all seeds are tested on the same samples");
     assert!((1..5).any(|seed| trained(seed) != trained(0)), "which are divided in another way");
     let one =
@@ -193,7 +194,7 @@ fn a_file_for_each_agent_is_its_own_data() {
     let folder = two_agents();
     let set = [&EACH[..], &["network.agents=2"]].concat();
     let experiment = experiment(folder.path(), &set).unwrap();
-    let problem = experiment.objectives.double(0).unwrap();
+    let problem = f64::problem(&*experiment.objectives, 0).unwrap();
     assert_eq!(problem.class_counts(), [[1, 2, 0], [1, 0, 1]]);
     let parameters = weights(2, 3);
     let second = cross_entropy(&[-1.0, 0.5], &parameters, 2) + cross_entropy(&[0.25, -2.0], &parameters, 0);
@@ -203,7 +204,7 @@ fn a_file_for_each_agent_is_its_own_data() {
     std::fs::remove_file(folder.path().join("x-0.npy")).unwrap();
     std::fs::remove_file(folder.path().join("y-0.npy")).unwrap();
     let own = experiment.objectives.for_agent(1).unwrap();
-    close(own.double(0).unwrap().loss(1, &parameters).unwrap(), second / 2.0);
+    close(f64::problem(&*own, 0).unwrap().loss(1, &parameters).unwrap(), second / 2.0);
     let digests = own.digests().unwrap();
     assert_eq!(digests.keys().collect::<Vec<_>>(), ["problem.inputs[1]", "problem.targets[1]"]);
     let shared = own.shared_facts(1).unwrap();
@@ -219,7 +220,7 @@ fn same_on_a_rank(folder: &Path, set: &[&str], agent: usize) {
     let objectives = experiment(folder, set).unwrap().objectives;
     let own = objectives.for_ranks(&[agent], &Alone).unwrap().unwrap();
     assert_eq!(own.data_bytes(0).unwrap(), objectives.data_bytes(0).unwrap());
-    let (all, own) = (objectives.double(4).unwrap(), own.double(4).unwrap());
+    let (all, own) = (f64::problem(&*objectives, 4).unwrap(), f64::problem(&*own, 4).unwrap());
     let x: Vec<f64> = (0..all.dim()).map(|k| ((k * 13 % 31) as f64 - 15.0) / 100.0).collect();
     assert_eq!(own.loss(agent, &x).unwrap(), all.loss(agent, &x).unwrap(), "{set:?}");
     let gradient = |problem: &dyn Problem<f64>| {
@@ -255,13 +256,14 @@ fn a_rank_reads_the_samples_of_its_agents_from_files_of_every_format() {
     std::fs::write(folder.path().join("x-1.npy"), wrong).unwrap();
     let set = [&EACH[..], &["network.agents=2"]].concat();
     let objectives = experiment(folder.path(), &set).unwrap().objectives;
-    let hosting = |agent: usize| objectives.for_ranks(&[agent], &Alone).unwrap().unwrap().double(0);
+    let hosting = |agent: usize| f64::problem(&*objectives.for_ranks(&[agent], &Alone).unwrap().unwrap(), 0);
     assert!(hosting(0).is_ok());
     let error = hosting(1).err().unwrap().to_string();
     assert!(error.contains("x-1.npy"), "{error}");
     // A file that is shorter than it says is noticed by all.
     std::fs::write(folder.path().join("x-1.npy"), npy("<f4", "(2, 2)", &[0; 12])).unwrap();
-    let error = objectives.for_ranks(&[0], &Alone).unwrap().unwrap().double(0).err().unwrap().to_string();
+    let error =
+        f64::problem(&*objectives.for_ranks(&[0], &Alone).unwrap().unwrap(), 0).err().unwrap().to_string();
     assert!(error.contains("[2, 2]"), "{error}");
 }
 
@@ -272,8 +274,8 @@ fn the_samples_that_an_agent_holds_out_are_the_same_without_the_others_files() {
     // Only the second agent's file has the third class.
     let set = [&set[..], &["classes=3"]].concat();
     let objectives = experiment(folder.path(), &set).unwrap().objectives;
-    let (all, own) = (objectives.double(5).unwrap(), objectives.for_agent(0).unwrap());
-    let own = own.double(5).unwrap();
+    let (all, own) = (f64::problem(&*objectives, 5).unwrap(), objectives.for_agent(0).unwrap());
+    let own = f64::problem(&*own, 5).unwrap();
     assert_eq!(own.class_counts()[0].iter().sum::<usize>(), 2);
     assert_eq!(all.class_counts()[0], own.class_counts()[0]);
     close(all.loss(0, &weights(2, 3)).unwrap(), own.loss(0, &weights(2, 3)).unwrap());
@@ -380,7 +382,7 @@ fn samples_that_are_chosen_are_at_most_those_that_were_held_out() {
     let set = ["data=arrays.npz", "test=0.2", "network.agents=2"];
     let objectives = experiment(written_by_numpy(), &set).unwrap().objectives;
     let chosen = objectives.evaluating(3, 5).unwrap();
-    assert_eq!(chosen.double(0).unwrap().measure(&[0.0; 39]).unwrap().len(), 1);
+    assert_eq!(f64::problem(&*chosen, 0).unwrap().measure(&[0.0; 39]).unwrap().len(), 1);
     refuses(
         written_by_numpy(),
         &["data=arrays.npz", "test=0.2", "network.agents=2", "test_samples=5"],

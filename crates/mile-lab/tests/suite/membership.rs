@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mile::engine::Engine;
+use mile::real::Real;
 use mile_lab::config::Experiment;
-use mile_lab::engines::{EngineSetup, Engines, InProcess};
+use mile_lab::engines::{EngineSetup, Engines, EnginesIn, InProcess};
 use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::observer::{Observer, Silent};
@@ -159,16 +160,14 @@ fn a_run_that_is_stopped_anywhere_and_told_of_events_before_they_happen_has_the_
 struct ByNumber;
 
 impl Engines for ByNumber {
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        InProcess.single(agents)
-    }
-
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        InProcess.double(agents)
-    }
-
     fn evaluates_the_problem(&self) -> bool {
         false
+    }
+}
+
+impl<T: Real> EnginesIn<T> for ByNumber {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        InProcess.open(setup)
     }
 }
 

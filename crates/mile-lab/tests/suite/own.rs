@@ -12,7 +12,7 @@ use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::problems::{Failure, Problem};
 use mile::simulator::Simulator;
-use mile_lab::engines::{self, Engines};
+use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
 use mile_lab::objectives::FixedProblem;
 use mile_lab::report::RunFolder;
 use mile_lab::store::{Status, read_outcomes, read_records};
@@ -385,16 +385,17 @@ struct Device {
     lost_after: usize,
 }
 
-impl Engines for Device {
-    fn single<'a>(&self, _: engines::EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
+impl Engines for Device {}
+
+impl EnginesIn<f32> for Device {
+    fn open<'a>(&self, _: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
         Err(LabError::config("precision", "got f32, takes f64 on this device"))
     }
+}
 
-    fn double<'a>(
-        &self,
-        agents: engines::EngineSetup<'a, f64>,
-    ) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        let engines::EngineSetup { problem, network, method, start, seed, .. } = agents;
+impl EnginesIn<f64> for Device {
+    fn open<'a>(&self, setup: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+        let EngineSetup { problem, network, method, start, seed, .. } = setup;
         let agents = Simulator::new(problem, network, method, start, seed)?;
         Ok(Box::new(Remote { agents, settled: self.settled, lost_after: self.lost_after }))
     }

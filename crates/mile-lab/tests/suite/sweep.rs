@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use mile::engine::Engine;
 use mile::methods::catalogue::Catalogue;
+use mile::real::Real;
 use mile_lab::config::parse_table;
-use mile_lab::engines::{EngineSetup, Engines, InProcess, Jobs};
+use mile_lab::engines::{EngineSetup, Engines, EnginesIn, InProcess, Jobs};
 use mile_lab::error::LabError;
 use mile_lab::objectives::Kinds;
 use mile_lab::observer::{Observer, Silent};
@@ -259,19 +260,17 @@ struct Together {
 }
 
 impl Engines for Together {
-    fn single<'a>(&self, agents: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        InProcess.single(agents)
-    }
-
-    fn double<'a>(&self, agents: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
-        InProcess.double(agents)
-    }
-
     fn computes_together(&self) -> bool {
         true
     }
+}
 
-    fn fitting_double(&self, jobs: Jobs<'_, f64>) -> Result<usize, LabError> {
+impl<T: Real> EnginesIn<T> for Together {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+        InProcess.open(setup)
+    }
+
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
         assert_eq!((jobs.problem.agents(), jobs.problem.dim()), (5, 4));
         self.asked.lock().unwrap().push(jobs.count);
         Ok(self.room.min(jobs.count))

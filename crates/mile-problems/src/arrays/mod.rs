@@ -14,13 +14,14 @@ use std::time::SystemTime;
 use mile::problems::Problem;
 use mile::ranks::Ranks;
 use mile::real::Precision;
+use mile::with_precision;
 use mile_nn::data::Dataset;
 use mile_nn::partition::hold_out;
 use mile_nn::problem::{ImageConfig, Parts};
 use mile_nn::{ImageProblem, Scalar};
 
 use super::samples::{Training, refused};
-use super::{Curvature, EvaluationRows, Fact, Facts, Objectives, RowCounts, Setting};
+use super::{AnyProblem, Curvature, EvaluationRows, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::LabError;
 use crate::section::Section;
@@ -102,7 +103,7 @@ impl ArrayObjectives {
         self.cache.arrays(&self.data, extent)
     }
 
-    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<ImageProblem<T>>, LabError> {
+    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let arrays = self.arrays()?;
         let mut config = self.training.config(seed);
         let hold_out = |parts: &mut [Vec<u32>]| match self.data.test {
@@ -181,12 +182,8 @@ impl Objectives for ArrayObjectives {
         self.training.title(&file)
     }
 
-    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        Ok(self.build::<f32>(seed)?.into_problem())
-    }
-
-    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        Ok(self.build::<f64>(seed)?.into_problem())
+    fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError> {
+        Ok(with_precision!(precision, T => self.build::<T>(seed)?.into()))
     }
 
     fn precision(&self) -> Precision {

@@ -23,7 +23,8 @@ use std::sync::Arc;
 
 use mile::problems::{Batch, Loss, Problem, Table};
 use mile::ranks::Ranks;
-use mile::real::Real;
+use mile::real::{Precision, Real};
+use mile::with_precision;
 use rayon::prelude::*;
 
 use self::config::{HeldOut, TableConfig, Told};
@@ -31,7 +32,7 @@ pub use self::fields::is_missing_word;
 use self::loaded::Loaded;
 use self::rows::Outlines;
 pub use self::statistics::{ColumnStatistics, Statistics};
-use super::{Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
+use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::{DataFileError, LabError};
 use crate::ranks::{agree, lost};
@@ -95,12 +96,13 @@ impl Tables {
         Self { config: Arc::new(config), loaded: Arc::default(), most: None }
     }
 
-    fn build<T: Real>(&self, seed: u64) -> Result<Arc<Table<T>>, LabError> {
+    fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let tables = self.loaded.tables::<T>(&self.config, seed)?;
-        Ok(match self.most {
+        let table: Arc<Table<T>> = match self.most {
             None => tables.all.clone(),
             Some(rows) => Arc::new(tables.sample(&self.config, rows as usize)?),
-        })
+        };
+        Ok(table)
     }
 
     /// Digests of the files of a path.
@@ -148,12 +150,8 @@ impl Objectives for Tables {
         format!("{} on {file}", self.config.loss_name)
     }
 
-    fn single(&self, seed: u64) -> Result<Arc<dyn Problem<f32>>, LabError> {
-        Ok(self.build::<f32>(seed)?.into_problem())
-    }
-
-    fn double(&self, seed: u64) -> Result<Arc<dyn Problem<f64>>, LabError> {
-        Ok(self.build::<f64>(seed)?.into_problem())
+    fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError> {
+        Ok(with_precision!(precision, T => self.build::<T>(seed)?.into()))
     }
 
     fn is_stochastic(&self) -> bool {

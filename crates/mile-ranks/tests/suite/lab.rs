@@ -10,7 +10,7 @@ use mile::problems::{Draw, Failure, Problem};
 use mile_lab::config::{Experiment, parse_table};
 use mile_lab::engines::Engines;
 use mile_lab::execute::execute;
-use mile_lab::objectives::{FixedProblem, Kinds, Objectives};
+use mile_lab::objectives::{AnyProblem, FixedProblem, Kinds, Objectives};
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
 use mile_lab::record::Record;
@@ -364,7 +364,7 @@ fn a_rank_that_fails_leaves_the_outcome_of_its_job_in_the_run_directory() {
     let home = tempfile::tempdir().unwrap();
     let text = "rounds = 9\neval_every = 1\n[network]\nagents = 4\ntopology = 'complete'\n[[algorithm]]\nname = 'dsgd'\nstep_size = 0.1\n";
     let kinds = Kinds::none().with("own", |_, _| {
-        let objectives = FixedProblem::new("own", Arc::new(Unplugged)).with_version("1");
+        let objectives = FixedProblem::new("own", AnyProblem::F64(Arc::new(Unplugged))).with_version("1");
         Ok(Arc::new(objectives) as Arc<dyn Objectives>)
     });
     let errors = Threads::run(2, |rank| {

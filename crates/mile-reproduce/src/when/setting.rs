@@ -11,7 +11,7 @@ use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
-use mile::simulator;
+use mile::simulator::Simulator;
 use mile_lab::error::LabError;
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -165,17 +165,17 @@ impl Setting {
         let method = entry.build(&parameters, &network, task.seed).map_err(unusable)?;
         let start = vec![0.0; FEATURES];
         let mut agents =
-            simulator::double(&*task.problem, &network, &*method, &start, task.seed).map_err(unusable)?;
+            Simulator::new(&*task.problem, &network, &*method, &start, task.seed).map_err(unusable)?;
         let schedule = Schedule::constant(step_size * (1.0 - arm.momentum.unwrap_or(0.0)));
-        let mut run = Run::start(&*method, schedule, &mut *agents).map_err(unusable)?;
+        let mut run = Run::start(&*method, schedule, &mut agents).map_err(unusable)?;
         let most = MOST_ROUNDS.min(MOST_STEPS / self.local_steps);
         let (mut met, mut first) = (0, None);
         for round in 1..=most {
             if met == 0 && round as f64 >= limit {
                 return Ok(None);
             }
-            run.round(&mut *agents).map_err(unusable)?;
-            let above = task.above(&agents.vector(Vector(0)).map_err(unusable)?)?;
+            run.round(&mut agents).map_err(unusable)?;
+            let above = task.above(agents.vector(Vector(0)))?;
             if !above.is_finite() || above >= DIVERGED {
                 return Ok(None);
             }
@@ -241,7 +241,7 @@ impl Task {
         let objective = TableObjective::new(Loss::Logistic, L2);
         let table = Arc::new(Table::new(FEATURES, shards, objective, batch).map_err(unusable)?);
         let smoothness = smoothness(&table);
-        let mut task = Self { seed, problem: table.into_problem(), smoothness, minimum: 0.0, start: 1.0 };
+        let mut task = Self { seed, problem: table, smoothness, minimum: 0.0, start: 1.0 };
         let start = task.loss(&[0.0; FEATURES])?;
         task.minimum = task.least()?;
         task.start = start - task.minimum;

@@ -7,10 +7,6 @@ use crate::real::Real;
 
 /// Adds rows to `sums`, column by column, in increasing row: the sums of a mean that is formed place by place.
 pub fn add_rows<T: Real>(sums: &mut [f64], rows: &[T]) {
-    T::add_rows(sums, rows);
-}
-
-pub(crate) fn add_rows_loop<T: Real>(sums: &mut [f64], rows: &[T]) {
     let dim = sums.len();
     sums.par_chunks_mut(CHUNK).enumerate().for_each(|(k, sums)| {
         let columns = k * CHUNK..k * CHUNK + sums.len();
@@ -22,10 +18,6 @@ pub(crate) fn add_rows_loop<T: Real>(sums: &mut [f64], rows: &[T]) {
 
 /// The squared distance of each row from `mean`, each summed in pieces of [`CHUNK`] columns, which are added in order.
 pub fn row_distances_sq<T: Real>(rows: &[T], mean: &[f64]) -> Vec<f64> {
-    T::row_distances_sq(rows, mean)
-}
-
-pub(crate) fn row_distances_sq_loop<T: Real>(rows: &[T], mean: &[f64]) -> Vec<f64> {
     let distance = |row: &[T]| -> f64 {
         let piece = |(row, mean): (&[T], &[f64])| -> f64 {
             row.iter().zip(mean).map(|(v, m)| (v.wide() - m).powi(2)).sum()
@@ -58,10 +50,6 @@ pub fn consensus_error<T: Real>(block: &[T], dim: usize) -> f64 {
 
 /// Sum of squares in `f64`, the same bits whatever the number of threads. NaN if any entry is.
 pub fn norm_sq<T: Real>(block: &[T]) -> f64 {
-    T::norm_sq(block)
-}
-
-pub(crate) fn norm_sq_loop<T: Real>(block: &[T]) -> f64 {
     let partial: Vec<f64> =
         block.par_chunks(CHUNK).map(|chunk| chunk.iter().map(|v| v.wide() * v.wide()).sum()).collect();
     partial.iter().sum()

@@ -3,27 +3,6 @@
 //! A [`Problem`] has N local objectives `f_i` of the same variable; the network minimises
 //! `f = (1/N) sum_i f_i`, plus a [`Penalty`] if there is one. Implement the trait for objectives of your own.
 
-/// Gives a type of problems, of either precision, `into_problem`: with it they are compiled in the crate that has them, and not again in
-/// each one that uses them.
-#[macro_export]
-macro_rules! compiled_problem {
-    ($problem:ident) => {
-        $crate::compiled_problem!($problem<f32>);
-        $crate::compiled_problem!($problem<f64>);
-    };
-    ($problem:ident < $precision:ty >) => {
-        impl $problem<$precision> {
-            /// As any problem, compiled in the crate that has it.
-            #[inline(never)]
-            pub fn into_problem(
-                self: std::sync::Arc<Self>,
-            ) -> std::sync::Arc<dyn $crate::problems::Problem<$precision>> {
-                self
-            }
-        }
-    };
-}
-
 mod batch;
 mod metric;
 mod penalty;

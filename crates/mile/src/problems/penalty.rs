@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::block::soft_threshold;
 use crate::real::Real;
 
 /// The term `g(x) = l1 sum_k |x_k|` of the objective, over the entries that are penalised.
@@ -66,7 +67,7 @@ impl Penalty {
     pub fn prox<T: Real>(&self, step: f64, x: &mut [T]) {
         let threshold = T::of(step * self.l1);
         for range in self.penalised(x.len()) {
-            T::soft_threshold(&mut x[range], threshold);
+            soft_threshold(&mut x[range], threshold);
         }
     }
 

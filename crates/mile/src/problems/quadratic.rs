@@ -114,8 +114,6 @@ impl<T: Real> Quadratic<T> {
     }
 }
 
-crate::compiled_problem!(Quadratic);
-
 impl<T: Real> Problem<T> for Quadratic<T> {
     fn agents(&self) -> usize {
         self.normals.len()

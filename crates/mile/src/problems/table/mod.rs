@@ -290,8 +290,6 @@ impl<T: Real> Table<T> {
     }
 }
 
-crate::compiled_problem!(Table);
-
 impl<T: Real> Problem<T> for Table<T> {
     fn agents(&self) -> usize {
         self.shards.len()
