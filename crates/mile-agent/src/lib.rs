@@ -1,7 +1,6 @@
 //! One agent of an experiment, as a process on a network: what `mile agent` runs.
 //!
-//! The experiment comes from `mile-lab`, the protocol and the connections from `mile-net`; here they meet. It is a crate of its own because
-//! the network engine is compiled where it is used: the command line, in which no time is spent, need not be optimised.
+//! The experiment comes from `mile-lab`, the protocol and the connections from `mile-net`; here they meet.
 
 mod jobs;
 mod recording;

@@ -54,12 +54,7 @@ pub(crate) fn save<T: Real>(
     shape: [usize; 2],
 ) -> Result<(), LabError> {
     let arrays: Vec<Array> = vectors.iter().map(|(name, values)| Array::new(name, &shape, values)).collect();
-    save_arrays(path, header, &arrays)
-}
-
-/// Not generic, and so compiled here.
-fn save_arrays(path: &Path, header: &Header, arrays: &[Array]) -> Result<(), LabError> {
-    write(path, header, arrays).map_err(lab_error)
+    write(path, header, &arrays).map_err(lab_error)
 }
 
 /// Converts an error of a state file, and names the remedy.

@@ -191,13 +191,8 @@ impl Folder {
             decisions: memory.decisions.clone(),
             outbox: memory.outbox.iter().map(OutboxEntry::of).collect(),
         };
-        self.write(&header, &arrays)
-    }
-
-    /// Not generic, and so compiled here.
-    fn write(&self, header: &Header, arrays: &[Array]) -> Result<(), CheckpointError> {
         let path = self.path.join(CHECKPOINT);
-        mile_store::state::write(&path, header, arrays).map_err(|error| unusable(&path, error))
+        mile_store::state::write(&path, &header, &arrays).map_err(|error| unusable(&path, error))
     }
 
     /// Reads the checkpoint, if there is one, of this agent in a run with these terms.

@@ -2,13 +2,8 @@
 //!
 //! There are two. [`quic`](super::quic) crosses NAT and relays and bears lossy lines; [`tcp`](super::tcp) takes a third of the CPU time on
 //! networks that need none of that. Keys, admission and frames are the same.
-//!
-//! What is awaited once a connection is boxed, so that the libraries of both transports are compiled in this crate, and not again in each
-//! one that uses the engine.
 
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 
 use bytes::Bytes;
 
@@ -27,8 +22,6 @@ pub enum Transport {
     Tcp,
 }
 
-type BoxedFuture<'a, Output> = Pin<Box<dyn Future<Output = Output> + Send + 'a>>;
-
 /// Dials neighbours, and accepts connections from them.
 pub(super) enum Endpoint {
     Quic(quic::Endpoint),
@@ -37,16 +30,11 @@ pub(super) enum Endpoint {
 
 impl Endpoint {
     /// Binds the address.
-    pub(super) fn bind(
-        transport: Transport,
-        start: Start,
-    ) -> BoxedFuture<'static, Result<Self, EngineError>> {
-        Box::pin(async move {
-            match transport {
-                Transport::Quic => quic::Endpoint::bind(start).await.map(Self::Quic),
-                Transport::Tcp => tcp::Endpoint::bind(start).map(|bound| Self::Tcp(Box::new(bound))),
-            }
-        })
+    pub(super) async fn bind(transport: Transport, start: Start) -> Result<Self, EngineError> {
+        match transport {
+            Transport::Quic => quic::Endpoint::bind(start).await.map(Self::Quic),
+            Transport::Tcp => tcp::Endpoint::bind(start).map(|bound| Self::Tcp(Box::new(bound))),
+        }
     }
 
     /// The address it listens on.
@@ -58,34 +46,28 @@ impl Endpoint {
     }
 
     /// Connects to a neighbour, whose key is proven when this returns.
-    pub(super) fn connect<'a>(&'a self, peer: &'a Peer) -> BoxedFuture<'a, Result<Connection, LinkEnd>> {
-        Box::pin(async move {
-            match self {
-                Self::Quic(endpoint) => endpoint.connect(peer).await.map(Connection::Quic),
-                Self::Tcp(endpoint) => endpoint.connect(peer).await.map(Connection::Tcp),
-            }
-        })
+    pub(super) async fn connect(&self, peer: &Peer) -> Result<Connection, LinkEnd> {
+        match self {
+            Self::Quic(endpoint) => endpoint.connect(peer).await.map(Connection::Quic),
+            Self::Tcp(endpoint) => endpoint.connect(peer).await.map(Connection::Tcp),
+        }
     }
 
     /// The next that connects; none if the endpoint has been closed.
-    pub(super) fn accept(&self) -> BoxedFuture<'_, Option<Incoming>> {
-        Box::pin(async move {
-            match self {
-                Self::Quic(endpoint) => endpoint.accept().await.map(|first| Incoming::Quic(Box::new(first))),
-                Self::Tcp(endpoint) => Some(Incoming::Tcp(endpoint.accept().await)),
-            }
-        })
+    pub(super) async fn accept(&self) -> Option<Incoming> {
+        match self {
+            Self::Quic(endpoint) => endpoint.accept().await.map(|first| Incoming::Quic(Box::new(first))),
+            Self::Tcp(endpoint) => Some(Incoming::Tcp(endpoint.accept().await)),
+        }
     }
 
     /// Waits until the other ends know that their connections are closed.
-    pub(super) fn close(&self) -> BoxedFuture<'_, ()> {
-        Box::pin(async move {
-            match self {
-                Self::Quic(endpoint) => endpoint.close().await,
-                // The system sends what is left.
-                Self::Tcp(_) => {}
-            }
-        })
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Quic(endpoint) => endpoint.close().await,
+            // The system sends what is left.
+            Self::Tcp(_) => {}
+        }
     }
 }
 
@@ -121,13 +103,11 @@ impl Incoming {
     }
 
     /// The handshake. Returns who it is, and the connection; none if it is not listed, or too slow.
-    pub(super) fn admit(self) -> BoxedFuture<'static, Option<(usize, Connection)>> {
-        Box::pin(async move {
-            match self {
-                Self::Quic(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Quic(by))),
-                Self::Tcp(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Tcp(by))),
-            }
-        })
+    pub(super) async fn admit(self) -> Option<(usize, Connection)> {
+        match self {
+            Self::Quic(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Quic(by))),
+            Self::Tcp(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Tcp(by))),
+        }
     }
 }
 
@@ -147,13 +127,11 @@ impl Connection {
     }
 
     /// Closes it in the way that the end of its link requires. Returns whether both ends have said all that they had to say.
-    pub(super) fn close(self, end: LinkEnd) -> BoxedFuture<'static, bool> {
-        Box::pin(async move {
-            match self {
-                Self::Quic(connection) => connection.close(end).await,
-                Self::Tcp(connection) => connection.close(end).await,
-            }
-        })
+    pub(super) async fn close(self, end: LinkEnd) -> bool {
+        match self {
+            Self::Quic(connection) => connection.close(end).await,
+            Self::Tcp(connection) => connection.close(end).await,
+        }
     }
 }
 
