@@ -13,7 +13,7 @@ pub use iroh::{PublicKey, SecretKey};
 pub enum KeyError {
     /// The file exists already.
     #[error(
-        "{0} exists, and a key is never overwritten: choose another name, or remove it if no run needs it"
+        "{0}: exists already, and a key is never overwritten; choose another name, or remove it if no run needs it"
     )]
     Exists(PathBuf),
     /// A file could not be read or written.

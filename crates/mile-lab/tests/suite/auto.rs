@@ -185,7 +185,7 @@ fn compressed_runs_converge_send_what_was_foretold_and_refuse_what_they_cannot_h
         ("", "mile", "compression = { top_k = 1.5 }", "algorithm[0].compression"),
         ("", "mile", "compression = { top = 0.5 }", "top_k"),
         ("", "mile", "compression = '8-bit'\nxi = 'adaptive'", "algorithm[0].compression"),
-        ("", "mile", "compression = { top_k = 0.1 }\ngamma = 'auto'", "algorithm[0].gamma"),
+        ("", "mile", "compression = { top_k = 0.1 }\ngamma = 'auto'", "algorithm[0].compression"),
         ("", "local-dsgd", "gamma = 0.5", "algorithm[0].gamma"),
         ("", "led", bits, "algorithm[0].compression"),
         ("", "mile", &format!("{bits}\n{event}"), "algorithm[0].compression"),

@@ -10,11 +10,13 @@ use mile_net::engine::EngineError;
 
 use crate::lab::{Lab, cause};
 
-/// What an agent ended with, if it is an error of its folder.
+/// What an agent ended with, if it is an error of its folder: an engine's, or the agent's own.
 fn disk_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e CheckpointError> {
-    cause(error, |engine| match engine {
-        EngineError::Checkpoint(error) => Some(error),
-        _ => None,
+    error.downcast_ref().or_else(|| {
+        cause(error, |engine| match engine {
+            EngineError::Checkpoint(error) => Some(error),
+            _ => None,
+        })
     })
 }
 
