@@ -143,7 +143,8 @@ pub struct StabilityMap {
 /// The stability map of a method over step sizes and one parameter; `build` makes the method for a value of it.
 ///
 /// ```
-/// use mile::{graph::Topology, methods::Mile, mixing::Rule, spectrum, theory::stability};
+/// use mile::{graph::Topology, methods::Mile, mixing::Rule, spectrum};
+/// use mile_theory::stability;
 /// let ring = Rule::Metropolis.matrix(&Topology::Ring.build(10, 0)?)?;
 /// let build = |xi: f64| Ok(Box::new(Mile::new(10, xi)?) as Box<dyn mile::method::Method>);
 /// let map = stability::map("xi", &[0.1, 0.3], &[0.01], 1.0, &spectrum::spectrum(ring.rows()), build)?;

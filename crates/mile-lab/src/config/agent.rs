@@ -162,7 +162,7 @@ impl AgentSettings {
     }
 
     /// The settings as entries of a section `[agent]`.
-    fn entries(&self) -> Table {
+    pub(crate) fn to_table(&self) -> Table {
         let seconds = |time: Duration| Value::Float(time.as_secs_f64());
         let mut table = Table::new();
         let mut put = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
@@ -284,7 +284,7 @@ impl AgentConfig {
         agent.insert("key".into(), self.key.display().to_string().into());
         agent.insert("listen".into(), self.listen.to_string().into());
         agent.insert("folder".into(), self.folder.display().to_string().into());
-        agent.extend(self.settings.entries());
+        agent.extend(self.settings.to_table());
         let neighbour = |(id, neighbour): (&usize, &NeighbourConfig)| {
             let addresses = neighbour.addresses.iter().map(|address| address.as_str().into()).collect();
             Value::Table(Table::from_iter([

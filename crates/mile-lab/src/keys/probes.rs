@@ -92,8 +92,8 @@ impl Probe {
             Reader::Experiment => Experiment::read(&table, here).ok()?.to_table(),
             Reader::Agent => {
                 drop(AgentSettings::of_swarm(&table));
-                let (experiment, agent) = AgentConfig::parse(&self.text, here).ok()?;
-                agent.to_table(&experiment)
+                let (_, agent) = AgentConfig::parse(&self.text, here).ok()?;
+                Table::from_iter([("agent".to_owned(), agent.settings.to_table().into())])
             }
             Reader::Sweep => {
                 Table::from_iter([("sweep".to_owned(), Sweep::read(&table).ok()??.to_table().into())])

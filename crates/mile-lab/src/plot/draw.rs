@@ -3,8 +3,8 @@
 use super::axes::{Axes, BOTTOM, left_margin};
 use super::curve::{Curve, Point};
 use super::figure::{Figure, Panel};
-use super::style::{dash, escape, hue, marker, width};
-use super::svg::{BODY, NOTE, Svg, Text, path};
+use super::style::{dash, escape, hue, marker, path, width};
+use super::svg::{BODY, NOTE, Svg, Text};
 
 /// Maximal number of points of a line.
 const MOST_POINTS: usize = 240;

@@ -4,8 +4,8 @@ use mile_theory::stability::StabilityMap;
 
 use super::axes::{Axes, BOTTOM, left_margin};
 use super::scale::{Scale, extent, short};
-use super::style::{INK, Ramp, marker};
-use super::svg::{NOTE, Svg, path};
+use super::style::{INK, Ramp, marker, path};
+use super::svg::{NOTE, Svg};
 
 const WIDTH: f64 = 600.0;
 const TOP: f64 = 40.0;

@@ -1,7 +1,4 @@
 //! Colours, dashes and markers.
-
-use super::svg::path;
-
 /// The class of an element, by which a page chooses its colour, and its colour in files.
 pub(crate) type Paint = (&'static str, &'static str);
 
@@ -104,4 +101,10 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// The path through points.
+pub(super) fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let point = |(k, (x, y))| format!("{}{x:.1} {y:.1}", if k == 0 { 'M' } else { 'L' });
+    points.into_iter().enumerate().map(point).collect()
 }

@@ -118,12 +118,6 @@ pub(super) fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
     lines
 }
 
-/// The path through points.
-pub(super) fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
-    let point = |(k, (x, y))| format!("{}{x:.1} {y:.1}", if k == 0 { 'M' } else { 'L' });
-    points.into_iter().enumerate().map(point).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

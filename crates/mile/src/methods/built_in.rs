@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::catalogue::{Build, Builder, Entry, Parameter};
+use super::entry::{Build, Builder, Entry, Parameter};
 use super::{
     D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
     MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,

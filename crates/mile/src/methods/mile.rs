@@ -68,7 +68,7 @@ pub struct Mile {
 }
 
 impl Mile {
-    /// The paper's method, gamma = xi. Convergence is proven for `xi < 2/(tau + 3)`; [`theory`](crate::theory) tells
+    /// The paper's method, gamma = xi. Convergence is proven for `xi < 2/(tau + 3)`; the crate `mile-theory` tells
     /// which larger values are stable.
     pub fn new(local_steps: u64, xi: f64) -> Result<Self, InvalidParameter> {
         Self::with_weights(local_steps, xi.into(), None)

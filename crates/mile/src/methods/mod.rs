@@ -8,6 +8,7 @@ mod diging;
 mod dsgd;
 mod ed;
 mod edm;
+mod entry;
 mod extra;
 mod gradient_tracking;
 mod gta;

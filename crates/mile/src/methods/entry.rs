@@ -1,0 +1,165 @@
+//! An entry of the catalogue: a method with its name, its parameters and how to build it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::parameters::Parameters;
+use crate::method::{Checker, InvalidParameter, Method};
+use crate::network::Network;
+
+/// The documentation of one parameter of a method.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Parameter {
+    /// Its name in experiment files.
+    pub name: &'static str,
+    /// The values allowed.
+    pub takes: &'static str,
+    /// The default value.
+    pub default: &'static str,
+}
+
+impl Parameter {
+    pub(super) const fn new(name: &'static str, takes: &'static str, default: &'static str) -> Self {
+        Self { name, takes, default }
+    }
+}
+
+/// Makes a method from its parameters, the network and the seed of the run.
+pub type Build =
+    dyn Fn(&Parameters, &Network, u64) -> Result<Box<dyn Method>, InvalidParameter> + Send + Sync;
+
+/// How a method is built.
+#[derive(Clone)]
+pub(super) enum Builder {
+    BuiltIn(&'static Build),
+    Own(Arc<Build>),
+}
+
+/// A method with a name: a built-in one, or [one of your own](Entry::own).
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its name in experiment files.
+    pub name: Cow<'static, str>,
+    /// Its name in tables and figures.
+    pub title: Cow<'static, str>,
+    /// The paper it comes from.
+    pub reference: &'static str,
+    /// Whether every agent reaches a stationary point of f with a constant step size.
+    pub exact: bool,
+    /// Its parameters besides the step size.
+    pub parameters: &'static [Parameter],
+    /// A remark on this implementation; empty if there is none.
+    pub note: &'static str,
+    /// What identifies a method of your own when a run is resumed, as (key, value); see [`with_facts`](Self::with_facts).
+    pub facts: Vec<(String, String)>,
+    pub(super) build: Builder,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Entry {
+    /// A method of your own, under a name for experiment files; its title is the same.
+    pub fn own(
+        name: impl Into<String>,
+        build: impl Fn(&Parameters, &Network, u64) -> Result<Box<dyn Method>, InvalidParameter>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let name: Cow<'static, str> = Cow::Owned(name.into());
+        Self {
+            title: name.clone(),
+            name,
+            reference: "",
+            exact: false,
+            parameters: &[],
+            note: "",
+            facts: Vec::new(),
+            build: Builder::Own(Arc::new(build)),
+        }
+    }
+
+    /// Gives it another title.
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
+        self.title = Cow::Owned(title.into());
+        self
+    }
+
+    /// Says by which facts, (key, value), a method is known: a run is resumed only if they are the same. Without any, it is known by its name.
+    pub fn with_facts(mut self, facts: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.facts = facts.into_iter().collect();
+        self
+    }
+
+    /// Whether it has local steps: several updates per communication round.
+    pub fn has_local_steps(&self) -> bool {
+        self.takes("local_steps")
+    }
+
+    /// Whether it takes a parameter of this name.
+    pub fn takes(&self, parameter: &str) -> bool {
+        self.parameters.iter().any(|p| p.name == parameter)
+    }
+
+    /// Whether it minimises objectives with a penalty.
+    pub fn takes_penalty(&self) -> bool {
+        WITH_PENALTY.contains(&&*self.name)
+    }
+
+    /// An error if it has no proximal form for problems with a penalty: why, and which methods have.
+    pub fn check_penalty(&self) -> Result<(), InvalidParameter> {
+        if self.takes_penalty() {
+            return Ok(());
+        }
+        let why = match &*self.name {
+            "d2" | "gradient-tracking" | "mg-skip" | "momentum-tracking" | "edm" => {
+                "no proximal form of it is built in"
+            }
+            _ => {
+                "its agents would threshold their own models between exchanges, and nothing guarantees that they agree on a minimiser"
+            }
+        };
+        let takes = format!("problems without a penalty: {why}; use one of {}", WITH_PENALTY.join(", "));
+        Err(Checker(&self.name).refuse("penalty", "a problem with one", takes))
+    }
+
+    /// The method with these parameters, checked against their ranges and the network.
+    ///
+    /// `seed` is that of the run, for methods that communicate at random steps.
+    pub fn build(
+        &self,
+        parameters: &Parameters,
+        network: &Network,
+        seed: u64,
+    ) -> Result<Box<dyn Method>, InvalidParameter> {
+        if let Some(steps) = parameters.local_steps
+            && steps != 1
+            && !self.has_local_steps()
+        {
+            let takes = "1 only: the method communicates after every update";
+            return Err(Checker(&self.name).refuse("local_steps", steps, takes));
+        }
+        if parameters.penalty {
+            self.check_penalty()?;
+            if let Some(mu) = parameters.momentum.filter(|mu| *mu != 0.0 && self.takes("momentum")) {
+                let takes = "0 with a penalty: a proximal step has no momentum";
+                return Err(Checker(&self.name).refuse("momentum", mu, takes));
+            }
+        }
+        let method = match &self.build {
+            Builder::BuiltIn(build) => build(parameters, network, seed),
+            Builder::Own(build) => build(parameters, network, seed),
+        }?;
+        method.check(network)?;
+        Ok(method)
+    }
+}
+
+/// The methods that minimise objectives with a penalty.
+pub const WITH_PENALTY: [&str; 5] = ["extra", "ed", "nids", "dsgd", "local-dsgd"];
