@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mile::methods::catalogue::{Catalogue, Entry};
-use mile_lab::{Lab, LabError};
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::execute::execute;
 use mile_lab::objectives::Kinds;
@@ -15,6 +14,7 @@ use mile_lab::report::{write_run_outputs, write_sweep_outputs};
 use mile_lab::store::{Outcome, read_outcomes, write_file};
 use mile_lab::sweep::SweepPlan;
 use mile_lab::table::outcomes_table;
+use mile_lab::{Lab, LabError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
