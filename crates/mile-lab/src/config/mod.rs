@@ -178,7 +178,7 @@ impl Experiment {
         ])
     }
 
-    /// Evaluates models on so many samples, if the objectives can be evaluated on samples.
+    /// Evaluates models on samples, if the objectives can be.
     pub(crate) fn evaluate_on(&mut self, samples: EvaluationSamples) {
         let test = samples.test.unwrap_or(0);
         if let Some(objectives) = self.objectives.evaluating(samples.per_agent, test) {

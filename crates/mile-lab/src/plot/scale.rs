@@ -99,7 +99,7 @@ impl Scale {
         self.about(TICKS)
     }
 
-    /// About so many ticks at round values.
+    /// About this many ticks, at round values.
     fn about(self, wanted: f64) -> Vec<Tick> {
         if self.log { self.log_ticks(wanted) } else { self.linear_ticks(wanted) }
     }
@@ -145,7 +145,7 @@ impl Scale {
     }
 }
 
-/// A value in at most so many significant digits.
+/// A value with at most this many significant digits.
 pub(crate) fn short(value: f64, digits: i32) -> String {
     let power = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let trimmed = |value: f64, decimals: i32| {

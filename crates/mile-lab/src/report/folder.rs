@@ -30,7 +30,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Reads a run directory; neither the data sets nor methods of one's own are needed.
+    /// Reads a run directory; neither its data sets nor custom methods are needed.
     pub fn read(path: &Path) -> Result<Self, LabError> {
         let config = path.join("config.toml");
         if !config.exists() {
