@@ -10,7 +10,7 @@ use mile::network::Network;
 use mile::problems::{Batch, Draw};
 use mile_lab::LabError;
 use mile_lab::advice::{estimate, inquiry};
-use mile_lab::config::{Experiment, NetworkConfig, apply, parse_table};
+use mile_lab::spec::{Spec, NetworkSpec, apply, parse_table};
 use mile_lab::plan::{Plan, first_round_costs};
 use mile_lab::plot::graph_svg;
 use mile_lab::report::{RunFolder, write_report};
@@ -72,7 +72,7 @@ fn describe(entry: &Entry) -> Result<serde_json::Value, LabError> {
 pub(crate) fn graph(py: Python<'_>, network: &Bound<'_, PyDict>) -> PyResult<(String, String)> {
     let table = values::table(network, "network")?;
     quick(py, || {
-        let config = NetworkConfig::read(&table, Path::new(""))?;
+        let config = NetworkSpec::read(&table, Path::new(""))?;
         let network = config.build()?;
         let mixing = network.mixing();
         let edges: Vec<_> =
@@ -167,11 +167,11 @@ pub(crate) fn theory(
     let experiment = experiment.map(|experiment| values::table(experiment, "")).transpose()?;
     quick(py, || {
         if let Some(experiment) = experiment {
-            let plan = Plan::new(Experiment::read(&experiment, &base)?)?;
+            let plan = Plan::new(Spec::read(&experiment, &base)?)?;
             let estimate = estimate(&plan)?;
             return question.ask(inquiry(&plan, &estimate));
         }
-        let network = NetworkConfig::read(&network.unwrap_or_default(), Path::new(""))?.build()?;
+        let network = NetworkSpec::read(&network.unwrap_or_default(), Path::new(""))?.build()?;
         question.ask(Inquiry::new(&network))
     })
 }

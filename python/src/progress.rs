@@ -139,7 +139,7 @@ impl<'p> Teller<'p> {
         }
         let count = jobs.len() as f64;
         let told = Self { plan, work: work.clone(), jobs };
-        told.tell("planned", "", plan.experiment.rounds, count, String::new());
+        told.tell("planned", "", plan.spec.rounds, count, String::new());
         told
     }
 
@@ -152,7 +152,7 @@ impl Observer for Teller<'_> {
     fn opened(&self, _: &[Record], outcomes: &[Outcome]) {
         for outcome in outcomes {
             let job = self.plan.jobs().into_iter().find(|job| {
-                let label = &self.plan.experiment.algorithms[job.algorithm].label;
+                let label = &self.plan.spec.algorithms[job.algorithm].label;
                 *label == outcome.label && job.seed == outcome.seed
             });
             if let Some(job) = job {

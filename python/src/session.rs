@@ -118,7 +118,7 @@ impl Session {
         };
         // The other ranks wait until the folder is complete.
         from_first(ranks, || {
-            let seeds = plan.experiment.seeds.len();
+            let seeds = plan.spec.seeds.len();
             match (outcomes.is_empty(), draw) {
                 (true, _) => Ok(()),
                 (false, true) => write_run_outputs(folder, &outcomes, seeds).map(drop),
@@ -249,7 +249,7 @@ pub(crate) fn check(
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
     let session = Session::read(experiment, base, problem, methods, None, None)?;
-    let work = |_| Ok(session.plan(Path::new(""))?.experiment.to_table().to_string());
+    let work = |_| Ok(session.plan(Path::new(""))?.spec.to_table().to_string());
     let (result, _) = long(py, session.worker, callback, &session.raised, work)?;
     result.map_err(|error| raise(py, error, &session.raised, Path::new("")))
 }

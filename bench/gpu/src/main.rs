@@ -22,7 +22,7 @@ use mile_cuda::{GpuAgents, Stack};
 use mile_nn::data::{Dataset, Images, Shape};
 use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig, ImageProblem};
+use mile_nn::problem::{Evaluation, ImageSpec, ImageProblem};
 use mile_nn::{Batch, Scalar};
 use rayon::prelude::*;
 use serde_json::json;
@@ -98,7 +98,7 @@ fn verbs(dim: usize) -> Anything<()> {
     Ok(())
 }
 
-fn images(preset: Preset, batch: usize) -> Anything<(Arc<Dataset>, ImageConfig)> {
+fn images(preset: Preset, batch: usize) -> Anything<(Arc<Dataset>, ImageSpec)> {
     let (side, channels) = if preset == Preset::MnistCnn { (28, 1) } else { (32, 3) };
     let shape = Shape { height: side, width: side, channels };
     let set = |count: usize, index: u64| {
@@ -107,7 +107,7 @@ fn images(preset: Preset, batch: usize) -> Anything<(Arc<Dataset>, ImageConfig)>
         Images::new(bytes, (0..count).map(|k| (k % 10) as u8).collect())
     };
     let data = Dataset::try_new("random", shape, 10, set(SAMPLES, 0), set(10_000, 1))?;
-    let config = ImageConfig {
+    let config = ImageSpec {
         model: ModelSpec::Preset(preset),
         partition: Partition::Dirichlet { alpha: 1.0 },
         agents: AGENTS,

@@ -13,7 +13,7 @@ use mile_nn::data::{self, Dataset, Images, Shape, glyphs};
 use mile_nn::model::ModelSpec;
 use mile_nn::network::Network;
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig};
+use mile_nn::problem::{Evaluation, ImageSpec};
 use mile_nn::{Batch, ImageProblem};
 use serde_json::json;
 
@@ -46,8 +46,8 @@ fn data_for(shape: Shape) -> Dataset {
     })
 }
 
-fn config(model: ModelSpec) -> ImageConfig {
-    ImageConfig {
+fn config(model: ModelSpec) -> ImageSpec {
+    ImageSpec {
         model,
         partition: Partition::Iid {},
         agents: 1,

@@ -8,7 +8,7 @@ use mile::problems::{Draw, Problem};
 use mile_nn::data::{Dataset, Images, Shape};
 use mile_nn::model::{Layer, ModelSpec, Preset};
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig};
+use mile_nn::problem::{Evaluation, ImageSpec};
 use mile_nn::{Batch, ImageProblem, Isa};
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ pub fn measure(threads: usize, count: usize, names: &str) -> Value {
 fn problem(model: ModelSpec, shape: Shape, batch: usize, agents: usize) -> ImageProblem<f32> {
     let data =
         Dataset::try_new("noise", shape, 10, noise(shape, 2000), noise(shape, 10)).expect("noise fits");
-    let config = ImageConfig {
+    let config = ImageSpec {
         model,
         partition: Partition::Iid {},
         agents,

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use mile_lab::config::Experiment;
 use mile_lab::error::LabError;
 use mile_lab::objectives::Statistics;
+use mile_lab::spec::Spec;
 use mile_nn::data::{self, Located, Progress};
 
 use crate::output;
@@ -99,14 +99,14 @@ pub(crate) fn run(arguments: &DataArguments) -> anyhow::Result<u8> {
 
 /// The statistics of one agent's data.
 fn summary(path: &Path, agent: usize, set: &[String]) -> Result<Statistics, LabError> {
-    let experiment = Experiment::load(path, set)?;
+    let spec = Spec::load(path, set)?;
     let name = path.display().to_string();
-    let agents = experiment.membership().map_err(|error| error.in_file(&name))?.numbers();
+    let agents = spec.membership().map_err(|error| error.in_file(&name))?.numbers();
     if agent >= agents {
         let problem = format!("got {agent}, takes the number of an agent, below {agents}");
         return Err(LabError::config("--agent", problem));
     }
-    let found = experiment.objectives.statistics(agent).map_err(|error| error.in_file(&name))?;
+    let found = spec.objectives.statistics(agent).map_err(|error| error.in_file(&name))?;
     found.ok_or_else(|| {
         let problem = "needs no statistics; only kind = \"table\" does";
         LabError::config("problem.kind", problem).in_file(&name)

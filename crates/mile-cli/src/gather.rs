@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mile_lab::config::{AgentConfig, Experiment};
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::{Gatherer, agent_folder};
 use mile_lab::observer::Observer;
 use mile_lab::plan::Plan;
 use mile_lab::report::write_report;
+use mile_lab::spec::{AgentSpec, Spec};
 use mile_lab::store::Outcome;
 
 use crate::output::OutputArguments;
@@ -37,11 +37,11 @@ impl Observer for Silent {}
 
 pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     let (own, folders) = agents(&arguments.folders)?;
-    let experiment = match &arguments.experiment {
-        Some(path) => Experiment::load(path, &[])?,
+    let spec = match &arguments.experiment {
+        Some(path) => Spec::load(path, &[])?,
         None => own,
     };
-    let membership = experiment.membership()?;
+    let membership = spec.membership()?;
     let agents = membership.numbers();
     // The folder of an agent that was lost, and has left, may be lost too.
     let is_missing = |agent: &usize| !folders.contains_key(agent) && membership.leaves(*agent).is_none();
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
         );
         return Err(LabError::config("DIR", problem).into());
     }
-    let plan = Plan::new(experiment).map_err(|error| match error {
+    let plan = Plan::new(spec).map_err(|error| match error {
         LabError::Data(error) => {
             let problem = format!(
                 "{error}; records need the data of all agents: give --experiment FILE where these are"
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     let folder = |agent: usize| folders.get(&agent).cloned().unwrap_or(agent_folder(&arguments.out, agent));
     let folders: Vec<PathBuf> = (0..agents).map(folder).collect();
     let outcomes =
-        mile::with_precision!(plan.experiment.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
+        mile::with_precision!(plan.spec.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
     if outcomes.is_empty() {
         let problem = "has nothing to gather yet: agents write models at the recorded rounds with snapshots = true in [agent], \
                        and final states at their end";
@@ -84,7 +84,7 @@ fn gather<T: Scalar>(plan: &Plan, out: &Path, folders: Vec<PathBuf>) -> Result<V
 }
 
 /// The experiment of the first folder, and the folder of each agent.
-fn agents(given: &[PathBuf]) -> Result<(Experiment, BTreeMap<usize, PathBuf>), LabError> {
+fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabError> {
     let inner = |folder: &PathBuf| -> Vec<PathBuf> {
         let swarm = folder.join("agents");
         let Ok(entries) = std::fs::read_dir(&swarm) else { return vec![folder.clone()] };
@@ -93,7 +93,7 @@ fn agents(given: &[PathBuf]) -> Result<(Experiment, BTreeMap<usize, PathBuf>), L
     };
     let (mut first, mut found) = (None, BTreeMap::new());
     for folder in given.iter().flat_map(inner) {
-        let (experiment, config) = AgentConfig::load(&folder.join("agent.toml"))?;
+        let (experiment, config) = AgentSpec::load(&folder.join("agent.toml"))?;
         if let Some(other) = found.insert(config.id, folder.clone()) {
             let problem = format!(
                 "is the folder of agent {}, and so is {}: give one of them",

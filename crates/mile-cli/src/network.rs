@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mile_lab::config::NetworkConfig;
+use mile_lab::spec::NetworkSpec;
 use toml::{Table, Value};
 
 /// The graph and its mixing matrix.
@@ -46,7 +46,7 @@ impl NetworkArguments {
         &self,
         drop_rate: Option<f64>,
         time_varying: Option<&str>,
-    ) -> anyhow::Result<NetworkConfig> {
+    ) -> anyhow::Result<NetworkSpec> {
         let whole = |number: u64| i64::try_from(number).map(Value::Integer);
         let path = |path: &PathBuf| Value::from(path.display().to_string());
         let entries = [
@@ -63,6 +63,6 @@ impl NetworkArguments {
             ("seed", self.seed.map(whole).transpose()?),
         ];
         let given = entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        Ok(NetworkConfig::read(&given.collect::<Table>(), Path::new(""))?)
+        Ok(NetworkSpec::read(&given.collect::<Table>(), Path::new(""))?)
     }
 }

@@ -138,7 +138,7 @@ fn describe(plan: &Plan, ranks: usize) -> String {
             cut.rows, numbered.rows
         ),
     };
-    let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
+    let row = |(k, algorithm): (usize, &mile_lab::spec::AlgorithmSpec)| {
         let vectors = plan.methods[k].first_round.vectors_sent;
         let bytes = vectors * plan.message_bytes(k) as u64;
         vec![
@@ -148,7 +148,7 @@ fn describe(plan: &Plan, ranks: usize) -> String {
         ]
     };
     let header = ["algorithm", "crossing/round", "most of a rank"];
-    let rows = plan.experiment.algorithms.iter().enumerate().map(row).collect();
+    let rows = plan.spec.algorithms.iter().enumerate().map(row).collect();
     let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
     text
 }

@@ -38,10 +38,10 @@ impl<'a> Progress<'a> {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
-        let rounds = plan.experiment.rounds * plan.jobs().len() as u64;
+        let rounds = plan.spec.rounds * plan.jobs().len() as u64;
         let total = bars.add(ProgressBar::new(rounds));
         total.set_style(style("{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:1} {eta:>8} left"));
-        total.set_prefix(plan.experiment.name.clone());
+        total.set_prefix(plan.spec.name.clone());
         Self { plan, terminal, bars, total, jobs: Mutex::default() }
     }
 
@@ -74,7 +74,7 @@ pub(crate) fn style(template: &str) -> ProgressStyle {
 
 impl Observer for Progress<'_> {
     fn began(&self, job: Job) {
-        let bar = self.bars.insert_before(&self.total, ProgressBar::new(self.plan.experiment.rounds));
+        let bar = self.bars.insert_before(&self.total, ProgressBar::new(self.plan.spec.rounds));
         bar.set_style(style("{prefix:20!} {bar:30} {pos}/{len} {msg}"));
         bar.set_prefix(self.plan.job_name(job));
         let shown = JobBar { bar, round: 0, printed: Instant::now(), loss: String::new() };
@@ -82,7 +82,7 @@ impl Observer for Progress<'_> {
     }
 
     fn advanced(&self, job: Job, round: u64) {
-        let rounds = self.plan.experiment.rounds;
+        let rounds = self.plan.spec.rounds;
         let line = self.with(job, |shown| {
             self.total.inc(round.saturating_sub(shown.round));
             shown.round = round;
@@ -108,7 +108,7 @@ impl Observer for Progress<'_> {
     fn ended(&self, job: Job, outcome: &Outcome) {
         self.with(job, |shown| {
             shown.bar.finish_and_clear();
-            self.total.inc(self.plan.experiment.rounds.saturating_sub(shown.round));
+            self.total.inc(self.plan.spec.rounds.saturating_sub(shown.round));
         });
         self.say(outcome_line(&self.plan.job_name(job), outcome));
     }

@@ -10,7 +10,6 @@ use clap::Args;
 use indicatif::HumanBytes;
 use mile::methods::catalogue::Catalogue;
 use mile_lab::Lab;
-use mile_lab::config::parse_table;
 use mile_lab::error::LabError;
 use mile_lab::estimate::estimate_time;
 use mile_lab::objectives::Kinds;
@@ -19,6 +18,7 @@ use mile_lab::plan::{Job, Plan};
 use mile_lab::ranks::{agree, from_first};
 use mile_lab::report::{write_run_outputs, write_sweep_outputs};
 use mile_lab::resume;
+use mile_lab::spec::parse_table;
 use mile_lab::store::{Outcome, Status, read_outcomes};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
@@ -195,7 +195,7 @@ fn read(arguments: &RunArguments) -> Result<(toml::Table, PathBuf), LabError> {
         }
         let mut settings = resume::settings(folder)?;
         for assignment in overrides(&arguments.set, arguments.data_dir.as_deref())? {
-            mile_lab::config::apply(&mut settings, &assignment)?;
+            mile_lab::spec::apply(&mut settings, &assignment)?;
         }
         return Ok((settings, PathBuf::new()));
     }
@@ -320,7 +320,7 @@ pub(crate) fn finish(
     output: &OutputArguments,
 ) -> anyhow::Result<u8> {
     if !outcomes.is_empty() {
-        let table = write_run_outputs(folder, outcomes, plan.experiment.seeds.len())?;
+        let table = write_run_outputs(folder, outcomes, plan.spec.seeds.len())?;
         output.result(&format!("{table}\n{}\n", folder.display()))?;
     }
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
@@ -372,14 +372,14 @@ pub(crate) fn choose_folder(name: &str, resume: bool) -> PathBuf {
 }
 
 fn describe(plan: &Plan) -> Result<String, LabError> {
-    let experiment = &plan.experiment;
+    let spec = &plan.spec;
     let mut text = format!(
         "{}: {} rounds, recorded every {} round(s), seeds {:?}, {}\n",
-        experiment.name,
-        experiment.rounds,
-        experiment.eval_every(),
-        experiment.seeds,
-        experiment.precision.name(),
+        spec.name,
+        spec.rounds,
+        spec.eval_every(),
+        spec.seeds,
+        spec.precision.name(),
     );
     let edges = plan.network.graph().edges().count();
     let _ = writeln!(
@@ -388,19 +388,19 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         plan.network.agents(),
         if plan.network.varies() { format!(", {}", plan.network.variation()) } else { String::new() },
     );
-    let data = experiment.objectives.data_bytes(experiment.seeds[0])?;
+    let data = spec.objectives.data_bytes(spec.seeds[0])?;
     let _ = writeln!(text, "problem: dimension {}, {} of data", plan.size.dim, HumanBytes(data));
     let _ = writeln!(
         text,
         "evaluation: {} of {} agents' own models and their average{}; about {:.0}% of the work\n",
         plan.evaluation.agents,
         plan.network.agents(),
-        experiment.objectives.evaluated_on().map(|on| format!(", {on}")).unwrap_or_default(),
+        spec.objectives.evaluated_on().map(|on| format!(", {on}")).unwrap_or_default(),
         100.0 * plan.evaluation.share
     );
     let jobs: Vec<Job> = plan.jobs();
-    let row = |(k, algorithm): (usize, &mile_lab::config::AlgorithmConfig)| {
-        let job = Job { algorithm: k, seed: experiment.seeds[0] };
+    let row = |(k, algorithm): (usize, &mile_lab::spec::AlgorithmSpec)| {
+        let job = Job { algorithm: k, seed: spec.seeds[0] };
         let planned = &plan.methods[k];
         vec![
             algorithm.label.clone(),
@@ -413,7 +413,7 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         ]
     };
     let header = ["algorithm", "step size", "local steps", "stored", "sent/round", "memory", "to be sent"];
-    let rows = experiment.algorithms.iter().enumerate().map(row).collect();
+    let rows = spec.algorithms.iter().enumerate().map(row).collect();
     let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
     let total: u64 = jobs.iter().map(|job| plan.bytes_to_send(*job)).sum();
     let _ = writeln!(
@@ -422,6 +422,6 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         jobs.len(),
         HumanBytes(total)
     );
-    let _ = writeln!(text, "# resolved experiment\n{}", experiment.to_table());
+    let _ = writeln!(text, "# resolved experiment\n{}", spec.to_table());
     Ok(text)
 }

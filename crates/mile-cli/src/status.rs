@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::HumanBytes;
-use mile_agent::socket;
-use mile_lab::config::AgentConfig;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
+use mile_lab::spec::AgentSpec;
 use mile_lab::table::TextTable;
 use mile_net::checkpoint::{CheckpointError, standing};
 use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, Traffic, ask, left_behind};
 
+use crate::agent::socket;
 use crate::{FAILED, Format, output};
 
 /// Time between two updates with --watch.
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
 fn departure(agent: usize, answers: &[Answer]) -> Result<String, LabError> {
     let (mut rounds, mut running) = (Vec::new(), Vec::new());
     for (folder, answer) in answers {
-        let (_, config) = AgentConfig::load(&folder.join("agent.toml"))?;
+        let (_, config) = AgentSpec::load(&folder.join("agent.toml"))?;
         if config.id == agent {
             continue;
         }

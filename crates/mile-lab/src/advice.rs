@@ -10,10 +10,10 @@ use mile_theory::smoothness::{Scatter, Smoothness};
 use mile_theory::weights::WeightChoice;
 
 use crate::auto::{self, smoothness_bound, theory_error};
-use crate::config::Start;
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::Plan;
+use crate::spec::Start;
 
 /// The largest part of the gradient work of a plan that an estimate before it may cost.
 const SHARE: f64 = 0.05;
@@ -49,32 +49,32 @@ impl PlanAdvice {
 
 /// Estimates the smoothness, gradient noise and heterogeneity of a plan's problem.
 pub fn estimate(plan: &Plan) -> Result<ProblemEstimate, LabError> {
-    let experiment = &plan.experiment;
-    let smoothness = auto::estimate(experiment, steps(plan))?;
-    Ok(ProblemEstimate { smoothness, scatter: auto::scatter(experiment)? })
+    let spec = &plan.spec;
+    let smoothness = auto::estimate(spec, steps(plan))?;
+    Ok(ProblemEstimate { smoothness, scatter: auto::scatter(spec)? })
 }
 
 /// The steps of one job that an estimate of L may cost: a part of those of all jobs. A plan with `"auto"` has one
 /// estimate for both, which does not depend on the length of the run.
 fn steps(plan: &Plan) -> f64 {
-    let experiment = &plan.experiment;
+    let spec = &plan.spec;
     if let Some(k) = plan.methods.iter().position(|planned| planned.chosen.weights) {
-        return auto::steps(&experiment.algorithms[k]);
+        return auto::steps(&spec.algorithms[k]);
     }
-    let per_round: f64 = experiment.algorithms.iter().map(auto::steps).sum();
-    SHARE * per_round * experiment.rounds as f64 * experiment.seeds.len() as f64
+    let per_round: f64 = spec.algorithms.iter().map(auto::steps).sum();
+    SHARE * per_round * spec.rounds as f64 * spec.seeds.len() as f64
 }
 
 /// Advice for every algorithm of a plan.
 pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
-    let experiment = &plan.experiment;
-    let estimate = match experiment.objectives.curvature() {
+    let spec = &plan.spec;
+    let estimate = match spec.objectives.curvature() {
         Curvature::Changing => None,
-        _ => Some(auto::estimate(experiment, steps(plan))?),
+        _ => Some(auto::estimate(spec, steps(plan))?),
     };
-    let smoothness = estimate.as_ref().and_then(|found| smoothness_bound(experiment, found));
+    let smoothness = estimate.as_ref().and_then(|found| smoothness_bound(spec, found));
     let mut found = Vec::new();
-    for (k, (algorithm, planned)) in plan.experiment.algorithms.iter().zip(&plan.methods).enumerate() {
+    for (k, (algorithm, planned)) in plan.spec.algorithms.iter().zip(&plan.methods).enumerate() {
         // Of the smooth part of the objective.
         let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
         let advice = advice::advise(&advice::Plan {
@@ -83,7 +83,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
             network: &plan.network,
             step_size: algorithm.schedule.step_size,
             smoothness,
-            seed: plan.experiment.seeds[0],
+            seed: plan.spec.seeds[0],
         });
         let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
@@ -96,18 +96,18 @@ fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     let agents = plan.network.agents();
     if let Some((topology, simpler)) =
-        plan.experiment.network.topology().and_then(|topology| Some((topology, topology.simpler(agents)?)))
+        plan.spec.network.topology().and_then(|topology| Some((topology, topology.simpler(agents)?)))
     {
         let (name, simpler) = (topology.name(), simpler.name());
         notes.push(format!("network: {agents} is a prime number, so that the {name} is a {simpler}"));
     }
-    if plan.experiment.seeds.len() > 1 && !depends_on_seed(plan) {
+    if plan.spec.seeds.len() > 1 && !depends_on_seed(plan) {
         notes.push(
             "seeds: all seeds give the same run, since gradients are exact and nothing is drawn at random"
                 .into(),
         );
     }
-    for (algorithm, planned) in plan.experiment.algorithms.iter().zip(&plan.methods) {
+    for (algorithm, planned) in plan.spec.algorithms.iter().zip(&plan.methods) {
         let mut chosen = Vec::new();
         if planned.chosen.step_size {
             chosen.push(format!("step_size = {}", number(algorithm.schedule.step_size)));
@@ -138,19 +138,19 @@ fn notes(plan: &Plan) -> Vec<String> {
 
 /// Whether some job may differ from another one in more than the number of its seed.
 fn depends_on_seed(plan: &Plan) -> bool {
-    let experiment = &plan.experiment;
-    experiment.objectives.depends_on_seed()
-        || matches!(experiment.start, Start::Common | Start::Random)
+    let spec = &plan.spec;
+    spec.objectives.depends_on_seed()
+        || matches!(spec.start, Start::Common | Start::Random)
         || plan.network.varies()
-        || experiment.algorithms.iter().any(|algorithm| algorithm.entry.takes("probability"))
+        || spec.algorithms.iter().any(|algorithm| algorithm.entry.takes("probability"))
 }
 
 /// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm.
 pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a> {
-    let algorithms = &plan.experiment.algorithms;
+    let algorithms = &plan.spec.algorithms;
     let k = algorithms.iter().position(|a| a.entry.takes("xi")).unwrap_or(0);
     let parameters = &plan.methods[k].parameters;
-    let bound = smoothness_bound(&plan.experiment, &estimate.smoothness);
+    let bound = smoothness_bound(&plan.spec, &estimate.smoothness);
     Inquiry {
         network: &plan.network,
         local_steps: parameters.local_steps.unwrap_or(1),
@@ -162,6 +162,6 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
         sample: estimate.smoothness.sample,
         step_size: Some(algorithms[k].schedule.step_size),
         scatter: estimate.scatter,
-        seed: plan.experiment.seeds[0],
+        seed: plan.spec.seeds[0],
     }
 }

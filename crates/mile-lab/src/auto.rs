@@ -14,10 +14,10 @@ use mile_theory::momentum;
 use mile_theory::smoothness::{self, Scatter, Smoothness};
 use mile_theory::weights::WeightChoice;
 
-use crate::config::{AlgorithmConfig, Experiment};
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::objectives::Curvature;
+use crate::spec::{AlgorithmSpec, Spec};
 use crate::start;
 
 pub(crate) use budget::theory_error;
@@ -28,37 +28,37 @@ const DRAWS: u64 = 8;
 
 /// The smoothness of an experiment's problem: known, or estimated with its first seed, at and near its starting point, at
 /// the cost of at most `steps` steps of a run, or of what is always allowed ([`budget`]).
-pub(crate) fn estimate(experiment: &Experiment, steps: f64) -> Result<Smoothness, LabError> {
-    if let Curvature::Known(largest) = experiment.objectives.curvature() {
+pub(crate) fn estimate(spec: &Spec, steps: f64) -> Result<Smoothness, LabError> {
+    if let Curvature::Known(largest) = spec.objectives.curvature() {
         return Ok(Smoothness::known(largest));
     }
-    with_precision!(experiment.precision, T => budget::estimate::<T>(experiment, steps))
+    with_precision!(spec.precision, T => budget::estimate::<T>(spec, steps))
 }
 
 /// Noise and heterogeneity of the gradients at the starting point; none if gradients are exact.
-pub(crate) fn scatter(experiment: &Experiment) -> Result<Option<Scatter>, LabError> {
-    let stochastic = experiment.objectives.is_stochastic();
-    stochastic.then(|| with_precision!(experiment.precision, T => scatter_as::<T>(experiment))).transpose()
+pub(crate) fn scatter(spec: &Spec) -> Result<Option<Scatter>, LabError> {
+    let stochastic = spec.objectives.is_stochastic();
+    stochastic.then(|| with_precision!(spec.precision, T => scatter_as::<T>(spec))).transpose()
 }
 
-fn scatter_as<T: Scalar>(experiment: &Experiment) -> Result<Scatter, LabError> {
-    let seed = experiment.seeds[0];
-    let problem = T::problem(&*experiment.objectives, seed)?;
+fn scatter_as<T: Scalar>(spec: &Spec) -> Result<Scatter, LabError> {
+    let seed = spec.seeds[0];
+    let problem = T::problem(&*spec.objectives, seed)?;
     // Only the first point is used.
-    let start = start::points(&experiment.start, &*problem, &[0], seed)?;
+    let start = start::points(&spec.start, &*problem, &[0], seed)?;
     Ok(smoothness::scatter(&*problem, &start[..problem.dim()], DRAWS, seed)?)
 }
 
 /// The steps that an estimate for `"auto"` may cost: those of a round. More rounds, seeds and algorithms, with which a
 /// run may be resumed, do not change what was chosen.
-pub(crate) fn steps(algorithm: &AlgorithmConfig) -> f64 {
+pub(crate) fn steps(algorithm: &AlgorithmSpec) -> f64 {
     algorithm.parameters.local_steps.unwrap_or(1) as f64
 }
 
 /// The L of a whole run, which advice and `mile theory` use: the known one, or the estimate and a tenth of it. `None` where
 /// the curvature changes during training, as that of neural networks does.
-pub(crate) fn smoothness_bound(experiment: &Experiment, estimate: &Smoothness) -> Option<f64> {
-    match experiment.objectives.curvature() {
+pub(crate) fn smoothness_bound(spec: &Spec, estimate: &Smoothness) -> Option<f64> {
+    match spec.objectives.curvature() {
         Curvature::Changing => None,
         Curvature::Known(largest) => Some(largest),
         Curvature::Steady => Some(1.1 * estimate.estimate).filter(|l| *l > 0.0),
@@ -68,12 +68,12 @@ pub(crate) fn smoothness_bound(experiment: &Experiment, estimate: &Smoothness) -
 /// Gives an algorithm whose xi is found by the edges its largest weight and its gamma, where they are not given.
 pub(crate) fn choose_adaptive(
     index: usize,
-    algorithm: &AlgorithmConfig,
-    experiment: &Experiment,
+    algorithm: &AlgorithmSpec,
+    spec: &Spec,
     network: &Network,
     parameters: &mut Parameters,
 ) -> Result<(), LabError> {
-    let chosen = adaptive(algorithm, network, experiment.seeds[0], parameters);
+    let chosen = adaptive(algorithm, network, spec.seeds[0], parameters);
     let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].xi"), error))?;
     parameters.xi.get_or_insert(Weight::Adaptive(chosen.xi));
     parameters.gamma = Some(chosen.gamma);
@@ -82,7 +82,7 @@ pub(crate) fn choose_adaptive(
 
 /// What [`choose_adaptive`] chooses: a matter of the network, the local steps and the momentum.
 pub(super) fn adaptive(
-    algorithm: &AlgorithmConfig,
+    algorithm: &AlgorithmSpec,
     network: &Network,
     seed: u64,
     parameters: &Parameters,
@@ -96,22 +96,22 @@ pub(super) fn adaptive(
 /// Chooses xi and gamma of an algorithm with `"auto"`.
 pub(crate) fn choose(
     index: usize,
-    algorithm: &AlgorithmConfig,
-    experiment: &Experiment,
+    algorithm: &AlgorithmSpec,
+    spec: &Spec,
     network: &Network,
     parameters: &mut Parameters,
 ) -> Result<(), LabError> {
-    let smoothness = match experiment.objectives.curvature() {
+    let smoothness = match spec.objectives.curvature() {
         Curvature::Changing => None,
-        _ => smoothness_bound(experiment, &estimate(experiment, steps(algorithm))?),
+        _ => smoothness_bound(spec, &estimate(spec, steps(algorithm))?),
     };
     let question = Question {
         network,
         local_steps: parameters.local_steps.unwrap_or(1),
         step_size: algorithm.schedule.step_size,
         smoothness,
-        scatter: scatter(experiment)?,
-        seed: experiment.seeds[0],
+        scatter: scatter(spec)?,
+        seed: spec.seeds[0],
     };
     let momentum = parameters.checked_momentum(&algorithm.entry.name).map_err(|error| {
         LabError::config(
@@ -148,7 +148,7 @@ pub(crate) fn choose(
 /// The same with momentum: xi in units of 1 - mu, and below its limit with momentum.
 fn choose_with_momentum(
     index: usize,
-    algorithm: &AlgorithmConfig,
+    algorithm: &AlgorithmSpec,
     question: Question,
     momentum: Momentum,
     parameters: &mut Parameters,

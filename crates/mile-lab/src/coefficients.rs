@@ -12,13 +12,12 @@ use crate::store::Store;
 /// Writes a row for each coefficient, and for each algorithm a column with the average over its seeds and one for each seed:
 /// each the average over the agents. Nothing is written for problems that name no coefficients, or before a run has ended.
 pub(crate) fn write(plan: &Plan, store: &Store) -> Result<(), LabError> {
-    let names = plan.experiment.objectives.coefficients()?;
+    let names = plan.spec.objectives.coefficients()?;
     let mut columns: Vec<(String, Vec<f64>)> = Vec::new();
-    for (index, algorithm) in plan.experiment.algorithms.iter().enumerate() {
+    for (index, algorithm) in plan.spec.algorithms.iter().enumerate() {
         let mut runs = Vec::new();
         for job in plan.jobs().into_iter().filter(|job| job.algorithm == index && !names.is_empty()) {
-            let model =
-                with_precision!(plan.experiment.precision, T => average_model::<T>(plan, store, job))?;
+            let model = with_precision!(plan.spec.precision, T => average_model::<T>(plan, store, job))?;
             runs.extend(model.map(|model| (format!("{} seed {}", algorithm.label, job.seed), model)));
         }
         if let Some((_, first)) = runs.first() {

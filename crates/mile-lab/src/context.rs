@@ -84,7 +84,7 @@ impl Context {
             started: now.map_or(0, |since| since.as_secs()),
             machine: Machine::here(),
             threads_per_job,
-            problem: Some(plan.experiment.objectives.title()),
+            problem: Some(plan.spec.objectives.title()),
             dim: plan.size.dim,
             labels: counts.map(|(seed, counts)| SeedLabels { seed: *seed, counts: counts.clone() }).collect(),
         }

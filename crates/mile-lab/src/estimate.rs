@@ -35,12 +35,12 @@ pub struct TimeEstimate {
 
 /// Estimates how long a plan will take.
 pub fn estimate_time(plan: &Plan) -> Result<TimeEstimate, LabError> {
-    with_precision!(plan.experiment.precision, T => measure::<T>(plan))
+    with_precision!(plan.spec.precision, T => measure::<T>(plan))
 }
 
 fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
-    let experiment = &plan.experiment;
-    let seed = experiment.seeds.first().copied().unwrap_or_default();
+    let spec = &plan.spec;
+    let seed = spec.seeds.first().copied().unwrap_or_default();
     let problem = plan.problem::<T>(seed)?;
     let start = plan.start(&*problem, seed)?;
     let (agents, x) = (problem.agents(), &start[..problem.dim()]);
@@ -65,16 +65,16 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
     // The evaluated agents' models and the average, each on all agents' data, and the gradient of f at the average.
     let mut evaluation = (plan.evaluation.agents + 1) as f64 * (agents as f64 * loss + test);
     if plan.size.records_gradient_norm {
-        let is_stochastic = experiment.objectives.is_stochastic();
+        let is_stochastic = spec.objectives.is_stochastic();
         let exact = if is_stochastic { seconds(|call| one(call, true))? } else { gradient };
         evaluation += agents as f64 * exact;
     }
     let jobs = plan.jobs();
-    let steps = |k: usize| experiment.algorithms[k].steps_per_round() * experiment.rounds as f64;
+    let steps = |k: usize| spec.algorithms[k].steps_per_round() * spec.rounds as f64;
     let threads = rayon::current_num_threads().min(agents.saturating_mul(jobs.len())).max(1);
     let steps: f64 = jobs.iter().map(|job| steps(job.algorithm)).sum();
     let gradients = steps * agents as f64;
-    let records = 1 + experiment.rounds.div_ceil(experiment.eval_every());
+    let records = 1 + spec.rounds.div_ceil(spec.eval_every());
     let evaluations = records * jobs.len() as u64;
     let seconds = (gradients * gradient + evaluations as f64 * evaluation) / threads as f64;
     Ok(TimeEstimate { seconds, gradient, gradients, evaluation, evaluations, threads })
@@ -139,7 +139,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Experiment;
+    use crate::spec::Spec;
 
     #[test]
     fn gradients_and_evaluations_are_those_of_the_plan() {
@@ -147,7 +147,7 @@ mod tests {
                     [[algorithm]]\nname = \"led\"\nstep_size = 0.1\nlocal_steps = 7\n\
                     [[algorithm]]\nname = \"proxskip\"\nstep_size = 0.1\nprobability = 0.5\n\
                     [[algorithm]]\nname = \"extra\"\nstep_size = 0.1\n";
-        let plan = Plan::new(Experiment::parse(text, Path::new(""), &[]).unwrap()).unwrap();
+        let plan = Plan::new(Spec::parse(text, Path::new(""), &[]).unwrap()).unwrap();
         let time = estimate_time(&plan).unwrap();
         assert_eq!(time.gradients, 2.0 * 4.0 * 21.0 * (7.0 + 2.0 + 1.0));
         // Rounds 0, 5, 10, 15, 20 and 21.

@@ -8,9 +8,9 @@
 //!   metrics;
 //! * if that is still too much, fewer records.
 
-use crate::config::{AlgorithmConfig, EvaluationSamples, Experiment};
 use crate::error::LabError;
 use crate::objectives::{EvaluationRows, RowCounts};
+use crate::spec::{AlgorithmSpec, EvaluationSamples, Spec};
 
 /// Evaluations may take this part of the gradient work of a run: a fifth of both together.
 const SHARE: f64 = 0.25;
@@ -44,20 +44,20 @@ struct Costs {
 }
 
 impl Costs {
-    fn of(experiment: &Experiment, norm: bool, agents_measured: usize) -> Result<Self, LabError> {
-        let objectives = &experiment.objectives;
-        let n = experiment.network.agents as f64;
-        let rows = objectives.rows(experiment.seeds[0])?;
+    fn of(spec: &Spec, norm: bool, agents_measured: usize) -> Result<Self, LabError> {
+        let objectives = &spec.objectives;
+        let n = spec.network.agents as f64;
+        let rows = objectives.rows(spec.seeds[0])?;
         let RowCounts { all, run, .. } = rows.unwrap_or(RowCounts { all: 1, run: 1, largest_sample: 0 });
-        let steps: f64 = experiment.algorithms.iter().map(AlgorithmConfig::steps_per_round).sum();
-        let steps = steps / experiment.algorithms.len().max(1) as f64;
+        let steps: f64 = spec.algorithms.iter().map(AlgorithmSpec::steps_per_round).sum();
+        let steps = steps / spec.algorithms.len().max(1) as f64;
         let EvaluationRows { training, test, .. } = objectives.evaluation_rows()?.unwrap_or(EvaluationRows {
             training: all * n as u64,
             test: 0,
             is_given: true,
         });
         Ok(Self {
-            run: experiment.rounds as f64 * steps * n * run as f64,
+            run: spec.rounds as f64 * steps * n * run as f64,
             losses: OF_A_GRADIENT * training as f64,
             metrics: OF_A_GRADIENT * test as f64,
             fixed: if norm { n * all as f64 } else { 0.0 },
@@ -73,41 +73,36 @@ impl Costs {
 
 /// Completes the experiment where it does not say how it is evaluated. `norm`: whether the gradient norm is recorded; `dim`:
 /// numbers in a row.
-pub(crate) fn choose(
-    experiment: &mut Experiment,
-    norm: bool,
-    dim: usize,
-) -> Result<EvaluationPlan, LabError> {
-    let agents = experiment.eval_agents().choose(experiment.network.agents, 0).len();
-    let costs = Costs::of(experiment, norm, agents)?;
-    let counted = experiment.objectives.rows(experiment.seeds[0])?.is_some();
+pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<EvaluationPlan, LabError> {
+    let agents = spec.eval_agents().choose(spec.network.agents, 0).len();
+    let costs = Costs::of(spec, norm, agents)?;
+    let counted = spec.objectives.rows(spec.seeds[0])?.is_some();
     let always = if counted { ALWAYS / dim.max(1) as f64 } else { 0.0 };
     let allowed = (SHARE * costs.run).max(always);
-    let (rounds, usual) = (experiment.rounds, experiment.eval_every());
+    let (rounds, usual) = (spec.rounds, spec.eval_every());
     let records = |every: u64| (rounds / every + 1) as f64;
     let mut parts = (1.0, 1.0);
-    let rows = experiment.objectives.evaluation_rows()?;
-    if let Some(rows) = rows.filter(|rows| !rows.is_given && experiment.samples.is_none()) {
+    let rows = spec.objectives.evaluation_rows()?;
+    if let Some(rows) = rows.filter(|rows| !rows.is_given && spec.samples.is_none()) {
         let fits = (allowed / records(usual) - costs.fixed) / (costs.models * (costs.losses + costs.metrics));
         if fits < 1.0 {
             let part = |all: u64| fits.max(LEAST as f64 / all.max(1) as f64).min(1.0);
             parts = (part(rows.training), part(rows.test));
-            sample(experiment, rows, parts);
+            sample(spec, rows, parts);
         }
     }
     let evaluation = costs.evaluation(parts.0, parts.1);
     let fits = (allowed / evaluation).floor().max(2.0) as u64 - 1;
-    let every = *experiment.eval_every.get_or_insert(usual.max(rounds.div_ceil(fits)).max(1));
+    let every = *spec.eval_every.get_or_insert(usual.max(rounds.div_ceil(fits)).max(1));
     let evaluations = records(every) * evaluation;
     Ok(EvaluationPlan { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
 }
 
 /// Evaluates on parts of the samples.
-fn sample(experiment: &mut Experiment, rows: EvaluationRows, parts: (f64, f64)) {
-    let per_agent =
-        (parts.0 * rows.training as f64 / experiment.network.agents as f64).ceil().max(1.0) as usize;
+fn sample(spec: &mut Spec, rows: EvaluationRows, parts: (f64, f64)) {
+    let per_agent = (parts.0 * rows.training as f64 / spec.network.agents as f64).ceil().max(1.0) as usize;
     let test = (rows.test > 0).then(|| (parts.1 * rows.test as f64).ceil() as usize);
-    experiment.evaluate_on(EvaluationSamples { per_agent, test });
+    spec.evaluate_on(EvaluationSamples { per_agent, test });
 }
 
 #[cfg(test)]
@@ -155,8 +150,7 @@ mod tests {
             Kinds::none().with("samples", move |_, _| Ok(Arc::new(Samples { rows }) as Arc<dyn Objectives>));
         let text = format!("{settings}\n[network]\nagents = 10\n{algorithms}");
         Plan::new(
-            Experiment::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default())
-                .unwrap(),
+            Spec::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default()).unwrap(),
         )
         .unwrap()
     }
@@ -166,9 +160,9 @@ mod tests {
 
     /// Rounds between records, and training and test samples if they were chosen.
     fn chosen(plan: &Plan) -> (u64, Option<i64>, Option<i64>) {
-        let written = plan.experiment.to_table();
+        let written = plan.spec.to_table();
         let number = |key: &str| written["problem"].get(key).and_then(Value::as_integer);
-        (plan.experiment.eval_every(), number("eval_samples"), number("test_samples"))
+        (plan.spec.eval_every(), number("eval_samples"), number("test_samples"))
     }
 
     #[test]
@@ -178,17 +172,17 @@ mod tests {
                 let plan = plan(None, &format!("rounds = {rounds}"), algorithms);
                 let share = plan.evaluation.share;
                 // The first and the last record are always made.
-                assert!(share <= 0.2 || plan.experiment.eval_every() == rounds, "{rounds} {share}");
-                assert!(plan.experiment.eval_every() >= (rounds / 20).max(1));
+                assert!(share <= 0.2 || plan.spec.eval_every() == rounds, "{rounds} {share}");
+                assert!(plan.spec.eval_every() >= (rounds / 20).max(1));
                 // The written settings give the same run.
                 assert_eq!(
-                    plan.experiment.to_table()["eval_every"].as_integer(),
-                    Some(plan.experiment.eval_every() as i64)
+                    plan.spec.to_table()["eval_every"].as_integer(),
+                    Some(plan.spec.eval_every() as i64)
                 );
             }
         }
-        assert_eq!(plan(None, "rounds = 200", MILE).experiment.eval_every(), 10);
-        assert_eq!(plan(None, "rounds = 200\neval_every = 1", DSGD).experiment.eval_every(), 1);
+        assert_eq!(plan(None, "rounds = 200", MILE).spec.eval_every(), 10);
+        assert_eq!(plan(None, "rounds = 200\neval_every = 1", DSGD).spec.eval_every(), 1);
     }
 
     #[test]

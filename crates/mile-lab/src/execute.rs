@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use mile::with_precision;
 
 use crate::coefficients;
-use crate::config::Experiment;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::job::JobContext;
 use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
 use crate::ranks::{agree, from_first, is_first, lost};
+use crate::spec::Spec;
 use crate::store::{Outcome, Status, Store};
 
 /// Jobs on the CPU run in parallel only as long as their vectors together need at most this many bytes.
@@ -114,7 +114,7 @@ pub fn execute(
     observer.opened(&records, &kept);
     let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
     // Seed by seed, so that an interrupted run has all algorithms with the same seeds.
-    todo.sort_by_key(|job| plan.experiment.seeds.iter().position(|seed| *seed == job.seed));
+    todo.sort_by_key(|job| plan.spec.seeds.iter().position(|seed| *seed == job.seed));
     let shared = Shared {
         queue: Mutex::new(VecDeque::from(todo)),
         outcomes: Mutex::new(outcomes),
@@ -159,13 +159,13 @@ fn prepare(
         let flag = AtomicBool::new(false);
         let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
         refuse_to_lose(plan, &store.outcomes()?, folder)?;
-        let same_stop = Experiment::of_run(folder)?.stop == plan.experiment.stop;
+        let same_stop = Spec::of_run(folder)?.stop == plan.spec.stop;
         outcomes = finished(&context, same_stop)?;
         drop_repeated_records(&context, &plan.jobs(), &outcomes)?;
     }
     Context::of(plan, Some(sharing.threads)).write(&store)?;
-    store.write("config.toml", plan.experiment.to_table().to_string().as_bytes())?;
-    store.write_all(&plan.experiment.objectives.documents()?)?;
+    store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
+    store.write_all(&plan.spec.objectives.documents()?)?;
     Ok((store, outcomes.into_values().collect()))
 }
 
@@ -229,7 +229,7 @@ fn work(context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
 
 /// Runs one job; a panic in it becomes an error.
 fn run(context: &JobContext, job: Job, resume: bool) -> Result<Outcome, LabError> {
-    let precision = context.plan.experiment.precision;
+    let precision = context.plan.spec.precision;
     let run = || with_precision!(precision, T => context.run::<T>(job, resume));
     // Unwind safe: the job's engine is dropped, and files are written atomically.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(LabError::panicked(&*panic)))
@@ -284,7 +284,7 @@ pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -
     let Some(lost) = outcomes.iter().find(|outcome| plan.job_of(&outcome.last).is_none()) else {
         return Ok(());
     };
-    let known = plan.experiment.algorithms.iter().any(|algorithm| algorithm.label == lost.label);
+    let known = plan.spec.algorithms.iter().any(|algorithm| algorithm.label == lost.label);
     let (key, what) =
         if known { ("seeds", format!("seed {}", lost.seed)) } else { ("algorithm", lost.label.clone()) };
     let problem = format!(
@@ -298,7 +298,7 @@ pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -
 /// The outcomes of jobs that need not be run again: diverged, done with at least the planned number of rounds, or converged
 /// by the same rule.
 fn finished(context: &JobContext, same_stop: bool) -> Result<HashMap<Job, Outcome>, LabError> {
-    let rounds = context.plan.experiment.rounds;
+    let rounds = context.plan.spec.rounds;
     let enough = |outcome: &Outcome| match outcome.status {
         Status::Done => outcome.round >= rounds || (outcome.converged && same_stop),
         Status::Diverged => true,

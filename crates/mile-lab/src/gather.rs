@@ -18,7 +18,6 @@ use mile_store::facts::{Difference, until};
 
 use crate::agent_files::AgentFiles;
 use crate::coefficients;
-use crate::config::Experiment;
 use crate::context::Context;
 use crate::engines::{EngineSetup, EnginesIn, InProcess, Scalar};
 use crate::error::LabError;
@@ -28,6 +27,7 @@ use crate::job::DIVERGED;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::{Evaluated, Record, RunId, measure, rms};
+use crate::spec::Spec;
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
@@ -96,11 +96,11 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let store = Store::open(folder, resume)?;
         let mut extended = false;
         if resume {
-            extended = refuse_another_experiment(&store, plan)? < plan.experiment.rounds;
+            extended = refuse_another_experiment(&store, plan)? < plan.spec.rounds;
         }
         Context::of(plan, None).write(&store)?;
-        store.write("config.toml", plan.experiment.to_table().to_string().as_bytes())?;
-        store.write_all(&plan.experiment.objectives.documents()?)?;
+        store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
+        store.write_all(&plan.spec.objectives.documents()?)?;
         let files = agents.iter().map(|folder| AgentFiles::of(folder));
         let mut gatherer = Self {
             plan,
@@ -119,9 +119,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         if extended && !keeps {
             // They are of the rounds that were asked for before.
             for job in gatherer.open_jobs() {
-                gatherer
-                    .members(plan.experiment.rounds)
-                    .try_for_each(|files| files.remove_last(plan, job))?;
+                gatherer.members(plan.spec.rounds).try_for_each(|files| files.remove_last(plan, job))?;
             }
         }
         Ok(gatherer)
@@ -140,7 +138,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         for outcome in
             self.store.outcomes()?.into_iter().filter(|o| matches!(o.status, Status::Done | Status::Diverged))
         {
-            if extended && outcome.status == Status::Done && outcome.round < self.plan.experiment.rounds {
+            if extended && outcome.status == Status::Done && outcome.round < self.plan.spec.rounds {
                 continue;
             }
             if let Some(job) = self.plan.job_of(&outcome.last) {
@@ -174,7 +172,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let over: Vec<(usize, Job)> = (self.jobs.iter().copied().enumerate())
             .filter(|(_, job)| !self.assembled.contains(job))
             .filter(|(_, job)| {
-                self.members(self.plan.experiment.rounds).all(|files| files.last(self.plan, *job).exists())
+                self.members(self.plan.spec.rounds).all(|files| files.last(self.plan, *job).exists())
             })
             .collect();
         let mut there: HashMap<(usize, u64), usize> = HashMap::new();
@@ -222,7 +220,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let before = self.records.get(&job).map_or(0.0, |record| record.wall_s);
         let wall_s = if round == 0 { 0.0 } else { before + self.clock.elapsed().as_secs_f64() };
         self.clock = Instant::now();
-        let algorithm = &self.plan.experiment.algorithms[job.algorithm];
+        let algorithm = &self.plan.spec.algorithms[job.algorithm];
         let subject = RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: job.seed };
         let index = self.plan.membership.at(round);
         let (plan, method) = (self.plan, self.plan.method_in(job, index)?);
@@ -232,8 +230,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let agents =
             EngineSetup { problem: &present, network, method: &*method, start: models, seed: job.seed };
         let mut engine = InProcess.open(agents)?;
-        let chosen = plan.experiment.eval_agents().choose(members.len(), job.seed);
-        let evaluated = Evaluated { agents: &chosen, members, each: plan.experiment.agent_metrics };
+        let chosen = plan.spec.eval_agents().choose(members.len(), job.seed);
+        let evaluated = Evaluated { agents: &chosen, members, each: plan.spec.agent_metrics };
         let record = measure(subject, &present, &mut *engine, evaluated, drift, progress, wall_s)?;
         let size = rms(&mut *engine)?;
         drop(engine);
@@ -254,7 +252,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     fn assemble(&mut self, job: Job) -> Result<(), LabError> {
         let layout = self.plan.method(job)?.layout();
         let names: Vec<&str> = layout.state.iter().map(|(name, _)| *name).collect();
-        let rounds = self.plan.experiment.rounds;
+        let rounds = self.plan.spec.rounds;
         let (blocks, progress) = self.blocks(job, &names, rounds, &|files| files.last(self.plan, job))?;
         if !self.records.contains_key(&job) && self.keeps {
             // Agents that wrote no snapshots: what they ended with can be measured.
@@ -368,7 +366,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     }
 
     fn outcome(&self, job: Job, status: Status, last: Record) -> Result<Outcome, LabError> {
-        let algorithm = &self.plan.experiment.algorithms[job.algorithm];
+        let algorithm = &self.plan.spec.algorithms[job.algorithm];
         Ok(Outcome {
             converged: false,
             label: algorithm.label.clone(),
@@ -405,8 +403,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
 
 /// Refuses to resume a swarm with an experiment that is changed in what its agents could not agree on. Returns the rounds it had.
 fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<u64, LabError> {
-    let old = Experiment::of_run(store.folder())?;
-    match identity::changed_for_swarm(&old, &plan.experiment) {
+    let old = Spec::of_run(store.folder())?;
+    match identity::changed_for_swarm(&old, &plan.spec) {
         None => Ok(old.rounds),
         Some(Difference { key, old, new }) => Err(LabError::Directory {
             path: store.path("config.toml"),

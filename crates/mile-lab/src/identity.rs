@@ -13,9 +13,9 @@ use mile_problems::digest;
 use mile_store::facts::{self, Difference, until};
 use toml::{Table, Value};
 
-use crate::config::{AlgorithmConfig, Experiment, Start, event_table};
 use crate::error::LabError;
 use crate::objectives::{Fact, Facts};
+use crate::spec::{AlgorithmSpec, Spec, Start, event_table};
 
 /// Length above which a value is replaced by its digest.
 const MAX_VALUE: usize = 400;
@@ -23,17 +23,13 @@ const MAX_VALUE: usize = 400;
 const MAX_TOTAL: usize = 48 << 10;
 
 /// What all jobs of an experiment depend on, except for algorithm and seed.
-pub(crate) fn of_experiment(
-    experiment: &Experiment,
-    membership: &Membership,
-    dim: usize,
-) -> Result<Facts, LabError> {
+pub(crate) fn of_experiment(spec: &Spec, membership: &Membership, dim: usize) -> Result<Facts, LabError> {
     let network = &membership.epochs()[0].network;
-    let mut facts = of_problem(experiment);
-    facts.extend(of_start(experiment)?);
-    facts.extend(of_events(experiment));
-    facts.extend(of_networks(experiment, membership));
-    facts.insert("precision".into(), experiment.precision.name().into());
+    let mut facts = of_problem(spec);
+    facts.extend(of_start(spec)?);
+    facts.extend(of_events(spec));
+    facts.extend(of_networks(spec, membership));
+    facts.insert("precision".into(), spec.precision.name().into());
     facts.insert("problem.dimension".into(), dim.to_string().into());
     if network.drop_rate() > 0.0 {
         facts.insert("network.drop_rate".into(), network.drop_rate().to_string().into());
@@ -41,15 +37,15 @@ pub(crate) fn of_experiment(
     if let Some(varying) = network.time_varying() {
         facts.insert("network.time_varying".into(), time_varying(varying).into());
     }
-    for (key, fact) in experiment.objectives.digests()? {
-        let joins = fact.agent.and_then(|agent| round_of_joining(experiment, agent));
+    for (key, fact) in spec.objectives.digests()? {
+        let joins = fact.agent.and_then(|agent| round_of_joining(spec, agent));
         facts.insert(key, fact.since(joins.unwrap_or(0)));
     }
     Ok(facts)
 }
 
 /// What one algorithm's result depends on: its name, step sizes and resolved parameters.
-pub(crate) fn of_algorithm(algorithm: &AlgorithmConfig, parameters: &[(&'static str, String)]) -> Facts {
+pub(crate) fn of_algorithm(algorithm: &AlgorithmSpec, parameters: &[(&'static str, String)]) -> Facts {
     let mut written = algorithm.to_table();
     let mut facts = of_changes("algorithm", algorithm, &mut written);
     for key in ["name", "step_size", "schedule"] {
@@ -76,12 +72,8 @@ pub(crate) fn add_own_method(facts: &mut Facts, entry: &Entry) {
 
 /// What the agents of a swarm must agree on: the whole experiment, and the facts that `agent`'s own data must share with
 /// those of its neighbours. Names and paths may differ between machines.
-pub(crate) fn for_agents(
-    experiment: &Experiment,
-    membership: &Membership,
-    agent: usize,
-) -> Result<Facts, LabError> {
-    let mut table = experiment.to_table();
+pub(crate) fn for_agents(spec: &Spec, membership: &Membership, agent: usize) -> Result<Facts, LabError> {
+    let mut table = spec.to_table();
     let mut found = Facts::new();
     for key in ["name", "problem", "start", "event"] {
         table.remove(key);
@@ -91,15 +83,15 @@ pub(crate) fn for_agents(
     }
     let written = table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten();
     let written = written.filter_map(Value::as_table_mut);
-    for (k, (algorithm, written)) in experiment.algorithms.iter().zip(written).enumerate() {
+    for (k, (algorithm, written)) in spec.algorithms.iter().zip(written).enumerate() {
         found.extend(of_changes(&format!("algorithm[{k}]"), algorithm, written));
     }
     leaves(String::new(), &Value::Table(table), 0, &mut found);
-    found.extend(of_problem(experiment));
-    found.extend(of_start(experiment)?);
-    found.extend(of_events(experiment));
-    found.extend(of_networks(experiment, membership));
-    found.extend(experiment.objectives.shared_facts(agent)?);
+    found.extend(of_problem(spec));
+    found.extend(of_start(spec)?);
+    found.extend(of_events(spec));
+    found.extend(of_networks(spec, membership));
+    found.extend(spec.objectives.shared_facts(agent)?);
     for fact in found.values_mut().filter(|fact| fact.value.len() > MAX_VALUE) {
         fact.value = digest::of_bytes(fact.value.as_bytes());
     }
@@ -111,10 +103,10 @@ pub(crate) fn for_agents(
 }
 
 /// The section `[problem]` without paths, whose contents have digests.
-fn of_problem(experiment: &Experiment) -> Facts {
-    let mut section = experiment.to_table().remove("problem").unwrap_or(Value::Table(Table::new()));
+fn of_problem(spec: &Spec) -> Facts {
+    let mut section = spec.to_table().remove("problem").unwrap_or(Value::Table(Table::new()));
     if let Value::Table(section) = &mut section {
-        section.retain(|key, _| experiment.objectives.path_keys().iter().all(|path| key != *path));
+        section.retain(|key, _| spec.objectives.path_keys().iter().all(|path| key != *path));
     }
     let mut found = Facts::new();
     leaves("problem".into(), &section, 0, &mut found);
@@ -122,9 +114,9 @@ fn of_problem(experiment: &Experiment) -> Facts {
 }
 
 /// Where agents start: a word, or the contents of a file.
-fn of_start(experiment: &Experiment) -> Result<Facts, LabError> {
+fn of_start(spec: &Spec) -> Result<Facts, LabError> {
     let mut found = Facts::new();
-    match &experiment.start {
+    match &spec.start {
         Start::File(path) => drop(found.insert("start.file".into(), digest::of_file(path)?.into())),
         word => leaves("start".into(), &word.to_table().into(), 0, &mut found),
     }
@@ -132,16 +124,16 @@ fn of_start(experiment: &Experiment) -> Result<Facts, LabError> {
 }
 
 /// What happens to agents, each since its round.
-fn of_events(experiment: &Experiment) -> Facts {
+fn of_events(spec: &Spec) -> Facts {
     let mut found = Facts::new();
-    for (k, event) in experiment.events.iter().enumerate() {
+    for (k, event) in spec.events.iter().enumerate() {
         leaves(format!("event[{k}]"), &event_table(event).into(), event.round, &mut found);
     }
     found
 }
 
 /// The later step sizes of an algorithm, each since its round. They are taken out of its table.
-fn of_changes(path: &str, algorithm: &AlgorithmConfig, written: &mut Table) -> Facts {
+fn of_changes(path: &str, algorithm: &AlgorithmSpec, written: &mut Table) -> Facts {
     let mut found = Facts::new();
     if let Some(Value::Array(changes)) = written.remove("change") {
         for (k, (change, value)) in algorithm.schedule.changes.iter().zip(changes).enumerate() {
@@ -152,22 +144,22 @@ fn of_changes(path: &str, algorithm: &AlgorithmConfig, written: &mut Table) -> F
 }
 
 /// The weights of all networks, and the number of agents among which data are divided that might join later.
-fn of_networks(experiment: &Experiment, membership: &Membership) -> Facts {
+fn of_networks(spec: &Spec, membership: &Membership) -> Facts {
     let epochs = membership.epochs();
     let mut found = Facts::from([("network.weights".into(), weights(&epochs[0].network).into())]);
     for (k, pair) in epochs.windows(2).enumerate().filter(|(_, pair)| pair[0].members != pair[1].members) {
         let fact = Fact::from(weights(&pair[1].network)).since(pair[1].round);
         found.insert(format!("event[{k}].weights"), fact);
     }
-    if membership.numbers() > experiment.network.agents && experiment.objectives.are_divided() {
+    if membership.numbers() > spec.network.agents && spec.objectives.are_divided() {
         found.insert("problem.agents".into(), membership.numbers().to_string().into());
     }
     found
 }
 
 /// The round in which an agent joins, if it was not there from the start.
-fn round_of_joining(experiment: &Experiment, agent: usize) -> Option<u64> {
-    let joins = experiment.events.iter().find(|event| match event.change {
+fn round_of_joining(spec: &Spec, agent: usize) -> Option<u64> {
+    let joins = spec.events.iter().find(|event| match event.change {
         Change::Join { agent: joining, .. } => joining == agent,
         _ => false,
     });
@@ -234,7 +226,7 @@ pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<Differenc
 
 /// The first key in which a swarm's experiment differs from the one it was started with, except for what its agents may be given
 /// later: each of them checks that for itself.
-pub(crate) fn changed_for_swarm(old: &Experiment, new: &Experiment) -> Option<Difference> {
+pub(crate) fn changed_for_swarm(old: &Spec, new: &Spec) -> Option<Difference> {
     let mut old = old.clone();
     (old.eval_every, old.events) = (new.eval_every, new.events.clone());
     old.rounds = old.rounds.max(new.rounds);
@@ -245,7 +237,7 @@ pub(crate) fn changed_for_swarm(old: &Experiment, new: &Experiment) -> Option<Di
 }
 
 /// The first key of `[network]` in which two experiments differ.
-pub(crate) fn changed_network(old: &Experiment, new: &Experiment) -> Option<Difference> {
+pub(crate) fn changed_network(old: &Spec, new: &Spec) -> Option<Difference> {
     difference(&written("network", &old.network.to_table()), &written("network", &new.network.to_table()))
 }
 
@@ -278,18 +270,18 @@ mod tests {
 
     use super::*;
 
-    fn experiment(text: &str) -> Experiment {
+    fn spec(text: &str) -> Spec {
         let rest = "[problem]\nkind = 'quadratic'\ndim = 2\n[[algorithm]]\nname = 'mile'\nstep_size = 0.5\n";
-        Experiment::parse(&format!("{rest}{text}"), Path::new(""), &[]).unwrap()
+        Spec::parse(&format!("{rest}{text}"), Path::new(""), &[]).unwrap()
     }
 
-    fn with_rounds(text: &str, rounds: u64) -> Experiment {
-        Experiment { rounds, ..experiment(text) }
+    fn with_rounds(text: &str, rounds: u64) -> Spec {
+        Spec { rounds, ..spec(text) }
     }
 
     #[test]
     fn values_have_the_names_a_user_gave_them() {
-        let found = written("", &experiment("").to_table());
+        let found = written("", &spec("").to_table());
         assert_eq!(found["seeds"].value, "[0]");
         assert_eq!(found["network.topology"].value, "ring");
         assert_eq!(found["algorithm[0].step_size"].value, "0.5");
@@ -311,8 +303,8 @@ mod tests {
     #[test]
     fn an_agent_is_not_held_to_what_its_state_has_not_come_to() {
         let facts = |text: &str, rounds: u64| {
-            let experiment = with_rounds(text, rounds);
-            for_agents(&experiment, &experiment.membership().unwrap(), 0).unwrap()
+            let spec = with_rounds(text, rounds);
+            for_agents(&spec, &spec.membership().unwrap(), 0).unwrap()
         };
         let changes = "change = [{ round = 5, step_size = 0.1 }, { round = 9, step_size = 0.2 }]\n\
                        [[event]]\nround = 7\nreplace = 1\n";
@@ -328,7 +320,7 @@ mod tests {
     #[test]
     fn a_parameter_that_is_not_given_has_no_fact() {
         use mile::methods::catalogue::Parameters;
-        let algorithm = &experiment("label = 'm'\nxi = 'paper'").algorithms[0];
+        let algorithm = &spec("label = 'm'\nxi = 'paper'").algorithms[0];
         let parameters = Parameters { local_steps: Some(5), xi: Some(0.1.into()), ..Parameters::default() };
         let facts = of_algorithm(algorithm, &parameters.given());
         let keys: Vec<&str> = facts.keys().map(String::as_str).collect();

@@ -10,7 +10,6 @@ use mile::problems::Problem;
 use mile_store::facts::until;
 
 use self::running::{Completed, JobSetup, Part, RunningJob};
-use crate::config::Experiment;
 use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
 use crate::export;
@@ -18,6 +17,7 @@ use crate::identity::{changed_network, difference};
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
+use crate::spec::Spec;
 use crate::state::{self, Header};
 use crate::store::{Outcome, Status, Store};
 
@@ -60,7 +60,7 @@ impl JobContext<'_> {
         for path in [self.checkpoint_path(job), self.final_path(job)] {
             if let Some(state) = state::open(&path)? {
                 self.check_state(&path, &state.header, job)?;
-                let (round, rounds) = (state.header.round, self.plan.experiment.rounds);
+                let (round, rounds) = (state.header.round, self.plan.spec.rounds);
                 if round > rounds {
                     let name = self.plan.job_name(job);
                     let problem = format!(
@@ -81,9 +81,9 @@ impl JobContext<'_> {
         let mut difference =
             difference(&until(&header.facts, round), &until(&self.plan.facts_of(job), round));
         if difference.as_ref().is_some_and(|difference| difference.key == "network.weights")
-            && let Ok(before) = Experiment::of_run(self.store.folder())
+            && let Ok(before) = Spec::of_run(self.store.folder())
         {
-            difference = changed_network(&before, &self.plan.experiment).or(difference);
+            difference = changed_network(&before, &self.plan.spec).or(difference);
         }
         state::refuse_difference(path, difference)
     }
@@ -154,7 +154,7 @@ impl JobContext<'_> {
     }
 
     fn outcome(&self, job: Job, status: Status, round: u64, sent: f64, last: Record) -> Outcome {
-        let algorithm = &self.plan.experiment.algorithms[job.algorithm];
+        let algorithm = &self.plan.spec.algorithms[job.algorithm];
         Outcome {
             label: algorithm.label.clone(),
             algorithm: algorithm.entry.name.to_string(),
@@ -163,7 +163,7 @@ impl JobContext<'_> {
             vectors_stored: self.plan.methods[job.algorithm].vectors_stored,
             vectors_sent_per_round: sent,
             round,
-            converged: status == Status::Done && round < self.plan.experiment.rounds,
+            converged: status == Status::Done && round < self.plan.spec.rounds,
             last,
             error: None,
         }

@@ -10,7 +10,6 @@ use mile::problems::Problem;
 use toml::Table;
 
 use crate::choices::{choose_once, keep_choices};
-use crate::config::{Experiment, parse_table};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
 use crate::execute::execute;
@@ -20,6 +19,7 @@ use crate::plan::Plan;
 use crate::ranks::agree;
 use crate::report::{write_run_outputs, write_sweep_outputs};
 use crate::section::Section;
+use crate::spec::{Spec, parse_table};
 use crate::store::{Outcome, read_outcomes};
 use crate::sweep::SweepPlan;
 
@@ -143,7 +143,7 @@ impl Lab {
     /// `base`. With the folder of a run that is resumed, what was chosen when it began is kept. A call of all ranks together.
     pub fn plan(&self, table: &Table, base: &Path, resumed: Option<&Path>) -> Result<Plan, LabError> {
         let ranks = self.engines.ranks();
-        let mut experiment = agree(ranks, Experiment::read_with(table, base, &self.kinds, &self.catalogue))?;
+        let mut experiment = agree(ranks, Spec::read_with(table, base, &self.kinds, &self.catalogue))?;
         if let Some(folder) = resumed {
             keep_choices(&mut experiment, folder, ranks)?;
         }
@@ -160,7 +160,7 @@ impl Lab {
             Err(error) => return Err(error),
         };
         self.say_drawing();
-        let table = write_run_outputs(folder, &outcomes, plan.experiment.seeds.len())?.to_string();
+        let table = write_run_outputs(folder, &outcomes, plan.spec.seeds.len())?.to_string();
         failed.extend(outcomes.iter().filter_map(Outcome::failure));
         if !failed.is_empty() {
             return Err(LabError::Failed(failed));

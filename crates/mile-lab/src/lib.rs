@@ -25,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Data flows one way: [`config`] reads an experiment file, [`objectives`] builds its problems, [`plan`] checks them against
+//! Data flows one way: [`spec`] reads an experiment file, [`objectives`] builds its problems, [`plan`] checks them against
 //! the network, [`execute`] runs every (algorithm, seed) on an engine ([`engines`]) into a run directory ([`store`]), and
 //! [`table`], [`plot`] and [`report`] show the results.
 
@@ -34,7 +34,6 @@ pub mod agent_files;
 pub mod auto;
 pub mod choices;
 mod coefficients;
-pub mod config;
 pub mod context;
 pub mod device;
 pub mod engines;
@@ -58,6 +57,7 @@ pub mod report;
 pub mod resume;
 mod saved;
 pub mod serve;
+pub mod spec;
 mod start;
 mod state;
 pub mod store;

@@ -67,7 +67,7 @@ impl<'a> Lines<'a> {
 
 impl Observer for Lines<'_> {
     fn advanced(&self, job: Job, round: u64) {
-        let rounds = self.plan.experiment.rounds;
+        let rounds = self.plan.spec.rounds;
         let line = self.with(job, |(printed, loss)| {
             (printed.elapsed() > LINE_INTERVAL && round < rounds).then(|| {
                 *printed = Instant::now();

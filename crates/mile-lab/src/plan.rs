@@ -19,7 +19,6 @@ use mile::with_precision;
 use mile_store::facts::Difference;
 
 use crate::auto;
-use crate::config::Experiment;
 use crate::engines::{Engines, InProcess, Jobs, Scalar};
 use crate::error::LabError;
 use crate::evaluation::{self, EvaluationPlan};
@@ -28,6 +27,7 @@ use crate::objectives::{Fact, Facts};
 use crate::quantity::Quantity;
 use crate::ranks::{agree, lost};
 use crate::record::Record;
+use crate::spec::Spec;
 use crate::start;
 use crate::store::{Outcome, Status, Store};
 
@@ -39,7 +39,7 @@ pub use methods::{Choices, first_round_costs};
 /// An experiment that has been checked and can be run.
 pub struct Plan {
     /// The experiment, with all weights resolved to numbers.
-    pub experiment: Experiment,
+    pub spec: Spec,
     /// The network of all runs, at their beginning.
     pub network: Network,
     /// Who takes part in which rounds, and their networks.
@@ -91,20 +91,20 @@ pub struct ProblemSize {
 
 impl Plan {
     /// Reads the data, and checks everything that can be checked before the first step.
-    pub fn new(experiment: Experiment) -> Result<Self, LabError> {
-        let membership = experiment.membership()?;
-        let all = (0..experiment.network.agents).collect();
-        Self::hosting(experiment, membership, all)
+    pub fn new(spec: Spec) -> Result<Self, LabError> {
+        let membership = spec.membership()?;
+        let all = (0..spec.network.agents).collect();
+        Self::hosting(spec, membership, all)
     }
 
     /// The plan of a rank, which needs only the data of the agents it hosts. Weights and step sizes must be numbers
     /// ([`choose_once`](crate::choices::choose_once)). A call of all ranks together.
-    pub fn spread(mut experiment: Experiment, engines: Arc<dyn Engines>) -> Result<Self, LabError> {
+    pub fn spread(mut spec: Spec, engines: Arc<dyn Engines>) -> Result<Self, LabError> {
         let ranks = engines.ranks();
         if ranks.count() == 1 {
-            return Ok(Self::new(experiment)?.on(engines));
+            return Ok(Self::new(spec)?.on(engines));
         }
-        let membership = agree(ranks, experiment.membership())?;
+        let membership = agree(ranks, spec.membership())?;
         if !membership.is_lasting() {
             let problem = "agents cannot leave or join on several ranks: use one process, or mile swarm";
             return agree(ranks, Err(LabError::config("event", problem)));
@@ -119,68 +119,53 @@ impl Plan {
             return agree(ranks, Err(LabError::config("network.agents", problem)));
         }
         let hosted = engines.hosted(network);
-        if let Some(own) = experiment.objectives.for_ranks(&hosted, ranks)? {
-            experiment.objectives = own;
+        if let Some(own) = spec.objectives.for_ranks(&hosted, ranks)? {
+            spec.objectives = own;
         }
-        let mut plan = agree(ranks, Self::hosting(experiment, membership, hosted))?;
+        let mut plan = agree(ranks, Self::hosting(spec, membership, hosted))?;
         plan.facts = all_facts(ranks, &plan.facts)?;
         Ok(plan.on(engines.clone()))
     }
 
-    fn hosting(
-        mut experiment: Experiment,
-        membership: Membership,
-        hosted: Vec<usize>,
-    ) -> Result<Self, LabError> {
+    fn hosting(mut spec: Spec, membership: Membership, hosted: Vec<usize>) -> Result<Self, LabError> {
         let network = membership.epochs()[0].network.clone();
         let agents = membership.numbers();
-        let size = with_precision!(experiment.precision, T => check_problems::<T>(&experiment, agents, hosted.len()))?;
-        for (k, algorithm) in experiment.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
+        let size = with_precision!(spec.precision, T => check_problems::<T>(&spec, agents, hosted.len()))?;
+        for (k, algorithm) in spec.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, &algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
         }
-        let chosen: Vec<Choices> = experiment.algorithms.iter().map(Choices::of).collect();
-        auto::choose_step_sizes(&mut experiment, &network)?;
-        let planned = |(k, chosen)| plan_algorithm(k, &mut experiment, &network, chosen);
+        let chosen: Vec<Choices> = spec.algorithms.iter().map(Choices::of).collect();
+        auto::choose_step_sizes(&mut spec, &network)?;
+        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, &network, chosen);
         let methods: Vec<PlannedMethod> =
             chosen.into_iter().enumerate().map(planned).collect::<Result<_, _>>()?;
-        check_later_networks(&experiment, &methods, &membership)?;
-        if experiment.stop.is_some_and(|stop| stop.grad_norm.is_some()) && !size.records_gradient_norm {
+        check_later_networks(&spec, &methods, &membership)?;
+        if spec.stop.is_some_and(|stop| stop.grad_norm.is_some()) && !size.records_gradient_norm {
             let problem =
                 "the gradient of f is not evaluated for so large a problem: use loss_change or consensus";
             return Err(LabError::config("stop.grad_norm", problem));
         }
-        let evaluation = evaluation::choose(&mut experiment, size.records_gradient_norm, size.dim)?;
-        let facts = identity::of_experiment(&experiment, &membership, size.dim)?;
+        let evaluation = evaluation::choose(&mut spec, size.records_gradient_norm, size.dim)?;
+        let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
         let problems = Mutex::default();
-        Ok(Self {
-            experiment,
-            network,
-            membership,
-            methods,
-            size,
-            evaluation,
-            engines,
-            hosted,
-            facts,
-            problems,
-        })
+        Ok(Self { spec, network, membership, methods, size, evaluation, engines, hosted, facts, problems })
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
-    pub fn for_agent(mut experiment: Experiment, agent: usize) -> Result<Self, LabError> {
-        if let Some(own) = experiment.objectives.for_agent(agent) {
-            experiment.objectives = own;
+    pub fn for_agent(mut spec: Spec, agent: usize) -> Result<Self, LabError> {
+        if let Some(own) = spec.objectives.for_agent(agent) {
+            spec.objectives = own;
             // All agents must agree on it, and each knows only its own rows.
-            experiment.eval_every = Some(experiment.eval_every());
-            if let Some((k, key)) = first_auto(&experiment.algorithms) {
+            spec.eval_every = Some(spec.eval_every());
+            if let Some((k, key)) = first_auto(&spec.algorithms) {
                 let problem = "\"auto\" needs all agents' data, and an agent has only its own: give the numbers \
                                that mile run --dry-run prints on a machine with all data";
                 return Err(LabError::config(format!("algorithm[{k}].{key}"), problem));
             }
         }
-        Self::new(experiment)
+        Self::new(spec)
     }
 
     /// Runs the jobs on other engines than the [`Simulator`](mile::simulator::Simulator).
@@ -191,15 +176,15 @@ impl Plan {
 
     /// All jobs, in the order in which they are reported.
     pub fn jobs(&self) -> Vec<Job> {
-        let seeds = &self.experiment.seeds;
+        let seeds = &self.spec.seeds;
         let of = |algorithm: usize| seeds.iter().map(move |seed| Job { algorithm, seed: *seed });
-        (0..self.experiment.algorithms.len()).flat_map(of).collect()
+        (0..self.spec.algorithms.len()).flat_map(of).collect()
     }
 
     /// The name of a job in messages.
     pub fn job_name(&self, job: Job) -> String {
-        let label = &self.experiment.algorithms[job.algorithm].label;
-        if self.experiment.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
+        let label = &self.spec.algorithms[job.algorithm].label;
+        if self.spec.seeds.len() > 1 { format!("{label}, seed {}", job.seed) } else { label.clone() }
     }
 
     /// Whether these are the outcomes of all jobs, and all are done or diverged.
@@ -219,7 +204,7 @@ impl Plan {
 
     /// The job that a record belongs to, if it is in the plan.
     pub(crate) fn job_of(&self, record: &Record) -> Option<Job> {
-        let label = |job: &Job| &self.experiment.algorithms[job.algorithm].label;
+        let label = |job: &Job| &self.spec.algorithms[job.algorithm].label;
         self.jobs().into_iter().find(|job| *label(job) == record.label && job.seed == record.seed)
     }
 
@@ -239,7 +224,7 @@ impl Plan {
     /// The method of a job, for the network of an epoch of the membership.
     pub fn method_in(&self, job: Job, epoch: usize) -> Result<Box<dyn Method>, LabError> {
         let (entry, parameters) =
-            (&self.experiment.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
+            (&self.spec.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
         let network = self.membership.epochs().get(epoch).map_or(&self.network, |epoch| &epoch.network);
         build(job.algorithm, entry, parameters, network, job.seed)
     }
@@ -251,7 +236,7 @@ impl Plan {
         if let Some(problem) = kept.and_then(Weak::upgrade) {
             return Ok(problem);
         }
-        let problem = T::problem(&*self.experiment.objectives, seed)?;
+        let problem = T::problem(&*self.spec.objectives, seed)?;
         problems.insert(seed, Box::new(Arc::downgrade(&problem)));
         Ok(problem)
     }
@@ -264,19 +249,19 @@ impl Plan {
     /// The hosted agents' starting points for a seed: one row for all agents, or one row for each.
     pub fn start<T: Scalar>(&self, problem: &dyn Problem<T>, seed: u64) -> Result<Vec<T>, LabError> {
         let first = Present::new(problem, &self.membership.epochs()[0].members);
-        start::points(&self.experiment.start, &first, &self.hosted, seed)
+        start::points(&self.spec.start, &first, &self.hosted, seed)
     }
 
     /// The file name of a job's state.
     pub(crate) fn state_file(&self, job: Job) -> String {
-        let label = self.experiment.algorithms[job.algorithm].file_name();
+        let label = self.spec.algorithms[job.algorithm].file_name();
         format!("{label}-seed{}.safetensors", job.seed)
     }
 
     /// Refuses jobs for which a rank has too little memory where its engines are. A call of all ranks together.
     pub fn check_memory(&self) -> Result<(), LabError> {
         let ranks = self.engines.ranks();
-        match self.experiment.seeds.first() {
+        match self.spec.seeds.first() {
             Some(seed) if self.engines.has_memory_of_its_own() => {
                 agree(ranks, self.fitting_with(*seed, 1).map(drop))
             }
@@ -286,7 +271,7 @@ impl Plan {
 
     /// How many of so many jobs like these can run at the same time, if their engines compute together; else none.
     pub(crate) fn fitting(&self, count: usize) -> Result<Option<usize>, LabError> {
-        let (Some(seed), true) = (self.experiment.seeds.first(), self.engines.computes_together()) else {
+        let (Some(seed), true) = (self.spec.seeds.first(), self.engines.computes_together()) else {
             return Ok(None);
         };
         self.fitting_with(*seed, count).map(Some)
@@ -294,7 +279,7 @@ impl Plan {
 
     fn fitting_with(&self, seed: u64, count: usize) -> Result<usize, LabError> {
         let vectors = self.methods.iter().map(|method| method.vectors).max().unwrap_or(1);
-        with_precision!(self.experiment.precision, T => {
+        with_precision!(self.spec.precision, T => {
             let problem = self.problem::<T>(seed)?;
             T::engines(&*self.engines).fitting(Jobs::new(&*problem, vectors, count))
         })
@@ -304,19 +289,19 @@ impl Plan {
     pub fn memory(&self, job: Job) -> u64 {
         let agents = self.membership.epochs().iter().map(|epoch| epoch.members.len()).max();
         let sizes = [self.methods[job.algorithm].vectors, agents.unwrap_or(1), self.size.dim];
-        let bytes = self.experiment.precision.bytes() as u64;
+        let bytes = self.spec.precision.bytes() as u64;
         sizes.into_iter().fold(bytes, |product, size| product.saturating_mul(size as u64))
     }
 
     /// Expected number of bytes that all agents together send in a job.
     pub fn bytes_to_send(&self, job: Job) -> u64 {
         let messages = self.network.mean_messages();
-        let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.experiment.rounds;
-        let whole = (self.size.dim * self.experiment.precision.bytes()) as f64;
+        let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.spec.rounds;
+        let whole = (self.size.dim * self.spec.precision.bytes()) as f64;
         let bytes = match self.methods[job.algorithm].parameters.compression {
             None => vectors as f64 * whole,
             Some(by) => {
-                let times = self.experiment.rounds.div_ceil(by.whole_every());
+                let times = self.spec.rounds.div_ceil(by.whole_every());
                 let others = vectors.saturating_sub(times) as f64;
                 times as f64 * whole + others * self.message_bytes(job.algorithm) as f64
             }
@@ -327,7 +312,7 @@ impl Plan {
     /// Bytes of a message with one vector of an algorithm.
     pub fn message_bytes(&self, algorithm: usize) -> usize {
         let dim = self.size.dim;
-        with_precision!(self.experiment.precision, T => {
+        with_precision!(self.spec.precision, T => {
             let compression = self.methods[algorithm].parameters.compression;
             compression.map_or(dim * size_of::<T>(), |by| by.message_bytes::<T>(dim))
         })
@@ -336,7 +321,7 @@ impl Plan {
     /// What the result of a job depends on: the same facts give the same bits.
     pub(crate) fn facts_of(&self, job: Job) -> Facts {
         let mut facts = self.facts.clone();
-        let algorithm = &self.experiment.algorithms[job.algorithm];
+        let algorithm = &self.spec.algorithms[job.algorithm];
         let parameters = self.methods[job.algorithm].parameters.given();
         facts.extend(identity::of_algorithm(algorithm, &parameters));
         identity::add_own_method(&mut facts, &algorithm.entry);
@@ -348,12 +333,12 @@ impl Plan {
     /// stand: `eval_every`, more `rounds`, and changes of step sizes that lie ahead. `facts` are those of
     /// [`facts_for_agents`](Self::facts_for_agents), then and now; the state is of the given job and round.
     pub fn changed_for_agent(&self, then: &Facts, now: &Facts, round: u64) -> Option<Difference> {
-        identity::changed_for_agent(then, now, round, self.experiment.rounds, self.jobs().len() == 1)
+        identity::changed_for_agent(then, now, round, self.spec.rounds, self.jobs().len() == 1)
     }
 
     /// The facts that an agent's neighbours must agree with.
     pub fn facts_for_agents(&self, agent: usize) -> Result<Facts, LabError> {
-        identity::for_agents(&self.experiment, &self.membership, agent)
+        identity::for_agents(&self.spec, &self.membership, agent)
     }
 }
 
@@ -389,17 +374,13 @@ fn all_facts(ranks: &dyn Ranks, own: &Facts) -> Result<Facts, LabError> {
 }
 
 /// Builds the problem of every seed once, and checks that they match the network and each other.
-fn check_problems<T: Scalar>(
-    experiment: &Experiment,
-    numbers: usize,
-    hosted: usize,
-) -> Result<ProblemSize, LabError> {
+fn check_problems<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Result<ProblemSize, LabError> {
     let mut found: Option<ProblemSize> = None;
-    for seed in &experiment.seeds {
-        let problem = T::problem(&*experiment.objectives, *seed)?;
+    for seed in &spec.seeds {
+        let problem = T::problem(&*spec.objectives, *seed)?;
         let (agents, dim) = (problem.agents(), problem.dim());
         if agents != numbers {
-            let joining = if numbers > experiment.network.agents { " with those that join" } else { "" };
+            let joining = if numbers > spec.network.agents { " with those that join" } else { "" };
             let problem = format!(
                 "got {numbers}{joining}, takes {agents}, the number of objectives of the problem (seed {seed})"
             );
@@ -422,7 +403,7 @@ fn check_problems<T: Scalar>(
         if dim != size.dim {
             let problem = format!(
                 "has dimension {} with seed {} and {dim} with seed {seed}: it must be the same for all seeds",
-                size.dim, experiment.seeds[0]
+                size.dim, spec.seeds[0]
             );
             return Err(LabError::config("problem", problem));
         }

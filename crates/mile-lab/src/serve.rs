@@ -53,7 +53,7 @@ impl LiveView {
         let address = listener.local_addr().map_err(failed())?;
         let folder = RunFolder {
             path: folder.to_owned(),
-            experiment: plan.experiment.clone(),
+            spec: plan.spec.clone(),
             network: plan.network.clone(),
             records: Vec::new(),
             outcomes: Vec::new(),
@@ -158,7 +158,7 @@ fn is_allowed_host(request: &Request<Incoming>, address: SocketAddr) -> bool {
 fn page(shared: &Mutex<State>) -> String {
     let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
     state.asked = Some(Instant::now());
-    live_page(&state.folder.experiment.name, "<p class=\"hint\">waiting for the first record</p>\n")
+    live_page(&state.folder.spec.name, "<p class=\"hint\">waiting for the first record</p>\n")
 }
 
 fn state(shared: &Mutex<State>, query: &str) -> String {

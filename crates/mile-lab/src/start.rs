@@ -9,9 +9,9 @@ use rand::RngExt;
 use rand_distr::StandardNormal;
 use safetensors::{Dtype, SafeTensors};
 
-use crate::config::Start;
 use crate::error::LabError;
 use crate::objectives::failed;
+use crate::spec::Start;
 
 /// The starting points of some agents: one row for all agents, or one row for each of these.
 pub(crate) fn points<T: Real>(

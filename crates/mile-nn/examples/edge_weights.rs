@@ -19,7 +19,7 @@ use mile::simulator::Simulator;
 use mile_nn::ImageProblem;
 use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig};
+use mile_nn::problem::{Evaluation, ImageSpec};
 use mile_theory::auto::{Question, adaptive};
 use mile_theory::weights::xi_limit;
 
@@ -105,7 +105,7 @@ fn images(dataset: &str, rounds: u64, alpha: f64, seeds: u64) -> Result<(), Fail
     for seed in 0..seeds {
         let problem = ImageProblem::<f32>::try_new(
             data.clone(),
-            &ImageConfig {
+            &ImageSpec {
                 model: ModelSpec::Preset(Preset::Mlp),
                 partition: Partition::Dirichlet { alpha },
                 agents: 10,

@@ -45,7 +45,7 @@ pub enum Evaluation {
 
 /// The configuration of an [`ImageProblem`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct ImageConfig {
+pub struct ImageSpec {
     /// The neural network.
     pub model: ModelSpec,
     /// The partition of the training set.
@@ -119,9 +119,9 @@ pub struct Parts {
 /// use mile_nn::data::glyphs;
 /// use mile_nn::model::{ModelSpec, Preset};
 /// use mile_nn::partition::Partition;
-/// use mile_nn::problem::{Evaluation, ImageConfig, ImageProblem};
+/// use mile_nn::problem::{Evaluation, ImageSpec, ImageProblem};
 ///
-/// let config = ImageConfig {
+/// let spec = ImageSpec {
 ///     model: ModelSpec::Preset(Preset::Linear),
 ///     partition: Partition::Dirichlet { alpha: 1.0 },
 ///     agents: 4,
@@ -130,7 +130,7 @@ pub struct Parts {
 ///     evaluation: Evaluation::All,
 ///     test_samples: None,
 /// };
-/// let problem = ImageProblem::<f32>::try_new(Arc::new(glyphs::generate(0, 200, 50)), &config)?;
+/// let problem = ImageProblem::<f32>::try_new(Arc::new(glyphs::generate(0, 200, 50)), &spec)?;
 /// let x = problem.initial(0)?.unwrap();
 /// let mut gradient = vec![0.0; problem.dim()];
 /// problem.sample_gradient(2, &x, Draw { seed: 0, step: 1 }, &mut gradient)?;
@@ -167,23 +167,23 @@ struct Scratch<T> {
 
 impl<T: Scalar> ImageProblem<T> {
     /// Partitions the training set and builds the neural network.
-    pub fn try_new(data: Arc<Dataset>, config: &ImageConfig) -> Result<Self, ProblemError> {
+    pub fn try_new(data: Arc<Dataset>, config: &ImageSpec) -> Result<Self, ProblemError> {
         Self::with_isa(data, config, Isa::best())
     }
 
     /// As [`try_new`](Self::try_new), with the kernels of `isa`, or the portable ones if the machine cannot run those.
-    pub fn with_isa(data: Arc<Dataset>, config: &ImageConfig, isa: Isa) -> Result<Self, ProblemError> {
+    pub fn with_isa(data: Arc<Dataset>, config: &ImageSpec, isa: Isa) -> Result<Self, ProblemError> {
         let train = config.partition.split(data.train.labels(), data.classes, config.agents, config.seed)?;
         Self::build(data, config, Parts { train, held_out: None }, isa)
     }
 
     /// As [`try_new`](Self::try_new), with the samples of each agent given; `partition` and `agents` of the configuration
     /// are not used.
-    pub fn with_parts(data: Arc<Dataset>, config: &ImageConfig, parts: Parts) -> Result<Self, ProblemError> {
+    pub fn with_parts(data: Arc<Dataset>, config: &ImageSpec, parts: Parts) -> Result<Self, ProblemError> {
         Self::build(data, config, parts, Isa::best())
     }
 
-    fn build(data: Arc<Dataset>, config: &ImageConfig, parts: Parts, isa: Isa) -> Result<Self, ProblemError> {
+    fn build(data: Arc<Dataset>, config: &ImageSpec, parts: Parts, isa: Isa) -> Result<Self, ProblemError> {
         if !config.batch.is_valid() {
             return Err(ProblemError::EmptyBatch);
         }

@@ -8,7 +8,7 @@ use mile::problems::{Draw, Problem};
 use mile_nn::data::glyphs;
 use mile_nn::model::{Layer, ModelSpec, Preset};
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig};
+use mile_nn::problem::{Evaluation, ImageSpec};
 use mile_nn::{Batch, ImageProblem};
 
 struct Counting;
@@ -52,7 +52,7 @@ fn gradients_allocate_nothing_after_the_first() {
         (ModelSpec::Preset(Preset::Linear), Batch::Full),
         (ModelSpec::Layers(layers), Batch::Size(32)),
     ] {
-        let config = ImageConfig {
+        let config = ImageSpec {
             model: model.clone(),
             partition: Partition::Iid {},
             agents: 2,

@@ -19,7 +19,7 @@ use crate::section::{Section, resolve};
 
 /// The section `[problem]` of this kind.
 #[derive(Clone, Debug, PartialEq)]
-struct ImagesConfig {
+struct ImagesSpec {
     /// Name of the data set.
     dataset: String,
     /// Folder to search first.
@@ -55,7 +55,7 @@ pub(super) struct DatasetCache {
 impl DatasetCache {
     fn with<V>(
         &self,
-        config: &ImagesConfig,
+        config: &ImagesSpec,
         is_enough: impl Fn(&LoadedDataset) -> bool,
         take: impl FnOnce(&mut LoadedDataset) -> V,
     ) -> Result<V, LabError> {
@@ -78,12 +78,12 @@ impl DatasetCache {
         Ok(taken)
     }
 
-    fn about(&self, config: &ImagesConfig) -> Result<About, LabError> {
+    fn about(&self, config: &ImagesSpec) -> Result<About, LabError> {
         self.with(config, |_| true, |kept| kept.about.clone())
     }
 
     /// The data set, which is kept in memory if asked.
-    fn dataset(&self, config: &ImagesConfig, keep: bool) -> Result<Arc<Dataset>, LabError> {
+    fn dataset(&self, config: &ImagesSpec, keep: bool) -> Result<Arc<Dataset>, LabError> {
         let take = |kept: &mut LoadedDataset| if keep { kept.set.clone() } else { kept.set.take() };
         let found = self.with(config, |kept| kept.set.is_some(), take)?;
         found.ok_or_else(|| LabError::config("problem.dataset", "was not loaded"))
@@ -96,7 +96,7 @@ fn bytes(images: &Images) -> &[u8] {
 }
 
 struct ImageObjectives {
-    config: ImagesConfig,
+    config: ImagesSpec,
     library: Arc<DatasetCache>,
     /// The agents that are hosted here, if not all.
     here: Option<Vec<usize>>,
@@ -110,14 +110,14 @@ pub(super) fn read(
     Ok(Arc::new(ImageObjectives { config: config(section, setting)?, library, here: None }))
 }
 
-fn config(section: &Section, setting: Setting) -> Result<ImagesConfig, LabError> {
+fn config(section: &Section, setting: Setting) -> Result<ImagesSpec, LabError> {
     let names: Vec<_> = mile_nn::data::list().iter().map(|entry| (entry.name, entry.name)).collect();
     let dataset = section.choice("dataset", &names, Some("glyphs"))?;
     let preset = if dataset == "cifar10" { "cifar-cnn" } else { "mnist-cnn" };
     let training = Training::read(section, setting, preset)?;
     let data_dir = section.text("data_dir", "a folder")?.map(|path| resolve(setting.folder, path));
     data_dir.iter().for_each(|path| section.keep("data_dir", path.display().to_string()));
-    Ok(ImagesConfig { dataset: dataset.to_owned(), data_dir, training })
+    Ok(ImagesSpec { dataset: dataset.to_owned(), data_dir, training })
 }
 
 impl ImageObjectives {
@@ -166,7 +166,7 @@ impl Objectives for ImageObjectives {
 
     fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
         let training = self.config.training.evaluating(per_agent, test);
-        let config = ImagesConfig { training, ..self.config.clone() };
+        let config = ImagesSpec { training, ..self.config.clone() };
         Some(Arc::new(Self { config, library: self.library.clone(), here: self.here.clone() }))
     }
 

@@ -3,7 +3,7 @@
 use mile::problems::Batch;
 use mile_nn::model::ModelSpec;
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig, ProblemError};
+use mile_nn::problem::{Evaluation, ImageSpec, ProblemError};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -16,7 +16,7 @@ use crate::section::Section;
 pub(super) struct Training {
     /// Name of the neural network.
     model_name: String,
-    config: ImageConfig,
+    config: ImageSpec,
     weight_decay: f64,
     /// Seed of the partition; `None`: the seed of the run.
     seed: Option<u64>,
@@ -33,7 +33,7 @@ impl Training {
         let takes = "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers";
         let model: ModelSpec = typed(section, "model", model, takes)?;
         let is_evaluation_given = ["eval_samples", "test_samples"].iter().any(|key| section.has(key));
-        let config = ImageConfig {
+        let config = ImageSpec {
             model,
             batch: batch(section, Batch::Size(32))?,
             partition: partition(section)?,
@@ -83,7 +83,7 @@ impl Training {
 
     /// The same, evaluated on at most so many samples.
     pub(super) fn evaluating(&self, per_agent: usize, test: usize) -> Self {
-        let config = ImageConfig {
+        let config = ImageSpec {
             evaluation: Evaluation::PerAgent(per_agent),
             test_samples: (test > 0).then_some(test),
             ..self.config.clone()
@@ -92,8 +92,8 @@ impl Training {
     }
 
     /// The configuration for a run with this seed.
-    pub(super) fn config(&self, seed: u64) -> ImageConfig {
-        ImageConfig { seed: self.seed.unwrap_or(seed), ..self.config.clone() }
+    pub(super) fn config(&self, seed: u64) -> ImageSpec {
+        ImageSpec { seed: self.seed.unwrap_or(seed), ..self.config.clone() }
     }
 
     /// The seed of samples that are held out. Not that of the run: all runs are tested on the same samples.

@@ -43,7 +43,7 @@ pub(super) fn describe_run(
     page_text: &mut Vec<String>,
 ) {
     let head = format!("{} ({}; * not in the paper)", title(folder), request.note(folder));
-    text.push(format!("{head}:\n{}", outcomes_table(&folder.outcomes, folder.experiment.seeds.len())));
+    text.push(format!("{head}:\n{}", outcomes_table(&folder.outcomes, folder.spec.seeds.len())));
     page_text.push(format!("{head}."));
     let findings = comparison::sentences(folder, &title(folder));
     text.extend(findings.iter().cloned());
@@ -52,11 +52,11 @@ pub(super) fn describe_run(
 
 /// The usual name of the data set.
 pub(super) fn title(folder: &RunFolder) -> String {
-    match folder.experiment.problem.get("dataset").and_then(|name| name.as_str()) {
+    match folder.spec.problem.get("dataset").and_then(|name| name.as_str()) {
         Some("mnist") => "MNIST".into(),
         Some("cifar10") => "CIFAR-10".into(),
         Some(other) => other.to_owned(),
-        None => folder.experiment.name.clone(),
+        None => folder.spec.name.clone(),
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn draw(request: &Request, folder: &RunFolder, name: &str, figure: &s
     let note = format!("{note}; * not in the paper");
     let heading = format!("{figure}, {}", title(folder));
     let relative = relative_to(&folder.records, comparison::MILE);
-    let labels: Vec<&str> = folder.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
+    let labels: Vec<&str> = folder.spec.algorithms.iter().map(|a| a.label.as_str()).collect();
     let relative = Runs::new(&relative, &folder.outcomes).in_order(&labels);
     let figure = |name: &str, drawn: &[(Quantity, Axis)]| {
         Figure::panels(name, &heading, &folder.runs(), drawn)

@@ -8,10 +8,10 @@ use super::{Finding, Request, create_folder};
 use crate::fig1::{describe_run, draw};
 use crate::plans::{FIG2, FIG2_SEARCH, apply_all, merge};
 use mile::methods::catalogue::Catalogue;
-use mile_lab::config::{parse_table, set as paths};
 use mile_lab::error::LabError;
 use mile_lab::objectives::Kinds;
 use mile_lab::report::{Page, RunFolder, draw_sweep};
+use mile_lab::spec::{parse_table, set as paths};
 use mile_lab::sweep::{SweepFolder, SweepPlan, Trial, best_of, best_table, within_stability};
 
 const CLAIM: &str = "The paper's claim (Figure 2): with the best step size found for each method, MILE's training loss \

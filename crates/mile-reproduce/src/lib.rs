@@ -22,12 +22,12 @@ pub use table1::table1;
 pub use theorems::theorems;
 pub use when::when;
 
-use mile_lab::config::Experiment;
 use mile_lab::engines::Engines;
 use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::plan::Plan;
 use mile_lab::report::RunFolder;
+use mile_lab::spec::Spec;
 use mile_lab::sweep::{ObserverFactory, Point};
 use toml::Table;
 
@@ -85,7 +85,7 @@ impl Request<'_> {
     /// Runs an experiment in a folder, or resumes it.
     fn run(&self, table: Table, base: &Path, folder: &Path) -> Result<RunFolder, LabError> {
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let plan = Plan::new(Experiment::read(&table, base)?).map_err(|error| error.in_file(&name))?;
+        let plan = Plan::new(Spec::read(&table, base)?).map_err(|error| error.in_file(&name))?;
         let plan = plan.on(self.engines.clone());
         let point = Point { name, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
@@ -102,8 +102,8 @@ impl Request<'_> {
         let quick = if self.scale == Scale::Quick { "quick scale, not the full experiment: " } else { "" };
         let set =
             if self.set.is_empty() { String::new() } else { format!("; changed: {}", self.set.join(", ")) };
-        let samples = folder.experiment.objectives.evaluated_on().map(|text| format!("; {text}"));
-        format!("{quick}{} rounds{}{set}", folder.experiment.rounds, samples.unwrap_or_default())
+        let samples = folder.spec.objectives.evaluated_on().map(|text| format!("; {text}"));
+        format!("{quick}{} rounds{}{set}", folder.spec.rounds, samples.unwrap_or_default())
     }
 
     /// Writes `finding.txt`; `stopped` means that it is incomplete.

@@ -3,8 +3,8 @@
 use toml::{Table, Value};
 
 use super::Scale;
-use mile_lab::config::{apply, parse_table};
 use mile_lab::error::LabError;
+use mile_lab::spec::{apply, parse_table};
 
 /// The experiment files of a figure: one for each data set, and the changes of the quick scale.
 pub(super) struct Plans {
@@ -84,19 +84,19 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use mile_lab::config::Experiment;
+    use mile_lab::spec::Spec;
     use mile_lab::sweep::SweepPlan;
 
     #[test]
     fn every_plan_is_a_valid_experiment_at_every_scale() {
         for scale in [Scale::Quick, Scale::Paper] {
             for (name, table) in FIG1.at(scale, None).unwrap() {
-                let experiment = Experiment::read(&table, Path::new("")).unwrap();
+                let experiment = Spec::read(&table, Path::new("")).unwrap();
                 assert_eq!(experiment.algorithms.len(), 8, "{name}");
                 assert_eq!(experiment.seeds.len(), if scale == Scale::Quick { 1 } else { 3 });
             }
         }
-        Experiment::read(&parse_table(TABLE1, &[]).unwrap(), Path::new("")).unwrap();
+        Spec::read(&parse_table(TABLE1, &[]).unwrap(), Path::new("")).unwrap();
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
                 let sweep = SweepPlan::read(&table, Path::new("")).unwrap().unwrap();
                 let mut budget = std::collections::BTreeMap::new();
                 for point in &sweep.points {
-                    for algorithm in Experiment::read(&point.table, Path::new("")).unwrap().algorithms {
+                    for algorithm in Spec::read(&point.table, Path::new("")).unwrap().algorithms {
                         *budget.entry(algorithm.label).or_insert(0) += 1;
                     }
                 }

@@ -13,10 +13,10 @@ use rand_distr::StandardNormal;
 
 use super::{Finding, Request, create_folder};
 use crate::plans::{TABLE1, apply_all};
-use mile_lab::config::parse_table;
 use mile_lab::error::LabError;
 use mile_lab::plan::first_round_costs;
 use mile_lab::report::{Page, RunFolder};
+use mile_lab::spec::parse_table;
 use mile_lab::store::{Outcome, Status, write_file};
 use mile_lab::table::{TextTable, number};
 

@@ -11,7 +11,7 @@ use modules::Modules;
 use toml::{Table, Value};
 
 /// What each crate may use of the others.
-const DIRECTIONS: [(&str, &[&str]); 12] = [
+const DIRECTIONS: [(&str, &[&str]); 11] = [
     ("mile", &[]),
     ("mile-theory", &["mile"]),
     ("mile-store", &["mile"]),
@@ -20,14 +20,12 @@ const DIRECTIONS: [(&str, &[&str]); 12] = [
     ("mile-problems", &["mile", "mile-nn", "mile-store", "mile-theory"]),
     ("mile-lab", &["mile", "mile-nn", "mile-problems", "mile-store", "mile-theory"]),
     ("mile-net", &["mile", "mile-store"]),
-    ("mile-agent", &["mile", "mile-lab", "mile-net"]),
     ("mile-ranks", &["mile", "mile-lab", "mile-nn", "mile-store"]),
     ("mile-reproduce", &["mile", "mile-lab", "mile-nn", "mile-store", "mile-theory"]),
     (
         "mile-cli",
         &[
             "mile",
-            "mile-agent",
             "mile-cuda",
             "mile-lab",
             "mile-ranks",

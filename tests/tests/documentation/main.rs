@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use markdown::{Link, Page};
-use mile_lab::config::Experiment;
+use mile_lab::spec::Spec;
 use toml::Table;
 
 fn root() -> &'static Path {
@@ -138,7 +138,7 @@ fn every_toml_block_parses_and_every_whole_experiment_is_read() {
                 let mut table = table;
                 // A sweep is read by other means, and what it varies must be an experiment without it.
                 table.remove("sweep");
-                Experiment::read(&table, Path::new("")).unwrap_or_else(|error| panic!("{place}{error}"));
+                Spec::read(&table, Path::new("")).unwrap_or_else(|error| panic!("{place}{error}"));
             }
         }
     }

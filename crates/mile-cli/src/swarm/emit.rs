@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mile::membership::Membership;
-use mile_lab::config::{
-    AgentSettings, Experiment, GraphSource, MixingSource, Start, Transport, is_host_and_port,
-};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
+use mile_lab::spec::{AgentSettings, GraphSource, MixingSource, Spec, Start, Transport, is_host_and_port};
 use mile_lab::store::write_file;
 
 use super::folders::{self, AgentSetup};
@@ -18,15 +16,15 @@ use crate::output;
 
 /// Writes the folders of all agents and prints where each is to be started.
 pub(super) fn emit(
-    experiment: Experiment,
+    spec: Spec,
     settings: &AgentSettings,
     folder: &Path,
     host: &[String],
     hosts: Option<&Path>,
 ) -> anyhow::Result<u8> {
-    let membership = experiment.membership()?;
+    let membership = spec.membership()?;
     let addresses = addresses(&membership, host, hosts)?;
-    let experiment = resolved(experiment)?;
+    let spec = resolved(spec)?;
     let transport = Some(settings.transport.unwrap_or(Transport::Quic));
     let settings = AgentSettings { transport, ..settings.clone() };
     let setup = |agent: usize| {
@@ -36,9 +34,9 @@ pub(super) fn emit(
         AgentSetup { listen: SocketAddr::from(([0, 0, 0, 0], port)), address, settings: settings.clone() }
     };
     let setups: Vec<AgentSetup> = (0..membership.numbers()).map(setup).collect();
-    let files = ExperimentFiles::of(&experiment)?;
-    let mut copied = files.relative(&experiment);
-    let statistics = folders::statistics(&experiment);
+    let files = ExperimentFiles::of(&spec)?;
+    let mut copied = files.relative(&spec);
+    let statistics = folders::statistics(&spec);
     if statistics.is_some() {
         copied.problem.insert("statistics".to_owned(), folders::STATISTICS.into());
     }
@@ -63,21 +61,21 @@ pub(super) fn emit(
 }
 
 /// The experiment with all weights resolved to numbers, checked as far as the data on this machine allow.
-fn resolved(experiment: Experiment) -> Result<Experiment, LabError> {
-    let spread = experiment.objectives.for_agent(0).is_some();
-    let chosen = experiment.algorithms.iter().any(|a| a.has_auto() || a.auto_step_size);
-    match Plan::new(experiment.clone()) {
-        Ok(plan) => Ok(plan.experiment),
+fn resolved(spec: Spec) -> Result<Spec, LabError> {
+    let spread = spec.objectives.for_agent(0).is_some();
+    let chosen = spec.algorithms.iter().any(|a| a.has_auto() || a.auto_step_size);
+    match Plan::new(spec.clone()) {
+        Ok(plan) => Ok(plan.spec),
         Err(LabError::Data(error)) if spread && !chosen => {
             eprintln!(
                 "note: some data are not on this machine ({error}); each agent checks its own data when it starts"
             );
-            Ok(experiment)
+            Ok(spec)
         }
         Err(LabError::Data(error)) if chosen => {
-            let automatic = experiment.algorithms.iter().position(|a| a.has_auto() || a.auto_step_size);
+            let automatic = spec.algorithms.iter().position(|a| a.has_auto() || a.auto_step_size);
             let key = match automatic {
-                Some(k) if experiment.algorithms[k].auto_step_size => format!("algorithm[{k}].step_size"),
+                Some(k) if spec.algorithms[k].auto_step_size => format!("algorithm[{k}].step_size"),
                 Some(k) => format!("algorithm[{k}].xi"),
                 None => "algorithm".to_owned(),
             };
@@ -96,16 +94,16 @@ struct ExperimentFiles(Vec<([&'static str; 2], PathBuf)>);
 
 impl ExperimentFiles {
     /// Two files of one name would overwrite each other in an agent's folder.
-    fn of(experiment: &Experiment) -> Result<Self, LabError> {
-        let of_problem = experiment.objectives.files().into_iter();
+    fn of(spec: &Spec) -> Result<Self, LabError> {
+        let of_problem = spec.objectives.files().into_iter();
         let mut named: Vec<_> = of_problem.map(|(key, path)| (["problem", key], path)).collect();
-        if let GraphSource::File(path) = &experiment.network.graph {
+        if let GraphSource::File(path) = &spec.network.graph {
             named.push((["network", "edges"], path.clone()));
         }
-        if let MixingSource::File(path) = &experiment.network.mixing {
+        if let MixingSource::File(path) = &spec.network.mixing {
             named.push((["network", "matrix"], path.clone()));
         }
-        if let Start::File(path) = &experiment.start {
+        if let Start::File(path) = &spec.start {
             named.push((["start", "file"], path.clone()));
         }
         for (k, ([section, key], path)) in named.iter().enumerate() {
@@ -123,23 +121,23 @@ impl ExperimentFiles {
     }
 
     /// The experiment with all paths relative to the agent's folder.
-    fn relative(&self, experiment: &Experiment) -> Experiment {
-        let mut experiment = experiment.clone();
+    fn relative(&self, spec: &Spec) -> Spec {
+        let mut spec = spec.clone();
         let relative = |path: &mut PathBuf| *path = file_name(path).into();
-        if let GraphSource::File(path) = &mut experiment.network.graph {
+        if let GraphSource::File(path) = &mut spec.network.graph {
             relative(path);
         }
-        if let MixingSource::File(path) = &mut experiment.network.mixing {
+        if let MixingSource::File(path) = &mut spec.network.mixing {
             relative(path);
         }
-        if let Start::File(path) = &mut experiment.start {
+        if let Start::File(path) = &mut spec.start {
             relative(path);
         }
         for ([_, key], path) in self.0.iter().filter(|([section, _], _)| *section == "problem") {
-            experiment.problem.insert((*key).to_owned(), file_name(path).into());
+            spec.problem.insert((*key).to_owned(), file_name(path).into());
         }
-        experiment.problem.remove("data_dir");
-        experiment
+        spec.problem.remove("data_dir");
+        spec
     }
 
     /// Copies the files that exist to an agent's folder; returns the names of the others.

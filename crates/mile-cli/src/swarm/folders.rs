@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mile::membership::{Edge, Membership};
-use mile_lab::config::{AgentConfig, AgentSettings, Experiment, NeighbourConfig, Transport};
 use mile_lab::gather::agent_folder;
 use mile_lab::plan::Plan;
+use mile_lab::spec::{AgentSettings, AgentSpec, NeighbourSpec, Spec, Transport};
 use mile_lab::store::write_file;
 use mile_net::keys;
 
@@ -46,22 +46,22 @@ pub(super) fn create_local(
         AgentSetup { listen, address: Some(listen.to_string()), settings }
     };
     let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.membership.numbers())?).map(setup).collect();
-    let mut experiment = plan.experiment.clone();
-    if statistics(&plan.experiment).is_some() {
+    let mut spec = plan.spec.clone();
+    if statistics(&plan.spec).is_some() {
         // Where the run directory has them.
         let path = std::path::absolute(folder.join(STATISTICS)).context("cannot find the run directory")?;
-        experiment.problem.insert("statistics".to_owned(), path.display().to_string().into());
+        spec.problem.insert("statistics".to_owned(), path.display().to_string().into());
     }
-    create(&plan.membership, folder, &setups, &experiment)
+    create(&plan.membership, folder, &setups, &spec)
 }
 
 /// The statistics of all agents' data, for agents that have only their own; none if they are given, not needed, or not known
 /// here because data are missing.
-pub(super) fn statistics(experiment: &Experiment) -> Option<String> {
-    if experiment.problem.contains_key("statistics") || experiment.objectives.for_agent(0).is_none() {
+pub(super) fn statistics(spec: &Spec) -> Option<String> {
+    if spec.problem.contains_key("statistics") || spec.objectives.for_agent(0).is_none() {
         return None;
     }
-    let documents = experiment.objectives.documents().ok()?;
+    let documents = spec.objectives.documents().ok()?;
     documents.into_iter().find(|(name, _)| *name == STATISTICS).map(|(_, text)| text)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn create(
     membership: &Membership,
     folder: &Path,
     setups: &[AgentSetup],
-    experiment: &Experiment,
+    spec: &Spec,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = (0..setups.len()).map(|agent| agent_folder(folder, agent)).collect();
     let mut publics = Vec::new();
@@ -82,11 +82,11 @@ pub(super) fn create(
     for (agent, (folder, setup)) in folders.iter().zip(setups).enumerate() {
         let neighbour = |(id, edge): (usize, Edge)| {
             let (key, addresses) = (publics[id].to_string(), setups[id].address.iter().cloned().collect());
-            (id, NeighbourConfig { key, edge, addresses })
+            (id, NeighbourSpec { key, edge, addresses })
         };
-        let neighbours: BTreeMap<usize, NeighbourConfig> =
+        let neighbours: BTreeMap<usize, NeighbourSpec> =
             membership.edges_of(agent).into_iter().map(neighbour).collect();
-        let config = AgentConfig {
+        let config = AgentSpec {
             id: agent,
             key: "key".into(),
             listen: setup.listen,
@@ -94,7 +94,7 @@ pub(super) fn create(
             settings: setup.settings.clone(),
             neighbours,
         };
-        write_file(&folder.join("agent.toml"), config.to_table(experiment).to_string().as_bytes())?;
+        write_file(&folder.join("agent.toml"), config.to_table(spec).to_string().as_bytes())?;
     }
     Ok(folders)
 }

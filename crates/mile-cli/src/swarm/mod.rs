@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use mile::ranks::Alone;
 use mile_lab::choices::keep_choices;
-use mile_lab::config::{AgentSettings, Experiment};
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
 use mile_lab::plan::Plan;
+use mile_lab::spec::{AgentSettings, Spec};
 use mile_lab::store::Outcome;
 
 use self::supervisor::Supervisor;
@@ -77,22 +77,22 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     }
     let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");
-    let mut experiment = Experiment::read(&table, &base)?;
+    let mut spec = Spec::read(&table, &base)?;
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),
-        None => choose_folder(&experiment.name, arguments.resume),
+        None => choose_folder(&spec.name, arguments.resume),
     };
     if arguments.resume {
-        keep_choices(&mut experiment, &folder, &Alone)?;
+        keep_choices(&mut spec, &folder, &Alone)?;
     }
-    settings.check(&experiment)?;
+    settings.check(&spec)?;
     if let Some(folder) = &arguments.emit {
-        return emit::emit(experiment, &settings, folder, &arguments.host, arguments.hosts.as_deref());
+        return emit::emit(spec, &settings, folder, &arguments.host, arguments.hosts.as_deref());
     }
-    let plan = Plan::new(experiment)?;
+    let plan = Plan::new(spec)?;
     eprint!("{}", advice(&plan)?);
     let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
-    let outcomes = mile::with_precision!(plan.experiment.precision, T => swarm.run::<T>())?;
+    let outcomes = mile::with_precision!(plan.spec.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
     finish(&folder, &plan, &outcomes, &again, &OutputArguments::default())
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use mile::membership::Membership;
-use mile_agent::socket;
 use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
@@ -16,6 +15,7 @@ use mile_lab::store::Outcome;
 use mile_lab::table::number;
 use mile_net::status::{Status, ask};
 
+use crate::agent::socket;
 use crate::progress::style;
 use crate::status::{reason, waited_for};
 
@@ -51,12 +51,12 @@ impl<'a> View<'a> {
     pub(super) fn new(plan: &'a Plan) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let rounds = plan.experiment.rounds * plan.jobs().len() as u64;
+        let rounds = plan.spec.rounds * plan.jobs().len() as u64;
         let bar = ProgressBar::with_draw_target(Some(rounds), target);
         bar.set_style(style(
             "{prefix:20!} {bar:30} {pos}/{len} rounds {per_sec:1} {eta:>8} left\n{wide_msg}",
         ));
-        bar.set_prefix(plan.experiment.name.clone());
+        bar.set_prefix(plan.spec.name.clone());
         let (agents, now) = (plan.membership.numbers(), Instant::now());
         let (statuses, loss) = (vec![None; agents], String::new());
         let seen = Snapshot { statuses, rounds: vec![0; agents], moved: now, printed: now, loss };

@@ -13,7 +13,7 @@ use mile_cuda::GpuAgents;
 use mile_nn::data::{Dataset, Images, Shape, Targets, Values};
 use mile_nn::model::{Layer, ModelSpec};
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig, ImageProblem, Parts};
+use mile_nn::problem::{Evaluation, ImageProblem, ImageSpec, Parts};
 use mile_nn::{Batch, Scalar};
 
 use crate::common::*;
@@ -116,7 +116,7 @@ fn problem<T: Scalar>(
     batch: Batch,
     numbers: bool,
 ) -> ImageProblem<T> {
-    let config = ImageConfig {
+    let config = ImageSpec {
         model: ModelSpec::Layers(layers.to_vec()),
         partition: Partition::Dirichlet { alpha: 1.0 },
         agents,

@@ -243,11 +243,11 @@ mod lab {
     use std::sync::atomic::AtomicBool;
 
     use mile_cuda::{GpuEngines, GpuRankEngines};
-    use mile_lab::config::Experiment;
     use mile_lab::execute::execute;
     use mile_lab::observer::Silent;
     use mile_lab::plan::Plan;
     use mile_lab::record::Record;
+    use mile_lab::spec::Spec;
     use mile_lab::store::read_records;
 
     use super::*;
@@ -257,7 +257,7 @@ mod lab {
     }
 
     fn run(ranks: usize, text: &str, out: &Path, resume: bool) {
-        let parsed = || Experiment::parse(text, Path::new(""), &[]).unwrap();
+        let parsed = || Spec::parse(text, Path::new(""), &[]).unwrap();
         let run = |plan: &Plan| {
             let outcomes = execute(plan, out, resume, &Silent, &AtomicBool::new(false)).unwrap();
             assert!(outcomes.iter().all(|outcome| outcome.error.is_none()));

@@ -18,10 +18,10 @@ use mile_theory::TheoryError;
 use mile_theory::sample::Sample;
 use mile_theory::smoothness::{self, Ascent, Effort, Smoothness};
 
-use crate::config::Experiment;
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::objectives::{Curvature, RowCounts};
+use crate::spec::Spec;
 use crate::start;
 
 /// Numbers that an estimate may always read.
@@ -36,18 +36,18 @@ const LARGER: u64 = 4;
 const LEAST: u64 = 8;
 
 /// Estimates the smoothness at the cost of at most so many steps of the run, or of what is always allowed.
-pub(super) fn estimate<T: Scalar>(experiment: &Experiment, steps: f64) -> Result<Smoothness, LabError> {
-    let seed = experiment.seeds[0];
-    let problem = T::problem(&*experiment.objectives, seed)?;
-    let start = start::points(&experiment.start, &*problem, &[0], seed)?;
+pub(super) fn estimate<T: Scalar>(spec: &Spec, steps: f64) -> Result<Smoothness, LabError> {
+    let seed = spec.seeds[0];
+    let problem = T::problem(&*spec.objectives, seed)?;
+    let start = start::points(&spec.start, &*problem, &[0], seed)?;
     let (x, agents) = (&start[..problem.dim()], problem.agents());
     let whole = |effort: Effort| {
         smoothness::estimate(&*problem, x, effort, seed).map_err(|error| theory_error("problem", error))
     };
-    if experiment.objectives.curvature() == Curvature::Changing {
+    if spec.objectives.curvature() == Curvature::Changing {
         return whole(Effort { points: 2, iterations: 8, agents: 4, stochastic: true });
     }
-    let (rows, always) = match experiment.objectives.rows(seed)? {
+    let (rows, always) = match spec.objectives.rows(seed)? {
         Some(rows) => (rows, ALWAYS / problem.dim() as u64),
         None => {
             let always = ALWAYS_GRADIENTS * Effort::default().agents_of(agents) as u64;
@@ -58,24 +58,24 @@ pub(super) fn estimate<T: Scalar>(experiment: &Experiment, steps: f64) -> Result
     if Effort::default().gradients(agents).saturating_mul(rows.all) <= allowed {
         return whole(Effort::default());
     }
-    within(experiment, &*problem, x, rows, allowed)
+    within(spec, &*problem, x, rows, allowed)
 }
 
 /// The smoothness at the starting point, from samples of increasing size that together read at most `allowed` rows.
 fn within<T: Scalar>(
-    experiment: &Experiment,
+    spec: &Spec,
     problem: &dyn Problem<T>,
     x: &[T],
     rows: RowCounts,
     allowed: u64,
 ) -> Result<Smoothness, LabError> {
-    let (seed, effort) = (experiment.seeds[0], Effort::default());
+    let (seed, effort) = (spec.seeds[0], Effort::default());
     let agents = effort.agents_of(problem.agents());
     let mut ascent = Ascent::new(x, agents, seed);
     let (mut left, mut size) = (allowed, 0);
     while let Some(next) = next_size(size, left / (2 * LEAST * agents as u64), rows) {
         size = next;
-        let sample = match experiment.objectives.sample(size).filter(|_| size < rows.all) {
+        let sample = match spec.objectives.sample(size).filter(|_| size < rows.all) {
             Some(objectives) => Some(T::problem(&*objectives, seed)?),
             None => None,
         };
@@ -163,10 +163,9 @@ mod tests {
         let given: Arc<dyn Objectives> = Arc::new(FixedProblem::new("counting", problem).with_version("1"));
         let kinds = Kinds::none().with("counting", move |_, _| Ok(given.clone()));
         let text = format!("rounds = {rounds}\n[network]\nagents = {agents}\n{ALGORITHM}{xi}");
-        let experiment =
-            Experiment::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default())
-                .unwrap();
-        (Plan::new(experiment).unwrap(), gradients)
+        let spec =
+            Spec::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default()).unwrap();
+        (Plan::new(spec).unwrap(), gradients)
     }
 
     #[test]
@@ -220,14 +219,14 @@ mod tests {
             "{settings}\n[network]\nagents = 2\n[problem]\nkind = \"table\"\ndata = \"{{agent}}.csv\"\n\
              target = \"y\"\nloss = \"logistic\"\n{ALGORITHM}{xi}"
         );
-        Plan::new(Experiment::parse(&text, folder, &[]).unwrap()).unwrap()
+        Plan::new(Spec::parse(&text, folder, &[]).unwrap()).unwrap()
     }
 
     #[test]
     fn an_estimate_from_a_sample_of_the_rows_says_so_and_is_close() {
         let folder = random_tables();
         let plan = plan(folder.path(), "rounds = 1", "");
-        let exact = estimate::<f64>(&plan.experiment, 1e9).unwrap();
+        let exact = estimate::<f64>(&plan.spec, 1e9).unwrap();
         assert_eq!(exact.sample, None);
         let (found, sample) = advise(&plan).unwrap().sampled().unwrap();
         assert_eq!(

@@ -13,9 +13,9 @@ use mile_theory::stability::step_limit;
 use mile_theory::weights::WeightChoice;
 
 use super::{adaptive, estimate, smoothness_bound, steps, theory_error};
-use crate::config::{AlgorithmConfig, Experiment};
 use crate::error::LabError;
 use crate::objectives::Curvature;
+use crate::spec::{AlgorithmSpec, Spec};
 
 /// Part of the stability limit that is chosen.
 const PART: f64 = 0.5;
@@ -23,23 +23,23 @@ const PART: f64 = 0.5;
 /// Gives every algorithm with `step_size = "auto"` its step size.
 ///
 /// Weights that are `"auto"` too are chosen afterwards, for this step size; here they are the paper's.
-pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) -> Result<(), LabError> {
-    let Some(first) = experiment.algorithms.iter().position(|algorithm| algorithm.auto_step_size) else {
+pub(crate) fn choose_step_sizes(spec: &mut Spec, network: &Network) -> Result<(), LabError> {
+    let Some(first) = spec.algorithms.iter().position(|algorithm| algorithm.auto_step_size) else {
         return Ok(());
     };
     let key = |k: usize| format!("algorithm[{k}].step_size");
-    if experiment.objectives.curvature() == Curvature::Changing {
+    if spec.objectives.curvature() == Curvature::Changing {
         let problem = "\"auto\" needs a curvature that stays as it is at the start, and that of this problem does not: \
                        give a number, or try several in a section [sweep]";
         return Err(LabError::config(key(first), problem));
     }
     // At the cost of a round, so that it stays the same when a run is extended.
-    let found = estimate(experiment, steps(&experiment.algorithms[first]))?;
-    let Some(smoothness) = smoothness_bound(experiment, &found) else {
+    let found = estimate(spec, steps(&spec.algorithms[first]))?;
+    let Some(smoothness) = smoothness_bound(spec, &found) else {
         return Err(LabError::config(key(first), "\"auto\" found no curvature at the start: give a number"));
     };
-    for k in 0..experiment.algorithms.len() {
-        let algorithm = &mut experiment.algorithms[k];
+    for k in 0..spec.algorithms.len() {
+        let algorithm = &mut spec.algorithms[k];
         if !algorithm.auto_step_size {
             continue;
         }
@@ -61,7 +61,7 @@ pub(crate) fn choose_step_sizes(experiment: &mut Experiment, network: &Network) 
 }
 
 /// The largest stable step size of an algorithm; 0 if there is none.
-fn limit(algorithm: &AlgorithmConfig, network: &Network, smoothness: f64) -> Result<f64, TheoryError> {
+fn limit(algorithm: &AlgorithmSpec, network: &Network, smoothness: f64) -> Result<f64, TheoryError> {
     let tau = algorithm.parameters.local_steps.unwrap_or(1);
     let weight = |choice: Option<WeightChoice>| match choice {
         Some(WeightChoice::Auto) => WeightChoice::Paper.weight(tau),

@@ -77,7 +77,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         resume: bool,
     ) -> Result<Self, LabError> {
         let JobSetup { job, epoch, problem, method } = setup;
-        let schedule = context.plan.experiment.algorithms[job.algorithm].schedule.clone();
+        let schedule = context.plan.spec.algorithms[job.algorithm].schedule.clone();
         let size = if epoch == 0 { rms(engine)? } else { size_at_start::<T>(context.plan, job.seed)? };
         let limit = DIVERGED * size.max(1.0);
         let saved = if resume { restore(context, job, method, engine)? } else { None };
@@ -129,7 +129,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     ) -> Result<Self, LabError> {
         let JobSetup { job, epoch, problem, method } = setup;
         let Part { progress, limit, wall, last, saved, .. } = part;
-        let schedule = context.plan.experiment.algorithms[job.algorithm].schedule.clone();
+        let schedule = context.plan.spec.algorithms[job.algorithm].schedule.clone();
         let run = Run::resume(method, schedule, progress);
         let mut running = Self {
             context,
@@ -167,11 +167,11 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     }
 
     pub(super) fn complete(mut self) -> Result<Completed<T>, LabError> {
-        let (experiment, membership) = (&self.context.plan.experiment, &self.context.plan.membership);
+        let (spec, membership) = (&self.context.plan.spec, &self.context.plan.membership);
         let status = loop {
             let round = self.run.progress().round;
             self.context.observer.advanced(self.job, round);
-            if round >= experiment.rounds {
+            if round >= spec.rounds {
                 break Status::Done;
             }
             if !std::mem::take(&mut self.entered) {
@@ -194,7 +194,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
                 self.entered = false;
             }
             let next = round + 1;
-            let due = next.is_multiple_of(experiment.eval_every()) || next == experiment.rounds;
+            let due = next.is_multiple_of(spec.eval_every()) || next == spec.rounds;
             if due {
                 self.engine.watch();
             }
@@ -211,7 +211,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
                 break Status::Diverged;
             }
-            if let (true, Some(rule), Some(now)) = (due, &experiment.stop, &self.last)
+            if let (true, Some(rule), Some(now)) = (due, &spec.stop, &self.last)
                 && rule.holds(before.as_ref(), now)
             {
                 break Status::Done;
@@ -228,14 +228,14 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     }
 
     fn record(&mut self, drift: Option<f64>) -> Result<(), LabError> {
-        let algorithm = &self.context.plan.experiment.algorithms[self.job.algorithm];
+        let algorithm = &self.context.plan.spec.algorithms[self.job.algorithm];
         let subject =
             RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
         let wall_s = self.wall.as_secs_f64();
-        let experiment = &self.context.plan.experiment;
-        let chosen = experiment.eval_agents().choose(self.problem.agents(), self.job.seed);
+        let spec = &self.context.plan.spec;
+        let chosen = spec.eval_agents().choose(self.problem.agents(), self.job.seed);
         let members = &self.context.plan.membership.epochs()[self.epoch].members;
-        let evaluated = Evaluated { agents: &chosen, members, each: experiment.agent_metrics };
+        let evaluated = Evaluated { agents: &chosen, members, each: spec.agent_metrics };
         let (problem, progress) = (self.problem, self.run.progress());
         let record = measure(subject, problem, self.engine, evaluated, drift, progress, wall_s)?;
         self.context.store.append(&record)?;
@@ -274,8 +274,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
 
     /// The last record of an earlier process, for a job that was resumed and stopped before its next record.
     fn last_on_disk(&self) -> Result<Record, LabError> {
-        let (label, seed) =
-            (&self.context.plan.experiment.algorithms[self.job.algorithm].label, self.job.seed);
+        let (label, seed) = (&self.context.plan.spec.algorithms[self.job.algorithm].label, self.job.seed);
         self.context.last_record(self.job)?.ok_or_else(|| LabError::Directory {
             path: self.context.store.path("metrics.jsonl"),
             problem: format!("has no record of {label} with seed {seed}, although its state exists: delete its files in checkpoints/ and final/ to restart it"),

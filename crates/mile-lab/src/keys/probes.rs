@@ -5,7 +5,7 @@ use std::path::Path;
 use mile::methods::catalogue;
 use toml::Table;
 
-use crate::config::{AgentConfig, AgentSettings, Experiment};
+use crate::spec::{AgentSettings, AgentSpec, Spec};
 use crate::sweep::Sweep;
 
 /// A file to read, and what its section `[problem]` is called in the reference.
@@ -18,7 +18,7 @@ pub(super) struct Probe {
 /// Who reads a file.
 #[derive(Clone, Copy, PartialEq)]
 enum Reader {
-    Experiment,
+    Spec,
     Agent,
     Sweep,
 }
@@ -37,7 +37,7 @@ const PROBLEMS: [(&str, &str); 7] = [
 ];
 
 pub(super) fn all() -> Vec<Probe> {
-    let probe = |text: String| Probe { text, problem: "problem (quadratic)", reader: Reader::Experiment };
+    let probe = |text: String| Probe { text, problem: "problem (quadratic)", reader: Reader::Spec };
     let quadratic = "[problem]\nkind = 'quadratic'\n";
     let mut probes: Vec<Probe> = PROBLEMS
         .iter()
@@ -89,10 +89,10 @@ impl Probe {
         let table = self.text.parse::<Table>().ok()?;
         let here = Path::new("");
         let written = match self.reader {
-            Reader::Experiment => Experiment::read(&table, here).ok()?.to_table(),
+            Reader::Spec => Spec::read(&table, here).ok()?.to_table(),
             Reader::Agent => {
                 drop(AgentSettings::of_swarm(&table));
-                let (_, agent) = AgentConfig::parse(&self.text, here).ok()?;
+                let (_, agent) = AgentSpec::parse(&self.text, here).ok()?;
                 Table::from_iter([("agent".to_owned(), agent.settings.to_table().into())])
             }
             Reader::Sweep => {

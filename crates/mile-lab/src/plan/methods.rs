@@ -13,8 +13,8 @@ use mile_theory::weights::WeightChoice;
 
 use super::PlannedMethod;
 use crate::auto;
-use crate::config::{AlgorithmConfig, Experiment};
 use crate::error::LabError;
+use crate::spec::{AlgorithmSpec, Spec};
 
 /// What a plan has chosen for an algorithm, in the place of words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Choices {
 
 impl Choices {
     /// What has to be chosen.
-    pub(super) fn of(algorithm: &AlgorithmConfig) -> Self {
+    pub(super) fn of(algorithm: &AlgorithmSpec) -> Self {
         Self {
             step_size: algorithm.auto_step_size,
             weights: algorithm.has_auto(),
@@ -39,7 +39,7 @@ impl Choices {
 }
 
 /// The first algorithm with a value `"auto"`, and its key.
-pub(crate) fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'static str)> {
+pub(crate) fn first_auto(algorithms: &[AlgorithmSpec]) -> Option<(usize, &'static str)> {
     let k = algorithms.iter().position(|algorithm| algorithm.auto_step_size || algorithm.has_auto())?;
     let key = match &algorithms[k] {
         algorithm if algorithm.auto_step_size => "step_size",
@@ -52,27 +52,27 @@ pub(crate) fn first_auto(algorithms: &[AlgorithmConfig]) -> Option<(usize, &'sta
 /// The method of an algorithm; weights that are to be chosen become numbers in the experiment.
 pub(super) fn plan_algorithm(
     index: usize,
-    experiment: &mut Experiment,
+    spec: &mut Spec,
     network: &Network,
     chosen: Choices,
 ) -> Result<PlannedMethod, LabError> {
-    let algorithm = &experiment.algorithms[index];
+    let algorithm = &spec.algorithms[index];
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
     if algorithm.has_auto() {
-        auto::choose(index, algorithm, experiment, network, &mut parameters)?;
+        auto::choose(index, algorithm, spec, network, &mut parameters)?;
     }
     if algorithm.is_adaptive() {
-        auto::choose_adaptive(index, algorithm, experiment, network, &mut parameters)?;
+        auto::choose_adaptive(index, algorithm, spec, network, &mut parameters)?;
     }
     if parameters.compression.is_some() {
         parameters.weights_of_compression(algorithm.entry.takes("xi"));
     }
     let method = build(index, &algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
-    experiment.algorithms[index].settle_weights(&parameters);
+    spec.algorithms[index].settle_weights(&parameters);
     Ok(PlannedMethod {
         parameters,
         chosen,
@@ -84,7 +84,7 @@ pub(super) fn plan_algorithm(
 
 /// Checks that the methods can run on the networks that events make.
 pub(super) fn check_later_networks(
-    experiment: &Experiment,
+    spec: &Spec,
     methods: &[PlannedMethod],
     membership: &Membership,
 ) -> Result<(), LabError> {
@@ -94,7 +94,7 @@ pub(super) fn check_later_networks(
         return Err(LabError::config(format!("algorithm[{index}].compression"), problem));
     }
     for (event, epoch) in membership.epochs()[1..].iter().enumerate() {
-        for (index, (algorithm, planned)) in experiment.algorithms.iter().zip(methods).enumerate() {
+        for (index, (algorithm, planned)) in spec.algorithms.iter().zip(methods).enumerate() {
             let built = build(index, &algorithm.entry, &planned.parameters, &epoch.network, 0);
             built.map_err(|error| {
                 LabError::config(format!("event[{event}]"), format!("from round {} on, {error}", epoch.round))

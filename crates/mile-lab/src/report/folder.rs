@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use mile::methods::catalogue::Catalogue;
 use mile::network::Network;
 
-use crate::config::{Experiment, parse_table};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::objectives::Kinds;
 use crate::plot::{self, Figure, Runs};
 use crate::record::Record;
+use crate::spec::{Spec, parse_table};
 use crate::store::{Outcome, Status, read_outcomes, read_records};
 
 /// The contents of a run directory.
@@ -18,7 +18,7 @@ pub struct RunFolder {
     /// Its path.
     pub path: PathBuf,
     /// The experiment, from `config.toml`.
-    pub experiment: Experiment,
+    pub spec: Spec,
     /// Its network.
     pub network: Network,
     /// Its records.
@@ -40,15 +40,15 @@ impl RunFolder {
         let read = || {
             let text = std::fs::read_to_string(&config).map_err(LabError::io(&config, "read"))?;
             let (kinds, catalogue) = (Kinds::default().or_any(), Catalogue::default().or_any());
-            let experiment = Experiment::read_with(&parse_table(&text, &[])?, path, &kinds, &catalogue)?;
-            let network = experiment.network.build()?;
-            Ok((experiment, network))
+            let spec = Spec::read_with(&parse_table(&text, &[])?, path, &kinds, &catalogue)?;
+            let network = spec.network.build()?;
+            Ok((spec, network))
         };
         let name = config.display().to_string();
-        let (experiment, network) = read().map_err(|error: LabError| error.in_file(&name))?;
+        let (spec, network) = read().map_err(|error: LabError| error.in_file(&name))?;
         Ok(Self {
             path: path.to_owned(),
-            experiment,
+            spec,
             network,
             records: read_records(path)?,
             outcomes: read_outcomes(path)?,
@@ -60,18 +60,18 @@ impl RunFolder {
     pub(crate) fn finished_jobs(&self) -> (usize, usize) {
         let is_finished = |outcome: &&Outcome| matches!(outcome.status, Status::Done | Status::Diverged);
         let finished = self.outcomes.iter().filter(is_finished).count();
-        (finished, self.experiment.algorithms.len() * self.experiment.seeds.len())
+        (finished, self.spec.algorithms.len() * self.spec.seeds.len())
     }
 
     /// Its records, grouped by algorithm and seed.
     pub fn runs(&self) -> Runs<'_> {
-        let labels: Vec<&str> = self.experiment.algorithms.iter().map(|a| a.label.as_str()).collect();
+        let labels: Vec<&str> = self.spec.algorithms.iter().map(|a| a.label.as_str()).collect();
         Runs::new(&self.records, &self.outcomes).in_order(&labels)
     }
 
     /// The drawings of the graph and of the label distribution, with their names.
     pub fn pictures(&self) -> Vec<(String, String)> {
-        let graph = plot::graph_svg(&self.network, self.experiment.network.topology());
+        let graph = plot::graph_svg(&self.network, self.spec.network.topology());
         let mut pictures = vec![("graph".to_owned(), graph)];
         for labels in self.context.iter().flat_map(|context| &context.labels) {
             let title = format!("Training samples by agent and class, seed {}", labels.seed);
@@ -83,7 +83,7 @@ impl RunFolder {
     /// Writes `figures/*.svg` and `*.png`, and returns the files. `note` is printed on every figure.
     pub fn draw(&self, note: &str) -> Result<Vec<PathBuf>, LabError> {
         let folder = self.path.join("figures");
-        let figures: Vec<Figure> = plot::figures(&self.runs(), &self.experiment.name)
+        let figures: Vec<Figure> = plot::figures(&self.runs(), &self.spec.name)
             .into_iter()
             .map(|figure| figure.with_note(note))
             .collect();

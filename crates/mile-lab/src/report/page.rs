@@ -14,7 +14,7 @@ use crate::table::{TextTable, number, outcomes_table};
 
 /// The section of a run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
-    let mut html = format!("<section class=\"run\">\n<h1>{}</h1>\n", escape(&folder.experiment.name));
+    let mut html = format!("<section class=\"run\">\n<h1>{}</h1>\n", escape(&folder.spec.name));
     let _ = writeln!(html, "<p class=\"sub\">{}</p>", escape(&subtitle(folder)));
     html.push_str("<ul class=\"summary\">\n");
     for sentence in summary::summary(folder) {
@@ -27,7 +27,7 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
             html,
             "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}",
             if finished < all { "finished " } else { "" },
-            table(&status_first(outcomes_table(&folder.outcomes, folder.experiment.seeds.len())))
+            table(&status_first(outcomes_table(&folder.outcomes, folder.spec.seeds.len())))
         );
         let _ = writeln!(
             html,
@@ -120,7 +120,7 @@ fn figures(runs: &Runs, index: usize) -> String {
 fn network(folder: &RunFolder) -> String {
     let (network, graph) = (&folder.network, folder.network.graph());
     let n = network.agents();
-    let svg = crate::plot::graph_svg(network, folder.experiment.network.topology());
+    let svg = crate::plot::graph_svg(network, folder.spec.network.topology());
     let mut rows = vec![
         ("agents".to_owned(), n.to_string()),
         ("edges".to_owned(), graph.edges().count().to_string()),
@@ -183,7 +183,7 @@ fn provenance(folder: &RunFolder) -> String {
     format!(
         "<h2>Environment and configuration</h2>\n<div class=\"scroll\"><table class=\"facts\">{list}</table></div>\n\
          <details><summary>Resolved experiment file, which runs this experiment again</summary><pre>{}</pre></details>\n",
-        escape(&folder.experiment.to_table().to_string())
+        escape(&folder.spec.to_table().to_string())
     )
 }
 

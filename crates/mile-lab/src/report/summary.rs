@@ -6,9 +6,9 @@ use mile::membership::{Change, Event};
 use mile::problems::Metric;
 
 use super::folder::RunFolder;
-use crate::config::{GraphSource, MixingSource};
 use crate::held_out::{self, Models};
 use crate::quantity::Quantity;
+use crate::spec::{GraphSource, MixingSource};
 use crate::store::{Outcome, Status, labels};
 use crate::sweep::as_good_for_some_seed;
 use crate::table::number;
@@ -36,17 +36,17 @@ pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
 
 /// The network, such as `ring of 10 agents, metropolis weights`, and what happens to its agents.
 pub(super) fn network_name(folder: &RunFolder) -> String {
-    let graph = match folder.experiment.network.graph {
+    let graph = match folder.spec.network.graph {
         GraphSource::Topology(topology) => topology.name(),
         GraphSource::File(_) => "graph from a file",
         GraphSource::Edges(_) => "custom graph",
     };
-    let mixing = match folder.experiment.network.mixing {
+    let mixing = match folder.spec.network.mixing {
         MixingSource::Rule(rule) => format!("{} weights", rule.name()),
         MixingSource::File(_) => "weights from a file".into(),
         MixingSource::Weights(_) => "custom weights".into(),
     };
-    let events = folder.experiment.events.iter().map(|Event { round, change, .. }| {
+    let events = folder.spec.events.iter().map(|Event { round, change, .. }| {
         let happens = match change {
             Change::Replace(_) => "is replaced",
             Change::Leave { .. } => "leaves",
@@ -60,21 +60,21 @@ pub(super) fn network_name(folder: &RunFolder) -> String {
 /// The title of the problem: as recorded when the run was started, or else from the experiment file.
 pub(super) fn problem_name(folder: &RunFolder) -> String {
     let recorded = folder.context.as_ref().and_then(|context| context.problem.clone());
-    recorded.unwrap_or_else(|| folder.experiment.objectives.title())
+    recorded.unwrap_or_else(|| folder.spec.objectives.title())
 }
 
 /// The experiment, in a sentence or two.
 fn setup(folder: &RunFolder) -> String {
-    let experiment = &folder.experiment;
+    let spec = &folder.spec;
     let mut text = format!(
         "{} with {} for {} rounds: {}, on a {}.",
-        plural(experiment.algorithms.len(), "algorithm"),
-        plural(experiment.seeds.len(), "seed"),
-        experiment.rounds,
+        plural(spec.algorithms.len(), "algorithm"),
+        plural(spec.seeds.len(), "seed"),
+        spec.rounds,
         problem_name(folder),
         network_name(folder)
     );
-    if let Some(samples) = experiment.objectives.evaluated_on() {
+    if let Some(samples) = spec.objectives.evaluated_on() {
         let _ = write!(text, " Evaluated: {samples}.");
     }
     if folder.network.drop_rate() > 0.0 {
@@ -121,8 +121,7 @@ fn mean(outcomes: &[Outcome], quantity: Quantity) -> Option<f64> {
 
 /// The first words of a sentence about standings, with the number of seeds if not all are compared.
 fn opening(folder: &RunFolder, standings: &[Standing]) -> String {
-    let (seeds, all) =
-        (standings.first().map_or(0, |first| first.outcomes.len()), folder.experiment.seeds.len());
+    let (seeds, all) = (standings.first().map_or(0, |first| first.outcomes.len()), folder.spec.seeds.len());
     if seeds < all { format!("Over {seeds} of {all} seeds, the") } else { "The".into() }
 }
 
@@ -204,7 +203,7 @@ fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
                 } else {
                     format!("rounds {first} to {last}")
                 };
-                let all = folder.experiment.seeds.len();
+                let all = folder.spec.seeds.len();
                 let which = if rounds.len() == all {
                     String::new()
                 } else {
@@ -233,7 +232,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Experiment;
+    use crate::spec::Spec;
     use crate::table::tests::outcome;
 
     /// A run of "a", "b" and "c" with four seeds, as far as it has come.
@@ -244,9 +243,9 @@ mod tests {
         let text = format!(
             "seeds = [0, 1, 2, 3]\nrounds = 3\n[network]\nagents = 3\n[problem]\nkind = \"quadratic\"\ndim = 2\n{algorithms}"
         );
-        let experiment = Experiment::parse(&text, Path::new(""), &[]).unwrap();
-        let network = experiment.network.build().unwrap();
-        RunFolder { path: "run".into(), experiment, network, records: Vec::new(), outcomes, context: None }
+        let spec = Spec::parse(&text, Path::new(""), &[]).unwrap();
+        let network = spec.network.build().unwrap();
+        RunFolder { path: "run".into(), spec, network, records: Vec::new(), outcomes, context: None }
     }
 
     fn done(label: &str, seeds: std::ops::Range<u64>, loss: f64) -> Vec<Outcome> {

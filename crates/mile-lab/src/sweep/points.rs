@@ -4,8 +4,8 @@ use mile::methods::catalogue::Catalogue;
 use toml::{Table, Value};
 
 use super::{Mode, Sweep};
-use crate::config::set::{assign, position};
 use crate::error::LabError;
+use crate::spec::set::{assign, position};
 
 /// Maximal number of points, as a guard against mistakes.
 const MAX_POINTS: usize = 10_000;
@@ -41,7 +41,7 @@ type Choice = Vec<(usize, usize)>;
 /// What a key applies to.
 enum Target {
     /// The whole experiment: path of the key.
-    Experiment(Vec<String>),
+    Spec(Vec<String>),
     /// Some algorithms: their indices, and the path of the key in them.
     Algorithms(Vec<usize>, Vec<String>),
 }
@@ -82,7 +82,7 @@ impl Sweep {
     /// The combinations of the values that apply to an algorithm.
     fn choices(&self, targets: &[Target], algorithm: usize) -> Result<Vec<Choice>, LabError> {
         let concerns = |target: &Target| match target {
-            Target::Experiment(_) => true,
+            Target::Spec(_) => true,
             Target::Algorithms(those, _) => those.contains(&algorithm),
         };
         let keys: Vec<usize> = (0..targets.len()).filter(|k| concerns(&targets[*k])).collect();
@@ -128,7 +128,7 @@ impl Sweep {
                 assign(&mut table, &keys, value, &bad)
             };
             match &targets[*key] {
-                Target::Experiment(path) => put(path, value.clone())?,
+                Target::Spec(path) => put(path, value.clone())?,
                 Target::Algorithms(those, path) => {
                     for index in those.iter().filter(|index| algorithms.contains(index)) {
                         let head = ["algorithm".to_owned(), index.to_string()];
@@ -176,7 +176,7 @@ fn target(key: &str, algorithms: &[Value], catalogue: &Catalogue) -> Result<Targ
         return refuse("takes a key or a path of keys".into());
     }
     if EXPERIMENT_KEYS.contains(&path[0].as_str()) {
-        return Ok(Target::Experiment(path));
+        return Ok(Target::Spec(path));
     }
     if let Some(rest) = key.strip_prefix("algorithm.") {
         // A label may contain dots: the longest match is taken.

@@ -12,7 +12,6 @@ use toml::Table;
 use super::best::{Trial, best_of, best_remarks, best_table, trials_table};
 use super::{Point, Sweep};
 use crate::choices::{choose_once, keep_choices};
-use crate::config::Experiment;
 use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
 use crate::execute::{MOST_TOGETHER, check, execute};
@@ -22,6 +21,7 @@ use crate::plan::Plan;
 use crate::quantity::Quantity;
 use crate::ranks::{agree, from_first, lost};
 use crate::record::Record;
+use crate::spec::Spec;
 use crate::store::{Outcome, lock_folder, read_outcomes, read_records, write_file};
 
 /// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
@@ -102,16 +102,16 @@ impl SweepPlan {
     }
 
     /// The plan of a point in its folder: with what was chosen when it was begun, and evaluated as the first point is.
-    fn plan_in(&self, folder: &Path, point: &Point, first: Option<&Experiment>) -> Result<Plan, LabError> {
+    fn plan_in(&self, folder: &Path, point: &Point, first: Option<&Spec>) -> Result<Plan, LabError> {
         let ranks = self.engines.ranks();
-        let mut experiment = self.read_point(point)?;
+        let mut spec = self.read_point(point)?;
         if from_first(ranks, || Ok(folder.join("config.toml").exists()))? {
-            keep_choices(&mut experiment, folder, ranks)?;
+            keep_choices(&mut spec, folder, ranks)?;
         }
         if let Some(first) = first.filter(|_| self.has_one_problem()) {
-            experiment.adopt_evaluation(first);
+            spec.adopt_evaluation(first);
         }
-        self.plan_of(experiment)
+        self.plan_of(spec)
     }
 
     /// Whether all points have the same data, divided among the same agents.
@@ -121,15 +121,15 @@ impl SweepPlan {
         self.sweep.values.iter().all(|(key, _)| is_training(key))
     }
 
-    fn read_point(&self, point: &Point) -> Result<Experiment, LabError> {
-        let read = Experiment::read_with(&point.table, &self.base, &self.kinds, &self.catalogue);
+    fn read_point(&self, point: &Point) -> Result<Spec, LabError> {
+        let read = Spec::read_with(&point.table, &self.base, &self.kinds, &self.catalogue);
         agree(self.engines.ranks(), read)
     }
 
-    fn plan_of(&self, mut experiment: Experiment) -> Result<Plan, LabError> {
+    fn plan_of(&self, mut spec: Spec) -> Result<Plan, LabError> {
         let ranks = self.engines.ranks();
-        choose_once(&mut experiment, ranks)?;
-        let plan = Plan::spread(experiment, self.engines.clone())?;
+        choose_once(&mut spec, ranks)?;
+        let plan = Plan::spread(spec, self.engines.clone())?;
         agree(ranks, self.check_criterion(&plan))?;
         Ok(plan)
     }
@@ -149,7 +149,7 @@ impl SweepPlan {
         // Most mistakes show in the first point: it is checked before anything is written, and so is every point
         // that has been started before.
         let first = self.points.first().map(|point| self.plan_in(&place(point), point, None)).transpose()?;
-        let first = first.map(|plan| plan.experiment);
+        let first = first.map(|plan| plan.spec);
         let plan = |point: &Point| self.plan_in(&place(point), point, first.as_ref());
         let mut _lock = None;
         from_first(ranks, || {
@@ -343,7 +343,7 @@ impl SweepFolder {
         let place = place.unwrap_or(self.trials.len());
         self.trials.retain(|trial| trial.point != point.name);
         let mut added = Vec::new();
-        for algorithm in &plan.experiment.algorithms {
+        for algorithm in &plan.spec.algorithms {
             let mine = |outcome: &&Outcome| outcome.label == algorithm.label;
             added.push(Trial {
                 label: algorithm.label.clone(),
@@ -421,12 +421,12 @@ mod tests {
     fn points_of_one_problem_are_evaluated_as_the_first_one_and_begun_points_as_before() {
         let folder = tempfile::tempdir().unwrap();
         let alone = sweep("local_steps");
-        let alone = alone.plan(&alone.points[1]).unwrap().experiment;
-        let first = Experiment { eval_every: Some(7), ..alone.clone() };
+        let alone = alone.plan(&alone.points[1]).unwrap().spec;
+        let first = Spec { eval_every: Some(7), ..alone.clone() };
         let every = |sweep: &SweepPlan| {
-            sweep.plan_in(folder.path(), &sweep.points[1], Some(&first)).unwrap().experiment.eval_every()
+            sweep.plan_in(folder.path(), &sweep.points[1], Some(&first)).unwrap().spec.eval_every()
         };
-        let begun = Experiment { eval_every: Some(3), ..alone.clone() };
+        let begun = Spec { eval_every: Some(3), ..alone.clone() };
         let alone = alone.eval_every();
         assert!(![3, 7].contains(&alone));
         assert_eq!(every(&sweep("local_steps")), 7);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use mile::problems::{Draw, Metric, Problem};
 use mile::ranks::Alone;
-use mile_lab::config::Experiment;
 use mile_lab::engines::Scalar;
 use mile_lab::held_out::Models;
+use mile_lab::spec::Spec;
 
 const EXPERIMENT: &str = r#"
 rounds = 2
@@ -26,14 +26,14 @@ fn written_by_numpy() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
 }
 
-fn experiment(folder: &Path, set: &[&str]) -> Result<Experiment, String> {
+fn spec(folder: &Path, set: &[&str]) -> Result<Spec, String> {
     let set: Vec<String> =
         set.iter().map(|key| format!("problem.{key}").replace("problem.network", "network")).collect();
-    Experiment::parse(EXPERIMENT, folder, &set).map_err(|error| error.to_string())
+    Spec::parse(EXPERIMENT, folder, &set).map_err(|error| error.to_string())
 }
 
 fn problem(folder: &Path, set: &[&str]) -> Result<Arc<dyn Problem<f64>>, String> {
-    f64::problem(&*experiment(folder, set)?.objectives, 3).map_err(|error| error.to_string())
+    f64::problem(&*spec(folder, set)?.objectives, 3).map_err(|error| error.to_string())
 }
 
 /// The error names these keys, files, arrays and shapes.
@@ -139,7 +139,7 @@ fn the_accuracy_is_measured_on_test_arrays_or_on_what_is_held_out() {
     assert!(counts.iter().all(|classes| classes.iter().sum::<usize>() == 3), "{counts:?}");
     assert_eq!(held_out.measure(&vec![0.0; 39]).unwrap()[0] * 6.0 % 1.0, 0.0);
     let set = ["data=arrays.npz", "test=0.5", "network.agents=2"];
-    let objectives = experiment(folder, &set).unwrap().objectives;
+    let objectives = spec(folder, &set).unwrap().objectives;
     let measured = |seed: u64| f64::problem(&*objectives, seed).unwrap().measure(&weights(12, 3)).unwrap();
     let trained = |seed: u64| f64::problem(&*objectives, seed).unwrap().loss(0, &weights(12, 3)).unwrap();
     assert!((1..5).all(|seed| measured(seed) == measured(0)), "all seeds are tested on the same samples");
@@ -193,8 +193,8 @@ fn two_agents() -> tempfile::TempDir {
 fn a_file_for_each_agent_is_its_own_data() {
     let folder = two_agents();
     let set = [&EACH[..], &["network.agents=2"]].concat();
-    let experiment = experiment(folder.path(), &set).unwrap();
-    let problem = f64::problem(&*experiment.objectives, 0).unwrap();
+    let spec = spec(folder.path(), &set).unwrap();
+    let problem = f64::problem(&*spec.objectives, 0).unwrap();
     assert_eq!(problem.class_counts(), [[1, 2, 0], [1, 0, 1]]);
     let parameters = weights(2, 3);
     let second = cross_entropy(&[-1.0, 0.5], &parameters, 2) + cross_entropy(&[0.25, -2.0], &parameters, 0);
@@ -203,7 +203,7 @@ fn a_file_for_each_agent_is_its_own_data() {
     // A process that has only the second agent's files.
     std::fs::remove_file(folder.path().join("x-0.npy")).unwrap();
     std::fs::remove_file(folder.path().join("y-0.npy")).unwrap();
-    let own = experiment.objectives.for_agent(1).unwrap();
+    let own = spec.objectives.for_agent(1).unwrap();
     close(f64::problem(&*own, 0).unwrap().loss(1, &parameters).unwrap(), second / 2.0);
     let digests = own.digests().unwrap();
     assert_eq!(digests.keys().collect::<Vec<_>>(), ["problem.inputs[1]", "problem.targets[1]"]);
@@ -212,12 +212,12 @@ fn a_file_for_each_agent_is_its_own_data() {
         (shared["problem.shape"].value.as_str(), shared["problem.outputs"].value.as_str()),
         ("1 x 1 x 2", "3")
     );
-    assert!(experiment.objectives.digests().is_err(), "the first agent's files are gone");
+    assert!(spec.objectives.digests().is_err(), "the first agent's files are gone");
 }
 
 /// Compares what a rank knows about an agent it hosts with what one process does.
 fn same_on_a_rank(folder: &Path, set: &[&str], agent: usize) {
-    let objectives = experiment(folder, set).unwrap().objectives;
+    let objectives = spec(folder, set).unwrap().objectives;
     let own = objectives.for_ranks(&[agent], &Alone).unwrap().unwrap();
     assert_eq!(own.data_bytes(0).unwrap(), objectives.data_bytes(0).unwrap());
     let (all, own) = (f64::problem(&*objectives, 4).unwrap(), f64::problem(&*own, 4).unwrap());
@@ -255,7 +255,7 @@ fn a_rank_reads_the_samples_of_its_agents_from_files_of_every_format() {
     let wrong = npy("<f4", "(2, 2)", &floats(&[f32::NAN, 0.5, 0.25, -2.0]));
     std::fs::write(folder.path().join("x-1.npy"), wrong).unwrap();
     let set = [&EACH[..], &["network.agents=2"]].concat();
-    let objectives = experiment(folder.path(), &set).unwrap().objectives;
+    let objectives = spec(folder.path(), &set).unwrap().objectives;
     let hosting = |agent: usize| f64::problem(&*objectives.for_ranks(&[agent], &Alone).unwrap().unwrap(), 0);
     assert!(hosting(0).is_ok());
     let error = hosting(1).err().unwrap().to_string();
@@ -273,7 +273,7 @@ fn the_samples_that_an_agent_holds_out_are_the_same_without_the_others_files() {
     let set = [&EACH[..], &["network.agents=2", "test=0.4"]].concat();
     // Only the second agent's file has the third class.
     let set = [&set[..], &["classes=3"]].concat();
-    let objectives = experiment(folder.path(), &set).unwrap().objectives;
+    let objectives = spec(folder.path(), &set).unwrap().objectives;
     let (all, own) = (f64::problem(&*objectives, 5).unwrap(), objectives.for_agent(0).unwrap());
     let own = f64::problem(&*own, 5).unwrap();
     assert_eq!(own.class_counts()[0].iter().sum::<usize>(), 2);
@@ -283,12 +283,12 @@ fn the_samples_that_an_agent_holds_out_are_the_same_without_the_others_files() {
 
 #[test]
 fn facts_tell_data_apart_but_not_paths() {
-    let paths = |set: &[&str]| experiment(written_by_numpy(), set).unwrap().objectives.path_keys();
+    let paths = |set: &[&str]| spec(written_by_numpy(), set).unwrap().objectives.path_keys();
     assert_eq!(paths(&["data=arrays.npz", "test=0.5"]), ["data"]);
     assert_eq!(paths(&["data=arrays.npz", "test=arrays.npz"]), ["data", "test"]);
     assert_eq!(paths(&["data=arrays.npz", "test_inputs=x_test", "test_targets=y_test"]), ["data"]);
     assert_eq!(paths(&["inputs=x.npy", "targets=y.npy"]), ["inputs", "targets"]);
-    let objectives = experiment(written_by_numpy(), &["data=arrays.npz"]).unwrap().objectives;
+    let objectives = spec(written_by_numpy(), &["data=arrays.npz"]).unwrap().objectives;
     assert_eq!(objectives.digests().unwrap().keys().collect::<Vec<_>>(), ["problem.data"]);
     assert_eq!(
         objectives.digests().unwrap()["problem.data"],
@@ -360,13 +360,13 @@ fn keys_that_do_not_go_together_are_refused() {
 
 #[test]
 fn numbers_are_predicted_in_a_whole_run_and_their_error_is_measured() {
-    let experiment = format!(
+    let spec = format!(
         "rounds = 30\n[network]\nagents = 2\n[problem]\nkind = 'arrays'\ninputs = '{0}/x.npy'\ntargets = '{0}/y.npy'\n\
          loss = 'least-squares'\ntest_inputs = '{0}/x.npy'\ntest_targets = '{0}/y.npy'\nbatch = 'full'\n[[algorithm]]\nname = 'mile'\nstep_size = 0.05\n",
         written_by_numpy().display()
     );
     let folder = tempfile::tempdir().unwrap();
-    let results = mile_lab::Lab::default().quiet().run(&experiment, folder.path()).unwrap();
+    let results = mile_lab::Lab::default().quiet().run(&spec, folder.path()).unwrap();
     let rmse: Vec<f64> = mile_lab::store::read_records(folder.path())
         .unwrap()
         .iter()
@@ -380,7 +380,7 @@ fn numbers_are_predicted_in_a_whole_run_and_their_error_is_measured() {
 fn samples_that_are_chosen_are_at_most_those_that_were_held_out() {
     // A fifth of six samples is one for each of two agents, and a fifth of twelve is two.
     let set = ["data=arrays.npz", "test=0.2", "network.agents=2"];
-    let objectives = experiment(written_by_numpy(), &set).unwrap().objectives;
+    let objectives = spec(written_by_numpy(), &set).unwrap().objectives;
     let chosen = objectives.evaluating(3, 5).unwrap();
     assert_eq!(f64::problem(&*chosen, 0).unwrap().measure(&[0.0; 39]).unwrap().len(), 1);
     refuses(

@@ -5,16 +5,16 @@ use std::sync::atomic::AtomicBool;
 
 use mile::methods::catalogue;
 use mile_lab::Lab;
-use mile_lab::config::Experiment;
 use mile_lab::execute::execute;
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
+use mile_lab::spec::Spec;
 use mile_lab::store::{Outcome, Status, read_records};
 
 fn plan(text: &str, set: &[&str]) -> Result<Plan, String> {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-    let experiment = Experiment::parse(text, Path::new(""), &set).map_err(|error| error.to_string())?;
-    Plan::new(experiment).map_err(|error| error.to_string())
+    let spec = Spec::parse(text, Path::new(""), &set).map_err(|error| error.to_string())?;
+    Plan::new(spec).map_err(|error| error.to_string())
 }
 
 fn run(plan: &Plan, folder: &Path, resume: bool) -> Vec<Outcome> {
@@ -33,7 +33,7 @@ fn the_automatic_step_size_is_stable_for_every_method() {
     let folder = tempfile::tempdir().unwrap();
     let outcomes = run(&plan, folder.path(), false);
     let records = read_records(folder.path()).unwrap();
-    for (outcome, algorithm) in outcomes.iter().zip(&plan.experiment.algorithms) {
+    for (outcome, algorithm) in outcomes.iter().zip(&plan.spec.algorithms) {
         let step_size = algorithm.schedule.step_size;
         assert!(step_size > 1e-3 && step_size <= 2.0, "{}: {step_size}", outcome.label);
         assert_eq!(algorithm.to_table()["step_size"].as_float(), Some(step_size));
@@ -50,7 +50,7 @@ fn automatic_values_do_not_depend_on_the_length_of_the_run_and_are_kept_when_it_
         format!("{NETWORK}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\nxi = 'auto'\ngamma = 'auto'\n");
     let chosen = |rounds: u64| {
         let plan = plan(&format!("rounds = {rounds}\n{text}"), &[]).unwrap();
-        plan.experiment.to_table()["algorithm"].clone()
+        plan.spec.to_table()["algorithm"].clone()
     };
     assert_eq!(chosen(20), chosen(4000));
     let (folder, whole) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -122,7 +122,7 @@ fn automatic_weights_and_step_sizes_take_momentum_into_account() {
     };
     let plan_of = |keys: &str| plan(&with(keys), &[]).unwrap();
     let chosen = |plan: &Plan| {
-        let table = plan.experiment.to_table()["algorithm"][0].clone();
+        let table = plan.spec.to_table()["algorithm"][0].clone();
         ["step_size", "xi", "gamma"].map(|key| table[key].as_float().unwrap())
     };
     let plain = chosen(&plan_of("gamma = 'auto'"));
@@ -160,7 +160,7 @@ fn compressed_runs_converge_send_what_was_foretold_and_refuse_what_they_cannot_h
         ("compression = { top_k = 0.25 }", Some(0.25), 10 * 8 + 5 + 3),
     ] {
         let found = plan(&with("", "mile", keys), &[]).unwrap();
-        let table = found.experiment.to_table()["algorithm"][0].clone();
+        let table = found.spec.to_table()["algorithm"][0].clone();
         let chosen = table.get("gamma").and_then(|gamma| gamma.as_float());
         assert_eq!(
             (chosen.is_some(), found.message_bytes(0)),
@@ -209,14 +209,14 @@ fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {
         ["xi = 'adaptive'", "xi = 'adaptive'\nmomentum = 0.5", "xi = { adaptive = 0.05 }\ngamma = 0.7"]
     {
         let found = plan(&with(keys), &[]).unwrap();
-        let table = found.experiment.to_table()["algorithm"][0].clone();
+        let table = found.spec.to_table()["algorithm"][0].clone();
         let (most, gamma) = (table["xi"]["adaptive"].as_float().unwrap(), table["gamma"].as_float().unwrap());
         let given = keys.contains("0.05");
         assert_eq!((most, gamma) == (0.05, 0.7), given, "{keys}: {most} {gamma}");
         assert!(given || gamma == 1.0 && most > 0.01 && most < 0.2, "{keys}: {most} {gamma}");
         // What is written is the same experiment.
-        let again = plan(&toml::to_string(&found.experiment.to_table()).unwrap(), &[]).unwrap();
-        assert_eq!(again.experiment.to_table()["algorithm"], found.experiment.to_table()["algorithm"]);
+        let again = plan(&toml::to_string(&found.spec.to_table()).unwrap(), &[]).unwrap();
+        assert_eq!(again.spec.to_table()["algorithm"], found.spec.to_table()["algorithm"]);
         let folder = tempfile::tempdir().unwrap();
         let last = run(&found, folder.path(), false)[0].last.grad_norm_sq.unwrap();
         assert!(last < 1e-12, "{keys}: {last:e}");
@@ -226,9 +226,9 @@ fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {
 
     // With noisy gradients this is what auto chooses, up to 0.3/tau.
     let exact = plan(&with("gamma = 'auto'"), &[]).unwrap();
-    assert!(exact.experiment.to_table()["algorithm"][0]["xi"].is_float());
+    assert!(exact.spec.to_table()["algorithm"][0]["xi"].is_float());
     let images = "rounds = 9\n[network]\nagents = 8\n[problem]\nkind = 'images'\nmodel = 'linear'\nbatch = 8\n\
                   [[algorithm]]\nname = 'mile'\nstep_size = 0.1\nlocal_steps = 5\ngamma = 'auto'\n";
     let noisy = plan(images, &[]).unwrap();
-    assert_eq!(noisy.experiment.to_table()["algorithm"][0]["xi"]["adaptive"].as_float(), Some(0.3 / 5.0));
+    assert_eq!(noisy.spec.to_table()["algorithm"][0]["xi"]["adaptive"].as_float(), Some(0.3 / 5.0));
 }

@@ -16,13 +16,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use mile_lab::config::Experiment;
 use mile_lab::execute::execute;
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::report::write_report;
 use mile_lab::serve::LiveView;
+use mile_lab::spec::Spec;
 use mile_lab::store::{Outcome, Status};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -85,7 +85,7 @@ fn close(mut child: Child) -> (String, String) {
 }
 
 fn plan() -> Plan {
-    Plan::new(Experiment::parse(EXPERIMENT, Path::new(""), &[]).unwrap()).unwrap()
+    Plan::new(Spec::parse(EXPERIMENT, Path::new(""), &[]).unwrap()).unwrap()
 }
 
 fn console(stderr: &str) -> Vec<&str> {

@@ -4,11 +4,11 @@
 mod arrays; // the user's .npy, .npz and .safetensors files
 mod auto; // what is chosen where a file says "auto" or nothing
 mod browser; // the report and the live view in a real browser
-mod config; // mistakes in experiment files, named by their key
 mod held_out; // tables with held-out rows
 mod membership; // agents that leave and join
 mod own; // user-defined problems and engines
 mod runs; // run directories: stopped, resumed, extended, diverged, foreign
+mod spec; // mistakes in experiment files, named by their key
 mod sweep; // points of a sweep, their results, and resuming them
 mod tables; // the user's CSV files
 mod written; // what an experiment writes is the experiment

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mile::engine::Engine;
 use mile::real::Real;
-use mile_lab::config::Experiment;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn, InProcess};
 use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
+use mile_lab::spec::Spec;
 use mile_lab::store::read_records;
 use safetensors::SafeTensors;
 
@@ -53,8 +53,8 @@ replace = 4
 "#;
 
 fn plan(text: &str, folder: &Path) -> Result<Plan, String> {
-    let experiment = Experiment::parse(text, folder, &[]).map_err(|error| error.to_string())?;
-    Plan::new(experiment).map_err(|error| error.to_string())
+    let spec = Spec::parse(text, folder, &[]).map_err(|error| error.to_string())?;
+    Plan::new(spec).map_err(|error| error.to_string())
 }
 
 fn with(events: &str) -> Plan {

@@ -97,7 +97,7 @@ fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
     }
     // The records can be read without the problem.
     let read = RunFolder::read(&folder).unwrap();
-    assert_eq!(read.experiment.objectives.title(), "opinions");
+    assert_eq!(read.spec.objectives.title(), "opinions");
     assert!(std::fs::read_to_string(folder.join("report.html")).unwrap().contains("opinions"));
     // More rounds and one more seed: what is finished is kept.
     let records = read_records(&folder).unwrap().len();

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mile_lab::config::Experiment;
 use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
+use mile_lab::spec::Spec;
 use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
 
 const EXPERIMENT: &str = r#"
@@ -42,7 +42,7 @@ local_steps = 4
 
 fn plan(set: &[&str]) -> Plan {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-    Plan::new(Experiment::parse(EXPERIMENT, Path::new(""), &set).unwrap()).unwrap()
+    Plan::new(Spec::parse(EXPERIMENT, Path::new(""), &set).unwrap()).unwrap()
 }
 
 fn go(plan: &Plan, folder: &Path, resume: bool) -> Result<Vec<Outcome>, LabError> {
@@ -309,7 +309,7 @@ step_size = 0.05
 
 /// A folder with an experiment's data, and its plan.
 fn table(folder: &Path) -> Plan {
-    Plan::new(Experiment::parse(TABLE, folder, &[]).unwrap()).unwrap()
+    Plan::new(Spec::parse(TABLE, folder, &[]).unwrap()).unwrap()
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use mile::engine::Engine;
 use mile::methods::catalogue::Catalogue;
 use mile::real::Real;
-use mile_lab::config::parse_table;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn, InProcess, Jobs};
 use mile_lab::error::LabError;
 use mile_lab::objectives::Kinds;
@@ -15,6 +14,7 @@ use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::quantity::Quantity;
 use mile_lab::report::draw_sweep;
+use mile_lab::spec::parse_table;
 use mile_lab::store::{Outcome, Status};
 use mile_lab::sweep::{ObserverFactory, Point, SweepFolder, SweepPlan, Trial, best_of, best_remarks};
 

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use mile::problems::Metric;
-use mile_lab::config::Experiment;
 use mile_lab::execute::execute;
 use mile_lab::objectives::Statistics;
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
+use mile_lab::spec::Spec;
 use mile_lab::store::read_records;
 
 const EXPERIMENT: &str = r#"
@@ -40,8 +40,8 @@ impl Folder {
 
     fn plan(&self, set: &[&str]) -> Result<Plan, String> {
         let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-        let experiment = Experiment::parse(EXPERIMENT, self.0.path(), &set).map_err(|e| e.to_string())?;
-        Plan::new(experiment).map_err(|e| e.to_string())
+        let spec = Spec::parse(EXPERIMENT, self.0.path(), &set).map_err(|e| e.to_string())?;
+        Plan::new(spec).map_err(|e| e.to_string())
     }
 
     /// The error names these keys, files, lines, columns and values.
@@ -117,7 +117,7 @@ fn classes_are_two_and_may_be_words() {
 #[test]
 fn missing_keys_of_a_table_are_named() {
     let text = EXPERIMENT.replace("target = \"y\"\n", "");
-    let error = Experiment::parse(&text, Path::new(""), &[]).err().unwrap().to_string();
+    let error = Spec::parse(&text, Path::new(""), &[]).err().unwrap().to_string();
     assert!(error.contains("problem.target"), "{error}");
 }
 
@@ -131,8 +131,8 @@ fn one_agent_needs_its_own_file_only_and_tells_what_it_has_in_common_with_others
             .chain(set)
             .map(|s| (*s).into())
             .collect();
-        let experiment = Experiment::parse(EXPERIMENT, folder.0.path(), &set).map_err(|e| e.to_string())?;
-        Plan::for_agent(experiment, agent).map_err(|e| e.to_string())
+        let spec = Spec::parse(EXPERIMENT, folder.0.path(), &set).map_err(|e| e.to_string())?;
+        Plan::for_agent(spec, agent).map_err(|e| e.to_string())
     };
     let gradient = |plan: &Plan, agent: usize| {
         let (problem, mut gradient) = (plan.problem::<f64>(0).unwrap(), [0.0; 2]);
@@ -142,7 +142,7 @@ fn one_agent_needs_its_own_file_only_and_tells_what_it_has_in_common_with_others
     let alone = plan(1, &[]).map(drop).unwrap_err();
     assert!(alone.contains("1.csv") && alone.contains("yes"), "{alone}");
     let classes = &["problem.classes=['no', 'yes']"];
-    let all = Experiment::parse(
+    let all = Spec::parse(
         EXPERIMENT,
         folder.0.path(),
         &["problem.data={agent}.csv".into(), "problem.loss=logistic".into()],
@@ -246,7 +246,7 @@ fn methods_without_a_proximal_step_refuse_l1_before_anything_is_computed() {
     folder.refuses(&["problem.l1=0.1", "algorithm.mile.step_size=auto"], &names);
     folder.refuses(&["problem.l1=0.1", "algorithm.mile.xi=auto"], &names);
     folder.refuses(&["problem.l1=-0.1", "algorithm.mile.name=ed"], &["l1"]);
-    let resolved = |set: &[&str]| folder.plan(set).unwrap().experiment.problem.get("l1").cloned();
+    let resolved = |set: &[&str]| folder.plan(set).unwrap().spec.problem.get("l1").cloned();
     assert_eq!(resolved(&[]), None);
     assert_eq!(resolved(&["problem.l1=0"]), Some(0.0.into()));
     let nids = |l1: &str| folder.plan(&[l1, "algorithm.mile.name=nids"]).unwrap().methods[0].vectors_stored;
@@ -272,7 +272,7 @@ fn a_softmax_model_has_coefficients_for_each_class_and_is_measured_on_held_out_r
 #[test]
 fn a_partition_is_shown_only_where_a_file_is_divided() {
     let folder = Folder::new(&[("all.csv", GOOD), ("0.csv", GOOD), ("1.csv", GOOD)]);
-    let shown = |set: &[&str]| folder.plan(set).unwrap().experiment.problem.get("partition").cloned();
+    let shown = |set: &[&str]| folder.plan(set).unwrap().spec.problem.get("partition").cloned();
     assert!(shown(&[]).is_some());
     assert_eq!(shown(&["problem.by=b", "network.agents=4"]), None);
     assert_eq!(shown(&["problem.data={agent}.csv"]), None);

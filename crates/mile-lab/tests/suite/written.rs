@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use mile::methods::catalogue::{self, Entry};
 use mile::random::{Purpose, stream};
-use mile_lab::config::{AgentConfig, AgentSettings, Experiment, NeighbourConfig};
 use mile_lab::execute::execute;
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
+use mile_lab::spec::{AgentSettings, AgentSpec, NeighbourSpec, Spec};
 use mile_lab::store::read_records;
 use rand::{Rng, RngExt};
 use toml::Table;
@@ -44,7 +44,7 @@ impl Draw {
 }
 
 /// The text of an experiment, of which many can be run.
-fn experiment(draw: &mut Draw, folder: &Path) -> String {
+fn spec(draw: &mut Draw, folder: &Path) -> String {
     let mut text = String::new();
     let rounds = draw.whole(3, 6);
     let _ = writeln!(text, "name = \"drawn\"\nrounds = {rounds}");
@@ -233,26 +233,25 @@ fn settings(draw: &mut Draw) -> AgentSettings {
 }
 
 /// The file of agent 0 reads back as the experiment and the settings it was made of.
-fn check_agent_file(draw: &mut Draw, experiment: &Experiment, text: &str) {
-    let membership = experiment.membership().unwrap();
+fn check_agent_file(draw: &mut Draw, spec: &Spec, text: &str) {
+    let membership = spec.membership().unwrap();
     let settings = settings(draw);
-    if settings.check(experiment).is_err() {
+    if settings.check(spec).is_err() {
         return;
     }
-    let neighbour = |(id, edge)| {
-        (id, NeighbourConfig { key: format!("k{id}"), edge, addresses: vec![format!("h:{id}")] })
-    };
-    let neighbours: BTreeMap<usize, NeighbourConfig> =
+    let neighbour =
+        |(id, edge)| (id, NeighbourSpec { key: format!("k{id}"), edge, addresses: vec![format!("h:{id}")] });
+    let neighbours: BTreeMap<usize, NeighbourSpec> =
         membership.edges_of(0).into_iter().map(neighbour).collect();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().canonicalize().unwrap();
     let listen = "127.0.0.1:7100".parse().unwrap();
     let agent =
-        AgentConfig { id: 0, key: at.join("key"), listen, folder: at.join("state"), settings, neighbours };
+        AgentSpec { id: 0, key: at.join("key"), listen, folder: at.join("state"), settings, neighbours };
     let path = at.join("agent.toml");
-    std::fs::write(&path, agent.to_table(experiment).to_string()).unwrap();
-    let (read, again) = AgentConfig::load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    assert_eq!(read, *experiment, "{text}");
+    std::fs::write(&path, agent.to_table(spec).to_string()).unwrap();
+    let (read, again) = AgentSpec::load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(read, *spec, "{text}");
     assert_eq!(again, agent, "{text}");
 }
 
@@ -278,22 +277,22 @@ fn what_is_written_reads_back_and_runs_to_the_same_bits() {
     for seed in 0..200 {
         let folder = tempfile::tempdir().unwrap();
         let draw = &mut Draw::new(seed);
-        let text = experiment(draw, folder.path());
-        let Ok(given) = Experiment::parse(&text, here, &[]) else { continue };
+        let text = spec(draw, folder.path());
+        let Ok(given) = Spec::parse(&text, here, &[]) else { continue };
         read += 1;
-        let again = Experiment::parse(&given.to_table().to_string(), here, &[]);
+        let again = Spec::parse(&given.to_table().to_string(), here, &[]);
         assert_eq!(again.unwrap_or_else(|error| panic!("{error}\n{text}")), given, "seed {seed}\n{text}");
 
         let Ok(plan) = Plan::new(given) else { continue };
         planned += 1;
-        check_agent_file(draw, &plan.experiment, &text);
+        check_agent_file(draw, &plan.spec, &text);
         let first = folder.path().join("first");
         run(&plan, &first);
         let config = std::fs::read_to_string(first.join("config.toml")).unwrap();
-        assert_eq!(config.parse::<Table>().unwrap(), plan.experiment.to_table(), "seed {seed}\n{text}");
-        let second = Plan::new(Experiment::parse(&config, here, &[]).unwrap())
+        assert_eq!(config.parse::<Table>().unwrap(), plan.spec.to_table(), "seed {seed}\n{text}");
+        let second = Plan::new(Spec::parse(&config, here, &[]).unwrap())
             .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}\n{config}"));
-        assert_eq!(second.experiment, plan.experiment, "seed {seed}\n{text}");
+        assert_eq!(second.spec, plan.spec, "seed {seed}\n{text}");
         let folder = folder.path().join("second");
         run(&second, &folder);
         assert_eq!(results(&first), results(&folder), "seed {seed}\n{text}");
@@ -306,12 +305,12 @@ fn a_growing_weight_with_compression_is_written_as_it_is() {
     let text = "rounds = 6\n[network]\nagents = 4\n[problem]\nkind = 'quadratic'\ndim = 40\n[[algorithm]]\nname = 'mile'\n\
                 step_size = 0.01\nlocal_steps = 2\nxi = { from = 0.001, to = 0.1, rounds = 5 }\ngamma = 0.5\ncompression = { top_k = 0.2 }\n";
     let here = Path::new("");
-    let plan = Plan::new(Experiment::parse(text, here, &[]).unwrap()).unwrap();
-    let written = plan.experiment.to_table()["algorithm"][0]["xi"].clone();
+    let plan = Plan::new(Spec::parse(text, here, &[]).unwrap()).unwrap();
+    let written = plan.spec.to_table()["algorithm"][0]["xi"].clone();
     assert_eq!(written, "xi = { from = 0.001, to = 0.1, rounds = 5 }".parse::<Table>().unwrap()["xi"]);
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     run(&plan, first.path());
     let config = std::fs::read_to_string(first.path().join("config.toml")).unwrap();
-    run(&Plan::new(Experiment::parse(&config, here, &[]).unwrap()).unwrap(), second.path());
+    run(&Plan::new(Spec::parse(&config, here, &[]).unwrap()).unwrap(), second.path());
     assert_eq!(results(first.path()), results(second.path()));
 }

@@ -6,11 +6,11 @@ use mile::problems::{Draw, Problem};
 use mile_nn::data::{Dataset, glyphs};
 use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageConfig, ProblemError};
+use mile_nn::problem::{Evaluation, ImageSpec, ProblemError};
 use mile_nn::{Batch, ImageProblem};
 
-fn config(model: Preset, batch: Batch) -> ImageConfig {
-    ImageConfig {
+fn config(model: Preset, batch: Batch) -> ImageSpec {
+    ImageSpec {
         model: ModelSpec::Preset(model),
         partition: Partition::Dirichlet { alpha: 0.5 },
         agents: 5,
@@ -25,7 +25,7 @@ fn data() -> Arc<Dataset> {
     Arc::new(glyphs::generate(0, 600, 150))
 }
 
-fn problem(config: &ImageConfig) -> ImageProblem<f64> {
+fn problem(config: &ImageSpec) -> ImageProblem<f64> {
     ImageProblem::try_new(data(), config).unwrap()
 }
 
@@ -115,7 +115,7 @@ fn an_epoch_sees_each_sample_once() {
 
 #[test]
 fn evaluation_does_not_depend_on_the_number_of_threads() {
-    let problem = problem(&ImageConfig {
+    let problem = problem(&ImageSpec {
         evaluation: Evaluation::PerAgent(70),
         ..config(Preset::MnistCnn, Batch::Size(1))
     });
@@ -133,7 +133,7 @@ fn evaluation_does_not_depend_on_the_number_of_threads() {
 #[test]
 fn accuracy_is_measured_on_a_fixed_sample_of_the_test_set() {
     let accuracy = |seed: u64, test_samples: Option<usize>| {
-        let config = ImageConfig { seed, test_samples, ..config(Preset::Linear, Batch::Full) };
+        let config = ImageSpec { seed, test_samples, ..config(Preset::Linear, Batch::Full) };
         let problem = problem(&config);
         let x = problem.initial(0).unwrap().unwrap();
         let once = problem.measure(&x).unwrap()[0];
@@ -164,20 +164,20 @@ fn large_problems_do_not_record_gradient_norms() {
 
 #[test]
 fn wrong_configurations_are_refused() {
-    let refuse = |config: &ImageConfig| ImageProblem::<f32>::try_new(data(), config).unwrap_err();
+    let refuse = |config: &ImageSpec| ImageProblem::<f32>::try_new(data(), config).unwrap_err();
     let good = config(Preset::Linear, Batch::Full);
-    assert_eq!(refuse(&ImageConfig { batch: Batch::Size(0), ..good.clone() }), ProblemError::EmptyBatch);
+    assert_eq!(refuse(&ImageSpec { batch: Batch::Size(0), ..good.clone() }), ProblemError::EmptyBatch);
     assert_eq!(
-        refuse(&ImageConfig { evaluation: Evaluation::PerAgent(0), ..good.clone() }),
+        refuse(&ImageSpec { evaluation: Evaluation::PerAgent(0), ..good.clone() }),
         ProblemError::EmptyEvaluation
     );
     for got in [0, 151] {
-        let error = refuse(&ImageConfig { test_samples: Some(got), ..good.clone() });
+        let error = refuse(&ImageSpec { test_samples: Some(got), ..good.clone() });
         assert_eq!(error, ProblemError::TestSamples { got, most: 150 });
     }
-    assert!(matches!(refuse(&ImageConfig { agents: 601, ..good.clone() }), ProblemError::Partition(_)));
+    assert!(matches!(refuse(&ImageSpec { agents: 601, ..good.clone() }), ProblemError::Partition(_)));
     assert!(matches!(
-        refuse(&ImageConfig { model: ModelSpec::Layers(vec![]), ..good }),
+        refuse(&ImageSpec { model: ModelSpec::Layers(vec![]), ..good }),
         ProblemError::Model(_)
     ));
 }
@@ -186,7 +186,7 @@ fn wrong_configurations_are_refused() {
 fn gradient_descent_learns_glyphs() {
     let problem = ImageProblem::<f32>::try_new(
         Arc::new(glyphs::generate(0, 1500, 300)),
-        &ImageConfig { partition: Partition::Iid {}, agents: 1, ..config(Preset::MnistCnn, Batch::Size(32)) },
+        &ImageSpec { partition: Partition::Iid {}, agents: 1, ..config(Preset::MnistCnn, Batch::Size(32)) },
     )
     .unwrap();
     let mut x = problem.initial(0).unwrap().unwrap();

@@ -2,8 +2,8 @@
 
 use mile_nn::data::{Shape, Targets, Values};
 
-use super::config::DataConfig;
 use super::npy::{Array, Numbers};
+use super::spec::DataSpec;
 
 /// Most classes, since labels are kept as bytes.
 pub(super) const MAX_CLASSES: i64 = 256;
@@ -12,7 +12,7 @@ pub(super) const WHOLE_NUMBERS: &str = "has whole numbers, takes uint8 (divided 
                              as in array.astype('float32')";
 
 /// The shape of a sample.
-pub(super) fn shape_of(config: &DataConfig, array: &[usize]) -> Result<Shape, String> {
+pub(super) fn shape_of(config: &DataSpec, array: &[usize]) -> Result<Shape, String> {
     let shape = match *array {
         [_, features] => Shape { height: 1, width: 1, channels: features },
         [_, height, width] => Shape { height, width, channels: 1 },
@@ -34,7 +34,7 @@ pub(super) fn shape_of(config: &DataConfig, array: &[usize]) -> Result<Shape, St
 
 /// The shape of a sample and all numbers, in the order row, column, channel.
 pub(super) fn samples(
-    config: &DataConfig,
+    config: &DataSpec,
     array: Array,
     chosen: Option<&[u32]>,
 ) -> Result<(Shape, Values), String> {
@@ -90,7 +90,7 @@ fn channels_last<V: Copy>(all: &[V], shape: Shape) -> Vec<V> {
 }
 
 /// How many targets each of `count` samples has.
-pub(super) fn each_of(config: &DataConfig, shape: &[usize], count: usize) -> Result<usize, String> {
+pub(super) fn each_of(config: &DataSpec, shape: &[usize], count: usize) -> Result<usize, String> {
     let (found, each) = match *shape {
         [found] => (found, 1),
         [found, each] => (found, each),
@@ -112,7 +112,7 @@ pub(super) fn each_of(config: &DataConfig, shape: &[usize], count: usize) -> Res
 
 /// The targets of `count` samples.
 pub(super) fn targets_of(
-    config: &DataConfig,
+    config: &DataSpec,
     array: Array,
     count: usize,
     chosen: Option<&[u32]>,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use mile_nn::data::{Dataset, Images, Shape, Targets, Values};
 
 use super::checked::{MAX_CLASSES, WHOLE_NUMBERS, each_of, samples, shape_of, targets_of};
-use super::config::{DataConfig, Place, Source, Test};
 use super::file::{bad, read};
 use super::npy::{Array, Element};
 use super::some::{header, some};
+use super::spec::{DataSpec, Place, Source, Test};
 use crate::error::{DataFileError, LabError};
 
 /// Samples in memory, or what is known about them.
@@ -39,7 +39,7 @@ pub(super) enum Extent {
     Outline,
 }
 
-pub(super) fn load(config: &DataConfig, extent: Extent) -> Result<Arrays, LabError> {
+pub(super) fn load(config: &DataSpec, extent: Extent) -> Result<Arrays, LabError> {
     let (train, files) = Samples::of(config, &config.train, extent)?;
     let test = match &config.test {
         Test::Arrays(source) => Some(Samples::of(config, source, Extent::All)?.0),
@@ -67,7 +67,7 @@ pub(super) fn load(config: &DataConfig, extent: Extent) -> Result<Arrays, LabErr
 }
 
 /// The training samples with these numbers, which increase, of arrays with this outline.
-pub(super) fn some_of(config: &DataConfig, outline: &Arrays, kept: &[u32]) -> Result<Images, LabError> {
+pub(super) fn some_of(config: &DataSpec, outline: &Arrays, kept: &[u32]) -> Result<Images, LabError> {
     let place = |sample: u32| kept.partition_point(|k| *k < sample);
     let mut all: Option<Samples> = None;
     for (agent, range) in outline.files.iter().enumerate() {
@@ -89,7 +89,7 @@ pub(super) fn some_of(config: &DataConfig, outline: &Arrays, kept: &[u32]) -> Re
 
 /// The number of classes; an error if labels are not 0 to one less.
 fn classes(
-    config: &DataConfig,
+    config: &DataSpec,
     labels: &[u8],
     test: Option<&Samples>,
     file: &Path,
@@ -132,7 +132,7 @@ struct Samples {
 
 impl Samples {
     /// All samples, and where those of each file are.
-    fn of(config: &DataConfig, source: &Source, extent: Extent) -> Result<(Self, Vec<Range<u32>>), LabError> {
+    fn of(config: &DataSpec, source: &Source, extent: Extent) -> Result<(Self, Vec<Range<u32>>), LabError> {
         let agents = if source.inputs.is_per_agent() { config.available() } else { 0..1 };
         let (mut all, mut ranges): (Option<Self>, Vec<Range<u32>>) = (None, Vec::new());
         for agent in agents {
@@ -207,7 +207,7 @@ impl Samples {
         Ok(())
     }
 
-    fn of_file(config: &DataConfig, source: &Source, agent: usize) -> Result<Self, DataFileError> {
+    fn of_file(config: &DataSpec, source: &Source, agent: usize) -> Result<Self, DataFileError> {
         let Source { inputs, targets } = source;
         let (file, targets_file) = (inputs.file_of(agent), targets.file_of(agent));
         let name = |place: &'_ Place| place.array.clone();
@@ -227,7 +227,7 @@ impl Samples {
 
     /// The samples with these numbers, which increase.
     fn some_of_file(
-        config: &DataConfig,
+        config: &DataSpec,
         source: &Source,
         agent: usize,
         chosen: &[u32],
@@ -238,7 +238,7 @@ impl Samples {
     }
 
     /// What is known about the samples without their inputs, and without numbers that are predicted.
-    fn outline_of_file(config: &DataConfig, source: &Source, agent: usize) -> Result<Self, DataFileError> {
+    fn outline_of_file(config: &DataSpec, source: &Source, agent: usize) -> Result<Self, DataFileError> {
         let Source { inputs, targets } = source;
         let file = inputs.file_of(agent);
         let of_inputs = |problem: String| bad(&file, inputs.array.as_deref(), problem);
@@ -269,7 +269,7 @@ impl Samples {
 
     /// Checks the inputs and targets of all samples of a file, or of those with these numbers.
     fn checked(
-        config: &DataConfig,
+        config: &DataSpec,
         source: &Source,
         agent: usize,
         [values, labels]: [Array; 2],

@@ -1,11 +1,11 @@
 //! `kind = "arrays"`: a neural network on the user's own arrays, from `.npy`, `.npz` and `.safetensors` files.
 
 mod checked;
-mod config;
 mod file;
 mod load;
 mod npy;
 mod some;
+mod spec;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use mile::real::Precision;
 use mile::with_precision;
 use mile_nn::data::Dataset;
 use mile_nn::partition::hold_out;
-use mile_nn::problem::{ImageConfig, Parts};
+use mile_nn::problem::{ImageSpec, Parts};
 use mile_nn::{ImageProblem, Scalar};
 
 use super::samples::{Training, refused};
@@ -25,8 +25,8 @@ use super::{AnyProblem, Curvature, EvaluationRows, Fact, Facts, Objectives, RowC
 use crate::digest;
 use crate::error::LabError;
 use crate::section::Section;
-use config::{ArraysConfig, DataConfig, Test};
 use load::{Arrays, Extent};
+use spec::{ArraysSpec, DataSpec, Test};
 
 /// The arrays that were read last: planning and the run, all seeds and the points of a sweep read the files once.
 #[derive(Default)]
@@ -35,10 +35,10 @@ pub(super) struct ArrayCache {
 }
 
 /// What was read, how much of it, and size and time of each file.
-type Key = (DataConfig, Extent, Vec<Option<(u64, Option<SystemTime>)>>);
+type Key = (DataSpec, Extent, Vec<Option<(u64, Option<SystemTime>)>>);
 
 impl ArrayCache {
-    fn arrays(&self, config: &DataConfig, extent: Extent) -> Result<Arc<Arrays>, LabError> {
+    fn arrays(&self, config: &DataSpec, extent: Extent) -> Result<Arc<Arrays>, LabError> {
         let stamp =
             |path: PathBuf| std::fs::metadata(path).ok().map(|about| (about.len(), about.modified().ok()));
         let stamps = files(config).into_iter().map(|(.., path)| stamp(path)).collect();
@@ -55,7 +55,7 @@ impl ArrayCache {
 }
 
 /// The files that are available: key, agent whose file it is, path.
-fn files(config: &DataConfig) -> Vec<(&'static str, Option<usize>, PathBuf)> {
+fn files(config: &DataSpec) -> Vec<(&'static str, Option<usize>, PathBuf)> {
     let mut files = Vec::new();
     for place in config.files() {
         if place.is_per_agent() {
@@ -68,7 +68,7 @@ fn files(config: &DataConfig) -> Vec<(&'static str, Option<usize>, PathBuf)> {
 }
 
 /// Digests of the files that are available.
-fn digests(config: &DataConfig) -> Result<Facts, LabError> {
+fn digests(config: &DataSpec) -> Result<Facts, LabError> {
     let digest = |(key, agent, path): (&str, Option<usize>, PathBuf)| {
         let fact = Fact::from(digest::of_file(&path)?);
         Ok(match agent {
@@ -80,7 +80,7 @@ fn digests(config: &DataConfig) -> Result<Facts, LabError> {
 }
 
 struct ArrayObjectives {
-    data: DataConfig,
+    data: DataSpec,
     training: Training,
     cache: Arc<ArrayCache>,
     /// The agents that are hosted here, if not all.
@@ -92,7 +92,7 @@ pub(super) fn read(
     setting: Setting,
     cache: Arc<ArrayCache>,
 ) -> Result<Arc<dyn Objectives>, LabError> {
-    let ArraysConfig { data, training } = ArraysConfig::read(section, setting)?;
+    let ArraysSpec { data, training } = ArraysSpec::read(section, setting)?;
     Ok(Arc::new(ArrayObjectives { data, training, cache, here: None }))
 }
 
@@ -145,9 +145,9 @@ impl ArrayObjectives {
     }
 
     /// What an agent reads: with one file for each, its own.
-    fn own(&self, agent: usize) -> DataConfig {
+    fn own(&self, agent: usize) -> DataSpec {
         let only = self.data.train.inputs.is_per_agent().then_some(agent);
-        DataConfig { only, ..self.data.clone() }
+        DataSpec { only, ..self.data.clone() }
     }
 
     /// The samples of each agent, with one file for each.
@@ -164,7 +164,7 @@ impl ArrayObjectives {
 }
 
 /// Divides some samples among the agents.
-fn divide(set: &Dataset, some: &[u32], config: &ImageConfig) -> Result<Vec<Vec<u32>>, LabError> {
+fn divide(set: &Dataset, some: &[u32], config: &ImageSpec) -> Result<Vec<Vec<u32>>, LabError> {
     let labels = set.train.labels();
     // Least squares has no classes, and divides by chance.
     let label = |sample: &u32| if labels.is_empty() { 0 } else { labels[*sample as usize] };

@@ -4,9 +4,9 @@ use mile::random::{Permutation, Purpose, stream};
 use mile_nn::partition::Partition;
 
 use super::bad;
-use super::config::TableConfig;
 use super::layout::Role;
 use super::rows::Rows;
+use super::spec::TableSpec;
 use crate::error::{DataFileError, LabError};
 
 /// The stream of the rows that are held out, among those of partitions.
@@ -25,7 +25,7 @@ pub(super) fn training(
     rows: &Rows,
     classes: Option<(usize, &[Vec<u32>])>,
     owners: &[String],
-    config: &TableConfig,
+    config: &TableSpec,
     seed: u64,
 ) -> Result<(Division, Division), LabError> {
     let share = config.test.share();
@@ -56,7 +56,7 @@ fn evenly(rows: &[u32], agents: usize) -> Division {
 }
 
 /// The held-out rows of each agent: by owner, by file, or shared evenly.
-pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableConfig) -> Result<Division, LabError> {
+pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableSpec) -> Result<Division, LabError> {
     let (agents, per_agent) = (config.agents, rows.agents[0].is_some());
     match &config.by {
         Some(by) => Ok(by_owner(rows, owners, by, agents)?),
@@ -69,7 +69,7 @@ pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableConfig) -> 
 }
 
 /// The values of `by`, in the order of the agents: words, then whole numbers by value.
-pub(super) fn owners(rows: &Rows, config: &TableConfig) -> Result<Vec<String>, DataFileError> {
+pub(super) fn owners(rows: &Rows, config: &TableSpec) -> Result<Vec<String>, DataFileError> {
     let (Some(by), Some(role)) = (&config.by, rows.layout().owner) else { return Ok(Vec::new()) };
     let mut names: Vec<String> = rows.names(role, str::to_owned).into_iter().collect();
     names.sort_by_key(|name| (name.parse::<i64>().ok(), name.clone()));
@@ -116,7 +116,7 @@ fn partition(
     rows: &Rows,
     some: &[u32],
     classes: Option<(usize, &[Vec<u32>])>,
-    config: &TableConfig,
+    config: &TableSpec,
     seed: u64,
 ) -> Result<Division, LabError> {
     let refuse = |problem: String| LabError::config("problem.partition", problem);

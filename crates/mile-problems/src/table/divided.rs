@@ -8,10 +8,10 @@ use mile::problems::Loss;
 use rayon::prelude::*;
 
 use super::bad;
-use super::config::{HeldOut, Missing, TableConfig, file_of, is_per_agent};
 use super::divide::{self, Division};
 use super::layout::Role;
 use super::rows::{Outlines, Rows, check_features};
+use super::spec::{HeldOut, Missing, TableSpec, file_of, is_per_agent};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::{class, sort};
 use crate::error::{DataFileError, LabError};
@@ -41,14 +41,14 @@ pub(super) struct Divided {
 }
 
 /// The statistics of one agent's data.
-pub(super) fn statistics_of(config: &TableConfig, agent: usize) -> Result<Statistics, LabError> {
+pub(super) fn statistics_of(config: &TableSpec, agent: usize) -> Result<Statistics, LabError> {
     summary_of(config, agent).map(|(statistics, _)| statistics)
 }
 
 /// The statistics of one agent's data, and the numbers of its training and held-out rows.
-pub(super) fn summary_of(config: &TableConfig, agent: usize) -> Result<(Statistics, [usize; 2]), LabError> {
+pub(super) fn summary_of(config: &TableSpec, agent: usize) -> Result<(Statistics, [usize; 2]), LabError> {
     let only = if config.is_per_agent() { Some(vec![agent]) } else { config.only.clone() };
-    let mut config = TableConfig { statistics: None, only, ..config.clone() };
+    let mut config = TableSpec { statistics: None, only, ..config.clone() };
     if matches!(&config.test, HeldOut::File(path) if !is_per_agent(path)) {
         // A file that all agents share says nothing about this one.
         config.test = HeldOut::None;
@@ -60,7 +60,7 @@ pub(super) fn summary_of(config: &TableConfig, agent: usize) -> Result<(Statisti
 
 /// The statistics of parts of a file that all ranks read, those of the agents hosted here; and what is known of its words.
 pub(super) fn parts_of(
-    config: &TableConfig,
+    config: &TableSpec,
     outlines: &Outlines,
     hosted: &[usize],
 ) -> Result<(Vec<Statistics>, impl FnOnce(Statistics) -> Statistics), LabError> {
@@ -82,7 +82,7 @@ fn merged<'d>(agents: &[usize], divisions: impl IntoIterator<Item = &'d Division
 impl Divided {
     /// Reads the rows, of files with outlines only those of the agents whose rows are kept here.
     pub(super) fn read(
-        config: &TableConfig,
+        config: &TableSpec,
         outlines: &Outlines,
         seed: u64,
         use_of_rows: Use,
@@ -103,7 +103,7 @@ impl Divided {
 
     /// Divides the rows; of files with outlines none is read.
     fn divide(
-        config: &TableConfig,
+        config: &TableSpec,
         outlines: &Outlines,
         seed: u64,
         use_of_rows: Use,
@@ -131,7 +131,7 @@ impl Divided {
     }
 
     /// The statistics of all agents' data, if they are needed: given, or computed where all data are at hand.
-    pub(super) fn statistics(&self, config: &TableConfig) -> Result<Option<Statistics>, LabError> {
+    pub(super) fn statistics(&self, config: &TableSpec) -> Result<Option<Statistics>, LabError> {
         let found = match (&self.given, config.is_partial()) {
             (Some(_), _) if config.statistics.is_none() && !config.needs_statistics() => return Ok(None),
             (Some(given), _) => {
@@ -167,7 +167,7 @@ impl Divided {
     }
 
     /// Checks that given statistics are those of the features of all agents.
-    fn check(&self, given: &Statistics, config: &TableConfig) -> Result<(), LabError> {
+    fn check(&self, given: &Statistics, config: &TableSpec) -> Result<(), LabError> {
         let path = config.statistics.clone().unwrap_or_default();
         let refuse = |problem: String| Err(LabError::Directory { path: path.clone(), problem });
         if let Some(agent) = (0..config.agents).find(|agent| !given.agents.contains(agent)) {
@@ -207,7 +207,7 @@ impl Divided {
 
     /// The training rows, in as many parts as there are agents, in whose order their statistics are merged: those of each
     /// agent, or, where the seed of the run divides them, parts that are the same for all seeds.
-    fn rows_of_statistics(&self, config: &TableConfig) -> Cow<'_, Division> {
+    fn rows_of_statistics(&self, config: &TableSpec) -> Cow<'_, Division> {
         if config.is_divided_by_owner() {
             return Cow::Borrowed(&self.training);
         }
@@ -272,7 +272,7 @@ impl Divided {
     }
 
     /// For each agent whose rows are at hand, where they come from and how many they are.
-    pub(super) fn agents(&self, config: &TableConfig) -> Vec<(usize, String, [usize; 2])> {
+    pub(super) fn agents(&self, config: &TableSpec) -> Vec<(usize, String, [usize; 2])> {
         let source = |agent: usize| match self.owners.get(agent) {
             Some(owner) => owner.clone(),
             None => file_of(&config.data, agent).display().to_string(),
@@ -295,7 +295,7 @@ impl Divided {
 /// The classes of the target, in order: given, or those of the statistics, or those of the data.
 fn classes(
     rows: &Rows,
-    config: &TableConfig,
+    config: &TableSpec,
     given: Option<&Statistics>,
     use_of_rows: Use,
 ) -> Result<Vec<String>, LabError> {

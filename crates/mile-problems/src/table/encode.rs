@@ -7,10 +7,10 @@ use mile::real::Real;
 use rayon::prelude::*;
 
 use super::bad;
-use super::config::{HeldOut, TableConfig};
 use super::divided::{Divided, Use, class_codes};
 use super::layout::Role;
 use super::rows::{Outlines, Row, Rows};
+use super::spec::{HeldOut, TableSpec};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::class;
 use crate::error::{DataFileError, LabError};
@@ -54,11 +54,7 @@ impl About {
 }
 
 /// Reads the data of a table problem and divides them among the agents.
-pub(super) fn load<T: Real>(
-    config: &TableConfig,
-    outlines: &Outlines,
-    seed: u64,
-) -> Result<Data<T>, LabError> {
+pub(super) fn load<T: Real>(config: &TableSpec, outlines: &Outlines, seed: u64) -> Result<Data<T>, LabError> {
     let divided = Divided::read(config, outlines, seed, Use::Training)?;
     let statistics = divided.statistics(config)?;
     let encoder = Encoder::new(&divided, &divided.rows, config, statistics.as_ref())?;
@@ -125,7 +121,7 @@ impl Encoder {
     fn new(
         divided: &Divided,
         rows: &Rows,
-        config: &TableConfig,
+        config: &TableSpec,
         statistics: Option<&Statistics>,
     ) -> Result<Self, DataFileError> {
         let layout = rows.layout();
@@ -166,7 +162,7 @@ impl Encoder {
     }
 
     /// The names of the features.
-    fn names(&self, config: &TableConfig) -> Vec<String> {
+    fn names(&self, config: &TableSpec) -> Vec<String> {
         let mut names = Vec::new();
         for column in &self.columns {
             match column {

@@ -7,7 +7,7 @@ use std::path::Path;
 use mile_nn::partition::Partition;
 
 use super::bad;
-use super::config::TableConfig;
+use super::spec::TableSpec;
 use crate::error::DataFileError;
 use crate::section::nearest;
 
@@ -46,7 +46,7 @@ impl Layout {
     pub(super) fn new(
         path: &Path,
         header: &[String],
-        config: &TableConfig,
+        config: &TableSpec,
         owner: Option<&str>,
     ) -> Result<Self, DataFileError> {
         let refuse = |problem: String| bad(path, Some(1), None, problem);

@@ -10,9 +10,9 @@ use mile::random::{Permutation, Purpose, stream};
 use mile::real::Real;
 use mile_theory::smoothness::Effort;
 
-use super::config::{HeldOut, TableConfig};
 use super::encode::{self, About, Data};
 use super::rows::Outlines;
+use super::spec::{HeldOut, TableSpec};
 use crate::RowCounts;
 use crate::error::LabError;
 
@@ -56,11 +56,7 @@ impl Loaded {
     }
 
     /// The tables of a seed.
-    pub(super) fn tables<T: Real>(
-        &self,
-        config: &TableConfig,
-        seed: u64,
-    ) -> Result<Arc<Tables<T>>, LabError> {
+    pub(super) fn tables<T: Real>(&self, config: &TableSpec, seed: u64) -> Result<Arc<Tables<T>>, LabError> {
         let seed = config.data_seed(seed);
         let key = (seed, stamps(config));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +72,7 @@ impl Loaded {
     }
 
     /// How many rows gradients read.
-    pub(super) fn rows(&self, config: &TableConfig, seed: u64) -> Result<RowCounts, LabError> {
+    pub(super) fn rows(&self, config: &TableSpec, seed: u64) -> Result<RowCounts, LabError> {
         let key = (config.data_seed(seed), stamps(config));
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match last.as_ref().filter(|last| last.key == key) {
@@ -86,7 +82,7 @@ impl Loaded {
     }
 
     /// What is known about the data beside their numbers, of any seed.
-    pub(super) fn about(&self, config: &TableConfig) -> Result<Arc<About>, LabError> {
+    pub(super) fn about(&self, config: &TableSpec) -> Result<Arc<About>, LabError> {
         let stamps = stamps(config);
         let kept = |last: &Option<Last>| last.as_ref().filter(|l| l.key.1 == stamps).map(|l| l.about.clone());
         if let Some(about) = kept(&self.last.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -97,7 +93,7 @@ impl Loaded {
 }
 
 /// Size and time of each file; a file that cannot be read is named when its rows are.
-fn stamps(config: &TableConfig) -> Vec<Option<(u64, Option<SystemTime>)>> {
+fn stamps(config: &TableSpec) -> Vec<Option<(u64, Option<SystemTime>)>> {
     let mut paths = config.files(&config.data);
     if let HeldOut::File(path) = &config.test {
         paths.extend(config.files(path));
@@ -109,7 +105,7 @@ fn stamps(config: &TableConfig) -> Vec<Option<(u64, Option<SystemTime>)>> {
 
 impl<T: Real> Tables<T> {
     fn load(
-        config: &TableConfig,
+        config: &TableSpec,
         outlines: &Outlines,
         seed: u64,
     ) -> Result<(Self, RowCounts, About), LabError> {
@@ -148,7 +144,7 @@ impl<T: Real> Tables<T> {
     }
 
     /// The same problem with at most `rows` rows of each of some agents, of which all are in each gradient.
-    pub(super) fn sample(&self, config: &TableConfig, rows: usize) -> Result<Table<T>, LabError> {
+    pub(super) fn sample(&self, config: &TableSpec, rows: usize) -> Result<Table<T>, LabError> {
         let first = |shard: &Shard<T>| {
             let rows = rows.clamp(1, shard.targets.len());
             Shard {
@@ -165,7 +161,7 @@ fn invalid(error: InvalidTable) -> LabError {
     LabError::config("problem", error)
 }
 
-fn row_counts(config: &TableConfig, columns: usize, counts: &[usize]) -> RowCounts {
+fn row_counts(config: &TableSpec, columns: usize, counts: &[usize]) -> RowCounts {
     let most = counts.iter().copied().max().unwrap_or(0);
     // With all rows in every gradient, least squares is a product with a matrix of `columns` rows.
     if has_normal_equations(config.loss, config.batch, columns, most) {
@@ -199,10 +195,10 @@ mod tests {
     use mile_nn::partition::Partition;
 
     use super::*;
-    use crate::table::config::Missing;
+    use crate::table::spec::Missing;
 
-    fn config(folder: &Path, loss: Loss, batch: Batch) -> TableConfig {
-        TableConfig {
+    fn config(folder: &Path, loss: Loss, batch: Batch) -> TableSpec {
+        TableSpec {
             data: folder.join("all.csv"),
             by: None,
             target: "y".into(),

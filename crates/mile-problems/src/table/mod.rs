@@ -3,7 +3,6 @@
 //! Data flows one way: [`source`] cuts a file into blocks, [`parse`] reads them by the [`layout`] of the columns, [`rows`] numbers
 //! the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
 
-mod config;
 mod divide;
 mod divided;
 mod encode;
@@ -13,6 +12,7 @@ mod loaded;
 mod parse;
 mod rows;
 mod source;
+mod spec;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ use mile::real::{Precision, Real};
 use mile::with_precision;
 use rayon::prelude::*;
 
-use self::config::{HeldOut, TableConfig, Told};
 pub use self::fields::is_missing_word;
 use self::loaded::Loaded;
 use self::rows::Outlines;
+use self::spec::{HeldOut, TableSpec, Told};
 pub use self::statistics::{ColumnStatistics, Statistics};
 use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
@@ -39,11 +39,11 @@ use crate::ranks::{agree, lost};
 use crate::section::Section;
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
-    Ok(Arc::new(Tables::new(config::read(section, setting)?)))
+    Ok(Arc::new(Tables::new(spec::read(section, setting)?)))
 }
 
 /// What all ranks know about their agents' files. A call of all ranks together.
-fn tell(config: &TableConfig, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told, LabError> {
+fn tell(config: &TableSpec, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told, LabError> {
     let own: Result<Vec<(Statistics, [usize; 2])>, LabError> =
         hosted.par_iter().map(|agent| divided::summary_of(config, *agent)).collect();
     let own = serde_json::to_vec(&agree(ranks, own)?).unwrap_or_default();
@@ -61,7 +61,7 @@ fn tell(config: &TableConfig, hosted: &[usize], ranks: &dyn Ranks) -> Result<Tol
 
 /// What all ranks know about the rows of a file, of which each has added up a part. A call of all ranks together.
 fn tell_parts(
-    config: &TableConfig,
+    config: &TableSpec,
     outlines: &Outlines,
     hosted: &[usize],
     ranks: &dyn Ranks,
@@ -85,14 +85,14 @@ fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToStr
 
 /// The objectives of this kind.
 struct Tables {
-    config: Arc<TableConfig>,
+    config: Arc<TableSpec>,
     loaded: Arc<Loaded>,
     /// The most rows of each agent, for a sample.
     most: Option<u64>,
 }
 
 impl Tables {
-    fn new(config: TableConfig) -> Self {
+    fn new(config: TableSpec) -> Self {
         Self { config: Arc::new(config), loaded: Arc::default(), most: None }
     }
 
@@ -134,9 +134,7 @@ impl Tables {
         match &config.test {
             HeldOut::None => {}
             HeldOut::Share(share) => drop(facts.insert("problem.test".into(), share.to_string().into())),
-            HeldOut::File(path) if !config::is_per_agent(path) => {
-                facts.extend(self.digests_of("test", path)?)
-            }
+            HeldOut::File(path) if !spec::is_per_agent(path) => facts.extend(self.digests_of("test", path)?),
             HeldOut::File(_) => {}
         }
         Ok(facts)
@@ -224,7 +222,7 @@ impl Objectives for Tables {
     }
 
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
-        let own = || TableConfig { only: Some(vec![agent]), ..(*self.config).clone() };
+        let own = || TableSpec { only: Some(vec![agent]), ..(*self.config).clone() };
         self.config.is_per_agent().then(|| Arc::new(Self::new(own())) as Arc<dyn Objectives>)
     }
 
@@ -233,7 +231,7 @@ impl Objectives for Tables {
         hosted: &[usize],
         ranks: &dyn Ranks,
     ) -> Result<Option<Arc<dyn Objectives>>, LabError> {
-        let mut own = TableConfig { only: Some(hosted.to_vec()), ..(*self.config).clone() };
+        let mut own = TableSpec { only: Some(hosted.to_vec()), ..(*self.config).clone() };
         let outlines = agree(ranks, Outlines::read(&own).map_err(LabError::from))?;
         let needs_numbers = own.needs_statistics() && own.statistics.is_none();
         own.told = match own.is_per_agent() {

@@ -10,10 +10,10 @@ use csv::StringRecord;
 use rayon::prelude::*;
 
 use super::bad;
-use super::config::{Missing, TableConfig};
 use super::fields::{is_missing_word, number};
 use super::layout::{Layout, Role};
 use super::source::{Block, NOT_UTF8, Source, lines, records};
+use super::spec::{Missing, TableSpec};
 use super::words::Words;
 use crate::error::DataFileError;
 use crate::reading::Reading;
@@ -85,7 +85,7 @@ impl File {
     /// Reads a file. `by` is the column that assigns rows to agents, if the file has one.
     pub(super) fn read(
         path: &Path,
-        config: &TableConfig,
+        config: &TableSpec,
         by: Option<&str>,
         keep: Keep,
         reading: &Reading,
@@ -268,7 +268,7 @@ impl<'a> Keep<'a> {
 struct Parser<'a> {
     path: &'a Path,
     layout: &'a Layout,
-    config: &'a TableConfig,
+    config: &'a TableSpec,
     delimiter: u8,
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::bad;
-use super::config::{HeldOut, TableConfig, is_per_agent};
 use super::layout::{Layout, Role};
 use super::parse::{File, Keep};
+use super::spec::{HeldOut, TableSpec, is_per_agent};
 use crate::error::DataFileError;
 use crate::reading::Reading;
 
@@ -40,7 +40,7 @@ pub(super) struct Outlines {
 
 impl Outlines {
     /// Of the files that all ranks read.
-    pub(super) fn read(config: &TableConfig) -> Result<Self, DataFileError> {
+    pub(super) fn read(config: &TableSpec) -> Result<Self, DataFileError> {
         let outline = |path: &Path| match is_per_agent(path) {
             true => Ok(None),
             false => Rows::taken(path, config, |_| Keep::Outline).map(|rows| Some(Arc::new(rows))),
@@ -53,23 +53,18 @@ impl Outlines {
 
 impl Rows {
     /// Reads all files of a path, in parallel.
-    pub(super) fn read(path: &Path, config: &TableConfig) -> Result<Self, DataFileError> {
+    pub(super) fn read(path: &Path, config: &TableSpec) -> Result<Self, DataFileError> {
         Self::taken(path, config, |_| Keep::All)
     }
 
     /// Reads some rows, whose numbers increase, of a file with this outline.
-    pub(super) fn keep(
-        &self,
-        path: &Path,
-        config: &TableConfig,
-        rows: &[u32],
-    ) -> Result<Self, DataFileError> {
+    pub(super) fn keep(&self, path: &Path, config: &TableSpec, rows: &[u32]) -> Result<Self, DataFileError> {
         Self::taken(path, config, |file| Keep::Some(&self.files[file], rows))
     }
 
     fn taken<'k>(
         path: &Path,
-        config: &TableConfig,
+        config: &TableSpec,
         keep: impl Fn(usize) -> Keep<'k> + Sync,
     ) -> Result<Self, DataFileError> {
         let paths = config.files(path);

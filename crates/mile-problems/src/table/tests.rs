@@ -8,9 +8,9 @@ use std::path::Path;
 
 use mile::problems::Shard;
 
-use super::config::{self, TableConfig};
 use super::encode::{self, Data};
 use super::rows::Outlines;
+use super::spec::{self, TableSpec};
 use super::statistics::Statistics;
 use crate::Setting;
 use crate::section::Section;
@@ -34,14 +34,14 @@ impl Folder {
     }
 
     /// The section with these keys, beside the target y and the file all.csv, for so many agents.
-    fn config(&self, agents: usize, keys: &str) -> Result<TableConfig, String> {
+    fn config(&self, agents: usize, keys: &str) -> Result<TableSpec, String> {
         let mut table: toml::Table = keys.parse().unwrap();
         let defaults = [("data", "all.csv"), ("target", "y"), ("loss", "least-squares")];
         for (key, value) in defaults {
             table.entry(key).or_insert(value.into());
         }
         let section = Section::new("problem", &table);
-        let found = config::read(&section, Setting { agents, folder: self.path() });
+        let found = spec::read(&section, Setting { agents, folder: self.path() });
         found.and_then(|config| section.finish().map(|_| config)).map_err(|error| error.to_string())
     }
 
@@ -263,7 +263,7 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     let config = folder.config(3, keys).unwrap();
     let own = |agent: usize| {
         let path = folder.path().join(format!("own-{agent}.json"));
-        let own = TableConfig { only: Some(vec![agent]), ..config.clone() };
+        let own = TableSpec { only: Some(vec![agent]), ..config.clone() };
         super::divided::statistics_of(&own, agent).unwrap().write(&path).unwrap();
         Statistics::read(&path).unwrap()
     };
@@ -275,14 +275,14 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     let given = folder.config(3, &format!("{keys}\nstatistics = 'statistics.json'")).unwrap();
     for agent in 0..3 {
         let alone: Data<f64> =
-            encode::load(&TableConfig { only: Some(vec![agent]), ..given.clone() }, &Outlines::default(), 0)
+            encode::load(&TableSpec { only: Some(vec![agent]), ..given.clone() }, &Outlines::default(), 0)
                 .unwrap();
         assert_eq!(alone.shards[agent], all.shards[agent]);
         assert_eq!(alone.test[agent], all.test[agent]);
         assert_eq!(alone.about.features, all.about.features);
     }
     let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
-    let alone = TableConfig { only: Some(vec![1]), classes: named, ..config.clone() };
+    let alone = TableSpec { only: Some(vec![1]), classes: named, ..config.clone() };
     let alone = encode::load::<f64>(&alone, &Outlines::default(), 0).err().unwrap().to_string();
     assert!(alone.contains("problem.statistics"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();
@@ -379,7 +379,7 @@ fn classes_of_softmax_are_all_values_sorted_or_those_given() {
     refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes"]);
     let folder = Folder::with(&[("0.csv", text), ("1.csv", text)]);
     let config = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
-    let alone = encode::load::<f64>(&TableConfig { only: Some(vec![0]), ..config }, &Outlines::default(), 0)
+    let alone = encode::load::<f64>(&TableSpec { only: Some(vec![0]), ..config }, &Outlines::default(), 0)
         .err()
         .unwrap()
         .to_string();

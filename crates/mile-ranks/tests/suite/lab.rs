@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 
 use mile::methods::catalogue::Catalogue;
 use mile::problems::{Draw, Failure, Problem};
-use mile_lab::config::{Experiment, parse_table};
 use mile_lab::engines::Engines;
 use mile_lab::execute::execute;
 use mile_lab::objectives::{AnyProblem, FixedProblem, Kinds, Objectives};
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
 use mile_lab::record::Record;
+use mile_lab::spec::{Spec, parse_table};
 use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
 use mile_lab::sweep::SweepPlan;
 use mile_lab::{Lab, LabError};
@@ -76,7 +76,7 @@ fn assert_same(one: &Path, other: &Path, what: &str) {
 fn same_on(ranks: &[usize], text: &str, base: &Path) {
     let home = tempfile::tempdir().unwrap();
     let alone = home.path().join("alone");
-    let experiment = Experiment::parse(text, base, &[]).unwrap();
+    let experiment = Spec::parse(text, base, &[]).unwrap();
     execute(&Plan::new(experiment).unwrap(), &alone, false, &Silent, &AtomicBool::new(false)).unwrap();
     for ranks in ranks {
         let out = home.path().join(ranks.to_string());
@@ -272,7 +272,7 @@ fn a_stop_of_any_rank_stops_all_and_the_run_is_resumed() {
     let stopped = Threads::run(3, |rank| {
         let engines = Arc::new(RankEngines::new(Arc::new(rank)));
         let is_second = engines.ranks().rank() == 1;
-        let plan = Plan::spread(Experiment::parse(&text, base, &[]).unwrap(), engines).unwrap();
+        let plan = Plan::spread(Spec::parse(&text, base, &[]).unwrap(), engines).unwrap();
         execute(&plan, &out, false, &Silent, &AtomicBool::new(is_second)).unwrap().len()
     });
     assert_eq!(stopped, [0; 3]);
@@ -369,13 +369,9 @@ fn a_rank_that_fails_leaves_the_outcome_of_its_job_in_the_run_directory() {
     });
     let errors = Threads::run(2, |rank| {
         let engines = Arc::new(RankEngines::new(Arc::new(rank)));
-        let experiment = Experiment::read_with(
-            &parse_table(text, &[]).unwrap(),
-            Path::new(""),
-            &kinds,
-            &Catalogue::default(),
-        )
-        .unwrap();
+        let experiment =
+            Spec::read_with(&parse_table(text, &[]).unwrap(), Path::new(""), &kinds, &Catalogue::default())
+                .unwrap();
         let plan = Plan::spread(experiment, engines).unwrap();
         execute(&plan, home.path(), false, &Silent, &AtomicBool::new(false)).unwrap_err().to_string()
     });

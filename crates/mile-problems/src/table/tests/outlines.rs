@@ -2,10 +2,10 @@
 
 use mile::problems::Shard;
 
-use super::super::config::{TableConfig, Told};
 use super::super::divided::{self, Divided, Use};
 use super::super::encode;
 use super::super::rows::Outlines;
+use super::super::spec::{TableSpec, Told};
 use super::super::statistics::Statistics;
 use super::{Folder, long};
 
@@ -29,7 +29,7 @@ fn of_a_file_that_all_ranks_read_each_keeps_the_rows_of_its_agents_only() {
             assert_eq!(Some(&statistics), whole.about.statistics.as_ref());
             Told { statistics, rows: vec![[0; 2]; 5] }
         });
-        let own = TableConfig { only: Some(vec![1, 3]), told, ..config };
+        let own = TableSpec { only: Some(vec![1, 3]), told, ..config };
         assert_eq!(outlines.data.as_ref().unwrap().kept(), 0);
         let divided = Divided::read(&own, &outlines, 4, Use::Training).unwrap();
         let here = |shards: &[Shard<f64>]| shards[1].targets.len() + shards[3].targets.len();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use mile::membership::{Change, Membership};
 use toml::{Table, Value};
 
-use super::neighbours::{NeighbourConfig, all_listed, neighbours};
-use super::{Experiment, parse_table};
+use super::neighbours::{NeighbourSpec, all_listed, neighbours};
+use super::{Spec, parse_table};
 use crate::error::LabError;
 use crate::section::{Section, resolve};
 
@@ -72,7 +72,7 @@ pub struct AgentSettings {
 
 /// The configuration of one agent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AgentConfig {
+pub struct AgentSpec {
     /// Its number in the experiment.
     pub id: usize,
     /// Its key file.
@@ -84,7 +84,7 @@ pub struct AgentConfig {
     /// Its settings.
     pub settings: AgentSettings,
     /// Its neighbours, by number.
-    pub neighbours: BTreeMap<usize, NeighbourConfig>,
+    pub neighbours: BTreeMap<usize, NeighbourSpec>,
 }
 
 impl AgentSettings {
@@ -189,18 +189,18 @@ impl AgentSettings {
     }
 
     /// Checks the settings against each other and the experiment.
-    pub fn check(&self, experiment: &Experiment) -> Result<(), LabError> {
-        if experiment.stop.is_some() {
+    pub fn check(&self, spec: &Spec) -> Result<(), LabError> {
+        if spec.stop.is_some() {
             let problem = "agents take it in their section, as [agent] stop = { grad_norm_sq = ..., consensus_error = ... }";
             return Err(LabError::config("stop", problem));
         }
         let why = match self.on_missing {
             _ if self.stop.is_none() => return Ok(()),
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
-            OnMissing::Wait if experiment.network.drop_rate > 0.0 => "with network.drop_rate > 0",
-            OnMissing::Wait if experiment.network.time_varying.is_some() => "with network.time_varying",
+            OnMissing::Wait if spec.network.drop_rate > 0.0 => "with network.drop_rate > 0",
+            OnMissing::Wait if spec.network.time_varying.is_some() => "with network.time_varying",
             OnMissing::Wait
-                if experiment.events.iter().any(|event| !matches!(event.change, Change::Replace(_))) =>
+                if spec.events.iter().any(|event| !matches!(event.change, Change::Replace(_))) =>
             {
                 let problem = "cannot be used with events in which agents leave or join: the run could stop before them";
                 return Err(LabError::config("agent.stop", problem));
@@ -231,10 +231,10 @@ impl Stop {
     }
 }
 
-impl AgentConfig {
+impl AgentSpec {
     /// Reads an agent's file: an experiment with a section `[agent]`. Relative paths in it are relative to the file's
     /// folder.
-    pub fn load(path: &Path) -> Result<(Experiment, Self), LabError> {
+    pub fn load(path: &Path) -> Result<(Spec, Self), LabError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
@@ -245,15 +245,15 @@ impl AgentConfig {
     }
 
     /// Reads the text of an agent's file; relative paths in it are relative to `folder`.
-    pub(crate) fn parse(text: &str, folder: &Path) -> Result<(Experiment, Self), LabError> {
+    pub(crate) fn parse(text: &str, folder: &Path) -> Result<(Spec, Self), LabError> {
         let table = parse_table(text, &[])?;
-        let experiment = Experiment::read(&table, folder)?;
+        let spec = Spec::read(&table, folder)?;
         let takes = "a section [agent]; mile swarm EXPERIMENT.toml --emit writes such files";
         let agent = section(&table)?;
         let agent = agent.ok_or_else(|| LabError::config("agent", format!("is missing, takes {takes}")))?;
-        let config = Self::read(&agent, &experiment.membership()?, folder)?;
-        config.settings.check(&experiment)?;
-        Ok((experiment, config))
+        let config = Self::read(&agent, &spec.membership()?, folder)?;
+        config.settings.check(&spec)?;
+        Ok((spec, config))
     }
 
     fn read(table: &Table, membership: &Membership, folder: &Path) -> Result<Self, LabError> {
@@ -278,14 +278,14 @@ impl AgentConfig {
     }
 
     /// The agent's file: the experiment with this section `[agent]`.
-    pub fn to_table(&self, experiment: &Experiment) -> Table {
+    pub fn to_table(&self, spec: &Spec) -> Table {
         let mut agent = Table::new();
         agent.insert("id".into(), Value::Integer(self.id as i64));
         agent.insert("key".into(), self.key.display().to_string().into());
         agent.insert("listen".into(), self.listen.to_string().into());
         agent.insert("folder".into(), self.folder.display().to_string().into());
         agent.extend(self.settings.to_table());
-        let neighbour = |(id, neighbour): (&usize, &NeighbourConfig)| {
+        let neighbour = |(id, neighbour): (&usize, &NeighbourSpec)| {
             let addresses = neighbour.addresses.iter().map(|address| address.as_str().into()).collect();
             Value::Table(Table::from_iter([
                 ("id".to_owned(), Value::Integer(*id as i64)),
@@ -295,7 +295,7 @@ impl AgentConfig {
             ]))
         };
         agent.insert("neighbour".into(), self.neighbours.iter().map(neighbour).collect::<Vec<_>>().into());
-        let mut table = experiment.to_table();
+        let mut table = spec.to_table();
         table.insert("agent".into(), Value::Table(agent));
         table
     }

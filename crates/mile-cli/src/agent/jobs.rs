@@ -8,10 +8,10 @@ use mile::membership::{Change, Event};
 use mile::method::Method;
 use mile_lab::DIVERGED;
 use mile_lab::agent_files::AgentFiles;
-use mile_lab::config::{AgentConfig, NeighbourConfig, OnMissing, Transport};
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
+use mile_lab::spec::{AgentSpec, NeighbourSpec, OnMissing, Transport};
 use mile_lab::store::write_file;
 use mile_net::agent::{self, StartFrom, State};
 use mile_net::checkpoint::{Folder, Restored};
@@ -27,12 +27,12 @@ use super::socket;
 
 /// Runs all jobs, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
 /// messages.
-pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentConfig, folder: Folder) -> anyhow::Result<()> {
+pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentSpec, folder: Folder) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
     let mut restored = restore::<T>(plan, config, &folder, &terms)?;
     check_events(plan, config)?;
-    let (membership, rounds) = (&plan.membership, plan.experiment.rounds);
+    let (membership, rounds) = (&plan.membership, plan.spec.rounds);
     let new = membership.comes_with(config.id).filter(|_| restored.state.is_none());
     if let Some(k) = new {
         let Event { round, change, .. } = &membership.events()[k];
@@ -87,8 +87,8 @@ enum Begin<T> {
 }
 
 /// Checks that events, and edges that are skipped, can happen to these agents.
-fn check_events(plan: &Plan, config: &AgentConfig) -> Result<(), LabError> {
-    let events = &plan.experiment.events;
+fn check_events(plan: &Plan, config: &AgentSpec) -> Result<(), LabError> {
+    let events = &plan.spec.events;
     if !events.is_empty() && plan.jobs().len() > 1 {
         let problem =
             "can be given to agents of one algorithm with one seed: others would begin their rounds anew";
@@ -109,7 +109,7 @@ fn check_events(plan: &Plan, config: &AgentConfig) -> Result<(), LabError> {
 /// Loads the checkpoint, if there is one. Settings that may be changed while agents stand are noted with the round if they were.
 fn restore<T: Scalar>(
     plan: &Plan,
-    config: &AgentConfig,
+    config: &AgentSpec,
     folder: &Folder,
     terms: &Terms,
 ) -> anyhow::Result<Restored<T>> {
@@ -153,7 +153,7 @@ fn note_changes(folder: &Folder, then: &Terms, now: &Terms, round: u64) -> anyho
 /// Runs one job. Returns the mark of its end.
 fn run_job<T: Scalar>(
     plan: &Plan,
-    config: &AgentConfig,
+    config: &AgentSpec,
     index: usize,
     begin: Begin<T>,
     host: &mut RecordingHost<T>,
@@ -172,7 +172,7 @@ fn run_job<T: Scalar>(
     let origin = round.map_or("from the start".into(), |round| format!("from round {round}"));
     let title = plan.job_name(Job { algorithm, seed });
     tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
-    let rounds = plan.experiment.rounds.min(plan.membership.leaves(config.id).unwrap_or(u64::MAX));
+    let rounds = plan.spec.rounds.min(plan.membership.leaves(config.id).unwrap_or(u64::MAX));
     if round.is_some_and(|round| round < rounds) && config.settings.stop.is_none() {
         // It may be of fewer rounds than are asked for now.
         AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
@@ -196,10 +196,10 @@ fn run_job<T: Scalar>(
         membership: &plan.membership,
         method: &*methods[0],
         later: &later,
-        schedule: &plan.experiment.algorithms[algorithm].schedule,
+        schedule: &plan.spec.algorithms[algorithm].schedule,
         seed,
-        rounds: plan.experiment.rounds,
-        gossip_every: plan.experiment.eval_every(),
+        rounds: plan.spec.rounds,
+        gossip_every: plan.spec.eval_every(),
         tolerance,
     };
     host.begin(round, DIVERGED * size.max(1.0));
@@ -223,22 +223,22 @@ fn start<T: Scalar>(
     Ok(rows)
 }
 
-fn terms(plan: &Plan, config: &AgentConfig) -> Result<Terms, LabError> {
+fn terms(plan: &Plan, config: &AgentSpec) -> Result<Terms, LabError> {
     let mut facts = plan.facts_for_agents(config.id)?;
     for (key, limit) in config.settings.stop.into_iter().flat_map(|stop| stop.facts()) {
         facts.insert(format!("agent.stop.{key}"), limit.to_string().into());
     }
     Ok(Terms {
-        run: plan.experiment.name.clone(),
+        run: plan.spec.name.clone(),
         dim: plan.size.dim,
-        precision: plan.experiment.precision.name().to_owned(),
+        precision: plan.spec.precision.name().to_owned(),
         facts,
     })
 }
 
-fn settings(config: &AgentConfig) -> anyhow::Result<Settings> {
+fn settings(config: &AgentSpec) -> anyhow::Result<Settings> {
     let settings = &config.settings;
-    let peer = |(k, (id, neighbour)): (usize, (&usize, &NeighbourConfig))| {
+    let peer = |(k, (id, neighbour)): (usize, (&usize, &NeighbourSpec))| {
         let key = neighbour.key.parse().map_err(|error| {
             let problem =
                 format!("got \"{}\" ({error}), takes the public key that mile keygen printed", neighbour.key);

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use mile::real::Precision;
-use mile_lab::config::{Experiment, parse_table};
 use mile_lab::plan::Plan;
+use mile_lab::spec::{Spec, parse_table};
 use mile_theory::weights::WeightChoice;
 
 const GOOD: &str = r#"
@@ -35,8 +35,8 @@ variant = "cta"
 
 fn parse(text: &str, set: &[&str]) -> Result<Plan, String> {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-    let experiment = Experiment::parse(text, Path::new(""), &set).map_err(|error| error.to_string())?;
-    Plan::new(experiment).map_err(|error| error.to_string())
+    let spec = Spec::parse(text, Path::new(""), &set).map_err(|error| error.to_string())?;
+    Plan::new(spec).map_err(|error| error.to_string())
 }
 
 /// The error names these keys and values.
@@ -51,19 +51,19 @@ fn refused(set: &str, names: &[&str]) {
 #[test]
 fn a_good_file_is_read_with_its_aliases_and_defaults() {
     let plan = parse(GOOD, &[]).unwrap();
-    let experiment = &plan.experiment;
-    assert_eq!((experiment.rounds, experiment.eval_every(), experiment.precision), (6, 1, Precision::F64));
-    assert_eq!(experiment.algorithms[0].parameters.local_steps, Some(4));
-    assert_eq!(experiment.algorithms[0].xi, Some(WeightChoice::Paper));
+    let spec = &plan.spec;
+    assert_eq!((spec.rounds, spec.eval_every(), spec.precision), (6, 1, Precision::F64));
+    assert_eq!(spec.algorithms[0].parameters.local_steps, Some(4));
+    assert_eq!(spec.algorithms[0].xi, Some(WeightChoice::Paper));
     assert_eq!(plan.methods[0].parameters.xi, Some((0.9 * 2.0 / 7.0).into()));
-    assert_eq!(experiment.algorithms[1].parameters.local_steps, Some(10));
+    assert_eq!(spec.algorithms[1].parameters.local_steps, Some(10));
     assert_eq!(plan.jobs().len(), 6);
 }
 
 #[test]
 fn the_resolved_file_is_the_same_experiment() {
-    let first = parse(GOOD, &["network.drop_rate=0.1", "network.time_varying=matchings"]).unwrap().experiment;
-    let again = Experiment::parse(&first.to_table().to_string(), Path::new("/elsewhere"), &[]).unwrap();
+    let first = parse(GOOD, &["network.drop_rate=0.1", "network.time_varying=matchings"]).unwrap().spec;
+    let again = Spec::parse(&first.to_table().to_string(), Path::new("/elsewhere"), &[]).unwrap();
     assert_eq!(first, again);
     assert_eq!(format!("{:?}", first.algorithms), format!("{:?}", again.algorithms));
     assert_eq!(first.network, again.network);
@@ -146,7 +146,7 @@ fn the_number_of_test_samples_is_checked_against_the_test_set() {
         assert!(message.contains("problem.test_samples") && message.contains(got), "{message}");
     }
     let kept = |test_samples: &str| {
-        let resolved = images(test_samples).unwrap().experiment.to_table();
+        let resolved = images(test_samples).unwrap().spec.to_table();
         resolved["problem"].get("test_samples").and_then(toml::Value::as_integer)
     };
     assert_eq!((kept("2000"), kept("7"), kept("\"all\"")), (Some(2000), Some(7), None));
@@ -174,8 +174,8 @@ fn networks_from_files_are_read_and_refused() {
     let text = GOOD.replace("topology = \"small-world\"\ndegree = 2", "topology = \"file\"");
     let read = |set: &[&str]| {
         let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-        let experiment = Experiment::parse(&text, folder.path(), &set).map_err(|error| error.to_string())?;
-        Plan::new(experiment).map_err(|error| error.to_string())
+        let spec = Spec::parse(&text, folder.path(), &set).map_err(|error| error.to_string())?;
+        Plan::new(spec).map_err(|error| error.to_string())
     };
     let matrix = |name: &'static str| ["network.edges=edges.txt", "network.mixing=file", name];
     assert!(read(&["network.edges=edges.txt"]).is_ok());
@@ -227,11 +227,11 @@ fn a_method_that_was_added_is_known_to_its_catalogue_only() {
     };
     let table = parse_table(&GOOD.replace("name = \"led\"", "name = \"my-dsgd\""), &[]).unwrap();
     let read = |catalogue: &Catalogue| {
-        Experiment::read_with(&table, Path::new(""), &Kinds::default(), catalogue).map_err(|e| e.to_string())
+        Spec::read_with(&table, Path::new(""), &Kinds::default(), catalogue).map_err(|e| e.to_string())
     };
     let with = Catalogue::default().with(own("my-dsgd").with_title("My DSGD")).unwrap();
     let plan = Plan::new(read(&with).unwrap()).unwrap();
-    assert_eq!(plan.experiment.algorithms[1].entry.title, "My DSGD");
+    assert_eq!(plan.spec.algorithms[1].entry.title, "My DSGD");
     let unknown = read(&Catalogue::default()).unwrap_err();
     assert!(unknown.contains("algorithm[1].name: got \"my-dsgd\", takes the name of a method"), "{unknown}");
     let any = read(&Catalogue::default().or_any()).unwrap();

@@ -11,14 +11,14 @@ use crate::error::LabError;
 use crate::samples::Training;
 use crate::section::{Section, as_number, resolve};
 
-pub(super) struct ArraysConfig {
-    pub(super) data: DataConfig,
+pub(super) struct ArraysSpec {
+    pub(super) data: DataSpec,
     pub(super) training: Training,
 }
 
 /// Which samples are read, and how.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct DataConfig {
+pub(super) struct DataSpec {
     pub(super) train: Source,
     pub(super) test: Test,
     /// Whether images are `[channel][row][column]`; else `[row][column][channel]`.
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-impl DataConfig {
+impl DataSpec {
     /// The agents whose files are available, with one file for each agent.
     pub(super) fn available(&self) -> std::ops::Range<usize> {
         self.only.map_or(0..self.agents, |agent| agent..agent + 1)
@@ -91,12 +91,12 @@ impl DataConfig {
     }
 }
 
-impl ArraysConfig {
+impl ArraysSpec {
     pub(super) fn read(section: &Section, setting: Setting) -> Result<Self, LabError> {
         let (train, test) = sources(section, setting.folder)?;
         let layouts = [("nhwc", false), ("nchw", true)];
         let losses = [("cross-entropy", false), ("least-squares", true)];
-        let data = DataConfig {
+        let data = DataSpec {
             train,
             test,
             channels_first: section.choice("layout", &layouts, Some("nhwc"))?,

@@ -14,7 +14,7 @@ use crate::section::{Section, as_number, as_whole, resolve};
 
 /// A network as an experiment file describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NetworkConfig {
+pub struct NetworkSpec {
     /// Number of agents.
     pub agents: usize,
     /// The graph.
@@ -77,7 +77,7 @@ const TOPOLOGIES: [&str; 12] = [
     "file",
 ];
 
-impl NetworkConfig {
+impl NetworkSpec {
     /// The named topology of its graph, if it has one.
     pub fn topology(&self) -> Option<Topology> {
         match self.graph {

@@ -58,7 +58,7 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
     }
 
     fn is_due(&self, round: u64) -> bool {
-        let experiment = &self.plan.experiment;
+        let experiment = &self.plan.spec;
         round.is_multiple_of(experiment.eval_every()) || round == experiment.rounds
     }
 
@@ -101,7 +101,7 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
         tracing::info!(
             "round {} of {}; latest gossip estimate: mean loss {}, consensus error {}{}",
             end.progress.round,
-            self.plan.experiment.rounds,
+            self.plan.spec.rounds,
             number(estimate.loss),
             number(estimate.consensus_error),
             gradient.unwrap_or_default(),

@@ -3,8 +3,8 @@
 use mile::membership::{Change, Event, InvalidEvent, Membership};
 use toml::{Table, Value};
 
-use super::Experiment;
-use super::network::{MixingSource, NetworkConfig};
+use super::Spec;
+use super::network::{MixingSource, NetworkSpec};
 use crate::error::LabError;
 use crate::section::{Section, as_whole};
 
@@ -91,12 +91,12 @@ fn neighbours(reader: &Section) -> Result<Vec<usize>, LabError> {
 }
 
 /// How many agents take part at one time or another.
-pub(super) fn numbers(network: &NetworkConfig, events: &[Event]) -> usize {
+pub(super) fn numbers(network: &NetworkSpec, events: &[Event]) -> usize {
     let joins = events.iter().filter(|event| matches!(event.change, Change::Join { .. }));
     network.agents.saturating_add(joins.count())
 }
 
-impl Experiment {
+impl Spec {
     /// Builds the network, and the networks that events make of it.
     pub fn membership(&self) -> Result<Membership, LabError> {
         let rule = match self.network.mixing {

@@ -14,7 +14,7 @@ const SOCKET: &str = "status.sock";
 const POINTER_FILE: &str = "status.path";
 
 /// The path at which the agent in a folder opens its socket.
-pub fn choose_path(folder: &Path) -> Result<PathBuf, LabError> {
+pub(crate) fn choose_path(folder: &Path) -> Result<PathBuf, LabError> {
     let (near, pointer) = (folder.join(SOCKET), folder.join(POINTER_FILE));
     if near.as_os_str().len() <= MAX_PATH {
         let _ = std::fs::remove_file(pointer);
@@ -34,7 +34,7 @@ pub fn choose_path(folder: &Path) -> Result<PathBuf, LabError> {
 }
 
 /// The path of the socket of the agent in a folder, for its clients.
-pub fn find_path(folder: &Path) -> PathBuf {
+pub(crate) fn find_path(folder: &Path) -> PathBuf {
     pointed(folder).unwrap_or_else(|| folder.join(SOCKET))
 }
 

@@ -10,7 +10,7 @@ use crate::section::{Section, as_number};
 
 /// A neighbour of an agent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NeighbourConfig {
+pub struct NeighbourSpec {
     /// Its public key.
     pub key: String,
     /// The edge to it.
@@ -24,7 +24,7 @@ pub(super) fn neighbours(
     reader: &Section,
     edges: &BTreeMap<usize, Edge>,
     me: usize,
-) -> Result<BTreeMap<usize, NeighbourConfig>, LabError> {
+) -> Result<BTreeMap<usize, NeighbourSpec>, LabError> {
     let takes = "a section [[agent.neighbour]] for each neighbour";
     let empty = Vec::new();
     let list = match reader.value("neighbour") {
@@ -46,7 +46,7 @@ pub(super) fn neighbours(
 
 /// Checks that all neighbours are listed.
 pub(super) fn all_listed(
-    found: &BTreeMap<usize, NeighbourConfig>,
+    found: &BTreeMap<usize, NeighbourSpec>,
     edges: &BTreeMap<usize, Edge>,
     me: usize,
 ) -> Result<(), LabError> {
@@ -65,7 +65,7 @@ fn neighbour(
     reader: &Section,
     edges: &BTreeMap<usize, Edge>,
     me: usize,
-) -> Result<(usize, NeighbourConfig), LabError> {
+) -> Result<(usize, NeighbourSpec), LabError> {
     let ids: Vec<usize> = edges.keys().copied().collect();
     let takes = format!("a neighbour of agent {me} in the experiment's graph: one of {ids:?}");
     let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))? as usize;
@@ -92,7 +92,7 @@ fn neighbour(
     if let Some(bad) = addresses.iter().find(|address| !is_host_and_port(address)) {
         return Err(reader.refuse("addresses", &Value::from(bad.as_str()), takes));
     }
-    Ok((id, NeighbourConfig { key, edge: edge.clone(), addresses }))
+    Ok((id, NeighbourSpec { key, edge: edge.clone(), addresses }))
 }
 
 /// Whether a text has the form `host:port`; an IPv6 address has brackets, `[2001:db8::1]:7100`.

@@ -13,7 +13,7 @@ use crate::section::{Section, as_number, as_whole, nearest};
 
 /// One algorithm of an experiment.
 #[derive(Clone, Debug)]
-pub struct AlgorithmConfig {
+pub struct AlgorithmSpec {
     /// The method.
     pub entry: Entry,
     /// Its label in tables, figures and file names.
@@ -30,7 +30,7 @@ pub struct AlgorithmConfig {
     pub gamma: Option<WeightChoice>,
 }
 
-impl AlgorithmConfig {
+impl AlgorithmSpec {
     pub(super) fn read_all(top: &Section, catalogue: &Catalogue, rounds: u64) -> Result<Vec<Self>, LabError> {
         let takes = "at least one section [[algorithm]]";
         let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", takes))?;

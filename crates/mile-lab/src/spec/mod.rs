@@ -19,11 +19,11 @@ use mile::methods::catalogue::Catalogue;
 use mile::real::Precision;
 use toml::{Table, Value};
 
-pub use agent::{AgentConfig, AgentSettings, OnMissing, Stop, Transport};
-pub use algorithm::AlgorithmConfig;
+pub use agent::{AgentSettings, AgentSpec, OnMissing, Stop, Transport};
+pub use algorithm::AlgorithmSpec;
 pub(crate) use events::to_table as event_table;
-pub use neighbours::{NeighbourConfig, is_host_and_port};
-pub use network::{GraphSource, MixingSource, NetworkConfig};
+pub use neighbours::{NeighbourSpec, is_host_and_port};
+pub use network::{GraphSource, MixingSource, NetworkSpec};
 pub use set::apply;
 pub use stop::StopRule;
 
@@ -50,7 +50,7 @@ pub enum Start {
 
 /// A description of an experiment. Two are equal if the files they write are.
 #[derive(Clone)]
-pub struct Experiment {
+pub struct Spec {
     /// Name, used for its run directory.
     pub name: String,
     /// Seeds; each algorithm is run once with each.
@@ -68,7 +68,7 @@ pub struct Experiment {
     /// Precision of states and gradients.
     pub precision: Precision,
     /// The network.
-    pub network: NetworkConfig,
+    pub network: NetworkSpec,
     /// The section `[problem]`, with the defaults of its kind. Only its kind knows what its keys mean.
     pub problem: Table,
     /// The objectives that the section describes.
@@ -78,7 +78,7 @@ pub struct Experiment {
     /// The starting points.
     pub start: Start,
     /// The algorithms to run.
-    pub algorithms: Vec<AlgorithmConfig>,
+    pub algorithms: Vec<AlgorithmSpec>,
     /// What happens to agents, in increasing round.
     pub events: Vec<Event>,
 }
@@ -92,7 +92,7 @@ pub struct EvaluationSamples {
     pub test: Option<usize>,
 }
 
-impl Experiment {
+impl Spec {
     /// Reads an experiment with a built-in kind of problem and built-in methods; relative paths in it are relative to `folder`.
     pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
         Self::read_with(table, folder, &Kinds::default(), &Catalogue::default())
@@ -124,14 +124,14 @@ impl Experiment {
         let agent_metrics = top.flag("agent_metrics")?.unwrap_or(false);
         let stop = StopRule::read(&top)?;
 
-        let network = NetworkConfig::read(&section(&top, "network")?, folder)?;
+        let network = NetworkSpec::read(&section(&top, "network")?, folder)?;
         let events = events::read(&top)?;
         let setting = Setting { agents: events::numbers(&network, &events), folder };
         let (objectives, problem) = kinds.read(&section(&top, "problem")?, setting)?;
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
-        let algorithms = AlgorithmConfig::read_all(&top, catalogue, rounds)?;
+        let algorithms = AlgorithmSpec::read_all(&top, catalogue, rounds)?;
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         top.finish()?;
         Ok(Self {
@@ -173,7 +173,7 @@ impl Experiment {
             ("network", Some(self.network.to_table().into())),
             ("problem", Some(problem.into())),
             ("start", Some(self.start.to_table().into())),
-            ("algorithm", all(self.algorithms.iter().map(AlgorithmConfig::to_table).collect())),
+            ("algorithm", all(self.algorithms.iter().map(AlgorithmSpec::to_table).collect())),
             ("event", all(self.events.iter().map(events::to_table).collect())),
         ])
     }
@@ -350,13 +350,13 @@ fn whole(number: u64) -> Value {
     Value::Integer(number as i64)
 }
 
-impl PartialEq for Experiment {
+impl PartialEq for Spec {
     fn eq(&self, other: &Self) -> bool {
         self.to_table() == other.to_table()
     }
 }
 
-impl std::fmt::Debug for Experiment {
+impl std::fmt::Debug for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Experiment").field("name", &self.name).finish_non_exhaustive()
     }

@@ -14,7 +14,7 @@ use crate::{Setting, samples};
 
 /// The section `[problem]` of kind `table`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TableConfig {
+pub(super) struct TableSpec {
     /// Path of one file for all agents or, with `{agent}` in it, of one file for each agent.
     pub(super) data: PathBuf,
     /// Column that assigns each row to an agent.
@@ -114,7 +114,7 @@ pub(super) fn file_of(path: &std::path::Path, agent: usize) -> PathBuf {
     path.to_string_lossy().replace("{agent}", &agent.to_string()).into()
 }
 
-impl TableConfig {
+impl TableSpec {
     /// Whether each agent has its own file.
     pub(super) fn is_per_agent(&self) -> bool {
         is_per_agent(&self.data)
@@ -185,7 +185,7 @@ impl TableConfig {
     }
 }
 
-pub(super) fn read(section: &Section, setting: Setting) -> Result<TableConfig, LabError> {
+pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, LabError> {
     let takes = "the path of a CSV file, or one for each agent such as \"agent-{agent}.csv\"";
     let data = section.text("data", takes)?.ok_or_else(|| section.missing("data", takes))?;
     let data = resolve(setting.folder, data);
@@ -212,7 +212,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableConfig, L
     }
     let missing = [("mean", Missing::Mean), ("drop", Missing::Drop)];
     let weights = [("agents", false), ("rows", true)];
-    Ok(TableConfig {
+    Ok(TableSpec {
         partition: partition(section, by.is_some(), is_per_agent(&data))?,
         data,
         by: by.map(str::to_owned),

@@ -1,13 +1,19 @@
-//! `mile agent`: one agent of an experiment, over the network.
+//! `mile agent`: one agent of an experiment, over the network. The experiment comes from `mile-lab`, the protocol and the
+//! connections from `mile-net`; here they meet.
+
+mod jobs;
+mod recording;
+pub(crate) mod socket;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use mile_lab::config::AgentConfig;
+use mile::with_precision;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
+use mile_lab::spec::AgentSpec;
 use mile_lab::store::write_file;
 use mile_net::checkpoint::Folder;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -44,7 +50,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
         std::thread::spawn(exit_when_stdin_closes);
     }
     let name = arguments.file.display().to_string();
-    let (experiment, config) = AgentConfig::load(&arguments.file)?;
+    let (experiment, config) = AgentSpec::load(&arguments.file)?;
     let folder = Folder::open(&config.folder, LOCK_TIMEOUT)?;
     write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
@@ -53,7 +59,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
             "the agents' mean gradient is not zero at a minimiser with problem.l1: use consensus_error";
         return Err(LabError::config("agent.stop.grad_norm_sq", problem).in_file(&name).into());
     }
-    mile_agent::run(&plan, &config, folder)?;
+    with_precision!(plan.spec.precision, T => jobs::run_jobs::<T>(&plan, &config, folder))?;
     Ok(0)
 }
 
@@ -68,7 +74,6 @@ fn init_logging() {
         _ => Targets::new()
             .with_default(LevelFilter::OFF)
             .with_target("mile", LevelFilter::INFO)
-            .with_target("mile_agent", LevelFilter::INFO)
             .with_target("mile_net", LevelFilter::INFO),
     };
     tracing_subscriber::registry().with(lines).with(targets).init();
