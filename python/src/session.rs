@@ -6,15 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use mile::methods::catalogue::{Catalogue, Entry};
 use mile_lab::engines::{Engines, InProcess};
-use mile_lab::execute::execute;
-use mile_lab::objectives::Kinds;
-use mile_lab::plan::Plan;
-use mile_lab::ranks::from_first;
-use mile_lab::report::{write_run_outputs, write_sweep_outputs};
-use mile_lab::store::{Outcome, read_outcomes, write_file};
-use mile_lab::sweep::SweepPlan;
-use mile_lab::table::outcomes_table;
-use mile_lab::{Lab, LabError};
+use mile_lab::objectives::{Kinds, Objectives, Setting};
+use mile_lab::section::Section;
+use mile_lab::sweep::ObserverFactory;
+use mile_lab::{Lab, LabError, session};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -36,18 +31,16 @@ use crate::waiting::{Worker, long};
 /// The kind of problem in experiments whose objectives are given as Python values.
 const GIVEN: &str = "given";
 
-/// An experiment with what it is made of.
-struct Session {
+/// An experiment as Python gives it, with the lab that runs it.
+struct Given {
     table: Table,
     base: PathBuf,
-    kinds: Kinds,
-    catalogue: Catalogue,
-    engines: Arc<dyn Engines>,
+    lab: Lab,
     raised: Raised,
     worker: Worker,
 }
 
-impl Session {
+impl Given {
     fn read(
         experiment: &Bound<'_, PyDict>,
         base: PathBuf,
@@ -57,117 +50,63 @@ impl Session {
         device: Option<&str>,
     ) -> PyResult<Self> {
         let table = values::table(experiment, "")?;
-        let (raised, memory) = (Raised::default(), Memory::default());
+        let raised = Raised::default();
         let catalogue = methods
             .into_iter()
             .try_fold(Catalogue::default(), |known, method| method.add_to(known, &raised))?;
-        let ranks = ranks.map(|ranks| PyRanks::read(ranks, raised.clone()).map(Arc::new)).transpose()?;
-        let mut session = Self {
-            table,
-            base,
-            kinds: Kinds::default(),
-            catalogue,
-            engines: Arc::new(InProcess),
-            raised: raised.clone(),
-            worker: Worker::Threads,
-        };
-        let Some(problem) = problem else {
-            session.engines = device::engines(device)?;
-            return Ok(session);
-        };
-        if let Ok(data) = problem.cast::<TableData>() {
-            let data = data.clone().unbind();
-            session.kinds = session
-                .kinds
-                .with(GIVEN, move |section, setting| data.get().objectives(section, setting.agents));
-            session.engines = device::engines(device)?;
-            return Ok(session);
-        }
-        if device.is_some() {
-            let problem = "objectives in Python compute where they compute: leave it out (a mile.torch.Problem has its own device)";
-            return Err(exception(&LabError::config("device", problem)));
-        }
-        let network = session.table.get("network").and_then(|network| network.get("agents"));
-        let agents = network.and_then(toml::Value::as_integer).unwrap_or(10);
-        let agents = usize::try_from(agents)
-            .map_err(|_| PyValueError::new_err("network.agents: takes a whole number"))?;
-        let objectives = Arc::new(PyObjectives::read(problem, agents, memory.clone(), raised.clone())?);
-        session.kinds = session.kinds.with(GIVEN, move |_, _| Ok(objectives.clone()));
-        let host = attribute(problem, "host")?.map(|_| problem.clone().unbind());
-        session.worker = Worker::Caller;
-        session.engines = Arc::new(PyEngines { host, memory, raised, ranks });
-        Ok(session)
-    }
-
-    fn plan(&self, folder: &Path) -> Result<Plan, LabError> {
-        let resumed = folder.join("config.toml").exists().then_some(folder);
-        let lab = Lab::new(self.kinds.clone(), self.catalogue.clone(), self.engines.clone());
-        lab.plan(&self.table, &self.base, resumed)
-    }
-
-    /// Runs the experiment; returns whether it is complete.
-    fn run(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
-        let plan = self.plan(folder)?;
-        let teller = Teller::new(&plan, work);
-        let executed = execute(&plan, folder, resume, &teller, &work.stop);
-        let ranks = self.engines.ranks();
-        let (outcomes, mut failed) = match executed {
-            Ok(outcomes) => (outcomes, Vec::new()),
-            Err(LabError::Failed(failed)) => (read_outcomes(folder)?, failed),
-            Err(error) => return Err(error),
-        };
-        // The other ranks wait until the folder is complete.
-        from_first(ranks, || {
-            let seeds = plan.spec.seeds.len();
-            match (outcomes.is_empty(), draw) {
-                (true, _) => Ok(()),
-                (false, true) => write_run_outputs(folder, &outcomes, seeds).map(drop),
-                // Drawing takes longer than a short run.
-                (false, false) => {
-                    let table = outcomes_table(&outcomes, seeds);
-                    write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
-                    write_file(&folder.join("table.tex"), table.to_latex().as_bytes())
-                }
+        let (kinds, mut worker) = (Kinds::default(), Worker::Threads);
+        let lab = match problem {
+            None => Lab::new(kinds, catalogue, device::engines(device)?),
+            Some(problem) if let Ok(data) = problem.cast::<TableData>() => {
+                let data = data.clone().unbind();
+                let read =
+                    move |section: &Section, setting: Setting| data.get().objectives(section, setting.agents);
+                Lab::new(kinds.with(GIVEN, read), catalogue, device::engines(device)?)
             }
-        })?;
-        failed.extend(outcomes.iter().filter_map(Outcome::failure));
-        if !failed.is_empty() {
-            return Err(LabError::Failed(failed));
-        }
-        Ok(plan.is_complete(&outcomes))
-    }
-
-    fn sweep(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
-        let (kinds, catalogue) = (&self.kinds, &self.catalogue);
-        let sweep = SweepPlan::read_with(&self.table, &self.base, kinds, catalogue, self.engines.clone())?;
-        let sweep =
-            sweep.ok_or_else(|| LabError::config("sweep", "is missing, takes lists of values by key"))?;
-        let points = sweep.points.len();
-        let tell = |k: usize, name: &str| {
-            let (name, round, value) = (name.to_owned(), k as u64 + 1, points as f64);
-            work.tell(Event { kind: "point", name, round, value, text: String::new() });
+            Some(_) if device.is_some() => {
+                let problem = "objectives in Python compute where they compute: leave it out (a mile.torch.Problem has its own device)";
+                return Err(exception(&LabError::config("device", problem)));
+            }
+            Some(problem) => {
+                worker = Worker::Caller;
+                let ranks =
+                    ranks.map(|ranks| PyRanks::read(ranks, raised.clone()).map(Arc::new)).transpose()?;
+                let memory = Memory::default();
+                let host = attribute(problem, "host")?.map(|_| problem.clone().unbind());
+                let (object, lent, kept) = (problem.clone().unbind(), memory.clone(), raised.clone());
+                let read = move |_: &Section, setting: Setting| {
+                    let objectives = kept.call(|py| {
+                        PyObjectives::read(object.bind(py), setting.agents, lent.clone(), kept.clone())
+                    });
+                    match objectives {
+                        Ok(objectives) => Ok(Arc::new(objectives) as Arc<dyn Objectives>),
+                        Err(error) => Err(LabError::config("problem", error)),
+                    }
+                };
+                let engines = PyEngines { host, memory, raised: raised.clone(), ranks };
+                Lab::new(kinds.with(GIVEN, read), catalogue, Arc::new(engines))
+            }
         };
-        let found = sweep.execute(
-            folder,
-            resume,
-            &|k, point, plan| {
-                tell(k, &point.name);
-                boxed(plan, work)
-            },
-            &work.stop,
-        )?;
-        if draw {
-            from_first(self.engines.ranks(), || write_sweep_outputs(&found))?;
-        }
-        if !found.failed.is_empty() {
-            return Err(LabError::Failed(found.failed));
-        }
-        Ok(found.is_complete())
+        Ok(Self { table, base, lab, raised, worker })
     }
-}
 
-fn boxed<'p>(plan: &'p Plan, work: &Work) -> Box<dyn mile_lab::observer::Observer + 'p> {
-    Box::new(Teller::new(plan, work))
+    /// Runs the experiment or sweep; returns whether it is complete.
+    fn run(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
+        let session = self.lab.session(&self.table, &self.base, folder, resume)?;
+        let points = match session.work() {
+            session::Work::Run(_) => 1,
+            session::Work::Sweep(sweep) => sweep.points.len(),
+        };
+        let observers: &ObserverFactory = &|point, plan| {
+            if let Some((k, point)) = point {
+                let (name, round, value) = (point.name.clone(), k as u64 + 1, points as f64);
+                work.tell(Event { kind: "point", name, round, value, text: String::new() });
+            }
+            Box::new(Teller::new(plan, work))
+        };
+        let results = session.execute(observers, &work.stop)?.report(draw)?;
+        Ok(results.check()?.is_complete)
+    }
 }
 
 /// A method in Python: the object, the name under which it stands in the experiment, its title, and the facts that it is known by.
@@ -227,11 +166,8 @@ pub(crate) fn run(
     device: Option<&str>,
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<(bool, bool)> {
-    let session = Session::read(experiment, base, problem, methods, ranks, device)?;
-    let work = |work: Work| match session.table.contains_key("sweep") {
-        true => session.sweep(&out, resume, draw, &work),
-        false => session.run(&out, resume, draw, &work),
-    };
+    let session = Given::read(experiment, base, problem, methods, ranks, device)?;
+    let work = |work: Work| session.run(&out, resume, draw, &work);
     let (result, stopped) = long(py, session.worker, callback, &session.raised, work)?;
     let complete = result.map_err(|error| raise(py, error, &session.raised, &out))?;
     Ok((complete, stopped))
@@ -248,8 +184,8 @@ pub(crate) fn check(
     methods: Vec<OwnMethod<'_>>,
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
-    let session = Session::read(experiment, base, problem, methods, None, None)?;
-    let work = |_| Ok(session.plan(Path::new(""))?.spec.to_table().to_string());
+    let session = Given::read(experiment, base, problem, methods, None, None)?;
+    let work = |_| Ok(session.lab.plan(&session.table, &session.base, None)?.spec.to_table().to_string());
     let (result, _) = long(py, session.worker, callback, &session.raised, work)?;
     result.map_err(|error| raise(py, error, &session.raised, Path::new("")))
 }
@@ -285,7 +221,7 @@ pub(crate) fn reproduce(
             out: &out,
             set: &set,
             engines: &engines,
-            observers: &|_, _, plan| boxed(plan, &work),
+            observers: &|_, plan| Box::new(Teller::new(plan, &work)),
             say: &|text| eprintln!("{text}"),
             stop,
         })

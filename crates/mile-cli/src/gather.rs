@@ -9,7 +9,7 @@ use mile_lab::error::LabError;
 use mile_lab::gather::{Gatherer, agent_folder};
 use mile_lab::observer::Observer;
 use mile_lab::plan::Plan;
-use mile_lab::report::write_report;
+use mile_lab::session::Executed;
 use mile_lab::spec::{AgentSpec, Spec};
 use mile_lab::store::Outcome;
 
@@ -71,9 +71,9 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
                        and final states at their end";
         return Err(LabError::Directory { path: arguments.out.clone(), problem: problem.into() }.into());
     }
-    write_report(std::slice::from_ref(&arguments.out), &arguments.out.join("report.html"))?;
+    let results = Executed::elsewhere(&plan, &arguments.out, outcomes).report(true)?;
     let again = format!("mile gather --out {}", arguments.out.display());
-    finish(&arguments.out, &plan, &outcomes, &again, &OutputArguments::default())?;
+    finish(results, &again, &OutputArguments::default())?;
     Ok(0)
 }
 

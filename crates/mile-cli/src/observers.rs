@@ -4,16 +4,17 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::Args;
 use mile_lab::error::LabError;
-use mile_lab::execute::execute;
 use mile_lab::observer::{Lines, Observer};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::serve::LiveView;
+use mile_lab::session::{Executed, Session, Work};
 use mile_lab::store::Outcome;
 use mile_lab::sweep::ObserverFactory;
 use mile_lab::tensorboard::EventFiles;
@@ -45,36 +46,60 @@ impl ObserverArguments {
     }
 }
 
-/// Runs a plan with progress on the terminal and the observers that were asked for.
-pub(crate) fn execute_observed(
-    plan: &Plan,
+/// Executes a session with progress on the terminal and the observers that were asked for.
+pub(crate) fn execute_observed<'s>(
+    session: &'s Session,
     folder: &Path,
-    resume: bool,
     (arguments, output): (&ObserverArguments, &OutputArguments),
     stop: &AtomicBool,
-) -> anyhow::Result<Vec<Outcome>> {
+) -> anyhow::Result<Executed<'s>> {
+    let stream = RecordStream::default();
+    let executed = match session.work() {
+        Work::Run(plan) => execute_run(session, plan, folder, (arguments, output, &stream), stop)?,
+        Work::Sweep(sweep) => {
+            let (points, bars) = (sweep.points.len(), sweep.at_once()? == 1);
+            let observers: &ObserverFactory = &|point, plan| {
+                if let Some((k, point)) = point {
+                    output.message(&format!("point {} of {points}: {}\n", k + 1, point.name));
+                }
+                let number = point.map(|(k, _)| k);
+                Box::new(Observers(shown(plan, output, &stream, Shown { number, bars })))
+            };
+            session.execute(observers, stop)?
+        }
+    };
+    stream.check()?;
+    Ok(executed)
+}
+
+fn execute_run<'s>(
+    session: &'s Session,
+    plan: &Plan,
+    folder: &Path,
+    (arguments, output, stream): (&ObserverArguments, &OutputArguments, &RecordStream),
+    stop: &AtomicBool,
+) -> anyhow::Result<Executed<'s>> {
     let listener = arguments.serve.as_deref().map(listen).transpose()?;
-    let view = listener.map(|listener| LiveView::start(listener, plan, folder)).transpose()?;
-    let events = arguments.tensorboard.then(|| EventFiles::new(folder));
+    let view = listener.map(|listener| LiveView::start(listener, plan, folder)).transpose()?.map(Arc::new);
+    let events = arguments.tensorboard.then(|| Arc::new(EventFiles::new(folder)));
     if let Some(view) = &view {
         output.message(&format!("live view: http://{}/\n", view.address()));
     }
-    let stream = RecordStream::default();
-    let outcomes = {
-        let mut observers = shown(plan, output, &stream, Point { number: None, bars: true });
-        observers.extend(view.as_ref().map(|view| Box::new(Borrowed(view)) as Box<dyn Observer + '_>));
-        observers.extend(events.as_ref().map(|events| Box::new(Borrowed(events)) as Box<dyn Observer + '_>));
-        execute(plan, folder, resume, &Observers(observers), stop)
+    let observers: &ObserverFactory = &|_, plan| {
+        let mut observers = shown(plan, output, stream, Shown { number: None, bars: true });
+        observers.extend(view.clone().map(|view| Box::new(Shared(view)) as Box<dyn Observer>));
+        observers.extend(events.clone().map(|events| Box::new(Shared(events)) as Box<dyn Observer>));
+        Box::new(Observers(observers))
     };
-    view.into_iter().for_each(LiveView::finish);
-    let outcomes = outcomes?;
-    events.map_or(Ok(()), EventFiles::finish)?;
-    stream.check()?;
-    Ok(outcomes)
+    let executed = session.execute(observers, stop);
+    view.and_then(Arc::into_inner).into_iter().for_each(LiveView::finish);
+    let executed = executed?;
+    events.and_then(Arc::into_inner).map_or(Ok(()), EventFiles::finish)?;
+    Ok(executed)
 }
 
 /// What is shown of a run.
-struct Point {
+struct Shown {
     /// The number of a sweep's point.
     number: Option<usize>,
     /// Whether bars are drawn.
@@ -86,16 +111,16 @@ fn shown<'a>(
     plan: &'a Plan,
     output: &OutputArguments,
     stream: &RecordStream,
-    point: Point,
+    which: Shown,
 ) -> Vec<Box<dyn Observer + 'a>> {
     let mut observers: Vec<Box<dyn Observer + 'a>> = Vec::new();
-    match (output.is_quiet(), point.bars) {
+    match (output.is_quiet(), which.bars) {
         (true, _) => {}
         (false, true) => observers.push(Box::new(Progress::new(plan))),
         (false, false) => observers.push(Box::new(Lines::new(plan))),
     }
     if output.streams_records() {
-        observers.push(Box::new(stream.observer(point.number)));
+        observers.push(Box::new(stream.observer(which.number)));
     }
     observers
 }
@@ -125,7 +150,7 @@ fn listen(address: &str) -> anyhow::Result<TcpListener> {
 struct Observers<'a>(Vec<Box<dyn Observer + 'a>>);
 
 /// An observer that is needed after the run.
-struct Borrowed<'a, O>(&'a O);
+struct Shared<O>(Arc<O>);
 
 macro_rules! pass_on {
     ($($event:ident($($argument:ident: $kind:ty),*);)*) => {
@@ -134,7 +159,7 @@ macro_rules! pass_on {
                 self.0.iter().for_each(|observer| observer.$event($($argument),*));
             })*
         }
-        impl<O: Observer> Observer for Borrowed<'_, O> {
+        impl<O: Observer + Send> Observer for Shared<O> {
             $(fn $event(&self, $($argument: $kind),*) {
                 self.0.$event($($argument),*);
             })*
@@ -149,18 +174,4 @@ pass_on! {
     recorded(job: Job, record: &Record);
     ended(job: Job, outcome: &Outcome);
     failed(job: Job, error: &LabError);
-}
-
-/// Prints which point of a sweep starts, and shows its progress: in lines if several points run at the same time.
-pub(crate) fn sweep_observers<'a>(
-    points: usize,
-    at_once: usize,
-    output: &'a OutputArguments,
-    stream: &'a RecordStream,
-) -> Box<ObserverFactory<'a>> {
-    Box::new(move |k, point, plan| {
-        output.message(&format!("point {} of {points}: {}\n", k + 1, point.name));
-        let bars = at_once == 1;
-        Box::new(Observers(shown(plan, output, stream, Point { number: Some(k), bars })))
-    })
 }

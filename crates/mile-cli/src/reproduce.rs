@@ -103,8 +103,8 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
             out: &folder,
             set: &arguments.set,
             engines: &engines,
-            observers: &|_, point, plan| {
-                eprintln!("{name}: {}", point.name);
+            observers: &|point, plan| {
+                point.into_iter().for_each(|(_, point)| eprintln!("{name}: {}", point.name));
                 Box::new(Progress::new(plan))
             },
             say: &|text| eprintln!("{text}"),

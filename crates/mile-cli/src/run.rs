@@ -8,18 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
-use mile::methods::catalogue::Catalogue;
 use mile_lab::Lab;
 use mile_lab::error::LabError;
 use mile_lab::estimate::estimate_time;
-use mile_lab::objectives::Kinds;
-use mile_lab::observer::Silent;
 use mile_lab::plan::{Job, Plan};
-use mile_lab::ranks::{agree, from_first};
-use mile_lab::report::{write_run_outputs, write_sweep_outputs};
+use mile_lab::ranks::from_first;
 use mile_lab::resume;
+use mile_lab::session::{Results, Work};
 use mile_lab::spec::parse_table;
-use mile_lab::store::{Outcome, Status, read_outcomes};
+use mile_lab::store::{Outcome, Status};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
 use mile_theory::advice::Severity;
@@ -28,7 +25,6 @@ use crate::device::DeviceArguments;
 use crate::observers::ObserverArguments;
 use crate::output::OutputArguments;
 use crate::place::Place;
-use crate::records::RecordStream;
 use crate::{FAILED, INTERRUPTED, observers, output};
 
 const DEFAULT: &str = include_str!("default.toml");
@@ -102,55 +98,58 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
         Ok((table.to_string(), base, folder))
     })?;
     let table = parse_table(&text, &[])?;
-    let (kinds, catalogue) = (Kinds::default(), Catalogue::default());
-    let sweep = SweepPlan::read_with(&table, &base, &kinds, &catalogue, engines.clone());
-    if let Some(sweep) = agree(ranks, sweep)? {
-        return run_sweep(arguments, &sweep, &folder, place);
+    let session = Lab::default().on(engines.clone()).session(&table, &base, &folder, arguments.resume)?;
+    let described = match session.work() {
+        Work::Run(plan) => describe_run(arguments, plan, place)?,
+        Work::Sweep(sweep) => describe_sweep(arguments, sweep, place)?,
+    };
+    if arguments.dry_run {
+        if place.is_first() {
+            output::print(&described)?;
+        }
+        return Ok(0);
     }
-    let resumed = arguments.resume.then_some(&*folder);
-    let plan = Lab::default().on(engines.clone()).plan(&table, &base, resumed)?;
+    let silent = (&ObserverArguments::default(), &OutputArguments::silent());
+    let shown = if place.is_first() { (&arguments.observers, &arguments.output) } else { silent };
+    shown.1.message(&described);
+    let stop = stop_on_interrupt(place.is_first().then_some(STOP_MESSAGE))?;
+    let results = observers::execute_observed(&session, &folder, shown, &stop)?.report(true)?;
+    if !place.is_first() {
+        return Ok(if results.is_complete { 0 } else { INTERRUPTED });
+    }
+    let again = match session.work() {
+        Work::Run(_) => "mile run".to_owned(),
+        Work::Sweep(_) => {
+            let RunArguments { experiment, set, data_dir, .. } = arguments;
+            command_line("run", experiment.as_deref(), set, data_dir.as_deref())
+        }
+    };
+    finish(results, &again, &arguments.output)
+}
+
+/// What is said before a run: advice from the theory and, in a dry run, all that is known of it.
+fn describe_run(arguments: &RunArguments, plan: &Plan, place: &Place) -> anyhow::Result<String> {
     let advice = match place.is_shared() {
-        false => advice(&plan)?,
+        false => advice(plan)?,
         true => {
             "note: advice from the theory needs the data of all agents in one process: mile run --dry-run\n"
                 .into()
         }
     };
-    if arguments.dry_run {
-        plan.check_memory()?;
-        let time = match place.is_shared() {
-            false => estimate_time(&plan)?.to_string(),
-            true => "estimated in one process only".into(),
-        };
-        if place.is_first() {
-            let across = place.describe(&plan);
-            output::print(&format!("{}{across}{advice}time: {time}\n", describe(&plan)?))?;
-        }
-        return Ok(0);
+    if !arguments.dry_run {
+        return Ok(advice);
     }
-    if !place.is_first() {
-        return run_beside(&plan, &folder, arguments.resume);
-    }
-    arguments.output.message(&advice);
-    let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
-    let shown = (&arguments.observers, &arguments.output);
-    match observers::execute_observed(&plan, &folder, arguments.resume, shown, &stop) {
-        Ok(outcomes) => finish(&folder, &plan, &outcomes, "mile run", &arguments.output),
-        Err(error) if matches!(error.downcast_ref(), Some(LabError::Failed(_))) => {
-            // The other jobs were finished: their results are shown before the failure.
-            finish(&folder, &plan, &read_outcomes(&folder)?, "mile run", &arguments.output)?;
-            Err(error)
-        }
-        Err(error) => Err(error),
-    }
+    plan.check_memory()?;
+    let time = time(plan, place)?;
+    Ok(format!("{}{}{advice}time: {time}\n", describe(plan)?, place.describe(plan)))
 }
 
-/// The part of a rank that shows nothing; returns the exit code of the first.
-fn run_beside(plan: &Plan, folder: &Path, resume: bool) -> anyhow::Result<u8> {
-    let stop = stop_on_interrupt(None)?;
-    let shown = (&ObserverArguments::default(), &OutputArguments::silent());
-    let outcomes = observers::execute_observed(plan, folder, resume, shown, &stop)?;
-    Ok(if plan.is_complete(&outcomes) { 0 } else { INTERRUPTED })
+/// An estimate of the time that a plan takes.
+fn time(plan: &Plan, place: &Place) -> Result<String, LabError> {
+    match place.is_shared() {
+        false => Ok(estimate_time(plan)?.to_string()),
+        true => Ok("estimated in one process only".into()),
+    }
 }
 
 /// Advice from the theory before step 0, one line each.
@@ -250,99 +249,55 @@ pub(crate) fn command_line(
     words.join(" ")
 }
 
-fn run_sweep(
-    arguments: &RunArguments,
-    sweep: &SweepPlan,
-    folder: &Path,
-    place: &Place,
-) -> anyhow::Result<u8> {
+/// Checks all points of a sweep; in a dry run, what is known of it.
+fn describe_sweep(arguments: &RunArguments, sweep: &SweepPlan, place: &Place) -> anyhow::Result<String> {
     arguments.observers.refuse_for_a_sweep()?;
     let mut jobs = 0;
     for point in &sweep.points {
         jobs += sweep.plan(point)?.jobs().len();
     }
-    if arguments.dry_run {
-        return describe_sweep(sweep, jobs, place);
+    if !arguments.dry_run {
+        return Ok(String::new());
     }
-    if !place.is_first() {
-        let stop = stop_on_interrupt(None)?;
-        let found = sweep.execute(folder, arguments.resume, &|_, _, _| Box::new(Silent), &stop)?;
-        return Ok(if found.is_complete() { 0 } else { INTERRUPTED });
-    }
-    let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
-    let (output, stream) = (&arguments.output, RecordStream::default());
-    let observers = observers::sweep_observers(sweep.points.len(), sweep.at_once()?, output, &stream);
-    let found = sweep.execute(folder, arguments.resume, &observers, &stop)?;
-    write_sweep_outputs(&found)?;
-    output.result(&format!("{}\n{}\n", found.summary(), folder.display()))?;
-    stream.check()?;
-    // Any rank may have been told to stop.
-    if stop.load(Ordering::Relaxed) || (!found.is_complete() && found.failed.is_empty()) {
-        let RunArguments { experiment, set, data_dir, .. } = arguments;
-        let again = command_line("run", experiment.as_deref(), set, data_dir.as_deref());
-        eprintln!("stopped; resume with: {again} --out {} --resume", folder.display());
-        return Ok(INTERRUPTED);
-    }
-    if !found.failed.is_empty() {
-        return Err(LabError::Failed(found.failed).into());
-    }
-    Ok(0)
-}
-
-/// The dry run of a sweep.
-fn describe_sweep(sweep: &SweepPlan, jobs: usize, place: &Place) -> anyhow::Result<u8> {
     let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
     let rows = sweep.points.iter().enumerate().map(row).collect();
     let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
     let mut text = format!("{}: {} points, {jobs} runs in all\n{table}", sweep.name(), sweep.points.len());
     if let Some(first) = sweep.points.first() {
         let plan = sweep.plan(first)?;
-        let time = match place.is_shared() {
-            false => estimate_time(&plan)?.to_string(),
-            true => "estimated in one process only".into(),
-        };
-        let across = place.describe(&plan);
+        let (time, across) = (time(&plan, place)?, place.describe(&plan));
         let _ = writeln!(text, "{across}time of the first of {} points: {time}", sweep.points.len());
     }
-    if place.is_first() {
-        output::print(&text)?;
-    }
-    Ok(0)
+    Ok(text)
 }
 
-/// Writes the tables, figures and report of a finished or interrupted run, and returns the exit code. `again` is the
-/// command that resumes it, without the folder.
-pub(crate) fn finish(
-    folder: &Path,
-    plan: &Plan,
-    outcomes: &[Outcome],
-    again: &str,
-    output: &OutputArguments,
-) -> anyhow::Result<u8> {
-    if !outcomes.is_empty() {
-        let table = write_run_outputs(folder, outcomes, plan.spec.seeds.len())?;
-        output.result(&format!("{table}\n{}\n", folder.display()))?;
+/// Prints the results of a finished or interrupted experiment, and returns the exit code. `again` is the command that resumes it,
+/// without the folder.
+pub(crate) fn finish(results: Results, again: &str, output: &OutputArguments) -> anyhow::Result<u8> {
+    let folder = results.folder.display();
+    if !results.table.is_empty() {
+        output.result(&format!("{}\n{folder}\n", results.table))?;
     }
-    let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
-    for outcome in &failed {
-        let why = outcome.error.as_deref().unwrap_or_default();
-        eprintln!(
-            "mile: {}, seed {}: failed after round {}: {why}",
-            outcome.label, outcome.seed, outcome.round
-        );
+    let failed: Vec<&Outcome> =
+        results.outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
+    for Outcome { label, seed, round, error, .. } in &failed {
+        let why = error.as_deref().unwrap_or_default();
+        eprintln!("mile: {label}, seed {seed}: failed after round {round}: {why}");
     }
+    let mut code = 0;
     if !failed.is_empty() {
-        let folder = folder.display();
         eprintln!(
             "all records are kept; retry from the last checkpoint with: {again} --out {folder} --resume"
         );
-        return Ok(FAILED);
+        code = FAILED;
+    } else if !results.is_complete && results.failed.is_empty() {
+        eprintln!("stopped; resume with: {again} --out {folder} --resume");
+        code = INTERRUPTED;
     }
-    if !plan.is_complete(outcomes) {
-        eprintln!("stopped; resume with: {again} --out {} --resume", folder.display());
-        return Ok(INTERRUPTED);
+    if !results.failed.is_empty() {
+        return Err(LabError::Failed(results.failed).into());
     }
-    Ok(0)
+    Ok(code)
 }
 
 /// The first Ctrl-C sets the stop flag and prints a message; the second one exits immediately.

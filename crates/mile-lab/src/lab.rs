@@ -1,6 +1,6 @@
 //! The entry point of the library: runs experiments with any problem on any engine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,16 +12,14 @@ use toml::Table;
 use crate::choices::{choose_once, keep_choices};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
-use crate::execute::execute;
 use crate::objectives::{AnyProblem, FixedProblem, Kinds, Objectives, Setting};
-use crate::observer::{Lines, Observer, Silent};
+use crate::observer::{Lines, Silent};
 use crate::plan::Plan;
 use crate::ranks::agree;
-use crate::report::{write_run_outputs, write_sweep_outputs};
 use crate::section::Section;
+use crate::session::{Results, Session, Work};
 use crate::spec::{Spec, parse_table};
-use crate::store::{Outcome, read_outcomes};
-use crate::sweep::SweepPlan;
+use crate::sweep::{ObserverFactory, SweepPlan};
 
 /// Runs experiments in run directories: several methods and seeds, or a sweep, with records, checkpoints, tables,
 /// figures and a report.
@@ -31,25 +29,6 @@ pub struct Lab {
     engines: Arc<dyn Engines>,
     quiet: bool,
     stop: Arc<AtomicBool>,
-}
-
-/// The results of an experiment.
-#[derive(Clone, Debug)]
-pub struct Results {
-    /// The run directory: records, states, figures, `report.html`.
-    pub folder: PathBuf,
-    /// The table of results of a run, or the best values found by a sweep.
-    pub table: String,
-    /// The outcome of every job; empty for a sweep, whose points have their own run directories.
-    pub outcomes: Vec<Outcome>,
-    /// Whether all jobs are finished; false if the run was stopped.
-    pub is_complete: bool,
-}
-
-impl std::fmt::Display for Results {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}\n{}", self.table, self.folder.display())
-    }
 }
 
 impl Default for Lab {
@@ -129,14 +108,43 @@ impl Lab {
     pub fn run(&self, experiment: &str, folder: impl AsRef<Path>) -> Result<Results, LabError> {
         let folder = folder.as_ref();
         let table = parse_table(experiment, &[])?;
-        let here = Path::new("");
-        match SweepPlan::read_with(&table, here, &self.kinds, &self.catalogue, self.engines.clone())? {
-            Some(sweep) => self.run_sweep(&sweep, folder),
-            None => {
-                let resumed = folder.join("config.toml").exists().then_some(folder);
-                self.run_plan(&self.plan(&table, here, resumed)?, folder)
+        let resume = ["config.toml", "sweep.toml"].iter().any(|file| folder.join(file).exists());
+        let session = self.session(&table, Path::new(""), folder, resume)?;
+        let points = match session.work() {
+            Work::Run(_) => 1,
+            Work::Sweep(sweep) => sweep.points.len(),
+        };
+        let observers: &ObserverFactory = &|point, plan| match (self.quiet, point) {
+            (true, _) => Box::new(Silent),
+            (false, None) => Box::new(Lines::new(plan)),
+            (false, Some((k, point))) => {
+                eprintln!("point {} of {points}: {}", k + 1, point.name);
+                Box::new(Lines::new(plan))
             }
+        };
+        let executed = session.execute(observers, &self.stop)?;
+        if !self.quiet {
+            eprintln!("drawing the figures");
         }
+        executed.report(true)?.check()
+    }
+
+    /// Reads and checks an experiment that is to be run in a folder, or resumed there; relative paths in it are relative to `base`. A call
+    /// of all ranks together.
+    pub fn session(
+        &self,
+        table: &Table,
+        base: &Path,
+        folder: &Path,
+        resume: bool,
+    ) -> Result<Session, LabError> {
+        let (kinds, catalogue, engines) = (&self.kinds, &self.catalogue, self.engines.clone());
+        let sweep = SweepPlan::read_with(table, base, kinds, catalogue, engines);
+        let work = match agree(self.engines.ranks(), sweep)? {
+            Some(sweep) => Work::Sweep(Box::new(sweep)),
+            None => Work::Run(Box::new(self.plan(table, base, resume.then_some(folder))?)),
+        };
+        Ok(Session::new(work, folder, resume))
     }
 
     /// Reads an experiment, and checks everything that can be checked before the first step; relative paths in it are relative to
@@ -149,56 +157,5 @@ impl Lab {
         }
         choose_once(&mut experiment, ranks)?;
         Plan::spread(experiment, self.engines.clone())
-    }
-
-    fn run_plan(&self, plan: &Plan, folder: &Path) -> Result<Results, LabError> {
-        let resume = folder.join("config.toml").exists();
-        let executed = execute(plan, folder, resume, &*self.observer(plan), &self.stop);
-        let (outcomes, mut failed) = match executed {
-            Ok(outcomes) => (outcomes, Vec::new()),
-            Err(LabError::Failed(failed)) => (read_outcomes(folder)?, failed),
-            Err(error) => return Err(error),
-        };
-        self.say_drawing();
-        let table = write_run_outputs(folder, &outcomes, plan.spec.seeds.len())?.to_string();
-        failed.extend(outcomes.iter().filter_map(Outcome::failure));
-        if !failed.is_empty() {
-            return Err(LabError::Failed(failed));
-        }
-        let is_complete = plan.is_complete(&outcomes);
-        Ok(Results { folder: folder.to_owned(), table, outcomes, is_complete })
-    }
-
-    fn run_sweep(&self, sweep: &SweepPlan, folder: &Path) -> Result<Results, LabError> {
-        let resume = folder.join("sweep.toml").exists();
-        let points = sweep.points.len();
-        let found = sweep.execute(
-            folder,
-            resume,
-            &|k, point, plan| {
-                if !self.quiet {
-                    eprintln!("point {} of {points}: {}", k + 1, point.name);
-                }
-                self.observer(plan)
-            },
-            &self.stop,
-        )?;
-        self.say_drawing();
-        write_sweep_outputs(&found)?;
-        if !found.failed.is_empty() {
-            return Err(LabError::Failed(found.failed));
-        }
-        let is_complete = found.is_complete();
-        Ok(Results { folder: folder.to_owned(), table: found.summary(), outcomes: Vec::new(), is_complete })
-    }
-
-    fn say_drawing(&self) {
-        if !self.quiet {
-            eprintln!("drawing the figures");
-        }
-    }
-
-    fn observer<'p>(&self, plan: &'p Plan) -> Box<dyn Observer + 'p> {
-        if self.quiet { Box::new(Silent) } else { Box::new(Lines::new(plan)) }
     }
 }

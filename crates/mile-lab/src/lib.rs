@@ -27,7 +27,7 @@
 //!
 //! Data flows one way: [`spec`] reads an experiment file, [`objectives`] builds its problems, [`plan`] checks them against
 //! the network, [`execute`] runs every (algorithm, seed) on an engine ([`engines`]) into a run directory ([`store`]), and
-//! [`table`], [`plot`] and [`report`] show the results.
+//! [`table`], [`plot`] and [`report`] show the results. A [`session`] goes this way with one experiment and one folder.
 
 pub mod advice;
 pub mod agent_files;
@@ -57,6 +57,7 @@ pub mod report;
 pub mod resume;
 mod saved;
 pub mod serve;
+pub mod session;
 pub mod spec;
 mod start;
 mod state;
@@ -67,5 +68,5 @@ pub mod tensorboard;
 mod worth;
 
 pub use job::DIVERGED;
-pub use lab::{Lab, Results};
+pub use lab::Lab;
 pub use mile_problems::{self as objectives, LabError, error, ranks, reading, section};

@@ -89,7 +89,7 @@ impl Request<'_> {
         let plan = plan.on(self.engines.clone());
         let point = Point { name, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
-        execute(&plan, folder, begun, &*(self.observers)(0, &point, &plan), self.stop)?;
+        execute(&plan, folder, begun, &*(self.observers)(Some((0, &point)), &plan), self.stop)?;
         RunFolder::read(folder)
     }
 

@@ -12,7 +12,7 @@ use mile_lab::sweep::{ObserverFactory, Point};
 use mile_lab::table::number;
 use mile_reproduce::{Finding, Request, Scale, check_dataset, fig1, fig2, table1, theorems};
 
-fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
+fn silent<'x>(_: Option<(usize, &'x Point)>, _: &'x Plan) -> Box<dyn Observer + 'x> {
     Box::new(Silent)
 }
 
@@ -152,7 +152,11 @@ fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
     assert!(!expected.stopped && !expected.text.is_empty());
     let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let observers: Box<ObserverFactory> =
-        Box::new(move |k, _, _| if k == 3 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
+        Box::new(
+            move |point, _| {
+                if point.is_some_and(|(k, _)| k == 3) { Box::new(StopAt(stop)) } else { Box::new(Silent) }
+            },
+        );
     let half = fig2(&Request {
         scale: Scale::Quick,
         dataset: None,

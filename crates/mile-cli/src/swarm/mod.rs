@@ -16,6 +16,7 @@ use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
 use mile_lab::plan::Plan;
+use mile_lab::session::Executed;
 use mile_lab::spec::{AgentSettings, Spec};
 use mile_lab::store::Outcome;
 
@@ -94,7 +95,8 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
     let outcomes = mile::with_precision!(plan.spec.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
-    finish(&folder, &plan, &outcomes, &again, &OutputArguments::default())
+    let results = Executed::elsewhere(&plan, &folder, outcomes).report(true)?;
+    finish(results, &again, &OutputArguments::default())
 }
 
 /// A swarm to be run in a folder.

@@ -16,7 +16,7 @@ use crate::error::LabError;
 use crate::plot::{self, Runs};
 use crate::store::{Outcome, write_file};
 use crate::sweep::SweepFolder;
-use crate::table::{TextTable, outcomes_table};
+use crate::table::outcomes_table;
 
 /// Writes an HTML page about run directories and sweeps.
 pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabError> {
@@ -38,15 +38,19 @@ pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabE
     page.write(out)
 }
 
-/// Writes the outputs of a run directory from its records: `figures/`, `report.html`, `table.txt` and `table.tex`.
-/// Returns the table. `seeds` is the number of seeds of the experiment.
-pub fn write_run_outputs(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<TextTable, LabError> {
+/// Writes the outputs of a run directory from its records: `figures/`, `report.html` and the tables. `seeds` is the number of seeds of
+/// the experiment.
+pub fn write_run_outputs(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<(), LabError> {
     RunFolder::read(folder)?.draw("")?;
     write_report(&[folder], &folder.join("report.html"))?;
+    write_run_tables(folder, outcomes, seeds)
+}
+
+/// Writes `table.txt` and `table.tex` alone: drawing takes longer than a short run.
+pub(crate) fn write_run_tables(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<(), LabError> {
     let table = outcomes_table(outcomes, seeds);
     write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
-    write_file(&folder.join("table.tex"), table.to_latex().as_bytes())?;
-    Ok(table)
+    write_file(&folder.join("table.tex"), table.to_latex().as_bytes())
 }
 
 /// Writes the figures of a sweep and returns the files: the best trial of each algorithm, and how the criterion depends on

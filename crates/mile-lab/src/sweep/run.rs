@@ -62,11 +62,12 @@ pub struct SweepPlan {
     base: PathBuf,
     kinds: Kinds,
     catalogue: Catalogue,
-    engines: Arc<dyn Engines>,
+    pub(crate) engines: Arc<dyn Engines>,
 }
 
-/// Creates the observer of a point before it is run, from the point's index, the point and its plan.
-pub type ObserverFactory<'w> = dyn for<'x> Fn(usize, &'x Point, &'x Plan) -> Box<dyn Observer + 'x> + 'w;
+/// Creates the observer of a plan before it is executed; with the index and the point if it belongs to a sweep.
+pub type ObserverFactory<'w> =
+    dyn for<'x> Fn(Option<(usize, &'x Point)>, &'x Plan) -> Box<dyn Observer + 'x> + 'w;
 
 impl SweepPlan {
     /// Reads the sweep of an experiment's table, if it has one; relative paths in it are relative to `base`.
@@ -192,8 +193,10 @@ impl SweepPlan {
                     Err(error) => return Err(error),
                 }
             }
-            let watched: Vec<_> =
-                plans.iter().map(|(k, point, plan)| (*point, plan, observers(*k, point, plan))).collect();
+            let watched: Vec<_> = plans
+                .iter()
+                .map(|(k, point, plan)| (*point, plan, observers(Some((*k, *point)), plan)))
+                .collect();
             let run = |point: &Point, plan: &Plan, observer: &dyn Observer| {
                 execute(plan, &place(point), has_begun(point)?, observer, stop)
             };

@@ -15,8 +15,9 @@ use mile::simulator::Simulator;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
 use mile_lab::objectives::FixedProblem;
 use mile_lab::report::RunFolder;
+use mile_lab::session::Results;
 use mile_lab::store::{Status, read_outcomes, read_records};
-use mile_lab::{Lab, LabError, Results};
+use mile_lab::{Lab, LabError};
 
 /// f_i(x) = log cosh(x - c i), which fails after so many gradients and, if told to, panics instead.
 #[derive(Default)]

@@ -53,7 +53,7 @@ fn algorithms(point: &Point) -> usize {
     point.table["algorithm"].as_array().unwrap().len()
 }
 
-fn silent<'x>(_: usize, _: &'x Point, _: &'x Plan) -> Box<dyn Observer + 'x> {
+fn silent<'x>(_: Option<(usize, &'x Point)>, _: &'x Plan) -> Box<dyn Observer + 'x> {
     Box::new(Silent)
 }
 
@@ -239,7 +239,11 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     let expected = execute(&plan, whole.path(), false);
     let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let observers: Box<ObserverFactory> =
-        Box::new(move |k, _, _| if k == 1 { Box::new(StopAt(stop)) } else { Box::new(Silent) });
+        Box::new(
+            move |point, _| {
+                if point.is_some_and(|(k, _)| k == 1) { Box::new(StopAt(stop)) } else { Box::new(Silent) }
+            },
+        );
     let half = plan.execute(parts.path(), false, &observers, stop).unwrap();
     let losses = |sweep: &SweepFolder| -> Vec<f64> {
         sweep.trials.iter().flat_map(|trial| &trial.outcomes).map(|outcome| outcome.last.local_loss).collect()

@@ -303,7 +303,7 @@ fn a_sweep_runs_each_of_its_points_over_all_ranks() {
             )
             .unwrap()
             .unwrap();
-            sweep.execute(out, resume, &|_, _, _| Box::new(Silent), &stop).unwrap().trials.len()
+            sweep.execute(out, resume, &|_, _| Box::new(Silent), &stop).unwrap().trials.len()
         });
         assert!(found.iter().all(|trials| *trials == found[0]), "{found:?}");
         found[0]
