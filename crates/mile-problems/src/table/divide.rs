@@ -4,9 +4,9 @@ use mile::random::{Permutation, Purpose, stream};
 use mile_nn::partition::Partition;
 
 use super::bad;
+use super::here::Here;
 use super::layout::Role;
 use super::rows::Rows;
-use super::spec::TableSpec;
 use crate::error::{DataFileError, LabError};
 
 /// The stream of the rows that are held out, among those of partitions.
@@ -25,15 +25,15 @@ pub(super) fn training(
     rows: &Rows,
     classes: Option<(usize, &[Vec<u32>])>,
     owners: &[String],
-    config: &TableSpec,
+    here: &Here,
     seed: u64,
 ) -> Result<(Division, Division), LabError> {
-    let share = config.test.share();
-    let held_out_seed = config.seed.unwrap_or(0);
-    let (division, held_out) = if config.is_divided_by_owner() {
-        let mut own = match &config.by {
-            Some(by) => by_owner(rows, owners, by, config.agents)?,
-            None => of_files(rows, config.agents),
+    let share = here.spec.files.test.share();
+    let held_out_seed = here.spec.division.seed.unwrap_or(0);
+    let (division, held_out) = if here.spec.is_divided_by_owner() {
+        let mut own = match &here.spec.columns.by {
+            Some(by) => by_owner(rows, owners, by, here.agents)?,
+            None => of_files(rows, here.agents),
         };
         let take = |(agent, rows): (usize, &mut Vec<u32>)| take_share(rows, share, held_out_seed, agent);
         let held_out = own.iter_mut().enumerate().map(take).collect();
@@ -41,9 +41,9 @@ pub(super) fn training(
     } else {
         let mut all: Vec<u32> = (0..rows.len() as u32).collect();
         let taken = take_share(&mut all, share, held_out_seed, 0);
-        (partition(rows, &all, classes, config, seed)?, evenly(&taken, config.agents))
+        (partition(rows, &all, classes, here, seed)?, evenly(&taken, here.agents))
     };
-    if let Some(agent) = config.available().into_iter().find(|agent| division[*agent].is_empty()) {
+    if let Some(agent) = here.available().into_iter().find(|agent| division[*agent].is_empty()) {
         let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
         return Err(bad(&rows.files[0].path, None, None, problem).into());
     }
@@ -56,9 +56,9 @@ fn evenly(rows: &[u32], agents: usize) -> Division {
 }
 
 /// The held-out rows of each agent: by owner, by file, or shared evenly.
-pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableSpec) -> Result<Division, LabError> {
-    let (agents, per_agent) = (config.agents, rows.agents[0].is_some());
-    match &config.by {
+pub(super) fn held_out(rows: &Rows, owners: &[String], here: &Here) -> Result<Division, LabError> {
+    let (agents, per_agent) = (here.agents, rows.agents[0].is_some());
+    match &here.spec.columns.by {
         Some(by) => Ok(by_owner(rows, owners, by, agents)?),
         None if per_agent => Ok(of_files(rows, agents)),
         None => {
@@ -69,16 +69,13 @@ pub(super) fn held_out(rows: &Rows, owners: &[String], config: &TableSpec) -> Re
 }
 
 /// The values of `by`, in the order of the agents: words, then whole numbers by value.
-pub(super) fn owners(rows: &Rows, config: &TableSpec) -> Result<Vec<String>, DataFileError> {
-    let (Some(by), Some(role)) = (&config.by, rows.layout().owner) else { return Ok(Vec::new()) };
+pub(super) fn owners(rows: &Rows, here: &Here) -> Result<Vec<String>, DataFileError> {
+    let (Some(by), Some(role)) = (&here.spec.columns.by, rows.layout().owner) else { return Ok(Vec::new()) };
     let mut names: Vec<String> = rows.names(role, str::to_owned).into_iter().collect();
     names.sort_by_key(|name| (name.parse::<i64>().ok(), name.clone()));
-    if names.len() != config.agents {
-        let problem = format!(
-            "has {} different values, takes one for each of the {} agents",
-            names.len(),
-            config.agents
-        );
+    if names.len() != here.agents {
+        let problem =
+            format!("has {} different values, takes one for each of the {} agents", names.len(), here.agents);
         return Err(bad(&rows.files[0].path, None, Some(by), problem));
     }
     Ok(names)
@@ -116,11 +113,11 @@ fn partition(
     rows: &Rows,
     some: &[u32],
     classes: Option<(usize, &[Vec<u32>])>,
-    config: &TableSpec,
+    here: &Here,
     seed: u64,
 ) -> Result<Division, LabError> {
     let refuse = |problem: String| LabError::config("problem.partition", problem);
-    let is_iid = matches!(config.partition, Partition::Iid {});
+    let is_iid = matches!(here.spec.division.partition, Partition::Iid {});
     let (labels, count) = match (classes, rows.layout().target) {
         _ if is_iid => (vec![0; some.len()], 1),
         (Some((count, codes)), Role::Word(column)) => {
@@ -134,12 +131,12 @@ fn partition(
         _ => {
             let problem = format!(
                 "divides by class, and {} has no classes: use iid, by, or a file for each agent",
-                config.loss_name
+                here.spec.objective.loss_name
             );
             return Err(refuse(problem));
         }
     };
-    let division = config.partition.split(&labels, count, config.agents, seed);
+    let division = here.spec.division.partition.split(&labels, count, here.agents, seed);
     let division = division.map_err(|error| refuse(error.to_string()))?;
     let number = |place: &u32| some[*place as usize];
     Ok(division.iter().map(|places| places.iter().map(number).collect()).collect())

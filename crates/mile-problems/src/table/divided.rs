@@ -9,9 +9,10 @@ use rayon::prelude::*;
 
 use super::bad;
 use super::divide::{self, Division};
+use super::here::Here;
 use super::layout::Role;
 use super::rows::{Outlines, Rows, check_features};
-use super::spec::{HeldOut, Missing, TableSpec, file_of, is_per_agent};
+use super::spec::{HeldOut, Missing, file_of, is_per_agent};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::{class, sort};
 use crate::error::{DataFileError, LabError};
@@ -41,32 +42,34 @@ pub(super) struct Divided {
 }
 
 /// The statistics of one agent's data.
-pub(super) fn statistics_of(config: &TableSpec, agent: usize) -> Result<Statistics, LabError> {
-    summary_of(config, agent).map(|(statistics, _)| statistics)
+pub(super) fn statistics_of(here: &Here, agent: usize) -> Result<Statistics, LabError> {
+    summary_of(here, agent).map(|(statistics, _)| statistics)
 }
 
 /// The statistics of one agent's data, and the numbers of its training and held-out rows.
-pub(super) fn summary_of(config: &TableSpec, agent: usize) -> Result<(Statistics, [usize; 2]), LabError> {
-    let only = if config.is_per_agent() { Some(vec![agent]) } else { config.only.clone() };
-    let mut config = TableSpec { statistics: None, only, ..config.clone() };
-    if matches!(&config.test, HeldOut::File(path) if !is_per_agent(path)) {
+pub(super) fn summary_of(here: &Here, agent: usize) -> Result<(Statistics, [usize; 2]), LabError> {
+    let mut spec = (*here.spec).clone();
+    spec.files.statistics = None;
+    if matches!(&spec.files.test, HeldOut::File(path) if !is_per_agent(path)) {
         // A file that all agents share says nothing about this one.
-        config.test = HeldOut::None;
+        spec.files.test = HeldOut::None;
     }
-    let divided = Divided::read(&config, &Outlines::default(), config.data_seed(0), Use::Summary)?;
+    let own = if spec.is_per_agent() { here.only(vec![agent]) } else { here.clone() };
+    let here = Here { spec: Arc::new(spec), ..own };
+    let divided = Divided::read(&here, &Outlines::default(), here.spec.data_seed(0), Use::Summary)?;
     let rows = [&divided.training, &divided.held_out].map(|all| all.get(agent).map_or(0, Vec::len));
     Ok((divided.with_words(divided.numbers_of(agent, &divided.training[agent])), rows))
 }
 
 /// The statistics of parts of a file that all ranks read, those of the agents hosted here; and what is known of its words.
 pub(super) fn parts_of(
-    config: &TableSpec,
+    here: &Here,
     outlines: &Outlines,
     hosted: &[usize],
 ) -> Result<(Vec<Statistics>, impl FnOnce(Statistics) -> Statistics), LabError> {
-    let mut divided = Divided::divide(config, outlines, config.data_seed(0), Use::Training)?;
-    let parts = divided.rows_of_statistics(config).into_owned();
-    divided.rows = Arc::new(divided.rows.keep(&config.data, config, &merged(hosted, [&parts]))?);
+    let mut divided = Divided::divide(here, outlines, here.spec.data_seed(0), Use::Training)?;
+    let parts = divided.rows_of_statistics(here).into_owned();
+    divided.rows = Arc::new(divided.rows.keep(&here.spec.files.data, here, &merged(hosted, [&parts]))?);
     let own = hosted.par_iter().map(|agent| divided.numbers_of(*agent, &parts[*agent])).collect();
     Ok((own, move |numbers| divided.with_words(numbers)))
 }
@@ -82,63 +85,60 @@ fn merged<'d>(agents: &[usize], divisions: impl IntoIterator<Item = &'d Division
 impl Divided {
     /// Reads the rows, of files with outlines only those of the agents whose rows are kept here.
     pub(super) fn read(
-        config: &TableSpec,
+        here: &Here,
         outlines: &Outlines,
         seed: u64,
         use_of_rows: Use,
     ) -> Result<Self, LabError> {
-        let mut divided = Self::divide(config, outlines, seed, use_of_rows)?;
-        let here: Vec<usize> = (0..config.agents).filter(|agent| config.is_here(*agent)).collect();
+        let mut divided = Self::divide(here, outlines, seed, use_of_rows)?;
+        let hosted: Vec<usize> = (0..here.agents).filter(|agent| here.is_here(*agent)).collect();
         if outlines.data.is_some() {
             let held_out = divided.other.is_none().then_some(&divided.held_out);
-            let own = merged(&here, [&divided.training].into_iter().chain(held_out));
-            divided.rows = Arc::new(divided.rows.keep(&config.data, config, &own)?);
+            let own = merged(&hosted, [&divided.training].into_iter().chain(held_out));
+            divided.rows = Arc::new(divided.rows.keep(&here.spec.files.data, here, &own)?);
         }
-        if let (HeldOut::File(path), Some(outline)) = (&config.test, &outlines.test) {
-            let own = merged(&here, [&divided.held_out]);
-            divided.other = Some(Arc::new(outline.keep(path, config, &own)?));
+        if let (HeldOut::File(path), Some(outline)) = (&here.spec.files.test, &outlines.test) {
+            let own = merged(&hosted, [&divided.held_out]);
+            divided.other = Some(Arc::new(outline.keep(path, here, &own)?));
         }
         Ok(divided)
     }
 
     /// Divides the rows; of files with outlines none is read.
-    fn divide(
-        config: &TableSpec,
-        outlines: &Outlines,
-        seed: u64,
-        use_of_rows: Use,
-    ) -> Result<Self, LabError> {
+    fn divide(here: &Here, outlines: &Outlines, seed: u64, use_of_rows: Use) -> Result<Self, LabError> {
         let read = |path, outline: &Option<Arc<Rows>>| match outline {
             Some(rows) => Ok(rows.clone()),
-            None => Rows::read(path, config).map(Arc::new),
+            None => Rows::read(path, here).map(Arc::new),
         };
-        let told = || config.told.as_ref().map(|told| told.statistics.clone());
-        let given = config.statistics.as_deref().map(Statistics::read).transpose()?.or_else(told);
-        let rows = read(&config.data, &outlines.data)?;
-        let owners = divide::owners(&rows, config)?;
-        let classes = classes(&rows, config, given.as_ref(), use_of_rows)?;
+        let told = || here.told.as_ref().map(|told| told.statistics.clone());
+        let given = here.spec.files.statistics.as_deref().map(Statistics::read).transpose()?.or_else(told);
+        let rows = read(&here.spec.files.data, &outlines.data)?;
+        let owners = divide::owners(&rows, here)?;
+        let classes = classes(&rows, here, given.as_ref(), use_of_rows)?;
         let codes = class_codes(&rows, &classes)?;
-        let labels = config.has_classes().then_some((classes.len(), &codes[..]));
-        let (training, mut held_out) = divide::training(&rows, labels, &owners, config, seed)?;
+        let labels = here.spec.has_classes().then_some((classes.len(), &codes[..]));
+        let (training, mut held_out) = divide::training(&rows, labels, &owners, here, seed)?;
         let mut other = None;
-        if let HeldOut::File(path) = &config.test {
+        if let HeldOut::File(path) = &here.spec.files.test {
             let rows_of_test = read(path, &outlines.test)?;
             check_features(&rows_of_test.files[0], &rows.files[0])?;
-            held_out = divide::held_out(&rows_of_test, &owners, config)?;
+            held_out = divide::held_out(&rows_of_test, &owners, here)?;
             other = Some(rows_of_test);
         }
         Ok(Self { rows, training, other, held_out, classes, owners, given })
     }
 
     /// The statistics of all agents' data, if they are needed: given, or computed where all data are at hand.
-    pub(super) fn statistics(&self, config: &TableSpec) -> Result<Option<Statistics>, LabError> {
-        let found = match (&self.given, config.is_partial()) {
-            (Some(_), _) if config.statistics.is_none() && !config.needs_statistics() => return Ok(None),
+    pub(super) fn statistics(&self, here: &Here) -> Result<Option<Statistics>, LabError> {
+        let found = match (&self.given, here.is_partial()) {
+            (Some(_), _) if here.spec.files.statistics.is_none() && !here.spec.needs_statistics() => {
+                return Ok(None);
+            }
             (Some(given), _) => {
-                self.check(given, config)?;
+                self.check(given, here)?;
                 given.clone()
             }
-            (None, _) if !config.needs_statistics() => return Ok(None),
+            (None, _) if !here.spec.needs_statistics() => return Ok(None),
             (None, true) => {
                 let problem = "is missing: standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
                                all agents' data, and an agent has only its own; let each agent make its own with mile data \
@@ -147,12 +147,12 @@ impl Divided {
                 return Err(LabError::config("problem.statistics", problem));
             }
             (None, false) => {
-                let rows = self.rows_of_statistics(config);
+                let rows = self.rows_of_statistics(here);
                 let parts = rows.par_iter().enumerate().map(|(agent, rows)| self.numbers_of(agent, rows));
                 self.with_words(Statistics::merge(parts.collect())?)
             }
         };
-        let is_used = config.standardise || config.missing == Missing::Mean;
+        let is_used = here.spec.columns.standardise || here.spec.columns.missing == Missing::Mean;
         for column in found.columns.iter().filter(|_| is_used) {
             let problem = match column.count {
                 0 => "has no values in any training row: leave it out, with exclude",
@@ -167,20 +167,17 @@ impl Divided {
     }
 
     /// Checks that given statistics are those of the features of all agents.
-    fn check(&self, given: &Statistics, config: &TableSpec) -> Result<(), LabError> {
-        let path = config.statistics.clone().unwrap_or_default();
+    fn check(&self, given: &Statistics, here: &Here) -> Result<(), LabError> {
+        let path = here.spec.files.statistics.clone().unwrap_or_default();
         let refuse = |problem: String| Err(LabError::Directory { path: path.clone(), problem });
-        if let Some(agent) = (0..config.agents).find(|agent| !given.agents.contains(agent)) {
+        if let Some(agent) = (0..here.agents).find(|agent| !given.agents.contains(agent)) {
             return refuse(format!(
                 "lacks the statistics of agent {agent}: merge those of all {} agents",
-                config.agents
+                here.agents
             ));
         }
-        if let Some(agent) = given.agents.iter().find(|agent| **agent >= config.agents) {
-            return refuse(format!(
-                "has statistics of agent {agent}, but there are {} agents",
-                config.agents
-            ));
+        if let Some(agent) = given.agents.iter().find(|agent| **agent >= here.agents) {
+            return refuse(format!("has statistics of agent {agent}, but there are {} agents", here.agents));
         }
         let found: Vec<&str> = given.columns.iter().map(|column| column.name.as_str()).collect();
         let expected: Vec<&str> = self.numbers().map(|(name, _)| name).collect();
@@ -191,7 +188,7 @@ impl Divided {
                 expected.join(", ")
             ));
         }
-        match config.categorical.iter().find(|name| !given.categories.contains_key(*name)) {
+        match here.spec.columns.categorical.iter().find(|name| !given.categories.contains_key(*name)) {
             Some(name) => refuse(format!("has no categories of column '{name}'")),
             None => Ok(()),
         }
@@ -207,14 +204,14 @@ impl Divided {
 
     /// The training rows, in as many parts as there are agents, in whose order their statistics are merged: those of each
     /// agent, or, where the seed of the run divides them, parts that are the same for all seeds.
-    fn rows_of_statistics(&self, config: &TableSpec) -> Cow<'_, Division> {
-        if config.is_divided_by_owner() {
+    fn rows_of_statistics(&self, here: &Here) -> Cow<'_, Division> {
+        if here.spec.is_divided_by_owner() {
             return Cow::Borrowed(&self.training);
         }
         let mut all: Vec<u32> = self.training.concat();
         all.sort_unstable();
-        let cut = |agent: usize| agent * all.len() / config.agents;
-        Cow::Owned((0..config.agents).map(|agent| all[cut(agent)..cut(agent + 1)].to_vec()).collect())
+        let cut = |agent: usize| agent * all.len() / here.agents;
+        Cow::Owned((0..here.agents).map(|agent| all[cut(agent)..cut(agent + 1)].to_vec()).collect())
     }
 
     /// The statistics of the numbers in an agent's training rows.
@@ -272,22 +269,22 @@ impl Divided {
     }
 
     /// For each agent whose rows are at hand, where they come from and how many they are.
-    pub(super) fn agents(&self, config: &TableSpec) -> Vec<(usize, String, [usize; 2])> {
+    pub(super) fn agents(&self, here: &Here) -> Vec<(usize, String, [usize; 2])> {
         let source = |agent: usize| match self.owners.get(agent) {
             Some(owner) => owner.clone(),
-            None => file_of(&config.data, agent).display().to_string(),
+            None => file_of(&here.spec.files.data, agent).display().to_string(),
         };
         let count = |division: &Division, agent: usize| division.get(agent).map_or(0, Vec::len);
-        let known = |agent: usize| config.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
+        let known = |agent: usize| here.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
         // Other ranks' files are not read here, and their rows are those that they told.
         let one = |agent: usize| {
             let [training, test] = known(agent);
             let rows = [training.max(count(&self.training, agent)), test.max(count(&self.held_out, agent))];
             (agent, source(agent), rows)
         };
-        match config.told {
-            Some(_) => (0..config.agents).map(one).collect(),
-            None => config.available().into_iter().map(one).collect(),
+        match here.told {
+            Some(_) => (0..here.agents).map(one).collect(),
+            None => here.available().into_iter().map(one).collect(),
         }
     }
 }
@@ -295,16 +292,16 @@ impl Divided {
 /// The classes of the target, in order: given, or those of the statistics, or those of the data.
 fn classes(
     rows: &Rows,
-    config: &TableSpec,
+    here: &Here,
     given: Option<&Statistics>,
     use_of_rows: Use,
 ) -> Result<Vec<String>, LabError> {
-    if !config.has_classes() {
+    if !here.spec.has_classes() {
         return Ok(Vec::new());
     }
     let target = rows.layout().target;
-    let two = !matches!(config.loss, Loss::Softmax { .. });
-    let named = config.classes.clone().or_else(|| given.map(|given| given.classes.clone()));
+    let two = !matches!(here.spec.objective.loss, Loss::Softmax { .. });
+    let named = here.spec.columns.classes.clone().or_else(|| given.map(|given| given.classes.clone()));
     if two && use_of_rows == Use::Training {
         refuse_third_class(rows, named.as_deref().unwrap_or_default())?;
     }
@@ -313,7 +310,7 @@ fn classes(
     }
     let mut classes: Vec<String> = rows.names(target, class).into_iter().collect();
     sort(&mut classes);
-    let refuse = |problem: String| bad(&rows.files[0].path, None, Some(&config.target), problem);
+    let refuse = |problem: String| bad(&rows.files[0].path, None, Some(&here.spec.columns.target), problem);
     if classes.len() > MOST_CLASSES {
         let problem = format!("has {} different values, takes at most {MOST_CLASSES} classes", classes.len());
         return Err(refuse(problem).into());
@@ -321,13 +318,13 @@ fn classes(
     if use_of_rows == Use::Summary {
         return Ok(classes);
     }
-    if !two && config.is_partial() {
+    if !two && here.is_partial() {
         let problem = "is missing: other agents' files are not available, and may have other classes; name them all, as in \
                        classes = [\"a\", \"b\", \"c\"], or give the agents' statistics";
         return Err(LabError::config("problem.classes", problem));
     }
     if classes.len() < 2 {
-        let remedy = match config.is_partial() {
+        let remedy = match here.is_partial() {
             true => {
                 ", and other agents' files are not available: name all classes in [problem], as in classes = [0, 1]"
             }

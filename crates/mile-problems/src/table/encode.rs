@@ -8,9 +8,10 @@ use rayon::prelude::*;
 
 use super::bad;
 use super::divided::{Divided, Use, class_codes};
+use super::here::Here;
 use super::layout::Role;
 use super::rows::{Outlines, Row, Rows};
-use super::spec::{HeldOut, TableSpec};
+use super::spec::HeldOut;
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::class;
 use crate::error::{DataFileError, LabError};
@@ -54,34 +55,34 @@ impl About {
 }
 
 /// Reads the data of a table problem and divides them among the agents.
-pub(super) fn load<T: Real>(config: &TableSpec, outlines: &Outlines, seed: u64) -> Result<Data<T>, LabError> {
-    let divided = Divided::read(config, outlines, seed, Use::Training)?;
-    let statistics = divided.statistics(config)?;
-    let encoder = Encoder::new(&divided, &divided.rows, config, statistics.as_ref())?;
-    let features = encoder.names(config);
+pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Result<Data<T>, LabError> {
+    let divided = Divided::read(here, outlines, seed, Use::Training)?;
+    let statistics = divided.statistics(here)?;
+    let encoder = Encoder::new(&divided, &divided.rows, here, statistics.as_ref())?;
+    let features = encoder.names(here);
     // The objectives of agents whose rows are elsewhere are never evaluated here, but must exist.
     let placeholder = || Shard { features: vec![T::zero(); features.len()], targets: vec![T::one()] };
-    let shard = |agent: usize| match config.is_here(agent) {
+    let shard = |agent: usize| match here.is_here(agent) {
         false => placeholder(),
         true => encoder.shard(&divided.rows, &divided.training[agent]),
     };
-    let shards = (0..config.agents).into_par_iter().map(shard).collect();
+    let shards = (0..here.agents).into_par_iter().map(shard).collect();
     let held = |encoder: &Encoder, rows: &Rows| -> Vec<Shard<T>> {
-        let one = |(agent, held): (usize, &Vec<u32>)| match config.is_here(agent) {
+        let one = |(agent, held): (usize, &Vec<u32>)| match here.is_here(agent) {
             true => encoder.shard(rows, held),
             false => Shard::default(),
         };
         divided.held_out.par_iter().enumerate().map(one).collect()
     };
-    let test: Vec<Shard<T>> = match (&config.test, &divided.other) {
+    let test: Vec<Shard<T>> = match (&here.spec.files.test, &divided.other) {
         (HeldOut::None, _) => Vec::new(),
         (_, None) => held(&encoder, &divided.rows),
         (_, Some(rows)) => {
-            let encoder = Encoder::new(&divided, rows, config, statistics.as_ref())?;
+            let encoder = Encoder::new(&divided, rows, here, statistics.as_ref())?;
             held(&encoder, rows)
         }
     };
-    let agents = divided.agents(config);
+    let agents = divided.agents(here);
     let about = About { features, classes: divided.classes, statistics, agents };
     Ok(Data { columns: about.features.len(), shards, test, about })
 }
@@ -121,7 +122,7 @@ impl Encoder {
     fn new(
         divided: &Divided,
         rows: &Rows,
-        config: &TableSpec,
+        here: &Here,
         statistics: Option<&Statistics>,
     ) -> Result<Self, DataFileError> {
         let layout = rows.layout();
@@ -139,13 +140,13 @@ impl Encoder {
                     )
                 };
                 let codes = rows.codes(*role, class, &categories, &unknown)?;
-                let first = usize::from(config.intercept);
+                let first = usize::from(here.spec.objective.intercept);
                 Ok(Column::Category { name: name.clone(), place, codes, categories, first })
             }
             Role::Number(place) => {
                 let known = known.get(name.as_str());
                 let fill = known.map_or(f64::NAN, |column| column.mean);
-                let scale = known.filter(|_| config.standardise).map(|column| {
+                let scale = known.filter(|_| here.spec.columns.standardise).map(|column| {
                     let deviation = column.deviation();
                     (column.mean, if deviation > 0.0 { deviation } else { 1.0 })
                 });
@@ -154,15 +155,15 @@ impl Encoder {
             Role::Unused => Err(bad(&rows.files[0].path, None, Some(name), "is not used")),
         };
         let columns = layout.features.iter().map(column).collect::<Result<_, _>>()?;
-        let is_softmax = matches!(config.loss, Loss::Softmax { .. });
+        let is_softmax = matches!(here.spec.objective.loss, Loss::Softmax { .. });
         let value = |code: u32| if is_softmax { f64::from(code) } else { 2.0 * f64::from(code) - 1.0 };
         let codes = class_codes(rows, &divided.classes)?;
         let targets = codes.into_iter().map(|codes| codes.into_iter().map(value).collect()).collect();
-        Ok(Self { columns, target: layout.target, targets, intercept: config.intercept })
+        Ok(Self { columns, target: layout.target, targets, intercept: here.spec.objective.intercept })
     }
 
     /// The names of the features.
-    fn names(&self, config: &TableSpec) -> Vec<String> {
+    fn names(&self, here: &Here) -> Vec<String> {
         let mut names = Vec::new();
         for column in &self.columns {
             match column {
@@ -172,7 +173,7 @@ impl Encoder {
                 }
             }
         }
-        if config.intercept {
+        if here.spec.objective.intercept {
             names.push("intercept".to_owned());
         }
         names

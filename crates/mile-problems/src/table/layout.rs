@@ -7,7 +7,7 @@ use std::path::Path;
 use mile_nn::partition::Partition;
 
 use super::bad;
-use super::spec::TableSpec;
+use super::here::Here;
 use crate::error::DataFileError;
 use crate::section::nearest;
 
@@ -46,7 +46,7 @@ impl Layout {
     pub(super) fn new(
         path: &Path,
         header: &[String],
-        config: &TableSpec,
+        here: &Here,
         owner: Option<&str>,
     ) -> Result<Self, DataFileError> {
         let refuse = |problem: String| bad(path, Some(1), None, problem);
@@ -59,15 +59,15 @@ impl Layout {
         let find = |name: &str, key: &str| {
             known.get(name).copied().ok_or_else(|| refuse(unknown(header, name, key)))
         };
-        let target = find(&config.target, "target")?;
+        let target = find(&here.spec.columns.target, "target")?;
         let owner = owner.map(|by| find(by, "by")).transpose()?;
         if owner == Some(target) {
-            return Err(refuse(format!("has its target '{}' also in problem.by", config.target)));
+            return Err(refuse(format!("has its target '{}' also in problem.by", here.spec.columns.target)));
         }
         let reserved = |k: usize| k == target || Some(k) == owner;
         let excluded: Vec<usize> =
-            config.exclude.iter().map(|name| find(name, "exclude")).collect::<Result<_, _>>()?;
-        let places: Vec<usize> = match &config.columns {
+            here.spec.columns.exclude.iter().map(|name| find(name, "exclude")).collect::<Result<_, _>>()?;
+        let places: Vec<usize> = match &here.spec.columns.features {
             Some(names) => names.iter().map(|name| find(name, "columns")).collect::<Result<_, _>>()?,
             None => (0..header.len()).filter(|k| !reserved(*k) && !excluded.contains(k)).collect(),
         };
@@ -84,7 +84,7 @@ impl Layout {
             );
             return Err(refuse(problem));
         }
-        for name in &config.categorical {
+        for name in &here.spec.columns.categorical {
             let k = find(name, "categorical")?;
             if !places.contains(&k) {
                 return Err(refuse(format!("has '{name}' in problem.categorical, which is no feature")));
@@ -100,10 +100,10 @@ impl Layout {
             words: 0,
         };
         for k in places {
-            let role = layout.assign(k, config.categorical.contains(&header[k]));
+            let role = layout.assign(k, here.spec.columns.categorical.contains(&header[k]));
             layout.features.push((header[k].clone(), role));
         }
-        layout.target = layout.assign(target, config.has_classes());
+        layout.target = layout.assign(target, here.spec.has_classes());
         layout.owner = owner.map(|k| layout.assign(k, true));
         Ok(layout)
     }

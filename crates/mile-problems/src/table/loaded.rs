@@ -11,8 +11,9 @@ use mile::real::Real;
 use mile_theory::smoothness::Effort;
 
 use super::encode::{self, About, Data};
+use super::here::Here;
 use super::rows::Outlines;
-use super::spec::{HeldOut, TableSpec};
+use super::spec::HeldOut;
 use crate::RowCounts;
 use crate::error::LabError;
 
@@ -56,66 +57,62 @@ impl Loaded {
     }
 
     /// The tables of a seed.
-    pub(super) fn tables<T: Real>(&self, config: &TableSpec, seed: u64) -> Result<Arc<Tables<T>>, LabError> {
-        let seed = config.data_seed(seed);
-        let key = (seed, stamps(config));
+    pub(super) fn tables<T: Real>(&self, here: &Here, seed: u64) -> Result<Arc<Tables<T>>, LabError> {
+        let seed = here.spec.data_seed(seed);
+        let key = (seed, stamps(here));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = last.as_ref().filter(|last| last.key == key).map(|last| last.tables.clone());
         if let Some(Ok(tables)) = kept.map(Arc::downcast::<Tables<T>>) {
             return Ok(tables);
         }
         *last = None;
-        let (tables, rows, about) = Tables::load(config, &self.outlines, seed)?;
+        let (tables, rows, about) = Tables::load(here, &self.outlines, seed)?;
         let tables = Arc::new(tables);
         *last = Some(Last { key, rows, about: Arc::new(about), tables: tables.clone() });
         Ok(tables)
     }
 
     /// How many rows gradients read.
-    pub(super) fn rows(&self, config: &TableSpec, seed: u64) -> Result<RowCounts, LabError> {
-        let key = (config.data_seed(seed), stamps(config));
+    pub(super) fn rows(&self, here: &Here, seed: u64) -> Result<RowCounts, LabError> {
+        let key = (here.spec.data_seed(seed), stamps(here));
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match last.as_ref().filter(|last| last.key == key) {
             Some(last) => Ok(last.rows),
-            None => Tables::<f64>::load(config, &self.outlines, key.0).map(|(_, rows, _)| rows),
+            None => Tables::<f64>::load(here, &self.outlines, key.0).map(|(_, rows, _)| rows),
         }
     }
 
     /// What is known about the data beside their numbers, of any seed.
-    pub(super) fn about(&self, config: &TableSpec) -> Result<Arc<About>, LabError> {
-        let stamps = stamps(config);
+    pub(super) fn about(&self, here: &Here) -> Result<Arc<About>, LabError> {
+        let stamps = stamps(here);
         let kept = |last: &Option<Last>| last.as_ref().filter(|l| l.key.1 == stamps).map(|l| l.about.clone());
         if let Some(about) = kept(&self.last.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(about);
         }
-        encode::load::<f64>(config, &self.outlines, config.data_seed(0)).map(|data| Arc::new(data.about))
+        encode::load::<f64>(here, &self.outlines, here.spec.data_seed(0)).map(|data| Arc::new(data.about))
     }
 }
 
 /// Size and time of each file; a file that cannot be read is named when its rows are.
-fn stamps(config: &TableSpec) -> Vec<Option<(u64, Option<SystemTime>)>> {
-    let mut paths = config.files(&config.data);
-    if let HeldOut::File(path) = &config.test {
-        paths.extend(config.files(path));
+fn stamps(here: &Here) -> Vec<Option<(u64, Option<SystemTime>)>> {
+    let mut paths = here.files(&here.spec.files.data);
+    if let HeldOut::File(path) = &here.spec.files.test {
+        paths.extend(here.files(path));
     }
-    paths.extend(config.statistics.clone().map(|path| (None, path)));
+    paths.extend(here.spec.files.statistics.clone().map(|path| (None, path)));
     let stamp = |about: Metadata| (about.len(), about.modified().ok());
     paths.iter().map(|(_, path)| std::fs::metadata(path).ok().map(stamp)).collect()
 }
 
 impl<T: Real> Tables<T> {
-    fn load(
-        config: &TableSpec,
-        outlines: &Outlines,
-        seed: u64,
-    ) -> Result<(Self, RowCounts, About), LabError> {
-        let Data { columns, shards, test, about } = encode::load::<T>(config, outlines, seed)?;
-        let counts: Vec<usize> = match config.is_rank() {
+    fn load(here: &Here, outlines: &Outlines, seed: u64) -> Result<(Self, RowCounts, About), LabError> {
+        let Data { columns, shards, test, about } = encode::load::<T>(here, outlines, seed)?;
+        let counts: Vec<usize> = match here.is_rank() {
             true => about.agents.iter().map(|(_, _, [training, _])| *training).collect(),
             false => shards.iter().map(|shard| shard.targets.len()).collect(),
         };
-        let rows = row_counts(config, columns, &counts);
-        let chosen = if rows.largest_sample == 0 || config.is_rank() {
+        let rows = row_counts(here, columns, &counts);
+        let chosen = if rows.largest_sample == 0 || here.is_rank() {
             0
         } else {
             Effort::default().agents_of(shards.len())
@@ -123,19 +120,19 @@ impl<T: Real> Tables<T> {
         let agent = |k: usize| k * shards.len() / chosen;
         let some = (0..chosen).map(|k| part(&shards[agent(k)], columns, agent(k), seed)).collect();
         let of_statistics = || about.statistics.as_ref().map(|found| found.rows);
-        let total = match (config.is_rank(), config.is_partial()) {
+        let total = match (here.is_rank(), here.is_partial()) {
             (true, _) => Some(counts.iter().map(|rows| *rows as u64).sum()),
             (false, true) => of_statistics(),
             (false, false) => None,
         };
-        let objective = config.objective(about.classes.len(), total);
+        let objective = here.spec.objective.of(about.classes.len(), total);
         let factors = objective.weights.factors(&counts).map_err(invalid)?;
         let factors = AgentWeights::Factors((0..chosen).map(|k| factors[agent(k)]).collect());
         let sampled = TableObjective { weights: factors, ..objective.clone() };
-        let mut all = Table::new(columns, shards, objective, config.batch).map_err(invalid)?;
+        let mut all = Table::new(columns, shards, objective, here.spec.batch).map_err(invalid)?;
         let is_held_out = |(_, _, [_, test]): &(usize, String, [usize; 2])| *test > 0;
         if !test.is_empty() {
-            all = match config.is_rank() && about.agents.iter().any(is_held_out) {
+            all = match here.is_rank() && about.agents.iter().any(is_held_out) {
                 true => all.with_part_of_test(test).map_err(invalid)?,
                 false => all.with_test(test).map_err(invalid)?,
             };
@@ -144,7 +141,7 @@ impl<T: Real> Tables<T> {
     }
 
     /// The same problem with at most `rows` rows of each of some agents, of which all are in each gradient.
-    pub(super) fn sample(&self, config: &TableSpec, rows: usize) -> Result<Table<T>, LabError> {
+    pub(super) fn sample(&self, here: &Here, rows: usize) -> Result<Table<T>, LabError> {
         let first = |shard: &Shard<T>| {
             let rows = rows.clamp(1, shard.targets.len());
             Shard {
@@ -153,7 +150,7 @@ impl<T: Real> Tables<T> {
             }
         };
         let shards = self.some.iter().map(first).collect();
-        Table::new(self.columns, shards, self.objective.clone(), config.batch).map_err(invalid)
+        Table::new(self.columns, shards, self.objective.clone(), here.spec.batch).map_err(invalid)
     }
 }
 
@@ -161,13 +158,13 @@ fn invalid(error: InvalidTable) -> LabError {
     LabError::config("problem", error)
 }
 
-fn row_counts(config: &TableSpec, columns: usize, counts: &[usize]) -> RowCounts {
+fn row_counts(here: &Here, columns: usize, counts: &[usize]) -> RowCounts {
     let most = counts.iter().copied().max().unwrap_or(0);
     // With all rows in every gradient, least squares is a product with a matrix of `columns` rows.
-    if has_normal_equations(config.loss, config.batch, columns, most) {
+    if has_normal_equations(here.spec.objective.loss, here.spec.batch, columns, most) {
         return RowCounts { all: columns as u64, run: columns as u64, largest_sample: 0 };
     }
-    let run = match config.batch {
+    let run = match here.spec.batch {
         Batch::Full => counts.iter().sum::<usize>() / counts.len().max(1),
         Batch::Size(rows) | Batch::Epoch(rows) => rows,
     };
@@ -191,39 +188,18 @@ mod tests {
     use std::fmt::Write;
     use std::path::Path;
 
-    use mile::problems::{Loss, Problem};
-    use mile_nn::partition::Partition;
+    use mile::problems::Problem;
 
     use super::*;
-    use crate::table::spec::Missing;
+    use crate::Setting;
+    use crate::section::Section;
+    use crate::table::spec;
 
-    fn config(folder: &Path, loss: Loss, batch: Batch) -> TableSpec {
-        TableSpec {
-            data: folder.join("all.csv"),
-            by: None,
-            target: "y".into(),
-            columns: None,
-            exclude: Vec::new(),
-            categorical: Vec::new(),
-            delimiter: None,
-            missing: Missing::Refuse,
-            standardise: false,
-            statistics: None,
-            test: HeldOut::None,
-            loss,
-            loss_name: "",
-            l2: 0.0,
-            l1: 0.0,
-            intercept: false,
-            by_rows: false,
-            batch,
-            partition: Partition::Iid {},
-            seed: None,
-            classes: None,
-            only: None,
-            told: None,
-            agents: 2,
-        }
+    fn table(folder: &Path, loss: &str, batch: &str) -> Here {
+        let keys = format!("data = 'all.csv'\ntarget = 'y'\nloss = '{loss}'\nbatch = {batch}\n");
+        let keys = keys.parse().unwrap();
+        let spec = spec::read(&Section::new("problem", &keys), Setting { agents: 2, folder }).unwrap();
+        Here::all(spec, 2)
     }
 
     fn write(folder: &Path, rows: usize) {
@@ -236,34 +212,34 @@ mod tests {
     fn files_are_read_once_and_again_when_they_or_the_seed_change() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 40);
-        let (config, loaded) = (config(folder.path(), Loss::Logistic, Batch::Full), Loaded::default());
-        let tables = |seed| loaded.tables::<f64>(&config, seed).unwrap();
+        let (here, loaded) = (table(folder.path(), "logistic", "'full'"), Loaded::default());
+        let tables = |seed| loaded.tables::<f64>(&here, seed).unwrap();
         let first = tables(0);
         assert!(Arc::ptr_eq(&first, &tables(0)) && !Arc::ptr_eq(&first, &tables(1)));
         write(folder.path(), 60);
         assert_eq!(tables(1).all.rows(), [30, 30]);
-        assert_eq!(loaded.rows(&config, 1).unwrap().all, 30);
-        assert_eq!(loaded.tables::<f32>(&config, 1).unwrap().all.rows(), [30, 30]);
+        assert_eq!(loaded.rows(&here, 1).unwrap().all, 30);
+        assert_eq!(loaded.tables::<f32>(&here, 1).unwrap().all.rows(), [30, 30]);
         std::fs::remove_file(folder.path().join("all.csv")).unwrap();
-        assert!(loaded.tables::<f64>(&config, 1).is_err());
+        assert!(loaded.tables::<f64>(&here, 1).is_err());
     }
 
     #[test]
     fn a_sample_is_a_part_of_the_rows_and_of_a_larger_sample() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 80);
-        let config = config(folder.path(), Loss::Logistic, Batch::Size(4));
-        let (tables, rows, _) = Tables::<f64>::load(&config, &Outlines::default(), 3).unwrap();
+        let here = table(folder.path(), "logistic", "4");
+        let (tables, rows, _) = Tables::<f64>::load(&here, &Outlines::default(), 3).unwrap();
         assert_eq!(rows, RowCounts { all: 40, run: 4, largest_sample: 10 });
-        let small = tables.sample(&config, 4).unwrap();
+        let small = tables.sample(&here, 4).unwrap();
         assert_eq!((small.rows(), small.agents()), (vec![4, 4], 2));
-        assert_eq!(tables.sample(&config, 99).unwrap().rows(), [10, 10]);
+        assert_eq!(tables.sample(&here, 99).unwrap().rows(), [10, 10]);
         let mut seen = tables.some[0].features.clone();
         seen.sort_by(f64::total_cmp);
         seen.dedup();
         assert_eq!(seen.len(), 10);
         assert_ne!(seen, tables.some[0].features, "the order is random");
-        let again = Tables::<f64>::load(&config, &Outlines::default(), 3).unwrap().0;
+        let again = Tables::<f64>::load(&here, &Outlines::default(), 3).unwrap().0;
         assert_eq!(again.some, tables.some);
     }
 
@@ -272,10 +248,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 80);
         let counts = |batch| {
-            let config = config(folder.path(), Loss::LeastSquares, batch);
-            Tables::<f64>::load(&config, &Outlines::default(), 3).unwrap().1
+            let here = table(folder.path(), "least-squares", batch);
+            Tables::<f64>::load(&here, &Outlines::default(), 3).unwrap().1
         };
-        assert_eq!(counts(Batch::Full), RowCounts { all: 1, run: 1, largest_sample: 0 });
-        assert_eq!(counts(Batch::Epoch(5)), RowCounts { all: 40, run: 5, largest_sample: 10 });
+        assert_eq!(counts("'full'"), RowCounts { all: 1, run: 1, largest_sample: 0 });
+        assert_eq!(counts("{ epoch = 5 }"), RowCounts { all: 40, run: 5, largest_sample: 10 });
     }
 }

@@ -7,6 +7,7 @@ mod divide;
 mod divided;
 mod encode;
 mod fields;
+mod here;
 mod layout;
 mod loaded;
 mod parse;
@@ -28,9 +29,10 @@ use mile::with_precision;
 use rayon::prelude::*;
 
 pub use self::fields::is_missing_word;
+use self::here::{Here, Told};
 use self::loaded::Loaded;
 use self::rows::Outlines;
-use self::spec::{HeldOut, TableSpec, Told};
+use self::spec::HeldOut;
 pub use self::statistics::{ColumnStatistics, Statistics};
 use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
@@ -39,15 +41,15 @@ use crate::ranks::{agree, lost};
 use crate::section::Section;
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
-    Ok(Arc::new(Tables::new(spec::read(section, setting)?)))
+    Ok(Arc::new(Tables::new(Here::all(spec::read(section, setting)?, setting.agents))))
 }
 
 /// What all ranks know about their agents' files. A call of all ranks together.
-fn tell(config: &TableSpec, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told, LabError> {
+fn tell(here: &Here, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told, LabError> {
     let own: Result<Vec<(Statistics, [usize; 2])>, LabError> =
-        hosted.par_iter().map(|agent| divided::summary_of(config, *agent)).collect();
+        hosted.par_iter().map(|agent| divided::summary_of(here, *agent)).collect();
     let own = serde_json::to_vec(&agree(ranks, own)?).unwrap_or_default();
-    let (mut statistics, mut rows) = (Vec::new(), vec![[0; 2]; config.agents]);
+    let (mut statistics, mut rows) = (Vec::new(), vec![[0; 2]; here.agents]);
     for text in ranks.all_gather(&own).map_err(lost)? {
         let told: Vec<(Statistics, [usize; 2])> =
             serde_json::from_slice(&text).map_err(|error| lost(error.into()))?;
@@ -61,12 +63,12 @@ fn tell(config: &TableSpec, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told,
 
 /// What all ranks know about the rows of a file, of which each has added up a part. A call of all ranks together.
 fn tell_parts(
-    config: &TableSpec,
+    here: &Here,
     outlines: &Outlines,
     hosted: &[usize],
     ranks: &dyn Ranks,
 ) -> Result<Told, LabError> {
-    let (own, with_words) = agree(ranks, divided::parts_of(config, outlines, hosted))?;
+    let (own, with_words) = agree(ranks, divided::parts_of(here, outlines, hosted))?;
     let own = serde_json::to_vec(&own).unwrap_or_default();
     let mut parts: Vec<Statistics> = Vec::new();
     for text in ranks.all_gather(&own).map_err(lost)? {
@@ -75,7 +77,7 @@ fn tell_parts(
     }
     let statistics = with_words(agree(ranks, Statistics::merge(parts))?);
     // How many rows each agent has is known from the outline.
-    Ok(Told { statistics, rows: vec![[0; 2]; config.agents] })
+    Ok(Told { statistics, rows: vec![[0; 2]; here.agents] })
 }
 
 fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
@@ -85,22 +87,22 @@ fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToStr
 
 /// The objectives of this kind.
 struct Tables {
-    config: Arc<TableSpec>,
+    here: Arc<Here>,
     loaded: Arc<Loaded>,
     /// The most rows of each agent, for a sample.
     most: Option<u64>,
 }
 
 impl Tables {
-    fn new(config: TableSpec) -> Self {
-        Self { config: Arc::new(config), loaded: Arc::default(), most: None }
+    fn new(here: Here) -> Self {
+        Self { here: Arc::new(here), loaded: Arc::default(), most: None }
     }
 
     fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
-        let tables = self.loaded.tables::<T>(&self.config, seed)?;
+        let tables = self.loaded.tables::<T>(&self.here, seed)?;
         let table: Arc<Table<T>> = match self.most {
             None => tables.all.clone(),
-            Some(rows) => Arc::new(tables.sample(&self.config, rows as usize)?),
+            Some(rows) => Arc::new(tables.sample(&self.here, rows as usize)?),
         };
         Ok(table)
     }
@@ -114,24 +116,24 @@ impl Tables {
                 Some(agent) => (format!("problem.{key}[{agent}]"), fact.of_agent(agent)),
             })
         };
-        self.config.files(path).into_iter().map(one).collect()
+        self.here.files(path).into_iter().map(one).collect()
     }
 
     /// What all agents' features have in common, by whatever means they know it.
     fn common_facts(&self) -> Result<Facts, LabError> {
         let mut facts = Facts::new();
-        let config = &self.config;
-        let is_given = config.statistics.is_some() || config.is_per_agent();
+        let here = &self.here;
+        let is_given = here.spec.files.statistics.is_some() || here.spec.is_per_agent();
         if is_given
-            && config.needs_statistics()
-            && let Some(statistics) = &self.loaded.about(config)?.statistics
+            && here.spec.needs_statistics()
+            && let Some(statistics) = &self.loaded.about(here)?.statistics
         {
             facts.insert(
                 "problem.statistics".into(),
                 digest::of_bytes(statistics.to_json().as_bytes()).into(),
             );
         }
-        match &config.test {
+        match &here.spec.files.test {
             HeldOut::None => {}
             HeldOut::Share(share) => drop(facts.insert("problem.test".into(), share.to_string().into())),
             HeldOut::File(path) if !spec::is_per_agent(path) => facts.extend(self.digests_of("test", path)?),
@@ -143,9 +145,9 @@ impl Tables {
 
 impl Objectives for Tables {
     fn title(&self) -> String {
-        let data = &self.config.data;
+        let data = &self.here.spec.files.data;
         let file = data.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        format!("{} on {file}", self.config.loss_name)
+        format!("{} on {file}", self.here.spec.objective.loss_name)
     }
 
     fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError> {
@@ -153,38 +155,39 @@ impl Objectives for Tables {
     }
 
     fn is_stochastic(&self) -> bool {
-        self.config.batch != Batch::Full
+        self.here.spec.batch != Batch::Full
     }
 
     fn depends_on_seed(&self) -> bool {
-        let is_divided_by_seed = !self.config.is_divided_by_owner() && self.config.seed.is_none();
+        let is_divided_by_seed =
+            !self.here.spec.is_divided_by_owner() && self.here.spec.division.seed.is_none();
         self.is_stochastic() || is_divided_by_seed
     }
 
     fn curvature(&self) -> Curvature {
-        if self.config.loss == Loss::Poisson { Curvature::Changing } else { Curvature::Steady }
+        if self.here.spec.objective.loss == Loss::Poisson { Curvature::Changing } else { Curvature::Steady }
     }
 
     fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {
-        self.loaded.rows(&self.config, seed).map(Some)
+        self.loaded.rows(&self.here, seed).map(Some)
     }
 
     fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
-        let about = self.loaded.about(&self.config)?;
+        let about = self.loaded.about(&self.here)?;
         let rows: usize = about.agents.iter().map(|(_, _, [training, test])| training + test).sum();
         // Features and target of each row, in double precision.
         Ok((rows * (about.features.len() + 1) * size_of::<f64>()) as u64)
     }
 
     fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
-        let (config, loaded) = (self.config.clone(), self.loaded.clone());
-        Some(Arc::new(Self { config, loaded, most: Some(rows) }))
+        let (here, loaded) = (self.here.clone(), self.loaded.clone());
+        Some(Arc::new(Self { here, loaded, most: Some(rows) }))
     }
 
     fn files(&self) -> Vec<(&'static str, PathBuf)> {
-        let mut files = vec![("data", self.config.data.clone())];
-        files.extend(self.config.statistics.clone().map(|path| ("statistics", path)));
-        if let HeldOut::File(path) = &self.config.test {
+        let mut files = vec![("data", self.here.spec.files.data.clone())];
+        files.extend(self.here.spec.files.statistics.clone().map(|path| ("statistics", path)));
+        if let HeldOut::File(path) = &self.here.spec.files.test {
             files.push(("test", path.clone()));
         }
         files
@@ -195,9 +198,9 @@ impl Objectives for Tables {
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        let config = &self.config;
-        let mut facts = self.digests_of("data", &config.data)?;
-        if let HeldOut::File(path) = &config.test {
+        let here = &self.here;
+        let mut facts = self.digests_of("data", &here.spec.files.data)?;
+        if let HeldOut::File(path) = &here.spec.files.test {
             facts.extend(self.digests_of("test", path)?);
         }
         facts.extend(self.common_facts()?);
@@ -206,24 +209,24 @@ impl Objectives for Tables {
 
     fn shared_facts(&self, _: usize) -> Result<Facts, LabError> {
         let mut facts = self.common_facts()?;
-        let about = self.loaded.about(&self.config)?;
+        let about = self.loaded.about(&self.here)?;
         facts.insert("problem.columns".into(), about.features.join(",").into());
-        if self.config.has_classes() {
+        if self.here.spec.has_classes() {
             facts.insert("problem.classes".into(), about.classes.join(",").into());
         }
-        if !self.config.is_per_agent() {
-            facts.extend(self.digests_of("data", &self.config.data)?);
+        if !self.here.spec.is_per_agent() {
+            facts.extend(self.digests_of("data", &self.here.spec.files.data)?);
         }
         Ok(facts)
     }
 
     fn are_divided(&self) -> bool {
-        !self.config.is_per_agent()
+        !self.here.spec.is_per_agent()
     }
 
     fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
-        let own = || TableSpec { only: Some(vec![agent]), ..(*self.config).clone() };
-        self.config.is_per_agent().then(|| Arc::new(Self::new(own())) as Arc<dyn Objectives>)
+        let own = || Self::new(self.here.only(vec![agent]));
+        self.here.spec.is_per_agent().then(|| Arc::new(own()) as Arc<dyn Objectives>)
     }
 
     fn for_ranks(
@@ -231,39 +234,39 @@ impl Objectives for Tables {
         hosted: &[usize],
         ranks: &dyn Ranks,
     ) -> Result<Option<Arc<dyn Objectives>>, LabError> {
-        let mut own = TableSpec { only: Some(hosted.to_vec()), ..(*self.config).clone() };
+        let mut own = self.here.only(hosted.to_vec());
         let outlines = agree(ranks, Outlines::read(&own).map_err(LabError::from))?;
-        let needs_numbers = own.needs_statistics() && own.statistics.is_none();
-        own.told = match own.is_per_agent() {
-            true => Some(tell(&self.config, hosted, ranks)?),
+        let needs_numbers = own.spec.needs_statistics() && own.spec.files.statistics.is_none();
+        own.told = match own.spec.is_per_agent() {
+            true => Some(tell(&self.here, hosted, ranks)?),
             false if needs_numbers => Some(tell_parts(&own, &outlines, hosted, ranks)?),
             false => None,
         };
         let loaded = Arc::new(Loaded::with(outlines));
-        Ok(Some(Arc::new(Self { config: Arc::new(own), loaded, most: None })))
+        Ok(Some(Arc::new(Self { here: Arc::new(own), loaded, most: None })))
     }
 
     fn statistics(&self, agent: usize) -> Result<Option<Statistics>, LabError> {
-        divided::statistics_of(&self.config, agent).map(Some)
+        divided::statistics_of(&self.here, agent).map(Some)
     }
 
     fn coefficients(&self) -> Result<Vec<Coefficient>, LabError> {
-        let about = self.loaded.about(&self.config)?;
+        let about = self.loaded.about(&self.here)?;
         let of_class = |class: Option<&String>| -> Vec<Coefficient> {
             let one = |name: &String| Coefficient { class: class.cloned(), name: name.clone() };
             about.features.iter().map(one).collect()
         };
-        Ok(match self.config.loss {
+        Ok(match self.here.spec.objective.loss {
             Loss::Softmax { .. } => about.classes.iter().flat_map(|class| of_class(Some(class))).collect(),
             _ => of_class(None),
         })
     }
 
     fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {
-        let about = self.loaded.about(&self.config)?;
+        let about = self.loaded.about(&self.here)?;
         let mut documents = Vec::new();
         documents.extend(about.statistics.as_ref().map(|found| ("statistics.json", found.to_json())));
-        if self.config.is_divided_by_owner() {
+        if self.here.spec.is_divided_by_owner() {
             documents.push(("agents.csv", about.agents_csv()));
         }
         Ok(documents)

@@ -11,9 +11,10 @@ use rayon::prelude::*;
 
 use super::bad;
 use super::fields::{is_missing_word, number};
+use super::here::Here;
 use super::layout::{Layout, Role};
 use super::source::{Block, NOT_UTF8, Source, lines, records};
-use super::spec::{Missing, TableSpec};
+use super::spec::Missing;
 use super::words::Words;
 use crate::error::DataFileError;
 use crate::reading::Reading;
@@ -85,19 +86,19 @@ impl File {
     /// Reads a file. `by` is the column that assigns rows to agents, if the file has one.
     pub(super) fn read(
         path: &Path,
-        config: &TableSpec,
+        here: &Here,
         by: Option<&str>,
         keep: Keep,
         reading: &Reading,
     ) -> Result<Self, DataFileError> {
-        let mut source = Source::open(path, config.delimiter, &config.target, reading)?;
-        let layout = Layout::new(path, &source.header, config, by)?;
-        let parser = Parser { path, layout: &layout, config, delimiter: source.delimiter };
+        let mut source = Source::open(path, here.spec.files.delimiter, &here.spec.columns.target, reading)?;
+        let layout = Layout::new(path, &source.header, here, by)?;
+        let parser = Parser { path, layout: &layout, here, delimiter: source.delimiter };
         let mut parts: Vec<Part> = Vec::new();
         let mut blocks = some_blocks(&mut source)?;
         while !blocks.is_empty() {
             let first = parts.len();
-            let chosen = |k: usize| keep.of_block(first + k, config.missing);
+            let chosen = |k: usize| keep.of_block(first + k, here.spec.columns.missing);
             // The next blocks are read, and unpacked, while these are parsed.
             let (parsed, next) = rayon::join(
                 || {
@@ -136,7 +137,7 @@ impl File {
         if let Keep::Some(outline, _) = keep {
             return if file.fits(outline) { Ok(file) } else { Err(bad(path, None, None, CHANGED)) };
         }
-        file.refuse_missing(config.missing)?;
+        file.refuse_missing(here.spec.columns.missing)?;
         if file.rows() == 0 {
             return Err(bad(path, None, None, file.why_empty()));
         }
@@ -268,7 +269,7 @@ impl<'a> Keep<'a> {
 struct Parser<'a> {
     path: &'a Path,
     layout: &'a Layout,
-    config: &'a TableSpec,
+    here: &'a Here,
     delimiter: u8,
 }
 
@@ -281,7 +282,7 @@ impl Parser<'_> {
             numbers: Vec::new(),
             words: Vec::new(),
             columns: match chosen {
-                Chosen::Outline => layout.dividing(&self.config.partition),
+                Chosen::Outline => layout.dividing(&self.here.spec.division.partition),
                 _ => 0..layout.words,
             },
             found: vec![Words::default(); layout.words],
@@ -347,7 +348,7 @@ impl Parser<'_> {
                 }
             }
         }
-        if !complete && self.config.missing == Missing::Drop {
+        if !complete && self.here.spec.columns.missing == Missing::Drop {
             part.numbers.truncate(first);
             return Ok(());
         }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::bad;
+use super::here::Here;
 use super::layout::{Layout, Role};
 use super::parse::{File, Keep};
-use super::spec::{HeldOut, TableSpec, is_per_agent};
+use super::spec::{HeldOut, is_per_agent};
 use crate::error::DataFileError;
 use crate::reading::Reading;
 
@@ -40,39 +41,39 @@ pub(super) struct Outlines {
 
 impl Outlines {
     /// Of the files that all ranks read.
-    pub(super) fn read(config: &TableSpec) -> Result<Self, DataFileError> {
+    pub(super) fn read(here: &Here) -> Result<Self, DataFileError> {
         let outline = |path: &Path| match is_per_agent(path) {
             true => Ok(None),
-            false => Rows::taken(path, config, |_| Keep::Outline).map(|rows| Some(Arc::new(rows))),
+            false => Rows::taken(path, here, |_| Keep::Outline).map(|rows| Some(Arc::new(rows))),
         };
-        let data = outline(&config.data)?;
-        let test = if let HeldOut::File(path) = &config.test { outline(path)? } else { None };
+        let data = outline(&here.spec.files.data)?;
+        let test = if let HeldOut::File(path) = &here.spec.files.test { outline(path)? } else { None };
         Ok(Self { data, test })
     }
 }
 
 impl Rows {
     /// Reads all files of a path, in parallel.
-    pub(super) fn read(path: &Path, config: &TableSpec) -> Result<Self, DataFileError> {
-        Self::taken(path, config, |_| Keep::All)
+    pub(super) fn read(path: &Path, here: &Here) -> Result<Self, DataFileError> {
+        Self::taken(path, here, |_| Keep::All)
     }
 
     /// Reads some rows, whose numbers increase, of a file with this outline.
-    pub(super) fn keep(&self, path: &Path, config: &TableSpec, rows: &[u32]) -> Result<Self, DataFileError> {
-        Self::taken(path, config, |file| Keep::Some(&self.files[file], rows))
+    pub(super) fn keep(&self, path: &Path, here: &Here, rows: &[u32]) -> Result<Self, DataFileError> {
+        Self::taken(path, here, |file| Keep::Some(&self.files[file], rows))
     }
 
     fn taken<'k>(
         path: &Path,
-        config: &TableSpec,
+        here: &Here,
         keep: impl Fn(usize) -> Keep<'k> + Sync,
     ) -> Result<Self, DataFileError> {
-        let paths = config.files(path);
-        let by = config.by.as_deref();
+        let paths = here.files(path);
+        let by = here.spec.columns.by.as_deref();
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let reading = Reading::new(name, paths.iter().map(|(_, path)| size(path)).sum());
-        let one = |(k, (_, path)): (usize, &(_, PathBuf))| File::read(path, config, by, keep(k), &reading);
+        let one = |(k, (_, path)): (usize, &(_, PathBuf))| File::read(path, here, by, keep(k), &reading);
         let read: Vec<_> = paths.par_iter().enumerate().map(one).collect();
         let files: Vec<File> = read.into_iter().collect::<Result<_, _>>()?;
         files.iter().try_for_each(|file| check_features(file, &files[0]))?;

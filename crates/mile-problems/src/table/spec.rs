@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use mile::problems::{AgentWeights, Batch, Loss, TableObjective};
 use mile_nn::partition::Partition;
-use toml::{Table, Value};
+use toml::Value;
 
-use super::statistics::Statistics;
 use super::words::class;
 use crate::error::LabError;
 use crate::section::{Section, nearest, resolve};
@@ -15,28 +14,51 @@ use crate::{Setting, samples};
 /// The section `[problem]` of kind `table`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TableSpec {
+    pub(super) files: TableFiles,
+    pub(super) columns: TableColumns,
+    pub(super) objective: ObjectiveSpec,
+    pub(super) division: RowDivision,
+    /// Batch size.
+    pub(super) batch: Batch,
+}
+
+/// The files that are read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TableFiles {
     /// Path of one file for all agents or, with `{agent}` in it, of one file for each agent.
     pub(super) data: PathBuf,
+    /// Rows that are held out.
+    pub(super) test: HeldOut,
+    /// File with the statistics of all agents' data.
+    pub(super) statistics: Option<PathBuf>,
+    /// Delimiter of the files; `None`: recognized.
+    pub(super) delimiter: Option<u8>,
+}
+
+/// What the columns mean.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TableColumns {
     /// Column that assigns each row to an agent.
     pub(super) by: Option<String>,
     /// Column to predict.
     pub(super) target: String,
     /// Columns of the features; `None`: all but the target and `by`.
-    pub(super) columns: Option<Vec<String>>,
+    pub(super) features: Option<Vec<String>>,
     /// Columns that are no features.
     pub(super) exclude: Vec<String>,
     /// Features that are words.
     pub(super) categorical: Vec<String>,
-    /// Delimiter of the files; `None`: recognized.
-    pub(super) delimiter: Option<u8>,
     /// What is done about missing values.
     pub(super) missing: Missing,
     /// Whether features are scaled to mean 0 and standard deviation 1.
     pub(super) standardise: bool,
-    /// File with the statistics of all agents' data.
-    pub(super) statistics: Option<PathBuf>,
-    /// Rows that are held out.
-    pub(super) test: HeldOut,
+    /// The classes of the target, in order; `None`: the sorted classes of the data.
+    pub(super) classes: Option<Vec<String>>,
+}
+
+/// What is minimised.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ObjectiveSpec {
     /// Loss function; for [`Loss::Softmax`], the number of classes is that of the data.
     pub(super) loss: Loss,
     /// Name of the loss function.
@@ -49,29 +71,15 @@ pub(super) struct TableSpec {
     pub(super) intercept: bool,
     /// Whether agents count by their rows.
     pub(super) by_rows: bool,
-    /// Batch size.
-    pub(super) batch: Batch,
-    /// How the rows of a single file are divided among the agents.
+}
+
+/// How the rows of a single file are divided among the agents.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RowDivision {
+    /// By what.
     pub(super) partition: Partition,
     /// Seed of the partition; `None`: the seed of the run.
     pub(super) seed: Option<u64>,
-    /// The classes of the target, in order; `None`: the sorted classes of the data.
-    pub(super) classes: Option<Vec<String>>,
-    /// The agents whose rows are kept here, if not all. With one file for each agent, only these are read.
-    pub(super) only: Option<Vec<usize>>,
-    /// What the other ranks have told about their agents' files.
-    pub(super) told: Option<Told>,
-    /// Number of agents.
-    pub(super) agents: usize,
-}
-
-/// What ranks tell each other about the files of all agents.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
-    /// The statistics of all agents' data.
-    pub(super) statistics: Statistics,
-    /// Training rows and held-out rows of each agent's files.
-    pub(super) rows: Vec<[usize; 2]>,
 }
 
 /// What is done about missing values.
@@ -117,65 +125,36 @@ pub(super) fn file_of(path: &std::path::Path, agent: usize) -> PathBuf {
 impl TableSpec {
     /// Whether each agent has its own file.
     pub(super) fn is_per_agent(&self) -> bool {
-        is_per_agent(&self.data)
+        is_per_agent(&self.files.data)
     }
 
     /// Whether the target is a class.
     pub(super) fn has_classes(&self) -> bool {
-        matches!(self.loss, Loss::Logistic | Loss::NonconvexLogistic | Loss::Softmax { .. })
-    }
-
-    /// Whether the rows of an agent are kept here.
-    pub(super) fn is_here(&self, agent: usize) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(&agent))
-    }
-
-    /// Whether there are files of other agents that are not read here.
-    pub(super) fn is_partial(&self) -> bool {
-        self.only.is_some() && self.is_per_agent()
-    }
-
-    /// Whether this is one of several ranks, which know about all agents' rows.
-    pub(super) fn is_rank(&self) -> bool {
-        self.told.is_some() || (self.only.is_some() && !self.is_per_agent())
-    }
-
-    /// The agents whose files are read, with one file for each agent; else all.
-    pub(super) fn available(&self) -> Vec<usize> {
-        match &self.only {
-            Some(only) if self.is_per_agent() => only.clone(),
-            _ => (0..self.agents).collect(),
-        }
-    }
-
-    /// The files of a path, with the agent of each if it has one.
-    pub(super) fn files(&self, path: &std::path::Path) -> Vec<(Option<usize>, PathBuf)> {
-        if is_per_agent(path) {
-            self.available().into_iter().map(|agent| (Some(agent), file_of(path, agent))).collect()
-        } else {
-            vec![(None, path.to_owned())]
-        }
+        matches!(self.objective.loss, Loss::Logistic | Loss::NonconvexLogistic | Loss::Softmax { .. })
     }
 
     /// The seed by which rows are divided, for a run with this seed: always the same where nothing is divided at random, so
     /// that the files are read once for all runs.
     pub(super) fn data_seed(&self, seed: u64) -> u64 {
-        self.seed.unwrap_or(if self.is_divided_by_owner() { 0 } else { seed })
+        self.division.seed.unwrap_or(if self.is_divided_by_owner() { 0 } else { seed })
     }
 
     /// Whether the data say which agent has which rows.
     pub(super) fn is_divided_by_owner(&self) -> bool {
-        self.by.is_some() || self.is_per_agent()
+        self.columns.by.is_some() || self.is_per_agent()
     }
 
     /// Whether the objective of one agent depends on the data of the others.
     pub(super) fn needs_statistics(&self) -> bool {
-        let features = self.standardise || self.missing == Missing::Mean || !self.categorical.is_empty();
-        features || (self.by_rows && self.is_per_agent())
+        let TableColumns { standardise, missing, categorical, .. } = &self.columns;
+        let features = *standardise || *missing == Missing::Mean || !categorical.is_empty();
+        features || (self.objective.by_rows && self.is_per_agent())
     }
+}
 
-    /// What is minimised, with so many classes and, where only one agent's rows are at hand, so many rows in all.
-    pub(super) fn objective(&self, classes: usize, total: Option<u64>) -> TableObjective {
+impl ObjectiveSpec {
+    /// The objective for this number of classes and, where only one agent's rows are at hand, this number of rows in all.
+    pub(super) fn of(&self, classes: usize, total: Option<u64>) -> TableObjective {
         let loss = match self.loss {
             Loss::Softmax { .. } => Loss::Softmax { classes },
             other => other,
@@ -203,41 +182,42 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
             "needs a single file, but with {agent} in data each agent has its own: leave it out",
         ));
     }
-    let columns = names(section, "columns")?;
+    let features = names(section, "columns")?;
     let exclude = names(section, "exclude")?;
-    if columns.is_some() && exclude.is_some() {
+    if features.is_some() && exclude.is_some() {
         let problem =
             "cannot be given together with columns, which names all features: leave one of them out";
         return Err(LabError::config(section.path("exclude"), problem));
     }
     let missing = [("mean", Missing::Mean), ("drop", Missing::Drop)];
     let weights = [("agents", false), ("rows", true)];
-    Ok(TableSpec {
-        partition: partition(section, by.is_some(), is_per_agent(&data))?,
+    let partition = partition(section, by.is_some(), is_per_agent(&data))?;
+    let files = TableFiles {
         data,
+        test: held_out(section, setting)?,
+        statistics: path(section, setting, "statistics", "the path of a file with the agents' statistics")?,
+        delimiter: delimiter(section)?,
+    };
+    let columns = TableColumns {
         by: by.map(str::to_owned),
         target: target.to_owned(),
-        columns,
+        features,
         exclude: exclude.unwrap_or_default(),
         categorical: names(section, "categorical")?.unwrap_or_default(),
-        delimiter: delimiter(section)?,
         missing: optional_choice(section, "missing", &missing)?.unwrap_or(Missing::Refuse),
         standardise: section.flag("standardise")?.unwrap_or(false),
-        statistics: path(section, setting, "statistics", "the path of a file with the agents' statistics")?,
-        test: held_out(section, setting)?,
+        classes: classes(section, loss)?,
+    };
+    let objective = ObjectiveSpec {
         loss,
         loss_name,
         l2,
         l1: section.number("l1", "a number from 0")?.unwrap_or(0.0),
         intercept,
         by_rows: optional_choice(section, "weights", &weights)?.unwrap_or(false),
-        batch: samples::batch(section, Batch::Full)?,
-        seed: section.whole("seed", "a whole number")?,
-        classes: classes(section, loss)?,
-        only: None,
-        told: None,
-        agents: setting.agents,
-    })
+    };
+    let division = RowDivision { partition, seed: section.whole("seed", "a whole number")? };
+    Ok(TableSpec { files, columns, objective, division, batch: samples::batch(section, Batch::Full)? })
 }
 
 fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
@@ -270,14 +250,12 @@ fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
     Ok((name, loss))
 }
 
-/// The partition of a single file. Without one to divide, it is refused; but `{ kind = "iid" }` is accepted there, because
-/// run directories of earlier versions hold it.
+/// The partition of a single file. Without one to divide, it is refused.
 fn partition(section: &Section, has_by: bool, is_per_agent: bool) -> Result<Partition, LabError> {
     if !has_by && !is_per_agent {
         return samples::partition(section);
     }
-    let iid = Table::from_iter([("kind".to_owned(), Value::from("iid"))]);
-    if section.value("partition").is_some_and(|value| value.as_table() != Some(&iid)) {
+    if section.value("partition").is_some() {
         let problem = if has_by {
             "cannot be given together with by, which assigns the rows to agents: leave one of them out"
         } else {

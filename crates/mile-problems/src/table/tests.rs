@@ -9,8 +9,9 @@ use std::path::Path;
 use mile::problems::Shard;
 
 use super::encode::{self, Data};
+use super::here::Here;
 use super::rows::Outlines;
-use super::spec::{self, TableSpec};
+use super::spec;
 use super::statistics::Statistics;
 use crate::Setting;
 use crate::section::Section;
@@ -34,7 +35,7 @@ impl Folder {
     }
 
     /// The section with these keys, beside the target y and the file all.csv, for so many agents.
-    fn config(&self, agents: usize, keys: &str) -> Result<TableSpec, String> {
+    fn config(&self, agents: usize, keys: &str) -> Result<Here, String> {
         let mut table: toml::Table = keys.parse().unwrap();
         let defaults = [("data", "all.csv"), ("target", "y"), ("loss", "least-squares")];
         for (key, value) in defaults {
@@ -42,7 +43,9 @@ impl Folder {
         }
         let section = Section::new("problem", &table);
         let found = spec::read(&section, Setting { agents, folder: self.path() });
-        found.and_then(|config| section.finish().map(|_| config)).map_err(|error| error.to_string())
+        found
+            .and_then(|spec| section.finish().map(|_| Here::all(spec, agents)))
+            .map_err(|error| error.to_string())
     }
 
     fn load(&self, agents: usize, keys: &str) -> Result<Data<f64>, String> {
@@ -260,10 +263,10 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     let keys = "data = '{agent}.csv'\nloss = 'softmax'\ncategorical = ['c']\nstandardise = true\nmissing = 'mean'\n\
                 test = 0.3\nweights = 'rows'";
     let all = folder.load(3, keys).unwrap();
-    let config = folder.config(3, keys).unwrap();
+    let here = folder.config(3, keys).unwrap();
     let own = |agent: usize| {
         let path = folder.path().join(format!("own-{agent}.json"));
-        let own = TableSpec { only: Some(vec![agent]), ..config.clone() };
+        let own = here.only(vec![agent]);
         super::divided::statistics_of(&own, agent).unwrap().write(&path).unwrap();
         Statistics::read(&path).unwrap()
     };
@@ -274,15 +277,15 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     merged.write(&folder.path().join("statistics.json")).unwrap();
     let given = folder.config(3, &format!("{keys}\nstatistics = 'statistics.json'")).unwrap();
     for agent in 0..3 {
-        let alone: Data<f64> =
-            encode::load(&TableSpec { only: Some(vec![agent]), ..given.clone() }, &Outlines::default(), 0)
-                .unwrap();
+        let alone: Data<f64> = encode::load(&given.only(vec![agent]), &Outlines::default(), 0).unwrap();
         assert_eq!(alone.shards[agent], all.shards[agent]);
         assert_eq!(alone.test[agent], all.test[agent]);
         assert_eq!(alone.about.features, all.about.features);
     }
     let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
-    let alone = TableSpec { only: Some(vec![1]), classes: named, ..config.clone() };
+    let mut spec = (*here.spec).clone();
+    spec.columns.classes = named;
+    let alone = Here::all(spec, 3).only(vec![1]);
     let alone = encode::load::<f64>(&alone, &Outlines::default(), 0).err().unwrap().to_string();
     assert!(alone.contains("problem.statistics"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();
@@ -321,8 +324,8 @@ fn all_seeds_have_the_same_held_out_rows_and_statistics_whatever_the_partition()
     let folder = Folder::with(&[("all.csv", &text)]);
     let keys =
         "loss = 'softmax'\npartition = { kind = 'dirichlet', alpha = 0.5 }\ntest = 0.2\nstandardise = true";
-    let config = folder.config(4, keys).unwrap();
-    let load = |seed: u64| encode::load::<f64>(&config, &Outlines::default(), seed).unwrap();
+    let here = folder.config(4, keys).unwrap();
+    let load = |seed: u64| encode::load::<f64>(&here, &Outlines::default(), seed).unwrap();
     let (first, second) = (load(0), load(1));
     assert_ne!(first.shards, second.shards);
     assert_eq!(first.test, second.test);
@@ -378,11 +381,8 @@ fn classes_of_softmax_are_all_values_sorted_or_those_given() {
     refuses("a,y\n1,2\n", "loss = 'softmax'", &[]);
     refuses(text, "loss = 'huber'\ndelta = 1\nclasses = [1, 2]", &["problem.classes"]);
     let folder = Folder::with(&[("0.csv", text), ("1.csv", text)]);
-    let config = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
-    let alone = encode::load::<f64>(&TableSpec { only: Some(vec![0]), ..config }, &Outlines::default(), 0)
-        .err()
-        .unwrap()
-        .to_string();
+    let here = folder.config(2, "data = '{agent}.csv'\nloss = 'softmax'").unwrap();
+    let alone = encode::load::<f64>(&here.only(vec![0]), &Outlines::default(), 0).err().unwrap().to_string();
     assert!(alone.contains("problem.classes"), "{alone}");
     refuses(text, "loss = 'huber'", &["problem.delta"]);
     refuses(text, "loss = 'welsch'\nc = 0", &["problem.c", "0"]);

@@ -4,8 +4,8 @@ use mile::problems::Shard;
 
 use super::super::divided::{self, Divided, Use};
 use super::super::encode;
+use super::super::here::{Here, Told};
 use super::super::rows::Outlines;
-use super::super::spec::{TableSpec, Told};
 use super::super::statistics::Statistics;
 use super::{Folder, long};
 
@@ -20,16 +20,16 @@ fn of_a_file_that_all_ranks_read_each_keeps_the_rows_of_its_agents_only() {
                    partition = { kind = 'dirichlet', alpha = 0.5 }\n";
     let regression = |test: &str| format!("{keys}test = {test}\n");
     for keys in [regression("0.3"), regression("'test.csv'"), classes.to_owned()] {
-        let config = folder.config(5, &keys).unwrap();
-        let whole = encode::load::<f64>(&config, &Outlines::default(), 4).unwrap();
-        let outlines = Outlines::read(&config).unwrap();
-        let told = config.needs_statistics().then(|| {
-            let (parts, with_words) = divided::parts_of(&config, &outlines, &[0, 1, 2, 3, 4]).unwrap();
+        let here = folder.config(5, &keys).unwrap();
+        let whole = encode::load::<f64>(&here, &Outlines::default(), 4).unwrap();
+        let outlines = Outlines::read(&here).unwrap();
+        let told = here.spec.needs_statistics().then(|| {
+            let (parts, with_words) = divided::parts_of(&here, &outlines, &[0, 1, 2, 3, 4]).unwrap();
             let statistics = with_words(Statistics::merge(parts).unwrap());
             assert_eq!(Some(&statistics), whole.about.statistics.as_ref());
             Told { statistics, rows: vec![[0; 2]; 5] }
         });
-        let own = TableSpec { only: Some(vec![1, 3]), told, ..config };
+        let own = Here { told, ..here.only(vec![1, 3]) };
         assert_eq!(outlines.data.as_ref().unwrap().kept(), 0);
         let divided = Divided::read(&own, &outlines, 4, Use::Training).unwrap();
         let here = |shards: &[Shard<f64>]| shards[1].targets.len() + shards[3].targets.len();
