@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mile::agents::Failure;
-use mile::problems::{Draw, Metric, Problem, Tensor};
+use mile::problems::{Draw, HeldOut, Metric, NamedTensors, Problem, TensorPart};
 use mile::real::Real;
 use mile_lab::held_out::{self, Models};
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -31,8 +31,8 @@ pub(crate) struct Spec {
     measure: Option<Py<PyAny>>,
     measure_of: Option<Py<PyAny>>,
     metrics: &'static [Metric],
-    /// Names and shapes of the parts of the variable.
-    parts: Vec<(String, Vec<usize>)>,
+    /// The tensors that the variable consists of.
+    parts: Vec<TensorPart>,
 }
 
 /// A value of an attribute, if the object has it and it is not `None`.
@@ -79,6 +79,7 @@ impl Spec {
             None => Vec::new(),
         };
         let parts = attribute(object, "parts")?.map_or(Ok(Vec::new()), |parts| parts.extract())?;
+        let parts = tensor_parts(parts, dim);
         Ok(Self {
             agents,
             dim,
@@ -96,6 +97,19 @@ impl Spec {
             parts,
         })
     }
+}
+
+/// The parts of a variable of this length, in its order, by their names and shapes. Outputs are the first dimension, as in PyTorch.
+fn tensor_parts(parts: Vec<(String, Vec<usize>)>, dim: usize) -> Vec<TensorPart> {
+    let mut from = 0;
+    let part = |(name, shape): (String, Vec<usize>)| {
+        let numbers = shape.iter().product::<usize>().min(dim - from);
+        let range = from..from + numbers;
+        from = range.end;
+        let matrix = (shape.len() > 1 && shape[0] > 0).then(|| [shape[0], numbers / shape[0]]);
+        TensorPart { name, shape, range, matrix }
+    };
+    parts.into_iter().map(part).collect()
 }
 
 /// The name of a data type of NumPy or PyTorch.
@@ -265,28 +279,12 @@ impl<T: Real + Element> Problem<T> for PyProblem {
         self.spec.records_gradient_norm
     }
 
-    fn metrics(&self) -> &'static [Metric] {
-        self.spec.metrics
+    fn held_out(&self) -> Option<&dyn HeldOut<T>> {
+        (!self.spec.metrics.is_empty()).then_some(self)
     }
 
-    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
-        let Some(measure) = self.spec.measure.as_ref().filter(|_| !self.spec.metrics.is_empty()) else {
-            return Ok(Vec::new());
-        };
-        self.raised.call(|py| {
-            self.memory.read(py, x, |x| self.metrics_from(measure.bind(py).call1((x,))?, "measure(x)"))
-        })
-    }
-
-    fn measure_of(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
-        let Some(measure) = self.spec.measure_of.as_ref().filter(|_| !self.spec.metrics.is_empty()) else {
-            return self.measure(x);
-        };
-        self.raised.call(|py| {
-            self.memory.read(py, x, |x| {
-                self.metrics_from(measure.bind(py).call1((agent, x))?, "measure_of(agent, x)")
-            })
-        })
+    fn tensors(&self) -> Option<&dyn NamedTensors<T>> {
+        (!self.spec.parts.is_empty()).then_some(self)
     }
 
     fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
@@ -299,17 +297,32 @@ impl<T: Real + Element> Problem<T> for PyProblem {
             Ok(Some(x))
         })
     }
+}
 
-    fn tensors(&self, x: &[T]) -> Vec<Tensor> {
-        let mut rest = x;
-        let parts = self.spec.parts.iter();
-        parts
-            .map(|(name, shape)| {
-                let (values, after) = rest.split_at(shape.iter().product::<usize>().min(rest.len()));
-                rest = after;
-                let values = values.iter().map(|value| value.to_f64().unwrap_or(f64::NAN) as f32).collect();
-                Tensor { name: name.clone(), shape: shape.clone(), values }
+impl<T: Real + Element> HeldOut<T> for PyProblem {
+    fn metrics(&self) -> &'static [Metric] {
+        self.spec.metrics
+    }
+
+    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
+        let Some(measure) = &self.spec.measure else { return Ok(Vec::new()) };
+        self.raised.call(|py| {
+            self.memory.read(py, x, |x| self.metrics_from(measure.bind(py).call1((x,))?, "measure(x)"))
+        })
+    }
+
+    fn measure_of(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
+        let Some(measure) = &self.spec.measure_of else { return self.measure(x) };
+        self.raised.call(|py| {
+            self.memory.read(py, x, |x| {
+                self.metrics_from(measure.bind(py).call1((agent, x))?, "measure_of(agent, x)")
             })
-            .collect()
+        })
+    }
+}
+
+impl<T: Real> NamedTensors<T> for PyProblem {
+    fn parts(&self) -> Vec<TensorPart> {
+        self.spec.parts.clone()
     }
 }

@@ -11,7 +11,7 @@ use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Draw, Loss, Problem, Quadratic, Shard, Table, TableObjective};
+use mile::problems::{Draw, HeldOut, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::real::Real;
 use mile::run::Run;

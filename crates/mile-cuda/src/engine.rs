@@ -28,8 +28,9 @@ use mile::sparse::SparseRows;
 use mile::steady::message_bytes;
 use mile::verbs::{MOST_VECTORS, Verb, Verbs};
 
+use crate::decay::WeightDecay;
 use crate::device::{Buffer, Device, DeviceError};
-use crate::forms::{is_known, on_device, weight_decay};
+use crate::forms::on_device;
 use crate::objective::Objective;
 use crate::stack::Stack;
 use crate::vectors::Vectors;
@@ -56,7 +57,7 @@ pub struct GpuAgents<'a, T: Real> {
     /// None if the problem is computed on the CPU.
     objective: Option<Box<dyn Objective>>,
     /// Added to gradients that are computed on the device.
-    weight_decay: f64,
+    weight_decay: WeightDecay,
     network: Network,
     /// The agents of the rows: all, or those of a rank.
     hosted: Vec<usize>,
@@ -133,14 +134,14 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         let weights = if is_all { network.rows() } else { SparseRows::default() };
         let mut shared = stack.lock();
         let vectors = Vectors::new(&stack.queue, problem.penalty(), &weights, [count, agents, dim])?;
-        let member = is_known(problem).then(|| shared.number());
+        let member = problem.device_form().map(|_| shared.number());
         drop(shared);
         let mut found = Self {
             stack: stack.clone(),
             member,
             problem,
             objective: None,
-            weight_decay: weight_decay(problem),
+            weight_decay: WeightDecay::of(problem),
             network: network.clone(),
             hosted,
             seed,
@@ -255,8 +256,8 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
         self.check()?;
         self.noted.gradient(x, g, draw)?;
-        if self.objective.is_some() && self.weight_decay != 0.0 {
-            self.noted.combine(g, 1.0, &[(self.weight_decay, x)])?;
+        if let (Some(_), Some(factor)) = (&self.objective, self.weight_decay.factor()) {
+            self.noted.combine(g, 1.0, &[(factor, x)])?;
         }
         Ok(())
     }

@@ -1,8 +1,7 @@
-//! Which problems have a form on the device.
+//! From the form of a problem to objectives on the device.
 
-use mile::problems::{Problem, Quadratic, Table};
+use mile::problems::{DeviceForm, Problem};
 use mile::real::Real;
-use mile_nn::problem::ImageProblem;
 
 use crate::device::DeviceError;
 use crate::network::{self, DeviceImages};
@@ -12,17 +11,7 @@ use crate::queue::Queue;
 use crate::stack::Shared;
 use crate::table::DeviceTable;
 
-/// Whether a problem has a form on the device.
-pub(crate) fn is_known<T: Real>(problem: &dyn Problem<T>) -> bool {
-    problem.as_any().is_some_and(|any| {
-        any.is::<Quadratic<T>>()
-            || any.is::<Table<T>>()
-            || any.is::<ImageProblem<f32>>()
-            || any.is::<ImageProblem<f64>>()
-    })
-}
-
-/// The device form of the objectives of these agents of a job's problem; none if it has none.
+/// The objectives of these agents of a job's problem on the device; none if it has no form for one that is known here.
 pub(crate) fn on_device<T: Real>(
     shared: &mut Shared,
     queue: &Queue,
@@ -30,43 +19,32 @@ pub(crate) fn on_device<T: Real>(
     problem: &dyn Problem<T>,
     hosted: &[usize],
 ) -> Result<Option<Box<dyn Objective>>, DeviceError> {
-    let Some(any) = problem.as_any() else { return Ok(None) };
-    if let Some(quadratic) = any.downcast_ref::<Quadratic<T>>() {
-        return Ok(Some(Box::new(DeviceQuadratic::new(shared, queue, member, quadratic, hosted)?)));
-    }
-    if let Some(table) = any.downcast_ref::<Table<T>>() {
-        return Ok(Some(Box::new(DeviceTable::new(shared, queue, member, table, hosted)?)));
-    }
-    if let Some(images) = any.downcast_ref::<ImageProblem<f32>>() {
-        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images, hosted)?)));
-    }
-    if let Some(images) = any.downcast_ref::<ImageProblem<f64>>() {
-        return Ok(Some(Box::new(DeviceImages::new(shared, queue, member, images, hosted)?)));
-    }
-    Ok(None)
+    Ok(Some(match problem.device_form() {
+        Some(DeviceForm::Quadratic(form)) => {
+            Box::new(DeviceQuadratic::new(shared, queue, member, form, hosted)?)
+        }
+        Some(DeviceForm::Table(form)) => Box::new(DeviceTable::new(shared, queue, member, form, hosted)?),
+        Some(DeviceForm::Network(form)) => {
+            Box::new(DeviceImages::<T>::new(shared, queue, member, &form, hosted)?)
+        }
+        _ => return Ok(None),
+    }))
 }
 
 /// What a job with this problem needs.
 pub(crate) fn needs<T: Real>(problem: &dyn Problem<T>) -> Needs {
-    let Some(any) = problem.as_any() else { return Needs::default() };
     let number = size_of::<T>() as u64;
-    if let Some(quadratic) = any.downcast_ref::<Quadratic<T>>() {
-        let hosted = quadratic.normals().iter().filter(|normal| !normal.is_empty()).count();
-        let numbers = 2 * hosted as u64 * problem.dim() as u64;
-        return Needs { own: numbers * number, ..Needs::default() };
+    match problem.device_form() {
+        Some(DeviceForm::Quadratic(form)) => {
+            let hosted = form.normals().iter().filter(|normal| !normal.is_empty()).count();
+            let numbers = 2 * hosted as u64 * problem.dim() as u64;
+            Needs { own: numbers * number, ..Needs::default() }
+        }
+        Some(DeviceForm::Table(form)) => {
+            let rows: usize = form.rows().iter().sum();
+            Needs { own: rows as u64 * (form.columns() as u64 + 1) * number, ..Needs::default() }
+        }
+        Some(DeviceForm::Network(form)) => network::needs::<T>(&form),
+        _ => Needs::default(),
     }
-    if let Some(table) = any.downcast_ref::<Table<T>>() {
-        let rows: usize = table.rows().iter().sum();
-        return Needs { own: rows as u64 * (table.columns() as u64 + 1) * number, ..Needs::default() };
-    }
-    let single = any.downcast_ref::<ImageProblem<f32>>().map(network::needs);
-    single.or_else(|| any.downcast_ref::<ImageProblem<f64>>().map(network::needs)).unwrap_or_default()
-}
-
-/// The weight decay of a problem with networks, which is no part of its device form; 0 if it has none.
-pub(crate) fn weight_decay<T: Real>(problem: &dyn Problem<T>) -> f64 {
-    let Some(any) = problem.as_any() else { return 0.0 };
-    let single = any.downcast_ref::<ImageProblem<f32>>().map(ImageProblem::weight_decay);
-    let double = || any.downcast_ref::<ImageProblem<f64>>().map(ImageProblem::weight_decay);
-    single.or_else(double).unwrap_or(0.0)
 }

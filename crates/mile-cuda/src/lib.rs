@@ -5,6 +5,7 @@
 //! of CUDA is needed to build this crate, and a program that has it runs on machines without a GPU.
 
 pub mod cuda;
+mod decay;
 pub mod device;
 pub mod emulated;
 pub mod engine;

@@ -58,9 +58,9 @@ fn measure<T: Scalar>(plan: &Plan) -> Result<TimeEstimate, LabError> {
     let gradient = seconds(|call| one(call, false))?;
     let loss =
         seconds(|call| problem.loss(agent(call), x).map(drop).map_err(AgentsError::objective(agent(call))))?;
-    let test = match problem.metrics().is_empty() {
-        true => 0.0,
-        false => seconds(|_| problem.measure(x).map(drop).map_err(AgentsError::Evaluation))?,
+    let test = match problem.held_out() {
+        None => 0.0,
+        Some(held_out) => seconds(|_| held_out.measure(x).map(drop).map_err(AgentsError::Evaluation))?,
     };
     // The evaluated agents' models and the average, each on all agents' data, and the gradient of f at the average.
     let mut evaluation = (plan.evaluation.agents + 1) as f64 * (agents as f64 * loss + test);

@@ -23,14 +23,11 @@ pub(crate) fn models<T: Real>(
     members: &[usize],
     rows: &[T],
 ) -> Result<(), LabError> {
+    let Some(tensors) = problem.tensors() else { return Ok(()) };
     let dim = problem.dim();
-    let average = problem.tensors(&block::mean_row(rows, dim));
-    if average.is_empty() {
-        return Ok(());
-    }
-    write(&of_average(state), &average)?;
+    write(&of_average(state), &tensors.export(&block::mean_row(rows, dim)))?;
     let mut agents = members.iter().zip(rows.chunks_exact(dim));
-    agents.try_for_each(|(agent, row)| write(&of_agent(state, *agent), &problem.tensors(row)))
+    agents.try_for_each(|(agent, row)| write(&of_agent(state, *agent), &tensors.export(row)))
 }
 
 /// The same for the models of an engine, of which the first rank writes one after the other. A call of all ranks together.
@@ -43,19 +40,16 @@ pub(crate) fn models_of<T: Real>(
     if engine.ranks().count() == 1 {
         return models(state, problem, members, &engine.vector(MODELS)?);
     }
+    let Some(tensors) = problem.tensors() else { return Ok(()) };
     let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let average = problem.tensors(&average);
-    if average.is_empty() {
-        return Ok(());
-    }
     let writes = is_first(engine.ranks());
     if writes {
-        write(&of_average(state), &average)?;
+        write(&of_average(state), &tensors.export(&average))?;
     }
     for (place, agent) in members.iter().enumerate() {
         let row = engine.row(MODELS, place)?;
         if writes {
-            write(&of_agent(state, *agent), &problem.tensors(&row))?;
+            write(&of_agent(state, *agent), &tensors.export(&row))?;
         }
     }
     Ok(())

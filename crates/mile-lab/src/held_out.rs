@@ -69,9 +69,9 @@ pub(crate) fn title(metric: Metric, models: Models) -> &'static str {
 /// What was measured on held-out data. In a record each number has its own name, such as `accuracy`, `local_accuracy` and
 /// `worst_accuracy`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct HeldOut(Vec<(Metric, [f64; 3])>);
+pub struct RecordedMetrics(Vec<(Metric, [f64; 3])>);
 
-impl HeldOut {
+impl RecordedMetrics {
     /// Adds a metric of the average model, of the agents' own models and of the worst of them.
     pub(crate) fn push(&mut self, metric: Metric, of: [f64; 3]) {
         self.0.push((metric, of));
@@ -84,7 +84,7 @@ impl HeldOut {
     }
 }
 
-impl Serialize for HeldOut {
+impl Serialize for RecordedMetrics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(3 * self.0.len()))?;
         for (metric, of) in &self.0 {
@@ -96,17 +96,17 @@ impl Serialize for HeldOut {
     }
 }
 
-impl<'de> Deserialize<'de> for HeldOut {
+impl<'de> Deserialize<'de> for RecordedMetrics {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
         impl<'de> Visitor<'de> for Entries {
-            type Value = HeldOut;
+            type Value = RecordedMetrics;
 
             fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
                 formatter.write_str("a record")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HeldOut, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RecordedMetrics, A::Error> {
                 let mut values = Metric::ALL.map(|metric| (metric, [None; 3]));
                 while let Some(key) = map.next_key::<String>()? {
                     let mut all =
@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for HeldOut {
                     }
                 }
                 let recorded = values.into_iter().filter(|(_, of)| of.iter().any(Option::is_some));
-                Ok(HeldOut(
+                Ok(RecordedMetrics(
                     recorded.map(|(metric, of)| (metric, of.map(|v| v.unwrap_or(f64::NAN)))).collect(),
                 ))
             }

@@ -397,7 +397,7 @@ fn check_problems<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Resu
             dim,
             records_gradient_norm: problem.records_gradient_norm(),
             has_penalty: problem.penalty().is_some(),
-            metrics: problem.metrics(),
+            metrics: problem.held_out().map_or(&[], |held_out| held_out.metrics()),
             class_counts: Vec::new(),
         });
         if dim != size.dim {
@@ -408,8 +408,9 @@ fn check_problems<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Resu
             return Err(LabError::config("problem", problem));
         }
         // A partition that does not depend on the seed is kept only once.
-        let counts = problem.class_counts();
-        if !counts.is_empty() && size.class_counts.last().is_none_or(|(_, last)| *last != counts) {
+        if let Some(counts) = problem.class_counts()
+            && size.class_counts.last().is_none_or(|(_, last)| *last != counts)
+        {
             size.class_counts.push((*seed, counts));
         }
         found = Some(size);

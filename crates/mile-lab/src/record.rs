@@ -11,7 +11,7 @@ use mile::run::Progress;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::held_out::{self, HeldOut, Models};
+use crate::held_out::{self, Models, RecordedMetrics};
 use crate::worth::{self, Whose, Worth, evaluate, hosted};
 
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
@@ -49,7 +49,7 @@ pub struct Record {
     pub consensus_error_before: Option<f64>,
     /// What was measured on held-out data, each under its own name such as `accuracy`.
     #[serde(flatten)]
-    pub held_out: HeldOut,
+    pub held_out: RecordedMetrics,
     /// On request, the numbers of each evaluated agent's own model, in increasing agent: `agent`, `loss`, and each metric by its
     /// name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -112,9 +112,10 @@ pub(crate) fn measure<T: Real>(
             (evaluate(problem, engine, Whose::Average, &average)?, own)
         }
     };
-    let own = OwnModels::of(&own, problem.metrics().len());
-    let mut held_out = HeldOut::default();
-    for (k, (metric, own)) in problem.metrics().iter().zip(&own.metrics).enumerate() {
+    let metrics = problem.held_out().map_or(&[][..], |held_out| held_out.metrics());
+    let own = OwnModels::of(&own, metrics.len());
+    let mut held_out = RecordedMetrics::default();
+    for (k, (metric, own)) in metrics.iter().zip(&own.metrics).enumerate() {
         let average = of_average.metrics.get(k).copied().unwrap_or(f64::NAN);
         let worst = if metric.larger_is_better() { f64::min } else { f64::max };
         held_out.push(*metric, [average, mean(own), extreme(own, worst)]);
@@ -135,7 +136,7 @@ pub(crate) fn measure<T: Real>(
         consensus_error: engine.consensus_error(MODELS)?,
         consensus_error_before: drift,
         held_out,
-        agents: if evaluated.each { own.each(&evaluated, problem.metrics()) } else { BTreeMap::new() },
+        agents: if evaluated.each { own.each(&evaluated, metrics) } else { BTreeMap::new() },
         vectors_sent,
         bytes_sent,
         gradient_evals,
@@ -174,7 +175,7 @@ fn measured_by_engine<T: Real>(
 ) -> Result<(Worth, Vec<Worth>), AgentsError> {
     let metrics = match found.metrics {
         Some(metrics) => metrics,
-        None if problem.metrics().is_empty() => vec![Vec::new(); found.losses.len()],
+        None if problem.held_out().is_none() => vec![Vec::new(); found.losses.len()],
         None if engine.ranks().count() > 1 => {
             let mut metrics = vec![worth::measure(problem, engine, Whose::Average, average)?];
             for agent in evaluated {
@@ -186,10 +187,10 @@ fn measured_by_engine<T: Real>(
         None => {
             let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
             let row = |agent: &usize| (Whose::Agent(*agent), &rows[agent * dim..(agent + 1) * dim]);
-            let own = evaluated.iter().map(row);
+            let (own, held_out) = (evaluated.iter().map(row), problem.held_out());
             let models: Vec<(Whose, &[T])> = [(Whose::Average, average)].into_iter().chain(own).collect();
             let measured =
-                models.par_iter().map(|(whose, x)| whose.measure(problem, x)).collect::<Result<_, _>>();
+                models.par_iter().map(|(whose, x)| whose.measure(held_out, x)).collect::<Result<_, _>>();
             measured.map_err(AgentsError::Evaluation)?
         }
     };
@@ -304,7 +305,7 @@ pub(crate) mod tests {
     use mile::methods::catalogue::{self, Parameters};
     use mile::mixing::Rule;
     use mile::network::Network;
-    use mile::problems::{Failure, Metric};
+    use mile::problems::{Failure, HeldOut, Metric};
     use mile::simulator::Simulator;
 
     use super::*;
@@ -324,7 +325,7 @@ pub(crate) mod tests {
             grad_norm_sq: None,
             consensus_error: loss * 1e-3,
             consensus_error_before: None,
-            held_out: HeldOut::default(),
+            held_out: RecordedMetrics::default(),
             agents: BTreeMap::new(),
             vectors_sent: round,
             bytes_sent: 100 * round,
@@ -359,6 +360,12 @@ pub(crate) mod tests {
             Ok(())
         }
 
+        fn held_out(&self) -> Option<&dyn HeldOut<f64>> {
+            Some(self)
+        }
+    }
+
+    impl HeldOut<f64> for Counting {
         fn metrics(&self) -> &'static [Metric] {
             &[Metric::Accuracy, Metric::Auc, Metric::Rmse]
         }
@@ -465,7 +472,7 @@ pub(crate) mod tests {
         )
         .unwrap();
         assert!(record.loss.is_nan() && record.grad_norm_sq.unwrap().is_nan());
-        assert_eq!(record.held_out, HeldOut::default());
+        assert_eq!(record.held_out, RecordedMetrics::default());
         record.worst_loss = f64::INFINITY;
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains(r#""loss":null"#) && text.contains(r#""worst_loss":null"#));

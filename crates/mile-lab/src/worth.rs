@@ -6,7 +6,7 @@
 
 use mile::agents::{AgentsError, Failure};
 use mile::engine::Engine;
-use mile::problems::Problem;
+use mile::problems::{HeldOut, HeldOutByAgent, Problem};
 use mile::real::Real;
 use rayon::prelude::*;
 
@@ -20,11 +20,16 @@ pub(crate) enum Whose {
 }
 
 impl Whose {
-    /// Measures the model on held-out data.
-    pub(crate) fn measure<T: Real>(self, problem: &dyn Problem<T>, x: &[T]) -> Result<Vec<f64>, Failure> {
-        match self {
-            Self::Average => problem.measure(x),
-            Self::Agent(agent) => problem.measure_of(agent, x),
+    /// Measures the model on held-out data, if there are some.
+    pub(crate) fn measure<T: Real>(
+        self,
+        held_out: Option<&dyn HeldOut<T>>,
+        x: &[T],
+    ) -> Result<Vec<f64>, Failure> {
+        match (held_out, self) {
+            (None, _) => Ok(Vec::new()),
+            (Some(held_out), Self::Average) => held_out.measure(x),
+            (Some(held_out), Self::Agent(agent)) => held_out.measure_of(agent, x),
         }
     }
 }
@@ -44,7 +49,8 @@ impl Worth {
         whose: Whose,
         x: &[T],
     ) -> Result<Self, AgentsError> {
-        let evaluated = || Ok(Self { loss: problem.objective(x)?, metrics: whose.measure(problem, x)? });
+        let evaluated =
+            || Ok(Self { loss: problem.objective(x)?, metrics: whose.measure(problem.held_out(), x)? });
         evaluated().map_err(AgentsError::Evaluation)
     }
 }
@@ -80,23 +86,23 @@ pub(crate) fn measure<T: Real>(
     whose: Whose,
     x: &[T],
 ) -> Result<Vec<f64>, AgentsError> {
+    let Some(held_out) = problem.held_out() else { return Ok(Vec::new()) };
     let agents = hosted(engine);
-    let metrics = match (problem.metrics().is_empty(), problem.measures_by_agent()) {
-        (true, _) => Ok(Vec::new()),
-        (false, true) => measure_by_agent(problem, engine, &agents, x),
-        (false, false) => measure_once(problem, engine, &agents, whose, x),
+    let metrics = match held_out.by_agent() {
+        Some(by_agent) => measure_by_agent(by_agent, engine, &agents, x),
+        None => measure_once(held_out, engine, &agents, whose, x),
     };
     metrics.map_err(AgentsError::Evaluation)
 }
 
 /// The first rank forms the metrics from the predictions of all agents.
 fn measure_by_agent<T: Real>(
-    problem: &dyn Problem<T>,
+    held_out: &dyn HeldOutByAgent<T>,
     engine: &dyn Engine<T>,
     agents: &[usize],
     x: &[T],
 ) -> Result<Vec<f64>, Failure> {
-    let one = |agent: &usize| problem.held_out(*agent, x).map(|found| (*agent, found));
+    let one = |agent: &usize| held_out.numbers(*agent, x).map(|found| (*agent, found));
     let own: Vec<(usize, Vec<f64>)> = agents.par_iter().map(one).collect::<Result<_, _>>()?;
     let mut message = Vec::new();
     for (agent, found) in &own {
@@ -107,7 +113,7 @@ fn measure_by_agent<T: Real>(
     let ranks = engine.ranks();
     let mut metrics = Vec::new();
     if let Some(all) = ranks.gather(&message)? {
-        let mut held_out = vec![Vec::new(); engine.agents()];
+        let mut of_agents = vec![Vec::new(); engine.agents()];
         for message in all {
             let mut rest = &message[..];
             while let Some((head, tail)) = rest.split_at_checked(16) {
@@ -115,11 +121,11 @@ fn measure_by_agent<T: Real>(
                 let (agent, bytes) = (number(&head[..8]), 8 * number(&head[8..]));
                 let cut = || Failure::from("predictions of another rank are cut short");
                 let (numbers, after) = tail.split_at_checked(bytes).ok_or_else(cut)?;
-                *held_out.get_mut(agent).ok_or_else(cut)? = bytemuck::pod_collect_to_vec(numbers);
+                *of_agents.get_mut(agent).ok_or_else(cut)? = bytemuck::pod_collect_to_vec(numbers);
                 rest = after;
             }
         }
-        metrics = problem.measure_from(&held_out);
+        metrics = held_out.combine(&of_agents);
     }
     let mut bytes = bytemuck::cast_slice(&metrics).to_vec();
     ranks.broadcast(0, &mut bytes)?;
@@ -128,7 +134,7 @@ fn measure_by_agent<T: Real>(
 
 /// One of the ranks, all of which have the held-out data, measures and tells the others.
 fn measure_once<T: Real>(
-    problem: &dyn Problem<T>,
+    held_out: &dyn HeldOut<T>,
     engine: &dyn Engine<T>,
     hosted: &[usize],
     whose: Whose,
@@ -139,7 +145,7 @@ fn measure_once<T: Real>(
         Whose::Average => ranks.rank() == 0,
         Whose::Agent(agent) => hosted.contains(&agent),
     };
-    let metrics = if is_here { whose.measure(problem, x)? } else { Vec::new() };
+    let metrics = if is_here { whose.measure(Some(held_out), x)? } else { Vec::new() };
     let all = ranks.all_gather(bytemuck::cast_slice(&metrics))?;
     Ok(all.iter().flat_map(|part| bytemuck::pod_collect_to_vec::<u8, f64>(part)).collect())
 }

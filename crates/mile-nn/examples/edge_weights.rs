@@ -12,7 +12,7 @@ use mile::graph::Topology;
 use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
-use mile::problems::{Batch, Failure, Problem, Quadratic};
+use mile::problems::{Batch, Failure, HeldOut, Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;

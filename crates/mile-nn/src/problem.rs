@@ -11,12 +11,14 @@
 //!
 //! All agents have the same weight, whatever their number of samples: f is not the mean over all samples.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::block;
-use mile::problems::{Batch, Draw, Failure, Metric, Problem, Tensor};
+use mile::problems::device::NetworkForm;
+use mile::problems::{
+    Batch, DeviceForm, Draw, Failure, HeldOut, Metric, NamedTensors, Problem, Tensor, TensorPart,
+};
 use mile::random::{Purpose, stream};
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
@@ -295,13 +297,8 @@ impl<T: Scalar> ImageProblem<T> {
         Ok(Self { weight_decay: weight, ..self })
     }
 
-    /// The weight decay w.
-    pub fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
-
     /// What the weight decay adds to every loss, `(w/2) |x|^2`.
-    pub fn decay_loss(&self, x: &[T]) -> f64 {
+    fn decay_loss(&self, x: &[T]) -> f64 {
         if self.weight_decay == 0.0 { 0.0 } else { 0.5 * self.weight_decay * block::norm_sq(x) }
     }
 
@@ -327,23 +324,8 @@ impl<T: Scalar> ImageProblem<T> {
         &self.parts
     }
 
-    /// How many training samples each agent has, also those of other ranks.
-    pub fn sizes(&self) -> &[usize] {
-        &self.sizes
-    }
-
-    /// The mini-batch of a stochastic gradient.
-    pub fn batch(&self) -> Batch {
-        self.batch
-    }
-
-    /// The training samples of each agent on which its loss is evaluated.
-    pub fn evaluated(&self) -> &[Vec<u32>] {
-        &self.evaluated
-    }
-
     /// The samples on which metrics are measured, and the images they belong to.
-    pub fn measured(&self) -> (&[u32], &Images) {
+    fn measured(&self) -> (&[u32], &Images) {
         (&self.test, if self.is_held_out { &self.data.train } else { &self.data.test })
     }
 
@@ -440,10 +422,42 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
         self.model().flops().saturating_mul(self.samples as u64) <= MAX_RECORDED_FLOPS
     }
 
-    /// The accuracy, or for numbers the root mean square of the errors; none if there are no test samples.
+    fn held_out(&self) -> Option<&dyn HeldOut<T>> {
+        (!self.test.is_empty()).then_some(self)
+    }
+
+    fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
+        Ok(Some(self.model().initial(seed).into_iter().map(|x| T::of(f64::from(x))).collect()))
+    }
+
+    fn tensors(&self) -> Option<&dyn NamedTensors<T>> {
+        Some(self)
+    }
+
+    fn class_counts(&self) -> Option<Vec<Vec<usize>>> {
+        (!self.counts.is_empty()).then(|| self.counts.clone())
+    }
+
+    fn device_form(&self) -> Option<DeviceForm<'_, T>> {
+        Some(DeviceForm::Network(NetworkForm {
+            blocks: self.model().blocks(),
+            classes: self.model().classes(),
+            train: &self.data.train,
+            parts: &self.parts,
+            sizes: &self.sizes,
+            batch: self.batch,
+            evaluated: &self.evaluated,
+            measured: self.measured(),
+            metrics: self.held_out().map_or(&[], HeldOut::metrics),
+            weight_decay: self.weight_decay,
+        }))
+    }
+}
+
+impl<T: Scalar> HeldOut<T> for ImageProblem<T> {
+    /// The accuracy, or for numbers the root mean square of the errors.
     fn metrics(&self) -> &'static [Metric] {
         match &self.data.train.targets {
-            _ if self.test.is_empty() => &[],
             Targets::Labels(_) => &[Metric::Accuracy],
             Targets::Numbers { .. } => &[Metric::Rmse],
         }
@@ -462,22 +476,16 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
         };
         Ok(self.metrics().iter().map(metric).collect())
     }
+}
 
-    fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
-        Ok(Some(self.model().initial(seed).into_iter().map(|x| T::of(f64::from(x))).collect()))
+impl<T: Scalar> NamedTensors<T> for ImageProblem<T> {
+    fn parts(&self) -> Vec<TensorPart> {
+        self.model().parts()
     }
 
     /// The parameters as in PyTorch's `state_dict`.
-    fn tensors(&self, x: &[T]) -> Vec<Tensor> {
+    fn export(&self, x: &[T]) -> Vec<Tensor> {
         let single: Vec<f32> = x.iter().map(|value| value.wide() as f32).collect();
         self.model().state_dict(&single)
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
-    fn class_counts(&self) -> Vec<Vec<usize>> {
-        self.counts.clone()
     }
 }

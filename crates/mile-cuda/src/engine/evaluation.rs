@@ -1,7 +1,6 @@
 //! Losses, metrics and the gradient of f for records, computed where the models are.
 
 use mile::agents::Vector;
-use mile::block;
 use mile::engine::Evaluated;
 use mile::real::Real;
 
@@ -35,7 +34,7 @@ impl<T: Real> GpuAgents<'_, T> {
         let Some(worths) = self.worths(&models, work)? else { return Ok(None) };
         let mut losses: Vec<f64> = worths.iter().map(|(losses, _)| value(losses)).collect();
         let metrics: Option<Vec<Vec<f64>>> = worths.into_iter().map(|(_, metrics)| metrics).collect();
-        if self.weight_decay != 0.0 || self.problem.penalty().is_some() {
+        if self.weight_decay.factor().is_some() || self.problem.penalty().is_some() {
             let (dim, rows) = (self.vectors.dim(), self.read(v)?);
             let mean: Vec<T> = self.mean_of(self.vectors.place(v).at)?.into_iter().map(T::of).collect();
             let own = agents.iter().map(|agent| &rows[agent * dim..][..dim]);
@@ -70,7 +69,7 @@ impl<T: Real> GpuAgents<'_, T> {
 
     /// What the loss of a model has besides those of samples: the weight decay and the penalty.
     pub(super) fn beside(&self, x: &[T]) -> f64 {
-        let decay = if self.weight_decay == 0.0 { 0.0 } else { 0.5 * self.weight_decay * block::norm_sq(x) };
+        let decay = self.weight_decay.loss(x);
         self.problem.penalty().map_or(decay, |penalty| decay + penalty.value(x))
     }
 
@@ -83,9 +82,9 @@ impl<T: Real> GpuAgents<'_, T> {
             return Ok(None);
         }
         let at = self.spare.as_ref().map_or(0, |spare| spare.at().bits());
-        let average = if self.weight_decay == 0.0 { Vec::new() } else { self.mean_of(rows.at)? };
+        let average = if self.weight_decay.factor().is_none() { Vec::new() } else { self.mean_of(rows.at)? };
         let mut gradient = self.mean_of(at)?;
-        self.add_decay(&mut gradient, &average);
+        self.weight_decay.add_gradient::<T>(&mut gradient, &average);
         Ok(Some(gradient))
     }
 
@@ -109,14 +108,6 @@ impl<T: Real> GpuAgents<'_, T> {
         objective.gradients(self.vectors.rounded(), rows, None, &mut work);
         self.stack.alone(&work)?;
         Ok(true)
-    }
-
-    /// Adds the gradient of the weight decay at a mean.
-    pub(super) fn add_decay(&self, gradient: &mut [f64], mean: &[f64]) {
-        if self.weight_decay != 0.0 {
-            let terms = mean.iter().map(|x| self.weight_decay * T::of(*x).wide());
-            gradient.iter_mut().zip(terms).for_each(|(g, term)| *g += term);
-        }
     }
 
     /// The mean of rows on the device.

@@ -297,7 +297,7 @@ impl<T: Real, C: Transport> Engine<T> for GpuRank<'_, T, C> {
         let mut gradient = self.sum_rows(&rows)?;
         let agents = self.agents() as f64;
         gradient.iter_mut().for_each(|g| *g /= agents);
-        self.own.add_decay(&mut gradient, &mean);
+        self.own.weight_decay.add_gradient::<T>(&mut gradient, &mean);
         Ok(Some(gradient))
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use mile::problems::device::{Images, Targets, Values};
 use mile::real::Real;
-use mile_nn::data::{Images, Targets, Values};
 
 use super::memory::maybe;
 use crate::device::{Argument, Buffer, Device, DeviceError};

@@ -1,8 +1,8 @@
 //! Gradients and losses of all models of a launch.
 
 use bytemuck::{Pod, Zeroable};
+use mile::problems::device::BlockKind;
 use mile::real::Real;
-use mile_nn::model::Kind;
 
 use super::layer::{Call, Layer, long, whole};
 use super::memory::maybe;
@@ -222,7 +222,7 @@ impl DeviceNetwork {
         // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all agents and samples.
         unsafe {
             match block.kind {
-                Kind::Pool(squares) => {
+                BlockKind::Pool(squares) => {
                     let Some(below) = below else { return };
                     let sizes =
                         [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
@@ -231,7 +231,7 @@ impl DeviceNetwork {
                         [&[delta.at(), maybe(&kept.which), below.at()], &sizes[..], &how, &[long(numbers)]];
                     self.each(script, "unpool", numbers, &arguments.concat());
                 }
-                Kind::Norm { groups, by_number } => {
+                BlockKind::Norm { groups, by_number } => {
                     let pixels = input.height * input.width;
                     let sizes = [pixels, input.channels, groups, usize::from(by_number), samples].map(whole);
                     let places = [kept.input.at(), delta.at(), maybe(&kept.moments), maybe(&kept.parts)];
@@ -243,7 +243,7 @@ impl DeviceNetwork {
                     let grid = Grid::new([samples as u32, 1, count as u32], THREADS);
                     self.kernels.launch(script, "norm_back", grid, &arguments);
                 }
-                Kind::Add { .. } => {
+                BlockKind::Add { .. } => {
                     for to in below.into_iter().chain(&kept.skipped) {
                         let arguments = [delta.at(), to.at(), long(numbers)];
                         self.each(script, "copy_numbers", numbers, &arguments);
@@ -274,7 +274,7 @@ impl DeviceNetwork {
     unsafe fn add_skipped(&self, script: &mut Script, k: usize, call: Call, delta: &Buffer) {
         let numbers = call.all() * self.blocks[k].input.len();
         for (block, kept) in self.blocks.iter().zip(&self.memory.kept).skip(k + 1) {
-            if let (Kind::Add { from }, Some(skipped)) = (block.kind, &kept.skipped)
+            if let (BlockKind::Add { from }, Some(skipped)) = (block.kind, &kept.skipped)
                 && from == k
             {
                 let arguments = [delta.at(), skipped.at(), delta.at(), long(numbers)];

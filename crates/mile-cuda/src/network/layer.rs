@@ -2,7 +2,7 @@
 
 mod source;
 
-use mile_nn::model::{Block, Kind};
+use mile::problems::device::{Block, BlockKind};
 
 use super::convolution::{Convolution, Fitted, Split, Strip};
 use super::tiles::{Operands, Product, Tile, Windowed};
@@ -76,15 +76,15 @@ impl Layer {
     pub(super) fn new(number: usize, block: &Block, bytes: usize) -> Option<Self> {
         let input = block.input;
         let (kernel, padding, stride, [height, width, channels]) = match block.kind {
-            Kind::Conv { kernel, padding, stride } => {
+            BlockKind::Conv { kernel, padding, stride } => {
                 (kernel, padding, stride, [input.height, input.width, input.channels])
             }
-            Kind::Dense => (1, 0, 1, [1, 1, input.len()]),
+            BlockKind::Dense => (1, 0, 1, [1, 1, input.len()]),
             _ => return None,
         };
         let (out, pool) = (block.out, block.pool);
         let convolution = Convolution { height, width, channels, kernel, padding, out, pool };
-        let is_known = block.kind != Kind::Dense && stride == 1 && bytes == 4;
+        let is_known = block.kind != BlockKind::Dense && stride == 1 && bytes == 4;
         let split = is_known.then(|| convolution.split()).flatten();
         let strip =
             is_known.then(|| split.map(|split| split.weights).or_else(|| convolution.few())).flatten();
@@ -104,7 +104,7 @@ impl Layer {
     }
 
     fn is_dense(&self) -> bool {
-        self.block.kind == Kind::Dense
+        self.block.kind == BlockKind::Dense
     }
 
     /// How many of numbers that come in groups of `count` can be read at once: up to sixteen bytes.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use mile::problems::device::{Block, BlockKind, Squares};
 use mile::real::Real;
-use mile_nn::model::{Block, Kind, Squares};
 
 use super::layer::Layer;
 use crate::device::{Argument, Buffer, Device, DeviceError};
@@ -46,7 +46,7 @@ pub(super) struct Memory {
 
 /// Whether relu and pooling are done by a kernel of their own.
 pub(super) fn is_activated_apart(block: &Block) -> bool {
-    !matches!(block.kind, Kind::Conv { .. } | Kind::Dense) && (block.relu || block.pool)
+    !matches!(block.kind, BlockKind::Conv { .. } | BlockKind::Dense) && (block.relu || block.pool)
 }
 
 /// Numbers of a block before its relu and pooling, if these are done apart.
@@ -129,8 +129,8 @@ impl Memory {
         let kept = |(k, block): (usize, &Block)| -> Result<Kept, DeviceError> {
             let (output, convolved) = (block.output().len(), block.convolved().len());
             let largest = block.pool.then(|| Buffer::new::<u8>(device, all * output)).transpose()?;
-            let is_max = matches!(block.kind, Kind::Pool(Squares { average: false, .. }));
-            let groups = if let Kind::Norm { groups, .. } = block.kind { groups } else { 0 };
+            let is_max = matches!(block.kind, BlockKind::Pool(Squares { average: false, .. }));
+            let groups = if let BlockKind::Norm { groups, .. } = block.kind { groups } else { 0 };
             Ok(Kept {
                 input: numbers(all * block.input.len())?,
                 largest,
@@ -138,7 +138,7 @@ impl Memory {
                 moments: some(groups > 0, all * groups * 2)?,
                 mask: some(gradients && block.dropout > 0.0, all * output)?,
                 skipped: some(
-                    gradients && matches!(block.kind, Kind::Add { from: 1.. }),
+                    gradients && matches!(block.kind, BlockKind::Add { from: 1.. }),
                     all * block.input.len(),
                 )?,
                 parts: some(gradients && block.parameters() > 0, rows * sizes.gradient(k))?,

@@ -9,8 +9,8 @@ mod memory;
 mod objective;
 mod tiles;
 
+use mile::problems::device::{Block, BlockKind};
 use mile::real::Real;
-use mile_nn::model::{Block, Kind, Model};
 
 use self::halves::Halves;
 use self::layer::{Call, Layer, long, whole};
@@ -66,7 +66,7 @@ fn layers<T: Real>(blocks: &[Block]) -> Vec<Option<Layer>> {
 /// The kernel of the backward pass of what follows block `k`.
 fn scatter_source(k: usize, block: &Block) -> String {
     let shape = block.convolved();
-    let (h, w, c) = if block.kind == Kind::Dense {
+    let (h, w, c) = if block.kind == BlockKind::Dense {
         (1, 1, block.out)
     } else {
         (shape.height, shape.width, shape.channels)
@@ -85,8 +85,8 @@ fn threads(numbers: usize, rows: usize) -> Grid {
 
 impl DeviceNetwork {
     /// Bytes of intermediate values for so many models and samples.
-    fn bytes<T: Real>(model: &Model, shape: [usize; 2], gradients: bool) -> u64 {
-        Memory::bytes::<T>(model.blocks(), &layers::<T>(model.blocks()), shape, gradients)
+    fn bytes<T: Real>(blocks: &[Block], shape: [usize; 2], gradients: bool) -> u64 {
+        Memory::bytes::<T>(blocks, &layers::<T>(blocks), shape, gradients)
     }
 
     /// Without room for any model yet.
@@ -195,7 +195,7 @@ impl DeviceNetwork {
         // SAFETY: the types are those of the kernels, and every buffer has room for the numbers of all models and samples.
         unsafe {
             match block.kind {
-                Kind::Pool(squares) => {
+                BlockKind::Pool(squares) => {
                     let sizes =
                         [input.height, input.width, input.channels, shape.height, shape.width].map(whole);
                     let how = [squares.side, squares.stride, usize::from(squares.average)].map(whole);
@@ -207,7 +207,7 @@ impl DeviceNetwork {
                     ];
                     self.each(script, "pool", numbers, &arguments.concat());
                 }
-                Kind::Norm { groups, by_number } => {
+                BlockKind::Norm { groups, by_number } => {
                     let pixels = input.height * input.width;
                     let sizes = [pixels, input.channels, groups, usize::from(by_number), samples].map(whole);
                     let places = [kept.input.at(), rows, target.at(), maybe(&kept.moments)];
@@ -215,14 +215,14 @@ impl DeviceNetwork {
                     let grid = Grid::new([samples as u32, 1, count as u32], THREADS);
                     self.kernels.launch(script, "normalise", grid, &arguments);
                 }
-                Kind::Add { from } => {
+                BlockKind::Add { from } => {
                     let other = self.memory.kept[from].input.at();
                     let arguments = [kept.input.at(), other, target.at(), long(numbers)];
                     self.each(script, "sum_of_two", numbers, &arguments);
                 }
                 _ => {
                     let Some(layer) = &self.layers[k] else { return };
-                    if block.kind != Kind::Dense {
+                    if block.kind != BlockKind::Dense {
                         let places = [kept.input.at(), target.at(), maybe(&kept.largest)];
                         let weights = self.halves.of(k, &self.memory, count);
                         return layer.forward((script, &self.kernels), call, places, weights);

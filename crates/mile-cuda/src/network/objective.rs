@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use mile::problems::{Batch, Draw, Metric, Problem};
+use mile::problems::device::{Block, Images as Data, NetworkForm};
+use mile::problems::{Batch, Draw, Metric};
 use mile::real::Real;
-use mile_nn::data::Images as Data;
-use mile_nn::model::Model as Network;
-use mile_nn::problem::ImageProblem;
 
 use super::DeviceNetwork;
 use super::data::{DeviceData, load, values};
@@ -81,28 +79,28 @@ fn used(batch: Batch, all: usize) -> usize {
 }
 
 /// Samples of the agent that has most.
-fn largest<T: Real + mile_nn::Scalar>(problem: &ImageProblem<T>) -> usize {
-    problem.sizes().iter().copied().max().unwrap_or(1)
+fn largest(form: &NetworkForm) -> usize {
+    form.sizes.iter().copied().max().unwrap_or(1)
 }
 
 /// A program for models of this network, of whose samples so many are processed at a time.
 fn program<T: Real>(
     (shared, member): (&mut Shared, usize),
-    model: &Network,
-    load: &'static str,
+    form: &NetworkForm,
     [rows, samples]: [usize; 2],
     gradients: bool,
 ) -> Result<usize, DeviceError> {
-    let key = format!("{:?} {load} {samples} {gradients} {}", model.blocks(), size_of::<T>());
+    let (blocks, load) = (form.blocks, load(form.train));
+    let key = format!("{blocks:?} {load} {samples} {gradients} {}", size_of::<T>());
     let users = Users { member, rows, together: gradients };
     shared.program(key, users, |queue| -> Result<Box<dyn Program>, DeviceError> {
         Ok(Box::new(Images::<T> {
-            network: DeviceNetwork::new::<T>(queue, model.blocks(), samples)?,
+            network: DeviceNetwork::new::<T>(queue, blocks, samples)?,
             load,
             values: values::<T>(&queue.device)?,
             gradients,
-            classes: model.classes(),
-            bytes_of_row: DeviceNetwork::bytes::<T>(model, [1, samples], gradients),
+            classes: form.classes,
+            bytes_of_row: DeviceNetwork::bytes::<T>(blocks, [1, samples], gradients),
             room: 0,
             summed: Buffer::new::<u64>(&queue.device, 1)?,
             summing: 0,
@@ -124,51 +122,52 @@ fn chunk(lists: &[usize]) -> usize {
 /// As many samples at a time as there are, or as fit into half of the memory.
 fn fitting<T: Real>(
     queue: &Queue,
-    model: &Network,
+    blocks: &[Block],
     most: usize,
     gradients: bool,
 ) -> Result<usize, DeviceError> {
     let (available, mut samples) = (queue.device.available()?, most.max(1));
-    while samples > 1 && DeviceNetwork::bytes::<T>(model, [1, samples], gradients) > available / 2 {
+    while samples > 1 && DeviceNetwork::bytes::<T>(blocks, [1, samples], gradients) > available / 2 {
         samples = samples.div_ceil(2);
     }
     Ok(samples)
 }
 
-impl<T: Real + mile_nn::Scalar> DeviceImages<T> {
+impl<T: Real> DeviceImages<T> {
     pub(crate) fn new(
         shared: &mut Shared,
         queue: &Queue,
         member: usize,
-        problem: &ImageProblem<T>,
+        form: &NetworkForm,
         hosted: &[usize],
     ) -> Result<Self, DeviceError> {
-        let (model, train, largest) = (problem.model(), &problem.data().train, largest(problem));
-        let most = used(problem.batch(), largest).min(MOST_SAMPLES);
-        let samples = fitting::<T>(queue, model, most, true)?;
+        let largest = largest(form);
+        let most = used(form.batch, largest).min(MOST_SAMPLES);
+        let samples = fitting::<T>(queue, form.blocks, most, true)?;
         let shape = [hosted.len(), samples];
         Ok(Self {
-            program: program::<T>((shared, member), model, load(train), shape, true)?,
+            program: program::<T>((shared, member), form, shape, true)?,
             samples,
-            train: data(shared, train)?,
-            batch: problem.batch(),
+            train: data(shared, form.train)?,
+            batch: form.batch,
             hosted: hosted.to_vec(),
-            parts: hosted.iter().map(|agent| problem.parts()[*agent].clone()).collect(),
+            parts: hosted.iter().map(|agent| form.parts[*agent].clone()).collect(),
             largest,
-            evaluation: Evaluation::new(shared, queue, member, problem, hosted)?,
+            evaluation: Evaluation::new::<T>(shared, queue, member, form, hosted)?,
             marker: std::marker::PhantomData,
         })
     }
 }
 
 /// What a job with this problem needs.
-pub(crate) fn needs<T: Real + mile_nn::Scalar>(problem: &ImageProblem<T>) -> Needs {
-    let (model, data) = (problem.model(), problem.data());
-    let hosted = problem.parts().iter().filter(|part| !part.is_empty()).count();
-    let most = used(problem.batch(), largest(problem)).min(MOST_SAMPLES);
-    let gradients = DeviceNetwork::bytes::<T>(model, [hosted, most], true);
-    let evaluation = DeviceNetwork::bytes::<T>(model, [1 + problem.agents().min(16), EVALUATED], false);
-    let shared = (data.train.bytes() + data.test.bytes()) as u64;
+pub(crate) fn needs<T: Real>(form: &NetworkForm) -> Needs {
+    let NetworkForm { blocks, train, measured: (_, measured), .. } = *form;
+    let hosted = form.parts.iter().filter(|part| !part.is_empty()).count();
+    let most = used(form.batch, largest(form)).min(MOST_SAMPLES);
+    let gradients = DeviceNetwork::bytes::<T>(blocks, [hosted, most], true);
+    let evaluation = DeviceNetwork::bytes::<T>(blocks, [1 + form.parts.len().min(16), EVALUATED], false);
+    let apart = if std::ptr::eq(train, measured) { 0 } else { measured.bytes() };
+    let shared = (train.bytes() + apart) as u64;
     Needs { own: 0, turn: gradients + evaluation, shared }
 }
 
@@ -179,33 +178,33 @@ fn data(shared: &mut Shared, images: &Data) -> Result<Arc<DeviceData>, DeviceErr
 }
 
 impl Evaluation {
-    fn new<T: Real + mile_nn::Scalar>(
+    fn new<T: Real>(
         shared: &mut Shared,
         queue: &Queue,
         member: usize,
-        problem: &ImageProblem<T>,
+        form: &NetworkForm,
         hosted: &[usize],
     ) -> Result<Self, DeviceError> {
-        let (model, train, (measured, images)) = (problem.model(), &problem.data().train, problem.measured());
-        let evaluated: Vec<&[u32]> = hosted.iter().map(|agent| &problem.evaluated()[*agent][..]).collect();
+        let (measured, images) = form.measured;
+        let evaluated: Vec<&[u32]> = hosted.iter().map(|agent| &form.evaluated[*agent][..]).collect();
         let of_agents: Vec<usize> = evaluated.iter().map(|list| list.len()).collect();
         let all: usize = of_agents.iter().sum();
-        let each = fitting::<T>(queue, model, chunk(&[all, measured.len()]), false)?;
+        let each = fitting::<T>(queue, form.blocks, chunk(&[all, measured.len()]), false)?;
         // The average model, and at most as many of agents as a record has by default.
-        let rows = 1 + problem.agents().min(16);
-        let program = program::<T>((shared, member), model, load(train), [rows, each], false)?;
-        let test = if measured.is_empty() || problem.metrics().is_empty() {
+        let rows = 1 + form.parts.len().min(16);
+        let program = program::<T>((shared, member), form, [rows, each], false)?;
+        let test = if measured.is_empty() || form.metrics.is_empty() {
             None
         } else {
             Some(Samples::new(queue, data(shared, images)?, each, measured.to_vec())?)
         };
         Ok(Self {
             program,
-            train: Samples::new(queue, data(shared, train)?, each, evaluated.concat())?,
+            train: Samples::new(queue, data(shared, form.train)?, each, evaluated.concat())?,
             test,
-            metrics: problem.metrics(),
+            metrics: form.metrics,
             of_agents,
-            outputs: model.classes() as f64,
+            outputs: form.classes as f64,
         })
     }
 

@@ -135,7 +135,7 @@ pub fn evaluation<T: Real>(device: Arc<dyn Device>, problem: &dyn Problem<T>, to
     for (k, x) in models.enumerate() {
         near(found.losses[k], problem.objective(x).unwrap());
         if let Some(metrics) = &found.metrics {
-            let expected = problem.measure(x).unwrap();
+            let expected = problem.held_out().unwrap().measure(x).unwrap();
             assert_eq!(metrics[k].len(), expected.len());
             metrics[k].iter().zip(expected).for_each(|(a, b)| near(*a, b));
         }

@@ -103,6 +103,11 @@ fn what_numpy_and_safetensors_write_is_read() {
     assert!((first - last).abs() > 1e-3, "the test tells the two layouts apart");
 }
 
+/// What is measured of a model on held-out samples.
+fn measure(problem: &dyn Problem<f64>, x: &[f64]) -> Vec<f64> {
+    problem.held_out().unwrap().measure(x).unwrap()
+}
+
 #[test]
 fn least_squares_is_half_the_squared_distance_from_the_targets() {
     let problem =
@@ -115,13 +120,13 @@ fn least_squares_is_half_the_squared_distance_from_the_targets() {
     };
     assert_eq!(problem.dim(), parameters.len());
     close(problem.loss(0, &parameters).unwrap(), (0..12).map(loss).sum::<f64>() / 12.0);
-    assert!(problem.metrics().is_empty() && problem.class_counts().is_empty());
+    assert!(problem.held_out().is_none() && problem.class_counts().is_none());
 }
 
 #[test]
 fn the_accuracy_is_measured_on_test_arrays_or_on_what_is_held_out() {
     let folder = written_by_numpy();
-    assert!(problem(folder, &["data=arrays.npz"]).unwrap().metrics().is_empty());
+    assert!(problem(folder, &["data=arrays.npz"]).unwrap().held_out().is_none());
     let named = ["data=arrays.npz", "test_inputs=x_test", "test_targets=y_test"];
     for set in
         [&named[..], &["data=arrays.npz", "test=arrays.npz", "test_inputs=x_test", "test_targets=y_test"]]
@@ -130,23 +135,23 @@ fn the_accuracy_is_measured_on_test_arrays_or_on_what_is_held_out() {
         let mut x = vec![0.0; problem.dim()];
         // All test samples have label 0: the bias of the largest output decides.
         x[36] = 1.0;
-        assert_eq!(problem.measure(&x).unwrap(), [1.0]);
+        assert_eq!(measure(&*problem, &x), [1.0]);
         x[37] = 2.0;
-        assert_eq!(problem.measure(&x).unwrap(), [0.0]);
+        assert_eq!(measure(&*problem, &x), [0.0]);
     }
     let held_out = problem(folder, &["data=arrays.npz", "test=0.5", "network.agents=2"]).unwrap();
-    let counts = held_out.class_counts();
+    let counts = held_out.class_counts().unwrap();
     assert!(counts.iter().all(|classes| classes.iter().sum::<usize>() == 3), "{counts:?}");
-    assert_eq!(held_out.measure(&vec![0.0; 39]).unwrap()[0] * 6.0 % 1.0, 0.0);
+    assert_eq!(measure(&*held_out, &[0.0; 39])[0] * 6.0 % 1.0, 0.0);
     let set = ["data=arrays.npz", "test=0.5", "network.agents=2"];
     let objectives = spec(folder, &set).unwrap().objectives;
-    let measured = |seed: u64| f64::problem(&*objectives, seed).unwrap().measure(&weights(12, 3)).unwrap();
+    let measured = |seed: u64| measure(&*f64::problem(&*objectives, seed).unwrap(), &weights(12, 3));
     let trained = |seed: u64| f64::problem(&*objectives, seed).unwrap().loss(0, &weights(12, 3)).unwrap();
     assert!((1..5).all(|seed| measured(seed) == measured(0)), "all seeds are tested on the same samples");
     assert!((1..5).any(|seed| trained(seed) != trained(0)), "which are divided in another way");
     let one =
         problem(folder, &["data=arrays.npz", "test=0.5", "test_samples=1", "network.agents=2"]).unwrap();
-    assert!([0.0, 1.0].contains(&one.measure(&weights(12, 3)).unwrap()[0]));
+    assert!([0.0, 1.0].contains(&measure(&*one, &weights(12, 3))[0]));
 }
 
 #[test]
@@ -195,7 +200,7 @@ fn a_file_for_each_agent_is_its_own_data() {
     let set = [&EACH[..], &["network.agents=2"]].concat();
     let spec = spec(folder.path(), &set).unwrap();
     let problem = f64::problem(&*spec.objectives, 0).unwrap();
-    assert_eq!(problem.class_counts(), [[1, 2, 0], [1, 0, 1]]);
+    assert_eq!(problem.class_counts().unwrap(), [[1, 2, 0], [1, 0, 1]]);
     let parameters = weights(2, 3);
     let second = cross_entropy(&[-1.0, 0.5], &parameters, 2) + cross_entropy(&[0.25, -2.0], &parameters, 0);
     close(problem.loss(1, &parameters).unwrap(), second / 2.0);
@@ -229,7 +234,8 @@ fn same_on_a_rank(folder: &Path, set: &[&str], agent: usize) {
         gradient
     };
     assert_eq!(gradient(&*own), gradient(&*all), "{set:?}");
-    assert_eq!(own.measure(&x).unwrap(), all.measure(&x).unwrap(), "{set:?}");
+    let measured = |problem: &dyn Problem<f64>| problem.held_out().map(|_| measure(problem, &x));
+    assert_eq!(measured(&*own), measured(&*all), "{set:?}");
     assert_eq!(own.class_counts(), all.class_counts());
     assert!(own.loss(1 - agent, &x).is_err(), "its samples are elsewhere");
 }
@@ -276,8 +282,8 @@ fn the_samples_that_an_agent_holds_out_are_the_same_without_the_others_files() {
     let objectives = spec(folder.path(), &set).unwrap().objectives;
     let (all, own) = (f64::problem(&*objectives, 5).unwrap(), objectives.for_agent(0).unwrap());
     let own = f64::problem(&*own, 5).unwrap();
-    assert_eq!(own.class_counts()[0].iter().sum::<usize>(), 2);
-    assert_eq!(all.class_counts()[0], own.class_counts()[0]);
+    assert_eq!(own.class_counts().unwrap()[0].iter().sum::<usize>(), 2);
+    assert_eq!(all.class_counts().unwrap()[0], own.class_counts().unwrap()[0]);
     close(all.loss(0, &weights(2, 3)).unwrap(), own.loss(0, &weights(2, 3)).unwrap());
 }
 
@@ -382,7 +388,7 @@ fn samples_that_are_chosen_are_at_most_those_that_were_held_out() {
     let set = ["data=arrays.npz", "test=0.2", "network.agents=2"];
     let objectives = spec(written_by_numpy(), &set).unwrap().objectives;
     let chosen = objectives.evaluating(3, 5).unwrap();
-    assert_eq!(f64::problem(&*chosen, 0).unwrap().measure(&[0.0; 39]).unwrap().len(), 1);
+    assert_eq!(measure(&*f64::problem(&*chosen, 0).unwrap(), &[0.0; 39]).len(), 1);
     refuses(
         written_by_numpy(),
         &["data=arrays.npz", "test=0.2", "network.agents=2", "test_samples=5"],

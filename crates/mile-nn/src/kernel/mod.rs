@@ -24,7 +24,6 @@ pub(crate) use contract::Contract;
 pub(crate) use norm::{Moments, Norm, NormBack};
 pub(crate) use outer::Outer;
 pub(crate) use pointwise::{Activate, Scatter, pack_taps, panel_width, transpose, transpose_taps};
-pub use pool::Squares;
 pub(crate) use pool::{Pool, Unpool};
 
 /// A number type that has kernels: `f32` or `f64`.

@@ -1,6 +1,7 @@
 //! Max and average pooling over squares of any side, forward and backward. Pooling of 2 x 2 that follows a convolution is
 //! done by [`Activate`](super::Activate).
 
+use mile::problems::device::Squares;
 use mile::real::Real;
 
 use super::simd::channels;
@@ -21,17 +22,6 @@ pub(crate) struct Pool<'a, T> {
     pub(crate) squares: Squares,
 }
 
-/// Squares of which pooling makes one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Squares {
-    /// Rows and columns of a square.
-    pub side: usize,
-    /// Step from one square to the next.
-    pub stride: usize,
-    /// Whether the average is taken, not the maximum.
-    pub average: bool,
-}
-
 /// The backward pass of [`Pool`].
 pub(crate) struct Unpool<'a, T> {
     /// Deltas at the output.
@@ -48,18 +38,21 @@ pub(crate) struct Unpool<'a, T> {
     pub(crate) squares: Squares,
 }
 
-impl Squares {
-    /// Where each number of the square of output pixel (y, x) is, in rows of `row` numbers.
-    fn places(self, (y, x): (usize, usize), row: usize, channels: usize) -> impl Iterator<Item = usize> {
-        let Self { side, stride, .. } = self;
-        let first = y * stride * row + x * stride * channels;
-        (0..side).flat_map(move |dy| (0..side).map(move |dx| first + dy * row + dx * channels))
-    }
+/// Where each number of the square of output pixel (y, x) is, in rows of `row` numbers.
+fn places(
+    squares: Squares,
+    (y, x): (usize, usize),
+    row: usize,
+    channels: usize,
+) -> impl Iterator<Item = usize> {
+    let Squares { side, stride, .. } = squares;
+    let first = y * stride * row + x * stride * channels;
+    (0..side).flat_map(move |dy| (0..side).map(move |dx| first + dy * row + dx * channels))
+}
 
-    /// What a number of an average counts.
-    fn weight<T: Real>(self) -> T {
-        T::one() / T::of((self.side * self.side) as f64)
-    }
+/// What a number of an average counts.
+fn weight<T: Real>(squares: Squares) -> T {
+    T::one() / T::of((squares.side * squares.side) as f64)
 }
 
 /// Of several largest numbers the first is taken, as in PyTorch; NaN counts as largest, so that divergence is visible.
@@ -67,14 +60,14 @@ impl Squares {
 pub(super) fn pool<T: Real>(call: &mut Pool<'_, T>) {
     let (c, squares) = (call.channels, call.squares);
     for (i, output) in call.output.chunks_exact_mut(c).take(call.size.0 * call.size.1).enumerate() {
-        let places = squares.places((i / call.size.1, i % call.size.1), call.input_row, c);
+        let places = places(squares, (i / call.size.1, i % call.size.1), call.input_row, c);
         if squares.average {
             output.fill(T::zero());
             for place in places {
                 add(&call.input[place..], T::one(), output);
             }
             for sum in output {
-                *sum *= squares.weight();
+                *sum *= weight(squares);
             }
             continue;
         }
@@ -90,10 +83,10 @@ pub(super) fn unpool<T: Real>(call: &mut Unpool<'_, T>) {
     let (c, squares) = (call.channels, call.squares);
     call.target.fill(T::zero());
     for (i, delta) in call.delta.chunks_exact(c).take(call.size.0 * call.size.1).enumerate() {
-        let places = squares.places((i / call.size.1, i % call.size.1), call.target_row, c);
+        let places = places(squares, (i / call.size.1, i % call.size.1), call.target_row, c);
         if squares.average {
             for place in places {
-                add(delta, squares.weight(), &mut call.target[place..][..c]);
+                add(delta, weight(squares), &mut call.target[place..][..c]);
             }
             continue;
         }

@@ -1,67 +1,73 @@
 //! Export of the parameters to PyTorch's names, shapes and order.
 
-use mile::problems::Tensor;
+use mile::problems::{Tensor, TensorPart};
 
-use super::{Block, Kind, Model};
+use super::{Block, BlockKind, Model};
 use crate::data::Shape;
 
 impl Model {
-    /// The parameters as PyTorch's `state_dict` holds them, by the names `conv1.weight`, `conv1.bias`, ..., `fc1.weight`,
-    /// `fc1.bias`, ...: `convK.weight` is `[out, in, rows, columns]`,
+    /// The parameters by the names that PyTorch's `state_dict` has for them, `conv1.weight`, `conv1.bias`, ..., `fc1.weight`,
+    /// `fc1.bias`, ..., with the shapes that they have there: `convK.weight` is `[out, in, rows, columns]`,
     /// `fcK.weight` is `[out, in]` with images flattened channel first, biases are `[out]`. `normK.weight` and `normK.bias`
     /// are `[channels]`, or `[channels, rows, columns]` for layer normalisation of an image.
+    pub fn parts(&self) -> Vec<TensorPart> {
+        let (mut convolutions, mut dense, mut norms) = (0, 0, 0);
+        let mut parts = Vec::with_capacity(2 * self.blocks().len());
+        for block in self.blocks() {
+            let Shape { height, width, channels } = block.input;
+            let (kind, number, shape) = match block.kind {
+                BlockKind::Conv { kernel, .. } => {
+                    ("conv", &mut convolutions, vec![block.out, channels, kernel, kernel])
+                }
+                BlockKind::Dense => ("fc", &mut dense, vec![block.out, block.input.len()]),
+                BlockKind::Norm { .. } if block.weights() == channels => ("norm", &mut norms, vec![channels]),
+                BlockKind::Norm { .. } => ("norm", &mut norms, vec![channels, height, width]),
+                BlockKind::Pool(_) | BlockKind::Add { .. } => continue,
+            };
+            *number += 1;
+            let is_norm = matches!(block.kind, BlockKind::Norm { .. });
+            let biases = block.offset + block.weights();
+            parts.push(TensorPart {
+                name: format!("{kind}{number}.weight"),
+                shape: shape.clone(),
+                range: block.offset..biases,
+                matrix: (!is_norm).then(|| [block.fan_in(), block.out]),
+            });
+            parts.push(TensorPart {
+                name: format!("{kind}{number}.bias"),
+                shape: if is_norm { shape } else { vec![block.out] },
+                range: biases..block.offset + block.parameters(),
+                matrix: None,
+            });
+        }
+        parts
+    }
+
+    /// The parameters as PyTorch's `state_dict` holds them: those of [`parts`](Self::parts), in PyTorch's order.
     ///
     /// # Panics
     ///
     /// If the length of `parameters` is not [`dim`](Self::dim).
     pub fn state_dict(&self, parameters: &[f32]) -> Vec<Tensor> {
         assert_eq!(parameters.len(), self.dim(), "the parameter vector has the wrong length");
-        let (mut convolutions, mut dense, mut norms) = (0, 0, 0);
-        let mut tensors = Vec::with_capacity(2 * self.blocks().len());
-        for block in self.blocks() {
-            let (weights, biases) =
-                parameters[block.offset..block.offset + block.parameters()].split_at(block.weights());
-            let (name, shape, values) = match block.kind {
-                Kind::Conv { kernel, .. } => {
-                    convolutions += 1;
-                    let shape = vec![block.out, block.input.channels, kernel, kernel];
-                    (format!("conv{convolutions}"), shape, outputs_first(block, weights, kernel * kernel))
-                }
-                Kind::Dense => {
-                    dense += 1;
-                    let pixels = block.input.height * block.input.width;
-                    (
-                        format!("fc{dense}"),
-                        vec![block.out, block.input.len()],
-                        outputs_first(block, weights, pixels),
-                    )
-                }
-                Kind::Norm { .. } => {
-                    norms += 1;
-                    let Shape { height, width, channels } = block.input;
-                    let shape = if weights.len() == channels {
-                        vec![channels]
-                    } else {
-                        vec![channels, height, width]
-                    };
-                    (format!("norm{norms}"), shape, channels_first(weights, channels))
-                }
-                Kind::Pool(_) | Kind::Add { .. } => continue,
+        let blocks = self.blocks().iter().filter(|block| block.parameters() > 0).flat_map(|block| [block; 2]);
+        let tensor = |(TensorPart { name, shape, range, matrix }, block): (TensorPart, &Block)| {
+            let numbers = &parameters[range];
+            let values = match block.kind {
+                BlockKind::Norm { .. } => channels_first(numbers, block.input.channels),
+                _ if matrix.is_some() => outputs_first(block, numbers),
+                _ => numbers.to_vec(),
             };
-            let (bias_shape, biases) = match block.kind {
-                Kind::Norm { .. } => (shape.clone(), channels_first(biases, block.out)),
-                _ => (vec![block.out], biases.to_vec()),
-            };
-            tensors.push(Tensor { name: format!("{name}.weight"), shape, values });
-            tensors.push(Tensor { name: format!("{name}.bias"), shape: bias_shape, values: biases });
-        }
-        tensors
+            Tensor { name, shape, values }
+        };
+        self.parts().into_iter().zip(blocks).map(tensor).collect()
     }
 }
 
 /// `[position][channel][output]` to `[output][channel][position]`.
-fn outputs_first(block: &Block, weights: &[f32], places: usize) -> Vec<f32> {
+fn outputs_first(block: &Block, weights: &[f32]) -> Vec<f32> {
     let channels = block.input.channels;
+    let places = block.fan_in() / channels;
     let mut values = Vec::with_capacity(weights.len());
     for output in 0..block.out {
         for channel in 0..channels {

@@ -1,8 +1,8 @@
 //! From a list of layers to the blocks that the kernels run: infers and checks the shapes.
 
+use mile::problems::device::{Block, BlockKind, Shape, Squares};
+
 use super::Layer;
-use crate::data::Shape;
-use crate::kernel::Squares;
 
 /// Most parameters of a network; more is assumed to be a typing error.
 const MAX_PARAMETERS: usize = 1 << 30;
@@ -93,118 +93,6 @@ pub enum ModelError {
     },
 }
 
-/// What a block computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A convolution of this kernel side, padding and stride.
-    Conv {
-        /// Side of the kernel.
-        kernel: usize,
-        /// Zeros around the input.
-        padding: usize,
-        /// Step from one output to the next.
-        stride: usize,
-    },
-    /// A dense layer.
-    Dense,
-    /// Pooling that is not done together with the block before.
-    Pool(Squares),
-    /// Normalisation of groups of channels, with a scale and a shift for each number or for each channel.
-    Norm {
-        /// Groups of channels, each with a mean and a variance of its own.
-        groups: usize,
-        /// Whether there is a scale for each number; else for each channel.
-        by_number: bool,
-    },
-    /// The sum of its input and that of an earlier block.
-    Add {
-        /// The number of the earlier block.
-        from: usize,
-    },
-}
-
-/// A convolution, a dense layer, normalisation, a sum, or pooling by itself, with the relu, 2 x 2 max-pooling and dropout on its
-/// output.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Block {
-    /// What it computes.
-    pub kind: Kind,
-    /// Shape of the input. It is an image for the first dense layer after a convolution.
-    pub input: Shape,
-    /// Output channels.
-    pub out: usize,
-    /// Whether relu is applied to its output.
-    pub relu: bool,
-    /// Whether its output is max-pooled over 2 x 2 squares.
-    pub pool: bool,
-    /// Probability of dropout; 0 for none.
-    pub dropout: f32,
-    /// Where its weights begin in the parameter vector; the biases follow them.
-    pub offset: usize,
-}
-
-impl Block {
-    /// A block with nothing on its output.
-    fn plain(kind: Kind, input: Shape, out: usize, offset: usize) -> Self {
-        Self { kind, input, out, relu: false, pool: false, dropout: 0.0, offset }
-    }
-
-    /// Number of inputs of one output unit of a convolution or a dense layer; else 0.
-    pub fn fan_in(&self) -> usize {
-        match self.kind {
-            Kind::Conv { kernel, .. } => kernel.saturating_mul(kernel).saturating_mul(self.input.channels),
-            Kind::Dense => self.input.len(),
-            Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => 0,
-        }
-    }
-
-    /// Number of weights, or of scales.
-    pub fn weights(&self) -> usize {
-        match self.kind {
-            Kind::Norm { .. } => self.biases(),
-            _ => self.fan_in() * self.out,
-        }
-    }
-
-    /// Number of biases, or of shifts.
-    fn biases(&self) -> usize {
-        match self.kind {
-            Kind::Pool(_) | Kind::Add { .. } => 0,
-            Kind::Norm { by_number: true, .. } => self.input.len(),
-            _ => self.out,
-        }
-    }
-
-    /// Number of weights and biases.
-    pub fn parameters(&self) -> usize {
-        self.weights() + self.biases()
-    }
-
-    /// Shape of its output before relu and 2 x 2 max-pooling.
-    pub fn convolved(&self) -> Shape {
-        let Shape { height, width, .. } = self.input;
-        let steps = |size: usize, stride: usize, padding: usize| Shape {
-            height: (height + 2 * padding - size) / stride + 1,
-            width: (width + 2 * padding - size) / stride + 1,
-            channels: self.out,
-        };
-        match self.kind {
-            Kind::Conv { kernel, padding, stride } => steps(kernel, stride, padding),
-            Kind::Pool(Squares { side, stride, .. }) => steps(side, stride, 0),
-            Kind::Dense => Shape { height: 1, width: 1, channels: self.out },
-            Kind::Norm { .. } | Kind::Add { .. } => self.input,
-        }
-    }
-
-    /// Shape of the output.
-    pub fn output(&self) -> Shape {
-        let shape = self.convolved();
-        let divisor = if self.pool { 2 } else { 1 };
-        Shape { height: shape.height / divisor, width: shape.width / divisor, ..shape }
-    }
-}
-
 /// Builds the blocks of a network; returns them with the number of parameters.
 pub(super) fn assemble(
     layers: &[Layer],
@@ -215,8 +103,10 @@ pub(super) fn assemble(
     builder.add_all(layers)?;
     let Builder { blocks, offset, number, .. } = builder;
     match blocks.last() {
-        Some(Block { kind: Kind::Dense, out, .. }) if *out == classes => check_last(blocks, number, offset),
-        Some(Block { kind: Kind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
+        Some(Block { kind: BlockKind::Dense, out, .. }) if *out == classes => {
+            check_last(blocks, number, offset)
+        }
+        Some(Block { kind: BlockKind::Dense, out, .. }) => Err(ModelError::Outputs { out: *out, classes }),
         _ => Err(ModelError::NoDense { classes }),
     }
 }
@@ -262,7 +152,7 @@ impl Builder {
             }
             (Layer::Residual { layers }, _) => self.add_residual(layers),
             _ => {
-                let after_dense = self.blocks.iter().any(|b| b.kind == Kind::Dense);
+                let after_dense = self.blocks.iter().any(|b| b.kind == BlockKind::Dense);
                 self.push(new_block(layer, number, shape, after_dense, self.offset)?);
                 Ok(())
             }
@@ -282,7 +172,7 @@ impl Builder {
         if self.blocks.len() == from || output != input {
             return Err(ModelError::Residual { layer, input, output });
         }
-        self.push(Block::plain(Kind::Add { from }, input, input.channels, self.offset));
+        self.push(Block::plain(BlockKind::Add { from }, input, input.channels, self.offset));
         Ok(())
     }
 }
@@ -302,7 +192,7 @@ fn check_last(blocks: Vec<Block>, layer: usize, dim: usize) -> Result<(Vec<Block
 fn takes_pool(block: &Block) -> bool {
     let shape = block.output();
     let is_large = shape.height >= 2 && shape.width >= 2;
-    is_large && !block.pool && block.dropout == 0.0 && block.kind != Kind::Dense
+    is_large && !block.pool && block.dropout == 0.0 && block.kind != BlockKind::Dense
 }
 
 /// The block that a layer begins.
@@ -314,13 +204,13 @@ fn new_block(
     offset: usize,
 ) -> Result<Block, ModelError> {
     let (kind, out) = match *layer {
-        Layer::Dense { out } => (Kind::Dense, out),
+        Layer::Dense { out } => (BlockKind::Dense, out),
         Layer::GroupNorm { groups } if groups == 0 || !input.channels.is_multiple_of(groups) => {
             let what = "groups must divide the number of channels of its input";
             return Err(ModelError::Order { layer: number, what, input });
         }
-        Layer::GroupNorm { groups } => (Kind::Norm { groups, by_number: false }, input.channels),
-        Layer::LayerNorm {} => (Kind::Norm { groups: 1, by_number: true }, input.channels),
+        Layer::GroupNorm { groups } => (BlockKind::Norm { groups, by_number: false }, input.channels),
+        Layer::LayerNorm {} => (BlockKind::Norm { groups: 1, by_number: true }, input.channels),
         _ if after_dense => {
             let what = "convolutions and pooling cannot follow a dense layer";
             return Err(ModelError::Order { layer: number, what, input });
@@ -328,7 +218,7 @@ fn new_block(
         Layer::Conv { kernel, padding, stride, .. } if !fits(kernel, padding, stride, input) => {
             return Err(ModelError::Kernel { layer: number, kernel, padding, stride, input });
         }
-        Layer::Conv { out, kernel, padding, stride } => (Kind::Conv { kernel, padding, stride }, out),
+        Layer::Conv { out, kernel, padding, stride } => (BlockKind::Conv { kernel, padding, stride }, out),
         Layer::MaxPool { size, stride } => (pooling(number, size, stride, false, input)?, input.channels),
         Layer::AveragePool { size, stride } => (pooling(number, size, stride, true, input)?, input.channels),
         Layer::Flatten {} | Layer::Relu {} | Layer::Dropout { .. } | Layer::Residual { .. } => {
@@ -356,7 +246,7 @@ fn pooling(
     stride: Option<usize>,
     average: bool,
     input: Shape,
-) -> Result<Kind, ModelError> {
+) -> Result<BlockKind, ModelError> {
     let stride = stride.unwrap_or(size);
     if !(1..=MAX_POOL).contains(&size) || stride == 0 {
         let what = "pooling takes a size from 1 to 255, and a stride from 1";
@@ -365,7 +255,7 @@ fn pooling(
     if input.height < size || input.width < size {
         return Err(ModelError::Pool { layer, size, input });
     }
-    Ok(Kind::Pool(Squares { side: size, stride, average }))
+    Ok(BlockKind::Pool(Squares { side: size, stride, average }))
 }
 
 fn check_size(block: &Block) -> Result<(), &'static str> {
@@ -377,7 +267,7 @@ fn check_size(block: &Block) -> Result<(), &'static str> {
         return Err("the network would have more than 2^30 parameters");
     }
     // The limit on parameters bounds the side of the kernel, so the products below cannot overflow.
-    let padding = if let Kind::Conv { padding, .. } = block.kind { padding } else { 0 };
+    let padding = if let BlockKind::Conv { padding, .. } = block.kind { padding } else { 0 };
     let input = block.input;
     let padded = (input.height + 2 * padding) * (input.width + 2 * padding) * input.channels;
     if padded.max(block.convolved().len()) > MAX_VALUES {

@@ -29,8 +29,8 @@ use mile::random::{Purpose, stream};
 use rand::RngExt;
 
 use crate::data::Shape;
-pub use crate::kernel::Squares;
-pub use layers::{Block, Kind, ModelError};
+pub use layers::ModelError;
+pub use mile::problems::device::{Block, BlockKind, Squares};
 pub use spec::{Layer, ModelSpec, Preset};
 
 /// A neural network for images of one shape and a number of classes.

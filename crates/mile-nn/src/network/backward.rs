@@ -6,9 +6,9 @@ use super::transposed::Transposed;
 use super::workspace::{Activations, Samples, delta_stride, group, moments};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::kernel::{
-    Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Squares, Unpool, panel_width, transpose,
+    Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Unpool, panel_width, transpose,
 };
-use crate::model::{Block, Kind};
+use crate::model::{Block, BlockKind, Squares};
 
 impl<T: Scalar> Network<T> {
     /// Writes the gradient over the first `n` samples into `gradient`, or adds it (`adds`). The deltas at the logits are in
@@ -42,13 +42,13 @@ impl<T: Scalar> Network<T> {
             let pass = Pass { kernels: &self.kernels, block, weights, n, adds, output };
             let saved = &mut before[i];
             match block.kind {
-                Kind::Conv { kernel, padding, stride } => {
+                BlockKind::Conv { kernel, padding, stride } => {
                     pass.conv((kernel, padding, stride), saved, delta, own, scratch, below)
                 }
-                Kind::Dense => pass.dense(saved, delta, own, scratch, below),
-                Kind::Pool(squares) => pass.pool(squares, saved, delta, scratch, below),
-                Kind::Norm { groups, .. } => pass.norm(groups, saved, delta, own, scratch, below),
-                Kind::Add { .. } => pass.add(saved, delta, scratch, below),
+                BlockKind::Dense => pass.dense(saved, delta, own, scratch, below),
+                BlockKind::Pool(squares) => pass.pool(squares, saved, delta, scratch, below),
+                BlockKind::Norm { groups, .. } => pass.norm(groups, saved, delta, own, scratch, below),
+                BlockKind::Add { .. } => pass.add(saved, delta, scratch, below),
             }
             if i > 0 {
                 self.add_skipped(i, n, after, next);
@@ -62,7 +62,7 @@ impl<T: Scalar> Network<T> {
     /// Adds to the deltas at the input of block `i` those that came past it, through sums after it.
     fn add_skipped(&self, i: usize, n: usize, after: &[Activations<T>], delta: &mut [T]) {
         for (block, saved) in self.model.blocks()[i + 1..].iter().zip(after) {
-            if block.kind == (Kind::Add { from: i }) {
+            if block.kind == (BlockKind::Add { from: i }) {
                 let len = block.input.len();
                 let deltas = delta.chunks_exact_mut(delta_stride(len)).zip(saved.skipped.chunks_exact(len));
                 for (delta, skipped) in deltas.take(n) {

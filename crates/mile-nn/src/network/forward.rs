@@ -6,10 +6,8 @@ use rand::Rng;
 use super::workspace::{Activations, Samples, delta_stride, moments};
 use super::{DENSE_TAPS, Network, Workspace};
 use crate::data::{Images, Targets, Values};
-use crate::kernel::{
-    Activate, Contract, Kernels, Moments, Norm, Pool, Scalar, Squares, pack_taps, panel_width,
-};
-use crate::model::{Block, Kind};
+use crate::kernel::{Activate, Contract, Kernels, Moments, Norm, Pool, Scalar, pack_taps, panel_width};
+use crate::model::{Block, BlockKind, Squares};
 
 impl<T: Scalar> Network<T> {
     /// Copies the samples into the first block's input, bytes divided by 255.
@@ -53,11 +51,13 @@ impl<T: Scalar> Network<T> {
             let (weights, bias) = parameters[range].split_at(block.weights());
             let pass = Pass { kernels: &self.kernels, block, weights, packed, bias, n };
             match block.kind {
-                Kind::Conv { kernel, stride, .. } => pass.conv((kernel, stride), saved, convolved, target),
-                Kind::Dense => pass.dense(saved, target),
-                Kind::Pool(squares) => pass.pool(squares, saved, convolved, target),
-                Kind::Norm { groups, .. } => pass.norm(groups, saved, convolved, target),
-                Kind::Add { from } => pass.add(&before[from].input, saved, convolved, target),
+                BlockKind::Conv { kernel, stride, .. } => {
+                    pass.conv((kernel, stride), saved, convolved, target)
+                }
+                BlockKind::Dense => pass.dense(saved, target),
+                BlockKind::Pool(squares) => pass.pool(squares, saved, convolved, target),
+                BlockKind::Norm { groups, .. } => pass.norm(groups, saved, convolved, target),
+                BlockKind::Add { from } => pass.add(&before[from].input, saved, convolved, target),
             }
             if let Some(rng) = masks.as_deref_mut().filter(|_| block.dropout > 0.0) {
                 dropout_forward(block, rng, n, &mut saved.mask, target);

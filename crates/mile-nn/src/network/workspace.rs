@@ -5,8 +5,8 @@ use mile::real::Real;
 
 use super::phases::Side;
 use super::{CHUNK, DENSE_TAPS};
-use crate::kernel::{Squares, panel_width};
-use crate::model::{Block, Kind, Model};
+use crate::kernel::panel_width;
+use crate::model::{Block, BlockKind, Model, Squares};
 
 /// A cache line; buffers begin on one, so that no vector of the kernels straddles two.
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
@@ -68,10 +68,10 @@ impl<T: Real> Samples<T> {
     fn input_of(block: &Block) -> Self {
         let shape = block.input;
         match block.kind {
-            Kind::Dense | Kind::Pool(_) | Kind::Norm { .. } | Kind::Add { .. } => {
+            BlockKind::Dense | BlockKind::Pool(_) | BlockKind::Norm { .. } | BlockKind::Add { .. } => {
                 Self::vectors(shape.len(), shape.width * shape.channels)
             }
-            Kind::Conv { padding, .. } => {
+            BlockKind::Conv { padding, .. } => {
                 let row = (shape.width + 2 * padding) * shape.channels;
                 let stride = (shape.height + 2 * padding) * row;
                 let origin = padding * (row + shape.channels);
@@ -115,15 +115,15 @@ impl<T: Real> Activations<T> {
         let output = block.output().len();
         let convolved = block.convolved();
         let back = match block.kind {
-            Kind::Conv { kernel, padding, stride } => {
+            BlockKind::Conv { kernel, padding, stride } => {
                 let [rows, columns] = Side::both(block, kernel, padding, stride).map(Side::padded);
                 group(block) * rows * columns * convolved.channels
             }
-            Kind::Dense | Kind::Add { .. } => 0,
-            Kind::Pool(_) | Kind::Norm { .. } => convolved.len(),
+            BlockKind::Dense | BlockKind::Add { .. } => 0,
+            BlockKind::Pool(_) | BlockKind::Norm { .. } => convolved.len(),
         };
         let which = match block.kind {
-            Kind::Pool(Squares { average: false, .. }) => CHUNK * convolved.len(),
+            BlockKind::Pool(Squares { average: false, .. }) => CHUNK * convolved.len(),
             _ => 0,
         };
         Self {
@@ -131,7 +131,7 @@ impl<T: Real> Activations<T> {
             argmax: vec![0; if block.pool { CHUNK * output } else { 0 }],
             which: vec![0; which],
             skipped: Buffer::new(match block.kind {
-                Kind::Add { from: 1.. } => CHUNK * convolved.len(),
+                BlockKind::Add { from: 1.. } => CHUNK * convolved.len(),
                 _ => 0,
             }),
             moments: vec![T::zero(); CHUNK * 2 * moments(block)],
@@ -164,7 +164,7 @@ impl<T: Real> Workspace<T> {
             blocks: blocks.iter().map(Activations::new).collect(),
             logits: Samples::vectors(model.classes(), model.classes()),
             convolved: Buffer::new(largest(&|block| {
-                if block.kind == Kind::Dense { 0 } else { block.convolved().len() }
+                if block.kind == BlockKind::Dense { 0 } else { block.convolved().len() }
             })),
             weights: Buffer::new(largest(&in_panels)),
             deltas: [Buffer::new(deltas), Buffer::new(deltas)],
@@ -184,17 +184,17 @@ pub(crate) fn group(block: &Block) -> usize {
 fn in_panels(block: &Block) -> usize {
     let panels = |channels: usize| channels.next_multiple_of(panel_width(channels));
     match block.kind {
-        Kind::Conv { kernel, .. } => {
+        BlockKind::Conv { kernel, .. } => {
             let (inputs, taps) = (block.input.channels, kernel * kernel);
             taps * (inputs * panels(block.out)).max(block.out * panels(inputs))
         }
-        Kind::Dense => {
+        BlockKind::Dense => {
             let inputs = block.fan_in();
             let deltas = (delta_stride(block.out) + DENSE_TAPS.min(inputs)) * panel_width(CHUNK);
             deltas.max(DENSE_TAPS.min(inputs) * panels(block.out))
         }
-        Kind::Pool(_) | Kind::Add { .. } => block.out,
-        Kind::Norm { .. } => block.out + 2 * moments(block),
+        BlockKind::Pool(_) | BlockKind::Add { .. } => block.out,
+        BlockKind::Norm { .. } => block.out + 2 * moments(block),
     }
 }
 
@@ -202,8 +202,8 @@ fn in_panels(block: &Block) -> usize {
 /// a scale for each number they may be a whole row, which makes longer vectors.
 pub(crate) fn moments(block: &Block) -> usize {
     match block.kind {
-        Kind::Norm { by_number: true, .. } => block.input.width * block.input.channels,
-        Kind::Norm { .. } => block.input.channels,
+        BlockKind::Norm { by_number: true, .. } => block.input.width * block.input.channels,
+        BlockKind::Norm { .. } => block.input.channels,
         _ => 0,
     }
 }

@@ -211,4 +211,18 @@ fn normalisation_starts_as_nothing_more_and_is_exported_channel_first() {
     let second = tensors.iter().find(|t| t.name == "norm2.weight").unwrap();
     assert_eq!(second.values[3 * 6 + 3 + 2], (20 + (3 + 2) * 4 + 3) as f32);
     assert_eq!(tensors.iter().map(|t| t.values.len()).sum::<usize>(), model.dim());
+    let parts = model.parts();
+    assert!(
+        parts.iter().zip(&heads).all(|(part, head)| (part.name.as_str(), part.shape.as_slice()) == *head)
+    );
+    // Parts follow each other, and the values of each are those of its place in another order.
+    let ends = parts.iter().map(|part| part.range.end);
+    assert!(parts.iter().map(|part| part.range.start).eq([0].into_iter().chain(ends).take(parts.len())));
+    for (part, tensor) in parts.iter().zip(&tensors) {
+        let mut values = tensor.values.clone();
+        values.sort_unstable_by(f32::total_cmp);
+        assert_eq!(values, numbered[part.range.clone()], "{}", part.name);
+    }
+    let matrices: Vec<_> = parts.iter().filter_map(|part| part.matrix).collect();
+    assert_eq!(matrices, [[2, 4], [24, 3], [3, 2]], "inputs times outputs, as they lie");
 }

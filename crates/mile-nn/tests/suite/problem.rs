@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mile::problems::{Draw, Problem};
+use mile::problems::{Draw, HeldOut, Problem};
 use mile_nn::data::{Dataset, glyphs};
 use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::partition::Partition;

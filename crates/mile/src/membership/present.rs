@@ -1,6 +1,6 @@
 //! The objectives of the agents that take part.
 
-use crate::problems::{Draw, Failure, Metric, Penalty, Problem, Tensor};
+use crate::problems::{Draw, Failure, HeldOut, HeldOutByAgent, Metric, NamedTensors, Penalty, Problem};
 use crate::real::Real;
 
 /// The objectives of some agents, by their places: the network minimises the mean of these.
@@ -9,12 +9,15 @@ use crate::real::Real;
 pub struct Present<'a, T> {
     problem: &'a dyn Problem<T>,
     members: &'a [usize],
+    held_out: Option<HeldOutOfMembers<'a, T>>,
 }
 
 impl<'a, T: Real> Present<'a, T> {
     /// Of these agents, in increasing order.
     pub fn new(problem: &'a dyn Problem<T>, members: &'a [usize]) -> Self {
-        Self { problem, members }
+        let agents = problem.agents();
+        let held_out = problem.held_out().map(|all| HeldOutOfMembers { all, members, agents });
+        Self { problem, members, held_out }
     }
 }
 
@@ -47,43 +50,59 @@ impl<T: Real> Problem<T> for Present<'_, T> {
         self.problem.records_gradient_norm()
     }
 
-    fn metrics(&self) -> &'static [Metric] {
-        self.problem.metrics()
-    }
-
-    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
-        if !self.measures_by_agent() {
-            return self.problem.measure(x);
-        }
-        let held_out =
-            (0..self.agents()).map(|agent| self.held_out(agent, x)).collect::<Result<Vec<_>, _>>()?;
-        Ok(self.measure_from(&held_out))
-    }
-
-    fn measures_by_agent(&self) -> bool {
-        self.problem.measures_by_agent()
-    }
-
-    fn held_out(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
-        self.problem.held_out(self.members[agent], x)
-    }
-
-    fn measure_from(&self, held_out: &[Vec<f64>]) -> Vec<f64> {
-        let mut all = vec![Vec::new(); self.problem.agents()];
-        self.members.iter().zip(held_out).for_each(|(agent, numbers)| all[*agent].clone_from(numbers));
-        self.problem.measure_from(&all)
+    fn held_out(&self) -> Option<&dyn HeldOut<T>> {
+        self.held_out.as_ref().map(|held_out| held_out as &dyn HeldOut<T>)
     }
 
     fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
         self.problem.initial(seed)
     }
 
-    fn tensors(&self, x: &[T]) -> Vec<Tensor> {
-        self.problem.tensors(x)
+    fn tensors(&self) -> Option<&dyn NamedTensors<T>> {
+        self.problem.tensors()
     }
 
-    fn class_counts(&self) -> Vec<Vec<usize>> {
-        let counts = self.problem.class_counts();
-        self.members.iter().filter_map(|agent| counts.get(*agent).cloned()).collect()
+    fn class_counts(&self) -> Option<Vec<Vec<usize>>> {
+        let counts = self.problem.class_counts()?;
+        Some(self.members.iter().filter_map(|agent| counts.get(*agent).cloned()).collect())
+    }
+}
+
+/// The held-out data of the members, or all of them if they belong to no agents.
+struct HeldOutOfMembers<'a, T> {
+    all: &'a dyn HeldOut<T>,
+    members: &'a [usize],
+    /// Agents that there are data of.
+    agents: usize,
+}
+
+impl<T: Real> HeldOut<T> for HeldOutOfMembers<'_, T> {
+    fn metrics(&self) -> &'static [Metric] {
+        self.all.metrics()
+    }
+
+    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
+        if self.all.by_agent().is_none() {
+            return self.all.measure(x);
+        }
+        let places = 0..self.members.len();
+        let numbers = places.map(|agent| self.numbers(agent, x)).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.combine(&numbers))
+    }
+
+    fn by_agent(&self) -> Option<&dyn HeldOutByAgent<T>> {
+        self.all.by_agent().map(|_| self as &dyn HeldOutByAgent<T>)
+    }
+}
+
+impl<T: Real> HeldOutByAgent<T> for HeldOutOfMembers<'_, T> {
+    fn numbers(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
+        self.all.by_agent().map_or(Ok(Vec::new()), |all| all.numbers(self.members[agent], x))
+    }
+
+    fn combine(&self, numbers: &[Vec<f64>]) -> Vec<f64> {
+        let mut all = vec![Vec::new(); self.agents];
+        self.members.iter().zip(numbers).for_each(|(agent, numbers)| all[*agent].clone_from(numbers));
+        self.all.by_agent().map_or(Vec::new(), |by_agent| by_agent.combine(&all))
     }
 }

@@ -28,7 +28,7 @@ impl Batch {
     ///
     /// # Panics
     /// If `all` is 0.
-    pub fn samples(self, all: usize, agent: usize, draw: Draw) -> Samples {
+    pub fn samples(self, all: usize, agent: usize, draw: Draw) -> BatchSamples {
         assert!(all > 0, "a batch is chosen from at least one sample");
         let (left, first) = match self {
             Self::Full => (all, 0),
@@ -41,7 +41,7 @@ impl Batch {
         };
         let random = stream(draw.seed, Purpose::Batch, agent as u64, key);
         let order = Permutation::new(all, random.clone());
-        Samples {
+        BatchSamples {
             batch: self,
             all,
             agent,
@@ -57,7 +57,7 @@ impl Batch {
 
 /// An iterator over the samples of one mini-batch.
 #[derive(Clone, Debug)]
-pub struct Samples {
+pub struct BatchSamples {
     batch: Batch,
     all: usize,
     agent: usize,
@@ -69,7 +69,7 @@ pub struct Samples {
     order: Permutation,
 }
 
-impl Iterator for Samples {
+impl Iterator for BatchSamples {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
@@ -95,7 +95,7 @@ impl Iterator for Samples {
     }
 }
 
-impl ExactSizeIterator for Samples {}
+impl ExactSizeIterator for BatchSamples {}
 
 #[cfg(test)]
 mod tests {

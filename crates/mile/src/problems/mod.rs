@@ -4,22 +4,26 @@
 //! `f = (1/N) sum_i f_i`, plus a [`Penalty`] if there is one. Implement the trait for objectives of your own.
 
 mod batch;
+pub mod device;
+mod held_out;
 mod metric;
 mod penalty;
 mod quadratic;
 mod table;
+mod tensors;
 
-use std::any::Any;
-
-pub use batch::{Batch, Samples};
+pub use batch::{Batch, BatchSamples};
+pub use held_out::{HeldOut, HeldOutByAgent};
 pub use metric::Metric;
 pub use penalty::{InvalidPenalty, Penalty};
 pub use quadratic::{InvalidQuadratic, Quadratic};
 pub use table::{AgentWeights, InvalidTable, Loss, Shard, Table, TableObjective, has_normal_equations};
+pub use tensors::{NamedTensors, Tensor, TensorPart};
 
 pub use crate::agents::Failure;
 
 use crate::real::Real;
+use device::NetworkForm;
 
 /// Identifies a mini-batch: the same draw always gives an agent the same samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +34,27 @@ pub struct Draw {
     pub step: u64,
 }
 
-/// A named part of the variable in row-major order, such as a layer's weights.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
-    /// Its name, such as `conv1.weight`.
-    pub name: String,
-    /// Its shape.
-    pub shape: Vec<usize>,
-    /// Its numbers.
-    pub values: Vec<f32>,
+/// All that a device needs to compute losses, gradients and mini-batches of a problem, as the problem itself would.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum DeviceForm<'a, T> {
+    /// Quadratic objectives.
+    Quadratic(&'a Quadratic<T>),
+    /// Regression or classification on tables.
+    Table(&'a Table<T>),
+    /// A neural network on samples.
+    Network(NetworkForm<'a>),
+}
+
+impl<T> DeviceForm<'_, T> {
+    /// The factor w of a term `(w/2) |x|^2` of every `f_i` that the losses and gradients of samples are without, and that an engine adds
+    /// to them; 0 if there is none. A table has its own as a part of its loss.
+    pub fn weight_decay(&self) -> f64 {
+        match self {
+            Self::Network(network) => network.weight_decay,
+            Self::Quadratic(_) | Self::Table(_) => 0.0,
+        }
+    }
 }
 
 /// N local objectives of a `dim`-dimensional variable.
@@ -46,6 +62,10 @@ pub struct Tensor {
 /// Only [`agents`](Self::agents), [`dim`](Self::dim), [`loss`](Self::loss) and
 /// [`gradient`](Self::gradient) are required. They are called from several threads at once, each for a different
 /// agent. An evaluation may fail with an error of any type; it ends the run, and the records made so far are kept.
+///
+/// What only some problems can is asked for by name: [`penalty`](Self::penalty), [`held_out`](Self::held_out),
+/// [`tensors`](Self::tensors), [`device_form`](Self::device_form) and others give it or none. A problem that wraps another passes on
+/// what is also true of itself; a wrapper that changes losses or gradients has no device form.
 ///
 /// ```
 /// use mile::problems::{Failure, Problem};
@@ -108,41 +128,9 @@ pub trait Problem<T: Real>: Send + Sync {
         true
     }
 
-    /// What is measured on held-out data, in the order of [`measure`](Self::measure); nothing for problems without.
-    fn metrics(&self) -> &'static [Metric] {
-        &[]
-    }
-
-    /// Measures the model `x` on held-out data: one number for each of [`metrics`](Self::metrics), NaN where it is not defined.
-    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
-        let _ = x;
-        Ok(Vec::new())
-    }
-
-    /// Measures the model `x` of an agent, which may have something of its own beside it, such as the statistics of batch norms. Called
-    /// where the agent is hosted.
-    fn measure_of(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
-        let _ = agent;
-        self.measure(x)
-    }
-
-    /// Whether the held-out data belong to agents: then [`measure`](Self::measure) is
-    /// [`measure_from`](Self::measure_from) what [`held_out`](Self::held_out) gives for each agent, and need not have all
-    /// of them in one process.
-    fn measures_by_agent(&self) -> bool {
-        false
-    }
-
-    /// What metrics need from an agent's held-out data for the model `x`: numbers such as its predictions.
-    fn held_out(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
-        let _ = (agent, x);
-        Ok(Vec::new())
-    }
-
-    /// The metrics from the numbers of [`held_out`](Self::held_out) of all agents, in increasing agent.
-    fn measure_from(&self, held_out: &[Vec<f64>]) -> Vec<f64> {
-        let _ = held_out;
-        Vec::new()
+    /// Data on which models are measured; none by default.
+    fn held_out(&self) -> Option<&dyn HeldOut<T>> {
+        None
     }
 
     /// The problem's own starting point, such as a neural network's initialisation; none to start at zero.
@@ -151,21 +139,18 @@ pub trait Problem<T: Real>: Send + Sync {
         Ok(None)
     }
 
-    /// The named parts of the variable `x`, such as the layers of a neural network, for export; empty if the
-    /// variable is one vector.
-    fn tensors(&self, x: &[T]) -> Vec<Tensor> {
-        let _ = x;
-        Vec::new()
+    /// The named tensors that the variable consists of, such as the layers of a neural network; none if it is one vector.
+    fn tensors(&self) -> Option<&dyn NamedTensors<T>> {
+        None
     }
 
-    /// Training samples of each class at each agent, `counts[agent][class]`; empty if there are no classes.
-    fn class_counts(&self) -> Vec<Vec<usize>> {
-        Vec::new()
+    /// Training samples of each class at each agent, `counts[agent][class]`; none if there are no classes.
+    fn class_counts(&self) -> Option<Vec<Vec<usize>>> {
+        None
     }
 
-    /// The problem itself, for engines that compute problems of some types in a way of their own, such as on a GPU; none by
-    /// default. A wrapper that changes losses or gradients must not pass on what it wraps.
-    fn as_any(&self) -> Option<&dyn Any> {
+    /// The form in which a device can compute the problem, such as a GPU; none by default: then the CPU does.
+    fn device_form(&self) -> Option<DeviceForm<'_, T>> {
         None
     }
 }

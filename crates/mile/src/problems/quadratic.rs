@@ -1,11 +1,9 @@
 //! Generated quadratic objectives: `f_i(x) = 1/2 (x - b_i)' H_i (x - b_i)`.
 
-use std::any::Any;
-
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
-use super::{Failure, Problem};
+use super::{DeviceForm, Failure, Problem};
 use crate::block;
 use crate::random::{Purpose, stream};
 use crate::real::Real;
@@ -140,8 +138,8 @@ impl<T: Real> Problem<T> for Quadratic<T> {
         Ok(())
     }
 
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn device_form(&self) -> Option<DeviceForm<'_, T>> {
+        Some(DeviceForm::Quadratic(self))
     }
 }
 

@@ -3,8 +3,9 @@
 use rayon::prelude::*;
 
 use super::rows::Samples;
-use super::{Loss, Metric, Table};
+use super::{Loss, Table};
 use crate::exp::exp_or_infinity;
+use crate::problems::{Failure, HeldOut, HeldOutByAgent, Metric};
 use crate::real::Real;
 
 /// The held-out rows of all agents, one after the other.
@@ -16,31 +17,35 @@ struct Predictions {
     loss: f64,
 }
 
-impl<T: Real> Table<T> {
+impl<T: Real> HeldOut<T> for Table<T> {
+    fn metrics(&self) -> &'static [Metric] {
+        self.objective.loss.metrics()
+    }
+
     /// The metrics of the loss, in its order. All are NaN if a prediction is.
-    pub(super) fn measure_on_test(&self, x: &[T]) -> Vec<f64> {
+    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
         let agents: Vec<Vec<f64>> =
-            (0..self.test.len()).into_par_iter().map(|k| self.predict(k, x)).collect();
-        self.measure_predictions(&agents)
+            (0..self.test.len()).into_par_iter().map(|k| self.numbers(k, x)).collect::<Result<_, _>>()?;
+        Ok(self.combine(&agents))
     }
 
-    /// What is measured: nothing without held-out rows.
-    pub(super) fn metrics_on_test(&self) -> &'static [Metric] {
-        if self.test.is_empty() { &[] } else { self.objective.loss.metrics() }
+    fn by_agent(&self) -> Option<&dyn HeldOutByAgent<T>> {
+        Some(self)
     }
+}
 
+impl<T: Real> HeldOutByAgent<T> for Table<T> {
     /// The sum of the losses of an agent's held-out rows, and prediction and target of each.
-    pub(super) fn predict(&self, agent: usize, x: &[T]) -> Vec<f64> {
+    fn numbers(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
         let loss = self.objective.loss;
-        let Some(shard) = self.test.get(agent) else { return Vec::new() };
+        let Some(shard) = self.test.get(agent) else { return Ok(Vec::new()) };
         let samples = Samples::new(self.columns, &shard.features, &shard.targets);
         let predicted = samples.predictions(self.isa, loss, x);
         let rows = predicted.into_iter().zip(&shard.targets).flat_map(|(p, b)| [p, b.wide()]);
-        std::iter::once(samples.loss(self.isa, loss, x)).chain(rows).collect()
+        Ok(std::iter::once(samples.loss(self.isa, loss, x)).chain(rows).collect())
     }
 
-    /// The metrics from what [`predict`](Self::predict) gives for each agent.
-    pub(super) fn measure_predictions(&self, agents: &[Vec<f64>]) -> Vec<f64> {
+    fn combine(&self, agents: &[Vec<f64>]) -> Vec<f64> {
         let rows = || agents.iter().flat_map(|one| one.get(1..).unwrap_or_default().chunks_exact(2));
         let predictions = Predictions {
             predicted: rows().map(|row| row[0]).collect(),
@@ -48,7 +53,7 @@ impl<T: Real> Table<T> {
             loss: agents.iter().filter_map(|one| one.first()).sum(),
         };
         let one = |metric: &Metric| predictions.measure(*metric, self.objective.loss);
-        self.metrics_on_test().iter().map(one).collect()
+        self.metrics().iter().map(one).collect()
     }
 }
 
@@ -276,9 +281,7 @@ mod tests {
             Table::<f64>::new(COLUMNS, vec![shard(0, 4, loss); 2], objective, Batch::Full).unwrap()
         };
         let none = train().with_test(vec![shard(0, 0, loss); 2]).unwrap();
-        for table in [train(), none] {
-            assert!(table.metrics().is_empty() && table.measure(&[0.0; COLUMNS]).unwrap().is_empty());
-        }
+        assert!(train().held_out().is_none() && none.held_out().is_none());
         let refused = |test| train().with_test(test).unwrap_err();
         assert_eq!(refused(vec![shard(0, 1, loss)]), InvalidTable::TestAgents { got: 1, agents: 2 });
         let counts = vec![shard(0, 0, loss), shard(0, 5, Loss::Poisson)];

@@ -18,15 +18,13 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
-
 use rayon::prelude::*;
 
 use self::gram::Gram;
 pub use self::loss::Loss;
 pub use self::objective::{AgentWeights, TableObjective};
 use self::rows::Samples;
-use super::{Batch, Draw, Failure, InvalidPenalty, Metric, Penalty, Problem};
+use super::{Batch, DeviceForm, Draw, Failure, HeldOut, InvalidPenalty, Penalty, Problem};
 use crate::block;
 use crate::isa::Isa;
 use crate::real::Real;
@@ -337,27 +335,11 @@ impl<T: Real> Problem<T> for Table<T> {
         self.penalty.as_ref()
     }
 
-    fn metrics(&self) -> &'static [Metric] {
-        self.metrics_on_test()
+    fn held_out(&self) -> Option<&dyn HeldOut<T>> {
+        (!self.test.is_empty()).then_some(self)
     }
 
-    fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
-        Ok(self.measure_on_test(x))
-    }
-
-    fn measures_by_agent(&self) -> bool {
-        true
-    }
-
-    fn held_out(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
-        Ok(self.predict(agent, x))
-    }
-
-    fn measure_from(&self, held_out: &[Vec<f64>]) -> Vec<f64> {
-        self.measure_predictions(held_out)
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn device_form(&self) -> Option<DeviceForm<'_, T>> {
+        Some(DeviceForm::Table(self))
     }
 }

@@ -1,0 +1,46 @@
+//! The variable as named tensors, such as the layers of a neural network.
+
+use std::ops::Range;
+
+use crate::real::Real;
+
+/// A part of the variable: its name, shape and place, without numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorPart {
+    /// Its name, such as `conv1.weight`.
+    pub name: String,
+    /// The shape that it is exported with.
+    pub shape: Vec<usize>,
+    /// Its entries of the variable.
+    pub range: Range<usize>,
+    /// Rows and columns of the matrix that its entries are, row after row in the order of the variable: of all inputs and all outputs
+    /// of a layer, in either order. None for vectors, such as biases.
+    pub matrix: Option<[usize; 2]>,
+}
+
+/// A part of a model in row-major order, such as a layer's weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Its name, such as `conv1.weight`.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its numbers.
+    pub values: Vec<f32>,
+}
+
+/// A variable that consists of named tensors.
+pub trait NamedTensors<T: Real>: Send + Sync {
+    /// The parts of the variable, in its order.
+    fn parts(&self) -> Vec<TensorPart>;
+
+    /// The same with the numbers of the model `x`, for export. By default in the order of the variable; others reorder the numbers
+    /// of a part.
+    fn export(&self, x: &[T]) -> Vec<Tensor> {
+        let tensor = |part: TensorPart| {
+            let values = x[part.range].iter().map(|value| value.wide() as f32).collect();
+            Tensor { name: part.name, shape: part.shape, values }
+        };
+        self.parts().into_iter().map(tensor).collect()
+    }
+}
