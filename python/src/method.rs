@@ -46,21 +46,12 @@ impl PyMethod {
             return Err(PyValueError::new_err(format!("scaled: {name} is not in state")));
         }
         let unit = |name: &String| if scaled.contains(name) { Unit::StepSize } else { Unit::Fixed };
-        // Layouts live as long as the process, as those of the built-in methods do; they are a few names.
-        let leaked = |name: &String| -> &'static str { name.clone().leak() };
-        let state: Vec<(&'static str, Unit)> = state.iter().map(|name| (leaked(name), unit(name))).collect();
-        let scratch: Vec<&'static str> = scratch.iter().map(leaked).collect();
+        let layout = Layout::new(state.iter().map(|name| (name.clone(), unit(name))), scratch);
         if !object.getattr_opt("step")?.is_some_and(|step| step.is_callable()) {
             return Err(PyTypeError::new_err("a method needs step(self, s), one update in the verbs of s"));
         }
         let has_start = object.getattr_opt("start")?.is_some_and(|start| start.is_callable());
-        Ok(Self {
-            object: object.clone().unbind(),
-            names: Arc::new(names),
-            layout: Layout::new(state.leak(), scratch.leak()),
-            has_start,
-            raised,
-        })
+        Ok(Self { object: object.clone().unbind(), names: Arc::new(names), layout, has_start, raised })
     }
 
     /// The same method for another job.
@@ -69,7 +60,7 @@ impl PyMethod {
         Self {
             object,
             names: self.names.clone(),
-            layout: self.layout,
+            layout: self.layout.clone(),
             has_start: self.has_start,
             raised: self.raised.clone(),
         }
@@ -97,7 +88,7 @@ impl PyMethod {
 
 impl Method for PyMethod {
     fn layout(&self) -> Layout {
-        self.layout
+        self.layout.clone()
     }
 
     fn start(&self, step: &mut Step) -> Result<(), AgentsError> {

@@ -59,13 +59,13 @@ impl AgentFiles {
         plan: &Plan,
         index: usize,
         progress: &Progress,
-        layout: Layout,
+        layout: &Layout,
         vectors: &[Vec<T>],
     ) -> Result<(), LabError> {
         let job = plan.jobs()[index];
         let header = Header::new(plan.facts_of(job), progress, None);
         let named: Vec<(&str, &[T])> =
-            layout.state.iter().zip(vectors).map(|((name, _), vector)| (*name, &vector[..])).collect();
+            layout.state_names().zip(vectors).map(|(name, vector)| (name, &vector[..])).collect();
         state::save(&self.last(plan, job), &header, &named, [1, plan.size.dim])
     }
 

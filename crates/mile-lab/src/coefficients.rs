@@ -46,8 +46,8 @@ pub(crate) fn write(plan: &Plan, store: &Store) -> Result<(), LabError> {
 fn average_model<T: Scalar>(plan: &Plan, store: &Store, job: Job) -> Result<Option<Vec<f64>>, LabError> {
     let path = store.path("final").join(plan.state_file(job));
     let Some(mut found) = state::open(&path)? else { return Ok(None) };
-    let method = plan.method(job)?;
-    let Some((name, _)) = method.layout().state.first().copied() else { return Ok(None) };
+    let layout = plan.method(job)?.layout();
+    let Some(name) = layout.state_names().next() else { return Ok(None) };
     let dim = plan.size.dim;
     let epoch = &plan.membership.epochs()[plan.membership.at(found.header.round)];
     let rows: Vec<T> = state::vector(&mut found, &path, name, [epoch.members.len(), dim])?;

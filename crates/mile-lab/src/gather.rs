@@ -251,7 +251,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     /// Makes the final state of a job from those of all agents.
     fn assemble(&mut self, job: Job) -> Result<(), LabError> {
         let layout = self.plan.method(job)?.layout();
-        let names: Vec<&str> = layout.state.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = layout.state_names().collect();
         let rounds = self.plan.spec.rounds;
         let (blocks, progress) = self.blocks(job, &names, rounds, &|files| files.last(self.plan, job))?;
         if !self.records.contains_key(&job) && self.keeps {

@@ -22,13 +22,13 @@ use crate::worth::hosted;
 pub(crate) fn write<T: Real>(
     path: &Path,
     header: &Header,
-    layout: Layout,
+    layout: &Layout,
     engine: &mut dyn Engine<T>,
 ) -> Result<(), LabError> {
     let shape = [engine.agents(), engine.dim()];
     if engine.ranks().count() == 1 {
         let mut vectors: Vec<(&str, Vec<T>)> = Vec::new();
-        for (k, (name, _)) in layout.state.iter().enumerate() {
+        for (k, name) in layout.state_names().enumerate() {
             vectors.push((name, engine.vector(Vector(k))?.into_owned()));
         }
         let vectors: Vec<(&str, &[T])> = vectors.iter().map(|(name, values)| (*name, &values[..])).collect();
@@ -37,9 +37,9 @@ pub(crate) fn write<T: Real>(
     }
     let agents = hosted(engine);
     let mut checksums = Vec::new();
-    for (k, (name, _)) in layout.state.iter().enumerate() {
+    for (k, name) in layout.state_names().enumerate() {
         let own = row_checksums(&engine.vector(Vector(k))?, shape[1]);
-        checksums.push((*name, checksum::<T>(engine, &own)?));
+        checksums.push((name, checksum::<T>(engine, &own)?));
     }
     // The time of the first rank is written.
     let header = from_first(engine.ranks(), || Ok(header.clone()))?;
@@ -49,7 +49,7 @@ pub(crate) fn write<T: Real>(
     let created = if first { shared.create().map_err(failed("write")) } else { Ok(()) };
     agree(engine.ranks(), created)?;
     let mut written = Ok(());
-    for (k, (name, _)) in layout.state.iter().enumerate() {
+    for (k, name) in layout.state_names().enumerate() {
         let rows = engine.vector(Vector(k))?;
         written = written.and_then(|()| shared.write(name, &agents, &rows).map_err(failed("write")));
     }
@@ -71,14 +71,14 @@ fn checksum<T: Real>(engine: &mut dyn Engine<T>, own: &[u32]) -> Result<String, 
 pub(crate) fn read<T: Real>(
     path: &Path,
     facts: &Facts,
-    layout: Layout,
+    layout: &Layout,
     engine: &mut dyn Engine<T>,
 ) -> Result<Option<Header>, LabError> {
     let shape = [engine.agents(), engine.dim()];
     if engine.ranks().count() == 1 {
         let Some(mut found) = state::open(path)? else { return Ok(None) };
         state::check(path, &found.header, facts)?;
-        for (k, (name, _)) in layout.state.iter().enumerate() {
+        for (k, name) in layout.state_names().enumerate() {
             engine.set_vector(Vector(k), &state::vector(&mut found, path, name, shape)?)?;
         }
         engine.restored(path)?;
@@ -97,7 +97,7 @@ pub(crate) fn read<T: Real>(
     });
     let mut found = agree(engine.ranks(), opened)?;
     let agents = hosted(engine);
-    for (k, (name, _)) in layout.state.iter().enumerate() {
+    for (k, name) in layout.state_names().enumerate() {
         let rows = agree(engine.ranks(), state::rows::<T>(&mut found, path, name, &agents, shape))?;
         let sum = checksum::<T>(engine, &row_checksums(&rows, shape[1]))?;
         agree(engine.ranks(), state::check_sum(&found, path, name, &sum))?;

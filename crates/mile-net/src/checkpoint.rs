@@ -166,7 +166,7 @@ impl Folder {
         end: &RoundEnd<T>,
         memory: &Memory<T>,
     ) -> Result<(), CheckpointError> {
-        let state: Vec<String> = end.layout.state.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let state: Vec<String> = end.layout.state_names().map(str::to_owned).collect();
         let messages: Vec<String> = memory.outbox.iter().map(|kept| outbox_name(kept.message.mark)).collect();
         let kept = memory.outbox.iter().map(|kept| &kept.message.vectors);
         let vectors: Vec<&Vec<T>> = end.vectors.iter().chain(kept).collect();
@@ -304,8 +304,6 @@ mod tests {
     use crate::edge::RoundRange;
     use mile::method::{Layout, Unit};
 
-    const LAYOUT: Layout = Layout::new(&[("x", Unit::Fixed), ("c", Unit::StepSize)], &["g"]);
-
     fn terms() -> Terms {
         let facts = BTreeMap::from([("seeds".into(), "[0]".into())]);
         Terms { run: "test".into(), dim: 3, precision: "f32".into(), facts }
@@ -317,11 +315,12 @@ mod tests {
         let progress = Progress { step: 30, round: 6, step_size: 0.1, costs };
         let vectors = vec![vec![1.5f32, -2.0, f32::NAN], vec![0.25, 0.0, -0.0]];
         let gossip = Gossip::default();
+        let layout = Layout::new([("x", Unit::Fixed), ("c", Unit::StepSize)], ["g"]);
         let end = RoundEnd {
             job: 1,
             mark,
             progress: &progress,
-            layout: LAYOUT,
+            layout: &layout,
             vectors: &vectors,
             gossip: &gossip,
             last: false,

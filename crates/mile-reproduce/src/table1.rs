@@ -78,7 +78,7 @@ struct Measured {
     /// Bytes that an agent sends per round and dimension of the problem.
     bytes: f64,
     /// Names of the vectors in the state, without gradients.
-    stored: Vec<&'static str>,
+    stored: Vec<String>,
     /// Whether the state also has the last gradient.
     gradient: bool,
     vectors: usize,
@@ -132,11 +132,11 @@ fn measure(method: &str) -> Result<Measured, LabError> {
     let method = entry.build(&Parameters::default(), &network, 0).map_err(|error| unusable(&error))?;
     let costs = first_round_costs(&*method, &network)?;
     let layout = method.layout();
-    let names = || layout.state.iter().map(|(name, _)| *name);
+    let names = || layout.state_names();
     Ok(Measured {
         sent: costs.vectors_sent,
         bytes: costs.bytes_sent as f64 / AGENTS as f64,
-        stored: names().filter(|name| *name != GRADIENT).collect(),
+        stored: names().filter(|name| *name != GRADIENT).map(str::to_owned).collect(),
         gradient: names().any(|name| name == GRADIENT),
         vectors: layout.vectors(),
     })

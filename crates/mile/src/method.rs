@@ -1,5 +1,7 @@
 //! The trait of a decentralized method: hyperparameters, a layout of vectors, a start-up and a step.
 
+use std::borrow::Cow;
+
 use crate::agents::{AgentsError, Step, Vector};
 use crate::network::Network;
 
@@ -14,19 +16,28 @@ pub enum Unit {
 }
 
 /// The vectors a method works with, in the order of their [`Vector`] numbers: state, then scratch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
     /// State vectors, which are kept from step to step. The first is always `x`, the agents' models.
-    pub state: &'static [(&'static str, Unit)],
+    pub state: Vec<(Cow<'static, str>, Unit)>,
     /// Scratch vectors, for gradients and messages: not kept.
-    pub scratch: &'static [&'static str],
+    pub scratch: Vec<Cow<'static, str>>,
 }
 
 impl Layout {
     /// State vectors with their units, and scratch vectors.
-    pub const fn new(state: &'static [(&'static str, Unit)], scratch: &'static [&'static str]) -> Self {
-        Self { state, scratch }
+    pub fn new<N: Into<Cow<'static, str>>>(
+        state: impl IntoIterator<Item = (N, Unit)>,
+        scratch: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let state = state.into_iter().map(|(name, unit)| (name.into(), unit)).collect();
+        Self { state, scratch: scratch.into_iter().map(N::into).collect() }
+    }
+
+    /// The names of the state vectors.
+    pub fn state_names(&self) -> impl Iterator<Item = &str> {
+        self.state.iter().map(|(name, _)| &**name)
     }
 
     /// Number of vectors in all.
@@ -35,11 +46,11 @@ impl Layout {
     }
 
     pub(crate) fn corrections(&self) -> impl Iterator<Item = Vector> {
-        let scaled = |(_, (_, unit)): &(usize, &(&str, Unit))| *unit == Unit::StepSize;
-        self.state.iter().enumerate().filter(scaled).map(|(k, _)| Vector(k))
+        let scaled = self.state.iter().enumerate().filter(|(_, (_, unit))| *unit == Unit::StepSize);
+        scaled.map(|(k, _)| Vector(k))
     }
 
-    pub(crate) fn scratch_vectors(&self) -> impl Iterator<Item = Vector> {
+    pub(crate) fn scratch_vectors(&self) -> impl Iterator<Item = Vector> + use<> {
         (self.state.len()..self.vectors()).map(Vector)
     }
 }
@@ -64,7 +75,7 @@ pub struct InvalidParameter {
 /// `&self` holds hyperparameters only; everything that is kept from step to step is in the state vectors of the
 /// [`Layout`]. To add a method of your own, implement this trait and pass it to a [`Run`](crate::run::Run).
 pub trait Method: std::fmt::Debug + Send + Sync {
-    /// The vectors it works with.
+    /// The vectors it works with, asked for once by a run.
     fn layout(&self) -> Layout;
 
     /// Start-up: from the starting point to x(0). All state vectors but `x` are zero before it.

@@ -2,7 +2,7 @@
 
 use crate::agents::{Agents, AgentsError, Costs, Step, Vector};
 use crate::engine::Engine;
-use crate::method::Method;
+use crate::method::{Layout, Method};
 use crate::real::Real;
 use crate::schedule::Schedule;
 
@@ -23,6 +23,7 @@ pub struct Progress {
 #[derive(Debug)]
 pub struct Run<'m> {
     method: &'m dyn Method,
+    layout: Layout,
     schedule: Schedule,
     progress: Progress,
 }
@@ -36,7 +37,7 @@ impl<'m> Run<'m> {
     ) -> Result<Self, AgentsError> {
         let step_size = schedule.at(0);
         let progress = Progress { step_size, ..Progress::default() };
-        let mut run = Self { method, schedule, progress };
+        let mut run = Self::resume(method, schedule, progress);
         run.within_step(agents, 0, |method, step| method.start(step))?;
         agents.settle()?;
         Ok(run)
@@ -44,7 +45,7 @@ impl<'m> Run<'m> {
 
     /// Continues an earlier run; the agents must hold the state vectors it stopped with.
     pub fn resume(method: &'m dyn Method, schedule: Schedule, progress: Progress) -> Self {
-        Self { method, schedule, progress }
+        Self { method, layout: method.layout(), schedule, progress }
     }
 
     /// Starts the method anew from the agents' models: how an epoch of the [membership](crate::membership) begins. Any models are a
@@ -60,7 +61,7 @@ impl<'m> Run<'m> {
         if let Some((agent, weight)) = newcomer {
             self.give_model(agent, weight, engine)?;
         }
-        for other in (1..self.method.layout().state.len()).map(Vector) {
+        for other in (1..self.layout.state.len()).map(Vector) {
             engine.combine(other, 0.0, &[])?;
         }
         self.progress.step = 0;
@@ -76,7 +77,7 @@ impl<'m> Run<'m> {
         weight: f64,
         engine: &mut dyn Engine<T>,
     ) -> Result<(), AgentsError> {
-        let (models, pulled) = (Vector(0), Vector(self.method.layout().state.len()));
+        let (models, pulled) = (Vector(0), Vector(self.layout.state.len()));
         let dim = engine.dim();
         let place = engine.hosted().map(|place| engine.agent_at(place)).position(|hosted| hosted == agent);
         let row = place.map(|place| place * dim..(place + 1) * dim);
@@ -118,7 +119,7 @@ impl<'m> Run<'m> {
         let step_size = self.schedule.at(self.progress.round);
         if step_size != self.progress.step_size {
             let ratio = step_size / self.progress.step_size;
-            for c in self.method.layout().corrections() {
+            for c in self.layout.corrections() {
                 agents.combine(c, ratio, &[])?;
             }
             self.progress.step_size = step_size;
@@ -136,7 +137,7 @@ impl<'m> Run<'m> {
         draw: u64,
         work: impl FnOnce(&dyn Method, &mut Step) -> Result<(), AgentsError>,
     ) -> Result<bool, AgentsError> {
-        for scratch in self.method.layout().scratch_vectors() {
+        for scratch in self.layout.scratch_vectors() {
             agents.forget(scratch)?;
         }
         let mut step = Step {

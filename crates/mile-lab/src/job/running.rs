@@ -252,7 +252,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let mut progress = *self.run.progress();
         progress.costs = total(self.engine, progress.costs)?;
         let header = Header::new(self.context.plan.facts_of(self.job), &progress, wall_s);
-        saved::write(path, &header, self.method.layout(), self.engine)
+        saved::write(path, &header, &self.method.layout(), self.engine)
     }
 
     fn conclude(mut self, status: Status) -> Result<Outcome, LabError> {
@@ -296,7 +296,7 @@ fn restore<T: Scalar>(
     engine: &mut dyn Engine<T>,
 ) -> Result<Option<Header>, LabError> {
     for path in [context.checkpoint_path(job), context.final_path(job)] {
-        let found = saved::read(&path, &context.plan.facts_of(job), method.layout(), engine)?;
+        let found = saved::read(&path, &context.plan.facts_of(job), &method.layout(), engine)?;
         if found.is_some() {
             return Ok(found);
         }

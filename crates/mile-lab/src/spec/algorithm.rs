@@ -1,8 +1,9 @@
 //! `[[algorithm]]`: a method, its step size and its parameters.
 
 use mile::compression::Compression;
-use mile::methods::Variant;
-use mile::methods::catalogue::{self, Catalogue, Entry, Parameters};
+use mile::methods::catalogue::{
+    self, Catalogue, Entry, Parameter, ParameterKind, ParameterValue, Parameters,
+};
 use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
 use mile_theory::weights::WeightChoice;
 use toml::{Table, Value};
@@ -95,7 +96,7 @@ impl AlgorithmSpec {
 
     /// The expected number of updates in a round.
     pub fn steps_per_round(&self) -> f64 {
-        match self.parameters.probability {
+        match self.parameters.number("probability") {
             Some(probability) if probability > 0.0 => 1.0 / probability,
             _ => self.parameters.local_steps.unwrap_or(1) as f64,
         }
@@ -224,25 +225,25 @@ fn change_table(change: &ScheduleChange) -> Table {
 
 /// All parameters but xi and gamma, as they are written.
 fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static str, Option<Value>)> {
-    let number = |value: Option<f64>| value.map(Value::Float);
+    let own = parameters.own.iter().map(|(name, value)| (*name, Some(own_value(*value))));
     let compression = parameters.compression.map(|by| match by {
         Compression::EightBit => Value::from("8-bit"),
         Compression::TopK(share) => super::table([("top_k", Some(share.into()))]).into(),
     });
-    [
-        ("local_steps", parameters.local_steps.map(whole)),
-        ("beta", number(parameters.beta)),
-        ("eta_s", number(parameters.eta_s)),
-        ("communications", parameters.communications.map(whole)),
-        ("probability", number(parameters.probability)),
-        ("chi", number(parameters.chi)),
-        ("gossip", parameters.gossip.map(whole)),
-        ("variant", parameters.variant.map(|variant| variant.name().into())),
-        ("momentum", number(parameters.momentum)),
+    let parts = [
+        ("momentum", parameters.momentum.map(Value::Float)),
         ("nesterov", parameters.nesterov.map(Value::Boolean)),
         ("compression", compression),
-    ]
-    .into_iter()
+    ];
+    [("local_steps", parameters.local_steps.map(whole))].into_iter().chain(own).chain(parts)
+}
+
+fn own_value(value: ParameterValue) -> Value {
+    match value {
+        ParameterValue::Number(number) => number.into(),
+        ParameterValue::Whole(number) => whole(number),
+        other => other.to_string().into(),
+    }
 }
 
 fn weight_value(weight: WeightChoice) -> Value {
@@ -292,30 +293,14 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         Some(takes) => reader.number(key, takes),
         None => Ok(None),
     };
-    let whole = |key: &'static str| match takes(key) {
-        Some(takes) => reader.whole(key, takes),
-        None => Ok(None),
-    };
     let tau = "a whole number from 1";
     let local_steps = match reader.value_or("local_steps", &["tau", "num_local_steps"])? {
         Some(value) => Some(as_whole(value).ok_or_else(|| reader.refuse("local_steps", value, tau))?),
         None => entry.has_local_steps().then_some(catalogue::DEFAULT_LOCAL_STEPS),
     };
-    let variant = match takes("variant") {
-        Some(_) => {
-            Some(reader.choice("variant", &[("atc", Variant::Atc), ("cta", Variant::Cta)], Some("atc"))?)
-        }
-        None => None,
-    };
     let parameters = Parameters {
         local_steps,
-        beta: number("beta")?,
-        eta_s: number("eta_s")?,
-        communications: whole("communications")?,
-        probability: number("probability")?,
-        chi: number("chi")?,
-        gossip: whole("gossip")?,
-        variant,
+        own: own_values(reader, entry)?,
         momentum: number("momentum")?,
         nesterov: if takes("nesterov").is_some() { reader.flag("nesterov")? } else { None },
         compression: if takes("compression").is_some() { compression(reader)? } else { None },
@@ -351,6 +336,24 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         return Err(reader.refuse("gamma", &Value::from("auto"), takes));
     }
     Ok((parameters, xi, gamma))
+}
+
+/// The values of the method's own parameters.
+fn own_values(reader: &Section, entry: &Entry) -> Result<Vec<(&'static str, ParameterValue)>, LabError> {
+    let mut values = Vec::new();
+    for Parameter { name, takes, kind, .. } in entry.parameters {
+        let value = match kind {
+            ParameterKind::Number => reader.number(name, takes)?.map(ParameterValue::Number),
+            ParameterKind::Whole => reader.whole(name, takes)?.map(ParameterValue::Whole),
+            ParameterKind::Word(words) => {
+                let words: Vec<_> = words.iter().map(|word| (*word, *word)).collect();
+                Some(ParameterValue::Word(reader.choice(name, &words, words.first().map(|word| word.0))?))
+            }
+            _ => None,
+        };
+        values.extend(value.map(|value| (*name, value)));
+    }
+    Ok(values)
 }
 
 /// `"8-bit"`, `{ top_k = 0.01 }`, or `"none"`.

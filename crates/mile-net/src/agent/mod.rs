@@ -103,7 +103,7 @@ pub struct RoundEnd<'a, T> {
     /// How far the job has come.
     pub progress: &'a Progress,
     /// The method's layout.
-    pub layout: Layout,
+    pub layout: &'a Layout,
     /// Its state vectors.
     pub vectors: &'a [Vec<T>],
     /// The agent's estimates of the whole network.

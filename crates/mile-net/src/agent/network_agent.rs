@@ -6,7 +6,7 @@ use std::ops::Range;
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::membership::Epoch;
-use mile::method::Method;
+use mile::method::{Layout, Method};
 use mile::real::Real;
 use mile::run::Progress;
 use mile::steady::{message_bytes, remember, steadiness, summary};
@@ -23,6 +23,8 @@ pub(super) struct NetworkAgent<'a, T> {
     job: &'a Job<'a, T>,
     epoch: &'a Epoch,
     method: &'a dyn Method,
+    /// The layout of the method, the same in every epoch.
+    layout: Layout,
     /// The agent's place among the members.
     place: usize,
     vectors: Vec<Vec<T>>,
@@ -77,7 +79,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         }
         vectors.resize_with(layout.vectors(), || vec![T::zero(); dim]);
         let verbs = Verbs::new(vectors.len());
-        Ok((Self { job, epoch, method, place, vectors, verbs, mark, gossip, host }, progress))
+        Ok((Self { job, epoch, method, layout, place, vectors, verbs, mark, gossip, host }, progress))
     }
 
     /// The method of the epoch.
@@ -95,7 +97,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     /// Returns the newcomer, for [`Run::renew`](mile::run::Run::renew).
     pub(super) fn enter(&mut self, epoch: usize) -> Result<Option<(usize, f64)>, AgentsError> {
         (self.epoch, self.method, self.place) = part(self.job, epoch)?;
-        self.vectors.resize_with(self.method.layout().vectors(), || vec![T::zero(); self.job.problem.dim()]);
+        self.vectors.resize_with(self.layout.vectors(), || vec![T::zero(); self.job.problem.dim()]);
         self.verbs = Verbs::new(self.vectors.len());
         self.mark.exchange = first_exchange_after(epoch.saturating_sub(1));
         self.gossip = Gossip::default();
@@ -121,7 +123,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
             return Ok(());
         }
         let Job { problem, agent, .. } = *self.job;
-        let (state, scratch) = self.vectors.split_at_mut(self.method.layout().state.len());
+        let (state, scratch) = self.vectors.split_at_mut(self.layout.state.len());
         let model = &state[0];
         let penalty = problem.penalty();
         let smooth = problem.loss(agent, model).map_err(AgentsError::objective(agent))?;
@@ -138,13 +140,12 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
 
     /// Tells the host that a round is over.
     pub(super) fn end_round(&mut self, progress: &Progress, last: bool) -> Result<(), Failure> {
-        let layout = self.method.layout();
         self.host.round_over(&RoundEnd {
             job: self.job.index,
             mark: self.mark,
             progress,
-            layout,
-            vectors: &self.vectors[..layout.state.len()],
+            layout: &self.layout,
+            vectors: &self.vectors[..self.layout.state.len()],
             gossip: &self.gossip,
             last,
         })
@@ -152,8 +153,8 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
 
     /// The agent's state after its last round.
     pub(super) fn into_state(self, progress: Progress) -> State<T> {
-        let Self { job, method, mut vectors, mark, gossip, .. } = self;
-        vectors.truncate(method.layout().state.len());
+        let Self { job, layout, mut vectors, mark, gossip, .. } = self;
+        vectors.truncate(layout.state.len());
         State { job: job.index, mark, progress, vectors, gossip }
     }
 

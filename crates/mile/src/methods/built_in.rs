@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::entry::{Build, Builder, Entry, Parameter};
+use super::entry::{Build, Builder, Entry, Parameter, ParameterKind};
+use super::parameters::Parameters;
 use super::{
     D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
     MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,
-    public_copy,
+    Variant, parts,
 };
-use crate::method::Checker;
+use crate::method::{Checker, InvalidParameter};
+use crate::network::Network;
 use crate::schedule::Weight;
 
 /// An entry as it is written below.
@@ -35,15 +37,27 @@ const fn built_in(row: Row) -> Entry {
     }
 }
 
-const LOCAL_STEPS: Parameter = Parameter::new("local_steps", "a whole number from 1", "10");
-const ETA_S: Parameter = Parameter::new("eta_s", "a positive number", "1");
-const COMMUNICATIONS: Parameter = Parameter::new("communications", "a whole number from 1", "1");
-const MOMENTUM: Parameter = Parameter::new("momentum", "a number in [0, 1)", "0");
-const USUAL_MOMENTUM: Parameter = Parameter::new("momentum", "a number in [0, 1)", "0.9");
-const NESTEROV: Parameter = Parameter::new("nesterov", "true or false", "false");
+const LOCAL_STEPS: Parameter = Parameter::part("local_steps", "a whole number from 1", "10");
+const ETA_S: Parameter = Parameter::number("eta_s", "a positive number", "1");
+const COMMUNICATIONS: Parameter = Parameter::whole("communications", "1");
+const MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1)", "0");
+const USUAL_MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1)", "0.9");
+const NESTEROV: Parameter = Parameter::part("nesterov", "true or false", "false");
 const COMPRESSION: Parameter =
-    Parameter::new("compression", "\"none\", \"8-bit\" or { top_k = a share in (0, 1) }", "\"none\"");
-const PROBABILITY: Parameter = Parameter::new("probability", "a number in (0, 1]", "1/local_steps");
+    Parameter::part("compression", "\"none\", \"8-bit\" or { top_k = a share in (0, 1) }", "\"none\"");
+const PROBABILITY: Parameter = Parameter::number("probability", "a number in (0, 1]", "1/local_steps");
+
+/// Parameters whose compression is possible on the network.
+fn checked_compression(
+    method: &str,
+    parameters: &Parameters,
+    network: &Network,
+) -> Result<Parameters, InvalidParameter> {
+    if let Some(by) = parameters.compression {
+        parts::check_compression(method, by, network)?;
+    }
+    Ok(parameters.clone())
+}
 
 /// Every built-in method.
 pub static ALL: &[Entry] = &[
@@ -54,12 +68,12 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[
             LOCAL_STEPS,
-            Parameter::new(
+            Parameter::part(
                 "xi",
                 "a number in (0, 1], \"paper\", \"auto\", \"adaptive\", { adaptive } or { from, to, rounds }",
                 "\"paper\": 0.9 * 2/(local_steps + 3); with top_k gamma/(10 local_steps)",
             ),
-            Parameter::new(
+            Parameter::part(
                 "gamma",
                 "a number in (0, 1], or \"auto\"",
                 "xi, the paper's method; with an adaptive xi 1, or 1.5/(1 - l) if that is less; with top_k that share",
@@ -70,8 +84,7 @@ pub static ALL: &[Entry] = &[
         ],
         note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi and compression",
         build: &|p, network, _| {
-            public_copy::check("mile", p.compression, network)?;
-            let mut p = p.clone();
+            let mut p = checked_compression("mile", p, network)?;
             p.weights_of_compression(true);
             let (xi, gamma) = (p.xi.unwrap_or(Mile::paper_xi(p.tau()).into()), p.gamma);
             let found = matches!(xi, Weight::Adaptive(_)) && gamma.is_none();
@@ -87,12 +100,14 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[
             LOCAL_STEPS,
-            Parameter::new("beta", "a number in (0, 1]", "1/local_steps, less with momentum"),
+            Parameter::number("beta", "a number in (0, 1]", "1/local_steps, less with momentum"),
             MOMENTUM,
             NESTEROV,
         ],
         note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; its momentum is our extension",
-        build: &|p, _, _| Ok(Box::new(Led::with_momentum(p.tau(), p.beta, p.checked_momentum("led")?)?)),
+        build: &|p, _, _| {
+            Ok(Box::new(Led::with_momentum(p.tau(), p.number("beta"), p.checked_momentum("led")?)?))
+        },
     }),
     built_in(Row {
         name: "k-gt",
@@ -102,7 +117,7 @@ pub static ALL: &[Entry] = &[
         parameters: &[LOCAL_STEPS, ETA_S, MOMENTUM, NESTEROV],
         note: "its momentum is our extension",
         build: &|p, _, _| {
-            let method = KGt::new(p.tau(), p.eta_s.unwrap_or(1.0))?;
+            let method = KGt::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?;
             Ok(Box::new(method.with_momentum(p.checked_momentum("k-gt")?)))
         },
     }),
@@ -122,7 +137,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
         note: "for minimisation, where it is K-GT",
-        build: &|p, _, _| Ok(Box::new(DecFedTrack::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+        build: &|p, _, _| Ok(Box::new(DecFedTrack::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?)),
     }),
     built_in(Row {
         name: "gta-1",
@@ -131,7 +146,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "",
-        build: &|p, _, _| Ok(Box::new(Gta::one(p.tau(), p.communications.unwrap_or(1))?)),
+        build: &|p, _, _| Ok(Box::new(Gta::one(p.tau(), p.whole("communications").unwrap_or(1))?)),
     }),
     built_in(Row {
         name: "gta-2",
@@ -140,7 +155,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "",
-        build: &|p, _, _| Ok(Box::new(Gta::two(p.tau(), p.communications.unwrap_or(1))?)),
+        build: &|p, _, _| Ok(Box::new(Gta::two(p.tau(), p.whole("communications").unwrap_or(1))?)),
     }),
     built_in(Row {
         name: "gta-3",
@@ -149,7 +164,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "two exchanges per communication round, one after the other",
-        build: &|p, _, _| Ok(Box::new(Gta::three(p.tau(), p.communications.unwrap_or(1))?)),
+        build: &|p, _, _| Ok(Box::new(Gta::three(p.tau(), p.whole("communications").unwrap_or(1))?)),
     }),
     built_in(Row {
         name: "diging",
@@ -213,13 +228,18 @@ pub static ALL: &[Entry] = &[
         parameters: &[
             LOCAL_STEPS,
             PROBABILITY,
-            Parameter::new("beta", "a number in (0, 1]", "probability"),
-            Parameter::new("chi", "a number from 1", "1"),
+            Parameter::number("beta", "a number in (0, 1]", "probability"),
+            Parameter::number("chi", "a number from 1", "1"),
         ],
         note: "communicates at random steps, the same for all agents",
         build: &|p, _, seed| {
             Checker("proxskip").at_least_one("local_steps", p.tau())?;
-            Ok(Box::new(ProxSkip::new(seed, p.probability(), p.beta, p.chi.unwrap_or(1.0))?))
+            Ok(Box::new(ProxSkip::new(
+                seed,
+                p.probability(),
+                p.number("beta"),
+                p.number("chi").unwrap_or(1.0),
+            )?))
         },
     }),
     built_in(Row {
@@ -227,15 +247,11 @@ pub static ALL: &[Entry] = &[
         title: "MG-Skip",
         reference: "Guo, Wang, Shi, Cao 2023",
         exact: true,
-        parameters: &[
-            LOCAL_STEPS,
-            PROBABILITY,
-            Parameter::new("gossip", "a whole number from 1", "1/sqrt(1 - l), rounded up"),
-        ],
+        parameters: &[LOCAL_STEPS, PROBABILITY, Parameter::whole("gossip", "1/sqrt(1 - l), rounded up")],
         note: "a reconstruction: only the abstract was available",
         build: &|p, network, seed| {
             Checker("mg-skip").at_least_one("local_steps", p.tau())?;
-            Ok(Box::new(MgSkip::new(seed, p.probability(), p.gossip, network)?))
+            Ok(Box::new(MgSkip::new(seed, p.probability(), p.whole("gossip"), network)?))
         },
     }),
     built_in(Row {
@@ -248,12 +264,11 @@ pub static ALL: &[Entry] = &[
             MOMENTUM,
             NESTEROV,
             COMPRESSION,
-            Parameter::new("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
+            Parameter::part("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
         ],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with compression it is CHOCO-SGD with local steps; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
         build: &|p, network, _| {
-            public_copy::check("local-dsgd", p.compression, network)?;
-            let mut p = p.clone();
+            let mut p = checked_compression("local-dsgd", p, network)?;
             p.weights_of_compression(false);
             let method = LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?);
             Ok(Box::new(match p.compression {
@@ -267,9 +282,16 @@ pub static ALL: &[Entry] = &[
         title: "DSGD",
         reference: "Lian et al. 2017",
         exact: false,
-        parameters: &[Parameter::new("variant", "\"atc\" or \"cta\"", "\"atc\"")],
+        parameters: &[Parameter {
+            name: "variant",
+            takes: "\"atc\" or \"cta\"",
+            default: "\"atc\"",
+            kind: ParameterKind::Word(&["atc", "cta"]),
+        }],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without",
-        build: &|p, _, _| Ok(Box::new(Dsgd { variant: p.variant.unwrap_or_default() })),
+        build: &|p, _, _| {
+            Ok(Box::new(Dsgd { variant: p.word("variant").and_then(Variant::named).unwrap_or_default() }))
+        },
     }),
     built_in(Row {
         name: "gradient-tracking",
@@ -287,7 +309,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
         note: "on the complete graph, where one exchange gives the server's average",
-        build: &|p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.eta_s.unwrap_or(1.0))?)),
+        build: &|p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?)),
     }),
     built_in(Row {
         name: "momentum-tracking",

@@ -7,7 +7,7 @@
 //!
 //! in the correction form of `primal_dual.rs`. It needs l_N > -1/3. Sent: v, one vector. Stored: x, c.
 
-use super::primal_dual::{LAYOUT, exchange, local_step};
+use super::primal_dual::PLAIN;
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
@@ -18,12 +18,12 @@ pub struct D2;
 
 impl Method for D2 {
     fn layout(&self) -> Layout {
-        LAYOUT
+        PLAIN.layout()
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
-        exchange(s, 1.0, 1.0)
+        PLAIN.local_step(s)?;
+        PLAIN.exchange(s, 1.0, 1.0)
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

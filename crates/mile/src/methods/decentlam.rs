@@ -11,7 +11,7 @@
 //!
 //! Sent: one vector. Stored: x, m.
 
-use super::momentum::Momentum;
+use super::Momentum;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Method, Unit};
 
@@ -36,7 +36,7 @@ impl DecentLaM {
 
 impl Method for DecentLaM {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("m", Unit::Fixed)], scratch: &["g", "v", "d"] }
+        Layout::new([("x", Unit::Fixed), ("m", Unit::Fixed)], ["g", "v", "d"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {

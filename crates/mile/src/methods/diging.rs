@@ -35,7 +35,7 @@ impl Diging {
 
 impl Method for Diging {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["g", "pull_x", "pull_y"] }
+        Layout::new([("x", Unit::Fixed), ("c", Unit::Fixed)], ["g", "pull_x", "pull_y"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -39,6 +39,11 @@ impl Variant {
             Self::Cta => "cta",
         }
     }
+
+    /// The variant with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Atc, Self::Cta].into_iter().find(|variant| variant.name() == name)
+    }
 }
 
 /// Decentralized gradient descent.
@@ -50,7 +55,7 @@ pub struct Dsgd {
 
 impl Method for Dsgd {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed)], scratch: &["g", "d"] }
+        Layout::new([("x", Unit::Fixed)], ["g", "d"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -20,7 +20,7 @@
 //!
 //! Sent: phi (= v). Stored: x, c.
 
-use super::primal_dual::{LAYOUT, X, exchange, local_step};
+use super::primal_dual::{PLAIN, X};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Layout, Method};
 
@@ -30,12 +30,12 @@ pub struct Ed;
 
 impl Method for Ed {
     fn layout(&self) -> Layout {
-        LAYOUT
+        PLAIN.layout()
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
-        exchange(s, 0.5, 0.5)?;
+        PLAIN.local_step(s)?;
+        PLAIN.exchange(s, 0.5, 0.5)?;
         s.prox(X, s.step_size)
     }
 

@@ -12,11 +12,11 @@
 //!
 //! Sent: one vector. Stored: x, c, m.
 
-use super::momentum::Momentum;
-use super::primal_dual::{X, exchange_by};
+use super::Momentum;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Method, Unit};
 
+const X: Vector = Vector(0);
 const C: Vector = Vector(1);
 const M: Vector = Vector(2);
 const G: Vector = Vector(3);
@@ -36,14 +36,17 @@ impl Edm {
 
 impl Method for Edm {
     fn layout(&self) -> Layout {
-        let state = &[("x", Unit::Fixed), ("c", Unit::StepSize), ("m", Unit::Fixed)];
-        Layout { state, scratch: &["g"] }
+        let state = [("x", Unit::Fixed), ("c", Unit::StepSize), ("m", Unit::Fixed)];
+        Layout::new(state, ["g"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        let (v, d) = (X, G);
         s.gradient(X, G)?;
         s.combine(M, self.mu, &[(1.0 - self.mu, G)])?;
         s.combine(X, 1.0, &[(-s.step_size, M), (1.0, C)])?;
-        exchange_by(s, G, 0.5, 0.5)
+        s.pull(&[(v, d)])?;
+        s.combine(C, 1.0, &[(0.5, d)])?;
+        s.combine(X, 1.0, &[(0.5, d)])
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::parameters::Parameters;
+use super::parameters::{ParameterValue, Parameters};
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
 
@@ -17,11 +17,48 @@ pub struct Parameter {
     pub takes: &'static str,
     /// The default value.
     pub default: &'static str,
+    /// What its values are.
+    pub kind: ParameterKind,
+}
+
+/// What the values of a parameter are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParameterKind {
+    /// A choice of a part: [`Parameters`] has a field for it.
+    Part,
+    /// Numbers.
+    Number,
+    /// Whole numbers.
+    Whole,
+    /// One of these words; the first is the default.
+    Word(&'static [&'static str]),
 }
 
 impl Parameter {
-    pub(super) const fn new(name: &'static str, takes: &'static str, default: &'static str) -> Self {
-        Self { name, takes, default }
+    /// A choice of a part.
+    pub(super) const fn part(name: &'static str, takes: &'static str, default: &'static str) -> Self {
+        Self { name, takes, default, kind: ParameterKind::Part }
+    }
+
+    /// A number of the method's own.
+    pub(super) const fn number(name: &'static str, takes: &'static str, default: &'static str) -> Self {
+        Self { name, takes, default, kind: ParameterKind::Number }
+    }
+
+    /// A whole number of the method's own.
+    pub(super) const fn whole(name: &'static str, default: &'static str) -> Self {
+        Self { name, takes: "a whole number from 1", default, kind: ParameterKind::Whole }
+    }
+
+    /// An error unless this is a value of its kind.
+    fn check(&self, method: &str, value: ParameterValue) -> Result<(), InvalidParameter> {
+        match (self.kind, value) {
+            (ParameterKind::Number, ParameterValue::Number(_))
+            | (ParameterKind::Whole, ParameterValue::Whole(_)) => Ok(()),
+            (ParameterKind::Word(words), ParameterValue::Word(word)) if words.contains(&word) => Ok(()),
+            _ => Err(Checker(method).refuse(self.name, value, self.takes)),
+        }
     }
 }
 
@@ -144,6 +181,13 @@ impl Entry {
         {
             let takes = "1 only: the method communicates after every update";
             return Err(Checker(&self.name).refuse("local_steps", steps, takes));
+        }
+        for (name, value) in &parameters.own {
+            let declared = self.parameters.iter().find(|declared| declared.name == *name);
+            let names =
+                || self.parameters.iter().map(|declared| declared.name).collect::<Vec<_>>().join(", ");
+            let unknown = || Checker(&self.name).refuse(name, value, format!("only {}", names()));
+            declared.ok_or_else(unknown)?.check(&self.name, *value)?;
         }
         if parameters.penalty {
             self.check_penalty()?;

@@ -37,7 +37,7 @@ pub struct Extra;
 
 impl Method for Extra {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g", "d"] }
+        Layout::new([("x", Unit::Fixed), ("c", Unit::StepSize)], ["g", "d"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -8,7 +8,7 @@
 //!
 //! Sent: x - alpha y, y. Stored: x, y, the last gradient.
 
-use super::tracking::{LAYOUT, Mixed, initialise, update};
+use super::tracking::{Mixed, initialise, layout, update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Layout, Method};
 
@@ -18,7 +18,7 @@ pub struct GradientTracking;
 
 impl Method for GradientTracking {
     fn layout(&self) -> Layout {
-        LAYOUT
+        layout()
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -13,7 +13,7 @@
 //! Sent: 2 n_c vectors; GTA-3 sends y after the new gradient, in a second exchange. Stored: x, y, the last
 //! gradient.
 
-use super::tracking::{LAYOUT, Mixed, initialise, update};
+use super::tracking::{Mixed, initialise, layout, update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
@@ -58,7 +58,7 @@ impl Gta {
 
 impl Method for Gta {
     fn layout(&self) -> Layout {
-        LAYOUT
+        layout()
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {

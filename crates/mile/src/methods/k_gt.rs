@@ -21,21 +21,21 @@
 //!
 //! Sent: two vectors in one exchange. Stored: x, u, c; with momentum also m.
 
-use super::momentum::Momentum;
+use super::Momentum;
+use super::parts::{Correction, Local, Needs, Outer, Vectors};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 
 const X: Vector = Vector(0);
 const U: Vector = Vector(1);
-const C: Vector = Vector(2);
-const M: Vector = Vector(3);
+const CORRECTION: Correction = Correction::Tracking;
 
 /// K-GT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KGt {
     local_steps: u64,
-    eta_s: f64,
-    momentum: Option<Momentum>,
+    outer: Outer,
+    local: Local,
 }
 
 impl KGt {
@@ -45,49 +45,44 @@ impl KGt {
     }
 
     pub(super) fn named(name: &'static str, local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
-        let check = Checker(name);
-        Ok(Self {
-            local_steps: check.at_least_one("local_steps", local_steps)?,
-            eta_s: check.number("eta_s", eta_s, eta_s > 0.0, "a positive number; 1 is usual")?,
-            momentum: None,
-        })
+        let local_steps = Checker(name).at_least_one("local_steps", local_steps)?;
+        Ok(Self { local_steps, outer: Outer::new(name, eta_s)?, local: Local::Plain })
     }
 
     /// With momentum in the local steps.
     pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
-        Self { momentum, ..self }
+        Self { local: momentum.into(), ..self }
+    }
+
+    fn vectors(&self) -> Vectors<3> {
+        let own = Needs { state: &[("x", Unit::Fixed), ("u", Unit::Fixed)], scratch: &["g", "d"] };
+        Vectors([own, CORRECTION.needs(), self.local.needs(CORRECTION.unit())])
     }
 }
 
 impl Method for KGt {
     fn layout(&self) -> Layout {
-        let state: &[_] = match self.momentum {
-            None => &[("x", Unit::Fixed), ("u", Unit::Fixed), ("c", Unit::Fixed)],
-            Some(_) => &[("x", Unit::Fixed), ("u", Unit::Fixed), ("c", Unit::Fixed), ("m", Unit::Fixed)],
-        };
-        Layout { state, scratch: &["g", "d"] }
+        self.vectors().layout()
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let (alpha, k) = (s.step_size, self.local_steps as f64);
-        let g = Vector(self.layout().state.len());
+        let vectors = self.vectors();
+        let (c, m, g) = (vectors.state(1), vectors.state(2), vectors.scratch(0));
         if s.t.is_multiple_of(self.local_steps) {
             s.combine(U, 0.0, &[(1.0, X)])?;
         }
         s.gradient(U, g)?;
-        match self.momentum {
-            None => s.combine(U, 1.0, &[(-alpha, g), (-alpha, C)])?,
-            Some(momentum) => momentum.step(s, (U, M), alpha, &[(1.0, g), (1.0, C)])?,
-        }
+        self.local.step(s, U, m, &CORRECTION.direction(alpha, g, c))?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             let (z, d, moved) = (g, Vector(g.0 + 1), U);
-            let slack = self.momentum.map_or(1.0, |momentum| 1.0 - momentum.mu);
+            let slack = self.local.slack();
             let to_gradient = slack / (k * alpha);
             s.combine(z, 0.0, &[(to_gradient, X), (-to_gradient, U)])?;
-            s.combine(moved, 0.0, &[(1.0, X), (-self.eta_s * k * alpha / slack, z)])?;
+            self.outer.along(s, (X, moved), z, (k, slack))?;
             s.pull(&[(moved, X), (z, d)])?;
             s.combine(X, 1.0, &[(1.0, moved)])?;
-            s.combine(C, 1.0, &[(1.0, d)])?; // d = W z - z
+            CORRECTION.add(s, c, 1.0, d)?; // d = W z - z
         }
         Ok(())
     }

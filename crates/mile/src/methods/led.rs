@@ -17,8 +17,8 @@
 //!
 //! Sent: phi. Stored: x, c; with momentum also m.
 
-use super::momentum::Momentum;
-use super::primal_dual::Steps;
+use super::Momentum;
+use super::primal_dual::{PLAIN, Steps};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
@@ -52,7 +52,7 @@ impl Led {
         let beta = beta.unwrap_or(usual);
         let beta =
             check.number("beta", beta, beta > 0.0 && beta <= 1.0, "a number in (0, 1]; 1/tau is usual")?;
-        Ok(Self { local_steps, beta, steps: Steps { momentum, ..Steps::default() } })
+        Ok(Self { local_steps, beta, steps: Steps { local: momentum.into(), ..PLAIN } })
     }
 }
 

@@ -28,7 +28,7 @@
 //! except that m is kept through the exchange, as PyTorch's optimizer keeps it, where the paper starts every round with m = 0.
 //! There is no proximal form with momentum.
 //!
-//! With [compression](crate::compression) agents send differences from public copies (`methods/public_copy.rs`), and mixing is damped:
+//! With [compression](crate::compression) agents send differences from public copies (`methods/parts/public_copy.rs`), and mixing is damped:
 //!
 //! ```text
 //! s = W y - y ;  x = x + gamma s
@@ -38,90 +38,61 @@
 //!
 //! Sent: x; compressed C(x - y). Stored: x; with momentum also m; compressed also y and s.
 
-use super::momentum::Momentum;
-use super::public_copy::{self, PublicCopy};
-use crate::agents::{AgentsError, Step, Vector};
+use super::Momentum;
+use super::parts::{Correction, Exchange, Local};
+use super::primal_dual::{PLAIN, Steps, X};
+use crate::agents::{AgentsError, Step};
 use crate::compression::Compression;
-use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
+use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
-
-const X: Vector = Vector(0);
-const M: Vector = Vector(1);
 
 /// Local decentralized (stochastic) gradient descent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalDsgd {
     local_steps: u64,
-    momentum: Option<Momentum>,
-    /// How messages are compressed, and the weight gamma of the mixing.
-    compression: Option<(Compression, f64)>,
+    /// The weight of the mixing.
+    gamma: f64,
+    steps: Steps,
 }
 
 impl LocalDsgd {
     /// An exchange after every `local_steps` updates.
     pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
         let local_steps = Checker("local-dsgd").at_least_one("local_steps", local_steps)?;
-        Ok(Self { local_steps, momentum: None, compression: None })
+        Ok(Self { local_steps, gamma: 1.0, steps: Steps { correction: Correction::None, ..PLAIN } })
     }
 
     /// With momentum in the local steps: DFedAvgM.
     pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
-        Self { momentum, ..self }
+        Self { steps: Steps { local: momentum.into(), ..self.steps }, ..self }
     }
 
     /// With compressed messages, and the weight `gamma` of the mixing.
     pub fn with_compression(self, by: Compression, gamma: f64) -> Result<Self, InvalidParameter> {
         let is_weight = gamma > 0.0 && gamma <= 1.0;
-        Checker("local-dsgd").number("gamma", gamma, is_weight, "a number in (0, 1]")?;
-        Ok(Self { compression: Some((by, gamma)), ..self })
+        let gamma = Checker("local-dsgd").number("gamma", gamma, is_weight, "a number in (0, 1]")?;
+        Ok(Self { gamma, steps: Steps { exchange: Exchange::Compressed(by), ..self.steps }, ..self })
     }
 }
 
 impl Method for LocalDsgd {
     fn layout(&self) -> Layout {
-        let plain = |state| Layout { state, scratch: &["g"] };
-        let compressed = |state| Layout { state, scratch: &["g", "d"] };
-        const X: (&str, Unit) = ("x", Unit::Fixed);
-        const M: (&str, Unit) = ("m", Unit::StepSize);
-        const Y: (&str, Unit) = ("y", Unit::Fixed);
-        const S: (&str, Unit) = ("s", Unit::Fixed);
-        match (self.momentum, self.compression) {
-            (None, None) => plain(&[X]),
-            (Some(_), None) => plain(&[X, M]),
-            (None, Some(_)) => compressed(&[X, Y, S]),
-            (Some(_), Some(_)) => compressed(&[X, M, Y, S]),
-        }
+        self.steps.layout()
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        let g = Vector(self.layout().state.len());
-        s.gradient(X, g)?;
-        match self.momentum {
-            None => s.combine(X, 1.0, &[(-s.step_size, g)])?,
-            Some(momentum) => momentum.step(s, (X, M), 1.0, &[(s.step_size, g)])?,
-        }
+        self.steps.local_step(s)?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
-            let (d, gamma) = match self.compression {
-                None => {
-                    s.pull(&[(X, g)])?;
-                    (g, 1.0)
-                }
-                Some((by, gamma)) => {
-                    let copy =
-                        PublicCopy { y: Vector(g.0 - 2), s: Vector(g.0 - 1), q: g, d: Vector(g.0 + 1) };
-                    (copy.exchange(s, X, by)?, gamma)
-                }
-            };
-            s.combine(X, 1.0, &[(gamma, d)])?; // W x = x + d
+            self.steps.exchange(s, self.gamma, 0.0)?; // W x = x + d
         }
         s.prox(X, s.step_size)
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
-        public_copy::check("local-dsgd", self.compression.map(|(by, _)| by), network)
+        self.steps.exchange.check("local-dsgd", network)
     }
 
     fn takes_penalty(&self) -> bool {
-        self.momentum.is_none() && self.compression.is_none()
+        self.steps.local == Local::Plain && self.steps.exchange == Exchange::Whole
     }
 }

@@ -11,7 +11,7 @@
 //! eta = (1 - sqrt(1 - l^2))/(1 + sqrt(1 - l^2)), l = max(|l_2|, |l_N|); K = 1 is plain W (eta = 0).
 //! Here c = -y. Sent: K vectors when theta = 1, one after the other. Stored: x, c.
 
-use super::primal_dual::local_step;
+use super::primal_dual::PLAIN;
 use super::proxskip::Coin;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
@@ -53,11 +53,11 @@ impl MgSkip {
 
 impl Method for MgSkip {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("c", Unit::StepSize)], scratch: &["g", "a", "b"] }
+        Layout::new([("x", Unit::Fixed), ("c", Unit::StepSize)], ["g", "a", "b"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
+        PLAIN.local_step(s)?;
         if !self.coin.is_heads(s.t) {
             return Ok(());
         }

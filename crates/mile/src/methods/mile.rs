@@ -39,30 +39,27 @@
 //! at least 1/10: in the first two exchanges there is no correction.
 //!
 //! With [compression](crate::compression), ours too, agents send differences from public copies, and `W v - v` is what the neighbours know of it
-//! (`methods/public_copy.rs`): `s = W y - y ; c = c + xi s ; x = v + gamma s`. A fixed point has y = v, so it is exact as before. With eight bits
+//! (`methods/parts/public_copy.rs`): `s = W y - y ; c = c + xi s ; x = v + gamma s`. A fixed point has y = v, so it is exact as before. With eight bits
 //! it converges as if nothing were compressed; with few elements it needs smaller weights.
 //!
 //! Sent: v; adaptive also a summary of up to 513 numbers; compressed C(v - y). Stored: x, c; with momentum also m; adaptive also p, the
 //! last v; compressed also y and s.
 
-use super::momentum::Momentum;
-use super::primal_dual::{Sends, Steps};
-use super::public_copy;
+use super::Momentum;
+use super::parts::Exchange;
+use super::primal_dual::{PLAIN, Steps};
 use crate::agents::{AgentsError, Step};
 use crate::compression::Compression;
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
 use crate::schedule::Weight;
 
-/// The share of an exchange in the running mean of cosines, once there are enough of them.
-const FRESH: f64 = 0.1;
-
 /// MILE, the paper's (`gamma = xi`) or decoupled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mile {
     local_steps: u64,
     xi: Weight,
-    /// The weight xi of each round if there is none; 1 if the edges find theirs.
+    /// The weight xi of each round if there is none.
     gamma: Option<f64>,
     steps: Steps,
 }
@@ -97,23 +94,23 @@ impl Mile {
         if let Some(gamma) = gamma {
             check.number("gamma", gamma, is_weight(gamma), "a number in (0, 1]")?;
         }
-        let sends = if matches!(xi, Weight::Adaptive(_)) { Sends::Steady } else { Sends::Whole };
-        Ok(Self { local_steps, xi, gamma, steps: Steps { momentum: None, sends } })
+        let (exchange, gamma) = match xi {
+            Weight::Adaptive(_) => (Exchange::Adaptive { every: local_steps }, gamma.or(Some(1.0))),
+            Weight::Constant(_) | Weight::Geometric { .. } => (Exchange::Whole, gamma),
+        };
+        Ok(Self { local_steps, xi, gamma, steps: Steps { exchange, ..PLAIN } })
     }
 
     /// With momentum in the local steps.
     pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
-        Self { steps: Steps { momentum, ..self.steps }, ..self }
+        Self { steps: Steps { local: momentum.into(), ..self.steps }, ..self }
     }
 
     /// With compressed messages, if asked; not if the edges find their xi.
     pub fn with_compression(self, by: Option<Compression>) -> Result<Self, InvalidParameter> {
         let Some(by) = by else { return Ok(self) };
-        if self.steps.sends == Sends::Steady {
-            let takes = "none with an adaptive xi: neighbours do not know each other's v, whose differences are weighed";
-            return Err(Checker("mile").refuse("compression", by, takes));
-        }
-        Ok(Self { steps: Steps { sends: Sends::Compressed(by), ..self.steps }, ..self })
+        let exchange = self.steps.exchange.compressed("mile", by)?;
+        Ok(Self { steps: Steps { exchange, ..self.steps }, ..self })
     }
 
     /// The default gamma if the edges find their xi: 1, or less where the smallest eigenvalue of W leaves too little room for xi.
@@ -146,19 +143,12 @@ impl Method for Mile {
         self.steps.local_step(s)?;
         if s.t.is_multiple_of(self.local_steps) {
             let xi = self.xi.at(s.round);
-            if self.steps.sends == Sends::Steady {
-                let earlier = s.t / self.local_steps;
-                let fresh = if earlier == 0 { 0.0 } else { FRESH.max(1.0 / earlier as f64) };
-                self.steps.steady_exchange(s, self.gamma.unwrap_or(1.0), xi, fresh)?;
-            } else {
-                self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
-            }
+            self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
         }
         Ok(())
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
-        let Sends::Compressed(by) = self.steps.sends else { return Ok(()) };
-        public_copy::check("mile", Some(by), network)
+        self.steps.exchange.check("mile", network)
     }
 }

@@ -1,4 +1,4 @@
-//! The built-in methods, one file each, and the catalogue that builds them by name.
+//! The built-in methods, one file each, the parts that several of them share, and the catalogue that builds them by name.
 
 mod built_in;
 mod d2;
@@ -17,15 +17,14 @@ mod led;
 mod local_dsgd;
 mod mg_skip;
 mod mile;
-mod momentum;
 mod momentum_tracking;
 mod nids;
 mod parameters;
+mod parts;
 mod periodical_gt;
 mod primal_dual;
 mod prox_nids;
 mod proxskip;
-mod public_copy;
 mod push_pull;
 mod qg_dsgdm;
 mod scaffold;
@@ -48,9 +47,9 @@ pub use led::Led;
 pub use local_dsgd::LocalDsgd;
 pub use mg_skip::MgSkip;
 pub use mile::Mile;
-pub use momentum::Momentum;
 pub use momentum_tracking::MomentumTracking;
 pub use nids::Nids;
+pub use parts::Momentum;
 pub use periodical_gt::PeriodicalGt;
 pub use prox_nids::ProxNids;
 pub use proxskip::ProxSkip;

@@ -11,7 +11,7 @@
 //!
 //! Sent: two vectors in one exchange. Stored: x, u, c.
 
-use super::momentum::Momentum;
+use super::Momentum;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Method, Unit};
 
@@ -37,8 +37,8 @@ impl MomentumTracking {
 
 impl Method for MomentumTracking {
     fn layout(&self) -> Layout {
-        let state = &[("x", Unit::Fixed), ("u", Unit::Fixed), ("c", Unit::Fixed)];
-        Layout { state, scratch: &["v", "p", "q"] }
+        let state = [("x", Unit::Fixed), ("u", Unit::Fixed), ("c", Unit::Fixed)];
+        Layout::new(state, ["v", "p", "q"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -9,9 +9,11 @@
 //! in the correction form of `primal_dual.rs`. Sent: v, one vector. Stored: x, c. For objectives with a penalty:
 //! [`ProxNids`](super::ProxNids).
 
-use super::primal_dual::{LAYOUT, exchange, gradient_step, local_step};
-use crate::agents::{AgentsError, Step};
+use super::primal_dual::{PLAIN, X};
+use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Method};
+
+const G: Vector = Vector(2);
 
 /// NIDS for smooth objectives.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,15 +21,16 @@ pub struct Nids;
 
 impl Method for Nids {
     fn layout(&self) -> Layout {
-        LAYOUT
+        PLAIN.layout()
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
-        gradient_step(s)
+        s.gradient(X, G)?;
+        s.combine(X, 1.0, &[(-s.step_size, G)])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
-        exchange(s, 0.5, 0.5)
+        PLAIN.local_step(s)?;
+        PLAIN.exchange(s, 0.5, 0.5)
     }
 }

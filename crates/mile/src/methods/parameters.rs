@@ -1,8 +1,8 @@
 //! Hyperparameters of all methods, as a user gives them.
 
+use super::Momentum;
 use super::dsgd::Variant;
 use super::mile::Mile;
-use super::momentum::Momentum;
 use crate::compression::Compression;
 use crate::method::InvalidParameter;
 use crate::schedule::Weight;
@@ -10,7 +10,7 @@ use crate::schedule::Weight;
 /// Default number of local steps.
 pub const DEFAULT_LOCAL_STEPS: u64 = 10;
 
-/// Hyperparameters as a user gives them; each method uses some of them.
+/// Hyperparameters as a user gives them: the choices of a method's parts, and the values of its own parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
     /// Local steps tau: updates per communication round.
@@ -19,20 +19,6 @@ pub struct Parameters {
     pub xi: Option<Weight>,
     /// Weight of the mixing (mile; local-dsgd with compression).
     pub gamma: Option<f64>,
-    /// Weight of the correction (led, proxskip).
-    pub beta: Option<f64>,
-    /// Global step size, applied between communication rounds (k-gt, dec-fedtrack, scaffold).
-    pub eta_s: Option<f64>,
-    /// Exchanges per communication round (gta).
-    pub communications: Option<u64>,
-    /// Probability that a step communicates (proxskip, mg-skip).
-    pub probability: Option<f64>,
-    /// Damping of the mixing (proxskip).
-    pub chi: Option<f64>,
-    /// Gossip exchanges per communication round (mg-skip).
-    pub gossip: Option<u64>,
-    /// Order of mixing and gradient step (dsgd).
-    pub variant: Option<Variant>,
     /// Momentum mu of the local steps.
     pub momentum: Option<f64>,
     /// Whether it has Nesterov's form, and not that of heavy ball.
@@ -41,47 +27,102 @@ pub struct Parameters {
     pub compression: Option<Compression>,
     /// Whether the problem has a penalty: the method is then its proximal form, or refused.
     pub penalty: bool,
+    /// Values of the parameters that only this method has, by the names under which its
+    /// [`Entry`](super::entry::Entry) declares them.
+    pub own: Vec<(&'static str, ParameterValue)>,
+}
+
+/// The value of a method's own parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ParameterValue {
+    /// A number.
+    Number(f64),
+    /// A whole number.
+    Whole(u64),
+    /// One of several words.
+    Word(&'static str),
+}
+
+impl From<f64> for ParameterValue {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u64> for ParameterValue {
+    fn from(whole: u64) -> Self {
+        Self::Whole(whole)
+    }
+}
+
+impl From<Variant> for ParameterValue {
+    fn from(variant: Variant) -> Self {
+        Self::Word(variant.name())
+    }
+}
+
+impl std::fmt::Display for ParameterValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Whole(whole) => whole.fmt(f),
+            Self::Word(word) => word.fmt(f),
+        }
+    }
 }
 
 impl Parameters {
+    /// With a value of one of the method's own parameters, such as `("beta", 0.1)`.
+    pub fn with(mut self, name: &'static str, value: impl Into<ParameterValue>) -> Self {
+        self.own.retain(|(other, _)| *other != name);
+        self.own.push((name, value.into()));
+        self
+    }
+
+    fn value(&self, name: &str) -> Option<ParameterValue> {
+        self.own.iter().find(|(own, _)| *own == name).map(|(_, value)| *value)
+    }
+
+    /// The value of the method's own parameter of this name, if it is given and a number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.value(name)? {
+            ParameterValue::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The value of the method's own parameter of this name, if it is given and a whole number.
+    pub fn whole(&self, name: &str) -> Option<u64> {
+        match self.value(name)? {
+            ParameterValue::Whole(whole) => Some(whole),
+            _ => None,
+        }
+    }
+
+    /// The value of the method's own parameter of this name, if it is given and a word.
+    pub fn word(&self, name: &str) -> Option<&'static str> {
+        match self.value(name)? {
+            ParameterValue::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
     /// The parameters that are given, as (name in experiment files, value); different values have different texts.
     /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
     /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
-        let Self {
-            local_steps,
-            xi,
-            gamma,
-            beta,
-            eta_s,
-            communications,
-            probability,
-            chi,
-            gossip,
-            variant,
-            momentum,
-            nesterov,
-            compression,
-            penalty: _,
-        } = self;
-        let whole = |value: &Option<u64>| value.map(|value| value.to_string());
-        let number = |value: &Option<f64>| value.map(|value| value.to_string());
-        let all = [
-            ("local_steps", whole(local_steps)),
+        let Self { local_steps, xi, gamma, momentum, nesterov, compression, penalty: _, own } = self;
+        let parts = [
+            ("local_steps", local_steps.map(|steps| steps.to_string())),
             ("xi", xi.map(|xi| xi.to_string())),
-            ("gamma", number(gamma)),
-            ("beta", number(beta)),
-            ("eta_s", number(eta_s)),
-            ("communications", whole(communications)),
-            ("probability", number(probability)),
-            ("chi", number(chi)),
-            ("gossip", whole(gossip)),
-            ("variant", variant.map(|variant| variant.name().to_owned())),
-            ("momentum", number(momentum)),
+            ("gamma", gamma.map(|gamma| gamma.to_string())),
+            ("momentum", momentum.map(|mu| mu.to_string())),
             ("nesterov", nesterov.filter(|yes| *yes).map(|yes| yes.to_string())),
             ("compression", compression.map(|by| by.to_string())),
         ];
-        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let parts = parts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        parts.chain(own.iter().map(|(name, value)| (*name, value.to_string()))).collect()
     }
 
     /// The momentum of local steps of the method with this name, checked; none if it is not given or 0.
@@ -108,6 +149,6 @@ impl Parameters {
     }
 
     pub(super) fn probability(&self) -> f64 {
-        self.probability.unwrap_or(1.0 / self.tau().max(1) as f64)
+        self.number("probability").unwrap_or(1.0 / self.tau().max(1) as f64)
     }
 }

@@ -35,7 +35,7 @@ impl PeriodicalGt {
 
 impl Method for PeriodicalGt {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("c", Unit::Fixed)], scratch: &["d", "pull_x", "pull_d"] }
+        Layout::new([("x", Unit::Fixed), ("c", Unit::Fixed)], ["d", "pull_x", "pull_d"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -33,8 +33,8 @@ pub struct ProxNids;
 
 impl Method for ProxNids {
     fn layout(&self) -> Layout {
-        let state = &[("x", Unit::Fixed), ("c", Unit::StepSize), ("e", Unit::StepSize)];
-        Layout { state, scratch: &["g"] }
+        let state = [("x", Unit::Fixed), ("c", Unit::StepSize), ("e", Unit::StepSize)];
+        Layout::new(state, ["g"])
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {

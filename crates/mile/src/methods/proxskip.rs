@@ -12,7 +12,7 @@
 
 use rand::RngExt;
 
-use super::primal_dual::{LAYOUT, exchange, local_step};
+use super::primal_dual::PLAIN;
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::random::{Purpose, stream};
@@ -65,14 +65,14 @@ impl ProxSkip {
 
 impl Method for ProxSkip {
     fn layout(&self) -> Layout {
-        LAYOUT
+        PLAIN.layout()
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        local_step(s)?;
+        PLAIN.local_step(s)?;
         if self.coin.is_heads(s.t) {
             let gamma = 1.0 / (2.0 * self.chi);
-            exchange(s, gamma, self.beta * gamma)?;
+            PLAIN.exchange(s, gamma, self.beta * gamma)?;
         }
         Ok(())
     }

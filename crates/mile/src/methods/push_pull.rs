@@ -11,7 +11,7 @@
 //!
 //! Sent: x, y. Stored: x, y, the last gradient.
 
-use super::tracking::{LAYOUT, Mixed, initialise, update};
+use super::tracking::{Mixed, initialise, layout, update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
@@ -30,7 +30,7 @@ impl PushPull {
 
 impl Method for PushPull {
     fn layout(&self) -> Layout {
-        LAYOUT
+        layout()
     }
 
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -12,7 +12,7 @@
 //!
 //! Sent: one vector. Stored: x, m.
 
-use super::momentum::Momentum;
+use super::Momentum;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Method, Unit};
 
@@ -36,7 +36,7 @@ impl QgDsgdm {
 
 impl Method for QgDsgdm {
     fn layout(&self) -> Layout {
-        Layout { state: &[("x", Unit::Fixed), ("m", Unit::Fixed)], scratch: &["p", "d"] }
+        Layout::new([("x", Unit::Fixed), ("m", Unit::Fixed)], ["p", "d"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {

@@ -11,6 +11,7 @@
 //!
 //! Sent: two vectors in one exchange. Stored: x, y, c_i, c.
 
+use super::parts::Outer;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 use crate::network::Network;
@@ -27,24 +28,21 @@ const N: Vector = Vector(6);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaffold {
     local_steps: u64,
-    eta_s: f64,
+    outer: Outer,
 }
 
 impl Scaffold {
     /// `eta_s` is the global (server) step size; 1 is usual.
     pub fn new(local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
-        let check = Checker("scaffold");
-        Ok(Self {
-            local_steps: check.at_least_one("local_steps", local_steps)?,
-            eta_s: check.number("eta_s", eta_s, eta_s > 0.0, "a positive number; 1 is usual")?,
-        })
+        let local_steps = Checker("scaffold").at_least_one("local_steps", local_steps)?;
+        Ok(Self { local_steps, outer: Outer::new("scaffold", eta_s)? })
     }
 }
 
 impl Method for Scaffold {
     fn layout(&self) -> Layout {
-        let state = &[("x", Unit::Fixed), ("y", Unit::Fixed), ("c_i", Unit::Fixed), ("c", Unit::Fixed)];
-        Layout { state, scratch: &["g", "mean_y", "mean_change"] }
+        let state = [("x", Unit::Fixed), ("y", Unit::Fixed), ("c_i", Unit::Fixed), ("c", Unit::Fixed)];
+        Layout::new(state, ["g", "mean_y", "mean_change"])
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
@@ -60,7 +58,7 @@ impl Method for Scaffold {
             s.mix(&[(Y, mean_y), (change, mean_change)])?;
             s.combine(CI, 1.0, &[(1.0, change)])?;
             s.combine(C, 1.0, &[(1.0, mean_change)])?;
-            s.combine(X, 1.0 - self.eta_s, &[(self.eta_s, mean_y)])?;
+            self.outer.toward(s, X, mean_y)?;
         }
         Ok(())
     }

@@ -24,10 +24,9 @@ const P: Vector = Vector(4);
 const Q: Vector = Vector(5);
 
 /// State: the model x, the tracker y and the last gradient g.
-pub(super) const LAYOUT: Layout = Layout {
-    state: &[("x", Unit::Fixed), ("y", Unit::Fixed), ("g", Unit::Fixed)],
-    scratch: &["g_new", "p", "q"],
-};
+pub(super) fn layout() -> Layout {
+    Layout::new([("x", Unit::Fixed), ("y", Unit::Fixed), ("g", Unit::Fixed)], ["g_new", "p", "q"])
+}
 
 /// What is mixed in a step: a row of the table above.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -415,9 +415,9 @@ fn simulator_and_channels_agree(
             };
             let local_steps = entry.has_local_steps().then_some(3);
             // More exchanges a round than are put off together.
-            let gossip = (entry.name == "mg-skip").then_some(37);
+            let own = if entry.name == "mg-skip" { vec![("gossip", 37u64.into())] } else { Vec::new() };
             let parameters =
-                Parameters { local_steps, gossip, penalty, xi, compression, ..Parameters::default() };
+                Parameters { local_steps, penalty, xi, compression, own, ..Parameters::default() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let smooth = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
             let sparse = |problem| Penalised(problem, Penalty::l1(3.0).unwrap().except([1]));

@@ -155,7 +155,7 @@ fn proximal_methods_are_their_recursions() {
     agree("ed", penalised(), prox_ed);
     agree("nids", penalised(), nids);
     agree("dsgd", penalised(), |d, x| prox_dgd(d, x, 1, false));
-    let cta = Parameters { variant: Some(Variant::Cta), ..penalised() };
+    let cta = penalised().with("variant", Variant::Cta);
     agree("dsgd", cta, |d, x| prox_dgd(d, x, 1, true));
     let local = |steps| Parameters { local_steps: Some(steps), ..penalised() };
     agree("local-dsgd", local(5), |d, x| prox_dgd(d, x, 5, false));

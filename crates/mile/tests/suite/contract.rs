@@ -85,7 +85,7 @@ fn tracker(name: &'static str, parameters: Parameters) -> Row {
 
 fn rows() -> Vec<Row> {
     let none = Parameters::default;
-    let two = |communications| Parameters { communications: Some(communications), ..tau(3) };
+    let two = |communications| tau(3).with("communications", communications);
     vec![
         row("mile", xi(5, 0.22)),
         row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.1) }),
@@ -118,12 +118,7 @@ fn rows() -> Vec<Row> {
         heavy(row("led", tau(5)), 0.9, false),
         heavy(row("led", tau(5)), 0.8, true),
         Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) },
-        Row {
-            sent: 2,
-            stored: 3,
-            moves: ("u", false),
-            ..row("k-gt", Parameters { eta_s: Some(0.5), ..tau(5) })
-        },
+        Row { sent: 2, stored: 3, moves: ("u", false), ..row("k-gt", tau(5).with("eta_s", 0.5)) },
         heavy(Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) }, 0.9, false),
         heavy(Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) }, 0.8, true),
         Row { sent: 2, step_size: 0.05, ..row("periodical-gt", tau(5)) },
@@ -141,14 +136,14 @@ fn rows() -> Vec<Row> {
         row("nids", none()),
         row("d2", none()),
         row("proxskip", tau(5)),
-        Row { sent: 3, exchanges: 3, ..row("mg-skip", Parameters { gossip: Some(3), ..tau(5) }) },
+        Row { sent: 3, exchanges: 3, ..row("mg-skip", tau(5).with("gossip", 3)) },
         Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) },
         heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, false),
         heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, true),
         Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::EightBit, tau(5)))) },
         Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::TopK(0.4), tau(5)))) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", none()) },
-        Row { stored: 1, zero_sum: &[], ..row("dsgd", Parameters { variant: Some(Variant::Cta), ..none() }) },
+        Row { stored: 1, zero_sum: &[], ..row("dsgd", none().with("variant", Variant::Cta)) },
         tracker("gradient-tracking", none()),
         Row { sent: 2, stored: 4, zero_sum: &[], moves: ("y", true), ..row("scaffold", tau(5)) },
         Row { sent: 2, stored: 3, ..momentum("momentum-tracking", 0.005) },
@@ -448,14 +443,16 @@ fn parameters_out_of_range_are_refused_by_name() {
     for bad in [0.0, -0.1, 1.5, f64::NAN] {
         assert_eq!(refused("mile", xi(10, bad)), "xi");
         assert_eq!(refused("mile", Parameters { gamma: Some(bad), ..tau(5) }), "gamma");
-        assert_eq!(refused("led", Parameters { beta: Some(bad), ..tau(5) }), "beta");
-        assert_eq!(refused("proxskip", Parameters { probability: Some(bad), ..tau(5) }), "probability");
-        assert_eq!(refused("mg-skip", Parameters { probability: Some(bad), ..tau(5) }), "probability");
+        assert_eq!(refused("led", tau(5).with("beta", bad)), "beta");
+        assert_eq!(refused("proxskip", tau(5).with("probability", bad)), "probability");
+        assert_eq!(refused("mg-skip", tau(5).with("probability", bad)), "probability");
     }
-    assert_eq!(refused("k-gt", Parameters { eta_s: Some(0.0), ..tau(5) }), "eta_s");
-    assert_eq!(refused("proxskip", Parameters { chi: Some(0.5), ..tau(5) }), "chi");
-    assert_eq!(refused("gta-2", Parameters { communications: Some(0), ..tau(5) }), "communications");
-    assert_eq!(refused("mg-skip", Parameters { gossip: Some(0), ..tau(5) }), "gossip");
+    assert_eq!(refused("k-gt", tau(5).with("eta_s", 0.0)), "eta_s");
+    assert_eq!(refused("proxskip", tau(5).with("chi", 0.5)), "chi");
+    assert_eq!(refused("gta-2", tau(5).with("communications", 0)), "communications");
+    assert_eq!(refused("mg-skip", tau(5).with("gossip", 0)), "gossip");
+    assert_eq!(refused("mg-skip", tau(5).with("gossip", 2.0)), "gossip");
+    assert_eq!(refused("led", tau(5).with("bta", 0.1)), "bta");
     assert_eq!(refused("scaffold", tau(5)), "network");
     assert_eq!(refused("d2", Parameters::default()), "mixing");
 }

@@ -77,7 +77,7 @@ fn ed_is_not_mile_because_its_first_step_is_mixed() {
 #[test]
 fn mile_with_two_steps_is_led_with_its_damped_matrix() {
     let weight = 0.3;
-    let led = Parameters { beta: Some(1.0), ..tau(2) };
+    let led = tau(2).with("beta", 1.0);
     let damped = damped(&lazy(), weight);
     same(&go(&lazy(), "mile", xi(2, weight), &starts()), &go(&damped, "led", led, &starts()));
 }
@@ -93,7 +93,7 @@ fn mile_with_any_steps_is_led_started_after_the_first_exchange() {
         run.round(&mut agents).unwrap();
 
         let damped = damped(&network, weight);
-        let led = build("led", &Parameters { beta: Some(1.0), ..tau(steps) }, &damped);
+        let led = build("led", &tau(steps).with("beta", 1.0), &damped);
         let mut others = Simulator::new(&problem, &damped, &*led, agents.models(), 3).unwrap();
         let mut other = Run::start(&*led, Schedule::constant(ALPHA), &mut others).unwrap();
         others.vector_mut(Vector(1)).copy_from_slice(agents.vector(Vector(1)));
@@ -118,7 +118,7 @@ fn decoupled_mile_spans_the_family() {
 #[test]
 fn led_contains_d2_ed_and_scaffold() {
     let (network, start) = (lazy(), starts());
-    let one = || Parameters { beta: Some(1.0), ..tau(1) };
+    let one = || tau(1).with("beta", 1.0);
     same(&go(&network, "led", one(), &start), &go(&network, "d2", none(), &start));
     let half = damped(&network, 0.5);
     same(&go(&half, "led", one(), &start), &go(&network, "ed", none(), &start));
@@ -176,7 +176,7 @@ fn gta_2_and_3_on_the_complete_graph_are_gradient_descent() {
 
 #[test]
 fn proxskip_that_never_skips_is_ed() {
-    let parameters = Parameters { probability: Some(1.0), ..none() };
+    let parameters = none().with("probability", 1.0);
     same(&go(&lazy(), "proxskip", parameters, &starts()), &go(&lazy(), "ed", none(), &starts()));
 }
 

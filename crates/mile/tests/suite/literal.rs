@@ -380,13 +380,13 @@ fn mile_with_an_adaptive_weight_is_its_form_edge_by_edge() {
 #[test]
 fn led_is_its_recursion() {
     agree("led", tau(5), |d, x| led(d, x, 5, 0.2, ROUNDS));
-    agree("led", Parameters { beta: Some(0.1), ..tau(3) }, |d, x| led(d, x, 3, 0.1, ROUNDS));
+    agree("led", tau(3).with("beta", 0.1), |d, x| led(d, x, 3, 0.1, ROUNDS));
 }
 
 #[test]
 fn k_gt_is_its_recursion() {
     agree("k-gt", tau(5), |d, x| k_gt(d, x, 5, 1.0, ROUNDS));
-    agree("k-gt", Parameters { eta_s: Some(0.5), ..tau(4) }, |d, x| k_gt(d, x, 4, 0.5, ROUNDS));
+    agree("k-gt", tau(4).with("eta_s", 0.5), |d, x| k_gt(d, x, 4, 0.5, ROUNDS));
     agree("dec-fedtrack", tau(5), |d, x| k_gt(d, x, 5, 1.0, ROUNDS));
 }
 
@@ -400,7 +400,7 @@ fn periodical_gt_is_gradient_tracking_with_w_at_the_last_of_k_steps() {
 #[test]
 fn gta_is_its_four_matrices() {
     for communications in [1, 2, 3] {
-        let parameters = || Parameters { communications: Some(communications), ..tau(3) };
+        let parameters = || tau(3).with("communications", communications);
         let z = |d: &Dense| (1..communications).fold(d.w.clone(), |z, _| z * &d.w);
         let first = |t: usize| t.is_multiple_of(3);
         agree("gta-1", parameters(), |d, x| {
@@ -438,7 +438,7 @@ fn the_methods_without_local_steps_are_their_recursions() {
         tracking(d, x, [&d.w, &d.w, &d.w, &d.identity()], |_| true, ROUNDS)
     });
     agree("dsgd", Parameters::default(), |d, x| dsgd(d, x, 1, false, ROUNDS));
-    let cta = Parameters { variant: Some(Variant::Cta), ..Parameters::default() };
+    let cta = Parameters::default().with("variant", Variant::Cta);
     agree("dsgd", cta, |d, x| dsgd(d, x, 1, true, ROUNDS));
     agree("local-dsgd", tau(5), |d, x| dsgd(d, x, 5, false, ROUNDS));
 }
@@ -449,8 +449,7 @@ fn proxskip_is_scaffnew() {
         let half = 0.5 * (d.identity() + &d.w);
         scaffnew(d, x, 0.25, 0.25, |t| coin(0.25, t), |z| &half * z, ROUNDS)
     });
-    let parameters =
-        Parameters { probability: Some(0.3), chi: Some(2.0), beta: Some(0.2), ..Parameters::default() };
+    let parameters = Parameters::default().with("probability", 0.3).with("chi", 2.0).with("beta", 0.2);
     agree("proxskip", parameters, |d, x| {
         let quarter = 0.75 * d.identity() + 0.25 * &d.w;
         scaffnew(d, x, 0.3, 0.2, |t| coin(0.3, t), |z| &quarter * z, ROUNDS)
@@ -465,7 +464,7 @@ fn mg_skip_is_proxskip_with_accelerated_gossip() {
         let l = extremes.lambda_2.abs().max(extremes.lambda_n.abs());
         let root = (1.0 - l * l).sqrt();
         let eta = if k == 1 { 0.0 } else { (1.0 - root) / (1.0 + root) };
-        let parameters = Parameters { gossip: Some(k as u64), ..tau(4) };
+        let parameters = tau(4).with("gossip", k as u64);
         agree("mg-skip", parameters, |d, x| {
             let mix = |z: &Mat| 0.5 * (z + gossip(&d.w, z, eta, k));
             scaffnew(d, x, 0.25, 0.25, |t| coin(0.25, t), mix, ROUNDS)
@@ -478,7 +477,7 @@ fn scaffold_is_what_its_server_would_do() {
     let complete = network(Topology::Complete, AGENTS, Rule::Metropolis);
     let common: Vec<f64> = scattered::<f64>(1, DIM).repeat(AGENTS);
     for eta in [1.0, 0.6] {
-        let parameters = Parameters { eta_s: Some(eta), ..tau(5) };
+        let parameters = tau(5).with("eta_s", eta);
         agree_on(&complete, &common, "scaffold", parameters, |d, x| scaffold(d, x, 5, eta, ROUNDS));
     }
 }

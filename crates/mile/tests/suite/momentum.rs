@@ -171,7 +171,7 @@ fn the_correction_goes_through_the_momentum() {
                 mile(&mut own, x, (tau as usize, weight, gamma), buffer(x), |_| d.alpha, ROUNDS)
             });
         }
-        agree("led", heavy(Parameters { beta: Some(0.06), ..tau(4) }), |d, x| led(d, x, 4, 0.06, buffer(x)));
+        agree("led", heavy(tau(4).with("beta", 0.06)), |d, x| led(d, x, 4, 0.06, buffer(x)));
         agree("k-gt", heavy(tau(4)), |d, x| k_gt(d, x, 4, buffer(x)));
         agree("local-dsgd", heavy(tau(4)), |d, x| local_dsgd(d, x, 4, buffer(x)));
         agree("qg-dsgdm", heavy(Parameters::default()), |d, x| qg_dsgdm(d, x, MU, nesterov));

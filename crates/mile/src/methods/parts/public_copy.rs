@@ -15,8 +15,6 @@
 
 use crate::agents::{AgentsError, CompressedPull, Step, Vector};
 use crate::compression::Compression;
-use crate::method::{Checker, InvalidParameter};
-use crate::network::Network;
 
 /// The vectors of such exchanges: y and s are state, and two are scratch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,24 +40,5 @@ impl PublicCopy {
             step.combine(s, 1.0, &[(1.0, d)])?;
         }
         Ok(s)
-    }
-}
-
-/// Refuses shares that are none, and networks on which s would not be W y - y.
-pub(super) fn check(
-    method: &'static str,
-    by: Option<Compression>,
-    network: &Network,
-) -> Result<(), InvalidParameter> {
-    let (check, key) = (Checker(method), "compression");
-    match by {
-        Some(Compression::TopK(share)) if !(share > 0.0 && share < 1.0) => {
-            Err(check.refuse(key, format!("top_k = {share}"), "a share of the elements in (0, 1)"))
-        }
-        Some(by) if network.varies() => {
-            let takes = "networks whose edges are always there: agents add up what a neighbour has sent, and a message that is left out would be missing for good";
-            Err(check.refuse(key, by, takes))
-        }
-        _ => Ok(()),
     }
 }

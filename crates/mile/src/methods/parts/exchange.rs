@@ -1,0 +1,125 @@
+//! The exchange: what crosses an edge, and with what weight.
+//!
+//! ```text
+//! whole:       send v ;                d = e = W v - v
+//! adaptive:    send v and a summary ;  d_i = sum_j w_ij (v_j - v_i) ;  e_i = sum_j w_ij rho_ij (v_j - v_i)
+//! compressed:  send C(v - y) ;         d = e = W y - y
+//! ```
+//!
+//! d moves the model and e the correction. rho_ij, the same at both ends, says how [steady](crate::steady) the difference along an
+//! edge is. y is a public copy of v (`public_copy.rs`).
+
+use super::Needs;
+use super::public_copy::PublicCopy;
+use crate::agents::{AgentsError, SteadyPull, Step, Vector};
+use crate::compression::Compression;
+use crate::method::{Checker, InvalidParameter, Unit};
+use crate::network::Network;
+
+/// The share of an exchange in the running mean of cosines, once there are enough of them.
+const FRESH: f64 = 0.1;
+
+/// An exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(in crate::methods) enum Exchange {
+    /// Of v.
+    #[default]
+    Whole,
+    /// Of v and a summary, by which differences are weighed by how steady they are.
+    Adaptive {
+        /// Steps between two exchanges.
+        every: u64,
+    },
+    /// Of compressed differences of v from a public copy.
+    Compressed(Compression),
+}
+
+/// Where an exchange has its vectors.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::methods) struct Place {
+    /// A scratch vector of the method's that is free.
+    pub(in crate::methods) free: Vector,
+    /// The first of its state.
+    pub(in crate::methods) state: Vector,
+    /// The first of its scratch.
+    pub(in crate::methods) scratch: Vector,
+}
+
+impl Exchange {
+    /// The last v, p, or the public copy y and s = W y - y.
+    pub(in crate::methods) fn needs(self) -> Needs {
+        match self {
+            Self::Whole => Needs::NOTHING,
+            Self::Adaptive { .. } => Needs { state: &[("p", Unit::Fixed)], scratch: &["e"] },
+            Self::Compressed(_) => {
+                Needs { state: &[("y", Unit::Fixed), ("s", Unit::Fixed)], scratch: &["d"] }
+            }
+        }
+    }
+
+    /// Exchanges v, and returns where d and e are.
+    pub(in crate::methods) fn pull(
+        self,
+        s: &mut Step,
+        v: Vector,
+        Place { free, state, scratch }: Place,
+    ) -> Result<(Vector, Vector), AgentsError> {
+        match self {
+            Self::Whole => {
+                s.pull(&[(v, free)])?;
+                Ok((free, free))
+            }
+            Self::Adaptive { every } => {
+                let earlier = s.t / every;
+                let fresh = if earlier == 0 { 0.0 } else { FRESH.max(1.0 / earlier as f64) };
+                s.pull_steady(&SteadyPull { from: v, memory: state, to: free, steady: scratch, fresh })?;
+                Ok((free, scratch))
+            }
+            Self::Compressed(by) => {
+                let copy = PublicCopy { y: state, s: Vector(state.0 + 1), q: free, d: scratch };
+                let s = copy.exchange(s, v, by)?;
+                Ok((s, s))
+            }
+        }
+    }
+
+    /// With compressed messages instead of whole ones.
+    pub(in crate::methods) fn compressed(
+        self,
+        method: &str,
+        by: Compression,
+    ) -> Result<Self, InvalidParameter> {
+        if let Self::Adaptive { .. } = self {
+            let takes = "none with an adaptive xi: neighbours do not know each other's v, whose differences are weighed";
+            return Err(Checker(method).refuse("compression", by, takes));
+        }
+        Ok(Self::Compressed(by))
+    }
+
+    /// An error if it cannot be used on this network.
+    pub(in crate::methods) fn check(self, method: &str, network: &Network) -> Result<(), InvalidParameter> {
+        match self {
+            Self::Compressed(by) => check_compression(method, by, network),
+            Self::Whole | Self::Adaptive { .. } => Ok(()),
+        }
+    }
+}
+
+/// Refuses shares that are none, and networks on which s would not be W y - y.
+pub(in crate::methods) fn check_compression(
+    method: &str,
+    by: Compression,
+    network: &Network,
+) -> Result<(), InvalidParameter> {
+    let (check, key) = (Checker(method), "compression");
+    match by {
+        Compression::TopK(share) if !(share > 0.0 && share < 1.0) => {
+            Err(check.refuse(key, format!("top_k = {share}"), "a share of the elements in (0, 1)"))
+        }
+        by if network.varies() => {
+            let takes = "networks whose edges are always there: agents add up what a neighbour has sent, and a message that is left out would be missing for good";
+            Err(check.refuse(key, by, takes))
+        }
+        _ => Ok(()),
+    }
+}
