@@ -1,4 +1,4 @@
-//! `mile gather`: a run directory from the folders of agents, wherever they have run and whether or not they have ended.
+//! `mile gather`: makes a run directory from the folders of agents, wherever they ran and whether or not they have ended.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) struct GatherArguments {
     /// Folders of agents, each with its agent.toml, or folders in which these are agents/0, agents/1, ...
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Run directory; what was gathered before is added to
+    /// Run directory to write; one that was gathered before is extended
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Experiment file on a machine that has the data of all agents [default: the agents' own files]

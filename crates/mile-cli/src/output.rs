@@ -30,7 +30,7 @@ enum RunFormat {
     /// Progress, and a table of results
     #[default]
     Text,
-    /// Every record when it is made, one JSON object a line as in metrics.jsonl; everything else goes to standard error
+    /// Every record when it is made, one JSON object per line as in metrics.jsonl; everything else goes to standard error
     Json,
 }
 

@@ -80,8 +80,8 @@ impl Place {
         String::new()
     }
 
-    /// Ends this process's part of the job: after an error that all ranks return, the first tells it; after any other, this rank
-    /// tells it and ends all ranks, because some may wait for it. The exit code is that of the first rank, and the others exit with 0: what started
+    /// Ends this process's part of the MPI job: an error that all ranks return is printed by the first; any other is printed by this rank,
+    /// which then ends all ranks, because some may wait for it. The exit code is that of the first rank, and the others exit with 0: what started
     /// the ranks ends all of them when one exits with another code, and the first may still have something to say.
     pub(crate) fn end(&self, result: anyhow::Result<u8>) -> anyhow::Result<u8> {
         if !self.is_shared() {

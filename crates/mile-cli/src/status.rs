@@ -33,11 +33,11 @@ pub(crate) struct StatusArguments {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// For supervisors: print only what is wrong, and exit with 1 if an agent does not answer and has not ended in good order, if its
-    /// model has diverged, or if it has waited for longer than --patience
+    /// model has diverged, or if it has waited longer than --patience
     #[arg(long, conflicts_with = "watch")]
     check: bool,
-    /// Print the section [[event]] with which an agent that is lost leaves for good, from the checkpoints of the others: for the files
-    /// of all agents, once they are stopped (replace = instead of leave = if a new one takes its place)
+    /// Print the section [[event]] with which a lost agent leaves for good, made from the checkpoints of the others. It goes into the files
+    /// of all agents while they are stopped (with replace = instead of leave = if a new agent takes its place)
     #[arg(long, value_name = "AGENT", conflicts_with_all = ["watch", "check"])]
     without: Option<usize>,
     /// Seconds for which an agent may wait for neighbours (with --check)
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
     }
 }
 
-/// The event with which an agent that is lost leaves: not before any of the others has come to, and lost since the first of them.
+/// The event with which a lost agent leaves: at the largest round that any of the others has reached, and lost since the smallest.
 fn departure(agent: usize, answers: &[Answer]) -> Result<String, LabError> {
     let (mut rounds, mut running) = (Vec::new(), Vec::new());
     for (folder, answer) in answers {
@@ -104,7 +104,7 @@ fn departure(agent: usize, answers: &[Answer]) -> Result<String, LabError> {
     Ok(text)
 }
 
-/// What a supervisor should know about, a line each.
+/// What a supervisor should know about, one line each.
 fn problems(answers: &[Answer], patience: f64) -> Vec<String> {
     let mut lines = Vec::new();
     for (folder, answer) in answers {
@@ -244,7 +244,7 @@ fn edge(status: &Status, edge: &Neighbour) -> Vec<String> {
     ]
 }
 
-/// Bytes of vectors, and of all else.
+/// Bytes of vectors, and of everything else.
 fn traffic(traffic: Traffic) -> String {
     let rest = traffic.gossip + traffic.protocol;
     format!("{} + {}", HumanBytes(traffic.payload), HumanBytes(rest))

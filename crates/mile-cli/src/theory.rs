@@ -27,8 +27,8 @@ const GRID: usize = 40;
 /// Spectrum, admissible weights and step sizes, convergence rates and stability.
 #[derive(Args)]
 pub(crate) struct TheoryArguments {
-    /// Experiment file: take the network, the parameters of the first MILE algorithm and the smoothness (estimated from
-    /// the problem) from it, instead of from the options below
+    /// Experiment file that gives the network, the parameters of the first MILE algorithm and the smoothness (estimated from
+    /// the problem), instead of the options below
     #[arg(value_name = "EXPERIMENT.toml", conflicts_with_all = [
         "topology", "agents", "mixing", "p", "degree", "rewire", "edges", "matrix", "seed", "drop_rate", "time_varying",
     ])]
@@ -47,7 +47,7 @@ pub(crate) struct TheoryArguments {
     /// Local steps per round, tau [default: 10, or the experiment's]
     #[arg(long, alias = "tau")]
     local_steps: Option<u64>,
-    /// Weight xi of MILE: a number in (0, 1], paper (0.9 * 2/(tau+3)), auto, or adaptive (found by the edges) [default: paper, or the experiment's]
+    /// Weight xi of MILE: a number in (0, 1], paper (0.9 * 2/(tau+3)), auto, or adaptive (each edge adapts its own) [default: paper, or the experiment's]
     #[arg(long)]
     xi: Option<String>,
     /// Weight gamma of MILE's mixing, if decoupled from xi: a number in (0, 1], or auto [default: xi, or the experiment's]

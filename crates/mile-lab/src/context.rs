@@ -75,7 +75,7 @@ impl Machine {
 }
 
 impl Context {
-    /// The context of a plan that is run on this machine now, with so many threads for each job.
+    /// The context of a plan that is run on this machine now, with this many threads for each job.
     pub(crate) fn of(plan: &Plan, threads_per_job: Option<usize>) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let counts = plan.size.class_counts.iter();

@@ -4,7 +4,7 @@
 //! choice is the same on every machine, for all methods and all seeds:
 //!
 //! * twenty records after the first one, if they fit, or if they read at most two billion numbers, which takes about a second;
-//! * of data of which samples can be evaluated, so many that they fit, but at least a thousand for losses and as many for
+//! * where data can be evaluated on samples, as many samples as fit, but at least a thousand for losses and a thousand for
 //!   metrics;
 //! * if that is still too much, fewer records.
 
@@ -38,7 +38,7 @@ struct Costs {
     /// An evaluation of one model on all rows: losses, and metrics.
     losses: f64,
     metrics: f64,
-    /// What an evaluation costs beside models: the gradient of f.
+    /// What an evaluation costs besides models: the gradient of f.
     fixed: f64,
     models: f64,
 }

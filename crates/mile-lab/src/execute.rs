@@ -24,7 +24,7 @@ const MAX_MEMORY: u64 = 4 << 30;
 /// Most jobs at once whose engines compute together: each has a thread.
 pub(crate) const MOST_TOGETHER: usize = 64;
 
-/// Jobs share the threads of their agents if these have at least so many numbers in all; else one thread is enough.
+/// The agents of a job use several threads if they have at least this many numbers in all; otherwise one thread is enough.
 const WORTH_THREADS: usize = 1 << 16;
 
 /// How jobs share the machine. Every job has the same number of threads for itself, so that its computing time can be
@@ -57,7 +57,7 @@ impl Sharing {
         Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
     }
 
-    /// At most `most` of so many jobs at once. The time of large ones is the number of turns over the threads of each, and
+    /// At most `most` of the jobs at once. The time of large ones is the number of turns over the threads of each, and
     /// a twentieth more for every thread that has to wait for others.
     fn new(jobs: usize, threads: usize, most: usize, large: bool) -> Self {
         let most = most.min(jobs).max(1);

@@ -281,7 +281,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(())
     }
 
-    /// The files of those who take part in a round.
+    /// The files of the members of a round.
     fn members(&self, round: u64) -> impl Iterator<Item = &AgentFiles> {
         let epoch = &self.plan.membership.epochs()[self.plan.membership.at(round)];
         epoch.members.iter().filter_map(|agent| self.files.get(*agent))
@@ -303,7 +303,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(costs)
     }
 
-    /// The named vectors of those who take part in a round, one block each, and the joint progress of all.
+    /// The named vectors of the members of a round, one block each, and the joint progress of all.
     fn blocks(
         &self,
         job: Job,

@@ -198,7 +198,7 @@ pub(crate) fn difference(old: &Facts, new: &Facts) -> Option<Difference> {
 }
 
 /// The first fact that differs between what an agent's state belongs to and what it is given now, except for what may be changed
-/// between two starts: how often it is evaluated, more rounds, and changes of schedules that it has not come to.
+/// between two starts: how often it is evaluated, more rounds, and changes of schedules in rounds not yet run.
 pub(crate) fn changed_for_agent(
     old: &Facts,
     new: &Facts,

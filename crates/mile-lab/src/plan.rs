@@ -329,8 +329,8 @@ impl Plan {
         facts
     }
 
-    /// In what the experiment that an agent's state was made with differs from this one, except for what may be changed while agents
-    /// stand: `eval_every`, more `rounds`, and changes of step sizes that lie ahead. `facts` are those of
+    /// How the experiment that an agent's state was made with differs from this one, except for what may be changed while agents
+    /// are stopped: `eval_every`, more `rounds`, and changes of step sizes that lie ahead. `facts` are those of
     /// [`facts_for_agents`](Self::facts_for_agents), then and now; the state is of the given job and round.
     pub fn changed_for_agent(&self, then: &Facts, now: &Facts, round: u64) -> Option<Difference> {
         identity::changed_for_agent(then, now, round, self.spec.rounds, self.jobs().len() == 1)

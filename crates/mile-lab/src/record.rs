@@ -165,7 +165,7 @@ struct OwnModels {
     metrics: Vec<Vec<f64>>,
 }
 
-/// What the average model and those of the evaluated agents are worth, of which the engine has found the losses and perhaps the metrics.
+/// Measures the average model and those of the evaluated agents, where the engine has found the losses and perhaps the metrics.
 fn measured_by_engine<T: Real>(
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,

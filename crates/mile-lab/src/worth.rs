@@ -132,7 +132,7 @@ fn measure_by_agent<T: Real>(
     Ok(bytemuck::pod_collect_to_vec(&bytes))
 }
 
-/// One of the ranks, all of which have the held-out data, measures and tells the others.
+/// All ranks have the held-out data: one of them measures and tells the others.
 fn measure_once<T: Real>(
     held_out: &dyn HeldOut<T>,
     engine: &dyn Engine<T>,

@@ -256,7 +256,7 @@ impl Folder {
     }
 }
 
-/// Where the agent in a folder stands by its checkpoint, if it has one; the folder may be in use.
+/// Which round the agent in a folder has reached by its checkpoint, if it has one; the folder may be in use.
 pub fn standing(folder: &Path) -> Result<Option<Mark>, CheckpointError> {
     Ok(open(&folder.join(CHECKPOINT))?.map(|file| file.header.mark))
 }

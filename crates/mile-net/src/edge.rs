@@ -24,7 +24,7 @@ pub struct RoundRange {
 /// and by those that the other end repeats after a restart.
 pub const MOST_RANGES: usize = 10_000;
 
-/// Why a decision is not taken.
+/// Why a decision is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It is about no rounds.
@@ -33,7 +33,7 @@ pub enum Refused {
     /// It says the opposite of an earlier one.
     #[error("a decision about the edge contradicts an earlier one")]
     Contradiction,
-    /// There are too many that this end has not come to.
+    /// There are too many about rounds that this end has not reached.
     #[error("more than {MOST_RANGES} decisions about rounds that this agent has not come to")]
     TooMany,
 }

@@ -1,4 +1,4 @@
-//! What an agent that leaves notes on its disk: started again, it does not wait for neighbours that need nothing more from it.
+//! What an agent that leaves notes on its disk, so that after a restart it does not wait for neighbours that need nothing more from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub struct Farewell {
 }
 
 impl Farewell {
-    /// The one in a folder, if there is one. A damaged one is none: the agent waits for its neighbours again.
+    /// The one in a folder, if there is one. A damaged one is ignored: the agent waits for its neighbours again.
     pub fn read(folder: &Path) -> Option<Self> {
         let file = StateFile::open(&folder.join(FAREWELL)).ok().flatten();
         file.map(|file| file.header)

@@ -5,13 +5,13 @@
 //! killed resumes from its checkpoint, and the run ends with the bits of an undisturbed one.
 //!
 //! - [`agent`]: the work of one agent, over a [`Host`](agent::Host) that exchanges messages and saves checkpoints;
-//! - [`engine`]: such a host, over QUIC connections between public [keys];
+//! - [`engine`]: such a host, over connections (QUIC or TCP) between public [keys];
 //! - [`session`]: the protocol between neighbours, without sockets and without a clock; its messages are in [`frame`],
 //!   [`handshake`] and [`outbox`];
 //! - [`edge`]: edges that are skipped while a neighbour is away;
 //! - [`checkpoint`]: an agent's folder on disk; [`farewell`]: what it notes there when it leaves;
 //! - [`gossip`]: estimates of the network's loss and consensus error, and stopping on a tolerance;
-//! - [`status`]: what an agent tells about itself.
+//! - [`status`]: what an agent reports about itself.
 //!
 //! The feature `engine` (on by default) has [`engine`] and [`keys`]; without it nothing here opens a network connection.
 

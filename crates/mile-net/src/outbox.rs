@@ -8,12 +8,12 @@ use mile::real::Real;
 
 use crate::handshake::Mark;
 
-/// How a message tells an agent's vectors.
+/// How a message encodes an agent's vectors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Form {
     /// Element by element. So is a message from a checkpoint, which is only sent again.
     Whole,
-    /// Element by element, after a [summary](mile::steady) of so many elements.
+    /// Element by element, after a [summary](mile::steady) of this many elements.
     Summary(usize),
     /// As the bytes of a [compressed](mile::compression) vector, in place of elements.
     Compressed(Compression),
@@ -26,7 +26,7 @@ pub struct Message<T> {
     pub mark: Mark,
     /// The vectors, end to end, in this form.
     pub vectors: Vec<T>,
-    /// How they are told.
+    /// How they are encoded.
     pub form: Form,
     /// Numbers of the [gossip](crate::gossip); empty without gossip.
     pub gossip: Vec<f64>,

@@ -174,7 +174,7 @@ pub enum StatusError {
 /// The file in which an agent that has done its work leaves its last status.
 const LAST: &str = "status.json";
 
-/// Leaves the last status of an agent in its folder, for those who ask after it has ended.
+/// Leaves the last status of an agent in its folder, for queries after it has ended.
 pub fn leave_behind(folder: &Path, status: Status) -> std::io::Result<()> {
     let status = Status { activity: Activity::Done, activity_s: 0.0, ..status };
     mile_store::write_file(&folder.join(LAST), &serde_json::to_vec(&status)?)

@@ -56,7 +56,7 @@ impl Training {
         self.weight_decay
     }
 
-    /// How many of so many training samples gradients read.
+    /// How many of these training samples gradients read.
     pub(super) fn rows(&self, samples: usize) -> RowCounts {
         let all = (samples / self.config.agents.max(1)).max(1) as u64;
         let run = match self.config.batch {
@@ -66,7 +66,7 @@ impl Training {
         RowCounts { all, run, largest_sample: 0 }
     }
 
-    /// How many of so many training and test samples the evaluation of a model reads.
+    /// How many of these training and test samples the evaluation of a model reads.
     pub(super) fn evaluation_rows(&self, training: usize, test: usize) -> EvaluationRows {
         let training = match self.config.evaluation {
             Evaluation::All => training,
@@ -81,7 +81,7 @@ impl Training {
         self.is_evaluation_given
     }
 
-    /// The same, evaluated on at most so many samples.
+    /// The same, evaluated on at most this many samples.
     pub(super) fn evaluating(&self, per_agent: usize, test: usize) -> Self {
         let config = ImageSpec {
             evaluation: Evaluation::PerAgent(per_agent),

@@ -1,7 +1,7 @@
 //! Facts: what the bits of a result depend on, each by a name that its user knows.
 //!
-//! A state carries its facts, and two agents compare theirs when they connect. A fact also says since which round it matters and of
-//! whose data it tells, so that a state of 100 rounds is not held to what happens in round 200.
+//! A state carries its facts, and two agents compare theirs when they connect. A fact also says since which round it matters and whose
+//! data it concerns, so that a state of 100 rounds is not held to what happens in round 200.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Fact {
     pub value: String,
     /// The rounds of a state on which it has no influence: 0 if it matters from the start.
     pub since: u64,
-    /// The agent of whose own data it tells, which other agents do not know.
+    /// The agent whose own data it concerns, which other agents do not know.
     pub agent: Option<usize>,
 }
 

@@ -18,7 +18,7 @@ pub fn row_checksums<T: Real>(rows: &[T], dim: usize) -> Vec<u32> {
     rows.chunks_exact(dim.max(1)).map(|row| crc32c::crc32c(bytemuck::cast_slice(row))).collect()
 }
 
-/// The checksum of a vector from those of its rows, which have so many bytes each.
+/// The checksum of a vector from those of its rows, which have this many bytes each.
 pub fn of_rows(checksums: &[u32], row_bytes: usize) -> String {
     let mut rows = checksums.iter().copied();
     let first = rows.next().unwrap_or_else(|| crc32c::crc32c(&[]));

@@ -121,7 +121,7 @@ fn write_arrays(path: &Path, header: &str, arrays: &[Array<'_>]) -> std::io::Res
     })
 }
 
-/// What is said of a vector before all of them.
+/// What the header says about a vector.
 pub(crate) struct Vector {
     pub name: String,
     pub shape: Vec<usize>,

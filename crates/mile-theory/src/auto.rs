@@ -4,7 +4,7 @@
 //! from round to round, and a product of stable matrices need not be stable: with alpha h anywhere in [0, 1], a
 //! ring of 10 with weights 1/3 and tau = 10 is stable for xi = 0.15 and unstable for 0.175, although the limit for
 //! constant curvature is 0.25. So `auto` requires that no disagreement mode grows under any sequence of curvatures
-//! in [0, L] ([`switching_growth`]), stays at least a tenth below that limit, and of the remaining weights takes
+//! in [0, L] ([`switching_growth`]), stays at least a tenth below that limit, and of the remaining weights chooses
 //!
 //! * with exact gradients: those whose convergence rate of the consensus error, relative to the paper's xi, is best
 //!   in the worst case over curvatures in [0, L];

@@ -28,7 +28,7 @@ use crate::TheoryError;
 use crate::modes::Modes;
 use crate::stability::contraction;
 
-/// Share of the limit that `"auto"` takes at most. The limit is that of small step sizes and of constant curvature; without
+/// The largest share of the limit that `"auto"` uses. The limit is that of small step sizes and of constant curvature; without
 /// momentum, changing curvature costs up to two fifths of it.
 const SHARE: f64 = 0.5;
 /// Values of gamma that `"auto"` tries.

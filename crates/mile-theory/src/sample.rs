@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Sample {
     /// Agents used, and all.
     pub agents: (usize, usize),
-    /// Rows used of each of them, and all rows of the agent that has most; none if all were used, or if there are none.
+    /// Rows used of each of them, and all rows of the agent that has most; `None` if all were used, or if there are no rows.
     pub rows: Option<(u64, u64)>,
     /// Whether it was made at the starting point only.
     pub one_point: bool,

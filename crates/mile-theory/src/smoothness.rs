@@ -5,8 +5,8 @@
 //! largest over points and agents is the estimate. It is a lower bound of the true constant, which is a
 //! supremum over all points; the spread over points shows how much the curvature varies.
 //!
-//! [`estimate`] spends a fixed effort. [`Ascent`] is the same iteration at one point, a few steps at a time, for whoever
-//! has a budget: it can begin on a sample of the rows and go on with more of them. Both use all cores, one agent each,
+//! [`estimate`] spends a fixed effort. [`Ascent`] is the same iteration at one point, a few steps at a time, for callers
+//! with a budget: it can begin on a sample of the rows and continue with more of them. Both use all cores, one agent each,
 //! and give the same bits for any number of threads.
 
 use mile::agents::AgentsError;
@@ -241,7 +241,7 @@ impl<T: Real> PowerIteration<T> {
         }
     }
 
-    /// One step at `x`; false if there is no direction to go on with: the curvature is zero, or not finite.
+    /// One step at `x`; false if there is no direction to continue with: the curvature is zero, or not finite.
     fn step(
         &mut self,
         problem: &dyn Problem<T>,

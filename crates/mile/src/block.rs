@@ -46,7 +46,7 @@ pub(crate) fn move_to_huge_pages<T: Real>(block: &[T]) {
     let _ = block;
 }
 
-/// Gives an advice about the whole huge pages within a block. If it is not taken, the block is as good as before.
+/// Advises the system about the whole huge pages within a block. If it ignores the advice, the block works all the same.
 #[cfg(target_os = "linux")]
 fn advise<T>(block: &[T], advice: libc::c_int) {
     const HUGE: usize = 2 << 20;

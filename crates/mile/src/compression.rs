@@ -1,4 +1,4 @@
-//! Messages with fewer bytes: what an agent tells its neighbours is rounded to eight bits an element, or cut to its largest elements.
+//! Messages with fewer bytes: what an agent sends its neighbours is rounded to eight bits per element, or cut to its largest elements.
 //!
 //! A method that compresses what it sends keeps a *public copy* y of its model, sends `q = C(v - y)`, and adds q to y: what C leaves out is
 //! part of the next difference (error feedback). The copy moves towards the model if
@@ -229,7 +229,7 @@ fn encode_blocks<T: Real>(q: &[T], message: &mut Vec<u8>) {
     }
 }
 
-/// Appends the places and the values of the elements that are not zero, at most so many.
+/// Appends the places and the values of the elements that are not zero, at most this many.
 fn encode_largest<T: Real>(q: &[T], kept: usize, message: &mut Vec<u8>) {
     let sent = || q.iter().enumerate().filter(|(_, q)| **q != T::zero()).take(kept);
     let places = message.len();

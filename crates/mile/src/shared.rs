@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A pointer to a block of which threads access disjoint parts.
+/// A pointer to a block whose disjoint parts are accessed by several threads.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(pub(crate) *mut T);
 // SAFETY: users give each thread a part of its own, so no two threads access one element unless both only

@@ -1,7 +1,7 @@
 //! When each of several agents in one process may be worked on.
 //!
 //! Work falls into stages, with an exchange in one of its own, and the rule is: an agent begins a stage
-//! when it and its neighbours are through with the one before. Nobody waits for agents further away.
+//! when it and its neighbours have finished the one before. No agent waits for agents further away.
 //! Where neighbours have neighbouring numbers, an agent is served again while its rows and its
 //! neighbours' are still in the cache: a round passes over memory once, instead of once before the
 //! exchange, once for it and once after it.
@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::sparse::SparseRows;
 use crate::verbs::{Rows, share};
 
-/// Neighbours that are told one after the other; more are divided.
+/// Neighbours that are notified one after the other; more are divided.
 const FEW: usize = 8;
 
 /// For each agent, how many it still waits for, itself included, before it may begin a stage; one

@@ -30,12 +30,12 @@ pub const SKETCH: usize = 256;
 /// Signs that are drawn together.
 const WORD: usize = u64::BITS as usize;
 
-/// Numbers of a sketch of vectors with so many elements.
+/// Numbers in a sketch of vectors with this many elements.
 fn sketch_len(dim: usize) -> usize {
     dim.saturating_sub(1).min(SKETCH)
 }
 
-/// Numbers of a summary of vectors with so many elements.
+/// Numbers in a summary of vectors with this many elements.
 pub fn summary_len(dim: usize) -> usize {
     1 + 2 * sketch_len(dim)
 }

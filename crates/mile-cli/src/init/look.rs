@@ -7,7 +7,7 @@ use std::path::Path;
 use mile_lab::error::LabError;
 use mile_lab::objectives::is_missing_word;
 
-/// The most bytes that are read; of a larger file the first rows are looked at.
+/// The most bytes that are read; of a larger file only the first rows are examined.
 const MOST_BYTES: u64 = 64 << 20;
 /// The most distinct values of a column that are counted.
 const MOST_DISTINCT: usize = 1000;
@@ -18,7 +18,7 @@ pub(super) struct Look {
     pub(super) delimiter: u8,
     pub(super) columns: Vec<Column>,
     pub(super) rows: usize,
-    /// Whether all rows were looked at.
+    /// Whether all rows were examined.
     pub(super) complete: bool,
 }
 
@@ -94,7 +94,7 @@ fn reader(bytes: &[u8], delimiter: u8) -> csv::Reader<&[u8]> {
     builder.from_reader(bytes)
 }
 
-/// The delimiter that gives the first rows most fields, all as many as the header.
+/// The delimiter that gives the first rows the most fields, each as many as the header.
 fn delimiter(bytes: &[u8]) -> Option<u8> {
     let fields = |delimiter: &u8| {
         let mut reader = reader(bytes, *delimiter);

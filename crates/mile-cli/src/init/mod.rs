@@ -21,9 +21,9 @@ enum Kind {
     Images,
     /// A neural network on your own arrays, given with --data
     Arrays,
-    /// Quadratic objectives, for a look at the methods; needs no data and takes seconds
+    /// Quadratic objectives, for a first look at the methods; needs no data and takes seconds
     Quadratic,
-    /// Agents as processes of their own, over the network
+    /// Agents as separate processes, over the network
     Agent,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct InitArguments {
     /// What the experiment is about [default: table or arrays with --data, by the file's name; else images]
     #[arg(value_enum)]
     kind: Option<Kind>,
-    /// Your data: a CSV file with a header, whose first rows are looked at to choose the loss and the agents, or a file of
+    /// Your data: a CSV file with a header, whose first rows are examined to choose the loss and the agents, or a file of
     /// arrays (.npy, .npz, .safetensors)
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,

@@ -9,12 +9,12 @@ use super::{quoted, stem};
 
 /// The most classes of a target that is a class.
 const MOST_CLASSES: usize = 20;
-/// The most values of a column of text that stands for agents, or is a category.
+/// The most values of a column of text that names agents, or is a category.
 const MOST_AGENTS: usize = 50;
-/// Agents if no column stands for them.
+/// Agents if no column names them.
 const AGENTS: usize = 5;
 const DATA_COMMENT: &str = "CSV file with a header; \"agent-{agent}.csv\" for one file for each agent";
-/// Names of columns that stand for agents.
+/// Names of columns that name agents.
 const AGENT_NAMES: [&str; 14] = [
     "agent", "client", "node", "site", "station", "hospital", "device", "user", "owner", "group", "region",
     "city", "country", "state",

@@ -35,7 +35,7 @@ const LARGER: u64 = 4;
 /// The fewest iterations for which a larger sample is worth while.
 const LEAST: u64 = 8;
 
-/// Estimates the smoothness at the cost of at most so many steps of the run, or of what is always allowed.
+/// Estimates the smoothness at the cost of at most this many steps of the run, or of what is always allowed.
 pub(super) fn estimate<T: Scalar>(spec: &Spec, steps: f64) -> Result<Smoothness, LabError> {
     let seed = spec.seeds[0];
     let problem = T::problem(&*spec.objectives, seed)?;

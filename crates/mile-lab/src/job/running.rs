@@ -45,7 +45,7 @@ pub(super) struct Part<T> {
     saved: Instant,
 }
 
-/// What has come to its end.
+/// What has ended.
 pub(super) enum Completed<T> {
     Job(Outcome),
     /// The agents that take part change; the next epoch.
@@ -110,7 +110,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         match saved {
             None => running.record(None)?,
             Some(header) => {
-                // The change of the loss, and the time of a final state, go on from the last record.
+                // The change of the loss, and the time of a final state, continue from the last record.
                 running.last = context.last_record(job)?;
                 if header.wall_s.is_none() {
                     running.wall = seconds(running.last_on_disk()?.wall_s);
@@ -120,7 +120,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         Ok(running)
     }
 
-    /// Goes on in another epoch: the method is started anew from the models.
+    /// Continues in another epoch: the method is restarted from the models.
     pub(super) fn enter(
         context: &'a JobContext<'a>,
         setup: JobSetup<'a, T>,

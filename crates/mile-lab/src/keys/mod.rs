@@ -1,7 +1,7 @@
 //! The reference of all keys of experiment files: `mile help keys`, a page of the documentation and a JSON schema.
 //!
 //! Keys, the values they take and their defaults come from the readers themselves: some small files are read while all that
-//! is asked for is noted. Only the texts are written by hand, and a test sees that there is one for each key.
+//! is asked for is noted. Only the texts are written by hand, and a test checks that there is one for each key.
 
 mod about;
 mod probes;

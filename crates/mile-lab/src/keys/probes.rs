@@ -84,7 +84,7 @@ pub(super) fn all() -> Vec<Probe> {
 }
 
 impl Probe {
-    /// Reads the file, and writes what was understood beside what was given; what is wrong with it is not asked for.
+    /// Reads the file, and writes what was understood in addition to what was given; errors in it are ignored.
     pub(super) fn read(&self) -> Option<(Table, Table)> {
         let table = self.text.parse::<Table>().ok()?;
         let here = Path::new("");

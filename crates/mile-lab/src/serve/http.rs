@@ -33,7 +33,7 @@ const STOP: Duration = Duration::from_secs(2);
 /// The pause after the system has refused a connection, for instance because too many files are open.
 const REFUSED: Duration = Duration::from_millis(500);
 
-/// What a client is told.
+/// The answer to a client.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     /// Type of the body, which is UTF-8.

@@ -43,7 +43,7 @@ pub trait Host<T>: Send {
     /// Called at the end of every round, and of the start-up as round 0: the place to write checkpoints and records.
     fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure>;
 
-    /// Called when the method was started anew before a round: exchanges since the last round's end were part of that.
+    /// Called when the method was restarted before a round: exchanges since the last round's end were part of that.
     fn renewed(&mut self) {}
 }
 
@@ -127,7 +127,7 @@ impl<T: Clone> RoundEnd<'_, T> {
 
 /// Where an agent starts a job.
 pub enum StartFrom<T> {
-    /// From a starting point, after so many exchanges and rounds of earlier jobs.
+    /// From a starting point, after these exchanges and rounds of earlier jobs.
     Point(Vec<T>, Mark),
     /// From a state of the same job, as a checkpoint holds it.
     State(State<T>),

@@ -93,7 +93,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         round >= self.job.rounds.min(leaves).min(self.gossip.stop().unwrap_or(u64::MAX))
     }
 
-    /// Enters an epoch: exchanges are counted from a number that a newcomer knows, and estimates of the whole network begin anew.
+    /// Enters an epoch: exchanges are counted from a number that a newcomer knows, and estimates of the whole network are reset.
     /// Returns the newcomer, for [`Run::renew`](mile::run::Run::renew).
     pub(super) fn enter(&mut self, epoch: usize) -> Result<Option<(usize, f64)>, AgentsError> {
         (self.epoch, self.method, self.place) = part(self.job, epoch)?;
@@ -105,7 +105,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         Ok(self.epoch.newcomer_with(|id| !membership.is_absent(id, round)))
     }
 
-    /// The method has been started anew.
+    /// The method has been restarted.
     pub(super) fn renewed(&mut self) -> Result<(), AgentsError> {
         self.host.renewed();
         self.evaluate()
@@ -117,7 +117,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     }
 
     /// Evaluates the agent's own loss and, where affordable, gradient for the gossip, in memory that is free between
-    /// steps. With a penalty the mean gradient tells nothing: it is not zero at a minimiser.
+    /// steps. With a penalty the mean gradient says nothing: it is not zero at a minimiser.
     pub(super) fn evaluate(&mut self) -> Result<(), AgentsError> {
         if self.job.gossip_every == 0 {
             return Ok(());

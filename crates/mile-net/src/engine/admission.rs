@@ -23,7 +23,7 @@ const LINES: (f64, f64) = (5.0, 0.1);
 /// Unlisted keys that are remembered, so that each is logged once.
 const STRANGERS: usize = 64;
 
-/// A rate limit (a token bucket): so many at once, and so many per second.
+/// A rate limit (a token bucket): a number at once, and a number per second.
 struct Bucket {
     tokens: f64,
     filled: Instant,

@@ -11,7 +11,7 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_millis(500);
 /// How long the last frame of a link may take to be sent or to arrive.
 pub(super) const LAST_FRAME: Duration = Duration::from_secs(2);
 
-/// What one whose key is not listed is told.
+/// The message to a client whose key is not listed.
 pub(super) const NOT_LISTED: &str = "your key is not listed as a neighbour here";
 
 /// How a link ended.

@@ -28,8 +28,8 @@ pub(super) fn noted(name: &str) -> Option<String> {
     NOTED.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
 }
 
-/// Makes a panic in a network thread end the process with this code and a message, before anything is dropped. For programs that
-/// are restarted by whoever started them.
+/// Makes a panic in a network thread end the process with this code and a message, before anything is dropped. For programs with a
+/// supervisor that restarts them.
 pub fn exit_on_panic(code: u8) {
     install_hook();
     EXIT.store(code.into(), Relaxed);
@@ -60,7 +60,7 @@ fn note(info: &PanicHookInfo) {
     noted.entry(name.to_owned()).or_insert(what);
 }
 
-/// What is told about a panic.
+/// The message about a panic.
 pub(super) fn explain(what: &str) -> String {
     format!(
         "the network thread failed: {what}; the last checkpoint is whole: start the agent again, and please report this"

@@ -26,7 +26,7 @@ pub(super) async fn resolve(names: &[String]) -> (Vec<SocketAddr>, Vec<String>) 
     (found, problems)
 }
 
-/// What is told about a neighbour without addresses, with what is wrong with the names it has.
+/// The message about a neighbour without addresses, with what is wrong with the names it has.
 pub(super) fn no_address(problems: &[String]) -> String {
     if problems.is_empty() {
         return "it has no address here, so it has to connect to this agent".into();
@@ -34,28 +34,28 @@ pub(super) fn no_address(problems: &[String]) -> String {
     problems.join("; ")
 }
 
-/// What is told about an address at which the system refuses this kind of packets, which this transport uses.
+/// The message about an address at which the system refuses the kind of packets that this transport uses.
 pub(super) fn nobody(address: SocketAddr, packets: &str, transport: &str) -> String {
     format!(
         "nothing listens on {address} for {packets}: is the agent running there, and is its agent.transport \"{transport}\" too?"
     )
 }
 
-/// What is told about an address that does not answer.
+/// The message about an address that does not answer.
 pub(super) fn silence(addresses: &str, packets: &str) -> String {
     format!(
         "no answer from {addresses}: is the agent running there, and does a firewall let {packets} through?"
     )
 }
 
-/// What is told about an address at which somebody else is.
+/// The message about an address at which another program answers.
 pub(super) fn another_key(addresses: &str) -> String {
     format!(
         "somebody with another key answers at {addresses}: is the neighbour's key the one that mile keygen --public prints there?"
     )
 }
 
-/// What is told about an address to which the system knows no way.
+/// The message about an address to which the system has no route.
 pub(super) fn no_route(address: SocketAddr, error: &std::io::Error) -> String {
     format!("no route to {address} ({error})")
 }

@@ -136,7 +136,7 @@ impl<T: Real> Shared<T> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For changes: those who may wait for them are woken.
+    /// For changes: whatever waits for them is woken.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Core<T>, Millis) -> R) -> R {
         let mut core = self.lock();
         let result = act(&mut core, self.now());

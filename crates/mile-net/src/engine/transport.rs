@@ -1,6 +1,6 @@
 //! What an engine needs of a transport: an endpoint that dials and accepts, and connections that carry frames in both directions.
 //!
-//! There are two. [`quic`](super::quic) crosses NAT and relays and bears lossy lines; [`tcp`](super::tcp) takes a third of the CPU time on
+//! There are two. [`quic`](super::quic) crosses NAT and relays and tolerates lossy lines; [`tcp`](super::tcp) takes a third of the CPU time on
 //! networks that need none of that. Keys, admission and frames are the same.
 
 use std::net::{IpAddr, SocketAddr};
@@ -71,7 +71,7 @@ impl Endpoint {
     }
 }
 
-/// One that connects, of whom only the address is known.
+/// A client that connects, of which only the address is known.
 pub(super) enum Incoming {
     Quic(Box<quic::Incoming>),
     Tcp(tcp::Incoming),
@@ -126,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// Closes it in the way that the end of its link requires. Returns whether both ends have said all that they had to say.
+    /// Closes it in the way that the end of its link requires. Returns whether both ends have sent everything.
     pub(super) async fn close(self, end: LinkEnd) -> bool {
         match self {
             Self::Quic(connection) => connection.close(end).await,

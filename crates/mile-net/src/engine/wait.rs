@@ -16,7 +16,7 @@ use crate::status::Activity;
 pub(super) const TICK: Duration = Duration::from_millis(50);
 /// How often a waiting thread checks without being woken.
 pub(super) const CHECK: Duration = Duration::from_millis(500);
-/// After how long it is first logged who is waited for; then after twice as long, and so on.
+/// After how long the neighbours it waits for are first logged; then after twice as long, and so on.
 const FIRST_WARNING: Duration = Duration::from_secs(5);
 /// After how long it is logged what to do about a neighbour that does not come back.
 const LONG: Duration = Duration::from_secs(60);
@@ -82,7 +82,7 @@ fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), Eng
     if who.is_empty() { Ok(()) } else { Err(EngineError::TimedOut { round: status.round, who }) }
 }
 
-/// Logs who is waited for, ever more rarely.
+/// Logs the neighbours it waits for, less and less often.
 pub(super) struct WaitWarning {
     begun: Instant,
     next: Duration,

@@ -69,7 +69,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Checkpoints every so many rounds, nothing kept longer than needed, and room for neighbours that do the same.
+    /// Checkpoints at this interval of rounds, nothing kept longer than needed, and room for neighbours that do the same.
     pub fn of(checkpoint_every: u64) -> Self {
         let checkpoint_every = checkpoint_every.max(1);
         Self { checkpoint_every, keep: 0, outbox: checkpoint_every.saturating_mul(2).max(64) }
@@ -286,7 +286,7 @@ impl<T: Real> Session<T> {
         }
     }
 
-    /// The same with at most so many elements in a frame, for tests.
+    /// The same with at most this many elements in a frame, for tests.
     pub fn with_pieces_of(mut self, elements: usize) -> Self {
         self.piece = elements.clamp(1, CHUNK / size_of::<T>());
         self

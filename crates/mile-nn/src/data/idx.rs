@@ -93,7 +93,7 @@ fn header(path: &Path, bytes: &[u8], dimensions: u8) -> Result<Vec<usize>, DataE
     (1..=usize::from(dimensions)).map(|i| word(i).map(|n| n as usize)).collect()
 }
 
-/// The bytes after the header, of which there must be exactly `length`.
+/// The bytes after the header; there must be exactly `length` of them.
 fn body(path: &Path, mut bytes: Vec<u8>, header: usize, length: usize) -> Result<Vec<u8>, DataError> {
     if bytes.len() - header != length {
         let what = format!("the header promises {length} bytes after it, there are {}", bytes.len() - header);

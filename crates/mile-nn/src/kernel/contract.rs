@@ -6,7 +6,7 @@ use num_traits::Zero;
 use super::pointwise::panel_width;
 use super::simd::{MAX_TILE, MAX_UNROLL, Simd, cut, dispatch, load, load_second, rows_of, unroll};
 
-/// Pixels of a strip that is two vectors wide or one, of which that is taken which fits the width better.
+/// Pixels of a strip that is two vectors wide or one; the one that fits the width better is used.
 const STRIPS: [usize; 2] = [8, 7];
 const LONG_STRIPS: [usize; 2] = [16, 14];
 
@@ -237,7 +237,7 @@ unsafe fn tile<S: Simd, const P: usize, const TWO: bool>(call: &Contract<'_, S::
 }
 
 /// As [`tile`], for a kernel of K columns: an input is read once for all pixels it belongs to, and a weight once for all
-/// pixels of the strip. That takes half as many loads for each multiply-add, of which some CPUs do two in the time of two
+/// pixels of the strip. That halves the loads for each multiply-add; some CPUs do two multiply-adds in the time of two
 /// loads.
 #[inline(always)]
 unsafe fn strip<S: Simd, const P: usize, const K: usize, const TWO: bool>(

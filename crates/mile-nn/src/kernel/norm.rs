@@ -99,7 +99,7 @@ pub(super) fn norm<T: Real>(call: &mut Norm<'_, T>) {
     }
 }
 
-// Four pixels are taken at a time, so that the sums are read and written a quarter as often. Loops are written as loops: a
+// Four pixels are processed at a time, so that the sums are read and written a quarter as often. Loops are written as loops: a
 // closure that is not inlined is compiled without the vector instructions of its caller.
 
 /// Adds the squared distances of one pixel's numbers from the means.

@@ -213,7 +213,7 @@ unsafe fn spread_square<S: Simd>(
 /// compete for the same few cache lines, as rows at a distance of a power of two do.
 const PANEL: usize = 32;
 
-/// Step from one tap's weights to the next in panels of so many channels in all.
+/// Step from one tap's weights to the next in panels of this many channels in all.
 pub(crate) fn panel_width(channels: usize) -> usize {
     channels.min(PANEL)
 }

@@ -134,8 +134,8 @@ macro_rules! dispatch {
     (@@ $f:ident::<$s:ty, $k:literal, $two:literal>($($arg:expr),*)) => { $f::<$s, $k, $two>($($arg),*) };
 }
 
-/// Repeats a block for I = 0, 1, ... below `$n` channels, 16 at a time in arrays of their own: these become vector
-/// instructions however few channels there are, while the compiler by itself takes more at a time and the rest one by one.
+/// Repeats a block for I = 0, 1, ... below `$n` channels, 16 at a time in local arrays. These become vector instructions
+/// however few channels there are; on its own the compiler would process more at a time and the rest one by one.
 /// The slices, with a number for each channel, that the block reads are given by name, those it writes by name and the name
 /// that they have in the block.
 macro_rules! channels {

@@ -172,7 +172,7 @@ impl<T: Real> Workspace<T> {
     }
 }
 
-/// Images whose deltas are summed into weight gradients at a time: so many that a tile of sums stays in registers for a
+/// Images whose deltas are summed into weight gradients at a time: enough that a tile of sums stays in registers for a
 /// few hundred pixels.
 pub(crate) fn group(block: &Block) -> usize {
     let convolved = block.convolved();

@@ -7,7 +7,7 @@ use super::spec::DataSpec;
 
 /// Most classes, since labels are kept as bytes.
 pub(super) const MAX_CLASSES: i64 = 256;
-/// What is said about inputs of another type.
+/// The message about inputs of another type.
 pub(super) const WHOLE_NUMBERS: &str = "has whole numbers, takes uint8 (divided by 255), float32 or float64 (used as they are): convert it, \
                              as in array.astype('float32')";
 

@@ -69,7 +69,7 @@ impl Element {
     }
 }
 
-/// What a type that is not taken is answered with.
+/// The error for a type that is not supported.
 pub(super) fn refused_type(name: &str) -> String {
     format!(
         "has elements of type {name}, takes bool, whole numbers, float32 or float64: convert it, as in \

@@ -26,7 +26,7 @@ pub(super) struct Data<T> {
     pub(super) about: About,
 }
 
-/// What is known about the data beside their numbers.
+/// What is known about the data besides their numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct About {
     /// Names of the features, the intercept included.

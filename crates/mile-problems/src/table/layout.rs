@@ -132,7 +132,7 @@ impl Layout {
     }
 }
 
-/// What is said about a column that a key names and the file does not have.
+/// The message about a column that a key names and the file does not have.
 fn unknown(header: &[String], name: &str, key: &str) -> String {
     const SHOWN: usize = 20;
     let names: Vec<&str> = header.iter().map(String::as_str).collect();

@@ -19,7 +19,7 @@ use super::words::Words;
 use crate::error::DataFileError;
 use crate::reading::Reading;
 
-/// What is said about a file whose outline is that of another.
+/// The message about a file whose outline is that of another.
 const CHANGED: &str = "was changed while it was read: start again";
 /// The number of a word that is missing.
 const NO_WORD: u32 = u32::MAX;
@@ -213,7 +213,7 @@ fn some_blocks(source: &mut Source) -> Result<Vec<Block>, DataFileError> {
     Ok(blocks)
 }
 
-/// What is taken of a row that is read.
+/// What is kept of a row that is read.
 #[derive(Clone, Copy, PartialEq)]
 enum Take {
     Row,
@@ -231,7 +231,7 @@ enum Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// What is taken of the next row; `None` if it is not read.
+    /// What is kept of the next row; `None` if it is not read.
     fn take(&self, part: &Part) -> Option<Take> {
         match *self {
             Chosen::All => Some(Take::Row),
@@ -312,7 +312,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds what is taken of a row, unless values are missing and such rows are dropped.
+    /// Adds what is kept of a row, unless values are missing and such rows are dropped.
     fn add(
         &self,
         record: &StringRecord,

@@ -32,7 +32,7 @@ pub(super) struct Row<'a> {
     pub(super) words: &'a [u32],
 }
 
-/// The outlines of files from which a process keeps some rows; of other files there is none.
+/// The outlines of files from which a process keeps some rows; other files have none.
 #[derive(Default)]
 pub(super) struct Outlines {
     pub(super) data: Option<Arc<Rows>>,

@@ -1,7 +1,7 @@
 //! The text of a CSV file, in blocks that end where a record ends.
 //!
 //! Blocks are parsed in parallel, so a line break inside quotes must not end one. Where a block has no quotes, its last
-//! line break ends it; else [`Scan`] follows the rules by which the csv crate tells quoted fields.
+//! line break ends it; otherwise [`Scan`] follows the rules by which the csv crate recognises quoted fields.
 
 use std::fs::File;
 use std::io::{Chain, Cursor, Read};
@@ -134,7 +134,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What is said about bytes that are not UTF-8.
+/// The message about bytes that are not UTF-8.
 pub(super) const NOT_UTF8: &str = "has characters that are not UTF-8: save the file as UTF-8";
 
 /// The records of a text, the header included.
@@ -199,7 +199,7 @@ struct Scan {
     state: State,
 }
 
-/// Where in a record a byte stands, as in csv-core.
+/// Where in a record a byte is, as in csv-core.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Record,

@@ -254,7 +254,7 @@ impl Task {
         Ok(sum.map_err(unusable)? / AGENTS as f64)
     }
 
-    /// The smallest loss, by gradient descent on f with Nesterov's momentum, begun anew whenever the loss rises.
+    /// The smallest loss, by gradient descent on f with Nesterov's momentum, restarted whenever the loss rises.
     fn least(&self) -> Result<f64, LabError> {
         let step = 1.0 / self.smoothness;
         let (mut x, mut gradient, mut mean) = (vec![0.0; FEATURES], vec![0.0; FEATURES], vec![0.0; FEATURES]);

@@ -1,8 +1,8 @@
 //! Congestion control for lines that lose packets although nobody sends too much.
 //!
-//! CUBIC takes every lost packet for a sign of a full line and sends less: with 5% of loss and 200 ms there and back that leaves 25 kB/s of
-//! any line. Here CUBIC is told of a loss only if there is another sign: packets take longer than they have been seen to, because
-//! they stand in a queue, or more than a tenth of all are lost, as where a line is policed without a queue.
+//! CUBIC treats every lost packet as a sign of a full line and sends less: with 5% loss and a round trip of 200 ms that leaves 26 kB/s of
+//! any line. Here CUBIC is told of a loss only if there is another sign: packets take longer than the shortest time seen, because
+//! they wait in a queue, or more than a tenth of all are lost, as where a line is policed without a queue.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Line {
         }
     }
 
-    /// Whether the loss of so many bytes more means that too much is sent.
+    /// Whether the loss of this many more bytes means that too much is sent.
     fn is_full(&mut self, lost: u64) -> bool {
         self.lost += lost;
         let queue = self.latest > self.shortest.mul_f64(LONGER) + MUCH;
@@ -151,7 +151,7 @@ impl Controller for Tolerant {
 mod tests {
     use super::*;
 
-    /// Sends packets on a line and says how often a loss was taken for a full one.
+    /// Sends packets on a line and says how often a loss counted as a full line.
     fn alarms(every: u64, latest: Duration) -> usize {
         let mut line = Line::default();
         (1..2000u64)

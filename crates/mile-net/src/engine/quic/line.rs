@@ -17,7 +17,7 @@ const SHORT: u32 = 256 << 10;
 const LONG: u32 = 2 << 20;
 /// Bytes a second that a long line may carry.
 const RATE: f64 = 1e7;
-/// How often the length of a line is looked at.
+/// How often the length of a line is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The settings of a QUIC connection: one bidirectional stream, and a loss is noticed within seconds.
@@ -36,8 +36,8 @@ pub fn quic_settings() -> QuicTransportConfig {
         .build()
 }
 
-/// Keeps the number of bytes that may be on their way suited to the length of the line. What counts is the shortest time there and
-/// back that was seen: a longer one may be that of a busy machine, whose buffers are as small as before.
+/// Keeps the number of bytes in flight suited to the length of the line. What counts is the shortest round trip that was seen: a
+/// longer one may be that of a busy machine, whose buffers are no larger.
 pub(super) struct Watch {
     shortest: Duration,
     window: u32,

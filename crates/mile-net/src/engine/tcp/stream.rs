@@ -207,7 +207,7 @@ impl Receiver {
         }
     }
 
-    /// Reads some bytes; 0 if the neighbour has said that it has sent all.
+    /// Reads some bytes; 0 if the neighbour has announced that it has sent everything.
     async fn read(&mut self, bytes: &mut [u8]) -> Result<usize, LinkEnd> {
         match timeout(IDLE, self.stream.read(bytes)).await {
             Ok(read) => read.map_err(failed),

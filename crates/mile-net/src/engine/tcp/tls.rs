@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{
 
 use crate::engine::ALPN;
 
-/// The end that accepts: it asks for a key, and takes any. Whether the key is listed is decided after the handshake, when it is proven.
+/// The end that accepts: it asks for a key and accepts any. Whether the key is listed is decided after the handshake, when it is proven.
 pub(super) fn server(key: &SecretKey) -> Result<Arc<ServerConfig>, Error> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?

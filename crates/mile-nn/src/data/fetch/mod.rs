@@ -39,7 +39,7 @@ pub enum Progress<'a> {
         file: &'a str,
         /// Bytes so far, including those of an earlier, interrupted download.
         done: u64,
-        /// Size of the file, if the server tells it.
+        /// Size of the file, if the server reports it.
         total: Option<u64>,
     },
     /// A file is complete, checked and stored.
@@ -198,7 +198,7 @@ impl Folder<'_, '_> {
         Ok(())
     }
 
-    /// Downloads a file and hands it to `accept`. What breaks off is taken up again, now or by the next call.
+    /// Downloads a file and hands it to `accept`. An interrupted download is resumed, now or by the next call.
     fn download(
         &mut self,
         mirror: &str,
@@ -212,7 +212,7 @@ impl Folder<'_, '_> {
             let resumes = part.exists();
             let outcome = http::download(&url, &part, name, self.report).and_then(|()| {
                 let accepted = accept(self, &part);
-                // In any case: what has wrong content must not be taken up again.
+                // In any case: a download with wrong content must not be resumed.
                 fs::remove_file(&part)?;
                 accepted
             });

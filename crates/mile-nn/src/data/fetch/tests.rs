@@ -1,4 +1,4 @@
-//! Downloads from a server in the test: whole, broken off, taken up again, wrong, not there.
+//! Downloads from a server in the test: whole, interrupted, resumed, wrong, missing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -102,7 +102,7 @@ fn small(archive: Option<&'static str>) -> Entry {
     Entry { files: &FILES, archive, ..*catalog::find("mnist").unwrap() }
 }
 
-/// What a mirror has, of which the second file may be wrong.
+/// The files of a mirror; the second may be wrong.
 fn served(second: &[u8]) -> Vec<(String, Vec<u8>)> {
     let contents = [b"one", second, b"three", b"four"];
     FILES.iter().zip(contents).map(|(file, content)| (format!("{}.gz", file.name), gzip(content))).collect()
