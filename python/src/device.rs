@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mile_lab::LabError;
-use mile_lab::device::Device;
+use mile_lab::device::DeviceChoice;
 use mile_lab::engines::{Engines, InProcess};
 use pyo3::prelude::*;
 
@@ -14,9 +14,9 @@ pub(crate) fn engines(device: Option<&str>) -> PyResult<Arc<dyn Engines>> {
     let refuse = |problem: String| exception(&LabError::config("device", problem));
     let Some(name) = device else { return Ok(Arc::new(InProcess)) };
     match name.parse().map_err(|takes| refuse(format!("got {name}, {takes}")))? {
-        Device::Cpu => Ok(Arc::new(InProcess)),
-        Device::Cuda(number) => open(number).map_err(|error| exception(&error)),
-        Device::Auto => Ok(open(0).unwrap_or_else(|_| Arc::new(InProcess))),
+        DeviceChoice::Cpu => Ok(Arc::new(InProcess)),
+        DeviceChoice::Cuda(number) => open(number).map_err(|error| exception(&error)),
+        DeviceChoice::Auto => Ok(open(0).unwrap_or_else(|_| Arc::new(InProcess))),
     }
 }
 

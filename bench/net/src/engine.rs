@@ -12,10 +12,10 @@ use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
 use mile_net::agent::{Host, Job, RoundEnd, StartFrom, work};
 use mile_net::checkpoint::Folder;
-use mile_net::engine::{Engine, Peer, Settings, Transport};
+use mile_net::engine::{NetworkEngine, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Limits, Memory, MissingPolicy};
+use mile_net::protocol::{Finished, Limits, Memory, MissingPolicy};
 
 use crate::{Part, Times, cpu, median, peak};
 
@@ -43,7 +43,7 @@ impl Problem<f32> for Bowl {
 
 /// An engine, and when what was asked of it.
 struct Timed {
-    engine: Engine<f32>,
+    engine: NetworkEngine<f32>,
     exchange: Times,
     copy: Vec<f64>,
     step: Vec<f64>,
@@ -110,7 +110,7 @@ pub(crate) fn run(part: &Part, transport: Transport, checkpoint_every: u64) {
         status: None,
         metrics: None,
     };
-    let engine = Engine::start(settings, folder, terms, Memory::default()).expect("an engine");
+    let engine = NetworkEngine::start(settings, folder, terms, Memory::default()).expect("an engine");
     let mut host = Timed {
         engine,
         exchange: Times::default(),

@@ -10,7 +10,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use mile_lab::error::LabError;
 use mile_lab::objectives::Statistics;
 use mile_lab::spec::Spec;
-use mile_nn::data::{self, Located, Progress};
+use mile_nn::data::{self, DownloadProgress, Located};
 
 use crate::output;
 
@@ -162,12 +162,12 @@ fn get(name: &str, folder: Option<&Path>) -> anyhow::Result<()> {
     bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut printed = Instant::now();
     let say = |line: String| if terminal { bar.println(line) } else { eprintln!("{line}") };
-    let mut show = |progress: Progress<'_>| match progress {
-        Progress::Waiting => say("another process is downloading it; waiting".into()),
-        Progress::Source(source) => say(format!("downloading from {source}")),
-        Progress::Stored(file) => say(format!("stored {file}")),
-        Progress::Failed(reason) => say(format!("failed: {reason}")),
-        Progress::Bytes { file, done, total } => {
+    let mut show = |progress: DownloadProgress<'_>| match progress {
+        DownloadProgress::Waiting => say("another process is downloading it; waiting".into()),
+        DownloadProgress::Source(source) => say(format!("downloading from {source}")),
+        DownloadProgress::Stored(file) => say(format!("stored {file}")),
+        DownloadProgress::Failed(reason) => say(format!("failed: {reason}")),
+        DownloadProgress::Bytes { file, done, total } => {
             total.into_iter().for_each(|total| bar.set_length(total));
             bar.set_message(file.to_owned());
             bar.set_position(done);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use mile_lab::device::Device;
+use mile_lab::device::DeviceChoice;
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::error::LabError;
 
@@ -12,7 +12,7 @@ use mile_lab::error::LabError;
 pub(crate) struct DeviceArguments {
     /// Where the agents compute: cpu, cuda or cuda:K for an NVIDIA GPU, auto for a GPU if there is one
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    device: Device,
+    device: DeviceChoice,
 }
 
 impl DeviceArguments {
@@ -20,9 +20,9 @@ impl DeviceArguments {
     pub(crate) fn engines(&self) -> Result<(Arc<dyn Engines>, String), LabError> {
         let cpu = || -> Arc<dyn Engines> { Arc::new(InProcess) };
         match self.device {
-            Device::Cpu => Ok((cpu(), String::new())),
-            Device::Cuda(number) => gpu::open(number),
-            Device::Auto => Ok(gpu::open(0).unwrap_or_else(|why| (cpu(), without_gpu(&why)))),
+            DeviceChoice::Cpu => Ok((cpu(), String::new())),
+            DeviceChoice::Cuda(number) => gpu::open(number),
+            DeviceChoice::Auto => Ok(gpu::open(0).unwrap_or_else(|why| (cpu(), without_gpu(&why)))),
         }
     }
 
@@ -35,9 +35,11 @@ impl DeviceArguments {
     ) -> Result<(Arc<dyn Engines>, String), LabError> {
         let cpu = || -> Arc<dyn Engines> { Arc::new(mile_ranks::RankEngines::new(job.clone())) };
         match self.device {
-            Device::Cpu => Ok((cpu(), String::new())),
-            Device::Cuda(first) => gpu::open_of_rank(job, first),
-            Device::Auto => Ok(gpu::open_of_rank(job, 0).unwrap_or_else(|why| (cpu(), without_gpu(&why)))),
+            DeviceChoice::Cpu => Ok((cpu(), String::new())),
+            DeviceChoice::Cuda(first) => gpu::open_of_rank(job, first),
+            DeviceChoice::Auto => {
+                Ok(gpu::open_of_rank(job, 0).unwrap_or_else(|why| (cpu(), without_gpu(&why))))
+            }
         }
     }
 }

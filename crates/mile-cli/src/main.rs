@@ -28,7 +28,7 @@ mod theory;
 use clap::{Parser, Subcommand, ValueEnum};
 use mile_lab::error::LabError;
 use mile_net::checkpoint::CheckpointError;
-use mile_net::engine::EngineError;
+use mile_net::engine::NetworkError;
 use mile_net::keys::KeyError;
 
 /// Decentralized optimization and learning with multiple local updates.
@@ -179,7 +179,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<LabError>().is_some_and(LabError::is_usage)
             || cause.is::<KeyError>()
             || cause.downcast_ref::<CheckpointError>().is_some_and(checkpoint)
-            || matches!(cause.downcast_ref(), Some(EngineError::Settings(_)))
+            || matches!(cause.downcast_ref(), Some(NetworkError::Settings(_)))
     })
 }
 

@@ -16,7 +16,7 @@ use mile_lab::ranks::from_first;
 use mile_lab::resume;
 use mile_lab::session::{Results, Work};
 use mile_lab::spec::parse_table;
-use mile_lab::store::{Outcome, Status};
+use mile_lab::store::{JobStatus, Outcome};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
 use mile_theory::advice::Severity;
@@ -279,7 +279,7 @@ pub(crate) fn finish(results: Results, again: &str, output: &OutputArguments) ->
         output.result(&format!("{}\n{folder}\n", results.table))?;
     }
     let failed: Vec<&Outcome> =
-        results.outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
+        results.outcomes.iter().filter(|outcome| outcome.status == JobStatus::Failed).collect();
     for Outcome { label, seed, round, error, .. } in &failed {
         let why = error.as_deref().unwrap_or_default();
         eprintln!("mile: {label}, seed {seed}: failed after round {round}: {why}");

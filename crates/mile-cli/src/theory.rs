@@ -10,7 +10,7 @@ use mile_lab::Lab;
 use mile_lab::advice::{estimate, inquiry};
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
-use mile_lab::plot::{Mode, Used, modes_svg, stability_map_svg, write_picture};
+use mile_lab::plot::{StabilityMode, Used, modes_svg, stability_map_svg, write_picture};
 use mile_lab::sweep::SweepPlan;
 use mile_theory::modes::Modes;
 use mile_theory::report::{Inquiry, TheoryReport};
@@ -211,14 +211,14 @@ fn write_figures(folder: &Path, inquiry: &Inquiry, report: &TheoryReport) -> any
 }
 
 /// The eigenvalues of one round, at zero curvature and, if a step size is given, at the largest curvature.
-fn modes(network: &Network, method: &Mile, inquiry: &Inquiry) -> anyhow::Result<Vec<Mode>> {
+fn modes(network: &Network, method: &Mile, inquiry: &Inquiry) -> anyhow::Result<Vec<StabilityMode>> {
     let of = Modes::of(method)?;
     let mut found = Vec::new();
     let top = inquiry.step_size.map(|alpha| alpha * inquiry.smoothness);
     for lambda in network.spectrum().disagreement(MODES) {
         for a in [Some(0.0), top].into_iter().flatten() {
             let eigenvalues = of.eigenvalues(a, lambda)?;
-            found.extend(eigenvalues.into_iter().map(|(re, im)| Mode { re, im, lambda, a }));
+            found.extend(eigenvalues.into_iter().map(|(re, im)| StabilityMode { re, im, lambda, a }));
         }
     }
     Ok(found)

@@ -86,7 +86,7 @@ pub(crate) fn bytes(count: u64) -> String {
 
 /// A kernel of a module, by its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel(pub(crate) usize);
+pub struct DeviceKernel(pub(crate) usize);
 
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -184,14 +184,14 @@ pub trait Device: Send + Sync {
     unsafe fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DeviceError>;
 
     /// Compiles kernels of these names.
-    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<Kernel>, DeviceError>;
+    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<DeviceKernel>, DeviceError>;
 
     /// Runs a kernel with the [bits](Argument::bits) of its arguments.
     ///
     /// # Safety
     /// The arguments are of the kernel's types, and what it reads and writes with this grid lies in buffers that live until it
     /// is done.
-    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError>;
+    unsafe fn launch(&self, kernel: DeviceKernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError>;
 
     /// Whether launches go to a second queue from now on, behind all that was launched before; those of the first queue do not wait for
     /// it until [`join`](Self::join).

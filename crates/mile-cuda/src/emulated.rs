@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::Library;
 
-use crate::device::{Device, DeviceError, Grid, Kernel, Recording};
+use crate::device::{Device, DeviceError, DeviceKernel, Grid, Recording};
 use crate::kernels::PRELUDE;
 
 /// What was compiled in this process, by its source: libraries are kept until it ends.
@@ -46,7 +46,7 @@ struct State {
 
 #[derive(Clone)]
 struct Launched {
-    kernel: Kernel,
+    kernel: DeviceKernel,
     grid: Grid,
     arguments: Vec<u64>,
 }
@@ -154,7 +154,7 @@ impl Device for Emulated {
         Ok(())
     }
 
-    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<Kernel>, DeviceError> {
+    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<DeviceKernel>, DeviceError> {
         let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
         let library = match compiled.get(source) {
             Some(library) => library,
@@ -170,13 +170,13 @@ impl Device for Emulated {
             // SAFETY: all functions of this name prefix are made by one macro and have this type.
             let launch = unsafe { library.get::<Launch>(format!("launch_{name}")) };
             let launch = launch.map_err(|e| DeviceError::Compile(format!("kernel {name}: {e}")))?;
-            found.push(Kernel(state.kernels.len()));
+            found.push(DeviceKernel(state.kernels.len()));
             state.kernels.push(*launch);
         }
         Ok(found)
     }
 
-    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
+    unsafe fn launch(&self, kernel: DeviceKernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
         let launched = Launched { kernel, grid, arguments: arguments.to_vec() };
         if let Some(recording) = &mut self.state().recording {
             recording.push(launched);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::device::{Argument, Device, DeviceError, Grid, Kernel};
+use crate::device::{Argument, Device, DeviceError, DeviceKernel, Grid};
 use crate::script::Script;
 
 /// A device, shared by all that use its queue.
@@ -14,7 +14,7 @@ pub(crate) struct Queue {
 
 /// The kernels of a source, by name.
 pub(crate) struct Kernels {
-    by_name: HashMap<String, Kernel>,
+    by_name: HashMap<String, DeviceKernel>,
 }
 
 impl Queue {

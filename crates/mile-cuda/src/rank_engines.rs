@@ -12,7 +12,7 @@ use mile_lab::engines::{EngineSetup, Engines, EnginesIn, Jobs};
 use mile_lab::error::LabError;
 use mile_lab::ranks::agree;
 use mile_ranks::placement::Placement;
-use mile_ranks::transport::Transport;
+use mile_ranks::transport::RankTransport;
 
 use crate::cuda;
 use crate::engine::GpuRank;
@@ -88,7 +88,7 @@ fn line(names: &[String], gpus: &[Gpu]) -> String {
     format!("device: {}\n", parts.join("; "))
 }
 
-impl<C: Transport + 'static> GpuRankEngines<C> {
+impl<C: RankTransport + 'static> GpuRankEngines<C> {
     /// On the GPU of this rank, counted from number `first`, and a line for the user. `say` gets notes for the user, on the first
     /// rank. A call of all ranks together.
     ///
@@ -131,7 +131,7 @@ fn lost(source: mile::agents::Failure) -> LabError {
     LabError::Agents(mile::agents::AgentsError::Engine(source))
 }
 
-impl<C: Transport + 'static> Engines for GpuRankEngines<C> {
+impl<C: RankTransport + 'static> Engines for GpuRankEngines<C> {
     fn ranks(&self) -> &dyn Ranks {
         &*self.transport
     }
@@ -145,7 +145,7 @@ impl<C: Transport + 'static> Engines for GpuRankEngines<C> {
     }
 }
 
-impl<T: Real, C: Transport + 'static> EnginesIn<T> for GpuRankEngines<C> {
+impl<T: Real, C: RankTransport + 'static> EnginesIn<T> for GpuRankEngines<C> {
     fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));

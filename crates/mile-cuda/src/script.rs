@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::device::{Argument, Device, DeviceError, Grid, Kernel, Recording};
+use crate::device::{Argument, Device, DeviceError, DeviceKernel, Grid, Recording};
 
 /// Most scripts that are remembered: rounds of a run differ in few ways.
 const MOST: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Step {
-    Launch { kernel: Kernel, grid: Grid, arguments: Vec<u64> },
+    Launch { kernel: DeviceKernel, grid: Grid, arguments: Vec<u64> },
     Aside(bool),
     Join,
 }
@@ -26,7 +26,7 @@ impl Script {
     ///
     /// # Safety
     /// As [`Device::launch`], whenever the script is run.
-    pub(crate) unsafe fn launch(&mut self, kernel: Kernel, grid: Grid, arguments: &[Argument]) {
+    pub(crate) unsafe fn launch(&mut self, kernel: DeviceKernel, grid: Grid, arguments: &[Argument]) {
         let arguments = arguments.iter().map(|argument| argument.bits()).collect();
         self.steps.push(Step::Launch { kernel, grid, arguments });
     }

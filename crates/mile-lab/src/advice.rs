@@ -13,7 +13,7 @@ use crate::auto::{self, smoothness_bound, theory_error};
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::Plan;
-use crate::spec::Start;
+use crate::spec::StartSpec;
 
 /// The largest part of the gradient work of a plan that an estimate before it may cost.
 const SHARE: f64 = 0.05;
@@ -77,7 +77,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
     for (k, (algorithm, planned)) in plan.spec.algorithms.iter().zip(&plan.methods).enumerate() {
         // Of the smooth part of the objective.
         let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
-        let advice = advice::advise(&advice::Plan {
+        let advice = advice::advise(&advice::AdvisedRun {
             entry: &algorithm.entry,
             parameters: &parameters,
             network: &plan.network,
@@ -140,7 +140,7 @@ fn notes(plan: &Plan) -> Vec<String> {
 fn depends_on_seed(plan: &Plan) -> bool {
     let spec = &plan.spec;
     spec.objectives.depends_on_seed()
-        || matches!(spec.start, Start::Common | Start::Random)
+        || matches!(spec.start, StartSpec::Common | StartSpec::Random)
         || plan.network.varies()
         || spec.algorithms.iter().any(|algorithm| algorithm.entry.takes("probability"))
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// Where the agents of a run compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Device {
+pub enum DeviceChoice {
     /// A GPU if there is one, else the CPU.
     Auto,
     /// The CPU.
@@ -14,7 +14,7 @@ pub enum Device {
     Cuda(usize),
 }
 
-impl FromStr for Device {
+impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -38,11 +38,11 @@ mod tests {
 
     #[test]
     fn devices_are_named_and_what_is_no_device_is_refused() {
-        assert_eq!("cuda".parse(), Ok(Device::Cuda(0)));
-        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
-        assert_eq!("auto".parse(), Ok(Device::Auto));
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(3)));
+        assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));
         for wrong in ["gpu", "cuda:", "cuda:-1", "cuda:x", ""] {
-            assert!(wrong.parse::<Device>().is_err(), "{wrong}");
+            assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
 use crate::ranks::{agree, from_first, is_first, lost};
 use crate::spec::Spec;
-use crate::store::{Outcome, Status, Store};
+use crate::store::{JobStatus, Outcome, Store};
 
 /// Jobs on the CPU run in parallel only as long as their vectors together need at most this many bytes.
 const MAX_MEMORY: u64 = 4 << 30;
@@ -300,9 +300,9 @@ pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -
 fn finished(context: &JobContext, same_stop: bool) -> Result<HashMap<Job, Outcome>, LabError> {
     let rounds = context.plan.spec.rounds;
     let enough = |outcome: &Outcome| match outcome.status {
-        Status::Done => outcome.round >= rounds || (outcome.converged && same_stop),
-        Status::Diverged => true,
-        Status::Stopped | Status::Failed => false,
+        JobStatus::Done => outcome.round >= rounds || (outcome.converged && same_stop),
+        JobStatus::Diverged => true,
+        JobStatus::Stopped | JobStatus::Failed => false,
     };
     let mut kept = HashMap::new();
     for outcome in context.store.outcomes()?.into_iter().filter(enough) {

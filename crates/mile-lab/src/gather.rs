@@ -29,7 +29,7 @@ use crate::plan::{Job, Plan};
 use crate::record::{Evaluated, Record, RunId, measure, rms};
 use crate::spec::Spec;
 use crate::state::{self, Header};
-use crate::store::{Outcome, Status, Store};
+use crate::store::{JobStatus, Outcome, Store};
 
 /// Gathers the files of one run.
 pub struct Gatherer<'a, T> {
@@ -135,10 +135,13 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 self.records.insert(job, record);
             }
         }
-        for outcome in
-            self.store.outcomes()?.into_iter().filter(|o| matches!(o.status, Status::Done | Status::Diverged))
+        for outcome in self
+            .store
+            .outcomes()?
+            .into_iter()
+            .filter(|o| matches!(o.status, JobStatus::Done | JobStatus::Diverged))
         {
-            if extended && outcome.status == Status::Done && outcome.round < self.plan.spec.rounds {
+            if extended && outcome.status == JobStatus::Done && outcome.round < self.plan.spec.rounds {
                 continue;
             }
             if let Some(job) = self.plan.job_of(&outcome.last) {
@@ -240,7 +243,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         self.observer.recorded(job, &record);
         self.records.insert(job, record.clone());
         if lost && round > 0 {
-            let outcome = self.outcome(job, Status::Diverged, record)?;
+            let outcome = self.outcome(job, JobStatus::Diverged, record)?;
             self.observer.ended(job, &outcome);
             self.outcomes.insert(job, outcome);
             self.write_summary()?;
@@ -270,7 +273,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         if !self.outcomes.contains_key(&job) {
             let members = &self.plan.membership.epochs()[self.plan.membership.at(rounds)].members;
             export::models(&path, &*self.seed_problem(job.seed)?.problem, members, &blocks[0])?;
-            let outcome = self.outcome(job, Status::Done, last)?;
+            let outcome = self.outcome(job, JobStatus::Done, last)?;
             self.observer.ended(job, &outcome);
             self.outcomes.insert(job, outcome);
         }
@@ -365,7 +368,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(self.problem.insert(kept))
     }
 
-    fn outcome(&self, job: Job, status: Status, last: Record) -> Result<Outcome, LabError> {
+    fn outcome(&self, job: Job, status: JobStatus, last: Record) -> Result<Outcome, LabError> {
         let algorithm = &self.plan.spec.algorithms[job.algorithm];
         Ok(Outcome {
             converged: false,
@@ -391,7 +394,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             if let Some(record) = self.records.get(&job).cloned()
                 && !self.outcomes.contains_key(&job)
             {
-                self.outcomes.insert(job, self.outcome(job, Status::Stopped, record)?);
+                self.outcomes.insert(job, self.outcome(job, JobStatus::Stopped, record)?);
             }
         }
         self.write_summary()?;

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 use crate::error::LabError;
 use crate::objectives::{Fact, Facts};
-use crate::spec::{AlgorithmSpec, Spec, Start, event_table};
+use crate::spec::{AlgorithmSpec, Spec, StartSpec, event_table};
 
 /// Length above which a value is replaced by its digest.
 const MAX_VALUE: usize = 400;
@@ -117,7 +117,7 @@ fn of_problem(spec: &Spec) -> Facts {
 fn of_start(spec: &Spec) -> Result<Facts, LabError> {
     let mut found = Facts::new();
     match &spec.start {
-        Start::File(path) => drop(found.insert("start.file".into(), digest::of_file(path)?.into())),
+        StartSpec::File(path) => drop(found.insert("start.file".into(), digest::of_file(path)?.into())),
         word => leaves("start".into(), &word.to_table().into(), 0, &mut found),
     }
     Ok(found)

@@ -19,7 +19,7 @@ use crate::plan::{Job, Plan};
 use crate::record::Record;
 use crate::spec::Spec;
 use crate::state::{self, Header};
-use crate::store::{Outcome, Status, Store};
+use crate::store::{JobStatus, Outcome, Store};
 
 /// A run has diverged when the root mean square of its models is not finite, or exceeds this factor times the larger of
 /// 1 and its value at the start.
@@ -133,7 +133,7 @@ impl JobContext<'_> {
                     continue;
                 }
             };
-            if outcome.status == Status::Done {
+            if outcome.status == JobStatus::Done {
                 export::models_of(&self.final_path(job), objectives, &epoch.members, &mut *engine)?;
             }
             return Ok(outcome);
@@ -144,7 +144,7 @@ impl JobContext<'_> {
     pub(crate) fn failed(&self, job: Job, error: &LabError) -> Result<Option<Outcome>, LabError> {
         let Some(last) = self.last_record(job)? else { return Ok(None) };
         let sent = last.vectors_sent as f64 / last.round.max(1) as f64;
-        let outcome = self.outcome(job, Status::Failed, last.round, sent, last);
+        let outcome = self.outcome(job, JobStatus::Failed, last.round, sent, last);
         Ok(Some(Outcome { error: Some(error.to_string()), ..outcome }))
     }
 
@@ -153,7 +153,7 @@ impl JobContext<'_> {
         Ok(records.into_iter().rfind(|record| self.plan.job_of(record) == Some(job)))
     }
 
-    fn outcome(&self, job: Job, status: Status, round: u64, sent: f64, last: Record) -> Outcome {
+    fn outcome(&self, job: Job, status: JobStatus, round: u64, sent: f64, last: Record) -> Outcome {
         let algorithm = &self.plan.spec.algorithms[job.algorithm];
         Outcome {
             label: algorithm.label.clone(),
@@ -163,7 +163,7 @@ impl JobContext<'_> {
             vectors_stored: self.plan.methods[job.algorithm].vectors_stored,
             vectors_sent_per_round: sent,
             round,
-            converged: status == Status::Done && round < self.plan.spec.rounds,
+            converged: status == JobStatus::Done && round < self.plan.spec.rounds,
             last,
             error: None,
         }

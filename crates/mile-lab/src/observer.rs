@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::LabError;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
-use crate::store::{Outcome, Status};
+use crate::store::{JobStatus, Outcome};
 use crate::table::number;
 
 /// Time between two progress lines of a job.
@@ -93,11 +93,11 @@ impl Observer for Lines<'_> {
 /// The outcome of a job, in one line.
 pub fn outcome_line(name: &str, outcome: &Outcome) -> String {
     let status = match outcome.status {
-        Status::Done if outcome.converged => "converged",
-        Status::Done => "done",
-        Status::Diverged => "diverged",
-        Status::Stopped => "stopped, can be resumed",
-        Status::Failed => "failed",
+        JobStatus::Done if outcome.converged => "converged",
+        JobStatus::Done => "done",
+        JobStatus::Diverged => "diverged",
+        JobStatus::Stopped => "stopped, can be resumed",
+        JobStatus::Failed => "failed",
     };
     let why = outcome.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
     format!(

@@ -29,7 +29,7 @@ use crate::ranks::{agree, lost};
 use crate::record::Record;
 use crate::spec::Spec;
 use crate::start;
-use crate::store::{Outcome, Status, Store};
+use crate::store::{JobStatus, Outcome, Store};
 
 use methods::{build, check_later_networks, invalid, plan_algorithm};
 
@@ -189,7 +189,7 @@ impl Plan {
 
     /// Whether these are the outcomes of all jobs, and all are done or diverged.
     pub fn is_complete(&self, outcomes: &[Outcome]) -> bool {
-        let over = |outcome: &Outcome| matches!(outcome.status, Status::Done | Status::Diverged);
+        let over = |outcome: &Outcome| matches!(outcome.status, JobStatus::Done | JobStatus::Diverged);
         outcomes.len() == self.jobs().len() && outcomes.iter().all(over)
     }
 

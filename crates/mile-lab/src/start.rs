@@ -11,11 +11,11 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::error::LabError;
 use crate::objectives::failed;
-use crate::spec::Start;
+use crate::spec::StartSpec;
 
 /// The starting points of some agents: one row for all agents, or one row for each of these.
 pub(crate) fn points<T: Real>(
-    start: &Start,
+    start: &StartSpec,
     problem: &dyn Problem<T>,
     agents: &[usize],
     seed: u64,
@@ -26,11 +26,11 @@ pub(crate) fn points<T: Real>(
         (0..problem.dim()).map(move |_| T::of(random.sample::<f64, _>(StandardNormal)))
     };
     Ok(match start {
-        Start::Zeros => zeros(),
-        Start::Model => problem.initial(seed).map_err(failed)?.unwrap_or_else(zeros),
-        Start::Common => random(u64::MAX).collect(),
-        Start::Random => agents.iter().flat_map(|agent| random(*agent as u64)).collect(),
-        Start::File(path) => from_file(path, problem, agents)?,
+        StartSpec::Zeros => zeros(),
+        StartSpec::Model => problem.initial(seed).map_err(failed)?.unwrap_or_else(zeros),
+        StartSpec::Common => random(u64::MAX).collect(),
+        StartSpec::Random => agents.iter().flat_map(|agent| random(*agent as u64)).collect(),
+        StartSpec::File(path) => from_file(path, problem, agents)?,
     })
 }
 
@@ -86,7 +86,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("x.safetensors");
         let problem = Quadratic::<f32>::new(3, 2, 10.0, 1.0, 0).unwrap();
-        let start = |agents: &[usize]| points(&Start::File(path.clone()), &problem, agents, 0);
+        let start = |agents: &[usize]| points(&StartSpec::File(path.clone()), &problem, agents, 0);
         write(&path, "x", vec![3, 2], &[0.5, 1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(start(&[0, 1, 2]).unwrap(), [0.5, 1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(start(&[2]).unwrap(), [4.0, 5.0]);

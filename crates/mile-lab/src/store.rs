@@ -15,7 +15,7 @@ use crate::record::Record;
 /// How a job, that is one algorithm with one seed, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum JobStatus {
     /// All rounds were run.
     Done,
     /// The models became too large or not finite ([`DIVERGED`](crate::DIVERGED)).
@@ -36,7 +36,7 @@ pub struct Outcome {
     /// Seed of the run.
     pub seed: u64,
     /// How it ended.
-    pub status: Status,
+    pub status: JobStatus,
     /// Vectors that an agent stores between updates.
     pub vectors_stored: usize,
     /// Vectors that an agent sends to each neighbour per round, on average.

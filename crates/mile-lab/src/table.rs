@@ -1,7 +1,7 @@
 //! Tables of results, as text and LaTeX.
 
 use crate::quantity::Quantity;
-use crate::store::{Outcome, Status, labels};
+use crate::store::{JobStatus, Outcome, labels};
 pub use mile::digits::number;
 
 /// A table with a header; the first column is left-aligned, the others right-aligned.
@@ -26,7 +26,7 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
-        let first = [Status::Done, Status::Diverged, Status::Stopped, Status::Failed].into_iter();
+        let first = [JobStatus::Done, JobStatus::Diverged, JobStatus::Stopped, JobStatus::Failed].into_iter();
         let with = |status| mine.iter().copied().filter(|o| o.status == status).collect::<Vec<_>>();
         let meant = first.map(with).find(|some| !some.is_empty()).unwrap_or_default();
         let mean = |value: &dyn Fn(&Outcome) -> f64| {
@@ -50,9 +50,9 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
 /// The status of an algorithm over its seeds.
 fn status(outcomes: &[&Outcome], seeds: usize) -> String {
     let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
-    let (done, diverged) = (count(Status::Done), count(Status::Diverged));
+    let (done, diverged) = (count(JobStatus::Done), count(JobStatus::Diverged));
     let over = done + diverged;
-    let failed = count(Status::Failed);
+    let failed = count(JobStatus::Failed);
     if over == 0 {
         return if failed > 0 { "failed" } else { "stopped" }.into();
     }
@@ -153,7 +153,7 @@ fn latex(text: &str) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn outcome(label: &str, seed: u64, status: Status, loss: f64) -> Outcome {
+    pub(crate) fn outcome(label: &str, seed: u64, status: JobStatus, loss: f64) -> Outcome {
         Outcome {
             label: label.into(),
             algorithm: "mile".into(),
@@ -189,12 +189,12 @@ pub(crate) mod tests {
     #[test]
     fn a_diverged_seed_is_mentioned_and_not_in_the_means() {
         let outcomes = [
-            outcome("a", 0, Status::Done, 0.25),
-            outcome("a", 1, Status::Diverged, 1e30),
-            outcome("a", 2, Status::Done, 0.75),
-            outcome("b", 0, Status::Diverged, 1e30),
-            outcome("b", 1, Status::Diverged, 1e30),
-            outcome("b", 2, Status::Diverged, 1e30),
+            outcome("a", 0, JobStatus::Done, 0.25),
+            outcome("a", 1, JobStatus::Diverged, 1e30),
+            outcome("a", 2, JobStatus::Done, 0.75),
+            outcome("b", 0, JobStatus::Diverged, 1e30),
+            outcome("b", 1, JobStatus::Diverged, 1e30),
+            outcome("b", 2, JobStatus::Diverged, 1e30),
         ];
         let table = outcomes_table(&outcomes, 3);
         let cells = |row: usize| (table.rows[row][1].as_str(), table.rows[row].last().unwrap().as_str());
@@ -205,16 +205,16 @@ pub(crate) mod tests {
     #[test]
     fn means_are_over_finished_seeds_and_the_status_says_how_many() {
         let outcomes = [
-            outcome("done", 0, Status::Done, 0.25),
-            outcome("done", 1, Status::Done, 0.75),
-            outcome("done", 2, Status::Done, 0.5),
-            outcome("behind", 0, Status::Done, 0.25),
-            outcome("behind", 1, Status::Stopped, 9.0),
-            outcome("late", 0, Status::Stopped, 9.0),
-            outcome("lost", 0, Status::Diverged, 1e30),
-            outcome("lost", 1, Status::Stopped, 9.0),
-            outcome("half", 0, Status::Diverged, 1e30),
-            outcome("half", 1, Status::Done, 0.25),
+            outcome("done", 0, JobStatus::Done, 0.25),
+            outcome("done", 1, JobStatus::Done, 0.75),
+            outcome("done", 2, JobStatus::Done, 0.5),
+            outcome("behind", 0, JobStatus::Done, 0.25),
+            outcome("behind", 1, JobStatus::Stopped, 9.0),
+            outcome("late", 0, JobStatus::Stopped, 9.0),
+            outcome("lost", 0, JobStatus::Diverged, 1e30),
+            outcome("lost", 1, JobStatus::Stopped, 9.0),
+            outcome("half", 0, JobStatus::Diverged, 1e30),
+            outcome("half", 1, JobStatus::Done, 0.25),
         ];
         let cells = |table: &TextTable| -> Vec<(String, String)> {
             table.rows.iter().map(|row| (row[1].clone(), row.last().unwrap().clone())).collect()
@@ -260,7 +260,7 @@ pub(crate) mod tests {
             "\u{4e2d}\u{1f600}\u{2264}",
         ];
         let outcomes: Vec<Outcome> =
-            labels.iter().map(|label| outcome(label, 0, Status::Done, 0.5)).collect();
+            labels.iter().map(|label| outcome(label, 0, JobStatus::Done, 0.5)).collect();
         let table = outcomes_table(&outcomes, 1).to_latex();
         assert_eq!(table.matches(" \\\\\n").count(), 1 + labels.len());
         let folder = tempfile::tempdir().unwrap();

@@ -15,12 +15,12 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
-use mile_net::agent::{self, Job, StartFrom};
+use mile_net::agent::{self, AgentJob, StartFrom};
 use mile_net::checkpoint::Folder;
-use mile_net::engine::{Engine, Peer, Settings, Transport};
+use mile_net::engine::{NetworkEngine, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::session::{Limits, MissingPolicy};
+use mile_net::protocol::{Limits, MissingPolicy};
 use mile_store::Facts;
 
 /// f_i(x) = |x - r_i|^2 / 2 for the mean reading r_i of a thermostat.
@@ -78,8 +78,8 @@ fn run(
         status: None,
         metrics: None,
     };
-    let mut engine = Engine::start(settings, folder, terms, restored.memory)?;
-    let job = Job {
+    let mut engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
+    let job = AgentJob {
         index: 0,
         agent: me,
         problem: &problem,

@@ -21,8 +21,8 @@ use crate::farewell::{self, FAREWELL, Farewell};
 use crate::gossip::Gossip;
 use crate::handshake::{Mark, Terms};
 use crate::json_float::bits;
-use crate::outbox::{Form, KeptMessage, Message};
-use crate::session::Memory;
+use crate::outbox::{KeptMessage, Message, MessageForm};
+use crate::protocol::Memory;
 
 /// A checkpoint that cannot be written or used.
 #[derive(Debug, thiserror::Error)]
@@ -226,7 +226,12 @@ impl Folder {
         let [vectors_sent, exchanges, bytes_sent, gradient_evals] = costs;
         let costs = Costs { vectors_sent, exchanges, bytes_sent, gradient_evals };
         let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| KeptMessage {
-            message: Arc::new(Message { mark: entry.mark, vectors, form: Form::Whole, gossip: entry.gossip }),
+            message: Arc::new(Message {
+                mark: entry.mark,
+                vectors,
+                form: MessageForm::Whole,
+                gossip: entry.gossip,
+            }),
             recipients: entry.recipients,
         });
         let decisions = self.decisions()?.unwrap_or(file.header.decisions);
@@ -328,7 +333,7 @@ mod tests {
         let message = Message {
             mark: Mark { exchange: 6, round: 5 },
             vectors: vec![9.0; 3],
-            form: Form::Whole,
+            form: MessageForm::Whole,
             gossip: vec![f64::INFINITY],
         };
         let mut decisions = Decisions::default();

@@ -26,7 +26,7 @@ pub const MOST_RANGES: usize = 10_000;
 
 /// Why a decision is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RefusedDecision {
     /// It is about no rounds.
     #[error("a decision about the edge is about no rounds")]
     NoRange,
@@ -49,22 +49,22 @@ impl Decisions {
     ///
     /// # Errors
     /// If it contradicts an earlier one, or would be one of more than [`MOST_RANGES`]; then nothing is changed.
-    pub fn add(&mut self, range: RoundRange) -> Result<(), Refused> {
+    pub fn add(&mut self, range: RoundRange) -> Result<(), RefusedDecision> {
         if range.from > range.to || range.to == u64::MAX {
-            return Err(Refused::NoRange);
+            return Err(RefusedDecision::NoRange);
         }
         // Ranges are in increasing order and do not overlap.
         let first = self.0.partition_point(|known| known.to < range.from);
         let overlapping = self.0[first..].iter().take_while(|known| known.from <= range.to);
         if overlapping.into_iter().any(|known| known.used != range.used) {
-            return Err(Refused::Contradiction);
+            return Err(RefusedDecision::Contradiction);
         }
         let rest = self.0.last().map_or(range.from, |last| range.from.max(last.to + 1));
         let count = self.0.len();
         match self.0.last_mut() {
             _ if rest > range.to => {}
             Some(last) if rest == last.to + 1 && range.used == last.used => last.to = range.to,
-            _ if count >= MOST_RANGES => return Err(Refused::TooMany),
+            _ if count >= MOST_RANGES => return Err(RefusedDecision::TooMany),
             _ => self.0.push(RoundRange { from: rest, ..range }),
         }
         Ok(())
@@ -101,13 +101,13 @@ mod tests {
             [None, Some(true), Some(true), Some(false), Some(false), None]
         });
         decisions.add(RoundRange { from: 4, to: 5, used: true }).expect("told again");
-        assert_eq!(decisions.add(one(5, false)), Err(Refused::Contradiction));
+        assert_eq!(decisions.add(one(5, false)), Err(RefusedDecision::Contradiction));
         decisions.add(RoundRange { from: 8, to: 12, used: false }).expect("told again, and more");
         assert_eq!(decisions.ranges()[1], RoundRange { from: 6, to: 12, used: false });
         let endless = RoundRange { from: 14, to: u64::MAX, used: true };
-        assert_eq!(decisions.add(endless), Err(Refused::NoRange), "no run is that long");
+        assert_eq!(decisions.add(endless), Err(RefusedDecision::NoRange), "no run is that long");
         let mixed = RoundRange { from: 3, to: 13, used: true };
-        assert_eq!(decisions.add(mixed), Err(Refused::Contradiction));
+        assert_eq!(decisions.add(mixed), Err(RefusedDecision::Contradiction));
         decisions.forget(5);
         assert_eq!(decisions.ranges()[0], one(5, true));
         decisions.add(one(4, false)).expect("long forgotten: of no consequence");

@@ -6,7 +6,7 @@
 //!
 //! - [`agent`]: the work of one agent, over a [`Host`](agent::Host) that exchanges messages and saves checkpoints;
 //! - [`engine`]: such a host, over connections (QUIC or TCP) between public [keys];
-//! - [`session`]: the protocol between neighbours, without sockets and without a clock; its messages are in [`frame`],
+//! - [`protocol`]: the protocol between neighbours, without sockets and without a clock; its messages are in [`frame`],
 //!   [`handshake`] and [`outbox`];
 //! - [`edge`]: edges that are skipped while a neighbour is away;
 //! - [`checkpoint`]: an agent's folder on disk; [`farewell`]: what it notes there when it leaves;
@@ -28,5 +28,5 @@ mod json_float;
 #[cfg(feature = "engine")]
 pub mod keys;
 pub mod outbox;
-pub mod session;
+pub mod protocol;
 pub mod status;

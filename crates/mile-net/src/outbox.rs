@@ -10,7 +10,7 @@ use crate::handshake::Mark;
 
 /// How a message encodes an agent's vectors.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Form {
+pub enum MessageForm {
     /// Element by element. So is a message from a checkpoint, which is only sent again.
     Whole,
     /// Element by element, after a [summary](mile::steady) of this many elements.
@@ -27,7 +27,7 @@ pub struct Message<T> {
     /// The vectors, end to end, in this form.
     pub vectors: Vec<T>,
     /// How they are encoded.
-    pub form: Form,
+    pub form: MessageForm,
     /// Numbers of the [gossip](crate::gossip); empty without gossip.
     pub gossip: Vec<f64>,
 }

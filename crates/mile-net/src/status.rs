@@ -103,7 +103,7 @@ pub struct Neighbour {
 
 /// How many connections were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedConnections {
     /// Connections from keys that are not listed.
     pub strangers: u64,
     /// Connections ignored before their handshake, because there were too many.
@@ -142,7 +142,7 @@ pub struct Status {
     /// Its estimates of the whole network, if agents gossip.
     pub estimate: Option<Estimate>,
     /// How many connections were refused.
-    pub refused: Refused,
+    pub refused: RefusedConnections,
     /// The round of its last checkpoint, if there is one.
     pub saved_round: Option<u64>,
     /// The round in which its model was found to have diverged.
@@ -286,7 +286,7 @@ impl Status {
         gauge("checkpoint_round", "gauge", "round of the last checkpoint", saved);
         let diverged = f64::from(u8::from(self.diverged.is_some()));
         gauge("diverged", "gauge", "1 if the model has diverged", one(diverged));
-        let Refused { strangers, flooded, broken, faults } = self.refused;
+        let RefusedConnections { strangers, flooded, broken, faults } = self.refused;
         let reasons = [("stranger", strangers), ("flood", flooded), ("handshake", broken), ("fault", faults)];
         let refused = reasons.map(|(why, count)| (format!(",why=\"{why}\""), count as f64));
         gauge("refused", "counter", "connections refused", refused.into());

@@ -14,6 +14,6 @@ pub mod network;
 pub mod partition;
 pub mod problem;
 
-pub use kernel::{Isa, Scalar};
+pub use kernel::{Isa, KernelScalar};
 pub use mile::problems::Batch;
 pub use problem::ImageProblem;

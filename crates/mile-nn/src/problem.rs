@@ -24,9 +24,9 @@ use rand::seq::SliceRandom;
 use rayon::prelude::*;
 
 use crate::data::{Dataset, Images, Targets};
-use crate::kernel::{Isa, Scalar};
+use crate::kernel::{Isa, KernelScalar};
 use crate::model::{Model, ModelError, ModelSpec};
-use crate::network::{CHUNK, Dropout, Network, Score, Workspace};
+use crate::network::{CHUNK, Dropout, NeuralNetwork, Score, Workspace};
 use crate::partition::{Partition, PartitionError, label_counts};
 
 /// The norm of the exact gradient is recorded during a run if it takes at most this many operations: about a tenth
@@ -141,7 +141,7 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct ImageProblem<T> {
     data: Arc<Dataset>,
-    network: Network<T>,
+    network: NeuralNetwork<T>,
     parts: Vec<Vec<u32>>,
     batch: Batch,
     weight_decay: f64,
@@ -167,7 +167,7 @@ struct Scratch<T> {
     samples: Vec<u32>,
 }
 
-impl<T: Scalar> ImageProblem<T> {
+impl<T: KernelScalar> ImageProblem<T> {
     /// Partitions the training set and builds the neural network.
     pub fn try_new(data: Arc<Dataset>, config: &ImageSpec) -> Result<Self, ProblemError> {
         Self::with_isa(data, config, Isa::best())
@@ -212,7 +212,7 @@ impl<T: Scalar> ImageProblem<T> {
         let evaluated =
             parts.iter().zip(0..).map(|(part, agent)| subset(part.clone(), per_agent, agent)).collect();
         let test = subset(test, config.test_samples, TEST);
-        let network = Network::with_isa(model, isa);
+        let network = NeuralNetwork::with_isa(model, isa);
         let idle = Mutex::new(Vec::new());
         let samples = data.train.len();
         let counts = match &data.train.targets {
@@ -370,7 +370,7 @@ fn subset(mut samples: Vec<u32>, most: Option<usize>, seed: u64, of: u64) -> Vec
     samples
 }
 
-impl<T: Scalar> Problem<T> for ImageProblem<T> {
+impl<T: KernelScalar> Problem<T> for ImageProblem<T> {
     fn agents(&self) -> usize {
         self.parts.len()
     }
@@ -454,7 +454,7 @@ impl<T: Scalar> Problem<T> for ImageProblem<T> {
     }
 }
 
-impl<T: Scalar> HeldOut<T> for ImageProblem<T> {
+impl<T: KernelScalar> HeldOut<T> for ImageProblem<T> {
     /// The accuracy, or for numbers the root mean square of the errors.
     fn metrics(&self) -> &'static [Metric] {
         match &self.data.train.targets {
@@ -478,7 +478,7 @@ impl<T: Scalar> HeldOut<T> for ImageProblem<T> {
     }
 }
 
-impl<T: Scalar> NamedTensors<T> for ImageProblem<T> {
+impl<T: KernelScalar> NamedTensors<T> for ImageProblem<T> {
     fn parts(&self) -> Vec<TensorPart> {
         self.model().parts()
     }

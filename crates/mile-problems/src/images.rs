@@ -9,7 +9,7 @@ use mile::ranks::Ranks;
 use mile::real::Precision;
 use mile::with_precision;
 use mile_nn::data::{self, Dataset, Images, Values};
-use mile_nn::{ImageProblem, Scalar};
+use mile_nn::{ImageProblem, KernelScalar};
 
 use super::samples::{Training, refused};
 use super::{AnyProblem, Curvature, EvaluationRows, Facts, Objectives, RowCounts, Setting};
@@ -121,7 +121,7 @@ fn config(section: &Section, setting: Setting) -> Result<ImagesSpec, LabError> {
 }
 
 impl ImageObjectives {
-    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+    fn build<T: KernelScalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let set = self.library.dataset(&self.config, self.here.is_none())?;
         let training = &self.config.training;
         let problem = ImageProblem::<T>::try_new(set, &training.config(seed));

@@ -3,7 +3,7 @@
 use mile::agents::Failure;
 use mile::ranks::Ranks;
 use mile_ranks::mpi::Mpi;
-use mile_ranks::transport::{Region, Transport};
+use mile_ranks::transport::{RankTransport, Region};
 
 /// Around the sizes from which Open MPI and MPICH no longer send at once (4 KiB in shared memory, 64 KiB by TCP), and far above.
 const SIZES: [usize; 12] =

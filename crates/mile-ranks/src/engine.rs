@@ -26,7 +26,7 @@ use mile::verbs::{MOST_VECTORS, Rows, Verb, Verbs};
 use crate::exchange::{Crossing, Source};
 use crate::placement::Placement;
 use crate::together;
-use crate::transport::Transport;
+use crate::transport::RankTransport;
 use crate::work::{Messages, Work};
 
 /// Work that takes less than this in all is not worth waking the thread pool.
@@ -56,7 +56,7 @@ pub struct RankEngine<'a, T, C> {
     failed: bool,
 }
 
-impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
+impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
     /// Agents at their starting points, with the vectors `method` works with. `start` has one row for all agents, or one for each
     /// agent of this rank, in the order of its places.
     pub fn new(
@@ -217,7 +217,7 @@ impl<'a, T: Real, C: Transport> RankEngine<'a, T, C> {
     }
 }
 
-impl<T: Real, C: Transport> RankEngine<'_, T, C> {
+impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
     /// What comes before every exchange: what was noted, the drift if it was asked for, and the edges that are up in the round.
     fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
         self.settle()?;
@@ -256,7 +256,7 @@ impl<T: Real, C: Transport> RankEngine<'_, T, C> {
     }
 }
 
-impl<T: Real, C: Transport> Agents for RankEngine<'_, T, C> {
+impl<T: Real, C: RankTransport> Agents for RankEngine<'_, T, C> {
     fn hosted(&self) -> Range<usize> {
         self.placement.places(self.transport.rank())
     }
@@ -330,7 +330,7 @@ impl<T: Real, C: Transport> Agents for RankEngine<'_, T, C> {
     }
 }
 
-impl<T: Real, C: Transport> Engine<T> for RankEngine<'_, T, C> {
+impl<T: Real, C: RankTransport> Engine<T> for RankEngine<'_, T, C> {
     fn agents(&self) -> usize {
         self.network.agents()
     }

@@ -11,21 +11,21 @@ use mile_lab::error::LabError;
 
 use crate::engine::RankEngine;
 use crate::placement::Placement;
-use crate::transport::Transport;
+use crate::transport::RankTransport;
 
 /// Engines on this rank, for [`Plan::spread`](mile_lab::plan::Plan::spread).
 pub struct RankEngines<C> {
     transport: Arc<C>,
 }
 
-impl<C: Transport + 'static> RankEngines<C> {
+impl<C: RankTransport + 'static> RankEngines<C> {
     /// On the ranks of this transport.
     pub fn new(transport: Arc<C>) -> Self {
         Self { transport }
     }
 }
 
-impl<C: Transport + 'static> Engines for RankEngines<C> {
+impl<C: RankTransport + 'static> Engines for RankEngines<C> {
     fn ranks(&self) -> &dyn Ranks {
         &*self.transport
     }
@@ -35,7 +35,7 @@ impl<C: Transport + 'static> Engines for RankEngines<C> {
     }
 }
 
-impl<T: Real, C: Transport + 'static> EnginesIn<T> for RankEngines<C> {
+impl<T: Real, C: RankTransport + 'static> EnginesIn<T> for RankEngines<C> {
     fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));

@@ -21,7 +21,7 @@ pub enum Source {
 
 /// Another rank with which rows are exchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Peer {
+pub struct RankPeer {
     /// Its number.
     pub rank: usize,
     /// The rows hosted here that it gets, increasing.
@@ -34,7 +34,7 @@ pub struct Peer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Crossing {
     /// The ranks it exchanges rows with, increasing.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<RankPeer>,
     /// Messages along edges that the hosted agents send, as all agents in one process would count them.
     pub messages: u64,
     /// The terms of hosted row `k` are `terms[starts[k]..starts[k + 1]]`.
@@ -51,14 +51,15 @@ impl Crossing {
         let first = placement.places(rank).start;
         let here = |agent: usize| placement.rank_of(agent) == rank;
         let rows = network.mixing().rows();
-        let mut peers: BTreeMap<usize, Peer> = BTreeMap::new();
+        let mut peers: BTreeMap<usize, RankPeer> = BTreeMap::new();
         let mut up: Vec<Vec<(usize, f64)>> = Vec::new();
         for (k, agent) in placement.agents(rank).iter().enumerate() {
             let is_up = |(j, _): &&(usize, f64)| j != agent && network.edge_is_up(seed, *agent, *j, round);
             let row: Vec<(usize, f64)> = rows.row(*agent).iter().filter(is_up).copied().collect();
             for (j, _) in row.iter().filter(|(j, _)| !here(*j)) {
                 let other = placement.rank_of(*j);
-                let peer = peers.entry(other).or_insert_with(|| Peer { rank: other, ..Peer::default() });
+                let peer =
+                    peers.entry(other).or_insert_with(|| RankPeer { rank: other, ..RankPeer::default() });
                 peer.receives.push(*j);
                 if peer.sends.last() != Some(&k) {
                     peer.sends.push(k);
@@ -66,7 +67,7 @@ impl Crossing {
             }
             up.push(row);
         }
-        let mut peers: Vec<Peer> = peers.into_values().collect();
+        let mut peers: Vec<RankPeer> = peers.into_values().collect();
         for peer in &mut peers {
             peer.receives.sort_unstable();
             peer.receives.dedup();

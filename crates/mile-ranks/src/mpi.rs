@@ -20,7 +20,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Root};
 
 use crate::device_memory;
-use crate::transport::{Arrived, Region, Transport};
+use crate::transport::{Arrived, RankTransport, Region};
 
 /// Most bytes of a piece.
 const PIECE: usize = 1 << 30;
@@ -243,7 +243,7 @@ impl Mpi {
     /// Posts all receives and sends.
     ///
     /// # Safety
-    /// As [`Transport::exchange_regions`], until all requests are done.
+    /// As [`RankTransport::exchange_regions`], until all requests are done.
     unsafe fn post(&self, sends: &[(usize, Region)], receives: &[(usize, Region)]) -> (Requests, Requests) {
         let world = self.world();
         let (mut incoming, mut outgoing) = (Requests::default(), Requests::default());
@@ -288,10 +288,10 @@ impl Mpi {
         (incoming, outgoing)
     }
 
-    /// Sends and receives messages. `meanwhile` is told how many pieces of each are missing, and otherwise as in [`Transport::exchange`].
+    /// Sends and receives messages. `meanwhile` is told how many pieces of each are missing, and otherwise as in [`RankTransport::exchange`].
     ///
     /// # Safety
-    /// As [`Transport::exchange_regions`]; `meanwhile` may read what has arrived as a whole, and what is sent.
+    /// As [`RankTransport::exchange_regions`]; `meanwhile` may read what has arrived as a whole, and what is sent.
     unsafe fn carry_out(
         &self,
         sends: &[(usize, Region)],
@@ -329,7 +329,7 @@ impl Mpi {
     }
 }
 
-impl Transport for Mpi {
+impl RankTransport for Mpi {
     fn exchange(
         &self,
         sends: &[(usize, &[u8])],

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mile::agents::Failure;
 use mile::ranks::Ranks;
 
-use crate::transport::{Arrived, Region, Transport};
+use crate::transport::{Arrived, RankTransport, Region};
 
 /// A rank that waits longer than this for another gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -143,7 +143,7 @@ impl Ranks for Threads {
     }
 }
 
-impl Transport for Threads {
+impl RankTransport for Threads {
     fn exchange(
         &self,
         sends: &[(usize, &[u8])],

@@ -9,15 +9,19 @@ use mile::compression::Compression;
 use mile::real::Real;
 use mile::steady::{Summaries, summary_len};
 
-use crate::exchange::Peer;
+use crate::exchange::RankPeer;
 use crate::placement::Placement;
-use crate::transport::Transport;
+use crate::transport::RankTransport;
 
 /// Bytes of other ranks' rows that a rank holds at a time.
 const ROOM: usize = 32 << 20;
 
 /// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: as many of each.
-pub fn of_all(transport: &dyn Transport, placement: &Placement, own: &[f64]) -> Result<Vec<f64>, Failure> {
+pub fn of_all(
+    transport: &dyn RankTransport,
+    placement: &Placement,
+    own: &[f64],
+) -> Result<Vec<f64>, Failure> {
     let hosted = placement.agents(transport.rank()).len();
     let width = own.len() / hosted.max(1);
     let parts = transport.all_gather(bytemuck::cast_slice(own))?;
@@ -33,7 +37,7 @@ pub fn of_all(transport: &dyn Transport, placement: &Placement, own: &[f64]) -> 
 
 /// The row of an agent, which its rank reads, by its number among those that are hosted there.
 pub fn row<T: Real>(
-    transport: &dyn Transport,
+    transport: &dyn RankTransport,
     placement: &Placement,
     agent: usize,
     read: impl FnOnce(usize) -> Result<Vec<T>, Failure>,
@@ -50,14 +54,14 @@ pub fn row<T: Real>(
 
 /// The summaries of the agents of each peer whose rows are needed here.
 pub fn summaries(
-    transport: &dyn Transport,
-    peers: &[Peer],
+    transport: &dyn RankTransport,
+    peers: &[RankPeer],
     own: &Summaries,
     dim: usize,
 ) -> Result<Vec<Summaries>, Failure> {
-    let of = |peer: &Peer| peer.sends.iter().flat_map(|row| own.agent(*row)).copied().collect();
+    let of = |peer: &RankPeer| peer.sends.iter().flat_map(|row| own.agent(*row)).copied().collect();
     let packed: Vec<Vec<f64>> = peers.iter().map(of).collect();
-    let room = |peer: &Peer| vec![0.0; peer.receives.len() * summary_len(dim)];
+    let room = |peer: &RankPeer| vec![0.0; peer.receives.len() * summary_len(dim)];
     let mut room: Vec<Vec<f64>> = peers.iter().map(room).collect();
     let sends = peers.iter().zip(&packed).map(|(peer, packed)| (peer.rank, bytemuck::cast_slice(packed)));
     let receives =
@@ -69,14 +73,14 @@ pub fn summaries(
 
 /// The rows of the agents of each peer whose rows are needed here, from messages that tell rows as they are compressed.
 pub fn compressed<T: Real>(
-    transport: &dyn Transport,
-    peers: &[Peer],
+    transport: &dyn RankTransport,
+    peers: &[RankPeer],
     by: Compression,
     rows: &[T],
     dim: usize,
 ) -> Result<Vec<Vec<T>>, Failure> {
     let bytes = by.message_bytes::<T>(dim);
-    let message = |peer: &Peer| {
+    let message = |peer: &RankPeer| {
         let mut message = Vec::with_capacity(peer.sends.len() * bytes);
         peer.sends.iter().for_each(|row| by.encode(&rows[row * dim..(row + 1) * dim], &mut message));
         message
@@ -100,7 +104,7 @@ pub fn compressed<T: Real>(
 
 /// The sums over all agents of `dim` columns, from the rows of the hosted ones.
 pub fn sum<T: Real>(
-    transport: &dyn Transport,
+    transport: &dyn RankTransport,
     placement: &Placement,
     rows: &[T],
     dim: usize,
@@ -109,7 +113,7 @@ pub fn sum<T: Real>(
 }
 
 fn sum_in_blocks<T: Real>(
-    transport: &dyn Transport,
+    transport: &dyn RankTransport,
     placement: &Placement,
     rows: &[T],
     dim: usize,
@@ -128,7 +132,7 @@ fn sum_in_blocks<T: Real>(
 
 /// The sums of `width` columns from `first` on, each rank those of an equal part of them.
 fn sum_block<T: Real>(
-    transport: &dyn Transport,
+    transport: &dyn RankTransport,
     placement: &Placement,
     rows: &[T],
     dim: usize,

@@ -16,7 +16,7 @@ pub struct Region {
 }
 
 /// Ranks that send each other messages whose lengths both ends know.
-pub trait Transport: Ranks {
+pub trait RankTransport: Ranks {
     /// Sends and receives messages, given as (rank, bytes); those between two ranks arrive in the order in which they are given. Receives are
     /// posted first, then sends. `meanwhile` is called again and again with what has arrived: it does a piece of work, and says whether it did any;
     /// the call returns when all has arrived and there is no more work. An empty message is not sent.

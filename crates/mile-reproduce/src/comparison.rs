@@ -3,7 +3,7 @@
 use mile_lab::quantity::Quantity;
 use mile_lab::record::Record;
 use mile_lab::report::RunFolder;
-use mile_lab::store::{Outcome, Status};
+use mile_lab::store::{JobStatus, Outcome};
 use mile_lab::table::number;
 
 /// The methods that the paper compares MILE with, by their labels.
@@ -54,14 +54,14 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     /// The outcomes of all seeds that were not stopped.
     fn outcomes(&self, label: &str) -> Vec<&Outcome> {
-        let ended = |outcome: &&Outcome| outcome.label == label && outcome.status != Status::Stopped;
+        let ended = |outcome: &&Outcome| outcome.label == label && outcome.status != JobStatus::Stopped;
         self.folder.outcomes.iter().filter(ended).collect()
     }
 
     /// The number of seeds that diverged or have no finite value.
     fn diverged(&self, label: &str) -> usize {
         let lost = |outcome: &&&Outcome| {
-            outcome.status == Status::Diverged || !value(self.quantity, &outcome.last).is_finite()
+            outcome.status == JobStatus::Diverged || !value(self.quantity, &outcome.last).is_finite()
         };
         self.outcomes(label).iter().filter(lost).count()
     }
@@ -70,7 +70,7 @@ impl Comparison<'_> {
     /// record of each within the total of the method.
     fn costlier<'r>(&self, baselines: &[&'r str]) -> Option<(Vec<&'r str>, u64)> {
         let alive = |label: &str| -> Vec<&Outcome> {
-            let alive = |outcome: &&Outcome| outcome.status == Status::Done;
+            let alive = |outcome: &&Outcome| outcome.status == JobStatus::Done;
             self.outcomes(label).into_iter().filter(alive).collect()
         };
         let sent = |label: &str| alive(label).iter().map(|outcome| outcome.last.bytes_sent).max();
@@ -95,7 +95,7 @@ impl Comparison<'_> {
             Moment::End => Some((outcome.seed, value(self.quantity, &outcome.last))),
             Moment::Sent(bytes) => Some((outcome.seed, value(self.quantity, self.record(outcome, bytes)?))),
         };
-        let alive = self.outcomes(label).into_iter().filter(|outcome| outcome.status != Status::Diverged);
+        let alive = self.outcomes(label).into_iter().filter(|outcome| outcome.status != JobStatus::Diverged);
         alive.filter_map(|outcome| at(&outcome)).filter(|(_, value)| value.is_finite()).collect()
     }
 

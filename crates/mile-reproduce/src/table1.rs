@@ -17,7 +17,7 @@ use mile_lab::error::LabError;
 use mile_lab::plan::first_round_costs;
 use mile_lab::report::{Page, RunFolder};
 use mile_lab::spec::parse_table;
-use mile_lab::store::{Outcome, Status, write_file};
+use mile_lab::store::{JobStatus, Outcome, write_file};
 use mile_lab::table::{TextTable, number};
 
 /// A row of the paper's table.
@@ -188,7 +188,7 @@ fn checks(folder: &RunFolder) -> TextTable {
             claim.map_or("-", |claim| yes(claim.nonconvex)).to_owned(),
             number(outcome.last.consensus_error),
             number(gradient),
-            if outcome.status == Status::Stopped { "stopped" } else { yes(reached(outcome)) }.to_owned(),
+            if outcome.status == JobStatus::Stopped { "stopped" } else { yes(reached(outcome)) }.to_owned(),
             number(outcome.last.bytes_sent as f64 / 1e6),
         ]
     };

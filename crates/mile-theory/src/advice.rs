@@ -46,7 +46,7 @@ pub struct Advice {
 
 /// The run that advice is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct AdvisedRun<'a> {
     /// The method.
     pub entry: &'a Entry,
     /// Its parameters.
@@ -63,7 +63,7 @@ pub struct Plan<'a> {
 
 /// Advice on a planned run, the most serious first; empty if there is none. A weight that changes during the run is checked
 /// at both ends, one that edges find at its largest.
-pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
+pub fn advise(plan: &AdvisedRun) -> Result<Vec<Advice>, TheoryError> {
     let ends = match plan.parameters.xi {
         Some(Weight::Geometric { from, to, .. }) => vec![(from, "in the first round"), (to, "at the end")],
         Some(Weight::Adaptive(most)) => vec![(most, "where all differences are steady")],
@@ -75,7 +75,7 @@ pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
         let gamma = found.then(|| Mile::adaptive_gamma(plan.network.extremes().lambda_n));
         let gamma = plan.parameters.gamma.or(gamma);
         let parameters = Parameters { xi: Some(end.into()), gamma, ..plan.parameters.clone() };
-        let found = advise_constant(&Plan { parameters: &parameters, ..*plan })?;
+        let found = advise_constant(&AdvisedRun { parameters: &parameters, ..*plan })?;
         advice.extend(found.into_iter().map(|advice| {
             let message = format!("{when}, with xi = {end}: {}", advice.message);
             Advice { message, ..advice }
@@ -85,7 +85,7 @@ pub fn advise(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
     Ok(advice)
 }
 
-fn advise_constant(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
+fn advise_constant(plan: &AdvisedRun) -> Result<Vec<Advice>, TheoryError> {
     valid_step_size(plan.step_size)?;
     let spectrum = plan.network.spectrum();
     let mut advice = Vec::new();
@@ -98,15 +98,15 @@ fn advise_constant(plan: &Plan) -> Result<Vec<Advice>, TheoryError> {
     Ok(advice)
 }
 
-fn is_mile(plan: &Plan) -> bool {
+fn is_mile(plan: &AdvisedRun) -> bool {
     plan.entry.takes("xi")
 }
 
-fn momentum(plan: &Plan) -> Result<Option<Momentum>, TheoryError> {
+fn momentum(plan: &AdvisedRun) -> Result<Option<Momentum>, TheoryError> {
     Ok(plan.parameters.checked_momentum(&plan.entry.name)?)
 }
 
-fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
+fn question<'a>(plan: &AdvisedRun<'a>) -> Question<'a> {
     Question {
         network: plan.network,
         local_steps: plan.parameters.local_steps.unwrap_or(DEFAULT_LOCAL_STEPS),
@@ -118,7 +118,7 @@ fn question<'a>(plan: &Plan<'a>) -> Question<'a> {
 }
 
 /// Whether the agents reach consensus as the step size goes to zero, and whether that is proven.
-fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+fn weights(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
     let growth = contraction(&Modes::of(&*method)?, spectrum)?;
     let title = &plan.entry.title;
@@ -175,7 +175,7 @@ fn weights(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result
 
 /// Advice on an xi that is stable for constant curvature but not for changing curvature, or not proven.
 fn xi_beyond_proven_range(
-    plan: &Plan,
+    plan: &AdvisedRun,
     spectrum: &Spectrum,
     advice: &mut Vec<Advice>,
 ) -> Result<(), TheoryError> {
@@ -207,7 +207,7 @@ fn xi_beyond_proven_range(
 }
 
 /// Whether the agents reach consensus when edges are down in some rounds.
-fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+fn drops(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     if !plan.network.varies() || plan.network.agents() > MAX_SIMULATED_AGENTS {
         return Ok(());
     }
@@ -252,7 +252,7 @@ fn drops(plan: &Plan, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
 }
 
 /// Whether the step size is stable for this L.
-fn step_size(plan: &Plan, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+fn step_size(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     let Some(smoothness) = plan.smoothness else { return Ok(()) };
     valid_smoothness(smoothness)?;
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;

@@ -11,7 +11,7 @@ use rand_distr::StandardNormal;
 use serde::Serialize;
 
 use crate::TheoryError;
-use crate::theorems::{Noisy, Row, Setting, exact, stochastic};
+use crate::theorems::{Noisy, Row, TheoremSetting, exact, stochastic};
 
 const AGENTS: usize = 8;
 const DIM: usize = 10;
@@ -49,7 +49,7 @@ pub fn demonstration(k: u64, seeds: u64) -> Result<Vec<Case>, TheoryError> {
     let mut cases = Vec::new();
     for (start, x) in starts() {
         for (local_steps, xi) in CASES {
-            let setting = Setting {
+            let setting = TheoremSetting {
                 problem: &noisy,
                 network: &network,
                 local_steps,

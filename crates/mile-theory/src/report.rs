@@ -7,7 +7,7 @@ use mile::schedule::Weight;
 use mile::spectrum::{Extremes, Spectrum};
 use serde::Serialize;
 
-use crate::advice::{Advice, Plan, advise};
+use crate::advice::{Advice, AdvisedRun, advise};
 use crate::auto::{self, Choice, Question};
 use crate::constants::Constants;
 use crate::mixed::mixed_step_limit;
@@ -375,7 +375,7 @@ fn advice(inquiry: &Inquiry, chosen: &Choice) -> Result<Vec<Advice>, TheoryError
     if let WeightChoice::Changing(weight) = inquiry.xi {
         given.xi = Some(weight);
     }
-    advise(&Plan {
+    advise(&AdvisedRun {
         entry,
         parameters: &given,
         network: inquiry.network,

@@ -31,7 +31,7 @@ use crate::{TheoryError, require, valid_smoothness};
 
 /// A run on which the theorems are checked.
 #[derive(Clone, Copy)]
-pub struct Setting<'a> {
+pub struct TheoremSetting<'a> {
     /// The objectives. Theorems 1 and 2 use the exact gradients, 3 and 4 the stochastic ones.
     pub problem: &'a dyn Problem<f64>,
     /// The network; its drop rate must be 0.
@@ -95,7 +95,7 @@ struct Measured {
 }
 
 /// Theorems 1 and 2, with exact gradients and the largest step size they allow.
-pub fn exact(setting: &Setting) -> Result<[Row; 2], TheoryError> {
+pub fn exact(setting: &TheoremSetting) -> Result<[Row; 2], TheoryError> {
     let constants = constants(setting)?;
     let step_size = constants.step_size_max(setting.smoothness)?;
     let measured = [measure(setting, step_size, &Exact(setting.problem), 0)?];
@@ -112,7 +112,7 @@ pub fn exact(setting: &Setting) -> Result<[Row; 2], TheoryError> {
 
 /// Theorems 3 and 4, with stochastic gradients and the largest step size they allow; expectations are means over
 /// seeds.
-pub fn stochastic(setting: &Setting, seeds: &[u64]) -> Result<[Row; 2], TheoryError> {
+pub fn stochastic(setting: &TheoremSetting, seeds: &[u64]) -> Result<[Row; 2], TheoryError> {
     require("seeds", seeds.len() as f64, seeds.len() >= 2, "at least two, for a confidence interval")?;
     let constants = constants(setting)?;
     let step_size = constants.step_size_max_stochastic(setting.smoothness)?;
@@ -129,7 +129,7 @@ pub fn stochastic(setting: &Setting, seeds: &[u64]) -> Result<[Row; 2], TheoryEr
     ])
 }
 
-fn constants(setting: &Setting) -> Result<Constants, TheoryError> {
+fn constants(setting: &TheoremSetting) -> Result<Constants, TheoryError> {
     require("k", setting.k as f64, setting.k >= 1, "a whole number from 1")?;
     let drops = setting.network.drop_rate();
     require("drop_rate", drops, drops == 0.0, "0: the theorems assume that no edges drop")?;
@@ -140,7 +140,7 @@ fn constants(setting: &Setting) -> Result<Constants, TheoryError> {
 }
 
 fn evaluate(
-    setting: &Setting,
+    setting: &TheoremSetting,
     step_size: f64,
     theorem: u8,
     samples: Vec<f64>,
@@ -174,7 +174,7 @@ fn student_t(degrees_of_freedom: usize) -> f64 {
 }
 
 fn measure(
-    setting: &Setting,
+    setting: &TheoremSetting,
     step_size: f64,
     problem: &dyn Problem<f64>,
     seed: u64,
@@ -234,7 +234,7 @@ struct Terms {
 }
 
 impl Terms {
-    fn new(setting: &Setting, constants: &Constants, alpha: f64, measured: &[Measured]) -> Self {
+    fn new(setting: &TheoremSetting, constants: &Constants, alpha: f64, measured: &[Measured]) -> Self {
         let mean = |of: fn(&Start) -> f64| {
             measured.iter().map(|m| of(&m.start)).sum::<f64>() / measured.len() as f64
         };

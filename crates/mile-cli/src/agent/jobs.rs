@@ -11,15 +11,15 @@ use mile_lab::agent_files::AgentFiles;
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
-use mile_lab::spec::{AgentSpec, NeighbourSpec, OnMissing, Transport};
+use mile_lab::spec::{AgentSpec, NeighbourSpec, OnMissing, TransportSpec};
 use mile_lab::store::write_file;
 use mile_net::agent::{self, StartFrom, State};
 use mile_net::checkpoint::{Folder, Restored};
-use mile_net::engine::{self, Engine, Peer, Settings};
+use mile_net::engine::{self, NetworkEngine, Peer, Settings};
 use mile_net::gossip::Tolerance;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::session::{Limits, MissingPolicy};
+use mile_net::protocol::{Limits, MissingPolicy};
 use mile_net::status;
 
 use super::recording::{RecordingHost, rms};
@@ -44,7 +44,7 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentSpec, folder: Folde
     let files = AgentFiles::of(&config.folder);
     files.create()?;
     status::forget(&config.folder)?;
-    let engine = Engine::start(settings, folder, terms, restored.memory)?;
+    let engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
     engine.expect_rounds(leaves.unwrap_or(rounds * jobs as u64));
     let may_stop = config.settings.stop.is_some();
@@ -189,7 +189,7 @@ fn run_job<T: Scalar>(
         consensus_error: stop.consensus_error,
         diameter: diameter(plan.network.graph()),
     });
-    let job = agent::Job {
+    let job = agent::AgentJob {
         index,
         agent: config.id,
         problem: &*problem,
@@ -254,8 +254,8 @@ fn settings(config: &AgentSpec) -> anyhow::Result<Settings> {
         key: keys::read(&config.key)?,
         listen: config.listen,
         transport: match settings.transport {
-            Some(Transport::Tcp) => engine::Transport::Tcp,
-            Some(Transport::Quic) | None => engine::Transport::Quic,
+            Some(TransportSpec::Tcp) => engine::Transport::Tcp,
+            Some(TransportSpec::Quic) | None => engine::Transport::Quic,
         },
         neighbours: neighbours?,
         relay: settings.relay.clone(),

@@ -9,9 +9,9 @@ use mile_lab::engines::Scalar;
 use mile_lab::plan::Plan;
 use mile_lab::table::number;
 use mile_net::agent::{Failure, Host, RoundEnd};
-use mile_net::engine::Engine;
+use mile_net::engine::NetworkEngine;
 use mile_net::outbox::Message;
-use mile_net::session::Finished;
+use mile_net::protocol::Finished;
 
 /// The root mean square of a model.
 pub(super) fn rms<T: Scalar>(model: &[T]) -> f64 {
@@ -20,7 +20,7 @@ pub(super) fn rms<T: Scalar>(model: &[T]) -> f64 {
 
 /// A network engine that also writes the agent's files.
 pub(super) struct RecordingHost<'a, T: Scalar> {
-    pub(super) engine: Engine<T>,
+    pub(super) engine: NetworkEngine<T>,
     plan: &'a Plan,
     files: AgentFiles,
     /// Whether the model is written at the recorded rounds.
@@ -39,7 +39,7 @@ pub(super) struct RecordingHost<'a, T: Scalar> {
 
 impl<'a, T: Scalar> RecordingHost<'a, T> {
     pub(super) fn new(
-        engine: Engine<T>,
+        engine: NetworkEngine<T>,
         plan: &'a Plan,
         files: AgentFiles,
         snapshots: bool,

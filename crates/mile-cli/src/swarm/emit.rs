@@ -8,7 +8,9 @@ use anyhow::Context;
 use mile::membership::Membership;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
-use mile_lab::spec::{AgentSettings, GraphSource, MixingSource, Spec, Start, Transport, is_host_and_port};
+use mile_lab::spec::{
+    AgentSettings, GraphSource, MixingSource, Spec, StartSpec, TransportSpec, is_host_and_port,
+};
 use mile_lab::store::write_file;
 
 use super::folders::{self, AgentSetup};
@@ -25,7 +27,7 @@ pub(super) fn emit(
     let membership = spec.membership()?;
     let addresses = addresses(&membership, host, hosts)?;
     let spec = resolved(spec)?;
-    let transport = Some(settings.transport.unwrap_or(Transport::Quic));
+    let transport = Some(settings.transport.unwrap_or(TransportSpec::Quic));
     let settings = AgentSettings { transport, ..settings.clone() };
     let setup = |agent: usize| {
         let address = addresses.get(&agent).cloned();
@@ -103,7 +105,7 @@ impl ExperimentFiles {
         if let MixingSource::File(path) = &spec.network.mixing {
             named.push((["network", "matrix"], path.clone()));
         }
-        if let Start::File(path) = &spec.start {
+        if let StartSpec::File(path) = &spec.start {
             named.push((["start", "file"], path.clone()));
         }
         for (k, ([section, key], path)) in named.iter().enumerate() {
@@ -130,7 +132,7 @@ impl ExperimentFiles {
         if let MixingSource::File(path) = &mut spec.network.mixing {
             relative(path);
         }
-        if let Start::File(path) = &mut spec.start {
+        if let StartSpec::File(path) = &mut spec.start {
             relative(path);
         }
         for ([_, key], path) in self.0.iter().filter(|([section, _], _)| *section == "problem") {

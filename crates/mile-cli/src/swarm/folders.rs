@@ -9,7 +9,7 @@ use anyhow::Context;
 use mile::membership::{Edge, Membership};
 use mile_lab::gather::agent_folder;
 use mile_lab::plan::Plan;
-use mile_lab::spec::{AgentSettings, AgentSpec, NeighbourSpec, Spec, Transport};
+use mile_lab::spec::{AgentSettings, AgentSpec, NeighbourSpec, Spec, TransportSpec};
 use mile_lab::store::write_file;
 use mile_net::keys;
 
@@ -36,7 +36,7 @@ pub(super) fn create_local(
     settings: &AgentSettings,
 ) -> anyhow::Result<Vec<PathBuf>> {
     // A relay is of use to QUIC only.
-    let usual = if settings.relay.is_some() { Transport::Quic } else { Transport::Tcp };
+    let usual = if settings.relay.is_some() { TransportSpec::Quic } else { TransportSpec::Tcp };
     let transport = Some(settings.transport.unwrap_or(usual));
     let setup = |(agent, port): (u16, u16)| {
         let listen = SocketAddr::from(([127, 0, 0, 1], port));

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use cudarc::driver::{DriverError, result};
 
-use crate::device::{Device, DeviceError, Grid, Kernel, Recording};
+use crate::device::{Device, DeviceError, DeviceKernel, Grid, Recording};
 
 /// The least version that the driver must support.
 const LEAST_DRIVER: i32 = 12_000;
@@ -231,7 +231,7 @@ impl Device for Cuda {
         self.wait()
     }
 
-    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<Kernel>, DeviceError> {
+    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<DeviceKernel>, DeviceError> {
         self.enter()?;
         let image = compile::image(source, self.capability, self.cache.as_deref())?;
         let load = while_doing("load kernels");
@@ -244,13 +244,13 @@ impl Device for Cuda {
             let text = CString::new(*name).map_err(|e| DeviceError::Compile(e.to_string()))?;
             // SAFETY: the module is loaded until `drop`.
             let function = unsafe { result::module::get_function(module, text) }.map_err(&load)?;
-            kernels.push(Kernel(state.kernels.len()));
+            kernels.push(DeviceKernel(state.kernels.len()));
             state.kernels.push(function);
         }
         Ok(kernels)
     }
 
-    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
+    unsafe fn launch(&self, kernel: DeviceKernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
         self.enter()?;
         let function = self.state().kernels[kernel.0];
         let doing = while_doing("run a kernel");

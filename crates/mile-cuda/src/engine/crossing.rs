@@ -4,16 +4,16 @@
 use mile::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::real::Real;
 use mile::steady::{self, Summaries};
-use mile_ranks::exchange::{Crossing, Peer, Source};
+use mile_ranks::exchange::{Crossing, RankPeer, Source};
 use mile_ranks::together;
-use mile_ranks::transport::{Region, Transport};
+use mile_ranks::transport::{RankTransport, Region};
 
 use super::engine;
 use super::ranks::GpuRank;
 use crate::vectors::Crossed;
 use crate::work::Work;
 
-impl<T: Real, C: Transport> GpuRank<'_, T, C> {
+impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
     /// Bytes of so many rows on the device.
     pub(super) fn bytes(&self, rows: usize) -> u64 {
         (rows * self.own.vectors.stride() * size_of::<T>()) as u64
@@ -45,7 +45,7 @@ impl<T: Real, C: Transport> GpuRank<'_, T, C> {
     }
 
     /// The messages of an exchange, one after the other: for each vector one for every peer, as its rank and the length in numbers.
-    fn messages(&self, vectors: usize, rows: impl Fn(&Peer) -> usize) -> Vec<(usize, usize)> {
+    fn messages(&self, vectors: usize, rows: impl Fn(&RankPeer) -> usize) -> Vec<(usize, usize)> {
         let (stride, peers) = (self.own.vectors.stride(), &self.crossing.1.peers);
         (0..vectors).flat_map(|_| peers).map(|peer| (peer.rank, rows(peer) * stride)).collect()
     }

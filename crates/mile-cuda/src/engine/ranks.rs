@@ -1,6 +1,6 @@
 //! The agents of one rank of a cluster on a device.
 //!
-//! Rows that cross ranks are sent by the [`Transport`] of ranks that compute on the CPU, from the device's memory if it takes that, else from
+//! Rows that cross ranks are sent by the [`RankTransport`] of ranks that compute on the CPU, from the device's memory if it takes that, else from
 //! a copy in the host's, and added up on the device, in increasing agent. Sums over the agents of all ranks are formed as one device forms them, so that states and records have its
 //! bits whatever the number of ranks.
 
@@ -19,7 +19,7 @@ use mile::steady;
 use mile_ranks::exchange::Crossing;
 use mile_ranks::placement::Placement;
 use mile_ranks::together;
-use mile_ranks::transport::Transport;
+use mile_ranks::transport::RankTransport;
 
 use super::copied::Copied;
 use super::evaluation::{Worths, value};
@@ -44,7 +44,7 @@ pub struct GpuRank<'a, T: Real, C> {
     models: Copied<T>,
 }
 
-impl<'a, T: Real, C: Transport> GpuRank<'a, T, C> {
+impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
     /// The agents that a placement gives this rank, at their starting points, with the vectors `method` works with. `start` has one row for
     /// all agents, or one for each agent of this rank, in the order of its places.
     pub fn new(
@@ -134,7 +134,7 @@ impl<'a, T: Real, C: Transport> GpuRank<'a, T, C> {
     }
 }
 
-impl<T: Real, C: Transport> Agents for GpuRank<'_, T, C> {
+impl<T: Real, C: RankTransport> Agents for GpuRank<'_, T, C> {
     fn hosted(&self) -> Range<usize> {
         self.placement.places(self.transport.rank())
     }
@@ -196,7 +196,7 @@ impl<T: Real, C: Transport> Agents for GpuRank<'_, T, C> {
     }
 }
 
-impl<T: Real, C: Transport> Engine<T> for GpuRank<'_, T, C> {
+impl<T: Real, C: RankTransport> Engine<T> for GpuRank<'_, T, C> {
     fn agents(&self) -> usize {
         self.own.network.agents()
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mile::agents::Failure;
 use mile::ranks::Ranks;
 use mile_ranks::threads::Threads;
-use mile_ranks::transport::{Arrived, Region, Transport};
+use mile_ranks::transport::{Arrived, RankTransport, Region};
 
 pub struct Direct {
     pub rank: Threads,
@@ -41,7 +41,7 @@ impl Ranks for Direct {
     }
 }
 
-impl Transport for Direct {
+impl RankTransport for Direct {
     fn exchange(
         &self,
         sends: &[(usize, &[u8])],

@@ -9,7 +9,7 @@ use mile::methods::catalogue::Parameters;
 use mile::problems::{Batch, Loss};
 use mile::run::Run;
 use mile::schedule::Schedule;
-use mile_cuda::device::{Device, DeviceError, Grid, Kernel, Recording};
+use mile_cuda::device::{Device, DeviceError, DeviceKernel, Grid, Recording};
 use mile_cuda::{GpuAgents, Stack};
 
 use crate::common::*;
@@ -54,10 +54,10 @@ impl Device for Losing {
         // SAFETY: promised by the caller.
         unsafe { self.device.read(at, bytes) }
     }
-    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<Kernel>, DeviceError> {
+    fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<DeviceKernel>, DeviceError> {
         self.device.compile(source, names)
     }
-    unsafe fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
+    unsafe fn launch(&self, kernel: DeviceKernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError> {
         self.spend()?;
         // SAFETY: promised by the caller.
         unsafe { self.device.launch(kernel, grid, arguments) }

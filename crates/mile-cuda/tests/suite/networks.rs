@@ -14,7 +14,7 @@ use mile_nn::data::{Dataset, Images, Shape, Targets, Values};
 use mile_nn::model::{Layer, ModelSpec};
 use mile_nn::partition::Partition;
 use mile_nn::problem::{Evaluation, ImageProblem, ImageSpec, Parts};
-use mile_nn::{Batch, Scalar};
+use mile_nn::{Batch, KernelScalar};
 
 use crate::common::*;
 
@@ -109,7 +109,7 @@ fn dataset(shape: Shape, samples: usize, numbers: bool) -> Dataset {
 }
 
 /// Agents with different numbers of samples.
-fn problem<T: Scalar>(
+fn problem<T: KernelScalar>(
     shape: Shape,
     layers: &[Layer],
     agents: usize,
@@ -141,13 +141,13 @@ pub fn with_dropout(agents: usize) -> ImageProblem<f32> {
 }
 
 /// The same with a weight decay.
-pub fn decayed<T: Scalar>(agents: usize, batch: Batch) -> ImageProblem<T> {
+pub fn decayed<T: KernelScalar>(agents: usize, batch: Batch) -> ImageProblem<T> {
     let (_, shape, layers) = models().swap_remove(3);
     problem(shape, &layers, agents, batch, false).with_weight_decay(0.3).unwrap()
 }
 
 /// The largest distance over agents of stochastic gradients from the CPU's, at a point of each agent's own.
-fn apart<T: Scalar>(problem: &ImageProblem<T>, backwards: bool) -> f64 {
+fn apart<T: KernelScalar>(problem: &ImageProblem<T>, backwards: bool) -> f64 {
     let (agents, dim) = (problem.agents(), problem.dim());
     let network = Network::new(Topology::Complete.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
     let method = build("dsgd", &Parameters::default(), &network);

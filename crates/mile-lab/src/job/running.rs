@@ -17,7 +17,7 @@ use crate::ranks::lost;
 use crate::record::{Evaluated, MODELS, Record, RunId, measure, rms, total};
 use crate::saved;
 use crate::state::Header;
-use crate::store::{Outcome, Status};
+use crate::store::{JobStatus, Outcome};
 
 /// Wishes of ranks: to stop after this round, and to write a checkpoint.
 const STOP: u8 = 1;
@@ -172,12 +172,12 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             let round = self.run.progress().round;
             self.context.observer.advanced(self.job, round);
             if round >= spec.rounds {
-                break Status::Done;
+                break JobStatus::Done;
             }
             if !std::mem::take(&mut self.entered) {
                 let wishes = self.wishes()?;
                 if wishes & STOP != 0 {
-                    break Status::Stopped;
+                    break JobStatus::Stopped;
                 }
                 if wishes & SAVE != 0 {
                     self.checkpoint()?;
@@ -209,12 +209,12 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
                 self.record(drift)?;
             }
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
-                break Status::Diverged;
+                break JobStatus::Diverged;
             }
             if let (true, Some(rule), Some(now)) = (due, &spec.stop, &self.last)
                 && rule.holds(before.as_ref(), now)
             {
-                break Status::Done;
+                break JobStatus::Done;
             }
         };
         Ok(Completed::Job(self.conclude(status)?))
@@ -255,9 +255,9 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         saved::write(path, &header, &self.method.layout(), self.engine)
     }
 
-    fn conclude(mut self, status: Status) -> Result<Outcome, LabError> {
+    fn conclude(mut self, status: JobStatus) -> Result<Outcome, LabError> {
         let checkpoint = self.context.checkpoint_path(self.job);
-        if status == Status::Stopped {
+        if status == JobStatus::Stopped {
             self.checkpoint()?;
         } else {
             self.save(&self.context.final_path(self.job), None)?;

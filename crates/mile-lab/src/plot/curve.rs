@@ -4,7 +4,7 @@
 
 use crate::quantity::{Axis, Quantity};
 use crate::record::Record;
-use crate::store::{Outcome, Status};
+use crate::store::{JobStatus, Outcome};
 
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,7 +87,7 @@ impl<'a> Runs<'a> {
             run.records.sort_by_key(|record| record.round);
             let (first, last) = (run.records[0], run.records[run.records.len() - 1]);
             let outcome = outcomes.iter().find(|o| o.label == first.label && o.seed == run.seed);
-            run.diverged = outcome.is_some_and(|o| o.status == Status::Diverged) || !last.loss.is_finite();
+            run.diverged = outcome.is_some_and(|o| o.status == JobStatus::Diverged) || !last.loss.is_finite();
         }
         Self { labels }
     }

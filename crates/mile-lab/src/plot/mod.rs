@@ -27,5 +27,5 @@ pub use labels::labels_svg;
 pub use png::{PngError, png};
 pub use relative::relative_to;
 pub use sensitivity::sensitivity;
-pub use stability::{Mode, Used, modes_svg, stability_map_svg};
+pub use stability::{StabilityMode, Used, modes_svg, stability_map_svg};
 pub use winners::{Panel, Winner, WinnersMap, winners_svg};

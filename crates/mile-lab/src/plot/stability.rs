@@ -33,7 +33,7 @@ const LAMBDA: Ramp = Ramp {
 
 /// An eigenvalue of the linear map of one round.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mode {
+pub struct StabilityMode {
     /// Real part.
     pub re: f64,
     /// Imaginary part.
@@ -169,8 +169,8 @@ fn mark(svg: &mut Svg, axes: &Axes, used: Used) {
 }
 
 /// Draws the eigenvalues of one round with the unit circle; outside of it, disagreement grows.
-pub fn modes_svg(modes: &[Mode], title: &str) -> String {
-    let finite: Vec<&Mode> = modes.iter().filter(|m| m.re.is_finite() && m.im.is_finite()).collect();
+pub fn modes_svg(modes: &[StabilityMode], title: &str) -> String {
+    let finite: Vec<&StabilityMode> = modes.iter().filter(|m| m.re.is_finite() && m.im.is_finite()).collect();
     let farthest = finite.iter().map(|m| m.re.hypot(m.im)).fold(1.0, f64::max).min(FARTHEST);
     let scale = Scale::linear(-1.12 * farthest, 1.12 * farthest);
     let axes = axes(scale, scale, ["real part", "imaginary part"], None);
@@ -198,7 +198,7 @@ pub fn modes_svg(modes: &[Mode], title: &str) -> String {
     svg.finish(TOP + axes.size.1 + BOTTOM, &note, NOTE.size)
 }
 
-fn eigenvalue(svg: &mut Svg, axes: &Axes, mode: &Mode, bar: Scale) {
+fn eigenvalue(svg: &mut Svg, axes: &Axes, mode: &StabilityMode, bar: Scale) {
     let modulus = mode.re.hypot(mode.im);
     let nearer = FARTHEST / modulus.max(FARTHEST);
     let Some(at) = axes.place(mode.re * nearer, mode.im * nearer) else { return };
@@ -207,7 +207,7 @@ fn eigenvalue(svg: &mut Svg, axes: &Axes, mode: &Mode, bar: Scale) {
     let (colour, width) = if modulus > 1.0 { (GROWS, 2.0) } else { ("#ffffff", 0.8) };
     let fill = LAMBDA.colour(bar.place(mode.lambda).unwrap_or(0.0));
     let style = format!("fill=\"{fill}\" stroke=\"{colour}\" stroke-width=\"{width}\"");
-    let Mode { re, im, lambda, a } = mode;
+    let StabilityMode { re, im, lambda, a } = mode;
     let value = format!("{re:.4} {im:+.4}i, modulus {modulus:.4}");
     svg.path(&shape, &style, &format!("lambda {lambda:.4}, step size times curvature {a:.3}: {value}"));
 }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn modes_outside_the_circle_have_a_red_outline() {
-        let mode = |re, im| Mode { re, im, lambda: 0.5, a: 0.1 };
+        let mode = |re, im| StabilityMode { re, im, lambda: 0.5, a: 0.1 };
         let svg = modes_svg(&[mode(0.5, 0.5), mode(-1.5, 0.0), mode(f64::NAN, 0.0)], "a title");
         assert_eq!((svg.matches("modulus").count(), svg.matches(GROWS).count()), (2, 1));
         super::super::png(&svg).unwrap();

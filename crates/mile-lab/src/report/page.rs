@@ -8,7 +8,7 @@ use crate::error::LabError;
 use crate::plot::style::escape;
 use crate::plot::{Figure, Runs};
 use crate::quantity::{Axis, Quantity};
-use crate::store::{Outcome, Status};
+use crate::store::{JobStatus, Outcome};
 use crate::sweep::{SweepFolder, best_table, trials_table};
 use crate::table::{TextTable, number, outcomes_table};
 
@@ -218,10 +218,10 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
         cells
             .extend(quantities.iter().map(|quantity| number(quantity.of(&outcome.last).unwrap_or(f64::NAN))));
         let status = match outcome.status {
-            Status::Done => "done",
-            Status::Diverged => "diverged",
-            Status::Stopped => "stopped",
-            Status::Failed => "failed",
+            JobStatus::Done => "done",
+            JobStatus::Diverged => "diverged",
+            JobStatus::Stopped => "stopped",
+            JobStatus::Failed => "failed",
         };
         cells.extend([
             outcome.round.to_string(),
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_status_comes_right_after_the_name() {
-        let outcomes = [crate::table::tests::outcome("a", 0, Status::Done, 0.25)];
+        let outcomes = [crate::table::tests::outcome("a", 0, JobStatus::Done, 0.25)];
         for table in [outcomes_table(&outcomes, 1), seeds_table(&outcomes)] {
             let moved = status_first(table.clone());
             assert_eq!((moved.header[1].as_str(), moved.rows[0][1].as_str()), ("status", "done"));

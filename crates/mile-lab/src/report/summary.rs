@@ -9,7 +9,7 @@ use super::folder::RunFolder;
 use crate::held_out::{self, Models};
 use crate::quantity::Quantity;
 use crate::spec::{GraphSource, MixingSource};
-use crate::store::{Outcome, Status, labels};
+use crate::store::{JobStatus, Outcome, labels};
 use crate::sweep::as_good_for_some_seed;
 use crate::table::number;
 
@@ -95,8 +95,8 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
 fn standings<'a>(folder: &'a RunFolder, labels: &[&'a str], quantity: Quantity) -> Vec<Standing<'a>> {
     let finished = |label: &&'a str| {
         let mine = || folder.outcomes.iter().filter(|outcome| outcome.label == **label);
-        let done: Vec<Outcome> = mine().filter(|o| o.status == Status::Done).cloned().collect();
-        let diverged = mine().any(|outcome| outcome.status == Status::Diverged);
+        let done: Vec<Outcome> = mine().filter(|o| o.status == JobStatus::Done).cloned().collect();
+        let diverged = mine().any(|outcome| outcome.status == JobStatus::Diverged);
         (!diverged && mean(&done, quantity).is_some()).then_some((*label, done))
     };
     let finished: Vec<(&str, Vec<Outcome>)> = labels.iter().filter_map(finished).collect();
@@ -184,9 +184,9 @@ fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
 fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
     let mut sentences = Vec::new();
     let verbs = [
-        (Status::Diverged, "diverged"),
-        (Status::Stopped, "stopped early and can be resumed"),
-        (Status::Failed, "failed and can be resumed"),
+        (JobStatus::Diverged, "diverged"),
+        (JobStatus::Stopped, "stopped early and can be resumed"),
+        (JobStatus::Failed, "failed and can be resumed"),
     ];
     for (status, verb) in verbs {
         let mut parts = Vec::new();
@@ -216,7 +216,7 @@ fn failures(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
             sentences.push(format!("{} {verb}.", parts.join(", ")));
         }
     }
-    for outcome in folder.outcomes.iter().filter(|outcome| outcome.status == Status::Failed) {
+    for outcome in folder.outcomes.iter().filter(|outcome| outcome.status == JobStatus::Failed) {
         let why = outcome.error.as_deref().unwrap_or("no error message");
         sentences.push(format!("{}, seed {}: {why}.", outcome.label, outcome.seed));
     }
@@ -250,14 +250,14 @@ mod tests {
 
     fn done(label: &str, seeds: std::ops::Range<u64>, loss: f64) -> Vec<Outcome> {
         // The larger the seed, the larger the loss: so means over other seeds differ.
-        seeds.map(|seed| outcome(label, seed, Status::Done, loss + seed as f64)).collect()
+        seeds.map(|seed| outcome(label, seed, JobStatus::Done, loss + seed as f64)).collect()
     }
 
     #[test]
     fn algorithms_are_compared_over_the_seeds_that_all_of_them_have_finished() {
         let mut outcomes = [done("a", 0..3, 1.0), done("b", 0..1, 1.5)].concat();
-        outcomes.push(outcome("b", 1, Status::Stopped, 0.1));
-        outcomes.push(outcome("c", 0, Status::Stopped, 0.1));
+        outcomes.push(outcome("b", 1, JobStatus::Stopped, 0.1));
+        outcomes.push(outcome("c", 0, JobStatus::Stopped, 0.1));
         let text = summary(&folder(outcomes)).join("\n");
         let expected =
             "Over 1 of 4 seeds, the loss of the agents' own models is lowest for a (1.100); then b 1.650.";
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_whole_run_is_compared_without_those_that_diverged() {
         let mut outcomes = [done("a", 0..4, 1.0), done("b", 0..4, 2.0), done("c", 0..3, 0.1)].concat();
-        outcomes.push(outcome("c", 3, Status::Diverged, 1e30));
+        outcomes.push(outcome("c", 3, JobStatus::Diverged, 1e30));
         let text = summary(&folder(outcomes)).join("\n");
         assert!(
             text.contains("The loss of the agents' own models is lowest for a (2.750); then b 3.850."),

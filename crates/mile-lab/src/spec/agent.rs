@@ -27,7 +27,7 @@ pub enum OnMissing {
 
 /// What neighbours are connected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum TransportSpec {
     /// QUIC, over UDP.
     Quic,
     /// TLS over TCP.
@@ -59,7 +59,7 @@ pub struct AgentSettings {
     /// How long to stay after the last round for neighbours that are unreachable.
     pub linger: Duration,
     /// What neighbours are connected by; `None`: QUIC, or TCP if all agents are on one machine.
-    pub transport: Option<Transport>,
+    pub transport: Option<TransportSpec>,
     /// URL of a relay server.
     pub relay: Option<String>,
     /// Address on which Prometheus metrics are served.
@@ -139,10 +139,10 @@ impl AgentSettings {
             let problem = "cannot be used with on_missing = \"skip-edge\": an old copy does not know which edges were skipped since";
             return Err(LabError::config("agent.keep", problem));
         }
-        let transports = [("quic", Transport::Quic), ("tcp", Transport::Tcp)];
+        let transports = [("quic", TransportSpec::Quic), ("tcp", TransportSpec::Tcp)];
         let transport = reader.optional_choice("transport", &transports)?;
         let relay = reader.text("relay", "the URL of a relay")?.map(str::to_owned);
-        if transport == Some(Transport::Tcp) && relay.is_some() {
+        if transport == Some(TransportSpec::Tcp) && relay.is_some() {
             let problem = "cannot be used with transport = \"tcp\", because a relay carries QUIC: leave one of the two out";
             return Err(LabError::config("agent.relay", problem));
         }
@@ -213,7 +213,7 @@ impl AgentSettings {
     }
 }
 
-impl Transport {
+impl TransportSpec {
     /// Its name in a file.
     pub fn name(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ use mile::methods::catalogue::Catalogue;
 use mile::real::Precision;
 use toml::{Table, Value};
 
-pub use agent::{AgentSettings, AgentSpec, OnMissing, Stop, Transport};
+pub use agent::{AgentSettings, AgentSpec, OnMissing, Stop, TransportSpec};
 pub use algorithm::AlgorithmSpec;
 pub(crate) use events::to_table as event_table;
 pub use neighbours::{NeighbourSpec, is_host_and_port};
@@ -35,7 +35,7 @@ use crate::section::{Section, as_whole, resolve};
 
 /// The agents' starting points.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartSpec {
     /// The problem's own initialisation, one point for all; zeros if it has none.
     Model,
     /// The origin.
@@ -76,7 +76,7 @@ pub struct Spec {
     /// On how many samples models are evaluated, where a plan has chosen it.
     pub samples: Option<EvaluationSamples>,
     /// The starting points.
-    pub start: Start,
+    pub start: StartSpec,
     /// The algorithms to run.
     pub algorithms: Vec<AlgorithmSpec>,
     /// What happens to agents, in increasing round.
@@ -305,7 +305,7 @@ fn section(top: &Section, key: &'static str) -> Result<Table, LabError> {
     }
 }
 
-fn start(top: &Section, folder: &Path) -> Result<Start, LabError> {
+fn start(top: &Section, folder: &Path) -> Result<StartSpec, LabError> {
     let table = section(top, "start")?;
     let reader = Section::new("start", &table);
     let file =
@@ -319,14 +319,14 @@ fn start(top: &Section, folder: &Path) -> Result<Start, LabError> {
         }
         let path = resolve(folder, file);
         reader.finish()?;
-        return Ok(Start::File(path));
+        return Ok(StartSpec::File(path));
     }
-    let start = reader.choice("value", &Start::WORDS, Some("model"))?;
+    let start = reader.choice("value", &StartSpec::WORDS, Some("model"))?;
     reader.finish()?;
     Ok(start)
 }
 
-impl Start {
+impl StartSpec {
     const WORDS: [(&'static str, Self); 4] =
         [("model", Self::Model), ("zeros", Self::Zeros), ("common", Self::Common), ("random", Self::Random)];
 

@@ -5,7 +5,7 @@ use toml::Value;
 
 use super::points::description;
 use crate::quantity::Quantity;
-use crate::store::{Outcome, Status, distinct};
+use crate::store::{JobStatus, Outcome, distinct};
 use crate::table::{TextTable, number};
 
 /// A trial: one algorithm at one point of a sweep, with all seeds.
@@ -36,7 +36,7 @@ impl Trial {
         let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
         let value = |outcome: &Outcome| sign * criterion.of(&outcome.last).unwrap_or(f64::NAN);
         let values: Vec<f64> = self.outcomes.iter().map(value).collect();
-        let diverged = self.outcomes.iter().any(|outcome| outcome.status == Status::Diverged);
+        let diverged = self.outcomes.iter().any(|outcome| outcome.status == JobStatus::Diverged);
         if diverged || values.iter().any(|value| !value.is_finite()) {
             return Score::Diverged;
         }
@@ -222,18 +222,18 @@ mod tests {
 
     #[test]
     fn a_step_size_just_below_one_that_diverges_is_at_the_limit_of_stability() {
-        let trial = |label: &str, step: f64, xi: f64, status: Status| {
+        let trial = |label: &str, step: f64, xi: f64, status: JobStatus| {
             let key = |name: &str| format!("algorithm.{label}.{name}");
             let settings = vec![(key("step_size"), step.into()), (key("xi"), xi.into())];
-            let outcomes = vec![outcome(label, 0, Status::Done, step), outcome(label, 1, status, step)];
+            let outcomes = vec![outcome(label, 0, JobStatus::Done, step), outcome(label, 1, status, step)];
             Trial { label: label.into(), settings, point: String::new(), outcomes }
         };
         let trials = [
-            trial("a", 0.4, 0.1, Status::Diverged),
-            trial("a", 0.1, 0.1, Status::Done),
-            trial("a", 0.2, 0.1, Status::Done),
-            trial("a", 0.2, 0.3, Status::Done),
-            trial("b", 0.2, 0.1, Status::Done),
+            trial("a", 0.4, 0.1, JobStatus::Diverged),
+            trial("a", 0.1, 0.1, JobStatus::Done),
+            trial("a", 0.2, 0.1, JobStatus::Done),
+            trial("a", 0.2, 0.3, JobStatus::Done),
+            trial("b", 0.2, 0.1, JobStatus::Done),
         ];
         let kept = within_stability(&trials, Quantity::Loss);
         let expected = [&trials[0], &trials[1], &trials[3], &trials[4]];

@@ -29,14 +29,14 @@ use crate::section::Section;
 
 /// How the lists of values are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum SweepMode {
     /// All combinations.
     Cartesian,
     /// The first values of all lists together, then the second values, and so on.
     Zip,
 }
 
-impl Mode {
+impl SweepMode {
     const NAMES: [(&'static str, Self); 2] = [("cartesian", Self::Cartesian), ("zip", Self::Zip)];
 }
 
@@ -44,7 +44,7 @@ impl Mode {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
     /// How values are combined.
-    pub mode: Mode,
+    pub mode: SweepMode,
     /// The quantity, at the last record, by which the best values are chosen.
     pub criterion: Quantity,
     /// Keys with their lists of values.
@@ -58,7 +58,7 @@ impl Sweep {
         let Some(value) = top.value("sweep") else { return Ok(None) };
         let section = value.as_table().ok_or_else(|| top.refuse("sweep", value, "a section [sweep]"))?;
         let reader = Section::new("sweep", section);
-        let mode = reader.choice("mode", &Mode::NAMES, Some("cartesian"))?;
+        let mode = reader.choice("mode", &SweepMode::NAMES, Some("cartesian"))?;
         let quantities = Quantity::ALL.map(|quantity| (quantity.name(), quantity));
         let criterion = reader.choice("criterion", &quantities, Some(Quantity::LocalLoss.name()))?;
         let mut sweep = Self { mode, criterion, values: Vec::new() };
@@ -71,7 +71,7 @@ impl Sweep {
                 "has no values; give a key a list, such as step_size = [0.05, 0.1]",
             ));
         }
-        if sweep.mode == Mode::Zip {
+        if sweep.mode == SweepMode::Zip {
             sweep.check_lengths()?;
         }
         Ok(Some(sweep))
@@ -79,7 +79,7 @@ impl Sweep {
 
     /// How it is combined and judged, as it is written; the lists are those of the file.
     pub(crate) fn to_table(&self) -> Table {
-        let mode = Mode::NAMES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(name, _)| *name);
+        let mode = SweepMode::NAMES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(name, _)| *name);
         Table::from_iter([
             ("mode".to_owned(), mode.into()),
             ("criterion".to_owned(), self.criterion.name().into()),

@@ -3,7 +3,7 @@
 use mile::methods::catalogue::Catalogue;
 use toml::{Table, Value};
 
-use super::{Mode, Sweep};
+use super::{Sweep, SweepMode};
 use crate::error::LabError;
 use crate::spec::set::{assign, position};
 
@@ -86,7 +86,7 @@ impl Sweep {
             Target::Algorithms(those, _) => those.contains(&algorithm),
         };
         let keys: Vec<usize> = (0..targets.len()).filter(|k| concerns(&targets[*k])).collect();
-        if self.mode == Mode::Zip {
+        if self.mode == SweepMode::Zip {
             let together = |which: usize| keys.iter().map(|key| (*key, which)).collect::<Vec<_>>();
             let mut choices: Vec<Choice> = (0..self.values[0].1.len()).map(together).collect();
             choices.dedup();

@@ -9,7 +9,7 @@ use mile_lab::execute::execute;
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
 use mile_lab::spec::Spec;
-use mile_lab::store::{Outcome, Status, read_records};
+use mile_lab::store::{JobStatus, Outcome, read_records};
 
 fn plan(text: &str, set: &[&str]) -> Result<Plan, String> {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
@@ -37,7 +37,7 @@ fn the_automatic_step_size_is_stable_for_every_method() {
         let step_size = algorithm.schedule.step_size;
         assert!(step_size > 1e-3 && step_size <= 2.0, "{}: {step_size}", outcome.label);
         assert_eq!(algorithm.to_table()["step_size"].as_float(), Some(step_size));
-        assert_eq!(outcome.status, Status::Done, "{} with {step_size}", outcome.label);
+        assert_eq!(outcome.status, JobStatus::Done, "{} with {step_size}", outcome.label);
         let first = records.iter().find(|record| record.label == outcome.label).unwrap();
         let (before, after) = (first.grad_norm_sq.unwrap(), outcome.last.grad_norm_sq.unwrap());
         assert!(after < 0.1 * before, "{}: {before} {after}", outcome.label);
@@ -86,7 +86,7 @@ fn a_run_ends_when_it_has_converged_and_goes_on_when_the_tolerance_is_tightened(
     let loose = plan(&text, &["stop={ grad_norm = 1e-3, consensus = 1e-6 }"]).unwrap();
     let outcomes = run(&loose, folder.path(), false);
     let mile = &outcomes[0];
-    assert!(mile.converged && mile.status == Status::Done && mile.round < 5000, "{mile:?}");
+    assert!(mile.converged && mile.status == JobStatus::Done && mile.round < 5000, "{mile:?}");
     assert!(mile.last.grad_norm_sq.unwrap() <= 1e-6 && mile.last.consensus_error <= 1e-6);
     let before = &read_records(folder.path()).unwrap()[mile.round as usize / 10 - 1];
     assert!(before.grad_norm_sq.unwrap() > 1e-6 || before.consensus_error > 1e-6, "it stopped too late");

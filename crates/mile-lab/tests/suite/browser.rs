@@ -23,7 +23,7 @@ use mile_lab::record::Record;
 use mile_lab::report::write_report;
 use mile_lab::serve::LiveView;
 use mile_lab::spec::Spec;
-use mile_lab::store::{Outcome, Status};
+use mile_lab::store::{JobStatus, Outcome};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -273,12 +273,12 @@ fn what_was_stopped_and_runs_again_is_not_said_to_have_stopped() {
     let plan = plan();
     let stop = AtomicBool::new(false);
     let outcomes = execute(&plan, folder.path(), false, &StopAtOnce(&stop), &stop).unwrap();
-    assert!(outcomes.iter().any(|outcome| outcome.status == Status::Stopped));
+    assert!(outcomes.iter().any(|outcome| outcome.status == JobStatus::Stopped));
     let view = LiveView::start(TcpListener::bind("127.0.0.1:0").unwrap(), &plan, folder.path()).unwrap();
     // Told to stop before it begins, it is seen as it is when it begins.
     execute(&plan, folder.path(), true, &view, &AtomicBool::new(true)).unwrap();
     let state = ask(&view, &get("/state?version=", "localhost"));
-    let over = outcomes.iter().filter(|outcome| outcome.status != Status::Stopped).count();
+    let over = outcomes.iter().filter(|outcome| outcome.status != JobStatus::Stopped).count();
     assert!(state.contains(&format!("live: {over} of 4 runs finished")));
     assert!(!state.contains("stopped early"));
     view.finish();

@@ -4,7 +4,7 @@ use mile::problems::{AgentWeights, Batch, Loss, Metric, Problem, Shard, Table, T
 use mile_lab::Lab;
 use mile_lab::held_out::Models;
 use mile_lab::quantity::Quantity;
-use mile_lab::store::{Status, read_records};
+use mile_lab::store::{JobStatus, read_records};
 
 const EXPERIMENT: &str = r#"
 rounds = 40
@@ -59,7 +59,7 @@ fn models_learn_and_their_metrics_are_recorded_drawn_and_ranked() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("run");
         let results = Lab::of("rows", table(loss)).quiet().run(EXPERIMENT, &folder).unwrap();
-        assert!(results.outcomes.iter().all(|outcome| outcome.status == Status::Done), "{loss:?}");
+        assert!(results.outcomes.iter().all(|outcome| outcome.status == JobStatus::Done), "{loss:?}");
         let records = read_records(&folder).unwrap();
         let (first, last) = (&records[0], &results.outcomes[0].last);
         assert!(last.loss < first.loss, "{loss:?}");
@@ -93,6 +93,6 @@ fn a_poisson_run_that_overflows_is_reported_as_diverged() {
     let home = tempfile::tempdir().unwrap();
     let wild = EXPERIMENT.replace("step_size = 0.2", "step_size = 30.0");
     let results = Lab::of("rows", table(Loss::Poisson)).quiet().run(&wild, home.path().join("run")).unwrap();
-    assert!(results.outcomes.iter().all(|outcome| outcome.status == Status::Diverged));
+    assert!(results.outcomes.iter().all(|outcome| outcome.status == JobStatus::Diverged));
     assert_eq!(table(Loss::Poisson).dim(), 3);
 }

@@ -16,7 +16,7 @@ use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
 use mile_lab::objectives::FixedProblem;
 use mile_lab::report::RunFolder;
 use mile_lab::session::Results;
-use mile_lab::store::{Status, read_outcomes, read_records};
+use mile_lab::store::{JobStatus, read_outcomes, read_records};
 use mile_lab::{Lab, LabError};
 
 /// f_i(x) = log cosh(x - c i), which fails after so many gradients and, if told to, panics instead.
@@ -88,7 +88,7 @@ fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
     let folder = home.path().join("run");
     let results = run(&lab(Opinions::new(5)), EXPERIMENT, &folder);
     assert!(results.is_complete && results.outcomes.len() == 4);
-    assert!(results.outcomes.iter().all(|outcome| outcome.status == Status::Done));
+    assert!(results.outcomes.iter().all(|outcome| outcome.status == JobStatus::Done));
     assert!(results.to_string().contains("mile") && results.to_string().contains("k-gt"));
     for file in ["config.toml", "metrics.jsonl", "summary.json", "report.html", "table.txt", "table.tex"] {
         assert!(folder.join(file).exists(), "{file}");
@@ -202,7 +202,7 @@ fn an_objective_that_fails_ends_its_job_with_its_records_kept_and_can_be_tried_a
         let words = if panics { "nobody expected this" } else { "the instrument was unplugged" };
         assert!(error.to_string().contains(words), "{error}");
         let outcomes = read_outcomes(home.path()).unwrap();
-        let failed: Vec<_> = outcomes.iter().filter(|outcome| outcome.status == Status::Failed).collect();
+        let failed: Vec<_> = outcomes.iter().filter(|outcome| outcome.status == JobStatus::Failed).collect();
         assert!(!failed.is_empty());
         assert!(failed.iter().all(|outcome| outcome.error.as_ref().unwrap().contains(words)));
         let page = std::fs::read_to_string(home.path().join("report.html")).unwrap();

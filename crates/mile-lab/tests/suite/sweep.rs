@@ -15,7 +15,7 @@ use mile_lab::plan::{Job, Plan};
 use mile_lab::quantity::Quantity;
 use mile_lab::report::draw_sweep;
 use mile_lab::spec::parse_table;
-use mile_lab::store::{Outcome, Status};
+use mile_lab::store::{JobStatus, Outcome};
 use mile_lab::sweep::{ObserverFactory, Point, SweepFolder, SweepPlan, Trial, best_of, best_remarks};
 
 const BASE: &str = r#"
@@ -222,7 +222,7 @@ fn the_edge_of_the_grid_and_ties_are_said() {
     trials.push(twin);
     let remark = &best_remarks(&trials, Quantity::LocalLoss)[0];
     assert!(remark.contains("step_size=0.003"), "{remark}");
-    trials.iter_mut().flat_map(|trial| &mut trial.outcomes).for_each(|o| o.status = Status::Diverged);
+    trials.iter_mut().flat_map(|trial| &mut trial.outcomes).for_each(|o| o.status = JobStatus::Diverged);
     assert!(best_remarks(&trials, Quantity::LocalLoss)[0].contains("diverged"));
 }
 

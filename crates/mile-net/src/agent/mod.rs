@@ -17,7 +17,7 @@ use self::network_agent::NetworkAgent;
 use crate::gossip::{Gossip, Tolerance};
 use crate::handshake::Mark;
 use crate::outbox::Message;
-use crate::session::Finished;
+use crate::protocol::Finished;
 
 /// What an agent needs from its surroundings: a network and a disk.
 ///
@@ -49,7 +49,7 @@ pub trait Host<T>: Send {
 
 /// One method on one problem from one starting point, as seen by one agent.
 #[derive(Clone, Copy)]
-pub struct Job<'a, T> {
+pub struct AgentJob<'a, T> {
     /// Which of the run's jobs.
     pub index: usize,
     /// Which agent.
@@ -79,7 +79,7 @@ pub fn first_exchange_after(event: usize) -> u64 {
     (event as u64 + 1) << 40
 }
 
-/// A state of a job. With the session's [`Memory`](crate::session::Memory) it is all that is needed to resume.
+/// A state of a job. With the session's [`Memory`](crate::protocol::Memory) it is all that is needed to resume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State<T> {
     /// Which of the run's jobs.
@@ -139,7 +139,11 @@ pub enum StartFrom<T> {
 ///
 /// # Errors
 /// If the objective cannot be evaluated, naming the agent, or if the host fails. Checkpoints that were written remain.
-pub fn work<T: Real>(job: &Job<T>, from: StartFrom<T>, host: &mut dyn Host<T>) -> Result<State<T>, Failure> {
+pub fn work<T: Real>(
+    job: &AgentJob<T>,
+    from: StartFrom<T>,
+    host: &mut dyn Host<T>,
+) -> Result<State<T>, Failure> {
     let (mut agent, progress) = NetworkAgent::new(job, from, host)?;
     let mut run = match progress {
         Some(progress) => Run::resume(agent.method(), job.schedule.clone(), progress),

@@ -12,15 +12,15 @@ use mile::run::Progress;
 use mile::steady::{message_bytes, remember, steadiness, summary};
 use mile::verbs::{MOST_VECTORS, Rows, Verbs};
 
-use super::{Failure, Host, Job, RoundEnd, StartFrom, State, first_exchange_after};
+use super::{AgentJob, Failure, Host, RoundEnd, StartFrom, State, first_exchange_after};
 use crate::gossip::Gossip;
 use crate::handshake::Mark;
-use crate::outbox::{Form, Message};
-use crate::session::Finished;
+use crate::outbox::{Message, MessageForm};
+use crate::protocol::Finished;
 
 /// Hosts one agent of a network.
 pub(super) struct NetworkAgent<'a, T> {
-    job: &'a Job<'a, T>,
+    job: &'a AgentJob<'a, T>,
     epoch: &'a Epoch,
     method: &'a dyn Method,
     /// The layout of the method, the same in every epoch.
@@ -37,7 +37,7 @@ pub(super) struct NetworkAgent<'a, T> {
 impl<'a, T: Real> NetworkAgent<'a, T> {
     /// An agent at its starting point, or in a state, in which case its progress comes with it.
     pub(super) fn new(
-        job: &'a Job<'a, T>,
+        job: &'a AgentJob<'a, T>,
         from: StartFrom<T>,
         host: &'a mut dyn Host<T>,
     ) -> Result<(Self, Option<Progress>), AgentsError> {
@@ -122,7 +122,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         if self.job.gossip_every == 0 {
             return Ok(());
         }
-        let Job { problem, agent, .. } = *self.job;
+        let AgentJob { problem, agent, .. } = *self.job;
         let (state, scratch) = self.vectors.split_at_mut(self.layout.state.len());
         let model = &state[0];
         let penalty = problem.penalty();
@@ -163,11 +163,11 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         &mut self,
         round: u64,
         model: Vector,
-        form: Form,
+        form: MessageForm,
         write: impl FnOnce(&[Vec<T>], &mut Vec<T>),
         to: &[Vector],
     ) -> Result<Finished<T>, AgentsError> {
-        let Job { agent, membership, seed, gossip_every, .. } = *self.job;
+        let AgentJob { agent, membership, seed, gossip_every, .. } = *self.job;
         let (epoch, place) = (self.epoch, self.place);
         let absent = |id: usize| membership.is_absent(id, round);
         let is_used = |id: usize| {
@@ -194,7 +194,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
 
     /// Carries out the verb that was just noted. Nothing is gained by waiting: there is one agent.
     fn carry_out(&mut self) -> Result<(), AgentsError> {
-        let Job { problem, agent, seed, .. } = *self.job;
+        let AgentJob { problem, agent, seed, .. } = *self.job;
         let verbs = self.verbs.stage(0);
         let done = Rows::alone(agent, &mut self.vectors, |rows| {
             verbs.iter().try_for_each(|verb| rows.carry_out(verb, problem, seed))
@@ -230,7 +230,7 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         let write = |vectors: &[Vec<T>], message: &mut Vec<T>| {
             from.iter().for_each(|from| message.extend_from_slice(&vectors[from.0]));
         };
-        let finished = self.exchange(round, pairs[0].0, Form::Whole, write, &to)?;
+        let finished = self.exchange(round, pairs[0].0, MessageForm::Whole, write, &to)?;
         Ok((finished.used.len() * pairs.len() * self.dim() * size_of::<T>()) as u64)
     }
 
@@ -242,8 +242,13 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
             message.extend_from_slice(summary);
             message.extend_from_slice(&vectors[pull.from.0]);
         };
-        let finished =
-            self.exchange(round, pull.from, Form::Summary(summary.len()), write, &[pull.to, pull.steady])?;
+        let finished = self.exchange(
+            round,
+            pull.from,
+            MessageForm::Summary(summary.len()),
+            write,
+            &[pull.to, pull.steady],
+        )?;
         let others = finished.summaries.iter().map(|(weight, numbers)| (*weight, &numbers[..]));
         let r = steadiness(&own, pull.fresh, others);
         let mut memory = std::mem::take(&mut self.vectors[pull.memory.0]);
@@ -260,7 +265,8 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
             pull.by.encode(&vectors[pull.from.0], &mut bytes);
             message.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
         };
-        let finished = self.exchange(round, pull.model, Form::Compressed(pull.by), write, &[pull.to])?;
+        let finished =
+            self.exchange(round, pull.model, MessageForm::Compressed(pull.by), write, &[pull.to])?;
         Ok((finished.used.len() * pull.by.message_bytes::<T>(self.dim())) as u64)
     }
 
@@ -306,7 +312,10 @@ impl<T: Real> Engine<T> for NetworkAgent<'_, T> {
 }
 
 /// An epoch of a job, its method, and the agent's place in it.
-fn part<'a, T>(job: &Job<'a, T>, epoch: usize) -> Result<(&'a Epoch, &'a dyn Method, usize), AgentsError> {
+fn part<'a, T>(
+    job: &AgentJob<'a, T>,
+    epoch: usize,
+) -> Result<(&'a Epoch, &'a dyn Method, usize), AgentsError> {
     let methods = std::iter::once(job.method).chain(job.later.iter().copied());
     let found = job.membership.epochs().iter().zip(methods).nth(epoch);
     let place = found.and_then(|(epoch, _)| epoch.place(job.agent));
@@ -360,11 +369,11 @@ mod tests {
         }
     }
 
-    fn with_job(test: impl FnOnce(&Job<f64>)) {
+    fn with_job(test: impl FnOnce(&AgentJob<f64>)) {
         let problem = Quadratic::<f64>::new(3, 4, 10.0, 1.0, 0).unwrap();
         let network = Network::new(Topology::Path.build(3, 0).unwrap(), Rule::Metropolis).unwrap();
         let (method, schedule) = (Mile::new(2, 0.2).unwrap(), Schedule::constant(0.1));
-        test(&Job {
+        test(&AgentJob {
             index: 0,
             agent: 2,
             problem: &problem,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use iroh::PublicKey;
 
-use crate::session::Fault;
-use crate::status::Refused;
+use crate::protocol::Fault;
+use crate::status::RefusedConnections;
 
 /// How long a handshake may take, and a first stream to be opened.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -66,9 +66,9 @@ impl Admission {
         }
     }
 
-    pub(super) fn refused(&self) -> Refused {
+    pub(super) fn refused(&self) -> RefusedConnections {
         let count = |counter: &AtomicU64| counter.load(Relaxed);
-        Refused {
+        RefusedConnections {
             strangers: count(&self.strangers),
             flooded: count(&self.flooded),
             broken: count(&self.broken),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::session::Fault;
+use crate::protocol::Fault;
 
 /// A connection on which nothing arrives for this long is lost.
 pub(super) const IDLE: Duration = Duration::from_millis(2500);

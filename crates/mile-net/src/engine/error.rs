@@ -7,7 +7,7 @@ use crate::checkpoint::CheckpointError;
 /// Why an engine does not start, or stops.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum EngineError {
+pub enum NetworkError {
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
@@ -48,7 +48,7 @@ pub enum EngineError {
     },
 }
 
-impl EngineError {
+impl NetworkError {
     pub(super) fn serve(
         what: &'static str,
         at: impl std::fmt::Display,

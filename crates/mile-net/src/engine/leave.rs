@@ -15,7 +15,7 @@ use super::shared::{Core, Shared};
 use super::wait::{CHECK, TICK, WaitWarning};
 use crate::checkpoint::Folder;
 use crate::farewell::Farewell;
-use crate::session::{Millis, NeighbourStatus};
+use crate::protocol::{Millis, NeighbourStatus};
 use crate::status::Activity;
 
 /// How long closing all links may take.

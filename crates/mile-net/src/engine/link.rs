@@ -13,7 +13,7 @@ use super::shared::{Shared, Signals};
 use super::transport::{Connection, Receiver, Sender};
 use crate::frame::{Head, Kind};
 use crate::outbox::Message;
-use crate::session::{Arrival, Fault, Link, Outgoing};
+use crate::protocol::{Arrival, Fault, Link, Outgoing};
 
 /// How long a HELLO may take to arrive.
 const GREETING: Duration = Duration::from_secs(10);

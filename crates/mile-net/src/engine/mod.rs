@@ -1,6 +1,6 @@
 //! The network engine: connections to neighbours, by QUIC (with iroh) or by TLS over TCP, and checkpoints.
 //!
-//! An [`Engine`] is the [`Host`] of an agent: it sends and receives the frames of a [`Session`] on connections to neighbours
+//! An [`NetworkEngine`] is the [`Host`] of an agent: it sends and receives the frames of a [`Protocol`] on connections to neighbours
 //! that are known by their public keys, and writes the agent's checkpoints. Exchanges block the computing thread; the
 //! network has threads of its own.
 
@@ -33,7 +33,7 @@ use mile::membership::Edge;
 use mile::real::Real;
 use tokio::runtime::Runtime;
 
-pub use self::error::{Departure, EngineError};
+pub use self::error::{Departure, NetworkError};
 pub use self::panics::exit_on_panic;
 pub use self::quic::quic_settings;
 pub use self::tcp::tls_client;
@@ -48,7 +48,7 @@ use crate::agent::{Failure, Host, RoundEnd};
 use crate::checkpoint::Folder;
 use crate::handshake::Terms;
 use crate::outbox::Message;
-use crate::session::{Finished, Limits, Memory, MissingPolicy, Session, Setup};
+use crate::protocol::{Finished, Limits, Memory, MissingPolicy, Protocol, Setup};
 use crate::status::{Activity, Status};
 
 /// Name of the protocol in the handshake of a connection.
@@ -96,7 +96,7 @@ pub struct Settings {
 }
 
 /// The connections and the folder of one agent. Dropping it is like killing the agent: use [`leave`](Self::leave).
-pub struct Engine<T: Real> {
+pub struct NetworkEngine<T: Real> {
     shared: Arc<Shared<T>>,
     endpoint: Arc<Endpoint>,
     folder: Folder,
@@ -110,7 +110,7 @@ pub struct Engine<T: Real> {
     runtime: Option<Runtime>,
 }
 
-impl<T: Real> Engine<T> {
+impl<T: Real> NetworkEngine<T> {
     /// Binds the address, starts the network's threads, and connects to the neighbours. `memory` is what
     /// [`Folder::load`] found in the folder. Not to be called from within an asynchronous runtime: it has its own.
     pub fn start(
@@ -118,7 +118,7 @@ impl<T: Real> Engine<T> {
         folder: Folder,
         terms: Terms,
         memory: Memory<T>,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self, NetworkError> {
         let (listed, relay) = check(&settings)?;
         let Settings { me, neighbours, on_missing, .. } = &settings;
         let incarnation = folder.incarnation()?;
@@ -135,7 +135,7 @@ impl<T: Real> Engine<T> {
         };
         let admission = Arc::new(Admission::new());
         let names = (*me, terms.run.clone(), incarnation);
-        let session = Session::new(setup, 0);
+        let session = Protocol::new(setup, 0);
         let threads = panics::name_threads();
         let runtime = network_threads(&threads)?;
         let ids = neighbours.keys().copied();
@@ -196,7 +196,7 @@ impl<T: Real> Engine<T> {
 
     /// Stays until every neighbour has confirmed that the last message is part of a checkpoint, and knows that this agent leaves, or
     /// has been away for the linger time; closes all connections in good order.
-    pub fn leave(mut self) -> Result<Departure, EngineError> {
+    pub fn leave(mut self) -> Result<Departure, NetworkError> {
         let unconfirmed = Leaving::new(&self.shared, &self.folder).leave(self.linger, self.timeout);
         // Attempts to reach neighbours that have left are not worth waiting for.
         if let Some(runtime) = self.runtime.as_ref().filter(|_| self.shared.lock().was_linked()) {
@@ -216,13 +216,13 @@ impl<T: Real> Engine<T> {
 /// How long closing the endpoint may take.
 const CLOSING: Duration = Duration::from_secs(3);
 
-impl<T: Real> Drop for Engine<T> {
+impl<T: Real> Drop for NetworkEngine<T> {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl<T: Real> Host<T> for Engine<T> {
+impl<T: Real> Host<T> for NetworkEngine<T> {
     fn buffer(&mut self) -> Vec<T> {
         self.shared.lock().session.message_buffer()
     }
@@ -275,37 +275,38 @@ impl<T: Real> Host<T> for Engine<T> {
     }
 }
 
-fn network_threads(name: &str) -> Result<Runtime, EngineError> {
+fn network_threads(name: &str) -> Result<Runtime, NetworkError> {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     threads.worker_threads(2).thread_name(name).enable_all();
-    threads.build().map_err(EngineError::Threads)
+    threads.build().map_err(NetworkError::Threads)
 }
 
 /// Neighbours by key, and the relay, if the settings make sense.
-fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), EngineError> {
+fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), NetworkError> {
     let own = settings.key.public();
     let mut listed = BTreeMap::new();
     for (id, peer) in &settings.neighbours {
         if *id == settings.me || peer.key == own {
-            return Err(EngineError::Settings(format!(
+            return Err(NetworkError::Settings(format!(
                 "neighbour {id} is this agent itself (agent {}): list the others only",
                 settings.me
             )));
         }
         if let Some(other) = listed.insert(peer.key, *id) {
-            return Err(EngineError::Settings(format!(
+            return Err(NetworkError::Settings(format!(
                 "neighbours {other} and {id} have the same key {}: each agent needs its own",
                 peer.key
             )));
         }
     }
     if settings.transport == Transport::Tcp && settings.relay.is_some() {
-        return Err(EngineError::Settings(
+        return Err(NetworkError::Settings(
             "a relay carries QUIC, and the transport is TCP: leave agent.relay out, or set agent.transport = \"quic\"".into(),
         ));
     }
     let relay = settings.relay.as_ref().map(|text| {
-        text.parse().map_err(|error| EngineError::Settings(format!("the relay {text} is not a URL: {error}")))
+        text.parse()
+            .map_err(|error| NetworkError::Settings(format!("the relay {text} is not a URL: {error}")))
     });
     Ok((Arc::new(listed), relay.transpose()?))
 }
@@ -336,17 +337,17 @@ mod tests {
         };
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         let terms = Terms { run: "r".into(), dim: 1, precision: "f64".into(), facts: BTreeMap::new() };
-        let mut engine = Engine::<f64>::start(settings, folder, terms, Memory::default()).unwrap();
+        let mut engine = NetworkEngine::<f64>::start(settings, folder, terms, Memory::default()).unwrap();
         let task = async { panic!("advance out of bounds") };
         engine.runtime.as_ref().unwrap().spawn(task);
         let message = Message {
             mark: Mark::default(),
             vectors: vec![0.0],
-            form: crate::outbox::Form::Whole,
+            form: crate::outbox::MessageForm::Whole,
             gossip: Vec::new(),
         };
         let error = engine.exchange(message, &[(1, 0.5)], vec![vec![0.0]]).unwrap_err();
-        let Some(EngineError::Panicked(what)) = error.downcast_ref() else { panic!("{error}") };
+        let Some(NetworkError::Panicked(what)) = error.downcast_ref() else { panic!("{error}") };
         assert!(what.contains("advance out of bounds"), "{what}");
     }
 }

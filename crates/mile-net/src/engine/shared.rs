@@ -11,7 +11,7 @@ use super::admission::Admission;
 use super::close::LinkEnd;
 use crate::gossip::Estimate;
 use crate::handshake::Mark;
-use crate::session::{Fault, Finished, Link, Millis, Session};
+use crate::protocol::{Fault, Finished, Link, Millis, Protocol};
 use crate::status::Activity;
 
 /// Most links to one neighbour, including those before their handshake and those being closed.
@@ -35,7 +35,7 @@ pub(super) struct Shared<T> {
 
 /// The part of it that is behind the lock.
 pub(super) struct Core<T> {
-    pub(super) session: Session<T>,
+    pub(super) session: Protocol<T>,
     pub(super) finished: Option<Finished<T>>,
     pub(super) tasks: BTreeMap<Link, LinkTask>,
     pub(super) edges: BTreeMap<usize, Edge>,
@@ -96,7 +96,7 @@ pub(super) struct View {
 impl<T: Real> Shared<T> {
     pub(super) fn new(
         (me, run, incarnation): (usize, String, u64),
-        session: Session<T>,
+        session: Protocol<T>,
         neighbours: impl Iterator<Item = usize>,
         mark: Mark,
         admission: Arc<Admission>,

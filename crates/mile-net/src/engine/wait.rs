@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use mile::real::Real;
 
-use super::EngineError;
+use super::NetworkError;
 use super::observe::describe;
 use super::panics;
 use super::shared::{Shared, View};
 use crate::checkpoint::Folder;
-use crate::session::{Finished, Millis, MissingPolicy};
+use crate::protocol::{Finished, Millis, MissingPolicy};
 use crate::status::Activity;
 
 /// How often a session that may skip edges checks for neighbours that are away.
@@ -34,7 +34,7 @@ pub(super) fn exchange<T: Real>(
     folder: &Folder,
     on_missing: MissingPolicy,
     limit: Option<Duration>,
-) -> Result<Finished<T>, EngineError> {
+) -> Result<Finished<T>, NetworkError> {
     let mut warning = WaitWarning::new();
     let check = if on_missing == MissingPolicy::Wait { CHECK } else { TICK };
     loop {
@@ -43,7 +43,7 @@ pub(super) fn exchange<T: Real>(
             return Ok(finished);
         }
         if let Some(what) = panics::noted(&shared.threads) {
-            return Err(EngineError::Panicked(what));
+            return Err(NetworkError::Panicked(what));
         }
         if let Some(decisions) = core.session.unsaved_decisions() {
             drop(core);
@@ -67,7 +67,7 @@ pub(super) fn exchange<T: Real>(
 }
 
 /// An error if nothing has arrived from a neighbour that is waited for, for longer than the timeout.
-fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), EngineError> {
+fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), NetworkError> {
     if shared.lock().finished.is_some() {
         return Ok(());
     }
@@ -79,7 +79,7 @@ fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), Eng
         .iter()
         .filter(|edge| edge.waiting.is_some() && silent(edge.waiting_s.unwrap_or(0.0), edge.last_heard_s));
     let who: Vec<String> = silent_ones.map(describe).collect();
-    if who.is_empty() { Ok(()) } else { Err(EngineError::TimedOut { round: status.round, who }) }
+    if who.is_empty() { Ok(()) } else { Err(NetworkError::TimedOut { round: status.round, who }) }
 }
 
 /// Logs the neighbours it waits for, less and less often.

@@ -6,7 +6,7 @@ use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::{StartFrom, work};
 use mile_net::checkpoint::CheckpointError;
-use mile_net::engine::EngineError;
+use mile_net::engine::NetworkError;
 
 use crate::lab::{Lab, cause};
 
@@ -14,7 +14,7 @@ use crate::lab::{Lab, cause};
 fn disk_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e CheckpointError> {
     error.downcast_ref().or_else(|| {
         cause(error, |engine| match engine {
-            EngineError::Checkpoint(error) => Some(error),
+            NetworkError::Checkpoint(error) => Some(error),
             _ => None,
         })
     })

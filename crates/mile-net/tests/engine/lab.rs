@@ -17,13 +17,13 @@ use mile::problems::{Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
-use mile_net::agent::{Failure, Host, Job, RoundEnd, StartFrom, State, work};
+use mile_net::agent::{AgentJob, Failure, Host, RoundEnd, StartFrom, State, work};
 use mile_net::checkpoint::{CheckpointError, Folder};
-use mile_net::engine::{Departure, Engine, EngineError, Peer, Settings, Transport};
+use mile_net::engine::{Departure, NetworkEngine, NetworkError, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Limits, MissingPolicy};
+use mile_net::protocol::{Finished, Limits, MissingPolicy};
 
 /// A guard against waiting for ever: nothing that is waited for takes as long.
 pub(crate) const HANG: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ pub(crate) const HANG: Duration = Duration::from_secs(60);
 /// What an engine said, among the causes of an error.
 pub(crate) fn cause<'e, R>(
     error: &'e (dyn Error + 'static),
-    look: impl FnOnce(&'e EngineError) -> Option<R>,
+    look: impl FnOnce(&'e NetworkError) -> Option<R>,
 ) -> Option<R> {
     let mut error = Some(error);
     while let Some(one) = error {
@@ -120,17 +120,17 @@ impl Lab {
     }
 
     /// Starts an agent's engine from whatever is in its folder.
-    pub(crate) fn start(&self, agent: usize, settings: Settings) -> (Engine<f32>, StartFrom<f32>) {
+    pub(crate) fn start(&self, agent: usize, settings: Settings) -> (NetworkEngine<f32>, StartFrom<f32>) {
         let folder = self.open(agent).unwrap();
         let restored = folder.load(agent, &self.terms).unwrap();
         let from = restored
             .state
             .map_or_else(|| StartFrom::Point(vec![0.5; self.terms.dim], Mark::default()), StartFrom::State);
-        (Engine::start(settings, folder, self.terms.clone(), restored.memory).unwrap(), from)
+        (NetworkEngine::start(settings, folder, self.terms.clone(), restored.memory).unwrap(), from)
     }
 
-    pub(crate) fn job<'a>(&'a self, agent: usize, method: &'a dyn Method, rounds: u64) -> Job<'a, f32> {
-        Job {
+    pub(crate) fn job<'a>(&'a self, agent: usize, method: &'a dyn Method, rounds: u64) -> AgentJob<'a, f32> {
+        AgentJob {
             index: 0,
             agent,
             problem: &*self.problem,
@@ -227,7 +227,7 @@ pub(crate) enum Dies {
 }
 
 struct Mortal {
-    engine: Engine<f32>,
+    engine: NetworkEngine<f32>,
     dies: Dies,
 }
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::{StartFrom, work};
-use mile_net::engine::{Engine, EngineError, Settings, Transport};
+use mile_net::engine::{NetworkEngine, NetworkError, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
-use mile_net::session::{Memory, MissingPolicy};
+use mile_net::protocol::{Memory, MissingPolicy};
 
 use crate::lab::{BOTH, HANG, Lab, cause};
 
@@ -17,13 +17,18 @@ fn refusals(by: Transport, change: impl FnOnce(&mut Settings, &mut Terms)) -> [S
     let (mut settings, mut terms) = (lab.settings(1), lab.terms.clone());
     change(&mut settings, &mut terms);
     let engines = [
-        Engine::start(lab.settings(0), lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default())
-            .unwrap(),
-        Engine::start(settings, lab.open(1).unwrap(), terms, Memory::<f32>::default()).unwrap(),
+        NetworkEngine::start(
+            lab.settings(0),
+            lab.open(0).unwrap(),
+            lab.terms.clone(),
+            Memory::<f32>::default(),
+        )
+        .unwrap(),
+        NetworkEngine::start(settings, lab.open(1).unwrap(), terms, Memory::<f32>::default()).unwrap(),
     ];
     let begun = Instant::now();
     loop {
-        let refusal = |engine: &Engine<f32>| engine.status().neighbours[0].refusal.clone();
+        let refusal = |engine: &NetworkEngine<f32>| engine.status().neighbours[0].refusal.clone();
         if let (Some(here), Some(there)) = (refusal(&engines[0]), refusal(&engines[1])) {
             assert!(engines.iter().all(|engine| !engine.status().neighbours[0].linked));
             return [here, there];
@@ -77,12 +82,12 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
         let mut settings = lab.settings(0);
         change(&mut settings);
         let started =
-            Engine::start(settings, lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default());
+            NetworkEngine::start(settings, lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default());
         started.err().expect("settings that are refused")
     };
     let own = lab.keys[0].public();
-    let contradicts = |error: EngineError| match error {
-        EngineError::Settings(text) => text,
+    let contradicts = |error: NetworkError| match error {
+        NetworkError::Settings(text) => text,
         other => panic!("{other}"),
     };
     contradicts(start(&|settings| settings.me = 1));
@@ -102,10 +107,10 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
     let error = start(&|settings| {
         (settings.transport, settings.listen) = (Transport::Tcp, taken.local_addr().unwrap());
     });
-    assert!(matches!(error, EngineError::Bind { .. }), "{error}");
+    assert!(matches!(error, NetworkError::Bind { .. }), "{error}");
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let error = start(&|settings| settings.listen = taken.local_addr().unwrap());
-    assert!(matches!(error, EngineError::Bind { .. }), "{error}");
+    assert!(matches!(error, NetworkError::Bind { .. }), "{error}");
 }
 
 #[test]
@@ -118,11 +123,12 @@ fn an_agent_with_the_wrong_settings_saves_nothing_and_goes_on_with_the_right_one
         let right = scope.spawn(|| lab.agent(0, &method, 5).0);
         let mut settings = lab.settings(1);
         settings.timeout = Some(Duration::from_millis(1500));
-        let mut engine = Engine::start(settings, lab.open(1).unwrap(), wrong, Memory::default()).unwrap();
+        let mut engine =
+            NetworkEngine::start(settings, lab.open(1).unwrap(), wrong, Memory::default()).unwrap();
         let start = StartFrom::Point(vec![0.5; 30], Mark::default());
         let error = work(&lab.job(1, &method, 5), start, &mut engine).unwrap_err();
         let who = cause(&*error, |error| match error {
-            EngineError::TimedOut { who, .. } => Some(who),
+            NetworkError::TimedOut { who, .. } => Some(who),
             _ => None,
         });
         assert!(who.is_some_and(|who| who[0].contains("step_size")), "{error}");
@@ -138,7 +144,8 @@ fn trouble(by: Transport, change: impl FnOnce(&mut Settings)) -> String {
     let mut settings = lab.settings(0);
     change(&mut settings);
     let engine =
-        Engine::start(settings, lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default()).unwrap();
+        NetworkEngine::start(settings, lab.open(0).unwrap(), lab.terms.clone(), Memory::<f32>::default())
+            .unwrap();
     let begun = Instant::now();
     loop {
         if let Some(why) = engine.status().neighbours[0].trouble.clone() {
@@ -178,8 +185,12 @@ fn why_there_is_no_link_is_told() {
 fn an_agent_whose_neighbour_has_another_transport_is_told_which_key_to_look_at() {
     for (by, other) in [(Transport::Quic, Transport::Tcp), (Transport::Tcp, Transport::Quic)] {
         let lab = Lab::new(Topology::Path, 2, 30).over(other);
-        let neighbour =
-            Engine::start(lab.settings(1), lab.open(1).unwrap(), lab.terms.clone(), Memory::<f32>::default());
+        let neighbour = NetworkEngine::start(
+            lab.settings(1),
+            lab.open(1).unwrap(),
+            lab.terms.clone(),
+            Memory::<f32>::default(),
+        );
         let address = lab.addresses[1].to_string();
         let said = trouble(by, |settings| {
             settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![address.clone()]);
@@ -197,8 +208,13 @@ fn a_stranger_at_a_neighbours_address_is_told_as_such() {
         let mut settings = lab.settings(1);
         settings.key = mile_net::keys::SecretKey::generate();
         let start = |agent: usize, settings: Settings| {
-            Engine::start(settings, lab.open(agent).unwrap(), lab.terms.clone(), Memory::<f32>::default())
-                .unwrap()
+            NetworkEngine::start(
+                settings,
+                lab.open(agent).unwrap(),
+                lab.terms.clone(),
+                Memory::<f32>::default(),
+            )
+            .unwrap()
         };
         let engines = [start(0, lab.settings(0)), start(1, settings)];
         let begun = Instant::now();

@@ -9,7 +9,7 @@ use mile::method::Method;
 use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
 use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
 use mile::schedule::Weight;
-use mile_net::agent::{Job, work};
+use mile_net::agent::{AgentJob, work};
 use mile_net::engine::{Departure, Transport};
 
 use crate::lab::{BOTH, Dies, Lab};
@@ -162,7 +162,7 @@ fn an_objective_that_fails_ends_the_agent_with_its_number_and_keeps_the_checkpoi
             let other = scope.spawn(|| lab.agent(0, &method, 9).0);
             let (mut engine, from) = lab.start(1, lab.settings(1));
             let failing = Failing { problem: &*lab.problem, samples: samples.into(), losses: losses.into() };
-            let job = Job { problem: &failing, ..lab.job(1, &method, 9) };
+            let job = AgentJob { problem: &failing, ..lab.job(1, &method, 9) };
             let error = work(&job, from, &mut engine).unwrap_err();
             let Some(AgentsError::Objective { agent: 1, source }) = error.downcast_ref() else {
                 panic!("{error}")

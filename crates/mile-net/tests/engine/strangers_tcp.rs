@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::work;
-use mile_net::engine::{Engine, Transport, tls_client};
+use mile_net::engine::{NetworkEngine, Transport, tls_client};
 use mile_net::frame::{HEAD, Head, Kind};
 use mile_net::keys::{PublicKey, SecretKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -70,7 +70,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Runs agent 0, whose engine is given, and agent 1 to the end.
-fn run_to_the_end(lab: &Lab, mut engine: Engine<f32>, from: mile_net::agent::StartFrom<f32>) {
+fn run_to_the_end(lab: &Lab, mut engine: NetworkEngine<f32>, from: mile_net::agent::StartFrom<f32>) {
     let method = Mile::new(2, 0.2).unwrap();
     let states = std::thread::scope(|scope| {
         let other = scope.spawn(|| lab.agent(1, &method, 8).0);
@@ -195,7 +195,7 @@ fn connections_that_say_nothing_are_few_and_end_and_the_run_goes_on() {
 
 /// The engine of agent 1, and a connection to it by agent 0, whose greeting it has accepted. The end with the larger number waits some
 /// seconds before it dials again.
-fn greeted(lab: &Lab) -> (Engine<f32>, Tls, tokio::runtime::Runtime) {
+fn greeted(lab: &Lab) -> (NetworkEngine<f32>, Tls, tokio::runtime::Runtime) {
     let (engine, _) = lab.start(1, lab.settings(1));
     let runtime = runtime();
     let stream = runtime.block_on(async {
@@ -209,7 +209,7 @@ fn greeted(lab: &Lab) -> (Engine<f32>, Tls, tokio::runtime::Runtime) {
 }
 
 /// Why the link of an engine has ended, once it has.
-fn why(engine: &Engine<f32>) -> String {
+fn why(engine: &NetworkEngine<f32>) -> String {
     wait_until("the link has ended", || !engine.status().neighbours[0].linked);
     engine.status().neighbours[0].trouble.clone().expect("a reason")
 }

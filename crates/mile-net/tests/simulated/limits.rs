@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use mile::membership::Edge;
 use mile_net::frame::{HEAD, Head};
 use mile_net::handshake::{Mark, Terms};
-use mile_net::outbox::{Form, Message};
-use mile_net::session::{Arrival, Limits, Memory, MissingPolicy, Outgoing, Session, Setup};
+use mile_net::outbox::{Message, MessageForm};
+use mile_net::protocol::{Arrival, Limits, Memory, MissingPolicy, Outgoing, Protocol, Setup};
 use mile_net::status::Awaited;
 
 const DIM: usize = 6;
 
-fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>) -> Session<f32> {
+fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>) -> Protocol<f32> {
     let terms = Terms { run: "limits".into(), dim: DIM, precision: "f32".into(), facts: BTreeMap::new() };
     let setup = Setup {
         me,
@@ -22,15 +22,15 @@ fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>)
         limits,
         memory,
     };
-    Session::new(setup, 0).with_pieces_of(2)
+    Protocol::new(setup, 0).with_pieces_of(2)
 }
 
-fn begin(session: &mut Session<f32>, round: u64, up: &[usize]) {
+fn begin(session: &mut Protocol<f32>, round: u64, up: &[usize]) {
     let mark = Mark { exchange: round, round };
     let vectors = vec![round as f32; DIM];
     let up: Vec<(usize, f64)> = up.iter().map(|id| (*id, 0.25)).collect();
     session.begin(
-        Message { mark, vectors, form: Form::Whole, gossip: Vec::new() },
+        Message { mark, vectors, form: MessageForm::Whole, gossip: Vec::new() },
         &up,
         vec![vec![0.0; DIM]],
         0,
@@ -51,7 +51,7 @@ fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {
 }
 
 /// Delivers all that two sessions have to tell each other, as far as they take it.
-fn deliver(link: u64, a: &mut Session<f32>, b: &mut Session<f32>) {
+fn deliver(link: u64, a: &mut Protocol<f32>, b: &mut Protocol<f32>) {
     loop {
         let mut moved = false;
         for turn in 0..2 {
@@ -75,7 +75,7 @@ fn only_those_who_are_truly_missing_are_waited_for() {
     let mut ours = session(0, &[1, 2, 3], limits, Memory::default());
     let mut others = [2, 3].map(|id| session(id, &[0], limits, Memory::default()));
     begin(&mut ours, 0, &[1, 2, 3]);
-    let waited = |session: &Session<f32>| -> Vec<usize> {
+    let waited = |session: &Protocol<f32>| -> Vec<usize> {
         let statuses = session.neighbour_statuses().into_iter();
         statuses.filter(|status| status.waiting == Some(Awaited::Message)).map(|status| status.id).collect()
     };

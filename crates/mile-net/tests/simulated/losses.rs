@@ -10,7 +10,7 @@ use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::Problem;
-use mile_net::session::MissingPolicy;
+use mile_net::protocol::MissingPolicy;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -10,11 +10,11 @@ use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
 use mile::schedule::Schedule;
-use mile_net::agent::{self, Failure, Host, Job, RoundEnd, StartFrom, State};
+use mile_net::agent::{self, AgentJob, Failure, Host, RoundEnd, StartFrom, State};
 use mile_net::edge::Decisions;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
-use mile_net::session::{Finished, Limits, Memory, MissingPolicy, Session, Setup};
+use mile_net::protocol::{Finished, Limits, Memory, MissingPolicy, Protocol, Setup};
 
 /// Who takes part in a world, and the method for each network.
 pub(crate) struct Script {
@@ -132,7 +132,7 @@ pub(crate) struct Disk {
 
 /// An agent that runs.
 pub(crate) struct Alive {
-    pub(crate) session: Session<f32>,
+    pub(crate) session: Protocol<f32>,
     reply: Sender<Reply>,
     requests: Receiver<Request>,
     /// What its thread waits for.
@@ -204,7 +204,7 @@ impl Node {
             limits: scene.limits(),
             memory,
         };
-        let session = Session::new(setup, now).with_pieces_of(scene.piece);
+        let session = Protocol::new(setup, now).with_pieces_of(scene.piece);
         let (ask, requests) = channel();
         let (reply, hear) = channel();
         let dim = scene.problem.dim();
@@ -218,7 +218,7 @@ impl Node {
         scope.spawn(move || {
             let schedule = schedule();
             let later: Vec<&dyn Method> = methods[1..].iter().map(|method| &**method).collect();
-            let job = Job {
+            let job = AgentJob {
                 index: 0,
                 agent,
                 problem: scene.problem,

@@ -15,7 +15,7 @@ use mile::run::{Progress, Run};
 use mile::schedule::Weight;
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
-use mile_net::session::MissingPolicy;
+use mile_net::protocol::MissingPolicy;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;

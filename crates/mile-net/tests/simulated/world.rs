@@ -5,7 +5,7 @@ use std::thread::Scope;
 
 use mile_net::agent::State;
 use mile_net::frame::{HEAD, Head, Kind, control};
-use mile_net::session::{Arrival, Fault, NeighbourStatus, Outgoing};
+use mile_net::protocol::{Arrival, Fault, NeighbourStatus, Outgoing};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 

@@ -23,7 +23,7 @@ pub(crate) enum Layout {
 /// A data set of the catalogue.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct DatasetEntry {
     /// Its name in experiment files.
     pub name: &'static str,
     /// A description in one line.
@@ -49,8 +49,8 @@ pub struct Entry {
 
 const GREY: Shape = Shape { height: 28, width: 28, channels: 1 };
 
-const CATALOG: [Entry; 4] = [
-    Entry {
+const CATALOG: [DatasetEntry; 4] = [
+    DatasetEntry {
         name: "glyphs",
         summary: "generated digits drawn with distorted strokes; needs no files",
         train: super::glyphs::TRAIN,
@@ -63,7 +63,7 @@ const CATALOG: [Entry; 4] = [
         mirrors: &[],
         archive: None,
     },
-    Entry {
+    DatasetEntry {
         name: "mnist",
         summary: "handwritten digits (LeCun, Cortes, Burges)",
         train: 60_000,
@@ -79,7 +79,7 @@ const CATALOG: [Entry; 4] = [
         ],
         archive: None,
     },
-    Entry {
+    DatasetEntry {
         name: "fashion-mnist",
         summary: "articles of clothing (Xiao, Rasul, Vollgraf 2017)",
         train: 60_000,
@@ -95,7 +95,7 @@ const CATALOG: [Entry; 4] = [
         ],
         archive: None,
     },
-    Entry {
+    DatasetEntry {
         name: "cifar10",
         summary: "small colour photographs (Krizhevsky 2009)",
         train: 50_000,
@@ -174,12 +174,12 @@ pub enum Located {
 }
 
 /// All data sets of the catalogue.
-pub fn list() -> &'static [Entry] {
+pub fn list() -> &'static [DatasetEntry] {
     &CATALOG
 }
 
 /// The entry called `name`.
-pub(crate) fn find(name: &str) -> Result<&'static Entry, DataError> {
+pub(crate) fn find(name: &str) -> Result<&'static DatasetEntry, DataError> {
     CATALOG.iter().find(|entry| entry.name == name).ok_or_else(|| DataError::Unknown {
         name: name.to_owned(),
         known: CATALOG.map(|entry| entry.name).join(", "),
@@ -228,7 +228,7 @@ fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-impl Entry {
+impl DatasetEntry {
     /// Whether [`load`](super::load) generates it instead of reading files.
     pub fn is_generated(&self) -> bool {
         matches!(self.layout, Layout::Generated)

@@ -12,9 +12,9 @@ mod idx;
 
 use std::path::Path;
 
-pub use catalog::{Entry, Located, list, locate, search_path};
+pub use catalog::{DatasetEntry, Located, list, locate, search_path};
 pub use error::DataError;
-pub use fetch::{Progress, get};
+pub use fetch::{DownloadProgress, get};
 pub use mile::problems::device::{Images, Shape, Targets, Values};
 
 /// A file of a data set.

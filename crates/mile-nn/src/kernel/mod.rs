@@ -27,14 +27,14 @@ pub(crate) use pointwise::{Activate, Scatter, pack_taps, panel_width, transpose,
 pub(crate) use pool::{Pool, Unpool};
 
 /// A number type that has kernels: `f32` or `f64`.
-pub trait Scalar: Real + sealed::Sealed {}
-impl Scalar for f32 {}
-impl Scalar for f64 {}
+pub trait KernelScalar: Real + sealed::Sealed {}
+impl KernelScalar for f32 {}
+impl KernelScalar for f64 {}
 
 pub(crate) mod sealed {
     use super::{Isa, Kernels};
 
-    /// Restricts [`Scalar`](super::Scalar) to the types that have kernels.
+    /// Restricts [`KernelScalar`](super::Scalar) to the types that have kernels.
     pub trait Sealed: Sized {
         /// The kernels of an instruction set that is available.
         #[allow(private_interfaces)]
@@ -56,7 +56,7 @@ pub(crate) struct Kernels<T> {
     norm_back: unsafe fn(&mut NormBack<'_, T>),
 }
 
-impl<T: Scalar> Kernels<T> {
+impl<T: KernelScalar> Kernels<T> {
     /// The kernels of `isa`, or the portable ones if the machine cannot run those.
     pub(crate) fn new(isa: Isa) -> Self {
         <T as sealed::Sealed>::kernels(if isa.is_available() { isa } else { Isa::Portable })

@@ -4,13 +4,13 @@ use mile::real::Real;
 
 use super::transposed::Transposed;
 use super::workspace::{Activations, Samples, delta_stride, group, moments};
-use super::{DENSE_TAPS, Network, Workspace};
+use super::{DENSE_TAPS, NeuralNetwork, Workspace};
 use crate::kernel::{
-    Contract, Kernels, Moments, NormBack, Outer, Scalar, Scatter, Unpool, panel_width, transpose,
+    Contract, KernelScalar, Kernels, Moments, NormBack, Outer, Scatter, Unpool, panel_width, transpose,
 };
 use crate::model::{Block, BlockKind, Squares};
 
-impl<T: Scalar> Network<T> {
+impl<T: KernelScalar> NeuralNetwork<T> {
     /// Writes the gradient over the first `n` samples into `gradient`, or adds it (`adds`). The deltas at the logits are in
     /// `workspace.deltas[0]`, all other values are those of the forward pass.
     pub(super) fn backward(
@@ -58,7 +58,7 @@ impl<T: Scalar> Network<T> {
     }
 }
 
-impl<T: Scalar> Network<T> {
+impl<T: KernelScalar> NeuralNetwork<T> {
     /// Adds to the deltas at the input of block `i` those that came past it, through sums after it.
     fn add_skipped(&self, i: usize, n: usize, after: &[Activations<T>], delta: &mut [T]) {
         for (block, saved) in self.model.blocks()[i + 1..].iter().zip(after) {
@@ -98,7 +98,7 @@ struct Pass<'a, T> {
     output: &'a Samples<T>,
 }
 
-impl<T: Scalar> Pass<'_, T> {
+impl<T: KernelScalar> Pass<'_, T> {
     fn dense(
         &self,
         saved: &Activations<T>,

@@ -4,12 +4,12 @@ use mile::real::Real;
 use rand::Rng;
 
 use super::workspace::{Activations, Samples, delta_stride, moments};
-use super::{DENSE_TAPS, Network, Workspace};
+use super::{DENSE_TAPS, NeuralNetwork, Workspace};
 use crate::data::{Images, Targets, Values};
-use crate::kernel::{Activate, Contract, Kernels, Moments, Norm, Pool, Scalar, pack_taps, panel_width};
+use crate::kernel::{Activate, Contract, KernelScalar, Kernels, Moments, Norm, Pool, pack_taps, panel_width};
 use crate::model::{Block, BlockKind, Squares};
 
-impl<T: Scalar> Network<T> {
+impl<T: KernelScalar> NeuralNetwork<T> {
     /// Copies the samples into the first block's input, bytes divided by 255.
     pub(super) fn load(&self, images: &Images, samples: &[u32], workspace: &mut Workspace<T>) {
         let pixels = |sample: u32| {
@@ -152,7 +152,7 @@ struct Pass<'a, T> {
     n: usize,
 }
 
-impl<T: Scalar> Pass<'_, T> {
+impl<T: KernelScalar> Pass<'_, T> {
     /// One convolution of each sample, activated into the next block's input, or written there where there is nothing to
     /// activate.
     fn conv(

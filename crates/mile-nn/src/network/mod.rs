@@ -1,6 +1,6 @@
 //! Loss, gradient and accuracy of a [`Model`] on given samples, without allocation during a run.
 //!
-//! A [`Network`] is the model with the kernels chosen for the machine; a [`Workspace`] holds all
+//! A [`NeuralNetwork`] is the model with the kernels chosen for the machine; a [`Workspace`] holds all
 //! intermediate values of up to [`CHUNK`] samples. Larger sets are processed chunk by chunk, in order, so
 //! results do not depend on the number of threads.
 
@@ -14,7 +14,7 @@ use mile::random::{Purpose, stream};
 use rand::Rng;
 
 use crate::data::Images;
-use crate::kernel::{Isa, Kernels, Scalar};
+use crate::kernel::{Isa, KernelScalar, Kernels};
 use crate::model::Model;
 pub use workspace::Workspace;
 
@@ -47,14 +47,14 @@ pub struct Score {
 
 /// A model with the kernels that run it.
 #[derive(Clone, Debug)]
-pub struct Network<T> {
+pub struct NeuralNetwork<T> {
     model: Model,
     kernels: Kernels<T>,
     /// The value of each byte of a pixel: byte/255.
     pixels: Vec<T>,
 }
 
-impl<T: Scalar> Network<T> {
+impl<T: KernelScalar> NeuralNetwork<T> {
     /// The model with the fastest kernels this machine can run.
     pub fn new(model: Model) -> Self {
         Self::with_isa(model, Isa::best())

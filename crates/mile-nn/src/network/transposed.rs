@@ -3,7 +3,7 @@
 use mile::real::Real;
 
 use super::phases::{Phase, Side};
-use crate::kernel::{Contract, Kernels, Scalar, panel_width, transpose_taps};
+use crate::kernel::{Contract, KernelScalar, Kernels, panel_width, transpose_taps};
 use crate::model::Block;
 
 /// The deltas at the input of a convolution, from those at its output with their borders.
@@ -53,7 +53,13 @@ impl<'a> Transposed<'a> {
     }
 
     /// Writes the deltas at the input of one image.
-    pub(super) fn run<T: Scalar>(&self, kernels: &Kernels<T>, back: &[T], weights: &[T], target: &mut [T]) {
+    pub(super) fn run<T: KernelScalar>(
+        &self,
+        kernels: &Kernels<T>,
+        back: &[T],
+        weights: &[T],
+        target: &mut [T],
+    ) {
         let Self { block, kernel, stride, row, .. } = *self;
         let (width, channels) = (block.input.width, block.input.channels);
         if stride > kernel {

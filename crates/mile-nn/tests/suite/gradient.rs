@@ -5,8 +5,8 @@ use crate::common::plain;
 use mile::random::{Purpose, stream};
 use mile_nn::data::{Images, Shape, Targets, Values};
 use mile_nn::model::{Layer, Model, ModelSpec};
-use mile_nn::network::{Dropout, Network};
-use mile_nn::{Isa, Scalar};
+use mile_nn::network::{Dropout, NeuralNetwork};
+use mile_nn::{Isa, KernelScalar};
 use rand::RngExt;
 
 fn conv(out: usize, kernel: usize, padding: usize) -> Layer {
@@ -171,8 +171,13 @@ fn random_images(shape: Shape, classes: usize, n: usize) -> Images {
     Images::new(pixels, (0..n).map(|_| rng.random_range(0..classes as u8)).collect())
 }
 
-fn gradient<T: Scalar>(model: &Model, isa: Isa, images: &Images, dropout: Option<Dropout>) -> (f64, Vec<T>) {
-    let network = Network::<T>::with_isa(model.clone(), isa);
+fn gradient<T: KernelScalar>(
+    model: &Model,
+    isa: Isa,
+    images: &Images,
+    dropout: Option<Dropout>,
+) -> (f64, Vec<T>) {
+    let network = NeuralNetwork::<T>::with_isa(model.clone(), isa);
     let parameters: Vec<T> = start(model, 1).iter().map(|&x| T::of(f64::from(x))).collect();
     let samples: Vec<u32> = (0..images.len() as u32).collect();
     // Poisoned: whatever is left of the old contents would be seen.
@@ -182,7 +187,7 @@ fn gradient<T: Scalar>(model: &Model, isa: Isa, images: &Images, dropout: Option
     (loss, gradient)
 }
 
-fn relative_difference<T: Scalar, U: Scalar>(a: &[T], b: &[U]) -> f64 {
+fn relative_difference<T: KernelScalar, U: KernelScalar>(a: &[T], b: &[U]) -> f64 {
     let norm = b.iter().map(|x| x.wide().powi(2)).sum::<f64>().sqrt();
     let difference = a.iter().zip(b).map(|(a, b)| (a.wide() - b.wide()).powi(2)).sum::<f64>().sqrt();
     difference / norm
@@ -217,7 +222,7 @@ fn gradients_are_central_differences() {
         let model = Model::try_new(&ModelSpec::Layers(layers.clone()), shape, classes).unwrap();
         let images = random_images(shape, classes, 3);
         let samples: Vec<u32> = (0..3).collect();
-        let network = Network::<f64>::with_isa(model.clone(), Isa::Portable);
+        let network = NeuralNetwork::<f64>::with_isa(model.clone(), Isa::Portable);
         let mut workspace = network.workspace();
         let mut parameters: Vec<f64> = start(&model, 1).into_iter().map(f64::from).collect();
         let (mut exact, mut scrap) = (vec![0.0; model.dim()], vec![0.0; model.dim()]);
@@ -249,7 +254,7 @@ fn gradients_of_least_squares_are_central_differences() {
         let mut numbers = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.random_range(-1.0..1.0)).collect() };
         let doubles = numbers(3 * shape.len());
         let targets = Targets::Numbers { values: numbers(3 * outputs), each: outputs };
-        let network = Network::<f64>::with_isa(model.clone(), Isa::Portable);
+        let network = NeuralNetwork::<f64>::with_isa(model.clone(), Isa::Portable);
         let (mut workspace, mut gradient) = (network.workspace(), vec![0.0; model.dim()]);
         let singles = doubles.iter().map(|&x| x as f32).collect();
         for pixels in [Values::Doubles(doubles), Values::Singles(singles)] {
@@ -281,7 +286,7 @@ fn the_exported_parameters_give_the_same_scores_in_a_plain_network() {
         let images = random_images(shape, classes, 5);
         let parameters = start(&model, 2);
         let tensors = model.state_dict(&parameters);
-        let network = Network::<f32>::new(model);
+        let network = NeuralNetwork::<f32>::new(model);
         let logits = network.logits(&parameters, &images, &[0, 4, 2], &mut network.workspace());
         for (row, sample) in logits.chunks(classes).zip([0, 4, 2]) {
             let expected = plain::scores(&layers, shape, &tensors, images.image(sample).unwrap());
@@ -315,7 +320,7 @@ fn dropout_keeps_the_mean_of_the_scores_inputs() {
     let layers = vec![Layer::Dense { out: 4000 }, Layer::Dropout { p: 0.25 }, Layer::Dense { out: 2 }];
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, 2).unwrap();
     let images = Images::new(vec![255], vec![0]);
-    let network = Network::<f64>::new(model.clone());
+    let network = NeuralNetwork::<f64>::new(model.clone());
     // First layer: weight 1, bias 0. Second: zero, so that its gradient is the dropped-out input times +-1/2.
     let mut parameters = vec![0.0; model.dim()];
     parameters[..4000].fill(1.0);
@@ -333,7 +338,7 @@ fn what_is_not_a_number_is_not_swallowed() {
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, classes).unwrap();
     let images = random_images(shape, classes, 2);
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        let network = Network::<f32>::with_isa(model.clone(), isa);
+        let network = NeuralNetwork::<f32>::with_isa(model.clone(), isa);
         let mut parameters = model.initial(0);
         parameters[7] = f32::NAN;
         let mut workspace = network.workspace();

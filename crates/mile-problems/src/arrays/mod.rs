@@ -18,7 +18,7 @@ use mile::with_precision;
 use mile_nn::data::Dataset;
 use mile_nn::partition::hold_out;
 use mile_nn::problem::{ImageSpec, Parts};
-use mile_nn::{ImageProblem, Scalar};
+use mile_nn::{ImageProblem, KernelScalar};
 
 use super::samples::{Training, refused};
 use super::{AnyProblem, Curvature, EvaluationRows, Fact, Facts, Objectives, RowCounts, Setting};
@@ -103,7 +103,7 @@ impl ArrayObjectives {
         self.cache.arrays(&self.data, extent)
     }
 
-    fn build<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
+    fn build<T: KernelScalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let arrays = self.arrays()?;
         let mut config = self.training.config(seed);
         let hold_out = |parts: &mut [Vec<u32>]| match self.data.test {

@@ -5,10 +5,10 @@ use mile::real::Real;
 
 use super::RankEngine;
 use crate::together;
-use crate::transport::Transport;
+use crate::transport::RankTransport;
 use crate::work::{Messages, Work};
 
-impl<T: Real, C: Transport> RankEngine<'_, T, C> {
+impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
     /// Sends and receives messages, and adds up the vectors that they tell.
     pub(super) fn exchange_compressed(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
         let (dim, crossing) = (self.dim, &self.crossing.1);

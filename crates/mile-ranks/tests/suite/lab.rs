@@ -14,7 +14,7 @@ use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
 use mile_lab::record::Record;
 use mile_lab::spec::{Spec, parse_table};
-use mile_lab::store::{Outcome, Status, read_outcomes, read_records};
+use mile_lab::store::{JobStatus, Outcome, read_outcomes, read_records};
 use mile_lab::sweep::SweepPlan;
 use mile_lab::{Lab, LabError};
 use mile_ranks::RankEngines;
@@ -377,7 +377,7 @@ fn a_rank_that_fails_leaves_the_outcome_of_its_job_in_the_run_directory() {
     });
     assert!(errors[1].contains("was unplugged"), "{errors:?}");
     let outcome = read_outcomes(home.path()).unwrap().remove(0);
-    assert_eq!((outcome.status, outcome.round), (Status::Failed, 5));
+    assert_eq!((outcome.status, outcome.round), (JobStatus::Failed, 5));
     let why = outcome.error.unwrap();
     assert!(why.starts_with("rank 1 ") && why.contains("was unplugged"), "{why}");
 }

@@ -7,7 +7,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::schedule::Weight;
 use mile_theory::TheoryError;
-use mile_theory::advice::{Advice, Plan, Severity, advise};
+use mile_theory::advice::{Advice, AdvisedRun, Severity, advise};
 use mile_theory::report::{Inquiry, TheoryReport};
 use mile_theory::sample::Sample;
 use mile_theory::weights::WeightChoice;
@@ -102,7 +102,8 @@ fn bad_numbers_are_refused_by_name() {
 
 fn advice(network: &Network, name: &str, parameters: Parameters, step_size: f64) -> Vec<Advice> {
     let entry = catalogue::find(name).unwrap();
-    let plan = Plan { entry, parameters: &parameters, network, step_size, smoothness: Some(1.0), seed: 0 };
+    let plan =
+        AdvisedRun { entry, parameters: &parameters, network, step_size, smoothness: Some(1.0), seed: 0 };
     let found = advise(&plan).unwrap();
     found.iter().for_each(|a| println!("{name}: {:?} {} -> {:?}", a.severity, a.message, a.suggestion));
     found

@@ -5,7 +5,7 @@ use mile::network::Network;
 use mile::spectrum;
 use mile_theory::constants::Constants;
 use mile_theory::demonstration::demonstration;
-use mile_theory::theorems::{Row, Setting, exact, stochastic};
+use mile_theory::theorems::{Row, TheoremSetting, exact, stochastic};
 use mile_theory::{TheoryError, weights};
 
 use crate::common::*;
@@ -54,7 +54,7 @@ fn theorems_2_and_4_are_false_as_printed_for_agents_that_start_apart_and_true_as
 fn a_theorem_without_rounds_or_with_drops_or_one_seed_is_refused() {
     let problem = Diagonal::new(8, &[1.0]);
     let (network, dropping) = (lazy(), lazy().with_drop_rate(0.1).unwrap());
-    let good = Setting {
+    let good = TheoremSetting {
         problem: &problem,
         network: &network,
         local_steps: 2,
@@ -66,8 +66,8 @@ fn a_theorem_without_rounds_or_with_drops_or_one_seed_is_refused() {
         k: 3,
     };
     assert!(exact(&good).is_ok());
-    assert!(exact(&Setting { k: 0, ..good }).is_err());
-    assert!(exact(&Setting { network: &dropping, ..good }).is_err());
+    assert!(exact(&TheoremSetting { k: 0, ..good }).is_err());
+    assert!(exact(&TheoremSetting { network: &dropping, ..good }).is_err());
     assert!(stochastic(&good, &[1]).is_err());
 }
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::line::Watch;
 use crate::engine::close::{LAST_FRAME, LinkEnd};
 use crate::frame::{HEAD, Kind, control};
-use crate::session::Fault;
+use crate::protocol::Fault;
 
 /// Closed in good order.
 const GOODBYE: VarInt = VarInt::from_u32(0);

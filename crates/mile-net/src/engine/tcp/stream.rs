@@ -15,7 +15,7 @@ use tokio_rustls::TlsStream;
 
 use crate::engine::close::{IDLE, KEEP_ALIVE, LAST_FRAME, LinkEnd};
 use crate::frame::{HEAD, TEXT};
-use crate::session::Fault;
+use crate::protocol::Fault;
 
 /// The kind of a frame that only shows that its sender is alive.
 const ALIVE: u8 = 254;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ureq::http::{Response, StatusCode, header};
 use ureq::{Agent, Body};
 
-use super::{Progress, Report, SourceError};
+use super::{DownloadProgress, Report, SourceError};
 
 /// Downloads `url` into `part`, and resumes from what is there already. An interrupted download leaves `part` for the
 /// next attempt.
@@ -31,7 +31,7 @@ pub(super) fn download(url: &str, part: &Path, file: &str, report: Report<'_>) -
     let mut body = response.into_body().into_reader();
     let mut buffer = vec![0; 1 << 16];
     loop {
-        report(Progress::Bytes { file, done, total });
+        report(DownloadProgress::Bytes { file, done, total });
         let read = match body.read(&mut buffer) {
             Ok(0) => break,
             Ok(read) => read,

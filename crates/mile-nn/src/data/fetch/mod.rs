@@ -19,7 +19,7 @@ use flate2::read::GzDecoder;
 use mile_store::{FolderLock, LockError};
 use sha2::{Digest as _, Sha256};
 
-use super::catalog::{self, Entry, Located};
+use super::catalog::{self, DatasetEntry, Located};
 use super::{DataError, DataFile, idx};
 
 /// How often a file is asked for at one mirror, if the connection breaks.
@@ -28,7 +28,7 @@ const TRIES: usize = 4;
 /// Progress of [`get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress<'a> {
+pub enum DownloadProgress<'a> {
     /// Another process is downloading the same data set; waiting for it.
     Waiting,
     /// A mirror is being tried.
@@ -49,7 +49,7 @@ pub enum Progress<'a> {
 }
 
 /// Called with the progress.
-pub(crate) type Report<'a> = &'a mut dyn FnMut(Progress<'_>);
+pub(crate) type Report<'a> = &'a mut dyn FnMut(DownloadProgress<'_>);
 
 /// Why a file could not be had from one place.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub(crate) enum SourceError {
 pub fn get(
     name: &str,
     data_dir: Option<&Path>,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(DownloadProgress<'_>),
 ) -> Result<Located, DataError> {
     let entry = catalog::find(name)?;
     if entry.is_generated() {
@@ -90,7 +90,7 @@ pub fn get(
 }
 
 /// The URLs that precede the names of the files: at the private mirrors if there are any, else at the public ones.
-fn mirrors(entry: &Entry, private: Option<&str>) -> Vec<String> {
+fn mirrors(entry: &DatasetEntry, private: Option<&str>) -> Vec<String> {
     let private = private.unwrap_or_default().split_whitespace();
     let private: Vec<_> =
         private.map(|url| format!("{}/{}/", url.trim_end_matches('/'), entry.folders[0])).collect();
@@ -101,7 +101,12 @@ fn mirrors(entry: &Entry, private: Option<&str>) -> Vec<String> {
 }
 
 /// Downloads what is missing in the data set's folder below `root`, from the first mirror that has it.
-fn fetch(entry: &Entry, mirrors: &[String], root: &Path, report: Report<'_>) -> Result<PathBuf, DataError> {
+fn fetch(
+    entry: &DatasetEntry,
+    mirrors: &[String],
+    root: &Path,
+    report: Report<'_>,
+) -> Result<PathBuf, DataError> {
     let directory = root.join(entry.folders[0]);
     fs::create_dir_all(&directory).map_err(DataError::io("cannot create", &directory))?;
     let _lock = lock(&directory, report)?;
@@ -115,7 +120,7 @@ fn fetch(entry: &Entry, mirrors: &[String], root: &Path, report: Report<'_>) -> 
         if folder.missing.is_empty() {
             break;
         }
-        (folder.report)(Progress::Source(mirror));
+        (folder.report)(DownloadProgress::Source(mirror));
         let filled = folder.fill_from(mirror, entry.archive);
         folder.note(mirror, filled);
     }
@@ -130,7 +135,7 @@ fn fetch(entry: &Entry, mirrors: &[String], root: &Path, report: Report<'_>) -> 
 fn lock(directory: &Path, report: Report<'_>) -> Result<FolderLock, DataError> {
     let locked = FolderLock::take(directory, Duration::ZERO).or_else(|error| match error {
         LockError::InUse(_) => {
-            report(Progress::Waiting);
+            report(DownloadProgress::Waiting);
             FolderLock::take(directory, Duration::MAX)
         }
         error => Err(error),
@@ -160,7 +165,7 @@ struct Folder<'a, 'b> {
     missing: Vec<DataFile>,
     /// What has failed, in words.
     attempts: Vec<String>,
-    report: &'a mut (dyn FnMut(Progress<'_>) + 'b),
+    report: &'a mut (dyn FnMut(DownloadProgress<'_>) + 'b),
 }
 
 impl Folder<'_, '_> {
@@ -179,7 +184,7 @@ impl Folder<'_, '_> {
     fn note(&mut self, place: impl Display, outcome: Result<(), SourceError>) {
         if let Err(error) = outcome {
             let attempt = format!("{place}: {error}");
-            (self.report)(Progress::Failed(&attempt));
+            (self.report)(DownloadProgress::Failed(&attempt));
             self.attempts.push(attempt);
         }
     }
@@ -251,7 +256,7 @@ impl Folder<'_, '_> {
         verify(file, content)?;
         mile_store::write_file(&self.directory.join(file.name), content)?;
         self.missing.retain(|missing| missing != file);
-        (self.report)(Progress::Stored(file.name));
+        (self.report)(DownloadProgress::Stored(file.name));
         Ok(())
     }
 }

@@ -98,8 +98,8 @@ const FILES: [DataFile; 4] = [
 ];
 
 /// A data set of [`FILES`], compressed one by one or in an archive.
-fn small(archive: Option<&'static str>) -> Entry {
-    Entry { files: &FILES, archive, ..*catalog::find("mnist").unwrap() }
+fn small(archive: Option<&'static str>) -> DatasetEntry {
+    DatasetEntry { files: &FILES, archive, ..*catalog::find("mnist").unwrap() }
 }
 
 /// The files of a mirror; the second may be wrong.
@@ -134,9 +134,9 @@ fn a_data_set_is_fetched_once() {
     let (mirror, _) = serve(served(b"two"), Manner::Good);
     let mirrors = [mirror];
     let (mut stored, mut bytes) = (Vec::new(), Vec::new());
-    let mut report = |progress: Progress<'_>| match progress {
-        Progress::Stored(file) => stored.push(file.to_owned()),
-        Progress::Bytes { file, done, total } if Some(done) == total => bytes.push(file.to_owned()),
+    let mut report = |progress: DownloadProgress<'_>| match progress {
+        DownloadProgress::Stored(file) => stored.push(file.to_owned()),
+        DownloadProgress::Bytes { file, done, total } if Some(done) == total => bytes.push(file.to_owned()),
         _ => {}
     };
     let directory = fetch(&small(None), &mirrors, &root, &mut report).unwrap();
@@ -173,8 +173,8 @@ fn a_mirror_without_the_files_or_with_a_bad_connection_is_passed_over() {
     let (broken, ranges) = serve(served(b"two"), Manner::Broken);
     let (good, _) = serve(served(b"two"), Manner::Good);
     let mut failures = Vec::new();
-    let mut report = |progress: Progress<'_>| {
-        if let Progress::Failed(failure) = progress {
+    let mut report = |progress: DownloadProgress<'_>| {
+        if let DownloadProgress::Failed(failure) = progress {
             failures.push(failure.to_owned());
         }
     };
@@ -199,7 +199,7 @@ fn files_put_there_by_hand_are_checked_and_used() {
     assert!(attempts[0].contains("train-labels-idx1-ubyte"), "{attempts:?}");
     fs::write(directory.join(FILES[1].name), "two").unwrap();
     fs::write(directory.join(format!("{}.gz", FILES[3].name)), gzip(b"four")).unwrap();
-    let mut report = |progress: Progress<'_>| panic!("nothing is downloaded: {progress:?}");
+    let mut report = |progress: DownloadProgress<'_>| panic!("nothing is downloaded: {progress:?}");
     assert_eq!(fetch(&small(None), &[unreachable()], &root, &mut report).unwrap(), directory);
     fs::remove_dir_all(root).unwrap();
 }
@@ -215,8 +215,8 @@ fn what_broke_off_is_taken_up_again() {
         assert!(matches!(error, SourceError::Truncated { done: 100_000, total: 200_000 }), "{error}");
         let (good, ranges) = serve(vec![("file".into(), body.clone())], manner);
         let mut last = (0, None);
-        let mut report = |progress: Progress<'_>| {
-            if let Progress::Bytes { done, total, .. } = progress {
+        let mut report = |progress: DownloadProgress<'_>| {
+            if let DownloadProgress::Bytes { done, total, .. } = progress {
                 last = (done, total);
             }
         };

@@ -2,7 +2,7 @@
 
 use mile::real::Real;
 
-use super::{Millis, MissingPolicy, Neighbour, Session};
+use super::{Millis, MissingPolicy, Neighbour, Protocol};
 use crate::handshake::Mark;
 use crate::status::{Awaited, Traffic};
 
@@ -35,7 +35,7 @@ pub struct NeighbourStatus {
     pub skipped: u64,
 }
 
-impl<T: Real> Session<T> {
+impl<T: Real> Protocol<T> {
     /// What the session knows about each neighbour, in increasing id; without those whose edge is not used yet or any more.
     pub fn neighbour_statuses(&self) -> Vec<NeighbourStatus> {
         let status = |(id, neighbour): (&usize, &Neighbour)| NeighbourStatus {

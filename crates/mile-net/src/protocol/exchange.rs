@@ -9,8 +9,8 @@ use mile::compression::Compression;
 use mile::real::Real;
 use mile::steady::share;
 
-use super::{Cursor, Fault, Millis, MissingPolicy, Piece, Session};
-use crate::outbox::{Form, KeptMessage, Message};
+use super::{Cursor, Fault, Millis, MissingPolicy, Piece, Protocol};
+use crate::outbox::{KeptMessage, Message, MessageForm};
 
 /// The exchange under way.
 pub(super) struct Current<T> {
@@ -35,9 +35,9 @@ impl<T: Real> Current<T> {
     /// Elements at the beginning of a message that must be known before any is added up.
     fn head(&self) -> usize {
         match self.own.form {
-            Form::Whole => 0,
-            Form::Summary(head) => head,
-            Form::Compressed(_) => self.total(),
+            MessageForm::Whole => 0,
+            MessageForm::Summary(head) => head,
+            MessageForm::Compressed(_) => self.total(),
         }
     }
 
@@ -139,7 +139,7 @@ pub struct Finished<T> {
     pub gossip: Vec<(f64, Vec<f64>)>,
 }
 
-impl<T: Real> Session<T> {
+impl<T: Real> Protocol<T> {
     /// Begins an exchange: the message is sent to the neighbours in `up`, each with the weight of its edge, and theirs are added up
     /// in `sums`, one for each vector of the message. If messages have a summary there is one vector, which is added up twice: with
     /// the weights, and with those times how steady its differences are. If they are compressed there is one vector.
@@ -163,13 +163,13 @@ impl<T: Real> Session<T> {
         }
         let dim = own.vectors.len() / sums.len().max(1);
         let compressed = match own.form {
-            Form::Compressed(by) => {
+            MessageForm::Compressed(by) => {
                 let mut vectors = [(); 2].map(|()| vec![T::zero(); sums.first().map_or(0, Vec::len)]);
                 // The own message was made here.
                 let _ = by.decode(bytemuck::cast_slice(&own.vectors), &mut vectors[0]);
                 Some((by, vectors))
             }
-            Form::Whole | Form::Summary(_) => None,
+            MessageForm::Whole | MessageForm::Summary(_) => None,
         };
         self.current = Some(Current { own, sums, dim, row, heads: BTreeMap::new(), compressed, weights });
         (self.next, self.round) = (exchange + 1, round);

@@ -10,7 +10,7 @@ use mile::membership::Edge;
 use mile_net::frame::{Head, Kind};
 use mile_net::handshake::{Hello, Mark, Terms, VERSION};
 use mile_net::outbox::{Form, Message};
-use mile_net::session::{Arrival, Limits, Memory, MissingPolicy, Session, Setup};
+use mile_net::protocol::{Arrival, Limits, Memory, MissingPolicy, Protocol, Setup};
 
 const DIM: usize = 3;
 
@@ -36,7 +36,7 @@ fn terms() -> Terms {
     Terms { run: "fuzz".into(), dim: DIM, precision: "f32".into(), facts: BTreeMap::new() }
 }
 
-fn control(session: &mut Session<f32>, link: u8, kind: Kind, (a, b): (u64, u64), payload: Vec<u8>, now: u64) {
+fn control(session: &mut Protocol<f32>, link: u8, kind: Kind, (a, b): (u64, u64), payload: Vec<u8>, now: u64) {
     let head = Head { kind, length: payload.len(), a, b };
     if Head::decode::<f32>(&head.encode()).is_ok()
         && session.received(link.into(), Arrival::Control(head, payload), now).is_err()
@@ -56,7 +56,7 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
         limits: Limits::of(1),
         memory: Memory::default(),
     };
-    let mut session: Session<f32> = Session::new(setup, 0);
+    let mut session: Protocol<f32> = Protocol::new(setup, 0);
     let (mut now, mut next, mut busy) = (0, 0, false);
     let mut neighbours: BTreeMap<u64, usize> = BTreeMap::new();
     for event in events {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use mile::real::Real;
 
-use super::{Fault, Millis, MissingPolicy, Session};
+use super::{Fault, Millis, MissingPolicy, Protocol};
 use crate::edge::{Decisions, RoundRange};
 use crate::frame::{Kind, control};
 
-impl<T: Real> Session<T> {
+impl<T: Real> Protocol<T> {
     /// Tells the session the time: edges of neighbours that have been away for too long are skipped.
     pub fn tick(&mut self, now: Millis) {
         self.now = now;

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use mile::real::Real;
 
-use super::{Arrival, Cursor, Fault, Link, LinkState, Millis, MissingPolicy, Outgoing, Piece, Session};
+use super::{Arrival, Cursor, Fault, Link, LinkState, Millis, MissingPolicy, Outgoing, Piece, Protocol};
 use crate::edge::RoundRange;
 use crate::frame::{Head, Kind, control};
 use crate::handshake::{Hello, Mark, VERSION};
 
-impl<T: Real> Session<T> {
+impl<T: Real> Protocol<T> {
     /// A link to a listed neighbour is open; `dialled` says whether this end opened it.
     pub fn opened(&mut self, link: Link, neighbour: usize, dialled: bool) {
         let need = self.need(neighbour);

@@ -212,7 +212,7 @@ struct Piece<T> {
 }
 
 /// One agent's side of the protocol.
-pub struct Session<T> {
+pub struct Protocol<T> {
     me: usize,
     incarnation: u64,
     terms: Terms,
@@ -235,7 +235,7 @@ pub struct Session<T> {
     spare: Vec<Vec<T>>,
 }
 
-impl<T: Real> Session<T> {
+impl<T: Real> Protocol<T> {
     /// A session without links, at the exchange of its checkpoint.
     pub fn new(setup: Setup<T>, now: Millis) -> Self {
         let Setup { me, incarnation, terms, neighbours, on_missing, mut limits, mut memory } = setup;
