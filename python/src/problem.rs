@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mile::agents::Failure;
 use mile::problems::{Draw, HeldOut, Metric, NamedTensors, Problem, TensorPart};
 use mile::real::Real;
-use mile_lab::held_out::{self, Models};
+use mile_lab::recorded_metrics::{self, Models};
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -133,9 +133,10 @@ fn takes_out(grad: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// The metric of this name in records.
 fn metric(name: &str) -> PyResult<Metric> {
-    let named = |metric: &Metric| held_out::name(*metric, Models::Average) == name;
+    let named = |metric: &Metric| recorded_metrics::name(*metric, Models::Average) == name;
     Metric::ALL.into_iter().find(named).ok_or_else(|| {
-        let names: Vec<&str> = Metric::ALL.into_iter().map(|m| held_out::name(m, Models::Average)).collect();
+        let names: Vec<&str> =
+            Metric::ALL.into_iter().map(|m| recorded_metrics::name(m, Models::Average)).collect();
         PyValueError::new_err(format!("metrics: got {name}, takes any of {}", names.join(", ")))
     })
 }

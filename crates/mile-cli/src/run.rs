@@ -10,7 +10,6 @@ use clap::Args;
 use indicatif::HumanBytes;
 use mile_lab::Lab;
 use mile_lab::error::LabError;
-use mile_lab::estimate::estimate_time;
 use mile_lab::plan::{Job, Plan};
 use mile_lab::ranks::from_first;
 use mile_lab::resume;
@@ -19,6 +18,7 @@ use mile_lab::spec::parse_table;
 use mile_lab::store::{JobStatus, Outcome};
 use mile_lab::sweep::{Point, SweepPlan};
 use mile_lab::table::{TextTable, number};
+use mile_lab::time_estimate::estimate_time;
 use mile_theory::advice::Severity;
 
 use crate::device::DeviceArguments;

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::engine::{Engine, Evaluated};
+use mile::engine::{Engine, EvaluatedModels};
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::{Draw, Problem};
@@ -404,7 +404,7 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
         Ok(sum / self.agents() as f64)
     }
 
-    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Evaluated>, AgentsError> {
+    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<EvaluatedModels>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
         self.evaluated(v, agents).map_err(engine)

@@ -26,7 +26,7 @@ use crate::identity;
 use crate::job::DIVERGED;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::record::{Evaluated, Record, RunId, measure, rms};
+use crate::record::{Record, RecordedAgents, RunId, measure, rms};
 use crate::spec::Spec;
 use crate::state::{self, Header};
 use crate::store::{JobStatus, Outcome, Store};
@@ -234,7 +234,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             EngineSetup { problem: &present, network, method: &*method, start: models, seed: job.seed };
         let mut engine = InProcess.open(agents)?;
         let chosen = plan.spec.eval_agents().choose(members.len(), job.seed);
-        let evaluated = Evaluated { agents: &chosen, members, each: plan.spec.agent_metrics };
+        let evaluated = RecordedAgents { agents: &chosen, members, each: plan.spec.agent_metrics };
         let record = measure(subject, &present, &mut *engine, evaluated, drift, progress, wall_s)?;
         let size = rms(&mut *engine)?;
         drop(engine);

@@ -21,7 +21,7 @@ use mile_store::facts::Difference;
 use crate::auto;
 use crate::engines::{Engines, InProcess, Jobs, Scalar};
 use crate::error::LabError;
-use crate::evaluation::{self, EvaluationPlan};
+use crate::evaluation_budget::{self, EvaluationBudget};
 use crate::identity;
 use crate::objectives::{Fact, Facts};
 use crate::quantity::Quantity;
@@ -49,7 +49,7 @@ pub struct Plan {
     /// Properties of the problems.
     pub size: ProblemSize,
     /// How the runs are evaluated.
-    pub evaluation: EvaluationPlan,
+    pub evaluation: EvaluationBudget,
     /// Creates the engines of the jobs.
     pub(crate) engines: Arc<dyn Engines>,
     /// The agents that this process hosts, in the order of their rows.
@@ -146,7 +146,7 @@ impl Plan {
                 "the gradient of f is not evaluated for so large a problem: use loss_change or consensus";
             return Err(LabError::config("stop.grad_norm", problem));
         }
-        let evaluation = evaluation::choose(&mut spec, size.records_gradient_norm, size.dim)?;
+        let evaluation = evaluation_budget::choose(&mut spec, size.records_gradient_norm, size.dim)?;
         let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
         let problems = Mutex::default();

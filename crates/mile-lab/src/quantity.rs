@@ -2,15 +2,15 @@
 
 use mile::problems::Metric;
 
-use crate::held_out::{self, Models};
 use crate::record::Record;
+use crate::recorded_metrics::{self, Models};
 
 /// A quantity of a record, for the vertical axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
     /// f at the average of the agents' models, which no agent holds.
     Loss,
-    /// Mean over the [evaluated agents](crate::evaluated::EvaluatedAgents) of f at their own models.
+    /// Mean over the [evaluated agents](crate::eval_agents::EvaluatedAgents) of f at their own models.
     LocalLoss,
     /// Largest f over the own models of the evaluated agents.
     WorstLoss,
@@ -50,7 +50,7 @@ impl Quantity {
             Self::GradNormSq => "grad_norm_sq",
             Self::ConsensusError => "consensus_error",
             Self::ConsensusErrorBefore => "consensus_error_before",
-            Self::Test(metric, models) => held_out::name(metric, models),
+            Self::Test(metric, models) => recorded_metrics::name(metric, models),
         }
     }
 
@@ -63,7 +63,7 @@ impl Quantity {
             Self::GradNormSq => "Squared gradient norm at the average model",
             Self::ConsensusError => "Consensus error after mixing",
             Self::ConsensusErrorBefore => "Consensus error before mixing",
-            Self::Test(metric, models) => held_out::title(metric, models),
+            Self::Test(metric, models) => recorded_metrics::title(metric, models),
         }
     }
 

@@ -11,7 +11,7 @@ use mile::run::Progress;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::held_out::{self, Models, RecordedMetrics};
+use crate::recorded_metrics::{self, Models, RecordedMetrics};
 use crate::worth::{self, Whose, Worth, evaluate, hosted};
 
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
@@ -31,7 +31,7 @@ pub struct Record {
     /// f at the average model, with the penalty if the problem has one; so are all losses.
     #[serde(deserialize_with = "null_is_nan")]
     pub loss: f64,
-    /// Mean over the [evaluated agents](crate::evaluated::EvaluatedAgents) of f at their own models.
+    /// Mean over the [evaluated agents](crate::eval_agents::EvaluatedAgents) of f at their own models.
     #[serde(deserialize_with = "null_is_nan")]
     pub local_loss: f64,
     /// Largest f over the own models of the evaluated agents.
@@ -85,7 +85,7 @@ pub(crate) const MODELS: Vector = Vector(0);
 
 /// The agents whose own models are measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Evaluated<'a> {
+pub(crate) struct RecordedAgents<'a> {
     /// Their places among the members of the run, in increasing order.
     pub(crate) agents: &'a [usize],
     /// The members.
@@ -99,7 +99,7 @@ pub(crate) fn measure<T: Real>(
     subject: RunId,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
-    evaluated: Evaluated,
+    evaluated: RecordedAgents,
     drift: Option<f64>,
     progress: &Progress,
     wall_s: f64,
@@ -171,7 +171,7 @@ fn measured_by_engine<T: Real>(
     engine: &mut dyn Engine<T>,
     evaluated: &[usize],
     average: &[T],
-    found: engine::Evaluated,
+    found: engine::EvaluatedModels,
 ) -> Result<(Worth, Vec<Worth>), AgentsError> {
     let metrics = match found.metrics {
         Some(metrics) => metrics,
@@ -231,14 +231,14 @@ impl OwnModels {
     }
 
     /// The numbers of each agent, by name.
-    fn each(&self, evaluated: &Evaluated, metrics: &[Metric]) -> BTreeMap<String, Vec<Option<f64>>> {
+    fn each(&self, evaluated: &RecordedAgents, metrics: &[Metric]) -> BTreeMap<String, Vec<Option<f64>>> {
         let finite =
             |values: &Vec<f64>| values.iter().map(|value| value.is_finite().then_some(*value)).collect();
         let number = |place: &usize| evaluated.members.get(*place).map(|agent| *agent as f64);
         let agents = evaluated.agents.iter().map(number).collect();
         let mut each =
             BTreeMap::from([("agent".to_owned(), agents), ("loss".to_owned(), finite(&self.losses))]);
-        let named = |metric: &Metric| held_out::name(*metric, Models::Average).to_owned();
+        let named = |metric: &Metric| recorded_metrics::name(*metric, Models::Average).to_owned();
         each.extend(
             metrics.iter().zip(&self.metrics).map(|(metric, values)| (named(metric), finite(values))),
         );
@@ -309,8 +309,8 @@ pub(crate) mod tests {
     use mile::simulator::Simulator;
 
     use super::*;
-    use crate::evaluated::EvaluatedAgents;
-    use crate::held_out::Models;
+    use crate::eval_agents::EvaluatedAgents;
+    use crate::recorded_metrics::Models;
 
     pub(crate) fn record(label: &str, seed: u64, round: u64, loss: f64) -> Record {
         Record {
@@ -389,7 +389,7 @@ pub(crate) mod tests {
             run,
             &problem,
             &mut engine,
-            Evaluated { agents: &chosen, members: &(0..agents).collect::<Vec<_>>(), each: true },
+            RecordedAgents { agents: &chosen, members: &(0..agents).collect::<Vec<_>>(), each: true },
             None,
             &Progress::default(),
             0.0,

@@ -4,9 +4,9 @@ use super::{Finding, Request, comparison, create_folder};
 use crate::plans::{FIG1, apply_all};
 use mile::problems::Metric;
 use mile_lab::error::LabError;
-use mile_lab::held_out::Models;
 use mile_lab::plot::{Figure, Runs, relative_to, write_figures};
 use mile_lab::quantity::{Axis, Quantity};
+use mile_lab::recorded_metrics::Models;
 use mile_lab::report::{Page, RunFolder};
 use mile_lab::table::outcomes_table;
 

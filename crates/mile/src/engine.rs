@@ -14,7 +14,7 @@ use crate::real::Real;
 
 /// What an engine found when it evaluated models.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Evaluated {
+pub struct EvaluatedModels {
     /// f of each model, with the penalty if the problem has one.
     pub losses: Vec<f64>,
     /// The metrics of each model in the order of the problem's, if the engine measures them too.
@@ -128,7 +128,7 @@ pub trait Engine<T: Real>: Agents {
 
     /// Evaluates the mean of a vector and after it the rows of these agents as models, if the engine can do it where they are; none
     /// by default: then whoever asks evaluates the problem.
-    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Evaluated>, AgentsError> {
+    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<EvaluatedModels>, AgentsError> {
         let _ = (v, agents);
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! Losses, metrics and the gradient of f for records, computed where the models are.
 
 use mile::agents::Vector;
-use mile::engine::Evaluated;
+use mile::engine::EvaluatedModels;
 use mile::real::Real;
 
 use super::GpuAgents;
@@ -24,7 +24,7 @@ impl<T: Real> GpuAgents<'_, T> {
         &mut self,
         v: Vector,
         agents: &[usize],
-    ) -> Result<Option<Evaluated>, DeviceError> {
+    ) -> Result<Option<EvaluatedModels>, DeviceError> {
         let rows = self.vectors.place(v);
         let model = |at: u64| Model { at, is_measured: true };
         let mut models = vec![model(self.vectors.rounded().at)];
@@ -42,7 +42,7 @@ impl<T: Real> GpuAgents<'_, T> {
                 *loss += self.beside(x);
             }
         }
-        Ok(Some(Evaluated { losses, metrics }))
+        Ok(Some(EvaluatedModels { losses, metrics }))
     }
 
     /// What models on the device are worth, after this work; none if the problem is computed on the CPU.

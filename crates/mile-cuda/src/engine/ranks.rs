@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::engine::{Engine, Evaluated};
+use mile::engine::{Engine, EvaluatedModels};
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
@@ -267,7 +267,7 @@ impl<T: Real, C: RankTransport> Engine<T> for GpuRank<'_, T, C> {
         Ok(self.squares(&work)? / self.agents() as f64)
     }
 
-    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<Evaluated>, AgentsError> {
+    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<EvaluatedModels>, AgentsError> {
         if !self.computes_gradients() {
             return Ok(None);
         }
@@ -285,7 +285,7 @@ impl<T: Real, C: RankTransport> Engine<T> for GpuRank<'_, T, C> {
         };
         let losses = models.iter().enumerate().map(loss).collect();
         let metrics = self.metrics(worths.into_iter().map(|(_, metrics)| metrics).collect())?;
-        Ok(Some(Evaluated { losses, metrics }))
+        Ok(Some(EvaluatedModels { losses, metrics }))
     }
 
     fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {

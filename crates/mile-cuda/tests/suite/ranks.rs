@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mile::agents::Vector;
 use mile::compression::Compression;
-use mile::engine::{Engine, Evaluated};
+use mile::engine::{Engine, EvaluatedModels};
 use mile::graph::{Graph, Topology};
 use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
@@ -41,7 +41,7 @@ fn network(name: &str, drop_rate: f64) -> Network {
 }
 
 /// What is measured over all agents.
-type Measured = (Vec<f64>, [f64; 3], Option<Evaluated>, Option<Vec<f64>>, Vec<f64>);
+type Measured = (Vec<f64>, [f64; 3], Option<EvaluatedModels>, Option<Vec<f64>>, Vec<f64>);
 
 /// Four rounds, the last of them watched; what is measured, and the bytes sent from here.
 fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>) -> (Measured, u64) {

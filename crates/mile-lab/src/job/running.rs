@@ -14,7 +14,7 @@ use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::plan::{Job, Plan};
 use crate::ranks::lost;
-use crate::record::{Evaluated, MODELS, Record, RunId, measure, rms, total};
+use crate::record::{MODELS, Record, RecordedAgents, RunId, measure, rms, total};
 use crate::saved;
 use crate::state::Header;
 use crate::store::{JobStatus, Outcome};
@@ -235,7 +235,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let spec = &self.context.plan.spec;
         let chosen = spec.eval_agents().choose(self.problem.agents(), self.job.seed);
         let members = &self.context.plan.membership.epochs()[self.epoch].members;
-        let evaluated = Evaluated { agents: &chosen, members, each: spec.agent_metrics };
+        let evaluated = RecordedAgents { agents: &chosen, members, each: spec.agent_metrics };
         let (problem, progress) = (self.problem, self.run.progress());
         let record = measure(subject, problem, self.engine, evaluated, drift, progress, wall_s)?;
         self.context.store.append(&record)?;

@@ -170,8 +170,8 @@ mod tests {
     use mile::problems::Metric;
 
     use super::*;
-    use crate::held_out::Models;
     use crate::record::tests::record;
+    use crate::recorded_metrics::Models;
 
     #[test]
     fn the_mean_and_the_band_are_over_the_seeds_that_did_not_diverge() {

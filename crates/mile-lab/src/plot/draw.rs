@@ -298,9 +298,9 @@ mod tests {
     use super::super::style::width;
     use super::super::{Figure, Runs, png};
     use super::{Point, SMALL_SCREEN_TEXT};
-    use crate::held_out::Models;
     use crate::quantity::{Axis, Quantity};
     use crate::record::tests::record;
+    use crate::recorded_metrics::Models;
 
     fn records() -> Vec<crate::record::Record> {
         let mut records = Vec::new();

@@ -9,8 +9,8 @@ use super::curve::Runs;
 use super::draw::{Medium, draw};
 use super::figure::Figure;
 use crate::error::LabError;
-use crate::held_out::Models;
 use crate::quantity::{Axis, Quantity};
+use crate::recorded_metrics::Models;
 use crate::store::write_file;
 
 /// The standard figures of a run: an overview, every quantity against rounds, and losses and the first metric on held-out data

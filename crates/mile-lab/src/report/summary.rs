@@ -6,8 +6,8 @@ use mile::membership::{Change, Event};
 use mile::problems::Metric;
 
 use super::folder::RunFolder;
-use crate::held_out::{self, Models};
 use crate::quantity::Quantity;
+use crate::recorded_metrics::{self, Models};
 use crate::spec::{GraphSource, MixingSource};
 use crate::store::{JobStatus, Outcome, labels};
 use crate::sweep::as_good_for_some_seed;
@@ -129,7 +129,7 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
     let standings = standings(folder, labels, quantity);
     let (best, rest) = standings.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let noun = match quantity {
-        Quantity::Test(metric, _) => held_out::noun(metric),
+        Quantity::Test(metric, _) => recorded_metrics::noun(metric),
         _ => "loss",
     };
     let extreme = if quantity.larger_is_better() { "highest" } else { "lowest" };

@@ -28,7 +28,7 @@ pub use set::apply;
 pub use stop::StopRule;
 
 use crate::error::LabError;
-use crate::evaluated::EvaluatedAgents;
+use crate::eval_agents::EvaluatedAgents;
 use crate::objectives::{Kinds, Objectives, Setting};
 use crate::resume;
 use crate::section::{Section, as_whole, resolve};

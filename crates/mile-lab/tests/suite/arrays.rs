@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mile::problems::{Draw, Metric, Problem};
 use mile::ranks::Alone;
 use mile_lab::engines::Scalar;
-use mile_lab::held_out::Models;
+use mile_lab::recorded_metrics::Models;
 use mile_lab::spec::Spec;
 
 const EXPERIMENT: &str = r#"

@@ -2,8 +2,8 @@
 
 use mile::problems::{AgentWeights, Batch, Loss, Metric, Problem, Shard, Table, TableObjective};
 use mile_lab::Lab;
-use mile_lab::held_out::Models;
 use mile_lab::quantity::Quantity;
+use mile_lab::recorded_metrics::Models;
 use mile_lab::store::{JobStatus, read_records};
 
 const EXPERIMENT: &str = r#"

@@ -21,9 +21,9 @@ const LEAST: u64 = 1000;
 /// A loss costs this part of the gradient on the same rows: the forward pass only.
 const OF_A_GRADIENT: f64 = 0.5;
 
-/// How a run is evaluated.
+/// What the evaluations of a run take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct EvaluationPlan {
+pub struct EvaluationBudget {
     /// Agents whose own models are measured.
     pub agents: usize,
     /// The part of the work of a run that evaluations take, counted in rows or gradients.
@@ -73,7 +73,7 @@ impl Costs {
 
 /// Completes the experiment where it does not say how it is evaluated. `norm`: whether the gradient norm is recorded; `dim`:
 /// numbers in a row.
-pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<EvaluationPlan, LabError> {
+pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<EvaluationBudget, LabError> {
     let agents = spec.eval_agents().choose(spec.network.agents, 0).len();
     let costs = Costs::of(spec, norm, agents)?;
     let counted = spec.objectives.rows(spec.seeds[0])?.is_some();
@@ -95,7 +95,7 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
     let fits = (allowed / evaluation).floor().max(2.0) as u64 - 1;
     let every = *spec.eval_every.get_or_insert(usual.max(rounds.div_ceil(fits)).max(1));
     let evaluations = records(every) * evaluation;
-    Ok(EvaluationPlan { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
+    Ok(EvaluationBudget { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
 }
 
 /// Evaluates on parts of the samples.

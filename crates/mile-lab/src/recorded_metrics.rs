@@ -11,7 +11,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 pub enum Models {
     /// The average of all agents' models, which no agent holds.
     Average,
-    /// The own models of the [evaluated agents](crate::evaluated::EvaluatedAgents): their mean.
+    /// The own models of the [evaluated agents](crate::eval_agents::EvaluatedAgents): their mean.
     Own,
     /// The worst own model of an evaluated agent: the one of smallest accuracy, AUC or R^2, or of largest error or loss.
     Worst,
