@@ -33,6 +33,7 @@ pub enum Severity {
 
 /// One piece of advice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Advice {
     /// How serious it is.
     pub severity: Severity,

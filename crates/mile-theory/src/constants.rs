@@ -21,6 +21,7 @@ use crate::{TheoryError, valid_local_steps, valid_smoothness, valid_xi};
 
 /// The constants that depend only on the graph, tau and xi.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Constants {
     /// Local steps.
     pub tau: u64,

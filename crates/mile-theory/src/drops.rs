@@ -36,6 +36,7 @@ pub const TOLERATED_LOG_GROWTH: f64 = 1.0 / 300.0;
 
 /// Growth of the disagreement between agents on a network whose edges drop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct DropGrowth {
     /// Geometric mean of the factor per round; below 1 the agents reach consensus.
     pub per_round: f64,

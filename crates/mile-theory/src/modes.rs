@@ -101,6 +101,7 @@ impl Agents for ModeAgents {
 
 /// The steps in which a method communicates.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Timing {
     /// Every `period` steps.
     Periodic {

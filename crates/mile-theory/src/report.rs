@@ -67,6 +67,7 @@ impl<'a> Inquiry<'a> {
 
 /// Stability of one method on this graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct MethodLine {
     /// Its name in experiment files.
     pub name: &'static str,
@@ -88,6 +89,7 @@ pub struct MethodLine {
 ///
 /// The names of the fields are those of `mile theory --format json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct TheoryReport {
     /// Number of agents.
     pub agents: usize,

@@ -59,6 +59,7 @@ impl Effort {
 
 /// An estimate of the smoothness constant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Smoothness {
     /// Largest |curvature| found over points and agents: the estimate of L.
     pub estimate: f64,

@@ -26,6 +26,7 @@ const SCAN_POINTS: usize = 56;
 
 /// The largest stable step size of a method.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct StepLimit {
     /// Largest alpha L for which every mode shrinks; 0 if some mode grows for every step size.
     pub step_times_smoothness: f64,

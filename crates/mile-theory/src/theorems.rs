@@ -54,6 +54,7 @@ pub struct TheoremSetting<'a> {
 
 /// Both sides of one theorem's inequality.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Row {
     /// Number of the theorem, 1 to 4.
     pub theorem: u8,

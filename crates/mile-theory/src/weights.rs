@@ -60,6 +60,7 @@ impl WeightChoice {
 
 /// Upper bounds of xi for the paper's MILE.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct XiRanges {
     /// The paper's bound, for any graph: 2/(tau + 3).
     pub paper: f64,

@@ -143,6 +143,7 @@ pub struct Costs {
 }
 
 /// One step of a method: the verbs it is written in, the time t and the step size.
+#[non_exhaustive]
 pub struct Step<'a> {
     /// Updates done since x(0): the paper's t. It is 0 during start-up as well.
     pub t: u64,

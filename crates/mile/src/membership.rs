@@ -22,6 +22,7 @@ use crate::real::Real;
 
 /// The members of a run in some rounds, and their network.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Epoch {
     /// The round at whose beginning it starts.
     pub round: u64,

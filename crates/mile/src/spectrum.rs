@@ -68,6 +68,7 @@ impl Solver {
 
 /// Eigenvalues and where they come from.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Spectrum {
     /// Eigenvalues in descending order: all of them, or lambda_1, lambda_2 and lambda_n.
     pub lambda: Vec<f64>,

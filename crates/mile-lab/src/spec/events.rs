@@ -108,6 +108,6 @@ impl Spec {
 }
 
 fn invalid(error: InvalidEvent) -> LabError {
-    let InvalidEvent { event, key, problem } = error;
+    let InvalidEvent { event, key, problem, .. } = error;
     LabError::config(format!("event[{event}].{key}"), problem)
 }

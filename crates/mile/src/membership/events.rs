@@ -58,6 +58,7 @@ impl Change {
 /// An event that does not fit what is before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("event {event}, {key}: {problem}")]
+#[non_exhaustive]
 pub struct InvalidEvent {
     /// Which event, from 0.
     pub event: usize,

@@ -184,10 +184,10 @@ impl Entry {
         }
         for (name, value) in &parameters.own {
             let declared = self.parameters.iter().find(|declared| declared.name == *name);
-            let names =
-                || self.parameters.iter().map(|declared| declared.name).collect::<Vec<_>>().join(", ");
-            let unknown = || Checker(&self.name).refuse(name, value, format!("only {}", names()));
-            declared.ok_or_else(unknown)?.check(&self.name, *value)?;
+            let unknown = "no value: the method has no such parameter";
+            declared
+                .ok_or_else(|| Checker(&self.name).refuse(name, value, unknown))?
+                .check(&self.name, *value)?;
         }
         if parameters.penalty {
             self.check_penalty()?;

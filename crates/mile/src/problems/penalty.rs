@@ -25,6 +25,7 @@ pub struct Penalty {
 /// A weight of the penalty that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("l1 = {0} is out of range: it must be a finite number from 0")]
+#[non_exhaustive]
 pub struct InvalidPenalty(pub f64);
 
 impl Penalty {

@@ -26,6 +26,7 @@ pub struct Quadratic<T> {
 /// A parameter of a quadratic problem that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key} = {got} is out of range: it must be {takes}")]
+#[non_exhaustive]
 pub struct InvalidQuadratic {
     /// Name of the parameter.
     pub key: &'static str,

@@ -26,6 +26,7 @@ impl TableObjective {
 
 /// How much each agent's mean over its rows counts in `f = (1/N) sum_i f_i`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum AgentWeights {
     /// All agents count equally, however many rows they have.
     Equal,
