@@ -23,12 +23,7 @@ pub(crate) fn engines(device: Option<&str>) -> PyResult<Arc<dyn Engines>> {
 #[cfg(feature = "cuda")]
 fn open(number: usize) -> Result<Arc<dyn Engines>, LabError> {
     let opened = mile_cuda::GpuEngines::open(number, |note| eprintln!("note: {note}"));
-    // The key of the command is an option.
-    let named = |error: LabError| {
-        let problem = error.to_string();
-        LabError::config("device", problem.strip_prefix("--device: ").unwrap_or(&problem))
-    };
-    Ok(Arc::new(opened.map_err(named)?))
+    Ok(Arc::new(opened.map_err(|error| LabError::config("device", error))?))
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::engine::Engine;
+use mile::engine::parts::Drift;
+use mile::engine::{Engine, HostError};
 use mile::network::Network;
-use mile::ranks::{Alone, Ranks};
+use mile::ranks::Ranks;
 use mile::real::Real;
 use mile::simulator::Simulator;
-use mile_lab::LabError;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
 use numpy::Element;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use crate::failure::Raised;
 use crate::host::{HostEngine, block};
 use crate::memory::Memory;
-use crate::ranks::PyRanks;
+use crate::ranks::{PyRanks, or_alone};
 
 /// Opens the engines of a run.
 pub(crate) struct PyEngines {
@@ -32,7 +32,7 @@ pub(crate) struct PyEngines {
 }
 
 impl<T: Real + Element> EnginesIn<T> for PyEngines {
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         if let Some(host) = &self.host {
             let (raised, ranks) = (self.raised.clone(), self.ranks.clone());
@@ -47,10 +47,7 @@ impl<T: Real + Element> EnginesIn<T> for PyEngines {
 
 impl Engines for PyEngines {
     fn ranks(&self) -> &dyn Ranks {
-        match &self.ranks {
-            Some(ranks) => &**ranks,
-            None => &Alone,
-        }
+        or_alone(self.ranks.as_ref())
     }
 
     fn evaluates_the_problem(&self) -> bool {
@@ -134,11 +131,7 @@ impl<T: Real> Engine<T> for Lending<'_, T> {
         self.simulator.set_vector(v, rows)
     }
 
-    fn watch(&mut self) {
-        self.simulator.watch();
-    }
-
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        self.simulator.drift()
+    fn watched(&mut self) -> Option<&mut Drift> {
+        self.simulator.watched()
     }
 }

@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::compression::Compression;
-use mile::engine::Engine;
+use mile::engine::parts::{Drift, Guard, check_len, check_method, compress, measure_drift};
+use mile::engine::{Engine, HostError, in_order};
 use mile::method::Method;
 use mile::network::Network;
-use mile::ranks::{Alone, Ranks};
+use mile::ranks::{Ranks, Together};
 use mile::real::Real;
-use mile::simulator::SimulatorError;
 use mile::steady::{Summaries, message_bytes, share};
-use mile::verbs::{MOST_VECTORS, Verbs};
+use mile::verbs::Verbs;
 use numpy::{Element, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::failure::Raised;
-use crate::ranks::PyRanks;
+use crate::ranks::{PyRanks, or_alone};
 
 /// The agents of a host object.
 pub(crate) struct HostEngine<'a, T> {
@@ -32,9 +32,8 @@ pub(crate) struct HostEngine<'a, T> {
     seed: u64,
     dim: usize,
     checks: Verbs,
-    watching: bool,
-    drift: Option<f64>,
-    failed: bool,
+    drift: Drift,
+    guard: Guard,
     raised: Raised,
     ranks: Option<Arc<PyRanks>>,
     start: std::marker::PhantomData<T>,
@@ -55,11 +54,8 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
         seed: u64,
         raised: Raised,
         ranks: Option<Arc<PyRanks>>,
-    ) -> Result<Self, mile_lab::LabError> {
-        let (agents, vectors) = (network.agents(), method.layout().vectors());
-        if vectors == 0 || vectors > MOST_VECTORS {
-            return Err(SimulatorError::Vectors { vectors }.into());
-        }
+    ) -> Result<Self, HostError> {
+        let (agents, vectors) = (network.agents(), check_method(method, false)?);
         let (rank, count) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.count()));
         let hosted = block(agents, rank, count);
         let edges: Vec<(usize, usize, f64)> =
@@ -74,7 +70,7 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
                     (agents, (hosted.start, hosted.end), edges.clone(), vectors, start, seed, peers);
                 Ok((problem.call_method1("host", arguments)?.unbind(), dim))
             })
-            .map_err(mile_lab::LabError::Engine)?;
+            .map_err(HostError::Engine)?;
         Ok(Self {
             host,
             network,
@@ -83,9 +79,8 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
             seed,
             dim,
             checks: Verbs::new(vectors),
-            watching: false,
-            drift: None,
-            failed: false,
+            drift: Drift::default(),
+            guard: Guard::default(),
             raised,
             ranks,
             start: std::marker::PhantomData,
@@ -97,13 +92,9 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
         &mut self,
         work: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<R>,
     ) -> Result<R, AgentsError> {
-        if self.failed {
-            let problem = "an earlier step failed, so the agents' vectors are unusable: start anew";
-            return Err(AgentsError::Engine(problem.into()));
-        }
-        self.failed = true;
+        self.guard.begin()?;
         let result = self.raised.verb(|py| work(self.host.bind(py)))?;
-        self.failed = false;
+        self.guard.end();
         Ok(result)
     }
 
@@ -168,9 +159,9 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.checks.check_pull(pairs)?;
-        if std::mem::take(&mut self.watching) {
-            self.drift = pairs.first().map(|(model, _)| self.consensus_error(*model)).transpose()?;
-        }
+        let ranks = self.ranks.clone();
+        let together = Together::of(or_alone(ranks.as_ref()));
+        measure_drift(self, together, pairs[0].0)?;
         let (weights, messages) = self.weights(round);
         self.call(|host| {
             let weights = weights.map(|weights| PyArray1::from_vec(host.py(), weights));
@@ -182,12 +173,12 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.checks.check_steady(pull)?;
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(self.consensus_error(pull.from)?);
-        }
+        let ranks = self.ranks.clone();
+        let together = Together::of(or_alone(ranks.as_ref()));
+        measure_drift(self, together, pull.from)?;
         let own =
             self.call(|host| numbers(&host.call_method1("summaries", (pull.from.0, pull.memory.0))?))?;
-        let summaries = Summaries::from_numbers(self.of_all(own)?, self.dim);
+        let summaries = Summaries::from_numbers(self.of_all(together, own)?, self.dim);
         let mut rows = self.network.rows();
         self.network.rows_in_round(self.seed, round, &mut rows);
         let r = summaries.steadiness(&rows, pull.fresh)[self.hosted.clone()].to_vec();
@@ -208,12 +199,10 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.checks.check(pull.model)?;
         self.checks.check_pull(&[(pull.from, pull.to)])?;
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(self.consensus_error(pull.model)?);
-        }
-        let mut rows = self.vector(pull.from)?.into_owned();
-        pull.by.compress_rows(&mut rows, self.dim);
-        self.set_vector(pull.from, &rows)?;
+        let ranks = self.ranks.clone();
+        let together = Together::of(or_alone(ranks.as_ref()));
+        measure_drift(self, together, pull.model)?;
+        let rows = compress(self, pull)?;
         let received = match &self.ranks {
             Some(_) => Some(self.exchange_compressed(pull.by, &rows)?),
             None => None,
@@ -254,60 +243,44 @@ impl<T: Real + Element> Engine<T> for HostEngine<'_, T> {
 
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
         self.checks.check(v)?;
-        if rows.len() != self.hosted.len() * self.dim {
-            let problem =
-                format!("a vector of {} numbers is set to {}", self.hosted.len() * self.dim, rows.len());
-            return Err(AgentsError::Engine(problem.into()));
-        }
+        check_len(self.hosted.len() * self.dim, rows.len())?;
         self.call(|host| {
             let rows = PyArray1::from_slice(host.py(), rows);
             host.call_method1("set_vector", (v.0, rows)).map(drop)
         })
     }
 
-    fn watch(&mut self) {
-        self.watching = true;
-        self.drift = None;
+    fn watched(&mut self) -> Option<&mut Drift> {
+        Some(&mut self.drift)
     }
 
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        Ok(self.drift)
-    }
-
-    fn saved(&mut self, state: &Path) -> Result<(), AgentsError> {
+    fn saved(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
         self.call(|host| host.call_method1("saved", (state,)).map(drop))
     }
 
-    fn restored(&mut self, state: &Path) -> Result<(), AgentsError> {
+    fn restored(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
         self.call(|host| host.call_method1("restored", (state,)).map(drop))
     }
 
-    fn ranks(&self) -> &dyn Ranks {
-        match &self.ranks {
-            Some(ranks) => &**ranks,
-            None => &Alone,
-        }
-    }
-
-    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+    fn of_all(&mut self, together: Together<'_>, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
         let Some(ranks) = &self.ranks else { return Ok(own) };
-        let parts = ranks.all_gather(bytemuck::cast_slice(&own)).map_err(AgentsError::Engine)?;
+        let parts = ranks.all_gather(together, bytemuck::cast_slice(&own)).map_err(AgentsError::Engine)?;
         Ok(parts.iter().flat_map(|part| bytemuck::pod_collect_to_vec::<u8, f64>(part)).collect())
     }
 
-    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+    fn sum(&mut self, _: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
         self.checks.check(v)?;
         self.call(|host| numbers(&host.call_method1("sum", (v.0,))?))
     }
 
-    fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
+    fn sum_rows(&mut self, _: Together<'_>, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
         self.call(|host| {
             let rows = PyArray1::from_slice(host.py(), rows);
             numbers(&host.call_method1("sum_rows", (rows,))?)
         })
     }
 
-    fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
+    fn row(&mut self, _: Together<'_>, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
         self.checks.check(v)?;
         self.call(|host| {
             let row = host.call_method1("row", (v.0, agent))?;
@@ -315,28 +288,23 @@ impl<T: Real + Element> Engine<T> for HostEngine<'_, T> {
         })
     }
 
-    fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
+    fn norm_sq(&mut self, together: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
         self.checks.check(v)?;
         let own = self.call(|host| numbers(&host.call_method1("norms_sq", (v.0,))?))?;
-        Ok(in_order(&self.of_all(own)?))
+        Ok(in_order(&self.of_all(together, own)?))
     }
 
-    fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
-        let mean = self.mean(v)?;
+    fn consensus_error(&mut self, together: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
+        let mean = self.mean(together, v)?;
         let own = self.call(|host| {
             let mean = PyArray1::from_vec(host.py(), mean);
             numbers(&host.call_method1("distances_sq", (v.0, mean))?)
         })?;
-        Ok(in_order(&self.of_all(own)?) / self.network.agents() as f64)
+        Ok(in_order(&self.of_all(together, own)?) / self.network.agents() as f64)
     }
 }
 
 /// A one-dimensional array of numbers.
 fn numbers(array: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
     Ok(array.cast::<PyArray1<f64>>()?.try_readonly()?.as_slice()?.to_vec())
-}
-
-/// The sum of numbers from the first to the last, as other engines form it.
-fn in_order(numbers: &[f64]) -> f64 {
-    numbers.iter().fold(0.0, |sum, number| sum + number)
 }

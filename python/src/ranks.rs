@@ -1,7 +1,9 @@
 //! Processes that share the agents, by way of `torch.distributed`.
 
+use std::sync::Arc;
+
 use mile::agents::Failure;
-use mile::ranks::Ranks;
+use mile::ranks::{Alone, Ranks, Together};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -28,6 +30,14 @@ impl PyRanks {
     }
 }
 
+/// These ranks, or this process alone.
+pub(crate) fn or_alone(ranks: Option<&Arc<PyRanks>>) -> &dyn Ranks {
+    match ranks {
+        Some(ranks) => &**ranks,
+        None => &Alone,
+    }
+}
+
 impl Ranks for PyRanks {
     fn rank(&self) -> usize {
         self.rank
@@ -41,18 +51,18 @@ impl Ranks for PyRanks {
         self.name.clone()
     }
 
-    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    fn all_gather(&self, _: Together<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         self.raised.call(|py| {
             let all = self.object.bind(py).call_method1("all_gather", (PyBytes::new(py, own),))?;
             all.try_iter()?.map(|one| Ok(one?.cast::<PyBytes>()?.as_bytes().to_vec())).collect()
         })
     }
 
-    fn gather(&self, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-        Ok(Some(self.all_gather(own)?).filter(|_| self.rank == 0))
+    fn gather(&self, together: Together<'_>, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        Ok(Some(self.all_gather(together, own)?).filter(|_| self.rank == 0))
     }
 
-    fn broadcast(&self, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+    fn broadcast(&self, _: Together<'_>, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
         *bytes = self.raised.call(|py| {
             let sent = self.object.bind(py).call_method1("broadcast", (from, PyBytes::new(py, bytes)))?;
             Ok(sent.cast::<PyBytes>()?.as_bytes().to_vec())

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use mile::engine::HostError;
 use mile_lab::LabError;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -43,7 +44,7 @@ impl Worker {
             Self::Caller => Ok(on_this_thread(work)),
             Self::Threads => {
                 let pool = ThreadPoolBuilder::new().build();
-                Ok(pool.map_err(|error| LabError::Engine(Box::new(error)))?.install(work))
+                Ok(pool.map_err(|error| HostError::Engine(Box::new(error)))?.install(work))
             }
         }
     }

@@ -13,6 +13,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Draw, HeldOut, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
+use mile::ranks::{Alone, Together};
 use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::Schedule;
@@ -192,11 +193,13 @@ fn evaluation(agents: &mut GpuAgents<'_, f32>, problem: &ImageProblem<f32>) -> A
     let mut times = Vec::new();
     for _ in 0..7 {
         let begun = Instant::now();
-        agents.evaluate(Vector(0), &all)?;
+        agents.evaluate(Together::of(&Alone), Vector(0), &all)?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
     }
-    let found = agents.evaluate(Vector(0), &all)?.ok_or("not evaluated on the device")?;
-    let average: Vec<f32> = agents.mean(Vector(0))?.into_iter().map(|x| x as f32).collect();
+    let found =
+        agents.evaluate(Together::of(&Alone), Vector(0), &all)?.ok_or("not evaluated on the device")?;
+    let average: Vec<f32> =
+        agents.mean(Together::of(&Alone), Vector(0))?.into_iter().map(|x| x as f32).collect();
     let loss = problem.objective(&average)?;
     let accuracy = problem.measure(&average)?;
     Ok((
@@ -230,7 +233,7 @@ fn together<T: Real>(
         for round in 0..rounds {
             let begun = Instant::now();
             run.round(&mut agents)?;
-            agents.norm_sq(Vector(0))?;
+            agents.norm_sq(Together::of(&Alone), Vector(0))?;
             if round >= 3 {
                 times.push(begun.elapsed().as_secs_f64() * 1e3);
             }

@@ -17,7 +17,7 @@ use mile::methods::Mile;
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::Problem;
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -149,7 +149,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 /// The median over the rounds of the time of the slowest rank.
 fn slowest(transport: &Mpi, times: Vec<f64>) -> Result<f64, Failure> {
     let bytes: Vec<u8> = times.iter().flat_map(|time| time.to_le_bytes()).collect();
-    let all = transport.all_gather(&bytes)?;
+    let all = Together::of(transport).all_gather(&bytes)?;
     let time =
         |rank: &[u8], k: usize| f64::from_le_bytes(rank[8 * k..8 * k + 8].try_into().unwrap_or_default());
     Ok(median((0..times.len()).map(|k| all.iter().map(|rank| time(rank, k)).fold(0.0, f64::max)).collect()))
@@ -165,7 +165,7 @@ fn timed(
     let mut times = Vec::new();
     for round in 0..rounds + 2 {
         work(true)?;
-        transport.all_gather(&[0])?;
+        Together::of(transport).all_gather(&[0])?;
         let begun = Instant::now();
         work(false)?;
         if round >= 2 {

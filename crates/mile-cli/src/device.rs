@@ -26,8 +26,7 @@ impl DeviceArguments {
         }
     }
 
-    /// The engines of this rank of a job with several, each with a GPU of its own, and a line for the user if a choice was made. A call
-    /// of all ranks together.
+    /// The engines of this rank of a job with several, each with a GPU of its own, and a line for the user if a choice was made.
     #[cfg(feature = "mpi")]
     pub(crate) fn engines_of_rank(
         &self,
@@ -46,8 +45,7 @@ impl DeviceArguments {
 
 /// Why the CPU was chosen, for the user.
 fn without_gpu(why: &LabError) -> String {
-    let why = why.to_string();
-    format!("device: the CPU, because {}\n", why.strip_prefix("--device: ").unwrap_or(&why))
+    format!("device: the CPU, because {why}\n")
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -65,7 +63,7 @@ mod gpu {
         job: &Arc<mile_ranks::mpi::Mpi>,
         first: usize,
     ) -> Result<(Arc<dyn Engines>, String), LabError> {
-        mile_lab::ranks::agree(&**job, open(first))
+        mile_lab::ranks::agree(mile::ranks::Together::of(&**job), open(first))
     }
 }
 

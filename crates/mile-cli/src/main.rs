@@ -26,6 +26,7 @@ mod swarm;
 mod theory;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use mile::engine::HostError;
 use mile_lab::error::LabError;
 use mile_net::checkpoint::CheckpointError;
 use mile_net::engine::NetworkError;
@@ -153,8 +154,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if is_usage(error) { USAGE } else { FAILED }
 }
 
-/// The message of an error with its causes. A cause that a library error already includes in its own message is not
-/// repeated.
+/// The message of an error with its causes, and the option that avoids it. A cause that a library error already includes in its own
+/// message is not repeated.
 fn error_message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -164,7 +165,18 @@ fn error_message(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
+    if error.chain().filter_map(|cause| cause.downcast_ref()).any(is_of_device) {
+        return format!("--device: {text}; --device cpu computes on the CPU");
+    }
     text
+}
+
+/// Whether a device cannot be used.
+fn is_of_device(error: &LabError) -> bool {
+    match error {
+        LabError::Agreed(error) => is_of_device(error),
+        _ => matches!(error, LabError::Host(HostError::Device(_))),
+    }
 }
 
 /// Whether the error is in the user's input (exit code 2), rather than a failure while running (exit code 1).
@@ -196,5 +208,7 @@ mod tests {
         assert_eq!(error_message(&within.into()), "a: cannot read: lost");
         let beside = Err::<(), _>(lost()).context("cannot start").unwrap_err();
         assert_eq!(error_message(&beside), "cannot start: lost");
+        let device = LabError::from(HostError::Device("lost".into()));
+        assert_eq!(error_message(&device.into()), "--device: lost; --device cpu computes on the CPU");
     }
 }

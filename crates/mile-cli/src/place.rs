@@ -39,7 +39,7 @@ impl Place {
         Ok(Self { engines: Arc::new(InProcess), device: String::new() })
     }
 
-    /// Takes the device that was asked for. A call of all ranks together.
+    /// Takes the device that was asked for, on every rank.
     pub(crate) fn take(&mut self, device: &DeviceArguments) -> Result<(), LabError> {
         #[cfg(feature = "mpi")]
         if let Some(job) = self.job.as_ref().filter(|_| self.is_shared()) {

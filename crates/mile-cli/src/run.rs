@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use indicatif::HumanBytes;
+use mile::ranks::Together;
 use mile_lab::Lab;
 use mile_lab::error::LabError;
 use mile_lab::plan::{Job, Plan};
@@ -88,7 +89,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 
 fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
     let engines = place.engines();
-    let ranks = engines.ranks();
+    let ranks = Together::of(engines.ranks());
     // What the first rank reads and chooses is the same for all.
     let (text, base, folder) = from_first(ranks, || {
         let (table, base) = read(arguments)?;
@@ -139,7 +140,8 @@ fn describe_run(arguments: &RunArguments, plan: &Plan, place: &Place) -> anyhow:
     if !arguments.dry_run {
         return Ok(advice);
     }
-    plan.check_memory()?;
+    let engines = place.engines();
+    plan.check_memory(Together::of(engines.ranks()))?;
     let time = time(plan, place)?;
     Ok(format!("{}{}{advice}time: {time}\n", describe(plan)?, place.describe(plan)))
 }

@@ -6,20 +6,17 @@
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use mile::engine::HostError;
 
 /// Why a device cannot be used, or failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// There is no NVIDIA driver on this machine.
-    #[error(
-        "there is no NVIDIA driver on this machine (libcuda was not found): install one, or use --device cpu"
-    )]
+    #[error("there is no NVIDIA driver on this machine (libcuda was not found): install one")]
     NoDriver,
     /// There is no device, or none with this number.
-    #[error(
-        "there is no CUDA device {wanted}: this machine has {found}; use --device cpu, or cuda:K with K below that number"
-    )]
+    #[error("there is no CUDA device {wanted}: this machine has {found}, numbered from 0")]
     NoDevice {
         /// The number asked for.
         wanted: usize,
@@ -28,7 +25,7 @@ pub enum DeviceError {
     },
     /// The driver is too old.
     #[error(
-        "the NVIDIA driver supports CUDA {}.{} at most, and {} is needed: install a newer driver, or use --device cpu",
+        "the NVIDIA driver supports CUDA {}.{} at most, and {} is needed: install a newer driver",
         found / 1000, found % 1000 / 10, "12.0"
     )]
     OldDriver {
@@ -36,7 +33,7 @@ pub enum DeviceError {
         found: i32,
     },
     /// The device is too old for the kernels.
-    #[error("{name} has compute capability {}.{}, and 8.0 (Ampere) is needed: use --device cpu", capability / 10, capability % 10)]
+    #[error("{name} has compute capability {}.{}, and 8.0 (Ampere) is needed", capability / 10, capability % 10)]
     OldDevice {
         /// Its name.
         name: String,
@@ -46,7 +43,7 @@ pub enum DeviceError {
     /// NVRTC, which compiles the kernels, is missing.
     #[error(
         "NVRTC, which compiles the kernels, was not found (libnvrtc): install the CUDA toolkit or its package cuda-nvrtc, and add \
-         its folder to LD_LIBRARY_PATH; or use --device cpu"
+         its folder to LD_LIBRARY_PATH"
     )]
     NoCompiler,
     /// A kernel could not be compiled.
@@ -54,7 +51,7 @@ pub enum DeviceError {
     Compile(String),
     /// There is not enough memory.
     #[error(
-        "the device has {} of free memory and {} more are needed{}: use fewer agents or a smaller batch, or --device cpu",
+        "the device has {} of free memory and {} more are needed{}: use fewer agents or a smaller batch",
         bytes(*available), bytes(*needed), what
     )]
     Memory {
@@ -73,6 +70,12 @@ pub enum DeviceError {
         /// What the driver says.
         problem: String,
     },
+}
+
+impl From<DeviceError> for HostError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(Box::new(error))
+    }
 }
 
 /// A number of bytes, for people.

@@ -18,15 +18,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::engine::{Engine, EvaluatedModels};
+use mile::engine::parts::{self, Drift, Guard, check_len, compress, measure_drift};
+use mile::engine::{Engine, EvaluatedModels, HostError};
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::{Draw, Problem};
+use mile::ranks::{Alone, Together};
 use mile::real::Real;
-use mile::simulator::SimulatorError;
 use mile::sparse::SparseRows;
 use mile::steady::message_bytes;
-use mile::verbs::{MOST_VECTORS, Verb, Verbs};
+use mile::verbs::{Verb, Verbs};
 
 use crate::decay::WeightDecay;
 use crate::device::{Buffer, Device, DeviceError};
@@ -35,18 +36,6 @@ use crate::objective::Objective;
 use crate::stack::Stack;
 use crate::vectors::Vectors;
 use crate::work::Work;
-
-/// Why agents cannot be hosted on a device.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GpuError {
-    /// Agents, problem, method and starting point do not go together.
-    #[error(transparent)]
-    Agents(#[from] SimulatorError),
-    /// The device cannot be used.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-}
 
 /// Hosts every agent of a [`Network`] on a [`Device`].
 pub struct GpuAgents<'a, T: Real> {
@@ -73,10 +62,8 @@ pub struct GpuAgents<'a, T: Real> {
     /// Where evaluations put their numbers, and gradients at the mean, once they are needed.
     numbers: Option<(usize, Buffer)>,
     spare: Option<Buffer>,
-    watching: bool,
-    drift: Option<f64>,
-    /// Whether a verb has failed: the vectors hold nothing of use any more.
-    failed: bool,
+    drift: Drift,
+    guard: Guard,
 }
 
 impl<'a, T: Real> GpuAgents<'a, T> {
@@ -89,7 +76,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         method: &dyn Method,
         start: &[T],
         seed: u64,
-    ) -> Result<Self, GpuError> {
+    ) -> Result<Self, HostError> {
         Self::within(&Stack::new(device)?, problem, network, method, start, seed)
     }
 
@@ -101,7 +88,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         method: &dyn Method,
         start: &[T],
         seed: u64,
-    ) -> Result<Self, GpuError> {
+    ) -> Result<Self, HostError> {
         let all = (0..network.agents()).collect();
         Self::hosting(all, stack, problem, network, method, start, seed)
     }
@@ -115,23 +102,10 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         method: &dyn Method,
         start: &[T],
         seed: u64,
-    ) -> Result<Self, GpuError> {
-        let (agents, dim, count) = (network.agents(), problem.dim(), method.layout().vectors());
-        if problem.agents() != agents {
-            return Err(SimulatorError::Agents { problem: problem.agents(), network: agents }.into());
-        }
-        if problem.penalty().is_some() && !method.takes_penalty() {
-            return Err(SimulatorError::Penalty.into());
-        }
-        if count == 0 || count > MOST_VECTORS {
-            return Err(SimulatorError::Vectors { vectors: count }.into());
-        }
-        let is_all = hosted.len() == agents;
-        let agents = hosted.len();
-        if start.len() != dim && Some(start.len()) != agents.checked_mul(dim) {
-            return Err(SimulatorError::Start { got: start.len(), dim, agents }.into());
-        }
-        let weights = if is_all { network.rows() } else { SparseRows::default() };
+    ) -> Result<Self, HostError> {
+        let (agents, dim) = (hosted.len(), problem.dim());
+        let (count, _) = parts::check(problem, network, method, start, agents)?;
+        let weights = if agents == network.agents() { network.rows() } else { SparseRows::default() };
         let mut shared = stack.lock();
         let vectors = Vectors::new(&stack.queue, problem.penalty(), &weights, [count, agents, dim])?;
         let member = problem.device_form().map(|_| shared.number());
@@ -153,9 +127,8 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             asks_for_norm: false,
             numbers: None,
             spare: None,
-            watching: false,
-            drift: None,
-            failed: false,
+            drift: Drift::default(),
+            guard: Guard::default(),
         };
         let mut shared = stack.lock();
         found.objective = on_device(&mut shared, &stack.queue, member.unwrap_or(0), problem, &found.hosted)?;
@@ -174,14 +147,6 @@ impl<'a, T: Real> GpuAgents<'a, T> {
     /// Whether gradients are computed on the device; else the problem computes them on the CPU.
     pub fn computes_gradients(&self) -> bool {
         self.objective.is_some()
-    }
-
-    /// Refuses to go on after a verb has failed.
-    fn check(&self) -> Result<(), AgentsError> {
-        if self.failed {
-            return Err(AgentsError::Unusable);
-        }
-        Ok(())
     }
 
     /// Adds the commands of a verb; `weights` are those of the round, if edges are down in some.
@@ -228,14 +193,6 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(())
     }
 
-    /// Measures the consensus error of the models that are about to be sent, if it was asked for.
-    fn measure_drift(&mut self, model: Vector) -> Result<(), AgentsError> {
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(self.consensus_error(model)?);
-        }
-        Ok(())
-    }
-
     /// A vector, when all is settled.
     fn read(&self, v: Vector) -> Result<Vec<T>, DeviceError> {
         let _queue = self.stack.lock();
@@ -254,7 +211,7 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.gradient(x, g, draw)?;
         if let (Some(_), Some(factor)) = (&self.objective, self.weight_decay.factor()) {
             self.noted.combine(g, 1.0, &[(factor, x)])?;
@@ -263,12 +220,12 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
     }
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.combine(y, keep, terms)
     }
 
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.check(x)?;
         if self.problem.penalty().is_none() {
             return Ok(());
@@ -277,14 +234,14 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.check_pull(pairs)?;
         // With edges that drop, the weights are those of one round.
         let other_round = self.noted.exchanges() > 0 && self.round != round;
-        if self.watching || self.noted.is_full() || other_round {
+        if self.drift.is_asked() || self.noted.is_full() || other_round {
             self.settle()?;
         }
-        self.measure_drift(pairs[0].0)?;
+        measure_drift(self, Together::of(&Alone), pairs[0].0)?;
         self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         self.noted.pull(pairs);
@@ -292,15 +249,15 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
     }
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.check_steady(pull)?;
         self.settle()?;
-        self.measure_drift(pull.from)?;
+        measure_drift(self, Together::of(&Alone), pull.from)?;
         self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
-        self.failed = true;
+        self.guard.begin()?;
         self.carry_out_steady(pull).map_err(engine)?;
-        self.failed = false;
+        self.guard.end();
         Ok(messages * message_bytes::<T>(self.vectors.dim()) as u64)
     }
 
@@ -309,11 +266,9 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         self.noted.check(pull.model)?;
         self.noted.check_pull(&[(pull.from, pull.to)])?;
         self.settle()?;
-        self.measure_drift(pull.model)?;
+        measure_drift(self, Together::of(&Alone), pull.model)?;
         let dim = self.vectors.dim();
-        let mut rows = self.vector(pull.from)?.into_owned();
-        pull.by.compress_rows(&mut rows, dim);
-        self.set_vector(pull.from, &rows)?;
+        compress(self, pull)?;
         let whole = self.pull(round, &[(pull.from, pull.to)])?;
         Ok(whole / (dim * size_of::<T>()).max(1) as u64 * pull.by.message_bytes::<T>(dim) as u64)
     }
@@ -323,19 +278,18 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
     }
 
     fn settle(&mut self) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         if self.noted.is_empty() {
             return Ok(());
         }
-        // Until all is well: an error, or a panic in an objective, leaves the vectors half done.
-        self.failed = true;
+        self.guard.begin()?;
         if self.objective.is_none() {
             self.carry_out_with_cpu()?;
         } else {
             self.carry_out().map_err(engine)?;
         }
         self.noted.clear();
-        self.failed = false;
+        self.guard.end();
         Ok(())
     }
 }
@@ -358,26 +312,17 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        let numbers = self.vectors.agents() * self.vectors.dim();
-        if rows.len() != numbers {
-            let problem = format!("a vector of {numbers} numbers is set to {}", rows.len());
-            return Err(AgentsError::Engine(problem.into()));
-        }
+        check_len(self.vectors.agents() * self.vectors.dim(), rows.len())?;
         self.norm_sq = None;
         let _queue = self.stack.lock();
         self.vectors.set(v, rows).map_err(engine)
     }
 
-    fn watch(&mut self) {
-        self.watching = true;
-        self.drift = None;
+    fn watched(&mut self) -> Option<&mut Drift> {
+        Some(&mut self.drift)
     }
 
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        Ok(self.drift)
-    }
-
-    fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
+    fn norm_sq(&mut self, _: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
         self.asks_for_norm |= v == Vector(0);
@@ -389,13 +334,13 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
         Ok(self.stack.alone(&work).map_err(engine)?.unwrap_or(f64::NAN))
     }
 
-    fn mean(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+    fn mean(&mut self, _: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
         self.mean_of(self.vectors.place(v).at).map_err(engine)
     }
 
-    fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
+    fn consensus_error(&mut self, _: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
         let mut work = Work::default();
@@ -404,13 +349,18 @@ impl<T: Real> Engine<T> for GpuAgents<'_, T> {
         Ok(sum / self.agents() as f64)
     }
 
-    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<EvaluatedModels>, AgentsError> {
+    fn evaluate(
+        &mut self,
+        _: Together<'_>,
+        v: Vector,
+        agents: &[usize],
+    ) -> Result<Option<EvaluatedModels>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
         self.evaluated(v, agents).map_err(engine)
     }
 
-    fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
+    fn mean_gradient(&mut self, _: Together<'_>, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
         self.gradient_at_mean(v).map_err(engine)

@@ -4,14 +4,13 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use mile::engine::Engine;
+use mile::engine::{Engine, HostError};
 use mile::real::Real;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn, Jobs};
-use mile_lab::error::LabError;
 
 use crate::cuda::Cuda;
 use crate::device::{Device, DeviceError};
-use crate::engine::{GpuAgents, GpuError};
+use crate::engine::GpuAgents;
 use crate::stack::Stack;
 
 /// Engines on one GPU, which compute together.
@@ -36,24 +35,12 @@ fn cache() -> Option<PathBuf> {
     folder.map(|folder| folder.join("kernels"))
 }
 
-pub(crate) fn failed(error: DeviceError) -> LabError {
-    LabError::config("--device", error)
-}
-
-/// An error of an engine that is opened.
-pub(crate) fn refused(error: GpuError) -> LabError {
-    match error {
-        GpuError::Agents(error) => error.into(),
-        GpuError::Device(error) => failed(error),
-    }
-}
-
 impl GpuEngines {
     /// On the GPU of this number. `say` gets notes for the user.
     ///
     /// # Errors
     /// If there is no such GPU, or it cannot be used.
-    pub fn open(number: usize, say: fn(&str)) -> Result<Self, LabError> {
+    pub fn open(number: usize, say: fn(&str)) -> Result<Self, HostError> {
         let open = move || Ok(Arc::new(Cuda::open(number, cache())?) as Arc<dyn Device>);
         Self::on(open, say)
     }
@@ -65,8 +52,8 @@ impl GpuEngines {
     pub fn on(
         open: impl Fn() -> Result<Arc<dyn Device>, DeviceError> + Send + Sync + 'static,
         say: fn(&str),
-    ) -> Result<Self, LabError> {
-        let name = open().map_err(failed)?.name();
+    ) -> Result<Self, HostError> {
+        let name = open()?.name();
         Ok(Self { open: Box::new(open), name, stacks: Mutex::default(), said: Once::new(), say })
     }
 
@@ -76,12 +63,12 @@ impl GpuEngines {
     }
 
     /// The stack of all jobs in this precision.
-    pub(crate) fn stack<T: Real>(&self) -> Result<Arc<Stack<T>>, LabError> {
+    pub(crate) fn stack<T: Real>(&self) -> Result<Arc<Stack<T>>, HostError> {
         let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stack) = stacks.iter().find_map(|stack| stack.clone().downcast().ok()) {
             return Ok(stack);
         }
-        let stack = (self.open)().and_then(Stack::new).map_err(failed)?;
+        let stack = (self.open)().and_then(Stack::new)?;
         stacks.push(stack.clone());
         Ok(stack)
     }
@@ -90,7 +77,7 @@ impl GpuEngines {
     pub(crate) fn note(&self, computes_gradients: bool) {
         if !computes_gradients {
             self.said.call_once(|| {
-                (self.say)("this kind of problem is not computed on the GPU: its gradients are, slowly, on the CPU; --device cpu is faster");
+                (self.say)("this kind of problem is not computed on the GPU: its gradients are computed on the CPU, slowly; all on the CPU is faster");
             });
         }
     }
@@ -103,16 +90,15 @@ impl Engines for GpuEngines {
 }
 
 impl<T: Real> EnginesIn<T> for GpuEngines {
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
-        let agents = GpuAgents::within(&self.stack()?, problem, network, method, start, seed);
-        let agents = agents.map_err(refused)?;
+        let agents = GpuAgents::within(&self.stack()?, problem, network, method, start, seed)?;
         self.note(agents.computes_gradients());
         Ok(Box::new(agents))
     }
 
-    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
-        let found = self.stack()?.fitting(jobs.problem, jobs.vectors, jobs.count).map_err(failed)?;
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, HostError> {
+        let found = self.stack()?.fitting(jobs.problem, jobs.vectors, jobs.count)?;
         if found.jobs < jobs.count {
             (self.say)(&found.to_string());
         }

@@ -26,7 +26,7 @@ mod table;
 mod vectors;
 mod work;
 
-pub use engine::{GpuAgents, GpuError, GpuRank};
+pub use engine::{GpuAgents, GpuRank};
 #[cfg(feature = "lab")]
 pub use engines::GpuEngines;
 pub use fitting::Fitting;

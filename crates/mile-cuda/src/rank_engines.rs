@@ -4,19 +4,19 @@
 
 use std::sync::Arc;
 
-use mile::engine::Engine;
+use mile::engine::{Engine, HostError};
 use mile::network::Network;
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use mile::real::Real;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn, Jobs};
 use mile_lab::error::LabError;
-use mile_lab::ranks::agree;
+use mile_lab::ranks::{agree, lost};
 use mile_ranks::placement::Placement;
 use mile_ranks::transport::RankTransport;
 
 use crate::cuda;
 use crate::engine::GpuRank;
-use crate::engines::{GpuEngines, failed, refused};
+use crate::engines::GpuEngines;
 
 /// Where what starts the ranks of a job tells a rank its number on its machine: Open MPI, MPICH and those derived from it, Slurm.
 const LOCAL: [&str; 6] = [
@@ -90,23 +90,25 @@ fn line(names: &[String], gpus: &[Gpu]) -> String {
 
 impl<C: RankTransport + 'static> GpuRankEngines<C> {
     /// On the GPU of this rank, counted from number `first`, and a line for the user. `say` gets notes for the user, on the first
-    /// rank. A call of all ranks together.
+    /// rank. All ranks open theirs at once.
     ///
     /// # Errors
     /// The same on all ranks, if any has no GPU that can be used.
     pub fn open(transport: Arc<C>, first: usize, say: fn(&str)) -> Result<(Self, String), LabError> {
-        let names = names(&*transport)?;
+        let ranks = transport.clone();
+        let together = Together::of(&*ranks);
+        let names = names(together)?;
         let told = LOCAL.iter().find_map(|name| std::env::var(name).ok());
         let local = local_number(told, &names, transport.rank());
         let say = if transport.rank() == 0 { say } else { |_: &str| () };
         let open = || {
-            let found = cuda::devices().map_err(failed)?;
+            let found = cuda::devices().map_err(HostError::from)?;
             let number = (first + local) % found.max(1);
             Ok((GpuEngines::open(number, say)?, number))
         };
-        let (gpu, number) = agree(&*transport, open())?;
+        let (gpu, number) = agree(together, open())?;
         let own = Gpu { number, is_direct: transport.takes_device_memory(), name: gpu.name().to_owned() };
-        let gpus = transport.all_gather(own.told().as_bytes()).map_err(lost)?;
+        let gpus = together.all_gather(own.told().as_bytes()).map_err(lost)?;
         let gpus: Vec<Gpu> = gpus.iter().map(|bytes| Gpu::read(bytes)).collect();
         let here = machine(&names[transport.rank()]);
         let is_same = |(name, gpu): &(&String, &Gpu)| machine(name) == here && gpu.number == number;
@@ -121,14 +123,9 @@ impl<C: RankTransport + 'static> GpuRankEngines<C> {
 }
 
 /// The names of all ranks.
-fn names(ranks: &dyn Ranks) -> Result<Vec<String>, LabError> {
-    let all = ranks.all_gather(ranks.name().as_bytes()).map_err(lost)?;
+fn names(together: Together<'_>) -> Result<Vec<String>, LabError> {
+    let all = together.all_gather(together.name().as_bytes()).map_err(lost)?;
     Ok(all.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
-}
-
-/// The error of a call of all ranks together.
-fn lost(source: mile::agents::Failure) -> LabError {
-    LabError::Agents(mile::agents::AgentsError::Engine(source))
 }
 
 impl<C: RankTransport + 'static> Engines for GpuRankEngines<C> {
@@ -146,21 +143,19 @@ impl<C: RankTransport + 'static> Engines for GpuRankEngines<C> {
 }
 
 impl<T: Real, C: RankTransport + 'static> EnginesIn<T> for GpuRankEngines<C> {
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));
         let place = (self.transport.clone(), placement);
-        let agents = GpuRank::new(&self.gpu.stack()?, place, problem, network, method, start, seed);
-        let agents = agents.map_err(refused)?;
+        let agents = GpuRank::new(&self.gpu.stack()?, place, problem, network, method, start, seed)?;
         self.gpu.note(agents.computes_gradients());
         Ok(Box::new(agents))
     }
 
     /// Refuses a job that does not fit.
-    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, HostError> {
         let agents = jobs.problem.agents().div_ceil(self.transport.count());
-        let stack = self.gpu.stack()?;
-        stack.check(jobs.problem, jobs.vectors, agents, self.sharing).map_err(failed)?;
+        self.gpu.stack()?.check(jobs.problem, jobs.vectors, agents, self.sharing)?;
         Ok(1)
     }
 }

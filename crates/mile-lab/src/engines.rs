@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mile::engine::Engine;
+use mile::engine::{Engine, HostError};
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
@@ -62,11 +62,11 @@ pub trait Engines: EnginesIn<f32> + EnginesIn<f64> {
 /// Creates engines that compute in the precision `T`.
 pub trait EnginesIn<T>: Send + Sync {
     /// Creates an engine.
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError>;
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError>;
 
     /// How many of these jobs fit where the engines are; asked if they [compute together](Engines::computes_together) or have
     /// [memory of their own](Engines::has_memory_of_its_own).
-    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, HostError> {
         Ok(jobs.count)
     }
 }
@@ -96,7 +96,7 @@ pub struct InProcess;
 impl Engines for InProcess {}
 
 impl<T: Real> EnginesIn<T> for InProcess {
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
         let EngineSetup { problem, network, method, start, seed } = setup;
         Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use mile::ranks::Together;
 use mile::with_precision;
 
 use crate::coefficients;
@@ -88,8 +89,8 @@ pub fn execute(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Vec<Outcome>, LabError> {
-    let ranks = plan.engines.ranks();
-    plan.check_memory()?;
+    let ranks = Together::of(plan.engines.ranks());
+    plan.check_memory(ranks)?;
     let sharing = match ranks.count() {
         1 => match plan.fitting(plan.jobs().len().min(MOST_TOGETHER))? {
             Some(jobs) => Sharing::together(jobs, rayon::current_num_threads()),
@@ -123,14 +124,14 @@ pub fn execute(
     };
     // One job after the other with the threads that are here needs no others. Over ranks it must be so: this is the thread that may talk to them.
     if ranks.count() > 1 || sharing.is_here() {
-        work(&context, &shared, &jobs, resume);
+        work(ranks, &context, &shared, &jobs, resume);
     } else {
-        run_at_once(sharing, || work(&context, &shared, &jobs, resume));
+        run_at_once(sharing, || work(ranks, &context, &shared, &jobs, resume));
     }
     if let Some(error) = shared.fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    let concluded = match is_first(ranks) {
+    let concluded = match is_first(&*ranks) {
         true => plan.sort_records(&store).and_then(|()| coefficients::write(plan, &store)),
         false => Ok(()),
     };
@@ -202,8 +203,7 @@ struct Shared {
 }
 
 /// Whether no other job is started: ranks decide it together, except after an error that ends them all.
-fn should_stop(context: &JobContext, shared: &Shared) -> bool {
-    let ranks = context.plan.engines.ranks();
+fn should_stop(ranks: Together<'_>, context: &JobContext, shared: &Shared) -> bool {
     if ranks.count() == 1 || context.halt.load(Ordering::Relaxed) {
         return context.should_stop();
     }
@@ -213,13 +213,13 @@ fn should_stop(context: &JobContext, shared: &Shared) -> bool {
     }) != 0
 }
 
-fn work(context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
+fn work(ranks: Together<'_>, context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
     let next = || shared.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    while !should_stop(context, shared)
+    while !should_stop(ranks, context, shared)
         && let Some(job) = next()
     {
         context.observer.began(job);
-        let result = run(context, job, resume);
+        let result = run(ranks, context, job, resume);
         if let Err(error) = record_outcome(context, shared, jobs, job, result) {
             context.halt.store(true, Ordering::Relaxed);
             shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -228,9 +228,9 @@ fn work(context: &JobContext, shared: &Shared, jobs: &[Job], resume: bool) {
 }
 
 /// Runs one job; a panic in it becomes an error.
-fn run(context: &JobContext, job: Job, resume: bool) -> Result<Outcome, LabError> {
+fn run(ranks: Together<'_>, context: &JobContext, job: Job, resume: bool) -> Result<Outcome, LabError> {
     let precision = context.plan.spec.precision;
-    let run = || with_precision!(precision, T => context.run::<T>(job, resume));
+    let run = || with_precision!(precision, T => context.run::<T>(ranks, job, resume));
     // Unwind safe: the job's engine is dropped, and files are written atomically.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(LabError::panicked(&*panic)))
 }

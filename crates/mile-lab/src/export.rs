@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use mile::block;
 use mile::engine::Engine;
 use mile::problems::{Problem, Tensor};
+use mile::ranks::Together;
 use mile::real::Real;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -30,24 +31,25 @@ pub(crate) fn models<T: Real>(
     agents.try_for_each(|(agent, row)| write(&of_agent(state, *agent), &tensors.export(row)))
 }
 
-/// The same for the models of an engine, of which the first rank writes one after the other. A call of all ranks together.
+/// The same for the models of an engine, of which the first rank writes one after the other.
 pub(crate) fn models_of<T: Real>(
+    together: Together<'_>,
     state: &Path,
     problem: &dyn Problem<T>,
     members: &[usize],
     engine: &mut dyn Engine<T>,
 ) -> Result<(), LabError> {
-    if engine.ranks().count() == 1 {
+    if together.count() == 1 {
         return models(state, problem, members, &engine.vector(MODELS)?);
     }
     let Some(tensors) = problem.tensors() else { return Ok(()) };
-    let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let writes = is_first(engine.ranks());
+    let average: Vec<T> = engine.mean(together, MODELS)?.into_iter().map(T::of).collect();
+    let writes = is_first(&*together);
     if writes {
         write(&of_average(state), &tensors.export(&average))?;
     }
     for (place, agent) in members.iter().enumerate() {
-        let row = engine.row(MODELS, place)?;
+        let row = engine.row(together, MODELS, place)?;
         if writes {
             write(&of_agent(state, *agent), &tensors.export(&row))?;
         }

@@ -13,6 +13,7 @@ use mile::agents::Costs;
 use mile::block;
 use mile::membership::{Epoch, Present};
 use mile::problems::Problem;
+use mile::ranks::{Alone, Together};
 use mile::run::Progress;
 use mile_store::facts::{Difference, until};
 
@@ -26,10 +27,13 @@ use crate::identity;
 use crate::job::DIVERGED;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
-use crate::record::{Record, RecordedAgents, RunId, measure, rms};
+use crate::record::{Moment, Record, RecordedAgents, RunId, measure, rms};
 use crate::spec::Spec;
 use crate::state::{self, Header};
 use crate::store::{JobStatus, Outcome, Store};
+
+/// One process makes the records of all agents.
+const ALONE: Together = Together::of(&Alone);
 
 /// Gathers the files of one run.
 pub struct Gatherer<'a, T> {
@@ -235,8 +239,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let mut engine = InProcess.open(agents)?;
         let chosen = plan.spec.eval_agents().choose(members.len(), job.seed);
         let evaluated = RecordedAgents { agents: &chosen, members, each: plan.spec.agent_metrics };
-        let record = measure(subject, &present, &mut *engine, evaluated, drift, progress, wall_s)?;
-        let size = rms(&mut *engine)?;
+        let moment = Moment { progress, drift, wall_s };
+        let record = measure(ALONE, subject, &present, &mut *engine, evaluated, moment)?;
+        let size = rms(ALONE, &mut *engine)?;
         drop(engine);
         let lost = !size.is_finite() || size > seed_problem.limit || !record.loss.is_finite();
         self.store.append(&record)?;
@@ -361,7 +366,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 let network = &self.plan.network;
                 let agents =
                     EngineSetup { problem: &present, network, method: &*method, start: &start, seed };
-                let limit = DIVERGED * rms(&mut *InProcess.open(agents)?)?.max(1.0);
+                let limit = DIVERGED * rms(ALONE, &mut *InProcess.open(agents)?)?.max(1.0);
                 SeedProblem { seed, problem: problem.clone(), limit }
             }
         };

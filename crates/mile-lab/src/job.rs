@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mile::membership::{Epoch, Present};
 use mile::problems::Problem;
+use mile::ranks::Together;
 use mile_store::facts::until;
 
 use self::running::{Completed, JobSetup, Part, RunningJob};
@@ -90,7 +91,12 @@ impl JobContext<'_> {
 
     /// Runs a job to its last round, or until the stop flag is set. With `resume`, it starts from its checkpoint. Each epoch of the
     /// membership has an engine for its members.
-    pub(crate) fn run<T: Scalar>(&self, job: Job, resume: bool) -> Result<Outcome, LabError> {
+    pub(crate) fn run<T: Scalar>(
+        &self,
+        together: Together<'_>,
+        job: Job,
+        resume: bool,
+    ) -> Result<Outcome, LabError> {
         let plan = self.plan;
         let membership = &plan.membership;
         let problem = plan.problem::<T>(job.seed)?;
@@ -123,8 +129,8 @@ impl JobContext<'_> {
             let mut engine = T::engines(&*plan.engines).open(agents)?;
             let setup = JobSetup { job, epoch: index, problem: objectives, method: &*method };
             let running = match before.take() {
-                Some(part) => RunningJob::enter(self, setup, &mut *engine, part)?,
-                None => RunningJob::begin(self, setup, &mut *engine, resume)?,
+                Some(part) => RunningJob::enter(together, self, setup, &mut *engine, part)?,
+                None => RunningJob::begin(together, self, setup, &mut *engine, resume)?,
             };
             let outcome = match running.complete()? {
                 Completed::Job(outcome) => outcome,
@@ -134,7 +140,7 @@ impl JobContext<'_> {
                 }
             };
             if outcome.status == JobStatus::Done {
-                export::models_of(&self.final_path(job), objectives, &epoch.members, &mut *engine)?;
+                export::models_of(together, &self.final_path(job), objectives, &epoch.members, &mut *engine)?;
             }
             return Ok(outcome);
         }

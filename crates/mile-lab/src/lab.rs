@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use mile::method::InvalidParameter;
 use mile::methods::catalogue::{Catalogue, Entry};
 use mile::problems::Problem;
+use mile::ranks::Together;
 use toml::Table;
 
 use crate::choices::{choose_once, keep_choices};
@@ -129,8 +130,7 @@ impl Lab {
         executed.report(true)?.check()
     }
 
-    /// Reads and checks an experiment that is to be run in a folder, or resumed there; relative paths in it are relative to `base`. A call
-    /// of all ranks together.
+    /// Reads and checks an experiment that is to be run in a folder, or resumed there; relative paths in it are relative to `base`.
     pub fn session(
         &self,
         table: &Table,
@@ -140,7 +140,7 @@ impl Lab {
     ) -> Result<Session, LabError> {
         let (kinds, catalogue, engines) = (&self.kinds, &self.catalogue, self.engines.clone());
         let sweep = SweepPlan::read_with(table, base, kinds, catalogue, engines);
-        let work = match agree(self.engines.ranks(), sweep)? {
+        let work = match agree(Together::of(self.engines.ranks()), sweep)? {
             Some(sweep) => Work::Sweep(Box::new(sweep)),
             None => Work::Run(Box::new(self.plan(table, base, resume.then_some(folder))?)),
         };
@@ -148,9 +148,9 @@ impl Lab {
     }
 
     /// Reads an experiment, and checks everything that can be checked before the first step; relative paths in it are relative to
-    /// `base`. With the folder of a run that is resumed, what was chosen when it began is kept. A call of all ranks together.
+    /// `base`. With the folder of a run that is resumed, what was chosen when it began is kept.
     pub fn plan(&self, table: &Table, base: &Path, resumed: Option<&Path>) -> Result<Plan, LabError> {
-        let ranks = self.engines.ranks();
+        let ranks = Together::of(self.engines.ranks());
         let mut experiment = agree(ranks, Spec::read_with(table, base, &self.kinds, &self.catalogue))?;
         if let Some(folder) = resumed {
             keep_choices(&mut experiment, folder, ranks)?;

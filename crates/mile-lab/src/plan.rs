@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mile::agents::Costs;
 use mile::block;
+use mile::engine::HostError;
 use mile::membership::{Membership, Present};
 use mile::method::Method;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
 use mile::problems::{Metric, Problem};
-use mile::ranks::Ranks;
-use mile::simulator::SimulatorError;
+use mile::ranks::Together;
 use mile::with_precision;
 use mile_store::facts::Difference;
 
@@ -98,9 +98,9 @@ impl Plan {
     }
 
     /// The plan of a rank, which needs only the data of the agents it hosts. Weights and step sizes must be numbers
-    /// ([`choose_once`](crate::choices::choose_once)). A call of all ranks together.
+    /// ([`choose_once`](crate::choices::choose_once)).
     pub fn spread(mut spec: Spec, engines: Arc<dyn Engines>) -> Result<Self, LabError> {
-        let ranks = engines.ranks();
+        let ranks = Together::of(engines.ranks());
         if ranks.count() == 1 {
             return Ok(Self::new(spec)?.on(engines));
         }
@@ -258,9 +258,8 @@ impl Plan {
         format!("{label}-seed{}.safetensors", job.seed)
     }
 
-    /// Refuses jobs for which a rank has too little memory where its engines are. A call of all ranks together.
-    pub fn check_memory(&self) -> Result<(), LabError> {
-        let ranks = self.engines.ranks();
+    /// Refuses jobs for which a rank has too little memory where its engines are.
+    pub fn check_memory(&self, ranks: Together<'_>) -> Result<(), LabError> {
         match self.spec.seeds.first() {
             Some(seed) if self.engines.has_memory_of_its_own() => {
                 agree(ranks, self.fitting_with(*seed, 1).map(drop))
@@ -281,7 +280,7 @@ impl Plan {
         let vectors = self.methods.iter().map(|method| method.vectors).max().unwrap_or(1);
         with_precision!(self.spec.precision, T => {
             let problem = self.problem::<T>(seed)?;
-            T::engines(&*self.engines).fitting(Jobs::new(&*problem, vectors, count))
+            Ok(T::engines(&*self.engines).fitting(Jobs::new(&*problem, vectors, count))?)
         })
     }
 
@@ -352,7 +351,7 @@ pub struct Job {
 }
 
 /// The facts of all ranks, each of which has those of its own data. They must not contradict each other.
-fn all_facts(ranks: &dyn Ranks, own: &Facts) -> Result<Facts, LabError> {
+fn all_facts(ranks: Together<'_>, own: &Facts) -> Result<Facts, LabError> {
     let told = serde_json::to_vec(&(ranks.name(), own)).unwrap_or_default();
     let mut all: HashMap<String, (String, Fact)> = HashMap::new();
     for text in ranks.all_gather(&told).map_err(lost)? {
@@ -391,7 +390,7 @@ fn check_problems<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Resu
         }
         // One vector is the least: what a method needs is checked when its engine is opened.
         if block::try_zeros::<T>(1, hosted.saturating_mul(dim)).is_none() {
-            return Err(SimulatorError::TooLarge { agents, dim, vectors: 1 }.into());
+            return Err(HostError::TooLarge { agents, dim, vectors: 1 }.into());
         }
         let mut size = found.take().unwrap_or_else(|| ProblemSize {
             dim,

@@ -6,6 +6,7 @@ use mile::agents::{AgentsError, Costs, Vector};
 use mile::block;
 use mile::engine::{self, Engine};
 use mile::problems::{Metric, Problem};
+use mile::ranks::Together;
 use mile::real::Real;
 use mile::run::Progress;
 use rayon::prelude::*;
@@ -94,22 +95,31 @@ pub(crate) struct RecordedAgents<'a> {
     pub(crate) each: bool,
 }
 
-/// Makes a record of the agents' current models. `drift` is the consensus error just before the last mixing, if it was measured.
+/// Where a run stands when a record is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    pub(crate) progress: &'a Progress,
+    /// The consensus error just before the last mixing, if it was measured.
+    pub(crate) drift: Option<f64>,
+    pub(crate) wall_s: f64,
+}
+
+/// Makes a record of the agents' current models.
 pub(crate) fn measure<T: Real>(
+    together: Together<'_>,
     subject: RunId,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     evaluated: RecordedAgents,
-    drift: Option<f64>,
-    progress: &Progress,
-    wall_s: f64,
+    moment: Moment,
 ) -> Result<Record, AgentsError> {
-    let average: Vec<T> = engine.mean(MODELS)?.into_iter().map(T::of).collect();
-    let (of_average, own) = match engine.evaluate(MODELS, evaluated.agents)? {
-        Some(found) => measured_by_engine(problem, engine, evaluated.agents, &average, found)?,
+    let Moment { progress, drift, wall_s } = moment;
+    let average: Vec<T> = engine.mean(together, MODELS)?.into_iter().map(T::of).collect();
+    let (of_average, own) = match engine.evaluate(together, MODELS, evaluated.agents)? {
+        Some(found) => measured_by_engine(together, problem, engine, evaluated.agents, &average, found)?,
         None => {
-            let own = own_models(problem, engine, evaluated.agents)?;
-            (evaluate(problem, engine, Whose::Average, &average)?, own)
+            let own = own_models(together, problem, engine, evaluated.agents)?;
+            (evaluate(together, problem, engine, Whose::Average, &average)?, own)
         }
     };
     let metrics = problem.held_out().map_or(&[][..], |held_out| held_out.metrics());
@@ -120,9 +130,11 @@ pub(crate) fn measure<T: Real>(
         let worst = if metric.larger_is_better() { f64::min } else { f64::max };
         held_out.push(*metric, [average, mean(own), extreme(own, worst)]);
     }
-    let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = total(engine, progress.costs)?;
-    let norm =
-        problem.records_gradient_norm().then(|| gradient_norm_sq(problem, engine, &average)).transpose()?;
+    let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = total(together, progress.costs)?;
+    let norm = problem
+        .records_gradient_norm()
+        .then(|| gradient_norm_sq(together, problem, engine, &average))
+        .transpose()?;
     Ok(Record {
         algorithm: subject.algorithm.to_owned(),
         label: subject.label.to_owned(),
@@ -133,7 +145,7 @@ pub(crate) fn measure<T: Real>(
         local_loss: mean(&own.losses),
         worst_loss: extreme(&own.losses, f64::max),
         grad_norm_sq: norm,
-        consensus_error: engine.consensus_error(MODELS)?,
+        consensus_error: engine.consensus_error(together, MODELS)?,
         consensus_error_before: drift,
         held_out,
         agents: if evaluated.each { own.each(&evaluated, metrics) } else { BTreeMap::new() },
@@ -145,16 +157,15 @@ pub(crate) fn measure<T: Real>(
 }
 
 /// Root mean square of the models; NaN if any entry is.
-pub(crate) fn rms<T: Real>(engine: &mut dyn Engine<T>) -> Result<f64, AgentsError> {
+pub(crate) fn rms<T: Real>(together: Together<'_>, engine: &mut dyn Engine<T>) -> Result<f64, AgentsError> {
     let numbers = engine.agents() as f64 * engine.dim() as f64;
-    Ok((engine.norm_sq(MODELS)? / numbers.max(1.0)).sqrt())
+    Ok((engine.norm_sq(together, MODELS)? / numbers.max(1.0)).sqrt())
 }
 
 /// The costs of all agents together, from those of the agents hosted by this process.
-pub(crate) fn total<T: Real>(engine: &mut dyn Engine<T>, costs: Costs) -> Result<Costs, AgentsError> {
-    let ranks = engine.ranks();
-    let bytes_sent = ranks.total(costs.bytes_sent).map_err(AgentsError::Engine)?;
-    let gradient_evals = ranks.total(costs.gradient_evals).map_err(AgentsError::Engine)?;
+pub(crate) fn total(together: Together<'_>, costs: Costs) -> Result<Costs, AgentsError> {
+    let bytes_sent = together.total(costs.bytes_sent).map_err(AgentsError::Engine)?;
+    let gradient_evals = together.total(costs.gradient_evals).map_err(AgentsError::Engine)?;
     Ok(Costs { bytes_sent, gradient_evals, ..costs })
 }
 
@@ -167,6 +178,7 @@ struct OwnModels {
 
 /// Measures the average model and those of the evaluated agents, where the engine has found the losses and perhaps the metrics.
 fn measured_by_engine<T: Real>(
+    together: Together<'_>,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     evaluated: &[usize],
@@ -176,11 +188,11 @@ fn measured_by_engine<T: Real>(
     let metrics = match found.metrics {
         Some(metrics) => metrics,
         None if problem.held_out().is_none() => vec![Vec::new(); found.losses.len()],
-        None if engine.ranks().count() > 1 => {
-            let mut metrics = vec![worth::measure(problem, engine, Whose::Average, average)?];
+        None if together.count() > 1 => {
+            let mut metrics = vec![worth::measure(together, problem, engine, Whose::Average, average)?];
             for agent in evaluated {
-                let model = engine.row(MODELS, *agent)?;
-                metrics.push(worth::measure(problem, engine, Whose::Agent(*agent), &model)?);
+                let model = engine.row(together, MODELS, *agent)?;
+                metrics.push(worth::measure(together, problem, engine, Whose::Agent(*agent), &model)?);
             }
             metrics
         }
@@ -201,11 +213,12 @@ fn measured_by_engine<T: Real>(
 
 /// The same, each evaluated by the problem.
 fn own_models<T: Real>(
+    together: Together<'_>,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     evaluated: &[usize],
 ) -> Result<Vec<Worth>, AgentsError> {
-    if engine.ranks().count() == 1 {
+    if together.count() == 1 {
         let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
         let one = |agent: &usize| {
             Worth::alone(problem, Whose::Agent(*agent), &rows[agent * dim..(agent + 1) * dim])
@@ -213,8 +226,8 @@ fn own_models<T: Real>(
         evaluated.par_iter().map(one).collect()
     } else {
         let one = |agent: &usize| {
-            let model = engine.row(MODELS, *agent)?;
-            evaluate(problem, engine, Whose::Agent(*agent), &model)
+            let model = engine.row(together, MODELS, *agent)?;
+            evaluate(together, problem, engine, Whose::Agent(*agent), &model)
         };
         evaluated.iter().map(one).collect()
     }
@@ -259,17 +272,18 @@ fn extreme(values: &[f64], pick: fn(f64, f64) -> f64) -> f64 {
 /// `|grad f(x)|^2` with `f = (1/N) sum f_i`, summed in `f64` in increasing agent; with a penalty that of the prox-gradient
 /// mapping.
 fn gradient_norm_sq<T: Real>(
+    together: Together<'_>,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     x: &[T],
 ) -> Result<f64, AgentsError> {
-    if let Some(gradient) = engine.mean_gradient(MODELS)? {
+    if let Some(gradient) = engine.mean_gradient(together, MODELS)? {
         return Ok(mapping_norm_sq(problem, x, gradient));
     }
     let agents = hosted(engine);
     let gradient =
         |agent: usize, g: &mut [T]| problem.gradient(agent, x, g).map_err(AgentsError::objective(agent));
-    let mut mean = if engine.ranks().count() == 1 {
+    let mut mean = if together.count() == 1 {
         let mut sums = vec![0.0; x.len()];
         let at_once = rayon::current_num_threads().min(agents.len()).max(1);
         let mut gradients = vec![T::zero(); at_once * x.len()];
@@ -284,7 +298,7 @@ fn gradient_norm_sq<T: Real>(
         let mut rows = vec![T::zero(); agents.len() * x.len()];
         let one = |(agent, g): (&usize, &mut [T])| gradient(*agent, g);
         agents.par_iter().zip(rows.par_chunks_exact_mut(x.len().max(1))).try_for_each(one)?;
-        engine.sum_rows(&rows)?
+        engine.sum_rows(together, &rows)?
     };
     let count = engine.agents() as f64;
     block::divide(&mut mean, count);
@@ -386,13 +400,12 @@ pub(crate) mod tests {
         let run = RunId { algorithm: "dsgd", label: "d", seed: 5 };
         let chosen = evaluated.choose(agents, run.seed);
         let record = measure(
+            Together::of(&mile::ranks::Alone),
             run,
             &problem,
             &mut engine,
             RecordedAgents { agents: &chosen, members: &(0..agents).collect::<Vec<_>>(), each: true },
-            None,
-            &Progress::default(),
-            0.0,
+            Moment { progress: &Progress::default(), drift: None, wall_s: 0.0 },
         )
         .unwrap();
         (record, problem.losses.into_inner(), problem.measured.into_inner())

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use mile::ranks::Together;
+
 use crate::error::LabError;
 use crate::execute::execute;
 use crate::plan::Plan;
@@ -40,8 +42,7 @@ impl Session {
         &self.work
     }
 
-    /// Executes everything that is not finished, until `stop` becomes true; `observers` creates the observer of each plan. A call of all
-    /// ranks together.
+    /// Executes everything that is not finished, until `stop` becomes true; `observers` creates the observer of each plan.
     pub fn execute(&self, observers: &ObserverFactory, stop: &AtomicBool) -> Result<Executed<'_>, LabError> {
         let found = match &self.work {
             Work::Sweep(sweep) => {
@@ -78,14 +79,14 @@ impl<'s> Executed<'s> {
         Self { folder, found: Found::Run { plan, outcomes, failed: Vec::new() } }
     }
 
-    /// Writes the tables and, if asked, the figures and the report. A call of all ranks together: the others wait until the folder is
+    /// Writes the tables and, if asked, the figures and the report; ranks other than the first wait until the folder is
     /// complete.
     pub fn report(self, figures: bool) -> Result<Results, LabError> {
         let folder = self.folder.to_owned();
         match self.found {
             Found::Run { plan, outcomes, failed } => {
                 let seeds = plan.spec.seeds.len();
-                from_first(plan.engines.ranks(), || match (outcomes.is_empty(), figures) {
+                from_first(Together::of(plan.engines.ranks()), || match (outcomes.is_empty(), figures) {
                     (true, _) => Ok(()),
                     (false, true) => write_run_outputs(&folder, &outcomes, seeds),
                     (false, false) => write_run_tables(&folder, &outcomes, seeds),
@@ -99,7 +100,7 @@ impl<'s> Executed<'s> {
             }
             Found::Sweep(sweep, mut found) => {
                 if figures {
-                    from_first(sweep.engines.ranks(), || write_sweep_outputs(&found))?;
+                    from_first(Together::of(sweep.engines.ranks()), || write_sweep_outputs(&found))?;
                 }
                 let (table, is_complete) = (found.summary(), found.is_complete());
                 let failed = std::mem::take(&mut found.failed);

@@ -7,6 +7,7 @@
 use mile::agents::{AgentsError, Failure};
 use mile::engine::Engine;
 use mile::problems::{HeldOut, HeldOutByAgent, Problem};
+use mile::ranks::Together;
 use mile::real::Real;
 use rayon::prelude::*;
 
@@ -60,27 +61,29 @@ pub(crate) fn hosted<T: Real>(engine: &dyn Engine<T>) -> Vec<usize> {
     engine.hosted().map(|place| engine.agent_at(place)).collect()
 }
 
-/// The worth of a model that all ranks have. A call of all ranks together.
+/// The worth of a model that all ranks have.
 pub(crate) fn evaluate<T: Real>(
+    together: Together<'_>,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     whose: Whose,
     x: &[T],
 ) -> Result<Worth, AgentsError> {
-    if engine.ranks().count() == 1 {
+    if together.count() == 1 {
         return Worth::alone(problem, whose, x);
     }
     let agents = hosted(engine);
     let loss = |agent: &usize| problem.loss(*agent, x).map_err(AgentsError::objective(*agent));
     let own: Vec<f64> = agents.par_iter().map(loss).collect::<Result<_, _>>()?;
-    let all = engine.of_all(own)?;
+    let all = engine.of_all(together, own)?;
     let mean = all.iter().fold(0.0, |sum, loss| sum + loss) / engine.agents() as f64;
     let loss = problem.penalty().map_or(mean, |penalty| mean + penalty.value(x));
-    Ok(Worth { loss, metrics: measure(problem, engine, whose, x)? })
+    Ok(Worth { loss, metrics: measure(together, problem, engine, whose, x)? })
 }
 
-/// The metrics of a model that all ranks have. A call of all ranks together.
+/// The metrics of a model that all ranks have.
 pub(crate) fn measure<T: Real>(
+    together: Together<'_>,
     problem: &dyn Problem<T>,
     engine: &dyn Engine<T>,
     whose: Whose,
@@ -89,14 +92,15 @@ pub(crate) fn measure<T: Real>(
     let Some(held_out) = problem.held_out() else { return Ok(Vec::new()) };
     let agents = hosted(engine);
     let metrics = match held_out.by_agent() {
-        Some(by_agent) => measure_by_agent(by_agent, engine, &agents, x),
-        None => measure_once(held_out, engine, &agents, whose, x),
+        Some(by_agent) => measure_by_agent(together, by_agent, engine, &agents, x),
+        None => measure_once(together, held_out, &agents, whose, x),
     };
     metrics.map_err(AgentsError::Evaluation)
 }
 
 /// The first rank forms the metrics from the predictions of all agents.
 fn measure_by_agent<T: Real>(
+    together: Together<'_>,
     held_out: &dyn HeldOutByAgent<T>,
     engine: &dyn Engine<T>,
     agents: &[usize],
@@ -110,9 +114,8 @@ fn measure_by_agent<T: Real>(
         message.extend_from_slice(&(found.len() as u64).to_le_bytes());
         message.extend_from_slice(bytemuck::cast_slice(found));
     }
-    let ranks = engine.ranks();
     let mut metrics = Vec::new();
-    if let Some(all) = ranks.gather(&message)? {
+    if let Some(all) = together.gather(&message)? {
         let mut of_agents = vec![Vec::new(); engine.agents()];
         for message in all {
             let mut rest = &message[..];
@@ -128,24 +131,23 @@ fn measure_by_agent<T: Real>(
         metrics = held_out.combine(&of_agents);
     }
     let mut bytes = bytemuck::cast_slice(&metrics).to_vec();
-    ranks.broadcast(0, &mut bytes)?;
+    together.broadcast(0, &mut bytes)?;
     Ok(bytemuck::pod_collect_to_vec(&bytes))
 }
 
 /// All ranks have the held-out data: one of them measures and tells the others.
 fn measure_once<T: Real>(
+    together: Together<'_>,
     held_out: &dyn HeldOut<T>,
-    engine: &dyn Engine<T>,
     hosted: &[usize],
     whose: Whose,
     x: &[T],
 ) -> Result<Vec<f64>, Failure> {
-    let ranks = engine.ranks();
     let is_here = match whose {
-        Whose::Average => ranks.rank() == 0,
+        Whose::Average => together.rank() == 0,
         Whose::Agent(agent) => hosted.contains(&agent),
     };
     let metrics = if is_here { whose.measure(Some(held_out), x)? } else { Vec::new() };
-    let all = ranks.all_gather(bytemuck::cast_slice(&metrics))?;
+    let all = together.all_gather(bytemuck::cast_slice(&metrics))?;
     Ok(all.iter().flat_map(|part| bytemuck::pod_collect_to_vec::<u8, f64>(part)).collect())
 }

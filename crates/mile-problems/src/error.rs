@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use mile::engine::HostError;
+
 /// An invalid value of a key of an experiment file, or of a command-line option.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}{key}: {problem}", file.as_ref().map(|f| format!("{f}: ")).unwrap_or_default())]
@@ -62,9 +64,9 @@ pub enum LabError {
     /// An objective or an engine failed.
     #[error(transparent)]
     Agents(#[from] mile::agents::AgentsError),
-    /// Problem, network and starting point do not match, or do not fit into memory.
+    /// Agents cannot be hosted.
     #[error(transparent)]
-    Simulator(#[from] mile::simulator::SimulatorError),
+    Host(#[from] HostError),
     /// An error that all ranks return together: none of them waits for another.
     #[error("{0}")]
     Agreed(Box<LabError>),
@@ -78,9 +80,6 @@ pub enum LabError {
         /// Whether it is in the user's input.
         is_usage: bool,
     },
-    /// An engine could not be created.
-    #[error(transparent)]
-    Engine(mile::agents::Failure),
     /// A job panicked: a bug in its objective or in this library.
     #[error("panicked: {0}")]
     Panicked(String),
@@ -95,14 +94,8 @@ impl LabError {
         match self {
             Self::Agreed(error) => error.is_usage(),
             Self::OnRank { is_usage, .. } => *is_usage,
-            _ => matches!(
-                self,
-                Self::Config(_)
-                    | Self::Data(_)
-                    | Self::Images(_)
-                    | Self::Directory { .. }
-                    | Self::Simulator(_)
-            ),
+            Self::Host(error) => !matches!(error, HostError::Engine(_)),
+            _ => matches!(self, Self::Config(_) | Self::Data(_) | Self::Images(_) | Self::Directory { .. }),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::problems::Problem;
-use mile::ranks::Ranks;
+use mile::ranks::Together;
 use mile::real::Precision;
 use mile::with_precision;
 use mile_nn::data::{self, Dataset, Images, Values};
@@ -174,7 +174,7 @@ impl Objectives for ImageObjectives {
         Ok(self.library.about(&self.config)?.bytes as u64)
     }
 
-    fn for_ranks(&self, hosted: &[usize], _: &dyn Ranks) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+    fn for_ranks(&self, hosted: &[usize], _: Together<'_>) -> Result<Option<Arc<dyn Objectives>>, LabError> {
         let (config, library) = (self.config.clone(), self.library.clone());
         Ok(Some(Arc::new(Self { config, library, here: Some(hosted.to_vec()) })))
     }

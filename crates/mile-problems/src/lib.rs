@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::problems::{Failure, Problem};
-use mile::ranks::Ranks;
+use mile::ranks::Together;
 use mile::real::{Precision, Real};
 use toml::Table;
 
@@ -166,11 +166,11 @@ pub trait Objectives: Send + Sync {
     }
 
     /// The same objectives for a rank that hosts these agents and needs only their data; `None` for objectives that are the
-    /// same everywhere. All that ranks have to tell each other is told here: a call of all ranks together.
+    /// same everywhere. All that ranks have to tell each other is told here.
     fn for_ranks(
         &self,
         hosted: &[usize],
-        ranks: &dyn Ranks,
+        ranks: Together<'_>,
     ) -> Result<Option<Arc<dyn Objectives>>, LabError> {
         let _ = (hosted, ranks);
         Ok(None)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mile::problems::{Problem, Quadratic};
-use mile::ranks::Ranks;
+use mile::ranks::Together;
 use mile::real::{Precision, Real};
 use mile::with_precision;
 
@@ -68,7 +68,7 @@ impl Objectives for Quadratics {
         Curvature::Known(1.0)
     }
 
-    fn for_ranks(&self, hosted: &[usize], _: &dyn Ranks) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+    fn for_ranks(&self, hosted: &[usize], _: Together<'_>) -> Result<Option<Arc<dyn Objectives>>, LabError> {
         Ok(Some(Arc::new(Self { here: Some(hosted.to_vec()), ..self.clone() })))
     }
 }

@@ -5,7 +5,7 @@
 //! that all ranks return one; later the program that started the ranks ends them all.
 
 use mile::agents::{AgentsError, Failure};
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
@@ -18,14 +18,13 @@ struct Told {
     is_usage: bool,
 }
 
-/// The error of a call of all ranks together.
+/// The error of ranks that could not talk to each other.
 pub fn lost(source: Failure) -> LabError {
     LabError::Agents(AgentsError::Engine(source))
 }
 
-/// The result, if all ranks have one; else the same error on all ranks ([`LabError::Agreed`]). A call of all ranks
-/// together.
-pub fn agree<V>(ranks: &dyn Ranks, result: Result<V, LabError>) -> Result<V, LabError> {
+/// The result, if all ranks have one; else the same error on all ranks ([`LabError::Agreed`]).
+pub fn agree<V>(ranks: Together<'_>, result: Result<V, LabError>) -> Result<V, LabError> {
     if ranks.count() == 1 || matches!(result, Err(LabError::Agreed(_))) {
         return result;
     }
@@ -54,15 +53,15 @@ pub fn is_first(ranks: &dyn Ranks) -> bool {
     ranks.rank() == 0
 }
 
-/// What rank 0 makes, on all ranks; an error of it is an error of all. A call of all ranks together.
+/// What rank 0 makes, on all ranks; an error of it is an error of all.
 pub fn from_first<V: Serialize + serde::de::DeserializeOwned>(
-    ranks: &dyn Ranks,
+    ranks: Together<'_>,
     make: impl FnOnce() -> Result<V, LabError>,
 ) -> Result<V, LabError> {
     if ranks.count() == 1 {
         return make();
     }
-    let made = if is_first(ranks) { make().map(Some) } else { Ok(None) };
+    let made = if is_first(&*ranks) { make().map(Some) } else { Ok(None) };
     let made = agree(ranks, made)?;
     let mut text = made.map_or_else(Vec::new, |made| serde_json::to_vec(&made).unwrap_or_default());
     ranks.broadcast(0, &mut text).map_err(lost)?;
@@ -96,7 +95,7 @@ mod tests {
             format!("rank {} on here", self.rank)
         }
 
-        fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        fn all_gather(&self, _: Together<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
             self.slots.lock().unwrap()[self.rank] = own.to_vec();
             self.barrier.wait();
             let all = self.slots.lock().unwrap().clone();
@@ -104,24 +103,24 @@ mod tests {
             Ok(all)
         }
 
-        fn gather(&self, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-            Ok(Some(self.all_gather(own)?).filter(|_| self.rank == 0))
+        fn gather(&self, together: Together<'_>, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+            Ok(Some(self.all_gather(together, own)?).filter(|_| self.rank == 0))
         }
 
-        fn broadcast(&self, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
-            *bytes = self.all_gather(bytes)?.swap_remove(from);
+        fn broadcast(&self, together: Together<'_>, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+            *bytes = self.all_gather(together, bytes)?.swap_remove(from);
             Ok(())
         }
     }
 
-    fn on_ranks<V: Send>(count: usize, work: impl Fn(&dyn Ranks) -> V + Sync) -> Vec<V> {
+    fn on_ranks<V: Send>(count: usize, work: impl Fn(Together<'_>) -> V + Sync) -> Vec<V> {
         let slots = Arc::new(Mutex::new(vec![Vec::new(); count]));
         let barrier = Arc::new(Barrier::new(count));
         std::thread::scope(|scope| {
             let start = |rank| {
                 let ranks = Threads { rank, count, slots: slots.clone(), barrier: barrier.clone() };
                 let work = &work;
-                scope.spawn(move || work(&ranks))
+                scope.spawn(move || work(Together::of(&ranks)))
             };
             let threads: Vec<_> = (0..count).map(start).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -1,7 +1,7 @@
 //! Sends messages of many sizes between all ranks of an MPI job at once, and checks what arrives. `tests/mpi.sh` runs it.
 
 use mile::agents::Failure;
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use mile_ranks::mpi::Mpi;
 use mile_ranks::transport::{RankTransport, Region};
 
@@ -62,22 +62,22 @@ fn main() -> Result<(), Failure> {
         let lengths: Vec<usize> = room.iter().map(Vec::len).collect();
         assert!(by_address(&mpi, &others, &out, &lengths)? == room, "rank {me}, by address");
     }
+    let together = Together::of(&mpi);
     // Some have nothing, or none has anything.
     for (each, all_have) in [(1_000, 3), (1_000, 0), (0, 0)] {
         let own = message(me, me, each * me + all_have);
-        let all = mpi.all_gather(&own)?;
+        let all = together.all_gather(&own)?;
         let expected = |rank: usize| message(rank, rank, each * rank + all_have);
         assert!(all.iter().enumerate().all(|(rank, bytes)| *bytes == expected(rank)));
-        assert_eq!(mpi.gather(&own)?, (me == 0).then_some(all));
+        assert_eq!(together.gather(&own)?, (me == 0).then_some(all));
     }
     for from in 0..count {
         let mut bytes = if from == me { message(from, from, 25_001) } else { vec![1; 3] };
-        mpi.broadcast(from, &mut bytes)?;
+        together.broadcast(from, &mut bytes)?;
         assert!(bytes == message(from, from, 25_001));
     }
-    let ranks: &dyn Ranks = &mpi;
     assert_eq!(
-        (ranks.any(1 << (me % 8))?, ranks.total(3)?),
+        (together.any(1 << (me % 8))?, together.total(3)?),
         (((1u16 << count.min(8)) - 1) as u8, 3 * count as u64)
     );
     Ok(())

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use mile::engine::Engine;
+use mile::engine::{Engine, HostError};
 use mile::network::Network;
 use mile::ranks::Ranks;
 use mile::real::Real;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
-use mile_lab::error::LabError;
 
 use crate::engine::RankEngine;
 use crate::placement::Placement;
@@ -36,7 +35,7 @@ impl<C: RankTransport + 'static> Engines for RankEngines<C> {
 }
 
 impl<T: Real, C: RankTransport + 'static> EnginesIn<T> for RankEngines<C> {
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         let placement = Arc::new(Placement::of(network.graph(), self.transport.count()));
         let engine =

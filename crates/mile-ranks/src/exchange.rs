@@ -35,6 +35,7 @@ pub struct RankPeer {
 pub struct Crossing {
     /// The ranks it exchanges rows with, increasing.
     pub peers: Vec<RankPeer>,
+    round: u64,
     /// Messages along edges that the hosted agents send, as all agents in one process would count them.
     pub messages: u64,
     /// The terms of hosted row `k` are `terms[starts[k]..starts[k + 1]]`.
@@ -79,7 +80,7 @@ impl Crossing {
             let peer = peers.partition_point(|peer| peer.rank < placement.rank_of(j));
             Source::From(peer, peers[peer].receives.partition_point(|agent| *agent < j))
         };
-        let mut crossing = Self { starts: vec![0], ..Self::default() };
+        let mut crossing = Self { round, starts: vec![0], ..Self::default() };
         for (k, row) in up.iter().enumerate() {
             crossing.messages += row.len() as u64;
             let of_row: Vec<(f64, Source)> =
@@ -92,15 +93,27 @@ impl Crossing {
         Self { peers, ..crossing }
     }
 
+    /// Becomes that of another round, if edges are up in some rounds only.
+    pub fn turn_to(&mut self, round: u64, network: &Network, placement: &Placement, rank: usize, seed: u64) {
+        if self.round != round && network.varies() {
+            *self = Self::of(network, placement, rank, seed, round);
+        }
+    }
+
     /// The weights and neighbours of a hosted row whose edges are up, in increasing agent.
     pub fn terms(&self, row: usize) -> &[(f64, Source)] {
         &self.terms[self.starts[row]..self.starts[row + 1]]
     }
 
+    /// The number of hosted rows.
+    pub fn rows(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
     /// The same with other weights, found from a hosted row, its weight and its neighbour.
     pub fn weighed(&self, weight: impl Fn(usize, f64, Source) -> f64) -> Self {
         let mut found = self.clone();
-        for row in 0..self.starts.len().saturating_sub(1) {
+        for row in 0..self.rows() {
             for (old, source) in &mut found.terms[self.starts[row]..self.starts[row + 1]] {
                 *old = weight(row, *old, *source);
             }

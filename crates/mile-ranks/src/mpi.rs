@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mile::agents::Failure;
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use mpi::datatype::PartitionMut;
 use mpi::environment::{Threading, Universe, processor_name};
 use mpi::ffi;
@@ -113,7 +113,7 @@ impl Ranks for Mpi {
         format!("rank {} on {}", self.rank, self.host)
     }
 
-    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    fn all_gather(&self, together: Together<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         // A rank that is alone runs several jobs at once.
         if self.count == 1 {
             return Ok(vec![own.to_vec()]);
@@ -127,7 +127,7 @@ impl Ranks for Mpi {
             // More than one call can count: each rank in turn.
             let one = |from: usize| {
                 let mut bytes = if from == self.rank { own.to_vec() } else { Vec::new() };
-                self.broadcast(from, &mut bytes).map(|()| bytes)
+                self.broadcast(together, from, &mut bytes).map(|()| bytes)
             };
             return (0..self.count).map(one).collect();
         }
@@ -153,7 +153,7 @@ impl Ranks for Mpi {
         Ok(lengths.iter().map(part).collect())
     }
 
-    fn gather(&self, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+    fn gather(&self, _: Together<'_>, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         if self.count == 1 {
             return Ok(Some(vec![own.to_vec()]));
         }
@@ -170,7 +170,7 @@ impl Ranks for Mpi {
         Ok(Some(all))
     }
 
-    fn broadcast(&self, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+    fn broadcast(&self, _: Together<'_>, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
         let world = self.world();
         let root = world.process_at_rank(from as c_int);
         let mut length = bytes.len() as u64;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mile::agents::Failure;
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 
 use crate::transport::{Arrived, RankTransport, Region};
 
@@ -112,7 +112,7 @@ impl Ranks for Threads {
         format!("rank {} in this process", self.rank)
     }
 
-    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    fn all_gather(&self, _: Together<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         // A rank that is alone runs several jobs at once, and they must not take each other's messages.
         if self.count() == 1 {
             return Ok(vec![own.to_vec()]);
@@ -122,7 +122,7 @@ impl Ranks for Threads {
         (0..self.count()).map(|from| inbox.take(from)).collect()
     }
 
-    fn gather(&self, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+    fn gather(&self, _: Together<'_>, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         if self.count() == 1 {
             return Ok(Some(vec![own.to_vec()]));
         }
@@ -134,7 +134,7 @@ impl Ranks for Threads {
         (0..self.count()).map(|from| inbox.take(from)).collect::<Result<_, _>>().map(Some)
     }
 
-    fn broadcast(&self, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+    fn broadcast(&self, _: Together<'_>, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
         if self.rank != from {
             *bytes = self.inbox().take(from)?;
             return Ok(());
@@ -250,8 +250,10 @@ mod tests {
                     assert!(others.iter().zip(&room).all(|(from, bytes)| **bytes == message(*from, me)));
                 }
                 let mut from_last = vec![me as u8];
-                rank.broadcast(ranks - 1, &mut from_last).unwrap();
-                (rank.all_gather(&[me as u8]).unwrap(), rank.gather(&[7; 3]).unwrap().is_some(), from_last)
+                let together = Together::of(&rank);
+                together.broadcast(ranks - 1, &mut from_last).unwrap();
+                let all = together.all_gather(&[me as u8]).unwrap();
+                (all, together.gather(&[7; 3]).unwrap().is_some(), from_last)
             });
             for (me, (all, is_first, last)) in found.into_iter().enumerate() {
                 assert_eq!(all, (0..ranks).map(|rank| vec![rank as u8]).collect::<Vec<_>>());

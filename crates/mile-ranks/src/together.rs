@@ -1,4 +1,4 @@
-//! What ranks find out together: numbers, rows and sums of all agents, in increasing agent. All are calls of all ranks together.
+//! What ranks find out together: numbers, rows and sums of all agents, in increasing agent; and what those find out that exchange rows.
 //!
 //! The order of summation is that of the agents' numbers, so ranks cannot add up what they have and then add these sums: other
 //! bits would come out. Instead every rank gets a range of columns of all agents' rows, adds them in order, and all ranks get the sums of all
@@ -6,10 +6,11 @@
 
 use mile::agents::Failure;
 use mile::compression::Compression;
+use mile::ranks::Together;
 use mile::real::Real;
-use mile::steady::{Summaries, summary_len};
+use mile::steady::{Summaries, share, steadiness, summary_len};
 
-use crate::exchange::RankPeer;
+use crate::exchange::{Crossing, RankPeer, Source};
 use crate::placement::Placement;
 use crate::transport::RankTransport;
 
@@ -19,12 +20,13 @@ const ROOM: usize = 32 << 20;
 /// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: as many of each.
 pub fn of_all(
     transport: &dyn RankTransport,
+    together: Together<'_>,
     placement: &Placement,
     own: &[f64],
 ) -> Result<Vec<f64>, Failure> {
     let hosted = placement.agents(transport.rank()).len();
     let width = own.len() / hosted.max(1);
-    let parts = transport.all_gather(bytemuck::cast_slice(own))?;
+    let parts = transport.all_gather(together, bytemuck::cast_slice(own))?;
     let mut all = vec![0.0; width * placement.places(placement.ranks() - 1).end];
     for (rank, part) in parts.iter().enumerate() {
         let numbers: Vec<f64> = bytemuck::pod_collect_to_vec(part);
@@ -38,6 +40,7 @@ pub fn of_all(
 /// The row of an agent, which its rank reads, by its number among those that are hosted there.
 pub fn row<T: Real>(
     transport: &dyn RankTransport,
+    together: Together<'_>,
     placement: &Placement,
     agent: usize,
     read: impl FnOnce(usize) -> Result<Vec<T>, Failure>,
@@ -48,17 +51,46 @@ pub fn row<T: Real>(
         let row = read(placement.place_of(agent) - placement.places(rank).start)?;
         bytes.extend_from_slice(bytemuck::cast_slice(&row));
     }
-    transport.broadcast(rank, &mut bytes)?;
+    transport.broadcast(together, rank, &mut bytes)?;
     Ok(bytemuck::pod_collect_to_vec(&bytes))
 }
 
-/// The summaries of the agents of each peer whose rows are needed here.
+/// The summaries of the hosted agents and of those whose rows cross to here, which tell the weights of an exchange that looks at how
+/// [steady](mile::steady) differences are.
+#[derive(Clone, Debug)]
+pub struct KnownSummaries {
+    own: Summaries,
+    /// Those of each peer.
+    others: Vec<Summaries>,
+}
+
+impl KnownSummaries {
+    fn of(&self, source: Source) -> &[f64] {
+        match source {
+            Source::Here(row) => self.own.agent(row),
+            Source::From(peer, row) => self.others[peer].agent(row),
+        }
+    }
+
+    /// What is exchanged, with the weights `w_ij rho_ij`.
+    pub fn shares(&self, crossing: &Crossing) -> Crossing {
+        crossing.weighed(|row, w, source| w * share(self.own.agent(row), self.of(source)))
+    }
+
+    /// The r of every hosted agent after the exchange.
+    pub fn steadiness(&self, crossing: &Crossing, fresh: f64) -> Vec<f64> {
+        let terms = |row| crossing.terms(row).iter().map(|(w, source)| (*w, self.of(*source)));
+        (0..crossing.rows()).map(|row| steadiness(self.own.agent(row), fresh, terms(row))).collect()
+    }
+}
+
+/// The summaries of all agents whose rows are needed here, from those of the hosted ones.
 pub fn summaries(
     transport: &dyn RankTransport,
     peers: &[RankPeer],
-    own: &Summaries,
+    own: Summaries,
     dim: usize,
-) -> Result<Vec<Summaries>, Failure> {
+) -> Result<KnownSummaries, Failure> {
     let of = |peer: &RankPeer| peer.sends.iter().flat_map(|row| own.agent(*row)).copied().collect();
     let packed: Vec<Vec<f64>> = peers.iter().map(of).collect();
     let room = |peer: &RankPeer| vec![0.0; peer.receives.len() * summary_len(dim)];
@@ -68,7 +100,8 @@ pub fn summaries(
         peers.iter().zip(&mut room).map(|(peer, room)| (peer.rank, bytemuck::cast_slice_mut(room)));
     let (sends, mut receives): (Vec<_>, Vec<_>) = (sends.collect(), receives.collect());
     transport.exchange(&sends, &mut receives, &mut |_| false)?;
-    Ok(room.into_iter().map(|numbers| Summaries::from_numbers(numbers, dim)).collect())
+    let others = room.into_iter().map(|numbers| Summaries::from_numbers(numbers, dim)).collect();
+    Ok(KnownSummaries { own, others })
 }
 
 /// The rows of the agents of each peer whose rows are needed here, from messages that tell rows as they are compressed.
@@ -105,15 +138,17 @@ pub fn compressed<T: Real>(
 /// The sums over all agents of `dim` columns, from the rows of the hosted ones.
 pub fn sum<T: Real>(
     transport: &dyn RankTransport,
+    together: Together<'_>,
     placement: &Placement,
     rows: &[T],
     dim: usize,
 ) -> Result<Vec<f64>, Failure> {
-    sum_in_blocks(transport, placement, rows, dim, ROOM)
+    sum_in_blocks(transport, together, placement, rows, dim, ROOM)
 }
 
 fn sum_in_blocks<T: Real>(
     transport: &dyn RankTransport,
+    together: Together<'_>,
     placement: &Placement,
     rows: &[T],
     dim: usize,
@@ -125,7 +160,7 @@ fn sum_in_blocks<T: Real>(
     let mut sums = Vec::with_capacity(dim);
     for first in (0..dim).step_by(each * ranks) {
         let width = (dim - first).min(each * ranks);
-        sums.extend(sum_block(transport, placement, rows, dim, first, width)?);
+        sums.extend(sum_block(transport, together, placement, rows, dim, first, width)?);
     }
     Ok(sums)
 }
@@ -133,6 +168,7 @@ fn sum_in_blocks<T: Real>(
 /// The sums of `width` columns from `first` on, each rank those of an equal part of them.
 fn sum_block<T: Real>(
     transport: &dyn RankTransport,
+    together: Together<'_>,
     placement: &Placement,
     rows: &[T],
     dim: usize,
@@ -164,7 +200,7 @@ fn sum_block<T: Real>(
         };
         sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value.wide());
     }
-    let all = transport.all_gather(bytemuck::cast_slice(&sums))?;
+    let all = transport.all_gather(together, bytemuck::cast_slice(&sums))?;
     Ok(all.iter().flat_map(|part| bytemuck::pod_collect_to_vec::<u8, f64>(part)).collect())
 }
 
@@ -191,7 +227,7 @@ mod tests {
                     let found = Threads::run(ranks, |rank| {
                         let own = placement.agents(rank.rank()).iter();
                         let rows: Vec<f32> = own.flat_map(|k| all[k * dim..(k + 1) * dim].to_vec()).collect();
-                        sum_in_blocks(&rank, &placement, &rows, dim, room).unwrap()
+                        sum_in_blocks(&rank, Together::of(&rank), &placement, &rows, dim, room).unwrap()
                     });
                     assert!(found.iter().all(|found| *found == expected), "{dim} columns, {ranks} ranks");
                 }

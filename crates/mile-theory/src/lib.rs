@@ -48,8 +48,8 @@ pub mod theorems;
 pub mod weights;
 
 use mile::agents::AgentsError;
+use mile::engine::HostError;
 use mile::method::InvalidParameter;
-use mile::simulator::SimulatorError;
 
 /// Why an analysis failed.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +92,7 @@ pub enum TheoryError {
     },
     /// The sizes of problem, network and starting point differ, or do not fit into memory.
     #[error(transparent)]
-    Simulator(#[from] SimulatorError),
+    Host(#[from] HostError),
     /// A step failed.
     #[error(transparent)]
     Agents(#[from] AgentsError),

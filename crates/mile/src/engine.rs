@@ -4,12 +4,17 @@
 //! over all agents of the network in one fixed order, by agent, whatever the number of places they are in:
 //! records and decisions are the same to the bit in one process, over many ranks, and on a device.
 
+mod error;
+pub mod parts;
+
 use std::borrow::Cow;
 use std::path::Path;
 
+pub use self::error::HostError;
+use self::parts::Drift;
 use crate::agents::{Agents, AgentsError, Vector};
 use crate::block;
-use crate::ranks::{Alone, Ranks};
+use crate::ranks::Together;
 use crate::real::Real;
 
 /// What an engine found when it evaluated models.
@@ -24,9 +29,9 @@ pub struct EvaluatedModels {
 /// A place where some or all agents of a network live.
 ///
 /// An engine that hosts all agents implements [`agents`](Self::agents), [`dim`](Self::dim),
-/// [`vector`](Self::vector) and [`set_vector`](Self::set_vector), and [`watch`](Self::watch) and [`drift`](Self::drift) if it can. One
-/// that hosts a part also implements [`ranks`](Self::ranks), [`agent_at`](Self::agent_at) if it places agents in another order, and
-/// the calls of all ranks together: [`of_all`](Self::of_all), [`sum`](Self::sum), [`sum_rows`](Self::sum_rows) and
+/// [`vector`](Self::vector) and [`set_vector`](Self::set_vector), and [`watched`](Self::watched) if it can. One
+/// that hosts a part also implements [`agent_at`](Self::agent_at) if it places agents in another order, and
+/// what all ranks do [together](Together): [`of_all`](Self::of_all), [`sum`](Self::sum), [`sum_rows`](Self::sum_rows) and
 /// [`row`](Self::row).
 pub trait Engine<T: Real>: Agents {
     /// Number of agents of the whole network, hosted here or elsewhere.
@@ -41,31 +46,34 @@ pub trait Engine<T: Real>: Agents {
     /// Replaces a vector of the hosted agents: how a checkpoint is restored.
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError>;
 
+    /// Where an engine that [measures](parts::measure_drift) the consensus error just before an exchange keeps it.
+    fn watched(&mut self) -> Option<&mut Drift> {
+        None
+    }
+
     /// Asks for the consensus error just before the next exchange; see [`drift`](Self::drift).
-    fn watch(&mut self) {}
+    fn watch(&mut self) {
+        if let Some(drift) = self.watched() {
+            drift.ask();
+        }
+    }
 
     /// The consensus error of all agents' models as they were sent in the exchange that was watched, if it was.
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        Ok(None)
+    fn drift(&mut self) -> Option<f64> {
+        self.watched().and_then(|drift| drift.found())
     }
 
     /// Called when the state vectors were written to this file: an engine with more than vectors, such as the statistics of batch
-    /// norms, keeps that beside it. A call of all ranks together.
-    fn saved(&mut self, state: &Path) -> Result<(), AgentsError> {
+    /// norms, keeps that beside it.
+    fn saved(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
         let _ = state;
         Ok(())
     }
 
-    /// Called when the state vectors were read from this file, after [`set_vector`](Self::set_vector) for each. A call of all
-    /// ranks together.
-    fn restored(&mut self, state: &Path) -> Result<(), AgentsError> {
+    /// Called when the state vectors were read from this file, after [`set_vector`](Self::set_vector) for each.
+    fn restored(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
         let _ = state;
         Ok(())
-    }
-
-    /// The processes that host the agents together.
-    fn ranks(&self) -> &dyn Ranks {
-        &Alone
     }
 
     /// The agent in a place. [`hosted`](Agents::hosted) are places: they have the numbers of the agents unless an engine
@@ -75,73 +83,78 @@ pub trait Engine<T: Real>: Agents {
     }
 
     /// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: as many of
-    /// each. A call of all ranks together.
-    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+    /// each.
+    fn of_all(&mut self, _: Together<'_>, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
         refuse_part(self)?;
         Ok(own)
     }
 
-    /// The sum of a vector over all agents, column by column, in increasing agent. A call of all ranks together.
-    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+    /// The sum of a vector over all agents, column by column, in increasing agent.
+    fn sum(&mut self, _: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
         refuse_part(self)?;
         let mut sums = vec![0.0; self.dim()];
         block::add_rows(&mut sums, &self.vector(v)?);
         Ok(sums)
     }
 
-    /// The same for rows of the hosted agents that are no vector of the method. A call of all ranks together.
-    fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
+    /// The same for rows of the hosted agents that are no vector of the method.
+    fn sum_rows(&mut self, _: Together<'_>, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
         refuse_part(self)?;
         let mut sums = vec![0.0; self.dim()];
         block::add_rows(&mut sums, rows);
         Ok(sums)
     }
 
-    /// One agent's row of a vector. A call of all ranks together.
-    fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
+    /// One agent's row of a vector.
+    fn row(&mut self, _: Together<'_>, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
         refuse_part(self)?;
         let dim = self.dim();
         Ok(self.vector(v)?[agent * dim..(agent + 1) * dim].to_vec())
     }
 
     /// Sum of squares of a vector over all agents; NaN if any entry is.
-    fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
+    fn norm_sq(&mut self, together: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
         let dim = self.dim();
         let own = block::row_norms_sq(&self.vector(v)?, dim);
-        Ok(in_order(&self.of_all(own)?))
+        Ok(in_order(&self.of_all(together, own)?))
     }
 
     /// The mean over all agents of a vector, in `f64`.
-    fn mean(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
-        let mut mean = self.sum(v)?;
+    fn mean(&mut self, together: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        let mut mean = self.sum(together, v)?;
         let agents = self.agents() as f64;
         mean.iter_mut().for_each(|m| *m /= agents);
         Ok(mean)
     }
 
     /// `(1/N) sum_i |mean - v_i|^2` over all agents.
-    fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
-        let mean = self.mean(v)?;
+    fn consensus_error(&mut self, together: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
+        let mean = self.mean(together, v)?;
         let own = block::row_distances_sq(&self.vector(v)?, &mean);
-        Ok(in_order(&self.of_all(own)?) / self.agents() as f64)
+        Ok(in_order(&self.of_all(together, own)?) / self.agents() as f64)
     }
 
     /// Evaluates the mean of a vector and after it the rows of these agents as models, if the engine can do it where they are; none
     /// by default: then whoever asks evaluates the problem.
-    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<EvaluatedModels>, AgentsError> {
+    fn evaluate(
+        &mut self,
+        _: Together<'_>,
+        v: Vector,
+        agents: &[usize],
+    ) -> Result<Option<EvaluatedModels>, AgentsError> {
         let _ = (v, agents);
         Ok(None)
     }
 
     /// The gradient of f, without a penalty, at the mean of a vector, if the engine can compute it where the vector is; none by default.
-    fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
+    fn mean_gradient(&mut self, _: Together<'_>, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
         let _ = v;
         Ok(None)
     }
 }
 
 /// The sum of numbers from the first to the last.
-fn in_order(numbers: &[f64]) -> f64 {
+pub fn in_order(numbers: &[f64]) -> f64 {
     numbers.iter().fold(0.0, |sum, number| sum + number)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::agents::{AgentsError, Costs, Vector};
 use crate::block;
+use crate::engine::HostError;
 use crate::graph::{Graph, Topology};
 use crate::method::{InvalidParameter, Method};
 use crate::methods::Mile;
@@ -11,7 +12,7 @@ use crate::problems::{Failure, Problem};
 use crate::real::Real;
 use crate::run::{Progress, Run};
 use crate::schedule::{InvalidSchedule, Schedule};
-use crate::simulator::{Simulator, SimulatorError};
+use crate::simulator::Simulator;
 
 /// Local steps of MILE, the default method of a simulation.
 const LOCAL_STEPS: u64 = 10;
@@ -34,7 +35,7 @@ pub enum SimulationError {
     NoStepSize,
     /// The sizes of problem, network and starting point differ, or do not fit into memory.
     #[error(transparent)]
-    Simulator(#[from] SimulatorError),
+    Host(#[from] HostError),
     /// The problem failed to compute its starting point.
     #[error("the problem could not compute its starting point: {0}")]
     Start(Failure),
@@ -170,7 +171,7 @@ impl<'a, T: Real> SimulationBuilder<'a, T> {
             None => match problem.initial(seed).map_err(SimulationError::Start)? {
                 Some(start) => start,
                 None => block::try_zeros(1, problem.dim()).map(|mut one| one.swap_remove(0)).ok_or(
-                    SimulatorError::TooLarge { agents: problem.agents(), dim: problem.dim(), vectors: 1 },
+                    HostError::TooLarge { agents: problem.agents(), dim: problem.dim(), vectors: 1 },
                 )?,
             },
         };
@@ -294,7 +295,7 @@ mod tests {
         let problem = quadratic(4);
         let new = || Simulation::builder(&problem).step_size(0.1);
         use NetworkError::Mixing;
-        use SimulationError::{Network, NoStepSize, Schedule, Simulator};
+        use SimulationError::{Host, Network, NoStepSize, Schedule};
         assert!(matches!(refusal(Simulation::builder(&problem)), NoStepSize));
         assert!(matches!(refusal(new().step_size(-1.0)), Schedule(_)));
         let ring = |agents| Topology::Ring.build(agents, 0).unwrap();
@@ -304,9 +305,9 @@ mod tests {
         let refused = refusal(new().topology(Topology::Path).matrix(matrix(4)));
         assert!(matches!(refused, Network(Mixing(MixingError::OffGraph { .. }))), "{refused}");
         let refused = refusal(new().graph(ring(6)));
-        assert!(matches!(refused, Simulator(SimulatorError::Agents { problem: 4, network: 6 })), "{refused}");
+        assert!(matches!(refused, Host(HostError::Agents { problem: 4, network: 6 })), "{refused}");
         let refused = refusal(new().start([0.0; 5]));
-        assert!(matches!(refused, Simulator(SimulatorError::Start { got: 5, dim: 3, .. })), "{refused}");
+        assert!(matches!(refused, Host(HostError::Start { got: 5, dim: 3, .. })), "{refused}");
         assert!(matches!(refusal(new().drop_rate(1.0)), Network(NetworkError::DropRate(1.0))));
         let parameter = |builder| match refusal(builder) {
             SimulationError::Method(refused) => refused.parameter,
@@ -343,18 +344,12 @@ mod tests {
         for (agents, dim) in [(2, 1usize << 63), (1 << 10, 1 << 54), (3, usize::MAX / 2), (2, 1 << 60)] {
             let huge = Huge { agents, dim };
             let refused = refusal(Simulation::builder(&huge).step_size(0.1));
-            assert!(
-                matches!(refused, SimulationError::Simulator(SimulatorError::TooLarge { .. })),
-                "{refused}"
-            );
+            assert!(matches!(refused, SimulationError::Host(HostError::TooLarge { .. })), "{refused}");
             let network = Network::new(Topology::Path.build(agents, 0).unwrap(), Rule::Metropolis).unwrap();
             let method = Mile::new(2, 0.3).unwrap();
             // Two agents with 2^63 numbers each: the product is 0 where it wraps.
             let error = Simulator::new(&huge, &network, &method, &[], 0).err().expect("a refusal");
-            assert!(
-                matches!(error, SimulatorError::TooLarge { .. } | SimulatorError::Start { .. }),
-                "{error}"
-            );
+            assert!(matches!(error, HostError::TooLarge { .. } | HostError::Start { .. }), "{error}");
         }
     }
 

@@ -6,30 +6,27 @@
 //! all local steps and, where neighbours have neighbouring numbers, through the exchange. Rows too short for that to matter
 //! are served by one thread, each verb for all agents together.
 
-mod error;
 mod steady;
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-pub use self::error::SimulatorError;
 use crate::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use crate::block;
-use crate::engine::Engine;
+use crate::engine::parts::{Drift, Guard, Pool, blocks, measure_drift, replace};
+use crate::engine::{Engine, HostError};
 use crate::method::Method;
 use crate::network::Network;
 use crate::problems::{Draw, Problem};
+use crate::ranks::{Alone, Together};
 use crate::real::Real;
 use crate::sparse::SparseRows;
 use crate::stages::Stages;
 use crate::steady::message_bytes;
-use crate::verbs::{MOST_TERMS, MOST_VECTORS, Rows, Verb, Verbs};
+use crate::verbs::{MOST_TERMS, Rows, Verb, Verbs};
 
-/// Work that takes less than this in all is not worth waking the thread pool.
-const WORTH_THREADS: Duration = Duration::from_micros(60);
 /// Bytes of the rows in use, of all vectors, up to which an exchange is put off.
 const NEAR: usize = 4 << 20;
 /// Bytes of a row up to which calling a verb costs more than passing over its memory: one thread then does a verb for
@@ -49,11 +46,9 @@ pub struct Simulator<'a, T> {
     weights: SparseRows,
     in_use: usize,
     stages: Stages,
-    threads: Option<bool>,
-    watching: bool,
-    drift: Option<f64>,
-    /// Whether a verb has failed: the vectors hold nothing of use any more.
-    failed: bool,
+    pool: Pool,
+    drift: Drift,
+    guard: Guard,
 }
 
 impl<'a, T: Real> Simulator<'a, T> {
@@ -66,43 +61,23 @@ impl<'a, T: Real> Simulator<'a, T> {
         method: &dyn Method,
         start: &[T],
         seed: u64,
-    ) -> Result<Self, SimulatorError> {
-        let (agents, dim, vectors) = (network.agents(), problem.dim(), method.layout().vectors());
-        if problem.agents() != agents {
-            return Err(SimulatorError::Agents { problem: problem.agents(), network: agents });
-        }
-        if vectors == 0 || vectors > MOST_VECTORS {
-            return Err(SimulatorError::Vectors { vectors });
-        }
-        if problem.penalty().is_some() && !method.takes_penalty() {
-            return Err(SimulatorError::Penalty);
-        }
-        let too_large = SimulatorError::TooLarge { agents, dim, vectors };
-        let elements = agents.checked_mul(dim).ok_or(too_large.clone())?;
-        if start.len() != dim && start.len() != elements {
-            return Err(SimulatorError::Start { got: start.len(), dim, agents });
-        }
-        let mut blocks = block::try_zeros(vectors, elements).ok_or(too_large)?;
-        let starts = start.chunks_exact(dim.max(1)).cycle();
-        for (row, start) in blocks[0].chunks_exact_mut(dim.max(1)).zip(starts) {
-            row.copy_from_slice(start);
-        }
+    ) -> Result<Self, HostError> {
+        let blocks = blocks(problem, network, method, start, network.agents())?;
         let weights = network.rows();
         Ok(Self {
             problem,
             network: network.clone(),
             seed,
-            dim,
+            dim: problem.dim(),
+            noted: Verbs::new(blocks.len()),
             blocks,
-            noted: Verbs::new(vectors),
             round: 0,
             in_use: weights.in_use(),
             stages: Stages::new(&weights),
             weights,
-            threads: None,
-            watching: false,
-            drift: None,
-            failed: false,
+            pool: Pool::default(),
+            drift: Drift::default(),
+            guard: Guard::default(),
         })
     }
 
@@ -142,7 +117,7 @@ impl<'a, T: Real> Simulator<'a, T> {
     /// cache from verb to verb.
     fn together(&self) -> bool {
         let short = self.dim * size_of::<T>() <= SHORT;
-        self.threads != Some(true) && short && self.network.agents() * self.dim <= 2 * block::CHUNK
+        !self.pool.is_worth() && short && self.network.agents() * self.dim <= 2 * block::CHUNK
     }
 
     /// Whether an exchange is put off with the rest, and done by each agent when its neighbours are ready:
@@ -150,7 +125,7 @@ impl<'a, T: Real> Simulator<'a, T> {
     fn near(&self) -> bool {
         let row = self.blocks.len() * self.dim * size_of::<T>();
         let near = self.in_use * row <= NEAR && 4 * self.in_use <= self.network.agents();
-        near && self.threads == Some(true) && !self.verb_by_verb()
+        near && self.pool.is_worth() && !self.verb_by_verb()
     }
 
     /// One verb for all agents, with all threads if they are worth it.
@@ -203,21 +178,6 @@ impl<'a, T: Real> Simulator<'a, T> {
         Ok(())
     }
 
-    /// Measures the consensus error of the models that are about to be sent, if it was asked for.
-    fn measure_drift(&mut self, model: Vector) {
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(block::consensus_error(&self.blocks[model.0], self.dim));
-        }
-    }
-
-    /// Refuses to go on after a verb has failed.
-    fn check(&self) -> Result<(), AgentsError> {
-        if self.failed {
-            return Err(AgentsError::Unusable);
-        }
-        Ok(())
-    }
-
     /// An exchange of these pairs; returns the number of messages.
     fn exchange(
         &mut self,
@@ -228,10 +188,10 @@ impl<'a, T: Real> Simulator<'a, T> {
         let near = self.near();
         // With edges that drop, the weights are those of one round.
         let other_round = self.noted.exchanges() > 0 && self.round != round;
-        if !near || self.watching || self.noted.is_full() || other_round {
+        if !near || self.drift.is_asked() || self.noted.is_full() || other_round {
             self.settle()?;
         }
-        self.measure_drift(model);
+        measure_drift(self, Together::of(&Alone), model)?;
         self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         if near {
@@ -272,7 +232,7 @@ impl<'a, T: Real> Simulator<'a, T> {
                 _ => rows.carry_out(verb, problem, seed),
             })
         };
-        let threads = self.threads == Some(true);
+        let threads = self.pool.is_worth();
         self.stages.run(&mut self.blocks, self.dim, weights, verbs.stages(), threads, serve)
     }
 }
@@ -283,19 +243,19 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.gradient(x, g, draw)?;
         self.at_once()
     }
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.combine(y, keep, terms)?;
         self.at_once()
     }
 
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.check(x)?;
         if self.problem.penalty().is_none() {
             return Ok(());
@@ -305,14 +265,14 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.check_pull(pairs)?;
         let messages = self.exchange(round, pairs[0].0, pairs)?;
         Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
     }
 
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.compress(pull)?;
         self.at_once()?;
         let messages = self.exchange(round, pull.model, &[(pull.from, pull.to)])?;
@@ -320,10 +280,10 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         self.noted.check_steady(pull)?;
         self.settle()?;
-        self.measure_drift(pull.from);
+        measure_drift(self, Together::of(&Alone), pull.from)?;
         self.round = round;
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         self.carry_out_steady(pull);
@@ -339,21 +299,19 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 
     fn settle(&mut self) -> Result<(), AgentsError> {
-        self.check()?;
+        self.guard.check()?;
         if self.noted.is_empty() {
             return Ok(());
         }
-        // Until all is well: an error, or a panic in an objective, leaves the vectors half done.
-        self.failed = true;
-        let begun = self.threads.is_none().then(Instant::now);
+        self.guard.begin()?;
+        let begun = self.pool.begin();
         let for_all = self.noted.exchanges() == 0 && (self.verb_by_verb() || self.together());
         let done = if for_all { self.carry_out_all() } else { self.serve_all() };
-        if let Some(begun) = begun {
-            self.threads = Some(begun.elapsed() >= WORTH_THREADS);
-        }
+        self.pool.end(begun);
         self.noted.clear();
-        self.failed = done.is_err();
-        done
+        done?;
+        self.guard.end();
+        Ok(())
     }
 }
 
@@ -375,22 +333,11 @@ impl<T: Real> Engine<T> for Simulator<'_, T> {
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
         self.settle()?;
         self.noted.check(v)?;
-        let block = &mut self.blocks[v.0];
-        if block.len() != rows.len() {
-            let problem = format!("a vector of {} numbers is set to {}", block.len(), rows.len());
-            return Err(AgentsError::Engine(problem.into()));
-        }
-        block.copy_from_slice(rows);
-        Ok(())
+        replace(&mut self.blocks[v.0], rows)
     }
 
-    fn watch(&mut self) {
-        self.watching = true;
-        self.drift = None;
-    }
-
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        Ok(self.drift)
+    fn watched(&mut self) -> Option<&mut Drift> {
+        Some(&mut self.drift)
     }
 }
 
@@ -426,7 +373,7 @@ mod tests {
                 let method = entry.build(&parameters, network, 0).unwrap();
                 let [one, several] = [false, true].map(|threads| {
                     let mut agents = Simulator::new(problem, network, &*method, &vec![0.5; dim], 0).unwrap();
-                    agents.threads = Some(threads);
+                    agents.pool = Pool { is_worth: Some(threads) };
                     assert_eq!(agents.together(), together && !threads);
                     let mut run = Run::start(&*method, Schedule::constant(0.01), &mut agents).unwrap();
                     (0..5).for_each(|_| run.round(&mut agents).unwrap());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mile::ranks::Alone;
+use mile::ranks::{Alone, Together};
 use mile_lab::choices::keep_choices;
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
@@ -84,7 +84,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
         None => choose_folder(&spec.name, arguments.resume),
     };
     if arguments.resume {
-        keep_choices(&mut spec, &folder, &Alone)?;
+        keep_choices(&mut spec, &folder, Together::of(&Alone))?;
     }
     settings.check(&spec)?;
     if let Some(folder) = &arguments.emit {

@@ -3,7 +3,7 @@
 
 use mile::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::real::Real;
-use mile::steady::{self, Summaries};
+use mile::steady::Summaries;
 use mile_ranks::exchange::{Crossing, RankPeer, Source};
 use mile_ranks::together;
 use mile_ranks::transport::{RankTransport, Region};
@@ -23,7 +23,7 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
     /// the rows of all peers.
     pub(super) fn send(&mut self, from: &[Vector]) -> Result<Vec<u64>, AgentsError> {
         let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
-        let peers = &self.crossing.1.peers;
+        let peers = &self.crossing.peers;
         let list: Vec<usize> = peers.iter().flat_map(|peer| &peer.sends).copied().collect();
         let received: usize = peers.iter().map(|peer| peer.receives.len()).sum();
         if peers.is_empty() {
@@ -46,7 +46,7 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
 
     /// The messages of an exchange, one after the other: for each vector one for every peer, as its rank and the length in numbers.
     fn messages(&self, vectors: usize, rows: impl Fn(&RankPeer) -> usize) -> Vec<(usize, usize)> {
-        let (stride, peers) = (self.own.vectors.stride(), &self.crossing.1.peers);
+        let (stride, peers) = (self.own.vectors.stride(), &self.crossing.peers);
         (0..vectors).flat_map(|_| peers).map(|peer| (peer.rank, rows(peer) * stride)).collect()
     }
 
@@ -126,43 +126,32 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
             self.own.vectors.read_summaries().map_err(engine)?
         };
         let own = Summaries::from_numbers(numbers, dim);
-        let others = together::summaries(&*self.transport, &self.crossing.1.peers, &own, dim)
+        let known = together::summaries(&*self.transport, &self.crossing.peers, own, dim)
             .map_err(AgentsError::Engine)?;
-        let summary = |source: Source| match source {
-            Source::Here(row) => own.agent(row),
-            Source::From(peer, row) => others[peer].agent(row),
-        };
-        let weight = |row: usize, w: f64, source: Source| w * steady::share(own.agent(row), summary(source));
-        let weighed = self.crossing.1.weighed(weight);
+        let weighed = known.shares(&self.crossing);
         let others = self.send(&[pull.from])?[0];
         let mut work = Work::default();
-        for (to, crossing) in [(pull.to, &self.crossing.1), (pull.steady, &weighed)] {
+        for (to, crossing) in [(pull.to, &self.crossing), (pull.steady, &weighed)] {
             let matrix = self.crossed(crossing, &mut work);
             self.own.vectors.pull_across(pull.from, to, matrix, others, &mut work);
         }
         self.own.vectors.combine(pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
         stack.alone(&work).map_err(engine)?;
-        let steadiness = |row: usize| {
-            let terms = self.crossing.1.terms(row).iter().map(|(w, source)| (*w, summary(*source)));
-            T::of(steady::steadiness(own.agent(row), pull.fresh, terms))
-        };
-        let first: Vec<T> = (0..self.own.vectors.agents()).map(steadiness).collect();
+        let r: Vec<T> = known.steadiness(&self.crossing, pull.fresh).into_iter().map(T::of).collect();
         let _queue = stack.lock();
-        self.own.vectors.set_first(pull.memory, &first).map_err(engine)
+        self.own.vectors.set_first(pull.memory, &r).map_err(engine)
     }
 
-    /// Sends rows as they are compressed, and adds up what they tell.
-    pub(super) fn exchange_compressed(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
+    /// Sends rows that are compressed, and adds up what they tell.
+    pub(super) fn exchange_compressed(
+        &mut self,
+        pull: &CompressedPull,
+        rows: &[T],
+    ) -> Result<(), AgentsError> {
         let (dim, stride, stack) =
             (self.own.vectors.dim(), self.own.vectors.stride(), self.own.stack.clone());
-        let mut rows = self.own.read(pull.from).map_err(engine)?;
-        pull.by.compress_rows(&mut rows, dim);
-        {
-            let _queue = stack.lock();
-            self.own.vectors.set(pull.from, &rows).map_err(engine)?;
-        }
-        let peers = &self.crossing.1.peers;
-        let told = together::compressed(&*self.transport, peers, pull.by, &rows, dim);
+        let peers = &self.crossing.peers;
+        let told = together::compressed(&*self.transport, peers, pull.by, rows, dim);
         let told = told.map_err(AgentsError::Engine)?.concat();
         let room = told.len() / dim.max(1) * stride;
         let others = self.received.reserve(&stack, room).map_err(engine)?;
@@ -172,7 +161,7 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
         }
         self.received.put(&stack, room).map_err(engine)?;
         let mut work = Work::default();
-        let matrix = self.crossed(&self.crossing.1, &mut work);
+        let matrix = self.crossed(&self.crossing, &mut work);
         self.own.vectors.pull_across(pull.from, pull.to, matrix, others, &mut work);
         stack.alone(&work).map(drop).map_err(engine)
     }

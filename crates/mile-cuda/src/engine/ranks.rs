@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::engine::{Engine, EvaluatedModels};
+use mile::engine::parts::{Drift, compress, measure_drift};
+use mile::engine::{Engine, EvaluatedModels, HostError};
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
-use mile::ranks::Ranks;
+use mile::ranks::Together;
 use mile::real::Real;
 use mile::steady;
 use mile_ranks::exchange::Crossing;
@@ -23,7 +24,7 @@ use mile_ranks::transport::RankTransport;
 
 use super::copied::Copied;
 use super::evaluation::{Worths, value};
-use super::{GpuAgents, GpuError, engine};
+use super::{GpuAgents, engine};
 use crate::device::DeviceError;
 use crate::objective::Model;
 use crate::stack::Stack;
@@ -36,8 +37,8 @@ pub struct GpuRank<'a, T: Real, C> {
     pub(super) own: GpuAgents<'a, T>,
     pub(super) transport: Arc<C>,
     placement: Arc<Placement>,
-    /// What crosses ranks, for the edges that were up in this round.
-    pub(super) crossing: (u64, Crossing),
+    /// What crosses ranks, for the edges that were up in the last round.
+    pub(super) crossing: Crossing,
     pub(super) sent: Copied<T>,
     pub(super) received: Copied<T>,
     /// Models that are evaluated.
@@ -55,11 +56,11 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         method: &dyn Method,
         start: &[T],
         seed: u64,
-    ) -> Result<Self, GpuError> {
+    ) -> Result<Self, HostError> {
         let rank = transport.rank();
         let hosted = placement.agents(rank).to_vec();
         let own = GpuAgents::hosting(hosted, stack, problem, network, method, start, seed)?;
-        let crossing = (0, Crossing::of(network, &placement, rank, seed, 0));
+        let crossing = Crossing::of(network, &placement, rank, seed, 0);
         let [sent, received, models] = [(); 3].map(|()| Copied::new());
         Ok(Self { own, transport, placement, crossing, sent, received, models })
     }
@@ -72,30 +73,27 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
     /// What comes before every exchange: what was noted, the drift if it was asked for, and the edges that are up in the round.
     fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
         self.settle()?;
-        if std::mem::take(&mut self.own.watching) {
-            self.own.drift = Some(self.consensus_error(model)?);
-        }
+        let transport = self.transport.clone();
+        measure_drift(self, Together::of(&*transport), model)?;
         self.own.norm_sq = None;
-        if self.crossing.0 != round && self.own.network.varies() {
-            let (rank, seed) = (self.transport.rank(), self.own.seed);
-            self.crossing = (round, Crossing::of(&self.own.network, &self.placement, rank, seed, round));
-        }
+        let (rank, seed) = (self.transport.rank(), self.own.seed);
+        self.crossing.turn_to(round, &self.own.network, &self.placement, rank, seed);
         Ok(())
     }
 
     /// The sum of squares over the agents of all ranks that this work asks for.
-    fn squares(&mut self, work: &Work) -> Result<f64, AgentsError> {
+    fn squares(&mut self, together: Together<'_>, work: &Work) -> Result<f64, AgentsError> {
         self.own.stack.alone(work).map_err(engine)?;
         let parts = {
             let _queue = self.own.stack.lock();
             self.own.vectors.read_squares().map_err(engine)?
         };
-        Ok(total(&self.of_all(parts)?))
+        Ok(total(&self.of_all(together, parts)?))
     }
 
     /// Sets the mean on the device to that of all ranks, and returns it.
-    fn set_mean(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
-        let mean = self.mean(v)?;
+    fn set_mean(&mut self, together: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
+        let mean = self.mean(together, v)?;
         let _queue = self.own.stack.lock();
         self.own.vectors.set_mean(&mean).map_err(engine)?;
         Ok(mean)
@@ -117,10 +115,14 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
     }
 
     /// The metrics of all models, of which each rank has measured some.
-    fn metrics(&self, own: Vec<Option<Vec<f64>>>) -> Result<Option<Vec<Vec<f64>>>, AgentsError> {
+    fn metrics(
+        &self,
+        together: Together<'_>,
+        own: Vec<Option<Vec<f64>>>,
+    ) -> Result<Option<Vec<Vec<f64>>>, AgentsError> {
         let (models, ranks) = (own.len(), self.transport.count());
         let measured: Vec<Vec<f64>> = own.into_iter().flatten().collect();
-        let told = self.transport.all_gather(bytemuck::cast_slice(&measured.concat()));
+        let told = self.transport.all_gather(together, bytemuck::cast_slice(&measured.concat()));
         let told: Vec<Vec<f64>> = told
             .map_err(AgentsError::Engine)?
             .iter()
@@ -154,26 +156,26 @@ impl<T: Real, C: RankTransport> Agents for GpuRank<'_, T, C> {
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.own.noted.check_pull(pairs)?;
         self.begin_exchange(round, pairs[0].0)?;
-        self.own.failed = true;
+        self.own.guard.begin()?;
         let from: Vec<Vector> = pairs.iter().map(|(from, _)| *from).collect();
         let others = self.send(&from)?;
         let mut work = Work::default();
-        let matrix = self.crossed(&self.crossing.1, &mut work);
+        let matrix = self.crossed(&self.crossing, &mut work);
         for ((from, to), others) in pairs.iter().zip(others) {
             self.own.vectors.pull_across(*from, *to, matrix, others, &mut work);
         }
         self.own.stack.alone(&work).map_err(engine)?;
-        self.own.failed = false;
-        Ok(self.crossing.1.messages * (pairs.len() * self.own.vectors.dim() * size_of::<T>()) as u64)
+        self.own.guard.end();
+        Ok(self.crossing.messages * (pairs.len() * self.own.vectors.dim() * size_of::<T>()) as u64)
     }
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.own.noted.check_steady(pull)?;
         self.begin_exchange(round, pull.from)?;
-        self.own.failed = true;
+        self.own.guard.begin()?;
         self.exchange_steady(pull)?;
-        self.own.failed = false;
-        Ok(self.crossing.1.messages * steady::message_bytes::<T>(self.own.vectors.dim()) as u64)
+        self.own.guard.end();
+        Ok(self.crossing.messages * steady::message_bytes::<T>(self.own.vectors.dim()) as u64)
     }
 
     /// The CPU compresses, with the bits that every engine has.
@@ -181,10 +183,11 @@ impl<T: Real, C: RankTransport> Agents for GpuRank<'_, T, C> {
         self.own.noted.check(pull.model)?;
         self.own.noted.check_pull(&[(pull.from, pull.to)])?;
         self.begin_exchange(round, pull.model)?;
-        self.own.failed = true;
-        self.exchange_compressed(pull)?;
-        self.own.failed = false;
-        Ok(self.crossing.1.messages * pull.by.message_bytes::<T>(self.own.vectors.dim()) as u64)
+        let rows = compress(self, pull)?;
+        self.own.guard.begin()?;
+        self.exchange_compressed(pull, &rows)?;
+        self.own.guard.end();
+        Ok(self.crossing.messages * pull.by.message_bytes::<T>(self.own.vectors.dim()) as u64)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -213,88 +216,86 @@ impl<T: Real, C: RankTransport> Engine<T> for GpuRank<'_, T, C> {
         self.own.set_vector(v, rows)
     }
 
-    fn watch(&mut self) {
-        self.own.watch();
-    }
-
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        self.own.drift()
-    }
-
-    fn ranks(&self) -> &dyn Ranks {
-        &*self.transport
+    fn watched(&mut self) -> Option<&mut Drift> {
+        self.own.watched()
     }
 
     fn agent_at(&self, place: usize) -> usize {
         self.placement.agent_at(place)
     }
 
-    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
-        together::of_all(&*self.transport, &self.placement, &own).map_err(AgentsError::Engine)
+    fn of_all(&mut self, together: Together<'_>, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+        together::of_all(&*self.transport, together, &self.placement, &own).map_err(AgentsError::Engine)
     }
 
-    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+    fn sum(&mut self, together: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
         let rows = self.vector(v)?.into_owned();
-        self.sum_rows(&rows)
+        self.sum_rows(together, &rows)
     }
 
-    fn sum_rows(&mut self, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
-        together::sum(&*self.transport, &self.placement, rows, self.dim()).map_err(AgentsError::Engine)
+    fn sum_rows(&mut self, together: Together<'_>, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
+        together::sum(&*self.transport, together, &self.placement, rows, self.dim())
+            .map_err(AgentsError::Engine)
     }
 
-    fn row(&mut self, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
+    fn row(&mut self, together: Together<'_>, v: Vector, agent: usize) -> Result<Vec<T>, AgentsError> {
         self.settle()?;
         self.own.noted.check(v)?;
         let read = |row: usize| {
             let _queue = self.own.stack.lock();
             Ok(self.own.vectors.get_row(v, row)?)
         };
-        together::row(&*self.transport, &self.placement, agent, read).map_err(AgentsError::Engine)
+        together::row(&*self.transport, together, &self.placement, agent, read).map_err(AgentsError::Engine)
     }
 
-    fn norm_sq(&mut self, v: Vector) -> Result<f64, AgentsError> {
+    fn norm_sq(&mut self, together: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
         self.settle()?;
         self.own.noted.check(v)?;
         let mut work = Work::default();
         self.own.vectors.squares(v, &mut work);
-        self.squares(&work)
+        self.squares(together, &work)
     }
 
-    fn consensus_error(&mut self, v: Vector) -> Result<f64, AgentsError> {
-        self.set_mean(v)?;
+    fn consensus_error(&mut self, together: Together<'_>, v: Vector) -> Result<f64, AgentsError> {
+        self.set_mean(together, v)?;
         let mut work = Work::default();
         self.own.vectors.distances_from_mean(v, &mut work);
-        Ok(self.squares(&work)? / self.agents() as f64)
+        Ok(self.squares(together, &work)? / self.agents() as f64)
     }
 
-    fn evaluate(&mut self, v: Vector, agents: &[usize]) -> Result<Option<EvaluatedModels>, AgentsError> {
+    fn evaluate(
+        &mut self,
+        together: Together<'_>,
+        v: Vector,
+        agents: &[usize],
+    ) -> Result<Option<EvaluatedModels>, AgentsError> {
         if !self.computes_gradients() {
             return Ok(None);
         }
-        let mut models = vec![self.mean(v)?.into_iter().map(T::of).collect::<Vec<T>>()];
+        let mut models = vec![self.mean(together, v)?.into_iter().map(T::of).collect::<Vec<T>>()];
         for agent in agents {
-            models.push(self.row(v, *agent)?);
+            models.push(self.row(together, v, *agent)?);
         }
         let Some(worths) = self.worths(&models).map_err(engine)? else { return Ok(None) };
         let rows = 0..self.own.vectors.agents();
         let own = rows.flat_map(|row| worths.iter().map(move |(losses, _)| losses[row])).collect();
-        let all = self.of_all(own)?;
+        let all = self.of_all(together, own)?;
         let loss = |(k, x): (usize, &Vec<T>)| {
             let of_agents: Vec<f64> = all.iter().skip(k).step_by(models.len()).copied().collect();
             value(&of_agents) + self.own.beside(x)
         };
         let losses = models.iter().enumerate().map(loss).collect();
-        let metrics = self.metrics(worths.into_iter().map(|(_, metrics)| metrics).collect())?;
+        let metrics = self.metrics(together, worths.into_iter().map(|(_, metrics)| metrics).collect())?;
         Ok(Some(EvaluatedModels { losses, metrics }))
     }
 
-    fn mean_gradient(&mut self, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
+    fn mean_gradient(&mut self, together: Together<'_>, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
         if !self.computes_gradients() {
             return Ok(None);
         }
-        let mean = self.set_mean(v)?;
+        let mean = self.set_mean(together, v)?;
         let Some(rows) = self.own.exact_gradients().map_err(engine)? else { return Ok(None) };
-        let mut gradient = self.sum_rows(&rows)?;
+        let mut gradient = self.sum_rows(together, &rows)?;
         let agents = self.agents() as f64;
         gradient.iter_mut().for_each(|g| *g /= agents);
         self.own.weight_decay.add_gradient::<T>(&mut gradient, &mean);

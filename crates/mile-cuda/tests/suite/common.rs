@@ -11,6 +11,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Draw, Failure, Penalty, Problem};
 use mile::random::{Purpose, stream};
+use mile::ranks::{Alone, Together};
 use mile::real::Real;
 use mile_cuda::GpuAgents;
 use mile_cuda::cuda::Cuda;
@@ -18,6 +19,7 @@ use mile_cuda::device::Device;
 use mile_cuda::emulated::{Emulated, Order};
 use rand::RngExt;
 
+pub const ALONE: Together = Together::of(&Alone);
 pub const SEED: u64 = 3;
 
 /// The devices that tests run on: the CPU in both orders of threads, and a GPU if there is one.
@@ -127,8 +129,8 @@ pub fn evaluation<T: Real>(device: Arc<dyn Device>, problem: &dyn Problem<T>, to
     let start = random::<T>(agents * dim, 61);
     let mut engine = GpuAgents::new(device, problem, &network, &*method, &start, SEED).unwrap();
     let chosen: Vec<usize> = (0..agents).rev().step_by(2).collect();
-    let average: Vec<T> = engine.mean(Vector(0)).unwrap().into_iter().map(T::of).collect();
-    let found = engine.evaluate(Vector(0), &chosen).unwrap().unwrap();
+    let average: Vec<T> = engine.mean(ALONE, Vector(0)).unwrap().into_iter().map(T::of).collect();
+    let found = engine.evaluate(ALONE, Vector(0), &chosen).unwrap().unwrap();
     let near = |a: f64, b: f64| assert!((a - b).abs() <= tolerance * b.abs().max(1e-300), "{a} {b}");
     let models = [&average[..]].into_iter().chain(chosen.iter().map(|agent| &start[agent * dim..][..dim]));
     assert_eq!(found.losses.len(), 1 + chosen.len());
@@ -140,7 +142,7 @@ pub fn evaluation<T: Real>(device: Arc<dyn Device>, problem: &dyn Problem<T>, to
             metrics[k].iter().zip(expected).for_each(|(a, b)| near(*a, b));
         }
     }
-    let gradient = engine.mean_gradient(Vector(0)).unwrap().unwrap();
+    let gradient = engine.mean_gradient(ALONE, Vector(0)).unwrap().unwrap();
     let (mut expected, mut own) = (vec![0.0; dim], vec![T::zero(); dim]);
     for agent in 0..agents {
         problem.gradient(agent, &average, &mut own).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mile::agents::Failure;
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use mile_ranks::threads::Threads;
 use mile_ranks::transport::{Arrived, RankTransport, Region};
 
@@ -28,16 +28,16 @@ impl Ranks for Direct {
         self.rank.name()
     }
 
-    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
-        self.rank.all_gather(own)
+    fn all_gather(&self, together: Together<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        self.rank.all_gather(together, own)
     }
 
-    fn gather(&self, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-        self.rank.gather(own)
+    fn gather(&self, together: Together<'_>, own: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        self.rank.gather(together, own)
     }
 
-    fn broadcast(&self, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
-        self.rank.broadcast(from, bytes)
+    fn broadcast(&self, together: Together<'_>, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        self.rank.broadcast(together, from, bytes)
     }
 }
 

@@ -66,11 +66,17 @@ fn compare_on<T: Real>(network: Network, problem: &dyn Problem<T>, name: &str, p
                 assert_eq!(found, expected.vector(Vector(k)), "{name}: vector {k} in round {round}");
             }
         }
-        assert_eq!(agents.mean(Vector(0)).unwrap(), Engine::mean(&mut expected, Vector(0)).unwrap());
+        assert_eq!(
+            agents.mean(ALONE, Vector(0)).unwrap(),
+            Engine::mean(&mut expected, ALONE, Vector(0)).unwrap()
+        );
         let near = |a: f64, b: f64| assert!((a - b).abs() <= 1e-12 * b, "{name}: {a} {b}");
-        near(agents.norm_sq(Vector(0)).unwrap(), expected.norm_sq(Vector(0)).unwrap());
-        near(agents.consensus_error(Vector(0)).unwrap(), expected.consensus_error(Vector(0)).unwrap());
-        near(agents.drift().unwrap().unwrap(), expected.drift().unwrap().unwrap());
+        near(agents.norm_sq(ALONE, Vector(0)).unwrap(), expected.norm_sq(ALONE, Vector(0)).unwrap());
+        near(
+            agents.consensus_error(ALONE, Vector(0)).unwrap(),
+            expected.consensus_error(ALONE, Vector(0)).unwrap(),
+        );
+        near(agents.drift().unwrap(), expected.drift().unwrap());
     }
 }
 

@@ -12,7 +12,7 @@ use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Quadratic};
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
@@ -44,7 +44,11 @@ fn network(name: &str, drop_rate: f64) -> Network {
 type Measured = (Vec<f64>, [f64; 3], Option<EvaluatedModels>, Option<Vec<f64>>, Vec<f64>);
 
 /// Four rounds, the last of them watched; what is measured, and the bytes sent from here.
-fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>) -> (Measured, u64) {
+fn drive<T: Real>(
+    together: Together<'_>,
+    method: &dyn Method,
+    engine: &mut dyn Engine<T>,
+) -> (Measured, u64) {
     let schedule = Schedule::constant(0.05).with_warmup(2);
     let mut run = Run::start(method, schedule, engine).unwrap();
     for round in 0..4 {
@@ -52,13 +56,22 @@ fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>) -> (Measured,
             engine.watch();
         }
         run.round(engine).unwrap();
-        assert!(engine.norm_sq(X).unwrap() > 0.0);
+        assert!(engine.norm_sq(together, X).unwrap() > 0.0);
     }
-    let numbers =
-        [engine.norm_sq(X).unwrap(), engine.consensus_error(X).unwrap(), engine.drift().unwrap().unwrap()];
-    let row = engine.row(X, AGENTS - 1).unwrap().into_iter().map(Real::wide).collect();
-    let evaluated = engine.evaluate(X, &[2, AGENTS - 1]).unwrap();
-    let measured = (engine.mean(X).unwrap(), numbers, evaluated, engine.mean_gradient(X).unwrap(), row);
+    let numbers = [
+        engine.norm_sq(together, X).unwrap(),
+        engine.consensus_error(together, X).unwrap(),
+        engine.drift().unwrap(),
+    ];
+    let row = engine.row(together, X, AGENTS - 1).unwrap().into_iter().map(Real::wide).collect();
+    let evaluated = engine.evaluate(together, X, &[2, AGENTS - 1]).unwrap();
+    let measured = (
+        engine.mean(together, X).unwrap(),
+        numbers,
+        evaluated,
+        engine.mean_gradient(together, X).unwrap(),
+        row,
+    );
     (measured, run.progress().costs.bytes_sent)
 }
 
@@ -95,7 +108,7 @@ fn same_by<T: Real, P: Problem<T>>(
     let dim = problem.dim();
     let start = random::<T>(AGENTS * dim, 50);
     let mut alone = GpuAgents::new((way.device)(), problem, &network, &*method, &start, SEED).unwrap();
-    let (expected, expected_bytes) = drive(&*method, &mut alone);
+    let (expected, expected_bytes) = drive(ALONE, &*method, &mut alone);
     let state = 0..method.layout().state.len();
     let states: Vec<Vec<T>> = state.clone().map(|k| alone.vector(Vector(k)).unwrap().into_owned()).collect();
     for count in ranks {
@@ -109,7 +122,7 @@ fn same_by<T: Real, P: Problem<T>>(
             let rank = Arc::new(Direct { rank, is_direct, exchanges: AtomicUsize::new(0) });
             let place = (rank.clone(), placement.clone());
             let mut engine = GpuRank::new(&stack, place, &own, &network, &*method, &start, SEED).unwrap();
-            let (measured, bytes) = drive(&*method, &mut engine);
+            let (measured, bytes) = drive(Together::of(&*rank), &*method, &mut engine);
             let exchanges = rank.exchanges.load(Ordering::Relaxed);
             assert_eq!(exchanges > 0, is_direct && *count > 1, "{name}, {count} ranks");
             let vectors: Vec<Vec<T>> =

@@ -36,10 +36,10 @@ fn run<T: Real>(stack: &Arc<Stack<T>>, job: &Job<T>, begin: &Barrier) -> (Vec<T>
     let mut run = Run::start(&*method, Schedule::constant(job.step_size), &mut agents).unwrap();
     for _ in 0..job.rounds {
         run.round(&mut agents).unwrap();
-        agents.norm_sq(Vector(0)).unwrap();
+        agents.norm_sq(ALONE, Vector(0)).unwrap();
     }
-    assert!(agents.evaluate(Vector(0), &[0]).unwrap().is_some());
-    (agents.vector(Vector(0)).unwrap().into_owned(), agents.norm_sq(Vector(0)).unwrap())
+    assert!(agents.evaluate(ALONE, Vector(0), &[0]).unwrap().is_some());
+    (agents.vector(Vector(0)).unwrap().into_owned(), agents.norm_sq(ALONE, Vector(0)).unwrap())
 }
 
 fn compare<T: Real>(device: Arc<dyn Device>, jobs: &[Job<T>]) {

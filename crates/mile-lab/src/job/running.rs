@@ -7,6 +7,7 @@ use mile::block;
 use mile::engine::Engine;
 use mile::method::Method;
 use mile::problems::Problem;
+use mile::ranks::Together;
 use mile::run::{Progress, Run};
 
 use super::{DIVERGED, JobContext};
@@ -14,7 +15,7 @@ use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::plan::{Job, Plan};
 use crate::ranks::lost;
-use crate::record::{MODELS, Record, RecordedAgents, RunId, measure, rms, total};
+use crate::record::{MODELS, Moment, Record, RecordedAgents, RunId, measure, rms, total};
 use crate::saved;
 use crate::state::Header;
 use crate::store::{JobStatus, Outcome};
@@ -54,6 +55,7 @@ pub(super) enum Completed<T> {
 
 /// A job that is being run.
 pub(super) struct RunningJob<'a, T> {
+    together: Together<'a>,
     context: &'a JobContext<'a>,
     job: Job,
     epoch: usize,
@@ -71,6 +73,7 @@ pub(super) struct RunningJob<'a, T> {
 
 impl<'a, T: Scalar> RunningJob<'a, T> {
     pub(super) fn begin(
+        together: Together<'a>,
         context: &'a JobContext<'a>,
         setup: JobSetup<'a, T>,
         engine: &'a mut dyn Engine<T>,
@@ -78,9 +81,10 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     ) -> Result<Self, LabError> {
         let JobSetup { job, epoch, problem, method } = setup;
         let schedule = context.plan.spec.algorithms[job.algorithm].schedule.clone();
-        let size = if epoch == 0 { rms(engine)? } else { size_at_start::<T>(context.plan, job.seed)? };
+        let size =
+            if epoch == 0 { rms(together, engine)? } else { size_at_start::<T>(context.plan, job.seed)? };
         let limit = DIVERGED * size.max(1.0);
-        let saved = if resume { restore(context, job, method, engine)? } else { None };
+        let saved = if resume { restore(together, context, job, method, engine)? } else { None };
         let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let (run, wall) = match &saved {
             Some(header) => {
@@ -94,6 +98,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         };
         let (last, saved_at, entered) = (None, Instant::now(), false);
         let mut running = Self {
+            together,
             context,
             job,
             epoch,
@@ -122,6 +127,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
 
     /// Continues in another epoch: the method is restarted from the models.
     pub(super) fn enter(
+        together: Together<'a>,
         context: &'a JobContext<'a>,
         setup: JobSetup<'a, T>,
         engine: &'a mut dyn Engine<T>,
@@ -132,6 +138,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let schedule = context.plan.spec.algorithms[job.algorithm].schedule.clone();
         let run = Run::resume(method, schedule, progress);
         let mut running = Self {
+            together,
             context,
             job,
             epoch,
@@ -201,11 +208,11 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             let begun = Instant::now();
             self.run.round(self.engine)?;
             self.wall += begun.elapsed();
-            let size = rms(self.engine)?;
+            let size = rms(self.together, self.engine)?;
             let lost = !size.is_finite() || size > self.limit;
             let before = self.last.clone();
             if due || lost {
-                let drift = self.engine.drift()?;
+                let drift = self.engine.drift();
                 self.record(drift)?;
             }
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
@@ -224,20 +231,20 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     fn wishes(&self) -> Result<u8, LabError> {
         let stop = if self.context.should_stop() { STOP } else { 0 };
         let save = if self.saved.elapsed() > CHECKPOINT_INTERVAL { SAVE } else { 0 };
-        self.engine.ranks().any(stop | save).map_err(lost)
+        self.together.any(stop | save).map_err(lost)
     }
 
     fn record(&mut self, drift: Option<f64>) -> Result<(), LabError> {
         let algorithm = &self.context.plan.spec.algorithms[self.job.algorithm];
         let subject =
             RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
-        let wall_s = self.wall.as_secs_f64();
         let spec = &self.context.plan.spec;
         let chosen = spec.eval_agents().choose(self.problem.agents(), self.job.seed);
         let members = &self.context.plan.membership.epochs()[self.epoch].members;
         let evaluated = RecordedAgents { agents: &chosen, members, each: spec.agent_metrics };
-        let (problem, progress) = (self.problem, self.run.progress());
-        let record = measure(subject, problem, self.engine, evaluated, drift, progress, wall_s)?;
+        let (progress, wall_s) = (self.run.progress(), self.wall.as_secs_f64());
+        let moment = Moment { progress, drift, wall_s };
+        let record = measure(self.together, subject, self.problem, self.engine, evaluated, moment)?;
         self.context.store.append(&record)?;
         self.context.observer.recorded(self.job, &record);
         self.last = Some(record);
@@ -250,9 +257,9 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
 
     fn save(&mut self, path: &Path, wall_s: Option<f64>) -> Result<(), LabError> {
         let mut progress = *self.run.progress();
-        progress.costs = total(self.engine, progress.costs)?;
+        progress.costs = total(self.together, progress.costs)?;
         let header = Header::new(self.context.plan.facts_of(self.job), &progress, wall_s);
-        saved::write(path, &header, &self.method.layout(), self.engine)
+        saved::write(self.together, path, &header, &self.method.layout(), self.engine)
     }
 
     fn conclude(mut self, status: JobStatus) -> Result<Outcome, LabError> {
@@ -290,13 +297,14 @@ fn size_at_start<T: Scalar>(plan: &Plan, seed: u64) -> Result<f64, LabError> {
 
 /// Loads a job's checkpoint, or else its final state, into the engine; `None` if there is neither.
 fn restore<T: Scalar>(
+    together: Together<'_>,
     context: &JobContext,
     job: Job,
     method: &dyn Method,
     engine: &mut dyn Engine<T>,
 ) -> Result<Option<Header>, LabError> {
     for path in [context.checkpoint_path(job), context.final_path(job)] {
-        let found = saved::read(&path, &context.plan.facts_of(job), &method.layout(), engine)?;
+        let found = saved::read(together, &path, &context.plan.facts_of(job), &method.layout(), engine)?;
         if found.is_some() {
             return Ok(found);
         }

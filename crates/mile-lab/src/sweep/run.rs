@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mile::methods::catalogue::Catalogue;
+use mile::ranks::Together;
 use mile_store::FolderLock;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -99,20 +100,26 @@ impl SweepPlan {
 
     /// The plan of a point, checked.
     pub fn plan(&self, point: &Point) -> Result<Plan, LabError> {
-        self.plan_of(self.read_point(point)?)
+        let ranks = Together::of(self.engines.ranks());
+        self.plan_of(ranks, self.read_point(ranks, point)?)
     }
 
     /// The plan of a point in its folder: with what was chosen when it was begun, and evaluated as the first point is.
-    fn plan_in(&self, folder: &Path, point: &Point, first: Option<&Spec>) -> Result<Plan, LabError> {
-        let ranks = self.engines.ranks();
-        let mut spec = self.read_point(point)?;
+    fn plan_in(
+        &self,
+        ranks: Together<'_>,
+        folder: &Path,
+        point: &Point,
+        first: Option<&Spec>,
+    ) -> Result<Plan, LabError> {
+        let mut spec = self.read_point(ranks, point)?;
         if from_first(ranks, || Ok(folder.join("config.toml").exists()))? {
             keep_choices(&mut spec, folder, ranks)?;
         }
         if let Some(first) = first.filter(|_| self.has_one_problem()) {
             spec.adopt_evaluation(first);
         }
-        self.plan_of(spec)
+        self.plan_of(ranks, spec)
     }
 
     /// Whether all points have the same data, divided among the same agents.
@@ -122,13 +129,12 @@ impl SweepPlan {
         self.sweep.values.iter().all(|(key, _)| is_training(key))
     }
 
-    fn read_point(&self, point: &Point) -> Result<Spec, LabError> {
+    fn read_point(&self, ranks: Together<'_>, point: &Point) -> Result<Spec, LabError> {
         let read = Spec::read_with(&point.table, &self.base, &self.kinds, &self.catalogue);
-        agree(self.engines.ranks(), read)
+        agree(ranks, read)
     }
 
-    fn plan_of(&self, mut spec: Spec) -> Result<Plan, LabError> {
-        let ranks = self.engines.ranks();
+    fn plan_of(&self, ranks: Together<'_>, mut spec: Spec) -> Result<Plan, LabError> {
         choose_once(&mut spec, ranks)?;
         let plan = Plan::spread(spec, self.engines.clone())?;
         agree(ranks, self.check_criterion(&plan))?;
@@ -136,7 +142,7 @@ impl SweepPlan {
     }
 
     /// Runs all points that are not finished, each in `folder/points/NAME`, until `stop` becomes true. The result has the
-    /// trials of finished points only. Ranks run each point together, and the first one writes; a call of all ranks together.
+    /// trials of finished points only. Ranks run each point together, and the first one writes.
     pub fn execute(
         &self,
         folder: &Path,
@@ -144,14 +150,15 @@ impl SweepPlan {
         observers: &ObserverFactory,
         stop: &AtomicBool,
     ) -> Result<SweepFolder, LabError> {
-        let ranks = self.engines.ranks();
+        let ranks = Together::of(self.engines.ranks());
         let place = |point: &Point| folder.join("points").join(&point.name);
         let has_begun = |point: &Point| from_first(ranks, || Ok(place(point).join("config.toml").exists()));
         // Most mistakes show in the first point: it is checked before anything is written, and so is every point
         // that has been started before.
-        let first = self.points.first().map(|point| self.plan_in(&place(point), point, None)).transpose()?;
+        let first =
+            self.points.first().map(|point| self.plan_in(ranks, &place(point), point, None)).transpose()?;
         let first = first.map(|plan| plan.spec);
-        let plan = |point: &Point| self.plan_in(&place(point), point, first.as_ref());
+        let plan = |point: &Point| self.plan_in(ranks, &place(point), point, first.as_ref());
         let mut _lock = None;
         from_first(ranks, || {
             _lock = Some(open(folder, resume)?);
@@ -427,7 +434,9 @@ mod tests {
         let alone = alone.plan(&alone.points[1]).unwrap().spec;
         let first = Spec { eval_every: Some(7), ..alone.clone() };
         let every = |sweep: &SweepPlan| {
-            sweep.plan_in(folder.path(), &sweep.points[1], Some(&first)).unwrap().spec.eval_every()
+            let ranks = Together::of(sweep.engines.ranks());
+            let plan = sweep.plan_in(ranks, folder.path(), &sweep.points[1], Some(&first));
+            plan.unwrap().spec.eval_every()
         };
         let begun = Spec { eval_every: Some(3), ..alone.clone() };
         let alone = alone.eval_every();

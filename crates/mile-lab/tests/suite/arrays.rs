@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mile::problems::{Draw, Metric, Problem};
-use mile::ranks::Alone;
+use mile::ranks::{Alone, Together};
 use mile_lab::engines::Scalar;
 use mile_lab::recorded_metrics::Models;
 use mile_lab::spec::Spec;
@@ -223,7 +223,7 @@ fn a_file_for_each_agent_is_its_own_data() {
 /// Compares what a rank knows about an agent it hosts with what one process does.
 fn same_on_a_rank(folder: &Path, set: &[&str], agent: usize) {
     let objectives = spec(folder, set).unwrap().objectives;
-    let own = objectives.for_ranks(&[agent], &Alone).unwrap().unwrap();
+    let own = objectives.for_ranks(&[agent], Together::of(&Alone)).unwrap().unwrap();
     assert_eq!(own.data_bytes(0).unwrap(), objectives.data_bytes(0).unwrap());
     let (all, own) = (f64::problem(&*objectives, 4).unwrap(), f64::problem(&*own, 4).unwrap());
     let x: Vec<f64> = (0..all.dim()).map(|k| ((k * 13 % 31) as f64 - 15.0) / 100.0).collect();
@@ -262,14 +262,18 @@ fn a_rank_reads_the_samples_of_its_agents_from_files_of_every_format() {
     std::fs::write(folder.path().join("x-1.npy"), wrong).unwrap();
     let set = [&EACH[..], &["network.agents=2"]].concat();
     let objectives = spec(folder.path(), &set).unwrap().objectives;
-    let hosting = |agent: usize| f64::problem(&*objectives.for_ranks(&[agent], &Alone).unwrap().unwrap(), 0);
+    let hosting = |agent: usize| {
+        f64::problem(&*objectives.for_ranks(&[agent], Together::of(&Alone)).unwrap().unwrap(), 0)
+    };
     assert!(hosting(0).is_ok());
     let error = hosting(1).err().unwrap().to_string();
     assert!(error.contains("x-1.npy"), "{error}");
     // A file that is shorter than it says is noticed by all.
     std::fs::write(folder.path().join("x-1.npy"), npy("<f4", "(2, 2)", &[0; 12])).unwrap();
-    let error =
-        f64::problem(&*objectives.for_ranks(&[0], &Alone).unwrap().unwrap(), 0).err().unwrap().to_string();
+    let error = f64::problem(&*objectives.for_ranks(&[0], Together::of(&Alone)).unwrap().unwrap(), 0)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("[2, 2]"), "{error}");
 }
 

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mile::engine::Engine;
+use mile::engine::{Engine, HostError};
 use mile::real::Real;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn, InProcess};
-use mile_lab::error::LabError;
 use mile_lab::execute::execute;
 use mile_lab::observer::{Observer, Silent};
 use mile_lab::plan::{Job, Plan};
@@ -166,7 +165,7 @@ impl Engines for ByNumber {
 }
 
 impl<T: Real> EnginesIn<T> for ByNumber {
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
         InProcess.open(setup)
     }
 }

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::engine::Engine;
+use mile::engine::parts::Drift;
+use mile::engine::{Engine, HostError};
 use mile::problems::{Failure, Problem};
 use mile::simulator::Simulator;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
@@ -373,11 +374,8 @@ impl Engine<f64> for Remote<'_, f64> {
     fn set_vector(&mut self, v: Vector, rows: &[f64]) -> Result<(), AgentsError> {
         self.agents.set_vector(v, rows)
     }
-    fn watch(&mut self) {
-        self.agents.watch();
-    }
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        self.agents.drift()
+    fn watched(&mut self) -> Option<&mut Drift> {
+        self.agents.watched()
     }
 }
 
@@ -389,13 +387,13 @@ struct Device {
 impl Engines for Device {}
 
 impl EnginesIn<f32> for Device {
-    fn open<'a>(&self, _: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, LabError> {
-        Err(LabError::config("precision", "got f32, takes f64 on this device"))
+    fn open<'a>(&self, _: EngineSetup<'a, f32>) -> Result<Box<dyn Engine<f32> + 'a>, HostError> {
+        Err(HostError::Device("precision: expected f64 on this device, got f32".into()))
     }
 }
 
 impl EnginesIn<f64> for Device {
-    fn open<'a>(&self, setup: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, f64>) -> Result<Box<dyn Engine<f64> + 'a>, HostError> {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         let agents = Simulator::new(problem, network, method, start, seed)?;
         Ok(Box::new(Remote { agents, settled: self.settled, lost_after: self.lost_after }))

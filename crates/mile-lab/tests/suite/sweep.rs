@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use mile::engine::Engine;
+use mile::engine::{Engine, HostError};
 use mile::methods::catalogue::Catalogue;
 use mile::real::Real;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn, InProcess, Jobs};
@@ -270,11 +270,11 @@ impl Engines for Together {
 }
 
 impl<T: Real> EnginesIn<T> for Together {
-    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, LabError> {
+    fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
         InProcess.open(setup)
     }
 
-    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, LabError> {
+    fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, HostError> {
         assert_eq!((jobs.problem.agents(), jobs.problem.dim()), (5, 4));
         self.asked.lock().unwrap().push(jobs.count);
         Ok(self.room.min(jobs.count))

@@ -5,12 +5,14 @@ use std::ops::Range;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::engine::Engine;
+use mile::engine::parts::{check_method, replace};
 use mile::membership::Epoch;
 use mile::method::{Layout, Method};
+use mile::ranks::Together;
 use mile::real::Real;
 use mile::run::Progress;
 use mile::steady::{message_bytes, remember, steadiness, summary};
-use mile::verbs::{MOST_VECTORS, Rows, Verbs};
+use mile::verbs::{Rows, Verbs};
 
 use super::{AgentJob, Failure, Host, RoundEnd, StartFrom, State, first_exchange_after};
 use crate::gossip::Gossip;
@@ -48,14 +50,8 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         };
         let (epoch, method, place) = part(job, epoch)?;
         let (layout, dim) = (method.layout(), job.problem.dim());
-        if layout.vectors() > MOST_VECTORS {
-            let problem = format!("it has {} of them, at most {MOST_VECTORS} are possible", layout.vectors());
-            return Err(AgentsError::Method(problem));
-        }
-        if job.problem.penalty().is_some() && !method.takes_penalty() {
-            let problem = "it has no proximal step, and the problem has a penalty".to_owned();
-            return Err(AgentsError::Method(problem));
-        }
+        check_method(method, job.problem.penalty().is_some())
+            .map_err(|error| AgentsError::Engine(Box::new(error)))?;
         let (expected, mut vectors, mark, gossip, progress) = match from {
             StartFrom::Point(point, mark) => (1, vec![point], mark, Gossip::default(), None),
             StartFrom::State(State { mark, progress, vectors, gossip, .. }) => {
@@ -294,19 +290,14 @@ impl<T: Real> Engine<T> for NetworkAgent<'_, T> {
 
     fn set_vector(&mut self, v: Vector, rows: &[T]) -> Result<(), AgentsError> {
         let vector = self.vectors.get_mut(v.0).ok_or_else(|| unknown(v))?;
-        if vector.len() != rows.len() {
-            let problem = format!("a vector of {} numbers is set to {}", vector.len(), rows.len());
-            return Err(AgentsError::Engine(problem.into()));
-        }
-        vector.copy_from_slice(rows);
-        Ok(())
+        replace(vector, rows)
     }
 
-    fn of_all(&mut self, _: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+    fn of_all(&mut self, _: Together<'_>, _: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
         Err(no_sums())
     }
 
-    fn sum(&mut self, _: Vector) -> Result<Vec<f64>, AgentsError> {
+    fn sum(&mut self, _: Together<'_>, _: Vector) -> Result<Vec<f64>, AgentsError> {
         Err(no_sums())
     }
 }
@@ -402,8 +393,8 @@ mod tests {
             assert!(agent.set_vector(Vector(1), &[2.0; 5]).is_err());
             assert!(agent.vector(Vector(9)).is_err());
             agent.watch();
-            assert_eq!(agent.drift().unwrap(), None);
-            let refused = agent.consensus_error(Vector(0)).unwrap_err();
+            assert_eq!(agent.drift(), None);
+            let refused = agent.consensus_error(Together::of(&mile::ranks::Alone), Vector(0)).unwrap_err();
             assert!(matches!(refused, AgentsError::Engine(_)), "{refused}");
         });
     }

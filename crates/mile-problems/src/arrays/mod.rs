@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use mile::problems::Problem;
-use mile::ranks::Ranks;
+use mile::ranks::Together;
 use mile::real::Precision;
 use mile::with_precision;
 use mile_nn::data::Dataset;
@@ -224,7 +224,7 @@ impl Objectives for ArrayObjectives {
         Ok(self.arrays()?.bytes)
     }
 
-    fn for_ranks(&self, hosted: &[usize], _: &dyn Ranks) -> Result<Option<Arc<dyn Objectives>>, LabError> {
+    fn for_ranks(&self, hosted: &[usize], _: Together<'_>) -> Result<Option<Arc<dyn Objectives>>, LabError> {
         let (data, training, cache) = (self.data.clone(), self.training.clone(), self.cache.clone());
         Ok(Some(Arc::new(Self { data, training, cache, here: Some(hosted.to_vec()) })))
     }

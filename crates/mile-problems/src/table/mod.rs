@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::problems::{Batch, Loss, Problem, Table};
-use mile::ranks::Ranks;
+use mile::ranks::Together;
 use mile::real::{Precision, Real};
 use mile::with_precision;
 use rayon::prelude::*;
@@ -44,8 +44,8 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Object
     Ok(Arc::new(Tables::new(Here::all(spec::read(section, setting)?, setting.agents))))
 }
 
-/// What all ranks know about their agents' files. A call of all ranks together.
-fn tell(here: &Here, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told, LabError> {
+/// What all ranks know about their agents' files.
+fn tell(here: &Here, hosted: &[usize], ranks: Together<'_>) -> Result<Told, LabError> {
     let own: Result<Vec<(Statistics, [usize; 2])>, LabError> =
         hosted.par_iter().map(|agent| divided::summary_of(here, *agent)).collect();
     let own = serde_json::to_vec(&agree(ranks, own)?).unwrap_or_default();
@@ -61,12 +61,12 @@ fn tell(here: &Here, hosted: &[usize], ranks: &dyn Ranks) -> Result<Told, LabErr
     Ok(Told { statistics: agree(ranks, Statistics::merge(statistics))?, rows })
 }
 
-/// What all ranks know about the rows of a file, of which each has added up a part. A call of all ranks together.
+/// What all ranks know about the rows of a file, of which each has added up a part.
 fn tell_parts(
     here: &Here,
     outlines: &Outlines,
     hosted: &[usize],
-    ranks: &dyn Ranks,
+    ranks: Together<'_>,
 ) -> Result<Told, LabError> {
     let (own, with_words) = agree(ranks, divided::parts_of(here, outlines, hosted))?;
     let own = serde_json::to_vec(&own).unwrap_or_default();
@@ -232,7 +232,7 @@ impl Objectives for Tables {
     fn for_ranks(
         &self,
         hosted: &[usize],
-        ranks: &dyn Ranks,
+        ranks: Together<'_>,
     ) -> Result<Option<Arc<dyn Objectives>>, LabError> {
         let mut own = self.here.only(hosted.to_vec());
         let outlines = agree(ranks, Outlines::read(&own).map_err(LabError::from))?;

@@ -11,7 +11,7 @@ use crate::work::{Messages, Work};
 impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
     /// Sends and receives messages, and adds up the vectors that they tell.
     pub(super) fn exchange_compressed(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
-        let (dim, crossing) = (self.dim, &self.crossing.1);
+        let (dim, crossing) = (self.dim, &self.crossing);
         let source = &self.blocks[pull.from.0][..];
         let rows = together::compressed(&*self.transport, &crossing.peers, pull.by, source, dim)
             .map_err(AgentsError::Engine)?;

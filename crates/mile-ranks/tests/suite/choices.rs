@@ -17,7 +17,7 @@ fn numbers_for_auto_are_chosen_once() {
     let alone = Lab::default().plan(&table, Path::new(""), None).unwrap().spec.to_table();
     let found = Threads::run(2, |rank| {
         let mut chosen = Spec::read(&table, Path::new("")).unwrap();
-        choose_once(&mut chosen, &rank).unwrap();
+        choose_once(&mut chosen, mile::ranks::Together::of(&rank)).unwrap();
         let algorithm = &chosen.algorithms[0];
         assert!(!algorithm.auto_step_size && !algorithm.has_auto(), "{algorithm:?}");
         let lab = Lab::default().on(Arc::new(RankEngines::new(Arc::new(rank))));

@@ -12,7 +12,7 @@ use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
-use mile::ranks::Ranks;
+use mile::ranks::{Alone, Ranks, Together};
 use mile::real::Real;
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
@@ -46,7 +46,12 @@ fn scattered<T: Real>(agents: usize, dim: usize) -> Vec<T> {
 type Measured = (f64, Vec<f64>, f64, Option<f64>, Vec<f64>);
 
 /// All rounds, the last of them watched.
-fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>, rounds: u64) -> (Measured, u64) {
+fn drive<T: Real>(
+    together: Together<'_>,
+    method: &dyn Method,
+    engine: &mut dyn Engine<T>,
+    rounds: u64,
+) -> (Measured, u64) {
     let schedule = Schedule::constant(0.05).with_warmup(3);
     let mut run = Run::start(method, schedule, engine).unwrap();
     while run.progress().round < rounds {
@@ -55,10 +60,15 @@ fn drive<T: Real>(method: &dyn Method, engine: &mut dyn Engine<T>, rounds: u64) 
         }
         run.round(engine).unwrap();
     }
-    let row = engine.row(X, engine.agents() - 1).unwrap().into_iter().map(Real::wide).collect();
-    let mean = engine.mean(X).unwrap();
-    let measured =
-        (engine.norm_sq(X).unwrap(), mean, engine.consensus_error(X).unwrap(), engine.drift().unwrap(), row);
+    let row = engine.row(together, X, engine.agents() - 1).unwrap().into_iter().map(Real::wide).collect();
+    let mean = engine.mean(together, X).unwrap();
+    let measured = (
+        engine.norm_sq(together, X).unwrap(),
+        mean,
+        engine.consensus_error(together, X).unwrap(),
+        engine.drift(),
+        row,
+    );
     (measured, run.progress().costs.bytes_sent)
 }
 
@@ -74,15 +84,15 @@ fn same<T: Real>(
     let (agents, dim) = (network.agents(), problem.dim());
     let start = scattered::<T>(agents, dim);
     let mut alone = Simulator::new(problem, network, method, &start, SEED).unwrap();
-    let (expected, expected_bytes) = drive(method, &mut alone, rounds);
+    let (expected, expected_bytes) = drive(Together::of(&Alone), method, &mut alone, rounds);
     let placement = Arc::new(Placement::of(network.graph(), ranks));
     let found = Threads::run(ranks, |rank| {
         let here = placement.agents(rank.rank());
         let start: Vec<T> = here.iter().flat_map(|k| start[k * dim..(k + 1) * dim].to_vec()).collect();
+        let rank = Arc::new(rank);
         let mut engine =
-            RankEngine::new(Arc::new(rank), placement.clone(), problem, network, method, &start, SEED)
-                .unwrap();
-        let (measured, bytes) = drive(method, &mut engine, rounds);
+            RankEngine::new(rank.clone(), placement.clone(), problem, network, method, &start, SEED).unwrap();
+        let (measured, bytes) = drive(Together::of(&*rank), method, &mut engine, rounds);
         let state = 0..method.layout().state.len();
         let vectors: Vec<Vec<T>> = state.map(|k| engine.vector(Vector(k)).unwrap().into_owned()).collect();
         (measured, bytes, vectors)

@@ -10,12 +10,14 @@ use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::block;
 use mile::compression::Compression;
 use mile::engine::Engine;
+use mile::engine::parts::{Drift, measure_drift};
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
+use mile::ranks::{Alone, Together};
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
@@ -27,6 +29,8 @@ use crate::common::*;
 
 const SEED: u64 = 3;
 const X: Vector = Vector(0);
+/// The ranks here come to the same places, and talk by lines of their own.
+const TOGETHER: Together = Together::of(&Alone);
 
 /// Lines between two ends: agents that are neighbours, or ranks that follow each other.
 type Lines<M> = (HashMap<usize, Sender<M>>, HashMap<usize, Receiver<M>>);
@@ -42,8 +46,7 @@ struct Rank<'a> {
     lines: HashMap<usize, Lines<Vec<f32>>>,
     ranks: Lines<Vec<f64>>,
     place: (usize, usize),
-    watching: bool,
-    drift: Option<f64>,
+    drift: Drift,
 }
 
 impl Agents for Rank<'_> {
@@ -66,9 +69,7 @@ impl Agents for Rank<'_> {
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.noted.check_pull(pairs)?;
         self.settle()?;
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(self.consensus_error(pairs[0].0)?);
-        }
+        measure_drift(self, TOGETHER, pairs[0].0)?;
         let row = |agent: usize| row_in_round(self.network, agent, round);
         for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
             for (j, _) in row(agent).0 {
@@ -97,9 +98,7 @@ impl Agents for Rank<'_> {
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.noted.check_steady(pull)?;
         self.settle()?;
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(self.consensus_error(pull.from)?);
-        }
+        measure_drift(self, TOGETHER, pull.from)?;
         for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
             let summary = summary(&vectors[pull.from.0], &vectors[pull.memory.0]);
             let halves = summary.iter().flat_map(|n| [n.to_bits() as u32, (n.to_bits() >> 32) as u32]);
@@ -142,9 +141,7 @@ impl Agents for Rank<'_> {
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.noted.compress(pull)?;
         self.settle()?;
-        if std::mem::take(&mut self.watching) {
-            self.drift = Some(self.consensus_error(pull.model)?);
-        }
+        measure_drift(self, TOGETHER, pull.model)?;
         for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
             let mut bytes = Vec::new();
             pull.by.encode(&vectors[pull.from.0], &mut bytes);
@@ -206,15 +203,11 @@ impl Engine<f32> for Rank<'_> {
         Ok(())
     }
 
-    fn watch(&mut self) {
-        self.watching = true;
+    fn watched(&mut self) -> Option<&mut Drift> {
+        Some(&mut self.drift)
     }
 
-    fn drift(&mut self) -> Result<Option<f64>, AgentsError> {
-        Ok(self.drift)
-    }
-
-    fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
+    fn of_all(&mut self, _: Together<'_>, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
         let width = own.len() / self.hosted.len();
         let mut all = vec![0.0; width * self.network.agents()];
         let own_part = self.hosted.start * width..self.hosted.end * width;
@@ -222,7 +215,7 @@ impl Engine<f32> for Rank<'_> {
         Ok(all)
     }
 
-    fn sum(&mut self, v: Vector) -> Result<Vec<f64>, AgentsError> {
+    fn sum(&mut self, _: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
         let (rows, mut sums) = (self.vector(v)?.into_owned(), vec![0.0; self.dim()]);
         self.pass_on(&mut sums, |sums| block::add_rows(sums, &rows));
         Ok(sums)
@@ -268,8 +261,8 @@ fn connect<M>(ends: &mut [Lines<M>], pairs: impl Iterator<Item = (usize, usize)>
 type Measured = (f64, Vec<f64>, f64, Option<f64>);
 
 fn measured(engine: &mut dyn Engine<f32>) -> Measured {
-    let mean = engine.mean(X).unwrap();
-    (engine.norm_sq(X).unwrap(), mean, engine.consensus_error(X).unwrap(), engine.drift().unwrap())
+    let mean = engine.mean(TOGETHER, X).unwrap();
+    (engine.norm_sq(TOGETHER, X).unwrap(), mean, engine.consensus_error(TOGETHER, X).unwrap(), engine.drift())
 }
 
 /// All rounds, the last of them watched.
@@ -316,8 +309,8 @@ fn over_channels(
             noted: Verbs::new(layout.vectors()),
             ranks: ranks_lines,
             place: (rank, ranks),
-            watching: false,
-            drift: None,
+
+            drift: Drift::default(),
         }
     };
     let hosts: Vec<Rank> = between.into_iter().enumerate().map(rank).collect();

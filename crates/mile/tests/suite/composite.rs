@@ -1,6 +1,7 @@
 //! Objectives with a nonsmooth penalty: the recursions a second time, the minimiser by other means, equal bits.
 
 use mile::block;
+use mile::engine::HostError;
 use mile::methods::catalogue::{self, Parameters, WITH_PENALTY};
 use mile::methods::{Nids, ProxNids, Variant};
 use mile::mixing::Rule;
@@ -9,7 +10,7 @@ use mile::problems::{Batch, InvalidTable, Loss, Penalty, Problem, Quadratic, Sha
 use mile::random::{Purpose, stream};
 use mile::run::Run;
 use mile::schedule::Schedule;
-use mile::simulator::{Simulator, SimulatorError};
+use mile::simulator::Simulator;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
@@ -280,7 +281,7 @@ fn methods_without_a_proximal_step_refuse_a_penalty() {
         // Its form for smooth objectives would leave the penalty out.
         let smooth = entry.build(&Parameters::default(), network, 0).unwrap();
         let simulator = Simulator::new(&problem, network, &*smooth, &[0.0; COLUMNS], 0);
-        let is_refused = simulator.err() == Some(SimulatorError::Penalty);
+        let is_refused = matches!(simulator.err(), Some(HostError::Penalty));
         assert_eq!(is_refused, !smooth.takes_penalty(), "{}", entry.name);
         assert_eq!(smooth.takes_penalty(), entry.takes_penalty() && entry.name != "nids");
     }

@@ -1,14 +1,16 @@
-//! Why agents cannot be hosted.
+//! Why an engine cannot host agents.
 
+use crate::agents::Failure;
 use crate::verbs::MOST_VECTORS;
 
-/// Agents, a problem and a starting point that do not go together, or do not fit.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// Why an engine cannot host agents: they do not go together with problem, method and starting point, do not fit, or the engine cannot
+/// be used.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SimulatorError {
+pub enum HostError {
     /// The problem is for another number of agents.
     #[error(
-        "the problem has objectives for {problem} agents and the network has {network}: make them the same number"
+        "agents: expected {problem}, as many as the problem has objectives, got {network} of the network; make them the same number"
     )]
     Agents {
         /// Objectives of the problem.
@@ -18,7 +20,7 @@ pub enum SimulatorError {
     },
     /// A starting point of another shape.
     #[error(
-        "the starting point has {got} numbers, takes {dim} (one point for all agents) or {agents} times as many (one for each)"
+        "starting point: expected {dim} numbers (one point for all agents) or {agents} times as many (one for each), got {got}"
     )]
     Start {
         /// Numbers given.
@@ -41,7 +43,7 @@ pub enum SimulatorError {
         vectors: usize,
     },
     /// A method that works with no vectors, or with more than an engine has room for.
-    #[error("the method works with {vectors} vectors, takes from 1 to {MOST_VECTORS}")]
+    #[error("vectors of the method: expected 1 to {MOST_VECTORS}, got {vectors}")]
     Vectors {
         /// Vectors the method works with.
         vectors: usize,
@@ -51,4 +53,10 @@ pub enum SimulatorError {
         "the problem has a penalty, and the method has no proximal step: use Extra, Ed, ProxNids, Dsgd or LocalDsgd"
     )]
     Penalty,
+    /// The device on which agents are to compute cannot be used, or has too little memory.
+    #[error("{0}")]
+    Device(#[source] Failure),
+    /// The engine could not be created.
+    #[error("{0}")]
+    Engine(#[source] Failure),
 }
