@@ -1,16 +1,16 @@
-"""What tests and doctests share."""
+"""Fixtures shared by tests and doctests."""
 
 import signal
 from pathlib import Path
 
 import pytest
 
-# In the background of a script interrupts are ignored, by all that is started there too: tests of interrupts would wait for ever.
+# Background jobs of a script ignore interrupts, and so does everything they start: tests of interrupts would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doctest_namespace: dict[str, object]) -> None:
-    """Tests run in a folder of their own, which doctests know as `tmp`."""
+    """Runs each test in its own folder, which doctests know as `tmp`."""
     monkeypatch.chdir(tmp_path)
     doctest_namespace["tmp"] = tmp_path

@@ -1,6 +1,6 @@
 """Decentralized optimization and learning with multiple local updates.
 
-N agents on a graph, each with its own objective, minimise the mean of all of them by talking to their neighbours only, every few
+N agents on a graph, each with its own objective, minimise the mean of all objectives. They talk only to their neighbours, every few
 local steps.
 
 >>> import mile
@@ -14,12 +14,12 @@ local steps.
 >>> bool((run.records.groupby("label")["consensus_error"].last() < 1e-6).all())
 True
 
-What you have decides where to start:
+Where to start depends on what you have:
 
 - a function and its gradient in NumPy: `Objective`, or any object with `loss(agent, x)` and `grad(agent, x, rng)`;
 - a PyTorch model and a data set for each agent: `mile.torch.Problem`;
-- tables, images, or an experiment file of the command `mile`: `Table`, `Quadratic`, a dictionary or a path;
-- a method of your own: `Method`.
+- tables, images, or an experiment file for the command `mile`: `Table`, `Quadratic`, a dictionary or a path;
+- a custom method: `Method`.
 """
 
 from ._graphs import Graph, graph

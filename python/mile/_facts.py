@@ -1,4 +1,4 @@
-"""What a method of one's own is known by when a run is resumed: its code and its attributes, or its `version`."""
+"""What identifies a custom method when a run is resumed: its code and attributes, or its `version`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SHOWN = 80
 
 
 def facts(method: object, base: type) -> dict[str, str]:
-    """Facts about a method, by key: they are the same if and only if it is the same method.
+    """Facts about a method, by key, which are equal if and only if the methods are the same.
 
-    The code is that of its class and of all classes between it and `base`, with the functions and numbers of its module that they use. Comments and layout do not count.
+    The code is that of its class and of all classes between it and `base`, with the functions and numbers of its module that they use. Comments and formatting do not count.
     The attributes are those of the object and of these classes.
     """
     version = getattr(method, "version", None)
@@ -41,7 +41,7 @@ def facts(method: object, base: type) -> dict[str, str]:
 
 
 def _state(value: object) -> dict[str, Any]:
-    """The attributes of an object, in its dictionary and in slots."""
+    """The attributes of an object, in its dictionary and in its slots."""
     slots = (name for kind in type(value).__mro__ for name in _names(kind.__dict__.get("__slots__", ())))
     found = {name: getattr(value, name) for name in slots if name[:2] != "__" and hasattr(value, name)}
     return found | getattr(value, "__dict__", {})
@@ -60,7 +60,7 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _shown(value: object) -> str:
-    """A short value as it is written, any other as its type and a digest."""
+    """A short value as its `repr`, any other as its type and a digest."""
     if isinstance(value, np.generic):
         return f"{value.dtype} {value.item()!r}"
     if isinstance(value, _PLAIN) and len(repr(value)) <= _SHOWN:
@@ -75,7 +75,7 @@ class _Digest:
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
-        # Kept while the digest is made, so that no other object gets the same id.
+        # Keeps objects alive while the digest is made, so that no other object gets the same id.
         self._seen: dict[int, tuple[int, object]] = {}
 
     def text(self) -> str:
@@ -109,7 +109,7 @@ class _Digest:
         elif isinstance(value, type):
             self._class(value)
         elif hasattr(value, "detach") and hasattr(value, "tolist"):
-            # A tensor of PyTorch, on any device and of any type.
+            # A PyTorch tensor, on any device and of any dtype.
             self._write("tensor", value.dtype, tuple(value.shape))
             self.add(value.detach().cpu().tolist())
         else:
@@ -123,7 +123,7 @@ class _Digest:
             self._write(np.ascontiguousarray(array).tobytes())
 
     def _object(self, value: object) -> None:
-        """Whatever can be copied is known by what its copy would be made of; anything else by its type and its attributes."""
+        """An object that can be copied is identified by what its copy would be made of, any other by its type and attributes."""
         self._write("object", type(value).__module__, type(value).__qualname__)
         try:
             parts = value.__reduce_ex__(4)
@@ -169,7 +169,7 @@ class _Digest:
 
 
 def _is_own(kind: type) -> bool:
-    """Whether a class is a user's, and no part of Python or of a library that is installed."""
+    """Whether a class is the user's own, not part of Python or of an installed library."""
     if kind.__module__.partition(".")[0] in (*sys.stdlib_module_names, "mile"):
         return False
     return "site-packages" not in (getattr(inspect.getmodule(kind), "__file__", None) or "")
@@ -185,13 +185,13 @@ def _source(function: types.FunctionType) -> str:
 
 
 def _compiled(code: types.CodeType) -> str:
-    """The code of a function whose source is not known, or shares its line with another's."""
+    """The bytecode of a function whose source is unknown or shares its line with another function."""
     constants = [_compiled(part) if isinstance(part, types.CodeType) else repr(part) for part in code.co_consts]
     return repr((code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars))
 
 
 def _used(function: types.FunctionType) -> dict[str, Any]:
-    """What a function takes from its module and from the functions around it, by name."""
+    """What a function uses from its module and from enclosing functions, by name."""
     def names(code: types.CodeType) -> set[str]:
         inner = (names(part) for part in code.co_consts if isinstance(part, types.CodeType))
         return set(code.co_names).union(*inner)

@@ -16,7 +16,7 @@ _TYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8}
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run; what is not finite is NaN."""
+    """The records of a run; values that are not finite are NaN."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
@@ -35,7 +35,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a state."""
+    """The arrays of a saved state."""
     raw = path.read_bytes()
     size = int.from_bytes(raw[:8], "little")
     head = json.loads(raw[8 : 8 + size])
@@ -49,7 +49,7 @@ def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def free_folder(name: str, resume: bool) -> Path:
-    """The first free folder of runs/NAME, runs/NAME-2, ..., or the last used one to resume."""
+    """The first unused folder of runs/NAME, runs/NAME-2, ..., or the last used one when resuming."""
     def folder(k: int) -> Path:
         return Path("runs") / (name if k == 1 else f"{name}-{k}")
 
@@ -60,5 +60,5 @@ def free_folder(name: str, resume: bool) -> Path:
 
 
 def safe_name(label: str) -> str:
-    """The label with characters that are not safe in file names replaced."""
+    """The label, with characters that are unsafe in file names replaced."""
     return "".join(c if c.isalnum() or c in "-_.,+= " else "_" for c in label)

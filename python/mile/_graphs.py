@@ -1,4 +1,4 @@
-"""Graphs and their mixing matrices: from names, edge lists, networkx graphs and matrices."""
+"""Graphs and their mixing matrices, from names, edge lists, networkx graphs and matrices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Graph:
         """All eigenvalues of W, from the largest to the smallest."""
         gap = found["spectral_gap"]
         self.spectral_gap: float = 1.0 if gap is None else gap
-        """1 less the largest modulus of an eigenvalue other than the first."""
+        """1 minus the largest modulus of all eigenvalues but the first."""
 
     @property
     def matrix(self) -> NDArray[np.float64]:
@@ -51,7 +51,7 @@ class Graph:
         return dense
 
     def to_networkx(self) -> Any:
-        """The graph for networkx, with the weights of W on its edges."""
+        """The graph as a `networkx.Graph`, with the weights of W on its edges."""
         import networkx as nx
 
         found = nx.Graph()
@@ -78,7 +78,7 @@ def graph(
     """A graph with its mixing matrix.
 
     `of` is the name of a topology, a networkx graph, a list of edges, a matrix (NumPy or scipy: a mixing matrix, or an adjacency matrix with entries
-    0 and 1), or a dictionary with the keys of the section `[network]`. `mixing` is a rule; `mixing="weight"` takes the weights of a networkx graph's edges.
+    0 and 1), or a dictionary with the keys of the section `[network]`. `mixing` is a rule; `mixing="weight"` uses the edge weights of a networkx graph.
 
     >>> import mile
     >>> mile.graph([(0, 1), (1, 2), (2, 0)], mixing="lazy-metropolis")
@@ -89,7 +89,7 @@ def graph(
 
 
 def section(of: Any, given: Mapping[str, Any]) -> Section:
-    """The section `[network]` for anything that describes a graph, with what is given beside it."""
+    """The section `[network]` for anything that describes a graph, updated with the given keys."""
     if isinstance(of, Graph):
         found = dict(of.section)
     elif of is None:
@@ -113,21 +113,21 @@ def _of_edges(edges: Any) -> Section:
     try:
         pairs = [[int(i), int(j)] for i, j in edges]
     except (TypeError, ValueError):
-        takes = "a name, edges (i, j), a networkx graph, a square matrix or a dictionary"
-        raise TypeError(f"network: got {type(edges).__name__}, takes {takes}") from None
+        expected = "a name, edges (i, j), a networkx graph, a square matrix or a dictionary"
+        raise TypeError(f"network: expected {expected}, got {type(edges).__name__}") from None
     return {"agents": 1 + max((max(pair) for pair in pairs), default=0), "topology": "file", "edges": pairs}
 
 
 def _of_networkx(of: Any, mixing: str | None) -> Section:
     if of.is_directed():
-        raise _mile.ExperimentError("network: got a directed graph, takes an undirected one: to_undirected()")
+        raise _mile.ExperimentError("network: expected an undirected graph, got a directed one; convert it with to_undirected()")
     numbers = {node: k for k, node in enumerate(of.nodes)}
     edges = [(numbers[a], numbers[b], data) for a, b, data in of.edges(data=True) if a != b]
     found: Section = {"agents": len(numbers), "topology": "file", "edges": [[i, j] for i, j, _ in edges]}
     if mixing == "weight":
         missing = [(i, j) for i, j, data in edges if "weight" not in data]
         if missing:
-            raise _mile.ExperimentError(f"network: the edge {missing[0]} has no attribute weight")
+            raise _mile.ExperimentError(f"network: expected the attribute weight on every edge, got none on {missing[0]}; set it, or choose another mixing")
         found |= {"mixing": "file", "matrix": [[i, j, float(data["weight"])] for i, j, data in edges]}
     return found
 
@@ -144,7 +144,7 @@ def _of_matrix(of: Any) -> Section:
     for (i, j), value in entries.items():
         other = entries.get((j, i), 0.0)
         if abs(value - other) > _TOLERANCE:
-            raise _mile.ExperimentError(f"network: the matrix is not symmetric: {value} at ({i}, {j}), {other} at ({j}, {i})")
+            raise _mile.ExperimentError(f"network: expected a symmetric matrix, got {value} at ({i}, {j}) and {other} at ({j}, {i})")
     edges = [(i, j) for i, j in entries if i < j]
     found: Section = {"agents": agents, "topology": "file", "edges": [[i, j] for i, j in edges]}
     if all(v == 1.0 and i != j for (i, j), v in entries.items()):
@@ -154,6 +154,6 @@ def _of_matrix(of: Any) -> Section:
         sums[i] += value
     worst = int(np.argmax(np.abs(sums - 1.0)))
     if abs(sums[worst] - 1.0) > _TOLERANCE:
-        takes = "a mixing matrix, whose rows sum to 1, or an adjacency matrix of zeros and ones"
-        raise _mile.ExperimentError(f"network: row {worst} of the matrix sums to {sums[worst]:.6g}; takes {takes}")
+        expected = "a mixing matrix, whose rows sum to 1, or an adjacency matrix of zeros and ones"
+        raise _mile.ExperimentError(f"network: expected {expected}, got a matrix whose row {worst} sums to {sums[worst]:.6g}")
     return found | {"mixing": "file", "matrix": [[i, j, entries[i, j]] for i, j in edges]}

@@ -1,4 +1,4 @@
-"""Methods: the built-in ones, and those of one's own."""
+"""Built-in and custom methods."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ Algorithm = dict[str, Any]
 """A section `[[algorithm]]`: the method, its step size and its parameters."""
 
 OwnMethod = tuple[object, str, str, list[tuple[str, str]]]
-"""A method of one's own: the object, its name in the experiment, its title, and the facts that it is known by."""
+"""A custom method: the object, its name in the experiment, its title, and the facts that identify it."""
 
 
 _ALIASES = {"num_local_steps": "local_steps", "tau": "local_steps", "lr": "step_size"}
-# decent-bench's second step size, by method.
+# The parameter that decent-bench's second step size sets, by method.
 _AUXILIARY = {"led": "beta", "proxskip": "beta", "k-gt": "eta_s"}
 
 
 class Method:
-    """A method of one's own, written in the verbs of a `Step`; for prototypes.
+    """A custom method, written in the verbs of a `Step`; meant for prototypes.
 
-    The class names its vectors: `state` is kept from step to step and begins with "x", the agents' models; `scratch` is for gradients and messages. State
+    The class names its vectors. `state` is kept from step to step and begins with "x", the agents' models; `scratch` is for gradients and messages. State
     vectors in units of the step size, such as corrections of x, are also listed in `scaled`, so that they follow a step size that changes. `step` is one
     update; `start` takes the agents from their starting point to x(0).
 
-    Attributes are hyperparameters. A run is resumed only if they and the code are what they were; a text `version` stands for both, for methods that change themselves.
+    Attributes are hyperparameters. A run is resumed only if the attributes and the code are unchanged. A string `version` replaces this check, for methods that change
+    their own attributes.
 
     >>> import mile
     >>> class DGD(mile.Method):
@@ -51,11 +52,11 @@ class Method:
     scratch: tuple[str, ...] = ("g",)
 
     def start(self, s: _mile.Step) -> None:
-        """From the starting point to x(0); all state vectors but x are zero before it."""
+        """Takes the agents from the starting point to x(0); all state vectors but x are zero at first."""
 
     def step(self, s: _mile.Step) -> None:
         """One update, from x(t) to x(t+1)."""
-        raise NotImplementedError("a method needs step(self, s)")
+        raise NotImplementedError("step: expected step(self, s), got none; define it")
 
 
 @runtime_checkable
@@ -70,9 +71,9 @@ class HasStep(Protocol):
 def method(name: str | HasStep, step_size: float | str, *, label: str | None = None, **parameters: Any) -> Algorithm:
     """A method with its step size and parameters, for `algorithms`.
 
-    `name` is that of a built-in method (`methods` lists them), or a `Method` of your own. `step_size="auto"` chooses it from the estimated curvature. The
-    parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are other names of `local_steps`, and `aux_step_size` of LED's `beta` and
-    K-GT's `eta_s`.
+    `name` is the name of a built-in method (`methods` lists them), or a custom `Method`. `step_size="auto"` chooses the step size from the estimated curvature. The
+    parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are aliases of `local_steps`, and `aux_step_size` is an alias of LED's `beta`
+    and K-GT's `eta_s`.
 
     >>> import mile
     >>> mile.method("mile", step_size=0.1, num_local_steps=5)
@@ -85,7 +86,7 @@ def method(name: str | HasStep, step_size: float | str, *, label: str | None = N
 
 
 def methods() -> Any:
-    """The built-in methods as a DataFrame, or as a list of dictionaries without pandas.
+    """The built-in methods as a DataFrame, or as a list of dictionaries if pandas is not installed.
 
     >>> import mile
     >>> mile.methods().loc["mile", "vectors_sent"].item()
@@ -100,7 +101,7 @@ def methods() -> Any:
 
 
 def own_name(method: object) -> str:
-    """The name of a method of one's own: its class and the numbers and texts that it was made with."""
+    """The name of a custom method: its class, with the numbers and strings it was made with."""
     kind = type(method).__name__
     plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in sorted(vars(method).items()) if key[0] != "_"}
     values = [f"{key}={value}" for key, value in plain.items() if isinstance(value, (bool, int, float, str))]
@@ -108,13 +109,13 @@ def own_name(method: object) -> str:
 
 
 class _Own:
-    """The methods of one's own in one experiment. Each object is a method, whatever others are called."""
+    """The custom methods of one experiment. Each object is a separate method, even if another has the same name."""
 
     def __init__(self) -> None:
         self.methods: list[OwnMethod] = []
 
     def add(self, method: object) -> tuple[str, str]:
-        """The name of the method in this experiment, by which no other is known, and its title."""
+        """The unique name of the method in this experiment, and its title."""
         for known, name, title, _ in self.methods:
             if known is method:
                 return name, title
@@ -126,22 +127,22 @@ class _Own:
 
 
 def resolve(algorithms: Any) -> tuple[list[Algorithm], list[OwnMethod]]:
-    """Sections for algorithms in any form, and the methods of one's own among them."""
+    """Sections for algorithms in any form, and the custom methods among them."""
     if isinstance(algorithms, (str, dict)) or isinstance(algorithms, HasStep):
         algorithms = [algorithms]
     found: list[Algorithm] = []
     own = _Own()
     for k, given in enumerate(algorithms):
         if not isinstance(given, dict):
-            takes = 'takes mile.method(name, step_size=...), or a dictionary with name and step_size'
-            raise TypeError(f"algorithms[{k}]: got {given!r}, {takes}")
+            expected = "mile.method(name, step_size=...) or a dictionary with name and step_size"
+            raise TypeError(f"algorithms[{k}]: expected {expected}, got {given!r}")
         names = dict(_ALIASES)
         method = given.get("name")
         if isinstance(method, str) and method in _AUXILIARY:
             names["aux_step_size"] = _AUXILIARY[method]
         section: Algorithm = {names.get(str(key), str(key)): value for key, value in given.items()}
         if len(section) < len(given):
-            raise ValueError(f"algorithms[{k}]: two names of one parameter: {', '.join(given)}")
+            raise ValueError(f"algorithms[{k}]: expected each parameter once, got two names of one among {', '.join(given)}")
         if method is not None and not isinstance(method, str):
             section["name"], title = own.add(method)
             section.setdefault("label", title)

@@ -17,7 +17,7 @@ class RunError(RuntimeError):
 
 @final
 class Random:
-    """Random numbers of one gradient: the methods of a `numpy.random.Generator`, the same for the same seed, agent and step."""
+    """The random numbers of one gradient, with the methods of a `numpy.random.Generator`; they are the same for the same seed, agent and step."""
 
     @property
     def agent(self) -> int: ...
@@ -33,7 +33,7 @@ class Random:
 class Step:
     """One step of a method: the verbs on named vectors, the time and the step size.
 
-    It is valid until the call that it was passed to returns, and for one thread at a time; any other use raises a `RuntimeError`.
+    It is valid until the call it was passed to returns, and for one thread at a time; any other use raises a `RuntimeError`.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Figures with matplotlib, in the look of those of the report."""
+"""Figures with matplotlib, in the style of the report's figures."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LINEAR = ("accuracy", "auc", "r2")
 
 
 def plot(records: Any, quantity: str, axis: str, ax: Any = None) -> Any:
-    """Draws a quantity of all algorithms: the mean over seeds, and a band from the smallest to the largest."""
+    """Draws one quantity for all algorithms: the mean over seeds, and a band from the smallest value to the largest."""
     import matplotlib.pyplot as plt
 
     if quantity not in records or records[quantity].isna().all():
         known = [name for name in records.select_dtypes("number") if name not in (*_AXES, "seed")]
-        raise ValueError(f"quantity: got {quantity}, takes any of {', '.join(known)}")
+        raise ValueError(f"quantity: expected one of {', '.join(known)}, got {quantity}")
     if axis not in _AXES:
-        raise ValueError(f"axis: got {axis}, takes any of {', '.join(_AXES)}")
+        raise ValueError(f"axis: expected one of {', '.join(_AXES)}, got {axis}")
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
     for k, (label, rows) in enumerate(records.groupby("label", sort=False)):
@@ -45,7 +45,7 @@ def plot(records: Any, quantity: str, axis: str, ax: Any = None) -> Any:
         ax.plot(x, y.mean(), label=label, linewidth=1.8, markersize=5, markevery=max(1, len(x) // 8), **style)
         if rows["seed"].nunique() > 1:
             ax.fill_between(x, y.min(), y.max(), color=COLOURS[k % 8], alpha=0.15, linewidth=0)
-    # What is 0 at the start, such as the disagreement of agents that begin at one point, is left out of a logarithmic axis.
+    # A logarithmic axis leaves out zeros, such as the initial disagreement of agents that all start at the same point.
     values = records[quantity].dropna()
     if (values >= 0).all() and (values > 0).any() and not any(word in quantity for word in _LINEAR):
         ax.set_yscale("log")

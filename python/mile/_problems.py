@@ -17,18 +17,18 @@ Vector = NDArray[Any]
 class Objective:
     """Objectives from functions of NumPy arrays: `loss(agent, x)` and `grad(agent, x, rng)`.
 
-    Any object with these two methods and `dim` is as good; this class only puts functions together. `x` is a view of the agent's model that cannot be written,
-    without a copy: return results, and keep copies of it only. `rng` has the methods of a `numpy.random.Generator` and is the same for the same seed, agent and step.
-    With a parameter `out`, `grad` writes the gradient there instead of returning it, which saves the other copy.
+    Any object with these two methods and `dim` works as well; this class only bundles functions. `x` is a read-only view of the agent's model, without a copy:
+    return new arrays, and keep only copies of it. `rng` has the methods of a `numpy.random.Generator` and is the same for the same seed, agent and step.
+    If `grad` has a parameter `out`, it writes the gradient there instead of returning it, which saves another copy.
 
     agents: number of agents; default: that of the network.
     dim: length of x.
     dtype: "float64" or "float32".
     initial: starting point, an array or a function of the seed; default: zeros.
-    stochastic: whether `grad` draws from `rng`. Then gradient norms are recorded only if there is
+    stochastic: whether `grad` draws from `rng`. If so, gradient norms are recorded only if `full_grad` is given.
     full_grad: the exact gradient, `full_grad(agent, x)`.
-    metrics, measure: what is measured on held-out data: names such as "accuracy", "rmse" or "test_loss", and a function of x that returns a number for each.
-    version: a text that tells versions of the objectives apart when a run is resumed; default: their values at the starting point.
+    metrics, measure: what to measure on held-out data: names such as "accuracy", "rmse" or "test_loss", and a function of x that returns one number for each.
+    version: a string that identifies the objectives when a run is resumed; default: their values at the starting point.
 
     >>> import numpy as np, mile
     >>> targets = np.arange(5.0)
@@ -66,7 +66,7 @@ class Objective:
 
 
 class Quadratic:
-    """Generated quadratics, computed in Rust: `dim` numbers, `condition` number, and how much the agents' minimisers differ."""
+    """Generated quadratics, computed in Rust: the length of x, the condition number, and how much the agents' minimisers differ."""
 
     def __init__(self, dim: int = 10, condition: float = 10.0, heterogeneity: float = 1.0) -> None:
         self.name = "quadratic"
@@ -88,9 +88,9 @@ class Table:
 
     `data` is
 
-    - a list with a pair (features, targets) of arrays for each agent, or one pair and `agents`, which divides its rows into so many blocks of equal size; targets are numbers,
-      classes -1 and 1, or the numbers of classes from 0 (softmax, with `classes`);
-    - a pandas DataFrame or the path of a CSV file, with `target`, the name of a column, and all keys of the section `[problem]` of kind "table": `by` or `partition`,
+    - a list with a pair (features, targets) of arrays for each agent, or one pair together with `agents`, whose rows are split into one block per agent; targets are
+      numbers, the classes -1 and 1, or class numbers from 0 (softmax, with `classes`);
+    - a pandas DataFrame or the path of a CSV file, with `target`, the name of a column, and any keys of the section `[problem]` of kind "table": `by` or `partition`,
       `standardise`, `test`, ...
 
     loss: "least-squares", "logistic", "nonconvex-logistic", "softmax", "poisson", "huber" or "welsch". batch: a number of rows, or "full".
@@ -125,7 +125,7 @@ class Table:
         if isinstance(data, (str, Path)) or hasattr(data, "to_csv"):
             self._file = data
             if target is None:
-                raise _mile.ExperimentError("target: is missing, takes the name of the column to be predicted")
+                raise _mile.ExperimentError("target: expected the name of the column to predict, got none")
             if test is not None:
                 self.parameters["test"] = test
             return
@@ -154,14 +154,14 @@ def _shards(data: Any, agents: int | None, what: str) -> list[Pair]:
 
     if isinstance(data, tuple) and len(data) == 2 and np.ndim(data[1]) == 1:
         if agents is None:
-            raise _mile.ExperimentError("agents: is missing, takes the number of agents among which the rows are divided")
+            raise _mile.ExperimentError("agents: expected the number of agents to split the rows among, got none")
         features, targets = pair(*data)
         split = zip(np.array_split(features, agents), np.array_split(targets, agents), strict=True)
         return [pair(*one) for one in split]
     try:
         found = [pair(*one) for one in data]
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{what}: takes a pair (features, targets) for each agent: {error}") from None
+        raise TypeError(f"{what}: expected a pair (features, targets) for each agent: {error}") from None
     if agents is not None and agents != len(found):
-        raise _mile.ExperimentError(f"{what}: got arrays for {len(found)} agents, takes {agents}")
+        raise _mile.ExperimentError(f"{what}: expected arrays for {agents} agents, got {len(found)}")
     return found

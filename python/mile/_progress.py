@@ -1,4 +1,4 @@
-"""Progress of runs: a bar in notebooks and terminals if tqdm is there, else a line for each job that ends."""
+"""Progress of runs: a bar in notebooks and terminals if tqdm is installed, otherwise a line for each job that ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _in_notebook() -> bool:
 
 
 def observer(progress: bool | Callback | None) -> Callback:
-    """What is called with (kind, job, round, loss, text) when something happens."""
+    """The function that is called with (kind, job, round, loss, text) at each event."""
     if callable(progress):
         return progress
     shown = progress if progress is not None else _in_notebook() or sys.stderr.isatty()
@@ -40,7 +40,7 @@ def _lines(kind: str, name: str, round: int, value: float, text: str) -> None:
 
 
 class _Bar:
-    """One bar for all jobs of a run, or of a point of a sweep: rounds done of all rounds."""
+    """One bar for all jobs of a run, or of one point of a sweep; it counts rounds."""
 
     def __init__(self, tqdm: Any) -> None:
         self.tqdm = tqdm
@@ -74,6 +74,6 @@ class _Bar:
 
 
 def close(callback: Callback) -> None:
-    """Ends what is shown."""
+    """Closes the bar, if there is one."""
     if isinstance(callback, _Bar):
         callback.close()

@@ -19,7 +19,7 @@ _PathLike = str | Path
 
 
 class _Request:
-    """An experiment in all its parts, from the arguments of `run`."""
+    """All parts of an experiment, from the arguments of `run`."""
 
     def __init__(self, experiment: Any, arguments: dict[str, Any], out: _PathLike | None, resume: bool) -> None:
         self.table, self.base = _table(experiment, out, resume)
@@ -53,7 +53,7 @@ class _Request:
         self.object: object | None = None
 
     def place(self, folder: Path) -> None:
-        """Puts the problem into the table; a DataFrame goes to the folder."""
+        """Puts the problem into the table; a DataFrame is written to the folder."""
         if self.problem is None:
             pass
         elif isinstance(self.problem, Mapping):
@@ -80,16 +80,16 @@ def _table(experiment: Any, out: _PathLike | None, resume: bool) -> tuple[dict[s
     if isinstance(experiment, (str, Path)):
         path = Path(experiment)
         return read_settings(path), path.parent
-    raise TypeError(f"experiment: got {type(experiment).__name__}, takes a path or a dictionary")
+    raise TypeError(f"experiment: expected a path or a dictionary, got {type(experiment).__name__}")
 
 
 def _check_built_in(algorithms: Sequence[Mapping[str, Any]], out: _PathLike | None) -> None:
-    """A run directory has the name of a method, but not the method."""
+    """Refuses custom methods: a run directory holds the name of a method, but not the method."""
     for k, section in enumerate(algorithms):
         name = section.get("name")
         if name not in _mile.method_names():
-            remedy = "give it again, as algorithms=[mile.method(...)]"
-            raise _mile.ExperimentError(f"algorithm[{k}].name: {name} of the run in {out} is a method of your own; {remedy}")
+            got, remedy = f"the custom method {name} of the run in {out}", "pass it again, as algorithms=[mile.method(...)]"
+            raise _mile.ExperimentError(f"algorithm[{k}].name: expected a built-in method, got {got}; {remedy}")
 
 
 def run(
@@ -115,20 +115,20 @@ def run(
 ) -> Run:
     """Runs several methods and seeds on one problem, and keeps everything in a run directory.
 
-    All arguments are keys of an experiment file; `experiment` is the path of one, or a dictionary with its sections, of which arguments replace parts.
+    All arguments are keys of an experiment file. `experiment` is the path of such a file, or a dictionary with its sections; other arguments override its keys.
 
     problem: a section `[problem]`, `Quadratic`, `Table`, `mile.torch.Problem`, or any object with `loss` and `grad` (see `Objective`).
-    network: a graph in any form that `graph` takes.
+    network: a graph in any form that `graph` accepts.
     algorithms: a list of `method(...)`.
-    rounds: communication rounds (`iterations` is another name).
-    device: where the agents of a built-in problem are: "cpu" (the default), "cuda", "cuda:K", or "auto", a GPU if there is one. Objectives in Python compute where they do.
+    rounds: communication rounds (`iterations` is an alias).
+    device: where the agents of a built-in problem compute: "cpu" (the default), "cuda", "cuda:K", or "auto" for a GPU if there is one. Objectives in Python choose their own device.
     out: the run directory; default: runs/NAME, or the next free runs/NAME-2, ...
-    resume: goes on with the run in `out`: finished work is kept, and rounds, seeds and algorithms may be added.
-    report: whether figures (SVG and PNG) and the page are written at the end, which takes a second or so; `run.report()` writes the page later.
-    set: replacements such as "algorithm.mile.xi=0.05", as with `mile run --set`.
-    progress: whether a bar is shown (default: in notebooks and terminals), or a function that is called with (kind, job, round, loss, text).
+    resume: whether to continue the run in `out`; finished work is kept, and rounds, seeds and algorithms may be added.
+    report: whether to write figures (SVG and PNG) and the page at the end, which takes about a second; `run.report()` writes the page later.
+    set: overrides such as "algorithm.mile.xi=0.05", as with `mile run --set`.
+    progress: whether to show a bar (default: in notebooks and terminals), or a function that is called with (kind, job, round, loss, text).
 
-    Ctrl-C stops after the round and raises `Stopped`. An exception of an objective is raised as it is; in both cases records and checkpoints are kept.
+    Ctrl-C stops after the round and raises `Stopped`. An exception raised by an objective is passed on unchanged. In both cases records and checkpoints are kept.
 
     >>> import mile
     >>> run = mile.run(problem=mile.Quadratic(), algorithms=[mile.method("led", step_size=0.05)], rounds=20, out=tmp / "led")
@@ -145,7 +145,7 @@ def run(
     ranks, folder = _shared(request, out, resume)
     request.place(folder)
     if "sweep" in request.table:
-        raise _mile.ExperimentError("sweep: takes mile.sweep, which runs every combination of values")
+        raise _mile.ExperimentError("sweep: expected a single experiment, got a sweep; use mile.sweep, which runs every combination of values")
 
     def again(**changes: Any) -> Run:
         given = arguments | {"set": set, "report": report} | changes
@@ -154,7 +154,7 @@ def run(
     stopped = _execute(request, folder, resume, report, ranks, progress)
     found = Run(folder, again, problem)
     if stopped:
-        raise Stopped(f"stopped after a round; go on with resume=True and out={str(folder)!r}", found)
+        raise Stopped(f"stopped after a round; continue with resume=True and out={str(folder)!r}", found)
     return found
 
 
@@ -196,8 +196,8 @@ def sweep(
 ) -> Sweep:
     """Runs every combination of values, and finds the best for each algorithm.
 
-    `values` are lists by key: `{"step_size": [0.05, 0.1], "algorithm.mile.xi": [0.05, 0.1]}`; default: the section `[sweep]` of the experiment. `mode` is "cartesian" or
-    "zip", `criterion` the quantity by which the best are chosen. The other arguments are those of `run`.
+    `values` maps keys to lists: `{"step_size": [0.05, 0.1], "algorithm.mile.xi": [0.05, 0.1]}`; default: the section `[sweep]` of the experiment. `mode` is "cartesian" or
+    "zip"; `criterion` is the quantity by which the best values are chosen. All other arguments are those of `run`.
 
     >>> import mile
     >>> found = mile.sweep(
@@ -216,7 +216,7 @@ def sweep(
     stopped = _execute(request, folder, resume, report, ranks, progress)
     found = Sweep(folder)
     if stopped:
-        raise Stopped(f"stopped; go on with resume=True and out={str(folder)!r}", found)
+        raise Stopped(f"stopped; continue with resume=True and out={str(folder)!r}", found)
     return found
 
 
@@ -234,7 +234,7 @@ def check(experiment: _PathLike | Mapping[str, Any] | None = None, **arguments: 
 
 
 def load(folder: _PathLike, problem: Any = None) -> Run | Sweep:
-    """A run directory or a sweep of an earlier process; `problem` is needed only for state dicts of a PyTorch model."""
+    """Opens a run directory or a sweep, of this process or another; `problem` is needed only for the state dicts of a PyTorch model."""
     path = Path(folder)
     return Sweep(path) if (path / "sweep.json").exists() else Run(path, problem=problem)
 
@@ -248,12 +248,12 @@ def reproduce(
     set: Sequence[str] = (),
     progress: bool | Callback | None = None,
 ) -> str:
-    """The paper's results: "table1", "fig1", "fig2" or "theorems", and "when" (which method needs least in which setting), at scale "quick" or "paper"; returns what was found.
+    """Reproduces the paper's results: "table1", "fig1", "fig2" or "theorems", and "when" (which method needs least in which setting), at scale "quick" or "paper"; returns what was found.
 
-    Results that are in `out` already are kept (default: runs/reproduce-SCALE), so that an interrupted call can be repeated.
+    Results that are already in `out` (default: runs/reproduce-SCALE) are kept, so an interrupted call can be repeated.
     """
     if scale not in ("quick", "paper"):
-        raise ValueError(f"scale: got {scale}, takes quick or paper")
+        raise ValueError(f"scale: expected quick or paper, got {scale}")
     folder = Path(out if out is not None else f"runs/reproduce-{scale}") / item
     callback = observer(progress)
     try:
@@ -261,5 +261,5 @@ def reproduce(
     finally:
         close(callback)
     if stopped:
-        raise KeyboardInterrupt(f"stopped; call mile.reproduce again to go on in {folder}")
+        raise KeyboardInterrupt(f"stopped; call mile.reproduce again to continue in {folder}")
     return text

@@ -1,4 +1,4 @@
-"""Runs and sweeps that were made, in this process or another."""
+"""Directories of runs and sweeps, made by this process or another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._plots import plot as draw
 
 
 class Stopped(KeyboardInterrupt):
-    """A run was interrupted after a round; `run` is what was done, and `run.resume()` goes on."""
+    """A run was interrupted after a round; `run` holds what was done, and `run.resume()` continues it."""
 
     def __init__(self, message: str, run: Run | Sweep) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class Run:
     def __init__(self, folder: Path, again: Callable[..., Run] | None = None, problem: Any = None) -> None:
         self.folder = Path(folder)
         if not (self.folder / "config.toml").exists():
-            raise _mile.ExperimentError(f"{self.folder}: holds no run: it has no config.toml")
+            raise _mile.ExperimentError(f"{self.folder}: expected a run directory with a config.toml, got none")
         self._again = again
         self._problem = problem
 
@@ -46,7 +46,7 @@ class Run:
 
     @property
     def records(self) -> Any:
-        """The records as a DataFrame: a row for each algorithm, seed and recorded round."""
+        """The records as a DataFrame, with a row for each algorithm, seed and recorded round."""
         import pandas as pd
 
         return pd.DataFrame(self.rows)
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all jobs are over."""
+        """Whether all jobs have ended."""
         config, outcomes = self.config, self.outcomes
         over = [one for one in outcomes if one["status"] in ("done", "diverged")]
         return len(over) == len(config["algorithm"]) * len(config["seeds"])
@@ -76,12 +76,12 @@ class Run:
         labels = [one["label"] for one in config["algorithm"]]
         if label is None:
             if len(labels) > 1:
-                raise ValueError(f"label: is missing, takes one of {', '.join(labels)}")
+                raise ValueError(f"label: expected one of {', '.join(labels)}, got none")
             label = labels[0]
         names = {one["name"].split("(")[0]: one["label"] for one in config["algorithm"]}
         label = label if label in labels else names.get(label, label)
         if label not in labels:
-            raise ValueError(f"label: got {label}, takes one of {', '.join(labels)}")
+            raise ValueError(f"label: expected one of {', '.join(labels)}, got {label}")
         return label, config["seeds"][0] if seed is None else seed
 
     def _state_path(self, label: str | None, seed: int | None) -> Path:
@@ -91,10 +91,10 @@ class Run:
             path = self.folder / folder / file
             if path.exists():
                 return path
-        raise FileNotFoundError(f"{self.folder}: has no state of {name} with seed {number} yet")
+        raise FileNotFoundError(f"{self.folder}: expected a state of {name} with seed {number}, got none; resume the run first")
 
     def state(self, label: str | None = None, seed: int | None = None) -> dict[str, NDArray[Any]]:
-        """The last state of a job: arrays of shape (agents, n) by the names of the method's vectors."""
+        """The last state of a job: arrays of shape (agents, n), by the names of the method's vectors."""
         return read_safetensors(self._state_path(label, seed))
 
     def x(self, label: str | None = None, seed: int | None = None) -> NDArray[Any]:
@@ -113,21 +113,21 @@ class Run:
         return found
 
     def state_dict(self, label: str | None = None, seed: int | None = None) -> dict[str, Any]:
-        """The PyTorch `state_dict` of the average of all agents; of buffers the mean, too."""
+        """The PyTorch `state_dict` of the average of all agents, buffers included."""
         path = self._state_path(label, seed)
         found: dict[str, Any] = self._torch().state_dict(self.x(label, seed), path)
         return found
 
     def _torch(self) -> Any:
         if not hasattr(self._problem, "state_dicts"):
-            takes = "a run of a mile.torch.Problem: give it as mile.load(folder, problem=...)"
-            raise TypeError(f"state_dict: takes {takes}")
+            got, remedy = type(self._problem).__name__, "pass it as mile.load(folder, problem=...)"
+            raise TypeError(f"problem: expected a mile.torch.Problem for state dicts, got {got}; {remedy}")
         return self._problem
 
     def resume(self, **changes: Any) -> Run:
-        """Goes on with a run that was stopped, or makes it longer: `run.resume(rounds=400)`."""
+        """Continues a run that was stopped, or extends it: `run.resume(rounds=400)`."""
         if self._again is None:
-            raise TypeError("a run that was loaded is resumed with mile.run(..., out=folder, resume=True)")
+            raise TypeError("resume: expected a run of this process, got a loaded one; use mile.run(..., out=folder, resume=True)")
         return self._again(**changes)
 
     def plot(self, quantity: str = "loss", axis: str = "round", ax: Any = None) -> Any:
@@ -135,7 +135,7 @@ class Run:
         return draw(self.records, quantity, axis, ax)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Writes one self-contained page about the run; returns its path."""
+        """Writes a self-contained page about the run, and returns its path."""
         out = self.folder / "report.html" if path is None else Path(path)
         _mile.write_page([self.folder], out)
         return out
@@ -146,7 +146,7 @@ class Run:
         return dict(_mile.pictures(self.folder))
 
     def __repr__(self) -> str:
-        return f"<Run in {self.folder}: {len(self.outcomes)} results{'' if self.complete else ', not complete'}>\n{self.table}"
+        return f"<Run in {self.folder}: {len(self.outcomes)} results{'' if self.complete else ', incomplete'}>\n{self.table}"
 
     def _repr_html_(self) -> str:
         figures = self.figures
@@ -161,12 +161,12 @@ class Sweep:
         self.folder = Path(folder)
         path = self.folder / "sweep.json"
         if not path.exists():
-            raise _mile.ExperimentError(f"{self.folder}: holds no sweep: it has no sweep.json")
+            raise _mile.ExperimentError(f"{self.folder}: expected a sweep with a sweep.json, got none")
         self._found: dict[str, Any] = json.loads(path.read_text())
 
     @property
     def trials(self) -> Any:
-        """A row for each algorithm, combination of values and seed, with the last record, as a DataFrame."""
+        """A DataFrame with a row for each algorithm, combination of values and seed: its last record."""
         import pandas as pd
 
         rows = []
@@ -185,13 +185,13 @@ class Sweep:
 
     @property
     def runs(self) -> dict[str, Run]:
-        """The run of each point, by its name."""
+        """The run of each point, by name."""
         points = {trial["point"] for trial in self._found["trials"]}
         return {name: Run(self.folder / "points" / name) for name in sorted(points)}
 
     @property
     def complete(self) -> bool:
-        """Whether all points were run."""
+        """Whether all points have been run."""
         done: bool = len(self.runs) == self._found["points"]
         return done
 
@@ -201,7 +201,7 @@ class Sweep:
         return _mile.sweep_summary(self.folder)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Writes one self-contained page about the sweep; returns its path."""
+        """Writes a self-contained page about the sweep, and returns its path."""
         out = self.folder / "report.html" if path is None else Path(path)
         _mile.write_page([self.folder], out)
         return out

@@ -12,7 +12,7 @@ from ._graphs import section
 
 
 class Theory(dict[str, Any]):
-    """The numbers of a theory report by name, also as attributes; printed, it is the text of `mile theory`."""
+    """The numbers of a theory report, by name or as attributes; it prints as the text of `mile theory`."""
 
     def __init__(self, numbers: Mapping[str, Any], text: str) -> None:
         super().__init__(numbers)
@@ -20,7 +20,7 @@ class Theory(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self:
-            raise AttributeError(f"got {name}, takes any of {', '.join(self)}")
+            raise AttributeError(f"theory: expected one of {', '.join(self)}, got {name}")
         return self[name]
 
     def __str__(self) -> str:
@@ -44,8 +44,8 @@ def theory(
 ) -> Theory:
     """Spectrum, admissible weights and step sizes, convergence rates and stability of MILE.
 
-    `of` is a graph in any form that `graph` takes, or an experiment: the path of a file, or a dictionary with `algorithm`. The smoothness of an experiment's
-    problem is estimated.
+    `of` is a graph in any form that `graph` accepts, or an experiment: the path of a file, or a dictionary with `algorithm`. For an experiment, the smoothness
+    of its problem is estimated.
 
     >>> import mile
     >>> found = mile.theory("ring", agents=10, local_steps=5, smoothness=2.0)
@@ -69,5 +69,5 @@ def theory(
 
 
 def keys(form: str = "text") -> str:
-    """The reference of all keys of experiments: "text", "markdown" or "json-schema"."""
+    """The reference of all experiment keys, as "text", "markdown" or "json-schema"."""
     return _mile.keys_reference(form)

@@ -28,6 +28,6 @@ fn open(number: usize) -> Result<Arc<dyn Engines>, LabError> {
 
 #[cfg(not(feature = "cuda"))]
 fn open(_: usize) -> Result<Arc<dyn Engines>, LabError> {
-    let problem = "this package was built without GPUs: build it with its feature cuda, or leave device out";
+    let problem = "expected cpu, got a GPU; build this package with the feature cuda, or leave device out";
     Err(LabError::config("device", problem))
 }

@@ -21,7 +21,7 @@ pyo3::create_exception!(
     "A run failed; its records and checkpoints are kept."
 );
 
-/// The first Python exception of a run, with its traceback, and the wish to end at once.
+/// The first Python exception of a run, with its traceback, and whether the run is to end at once.
 #[derive(Clone, Default)]
 pub(crate) struct Raised {
     first: Arc<Mutex<Option<PyErr>>>,
@@ -34,7 +34,7 @@ impl Raised {
         Python::attach(|py| {
             let result = match self.abort.load(Ordering::Relaxed) {
                 true => Err(PyKeyboardInterrupt::new_err("interrupted twice")),
-                // On the main thread a handler of Ctrl-C may wait to be called.
+                // On the main thread a handler of Ctrl-C may be waiting to be called.
                 false => py.check_signals().and_then(|()| work(py)),
             };
             result.map_err(|error| self.keep(error))
@@ -61,7 +61,7 @@ impl Raised {
         self.call(work).map_err(AgentsError::Engine)
     }
 
-    /// From now on nothing of Python is called any more: the run ends in the midst of its round.
+    /// From now on Python is not called any more: the run ends in the middle of its round.
     pub(crate) fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ pub(crate) fn exception(error: &LabError) -> PyErr {
     if error.is_usage() { ExperimentError::new_err(text) } else { RunError::new_err(text) }
 }
 
-/// A message of the program, with the options of its command line as arguments of functions.
+/// A message of the command, with its options written as arguments of functions.
 pub(crate) fn in_python(message: &str) -> String {
     let words = [
         ("add --resume to resume it", "give resume=True to resume it"),

@@ -91,7 +91,7 @@ pub(crate) fn graph(py: Python<'_>, network: &Bound<'_, PyDict>) -> PyResult<(St
     })
 }
 
-/// What is asked of the theory beside a network.
+/// What the theory is asked, besides the network.
 struct Question {
     local_steps: Option<u64>,
     xi: Option<WeightChoice>,
@@ -130,7 +130,7 @@ fn weight(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Weigh
         "adaptive" if name == "xi" => Ok(Some(WeightChoice::Adaptive)),
         _ => {
             let words = if name == "xi" { "\"paper\", \"auto\" or \"adaptive\"" } else { "or \"auto\"" };
-            Err(PyValueError::new_err(format!("{name}: got {given}, takes a number in (0, 1], {words}")))
+            Err(PyValueError::new_err(format!("{name}: expected a number in (0, 1], {words}, got {given}")))
         }
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn theory(
     step_size: Option<f64>,
 ) -> PyResult<(String, String)> {
     if let Some(mu) = momentum.filter(|mu| !(0.0..1.0).contains(mu)) {
-        return Err(PyValueError::new_err(format!("momentum: got {mu}, takes a number in [0, 1)")));
+        return Err(PyValueError::new_err(format!("momentum: expected a number in [0, 1), got {mu}")));
     }
     let question = Question {
         local_steps,
@@ -183,7 +183,9 @@ pub(crate) fn keys_reference(form: &str) -> PyResult<String> {
         "text" => Ok(keys::text(None)),
         "markdown" => Ok(keys::markdown()),
         "json-schema" => Ok(keys::json_schema()),
-        other => Err(PyValueError::new_err(format!("got {other}, takes text, markdown or json-schema"))),
+        other => {
+            Err(PyValueError::new_err(format!("form: expected text, markdown or json-schema, got {other}")))
+        }
     }
 }
 
@@ -247,7 +249,7 @@ pub(crate) fn samples<'py>(
     draw: u64,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     if all == 0 || size == 0 {
-        return Err(PyValueError::new_err("a mini-batch has at least one sample, of at least one"));
+        return Err(PyValueError::new_err("size: expected at least 1 sample, from at least 1, got 0"));
     }
     let batch = if epochs { Batch::Epoch(size) } else { Batch::Size(size) };
     let chosen = batch.samples(all, agent, Draw { seed, step: draw }).map(|k| k as i64);

@@ -16,7 +16,7 @@ struct Handler {
     /// Whether a signal has arrived before.
     asked: AtomicBool,
     previous: Py<PyAny>,
-    /// Processes that are forked, such as the workers of data loaders, inherit the handler; they go on until this one is through.
+    /// Forked processes, such as the workers of data loaders, inherit the handler; they continue until this process is done.
     process: u32,
 }
 
@@ -48,8 +48,8 @@ fn set<'py>(py: Python<'py>, handler: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
 }
 
 impl Interrupt {
-    /// Handles Ctrl-C from now on, if this is the main thread and it is handled by Python: a handler that kills, or none at all, is
-    /// somebody's wish.
+    /// Handles Ctrl-C from now on, if this is the main thread and Python handles it: if it kills the process or is ignored, that was
+    /// chosen on purpose.
     pub(crate) fn install(py: Python<'_>, display: &Arc<Display>, stop: &Arc<AtomicBool>) -> PyResult<Self> {
         let module = py.import("signal")?;
         let previous = module.call_method1("getsignal", (module.getattr("SIGINT")?,))?;
@@ -65,17 +65,17 @@ impl Interrupt {
         };
         match set(py, Bound::new(py, handler)?.as_any()) {
             Ok(_) => Ok(Self { previous: Some(previous.unbind()) }),
-            // On another than the main thread no handler can be set.
+            // Handlers can be set on the main thread only.
             Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(Self { previous: None }),
             Err(error) => Err(error),
         }
     }
 
-    /// Puts the handler back that was there before. A signal that arrives until then is handled as those before it.
+    /// Restores the previous handler. A signal that arrives before that is handled like those before it.
     pub(crate) fn restore(self, py: Python<'_>) -> PyResult<()> {
         let Some(previous) = self.previous else { return Ok(()) };
         let previous = previous.bind(py);
-        // What is raised is the second Ctrl-C, at the last moment: nothing more is to be handled then.
+        // What is raised is a second Ctrl-C at the last moment; after it there is nothing left to handle.
         set(py, previous).or_else(|error| set(py, previous).and(Err(error))).map(drop)
     }
 }

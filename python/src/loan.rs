@@ -1,7 +1,7 @@
-//! A step that Python is lent for the time of one call.
+//! A step that is lent to Python for the duration of one call.
 //!
-//! Python may keep the object that it was lent, or hand it to another thread. So the step itself stays behind a lock: whoever uses it
-//! takes it out and puts it back, and when the call is over it is taken away for good. A use that is under way by then is waited for.
+//! Python may keep the object, or hand it to another thread. So the step itself stays behind a lock: each use takes it out and puts it
+//! back, and when the call is over it is withdrawn for good, once a use that is still under way has ended.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 enum Place {
     /// Here, for whoever comes next.
     Here(&'static mut Step<'static>),
-    /// With somebody who uses it.
+    /// In use.
     Out,
-    /// With its owner again: the call is over.
+    /// Back with its owner: the call is over.
     Back,
 }
 
@@ -50,7 +50,7 @@ impl Loan {
         signals.and(result)
     }
 
-    /// Uses the step, without the interpreter. On a thread of Python's the work stays there, and so do the calls of objectives.
+    /// Uses the step with the interpreter released. The work stays on this thread if it is one of Python's, and so do calls of objectives.
     pub(crate) fn with<R: Send>(
         &self,
         py: Python<'_>,
@@ -65,12 +65,12 @@ impl Loan {
         match std::mem::replace(&mut *place, Place::Out) {
             Place::Here(step) => Ok(Taken { loan: self, step: Some(step) }),
             Place::Out => Err(PyRuntimeError::new_err(
-                "s: already in use: another thread is inside one of its verbs, or the objective of this verb uses it",
+                "s: expected one use at a time, got another; a verb is running on another thread, or called the objective that uses s",
             )),
             Place::Back => {
                 *place = Place::Back;
                 Err(PyRuntimeError::new_err(
-                    "s: used outside of start and step; it is valid only until the call that it was passed to returns",
+                    "s: expected use during start or step, got use after the call had returned",
                 ))
             }
         }
@@ -99,7 +99,7 @@ impl Loan {
     }
 }
 
-/// The step in somebody's hands; it is put back even if the work panics.
+/// A step in use; it is put back even if the work panics.
 struct Taken<'l> {
     loan: &'l Loan,
     step: Option<&'static mut Step<'static>>,

@@ -1,7 +1,7 @@
 //! The agents' memory as NumPy arrays, without a copy.
 //!
-//! An array that Python is lent points into an engine's memory. Python may keep it: in a list, or in the frames of a traceback. Memory of an
-//! engine of which an array was kept is therefore never freed; all else that objectives are called with is copied.
+//! An array that is lent to Python points into an engine's memory. Python may keep it: in a list, or in the frames of a traceback. If it does,
+//! the memory of that engine is never freed. Everything else that objectives are called with is copied.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,8 @@ struct Lent {
 }
 
 impl Memory {
-    /// Allows arrays to point into these blocks. The flag that is returned says whether Python has kept one of them; until it is
-    /// looked at in [`release`](Self::release), the blocks must neither move nor be freed.
+    /// Allows arrays to point into these blocks. The returned flag says whether Python has kept one of them; until it is
+    /// read in [`release`](Self::release), the blocks must neither move nor be freed.
     pub(crate) fn lend<'b, T: 'b>(&self, blocks: impl Iterator<Item = &'b [T]>) -> Arc<AtomicBool> {
         let kept = Arc::new(AtomicBool::new(false));
         let mut lent = self.lent.write().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ impl Memory {
         lent.iter().find(|lent| lent.range.contains(&at)).map(|lent| lent.kept.clone())
     }
 
-    /// Calls Python with a row as an array that cannot be written: a view where the memory is lent, else a copy.
+    /// Calls Python with a row as a read-only array: a view if the memory is lent, otherwise a copy.
     pub(crate) fn read<'py, T: Element + Copy, R>(
         &self,
         py: Python<'py>,
@@ -71,7 +71,7 @@ impl Memory {
         result
     }
 
-    /// Calls Python with a row as an array to be written.
+    /// Calls Python with a row as a writable array.
     pub(crate) fn write<'py, T: Element + Copy, R>(
         &self,
         py: Python<'py>,
@@ -95,7 +95,7 @@ impl Memory {
     }
 }
 
-/// Notes whether somebody else has the array, or an array that points into it.
+/// Notes whether anything else refers to the array, such as an array that points into it.
 fn note<T>(array: &Bound<'_, PyArray1<T>>, kept: Option<Arc<AtomicBool>>) {
     let Some(kept) = kept else { return };
     // SAFETY: the array is alive and this thread holds the interpreter.

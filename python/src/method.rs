@@ -30,25 +30,28 @@ impl PyMethod {
     pub(crate) fn read(object: &Bound<'_, PyAny>, raised: Raised) -> PyResult<Self> {
         let list = |name: &str| -> PyResult<Vec<String>> {
             object.getattr_opt(name)?.map_or(Ok(Vec::new()), |value| {
-                let takes = || PyTypeError::new_err(format!("{name}: takes a tuple of names of vectors"));
+                let takes = || PyTypeError::new_err(format!("{name}: expected a tuple of vector names"));
                 value.extract().map_err(|_| takes())
             })
         };
         let (state, scaled, scratch) = (list("state")?, list("scaled")?, list("scratch")?);
         if state.first().is_none_or(|name| name != "x") {
-            return Err(PyValueError::new_err("state: its first vector must be \"x\", the agents' models"));
+            return Err(PyValueError::new_err("state: expected \"x\", the agents' models, to come first"));
         }
         let names: Vec<String> = state.iter().chain(&scratch).cloned().collect();
         if let Some(k) = (1..names.len()).find(|k| names[..*k].contains(&names[*k])) {
-            return Err(PyValueError::new_err(format!("two vectors are called {}", names[k])));
+            return Err(PyValueError::new_err(format!(
+                "state, scratch: expected distinct names, got {} twice",
+                names[k]
+            )));
         }
         if let Some(name) = scaled.iter().find(|name| !state.contains(name)) {
-            return Err(PyValueError::new_err(format!("scaled: {name} is not in state")));
+            return Err(PyValueError::new_err(format!("scaled: expected names in state, got {name}")));
         }
         let unit = |name: &String| if scaled.contains(name) { Unit::StepSize } else { Unit::Fixed };
         let layout = Layout::new(state.iter().map(|name| (name.clone(), unit(name))), scratch);
         if !object.getattr_opt("step")?.is_some_and(|step| step.is_callable()) {
-            return Err(PyTypeError::new_err("a method needs step(self, s), one update in the verbs of s"));
+            return Err(PyTypeError::new_err("step: expected step(self, s), got none; define it"));
         }
         let has_start = object.getattr_opt("start")?.is_some_and(|start| start.is_callable());
         Ok(Self { object: object.clone().unbind(), names: Arc::new(names), layout, has_start, raised })
@@ -100,9 +103,9 @@ impl Method for PyMethod {
     }
 }
 
-/// One step of a method in Python: the verbs on vectors, which are named, the time and the step size.
+/// One step of a method: the verbs on named vectors, the time and the step size.
 ///
-/// It can be used until the call that it was passed to returns, by one thread at a time; any other use raises an exception.
+/// It is valid until the call it was passed to returns, and for one thread at a time; any other use raises a `RuntimeError`.
 #[pyclass(frozen, module = "mile", name = "Step")]
 pub(crate) struct StepVerbs {
     loan: Arc<Loan>,
@@ -114,7 +117,7 @@ impl StepVerbs {
     fn vector(&self, name: &str) -> PyResult<Vector> {
         let found = self.names.iter().position(|known| known == name);
         found.map(Vector).ok_or_else(|| {
-            PyValueError::new_err(format!("got {name}, takes one of the vectors {}", self.names.join(", ")))
+            PyValueError::new_err(format!("vector: expected one of {}, got {name}", self.names.join(", ")))
         })
     }
 
@@ -122,13 +125,13 @@ impl StepVerbs {
         pairs.iter().map(|(from, to)| Ok((self.vector(from)?, self.vector(to)?))).collect()
     }
 
-    /// Works with the step, without the interpreter.
+    /// Uses the step with the interpreter released.
     fn with<R: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Step) -> Result<R, AgentsError> + Send,
     ) -> PyResult<R> {
-        // The exception of an objective goes on as it is. It is taken before the step is put back: what is raised later is somebody else's.
+        // An objective's exception is passed on unchanged. It is taken before the step is put back: one raised later belongs to another use.
         let worked = self.loan.with(py, |step| work(step).map_err(|error| (error, self.raised.take())))?;
         worked.map_err(|(error, raised)| raised.unwrap_or_else(|| PyRuntimeError::new_err(error.to_string())))
     }

@@ -17,7 +17,7 @@ use crate::problem::{PyProblem, Spec, attribute};
 pub(crate) struct PyObjectives {
     spec: Arc<Spec>,
     name: String,
-    /// Tells versions apart; without it the object's values do.
+    /// Identifies the objectives; without it their values do.
     version: Option<String>,
     rows: Option<Rows>,
     memory: Memory,
@@ -33,7 +33,7 @@ struct Rows {
 }
 
 impl PyObjectives {
-    /// Reads an object with objectives for so many agents.
+    /// Reads an object with objectives for this many agents.
     pub(crate) fn read(
         object: &Bound<'_, PyAny>,
         agents: usize,

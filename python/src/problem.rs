@@ -45,29 +45,29 @@ fn flag(object: &Bound<'_, PyAny>, name: &str, default: bool) -> PyResult<bool> 
 }
 
 impl Spec {
-    /// Reads an object that has objectives for so many agents.
+    /// Reads an object that has objectives for this many agents.
     pub(crate) fn read(object: &Bound<'_, PyAny>, agents: usize) -> PyResult<Self> {
         let method = |name: &str, call: &str| {
             attribute(object, name)?.filter(|value| value.is_callable()).ok_or_else(|| {
                 let kind = object.get_type();
-                PyTypeError::new_err(format!("{kind}: has no method {call}; objectives need it"))
+                PyTypeError::new_err(format!("problem: expected an object with {call}, got {kind}"))
             })
         };
         let (loss, grad) = (method("loss", "loss(agent, x)")?, method("grad", "grad(agent, x, rng)")?);
         let dim: usize = attribute(object, "dim")?
-            .ok_or_else(|| PyTypeError::new_err("the problem has no attribute dim, the length of x"))?
+            .ok_or_else(|| PyTypeError::new_err("dim: expected the length of x, got none"))?
             .extract()
-            .map_err(|_| PyTypeError::new_err("dim: takes a whole number, the length of x"))?;
+            .map_err(|_| PyTypeError::new_err("dim: expected an integer, the length of x"))?;
         let own: Option<usize> = attribute(object, "agents")?.map(|value| value.extract()).transpose()?;
         if let Some(own) = own.filter(|own| *own != agents) {
             return Err(PyValueError::new_err(format!(
-                "network.agents: got {agents}, takes {own}, the number of agents that the problem has objectives for"
+                "network.agents: expected {own}, the number of agents that the problem has objectives for, got {agents}"
             )));
         }
         let dtype =
             attribute(object, "dtype")?.map_or(Ok("float64".to_owned()), |value| dtype_name(&value))?;
         if !["float32", "float64"].contains(&dtype.as_str()) {
-            return Err(PyTypeError::new_err(format!("dtype: got {dtype}, takes float32 or float64")));
+            return Err(PyTypeError::new_err(format!("dtype: expected float32 or float64, got {dtype}")));
         }
         let full_grad = attribute(object, "full_grad")?;
         let is_stochastic = flag(object, "stochastic", false)?;
@@ -137,7 +137,7 @@ fn metric(name: &str) -> PyResult<Metric> {
     Metric::ALL.into_iter().find(named).ok_or_else(|| {
         let names: Vec<&str> =
             Metric::ALL.into_iter().map(|m| recorded_metrics::name(m, Models::Average)).collect();
-        PyValueError::new_err(format!("metrics: got {name}, takes any of {}", names.join(", ")))
+        PyValueError::new_err(format!("metrics: expected one of {}, got {name}", names.join(", ")))
     })
 }
 
@@ -175,7 +175,7 @@ impl PyProblem {
                 match returned.is_none() || returned.is(out) {
                     true => Ok(()),
                     false => Err(PyTypeError::new_err(format!(
-                        "{call} with out: returned {}, takes None or out, in which the gradient is",
+                        "{call} with out: expected it to return None or out, got {}",
                         returned.get_type()
                     ))),
                 }
@@ -198,13 +198,13 @@ fn copy_gradient<T: Real + Element>(
             Ok(array) => format!("an array of shape {:?} and dtype {}", array.shape(), array.dtype()),
             Err(_) => returned.get_type().to_string(),
         };
-        return Err(PyTypeError::new_err(format!("{call} returned {got}, takes {takes}")));
+        return Err(PyTypeError::new_err(format!("{call}: expected {takes}, got {got}")));
     };
     let array = array.try_readonly()?;
     if array.len() != n {
         let shape = array.shape();
         return Err(PyTypeError::new_err(format!(
-            "{call} returned an array of shape {shape:?}, takes {takes}"
+            "{call}: expected {takes}, got an array of shape {shape:?}"
         )));
     }
     match array.as_slice() {
@@ -221,8 +221,7 @@ pub(crate) fn number(value: &Bound<'_, PyAny>, call: &str) -> PyResult<f64> {
     }
     let item = value.getattr_opt("item")?.map(|item| item.call0());
     let number = item.and_then(Result::ok).and_then(|item| item.extract::<f64>().ok());
-    number
-        .ok_or_else(|| PyTypeError::new_err(format!("{call} returned {}, takes a number", value.get_type())))
+    number.ok_or_else(|| PyTypeError::new_err(format!("{call}: expected a number, got {}", value.get_type())))
 }
 
 impl PyProblem {
@@ -233,9 +232,9 @@ impl PyProblem {
         match values.len() == self.spec.metrics.len() {
             true => Ok(values),
             false => Err(PyTypeError::new_err(format!(
-                "{call} returned {} numbers, takes {}, one for each of metrics",
-                values.len(),
-                self.spec.metrics.len()
+                "{call}: expected {} numbers, one for each of metrics, got {}",
+                self.spec.metrics.len(),
+                values.len()
             ))),
         }
     }

@@ -31,10 +31,10 @@ pub(crate) struct Event {
 /// Shows events by calling Python, on the thread that asked for the work.
 pub(crate) struct Display {
     callback: Py<PyAny>,
-    /// Rounds done by each job, which change too often to be told one by one.
+    /// Rounds done by each job, which change too often to be shown one by one.
     rounds: Mutex<HashMap<String, Arc<AtomicU64>>>,
     shown: Mutex<Instant>,
-    /// The exception of the callback, which is then called no more.
+    /// The exception of the callback, which is not called again after it.
     failed: Mutex<Option<PyErr>>,
     stop: Arc<AtomicBool>,
     raised: Raised,
@@ -45,7 +45,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Display {
-    /// An exception of the callback sets `stop`; one that is no error, such as that of a second Ctrl-C, ends the run at once.
+    /// An exception of the callback sets `stop`; one that is not an error, such as that of a second Ctrl-C, ends the run at once.
     pub(crate) fn new(callback: Py<PyAny>, stop: Arc<AtomicBool>, raised: Raised) -> Self {
         let (rounds, shown, failed) = (Mutex::default(), Mutex::new(Instant::now()), Mutex::default());
         Self { callback, rounds, shown, failed, stop, raised }
@@ -112,7 +112,7 @@ impl Work {
     pub(crate) fn tell(&self, event: Event) {
         match &self.listener {
             Listener::Here => Python::attach(|py| self.display.show(py, event)),
-            // Nobody listens any more when the caller has gone; the run goes on to its end.
+            // Nobody listens when the caller is gone; the run continues to its end.
             Listener::Waiting(events) => drop(events.send(event)),
         }
     }

@@ -7,8 +7,8 @@ use mile::random::{Purpose, stream};
 use pyo3::prelude::*;
 use rand::RngExt;
 
-/// Random numbers of one gradient: the methods of a `numpy.random.Generator`, which is made when one of them is first used, and the
-/// same for the same seed, agent and step.
+/// The random numbers of one gradient, with the methods of a `numpy.random.Generator`, which is created when one of them is first used;
+/// they are the same for the same seed, agent and step.
 #[pyclass(frozen, module = "mile")]
 pub(crate) struct Random {
     agent: usize,

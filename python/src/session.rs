@@ -64,7 +64,8 @@ impl Given {
                 Lab::new(kinds.with(GIVEN, read), catalogue, device::engines(device)?)
             }
             Some(_) if device.is_some() => {
-                let problem = "objectives in Python compute where they compute: leave it out (a mile.torch.Problem has its own device)";
+                let problem =
+                    "expected none for objectives in Python, which choose their own device; leave it out";
                 return Err(exception(&LabError::config("device", problem)));
             }
             Some(problem) => {
@@ -109,7 +110,7 @@ impl Given {
     }
 }
 
-/// A method in Python: the object, the name under which it stands in the experiment, its title, and the facts that it is known by.
+/// A custom method: the object, its name in the experiment, its title, and the facts that identify it.
 #[derive(FromPyObject)]
 pub(crate) struct OwnMethod<'py>(Bound<'py, PyAny>, String, String, Vec<(String, String)>);
 
@@ -130,7 +131,7 @@ fn raise(py: Python<'_>, error: LabError, raised: &Raised, folder: &Path) -> PyE
         LabError::Failed(failed) => {
             let jobs: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
             format!(
-                "in {}; records and checkpoints are kept in {}: run again with resume=True to go on from there",
+                "in {}; records and checkpoints are kept in {}; run again with resume=True to continue",
                 jobs.join(", "),
                 folder.display()
             )
@@ -144,7 +145,7 @@ fn raise(py: Python<'_>, error: LabError, raised: &Raised, folder: &Path) -> PyE
         };
     };
     let value = exception_of_python.value(py);
-    // Since Python 3.11; before, the exception stands for itself.
+    // Since Python 3.11; before that, the exception has no note.
     let _ = value.call_method1("add_note", (note,));
     exception_of_python
 }
@@ -209,7 +210,7 @@ pub(crate) fn reproduce(
         "when" => mile_reproduce::when,
         other => {
             let takes = "table1, fig1, fig2, theorems or when";
-            return Err(PyValueError::new_err(format!("item: got {other}, takes {takes}")));
+            return Err(PyValueError::new_err(format!("item: expected {takes}, got {other}")));
         }
     };
     let engines: Arc<dyn Engines> = Arc::new(InProcess);

@@ -29,20 +29,24 @@ fn arrays(pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>, what: &str) -> PyRes
     let mut columns = None;
     let mut found = Vec::with_capacity(pairs.len());
     for (agent, (features, targets)) in pairs.iter().enumerate() {
-        let refuse = |takes: &str| PyTypeError::new_err(format!("{what}, agent {agent}: takes {takes}"));
+        let refuse = |takes: &str| PyTypeError::new_err(format!("{what}, agent {agent}: expected {takes}"));
         let features: PyReadonlyArray2<f64> =
             features.extract().map_err(|_| refuse("features of shape (rows, columns) and dtype float64"))?;
         let targets: PyReadonlyArray1<f64> =
             targets.extract().map_err(|_| refuse("targets of shape (rows,) and dtype float64"))?;
         let [rows, width] = [features.shape()[0], features.shape()[1]];
         if rows != targets.len() {
-            let problem =
-                format!("{what}, agent {agent}: {rows} rows of features and {} targets", targets.len());
+            let problem = format!(
+                "{what}, agent {agent}: expected {rows} targets, one for each row, got {}",
+                targets.len()
+            );
             return Err(PyValueError::new_err(problem));
         }
         if *columns.get_or_insert(width) != width {
-            let problem =
-                format!("{what}, agent {agent}: {width} columns, agent 0 has {}", columns.unwrap_or(0));
+            let problem = format!(
+                "{what}, agent {agent}: expected {} columns, as agent 0 has, got {width}",
+                columns.unwrap_or(0)
+            );
             return Err(PyValueError::new_err(problem));
         }
         found.push((features.as_array().iter().copied().collect(), targets.as_array().to_vec()));
@@ -60,7 +64,9 @@ impl TableData {
         let (columns, training) = arrays(training, "data")?;
         let (test_columns, test) = arrays(test, "test")?;
         if !test.is_empty() && (test.len() != training.len() || test_columns != columns) {
-            return Err(PyValueError::new_err("test: takes arrays for each agent, with the columns of data"));
+            return Err(PyValueError::new_err(
+                "test: expected arrays for each agent, with the columns of data",
+            ));
         }
         Ok(Self { columns, training: Arc::new(training), test: Arc::new(test) })
     }
@@ -85,7 +91,7 @@ impl TableData {
     ) -> Result<Arc<dyn Objectives>, LabError> {
         if agents != self.training.len() {
             let problem =
-                format!("got {agents}, takes {}, the number of agents with data", self.training.len());
+                format!("expected {}, the number of agents with data, got {agents}", self.training.len());
             return Err(LabError::config("network.agents", problem));
         }
         let losses = [

@@ -10,7 +10,7 @@ pub(crate) fn table(dict: &Bound<'_, PyDict>, path: &str) -> PyResult<Table> {
     let mut table = Table::new();
     for (key, value) in dict {
         let key: String =
-            key.extract().map_err(|_| PyTypeError::new_err(format!("{path}: keys must be strings")))?;
+            key.extract().map_err(|_| PyTypeError::new_err(format!("{path}: expected strings as keys")))?;
         if value.is_none() {
             continue;
         }
@@ -20,7 +20,7 @@ pub(crate) fn table(dict: &Bound<'_, PyDict>, path: &str) -> PyResult<Table> {
     Ok(table)
 }
 
-/// Any value that a file can hold: numbers, texts, paths, lists, dictionaries, and NumPy's numbers and arrays.
+/// Any value that a file can hold: numbers, strings, paths, lists, dictionaries, and NumPy's numbers and arrays.
 fn of(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
     if value.is_instance_of::<PyBool>() {
         return Ok(Value::Boolean(value.extract()?));
@@ -49,5 +49,7 @@ fn of(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
         return of(&value.call_method0("tolist")?, path);
     }
     let name = value.get_type().name()?;
-    Err(PyTypeError::new_err(format!("{path}: got {name}, takes a number, text, path, list or dictionary")))
+    Err(PyTypeError::new_err(format!(
+        "{path}: expected a number, string, path, list or dictionary, got {name}"
+    )))
 }

@@ -1,8 +1,8 @@
-//! Long work, of which the thread that asked for it shows progress and listens to Ctrl-C.
+//! Long work; the thread that asked for it shows its progress and handles Ctrl-C.
 //!
 //! With objectives in Python that thread does the work itself: libraries keep threads, caches and devices for the thread that calls them (OpenMP has a
-//! pool for each), and there is one interpreter. All other work has threads of its own, made for it: those of a pool that all share would be missing
-//! in a process that was forked.
+//! pool for each), and there is one interpreter. All other work gets its own threads, created for it: those of a shared pool would be missing
+//! in a forked process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::failure::{Raised, exception};
 use crate::interrupt::Interrupt;
 use crate::progress::{Display, Event, Listener, Work};
 
-/// How often signals are looked for.
+/// How often signals are checked.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Who does the work.
@@ -28,13 +28,13 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) enum Worker {
     /// The thread that asked for it.
     Caller,
-    /// Threads of its own, as many as the machine has.
+    /// Its own threads, as many as the machine has cores.
     Threads,
 }
 
 thread_local! {
-    /// This thread as a pool of its own. Nothing can be undone of that, so it is kept for the next work of the thread; a process that is forked by
-    /// this thread has it, whole.
+    /// This thread as a pool. That cannot be undone, so the pool is kept for the next work of the thread; a process that is forked by
+    /// this thread has all of it.
     static CALLER: Result<ThreadPool, ThreadPoolBuildError> = ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
 }
 
@@ -50,7 +50,7 @@ impl Worker {
     }
 }
 
-/// Work that stays on this thread, unless it belongs to a pool already: that of a run in whose midst it is.
+/// Work that stays on this thread, unless the thread already belongs to another pool, that of a run in progress.
 pub(crate) fn on_this_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     CALLER.with(|pool| match pool {
         Ok(pool) => pool.install(work),
@@ -66,7 +66,7 @@ pub(crate) fn quick<R: Send>(
     py.detach(|| Worker::Threads.work(work).and_then(|result| result)).map_err(|error| exception(&error))
 }
 
-/// Does long work, and returns whether it was to stop: the first Ctrl-C stops it after its round, the second at once.
+/// Does long work, and returns whether it was asked to stop: the first Ctrl-C stops it after its round, the second at once.
 pub(crate) fn long<R: Send>(
     py: Python<'_>,
     worker: Worker,
@@ -97,7 +97,7 @@ pub(crate) fn long<R: Send>(
     if let Some(error) = display.take_failure() {
         return Err(error);
     }
-    let result = result.map_err(|_| PyRuntimeError::new_err("mile panicked: this is a bug in it"))?;
+    let result = result.map_err(|_| PyRuntimeError::new_err("mile panicked; please report this bug"))?;
     Ok((result, stop.load(Ordering::Relaxed)))
 }
 

@@ -1,4 +1,4 @@
-"""Executes a notebook in a folder of its own, and fails if a cell does."""
+"""Executes a notebook in a temporary folder, and fails if a cell fails."""
 
 import sys
 import tempfile

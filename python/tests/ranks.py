@@ -1,4 +1,4 @@
-"""The runs of the test with several processes: networks on 8 agents. As a program it makes them in the folder that is given, and then makes them longer."""
+"""The runs of the test with several processes: networks on 8 agents. As a script, it makes them in the given folder and then extends them."""
 
 import sys
 
@@ -31,7 +31,7 @@ def runs(out: str, rounds: int, resume: bool) -> None:
     algorithms += [mile.method("mile", label="adaptive", step_size=0.1, local_steps=3, xi="adaptive")]
     mile.run(problem=problem, network=network, algorithms=algorithms, rounds=rounds, eval_every=1, out=out, resume=resume)
 
-    # Messages that are compressed, over edges that do not drop.
+    # Compressed messages, over edges that never drop.
     compressed = [mile.method("mile", label="bits", step_size=0.1, local_steps=3, compression="8-bit")]
     compressed += [mile.method("local-dsgd", label="few", step_size=0.1, local_steps=3, compression={"top_k": 0.3})]
     mile.run(problem=problem, network="star", algorithms=compressed, rounds=rounds, out=out + "-compressed", resume=resume)

@@ -1,4 +1,4 @@
-"""The examples of the documentation, as they are printed, on little data."""
+"""The examples of the documentation, as printed, on small data."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,12 @@ PAGES = Path(__file__).parents[2] / "docs" / "src"
 
 
 def examples(page: str) -> list[str]:
-    """The blocks in Python of a page."""
+    """The Python blocks of a page."""
     return re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
 
 
 def small(example: str) -> str:
-    """The same for a few rounds on a CPU."""
+    """The same example, for a few rounds on a CPU."""
     return re.sub(r"(rounds)=\d+", r"\1=3", example.replace('"cuda"', '"cpu"'))
 
 
@@ -40,10 +40,10 @@ def test_the_page_on_python() -> None:
     exec(small(network), {"mile": mile} | network_and_data())
 
 
-def test_the_page_for_those_who_come_from_other_systems() -> None:
+def test_the_page_on_migration() -> None:
     _, decent_bench, _, bluefog, decentralizepy = examples("migration.md")
     rng = np.random.default_rng(0)
     exec(decent_bench, {"A": rng.normal(size=(10, 30, 4)), "b": np.sign(rng.normal(size=(10, 30)))})
-    # Checked only: the data set would have to be fetched.
+    # Only checked: the data set would have to be downloaded.
     exec(decentralizepy.replace("mile.run(", "mile.check(").replace('"cifar10"', '"glyphs"').replace('"cifar-cnn"', '"linear"'), {})
     exec(small(bluefog), network_and_data())

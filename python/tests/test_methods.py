@@ -1,4 +1,4 @@
-"""Methods of one's own: each is the object that was given, whatever it is called, and a run is resumed only with the same."""
+"""Custom methods: each is the object that was given, whatever its name, and a run is resumed only with the same method."""
 
 import importlib.util
 import sys
@@ -16,7 +16,7 @@ PROBLEM = mile.Quadratic(dim=3)
 
 
 def made(scale: float) -> mile.Method:
-    """Methods of one name whose classes differ."""
+    """Methods with the same name, but different classes."""
 
     class Scaled(mile.Method):
         scratch = ("g", "d")
@@ -68,7 +68,7 @@ def test_methods_that_differ_run_as_themselves(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["arrays", "private attributes", "two classes of one name"])
-def test_methods_that_are_called_the_same_need_labels(which: str) -> None:
+def test_methods_with_the_same_name_need_labels(which: str) -> None:
     algorithms = [mile.method(method, step_size=0.05) for method in PAIRS[which]]
     with pytest.raises(mile.ExperimentError, match=r"algorithm\[1\].label: .* give each its own label"):
         mile.run(problem=PROBLEM, algorithms=algorithms)
@@ -184,10 +184,10 @@ def test_a_version_stands_for_code_and_attributes() -> None:
         run(method, out="versioned", resume=True, rounds=16)
 
 
-def test_a_run_directory_of_an_own_method_can_be_read_and_asks_for_the_method() -> None:
+def test_a_run_directory_of_a_custom_method_can_be_read_and_asks_for_the_method() -> None:
     run(made(1.0), out="read")
     assert mile.load("read").complete and mile.load("read").figures  # type: ignore[union-attr]
-    with pytest.raises(mile.ExperimentError, match=r"algorithm\[0\].name: Scaled of the run in read is a method of your own"):
+    with pytest.raises(mile.ExperimentError, match=r"algorithm\[0\].name: .*Scaled of the run in read"):
         mile.run(problem=PROBLEM, out="read", resume=True, rounds=12)
 
 

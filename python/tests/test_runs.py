@@ -63,7 +63,7 @@ def test_a_file_a_dictionary_and_arguments_are_the_same_experiment() -> None:
     assert changed.config["algorithm"][0]["xi"] == 0.05 and changed.config["rounds"] == 10
 
 
-def test_a_run_that_is_made_longer_has_the_bits_of_a_long_one() -> None:
+def test_a_run_that_is_extended_has_the_bits_of_a_long_one() -> None:
     Path("e.toml").write_text(FILE)
     long = mile.run("e.toml", rounds=30, eval_every=5, out="long")
     short = mile.run("e.toml", rounds=11, eval_every=5, out="short")
@@ -73,7 +73,7 @@ def test_a_run_that_is_made_longer_has_the_bits_of_a_long_one() -> None:
     assert again.rows[-1]["round"] == 32
 
 
-def test_what_cannot_be_used_is_refused_by_name() -> None:
+def test_invalid_arguments_are_refused_by_name() -> None:
     with pytest.raises(mile.ExperimentError, match=r"algorithm\[0\]\.name: "):
         mile.run(problem=mile.Quadratic(), algorithms=[mile.method("mille", step_size=0.1)])
     with pytest.raises(mile.ExperimentError, match=r"algorithm\[0\]\.local_step: "):
@@ -169,7 +169,7 @@ def test_plots_have_the_curves_of_all_labels() -> None:
         run.plot("los")
 
 
-def test_progress_tells_what_happens() -> None:
+def test_progress_reports_events() -> None:
     heard: list[tuple[str, str, int]] = []
     mile.run(
         problem=mile.Quadratic(), algorithms=ALGORITHMS, rounds=20, eval_every=10, out="heard",

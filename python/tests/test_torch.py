@@ -169,7 +169,7 @@ def test_dropout_differs_from_step_to_step_and_agent_to_agent() -> None:
 
 
 class Listed(Dataset):  # type: ignore[type-arg]
-    """A data set that is no tensor."""
+    """A data set that is not a tensor."""
 
     def __init__(self, pair: Any) -> None:
         self.pair = pair
@@ -206,7 +206,7 @@ def two_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_data_loaders_are_resumed_where_they_were(workers: int) -> None:
+def test_data_loaders_resume_where_they_stopped(workers: int) -> None:
     def loaders() -> Any:
         return problem(data=[DataLoader(Listed(pair), batch_size=7, shuffle=True, num_workers=workers) for pair in images(2)])
 
@@ -231,7 +231,7 @@ except mile.Stopped as stopped:
 """
 
 
-def test_an_interrupt_of_all_processes_of_a_terminal_leaves_workers_of_data_loaders_until_the_round_is_over() -> None:
+def test_an_interrupt_of_the_whole_terminal_leaves_data_loader_workers_until_the_round_is_over() -> None:
     process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None and any(line.startswith("advanced") for line in process.stdout)
@@ -242,7 +242,7 @@ def test_an_interrupt_of_all_processes_of_a_terminal_leaves_workers_of_data_load
     assert process.returncode == 0 and rest.count("stopping") == 1 and "stopped at" in rest, rest
 
 
-def test_what_a_model_cannot_be_is_refused_by_name() -> None:
+def test_unusable_models_and_data_are_refused_by_name() -> None:
     with pytest.raises(TypeError, match="torch.float16"):
         mile.torch.Problem(nn.Linear(2, 1).half(), half_mse, [(torch.zeros(1, 2), torch.zeros(1, 1))])
     with pytest.raises(TypeError, match="data, agent 0: "):
@@ -296,7 +296,7 @@ def test_three_processes_have_the_results_of_one() -> None:
 
 
 @pytest.mark.parametrize(("device", "nccl", "gpus", "processes", "found"), [("cpu", True, 8, 4, "gloo"), ("cuda", True, 4, 4, "nccl"), ("cuda", False, 4, 4, "gloo"), ("cuda", True, 1, 2, "gloo")])
-def test_tensors_of_gpus_go_by_nccl_where_each_process_has_its_own(monkeypatch: pytest.MonkeyPatch, device: str, nccl: bool, gpus: int, processes: int, found: str) -> None:
+def test_gpu_tensors_use_nccl_if_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch, device: str, nccl: bool, gpus: int, processes: int, found: str) -> None:
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: nccl)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))

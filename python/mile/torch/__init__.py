@@ -1,7 +1,7 @@
-"""PyTorch models: the agents live in tensors of shape (agents, n), on any device that PyTorch has.
+"""PyTorch models: the agents live in tensors of shape (agents, n), on any device that PyTorch supports.
 
 The methods are those of the library, unchanged; their three verbs are operations on these tensors. Under `torchrun` each process hosts some of the agents, and
-`pull` sends rows from process to process.
+`pull` sends rows between processes.
 """
 
 from ._host import Host

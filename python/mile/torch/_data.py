@@ -1,4 +1,4 @@
-"""The data of one agent, in any form that PyTorch has."""
+"""The data of one agent, in any form that PyTorch knows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """A batch of any nesting on the device."""
+    """A batch, however nested, on the device."""
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
     if isinstance(value, dict):
@@ -55,7 +55,7 @@ class Tensors:
         self.rows = len(tensors[0])
         if any(len(tensor) != self.rows for tensor in tensors):
             lengths = [len(tensor) for tensor in tensors]
-            raise _mile.ExperimentError(f"data, agent {agent}: the tensors have {lengths} rows, takes as many of each")
+            raise _mile.ExperimentError(f"data, agent {agent}: expected tensors with the same number of rows, got {lengths}")
         self.tensors = tuple(tensor.to(device) for tensor in tensors)
         self.agent, self.size, self.device = agent, size, device
 
@@ -76,7 +76,7 @@ class Tensors:
 
 
 class Indexed:
-    """A data set with `len` and indices, whose samples are put together batch by batch."""
+    """A data set with `len` and indexing, whose samples are collated batch by batch."""
 
     def __init__(self, dataset: Any, agent: int, size: int | None, device: torch.device) -> None:
         self.dataset, self.rows = dataset, len(dataset)
@@ -149,8 +149,8 @@ def source(data: Any, agent: int, size: int | None, device: torch.device) -> Sou
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         found = Indexed(data, agent, size, device)
     else:
-        takes = "tensors (inputs, targets), a Dataset with len, or a DataLoader"
-        raise TypeError(f"data, agent {agent}: got {type(data).__name__}, takes {takes}")
+        expected = "tensors (inputs, targets), a Dataset with len, or a DataLoader"
+        raise TypeError(f"data, agent {agent}: expected {expected}, got {type(data).__name__}")
     if found.rows == 0:
-        raise _mile.ExperimentError(f"data, agent {agent}: has no samples")
+        raise _mile.ExperimentError(f"data, agent {agent}: expected at least one sample, got none")
     return found

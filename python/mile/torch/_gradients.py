@@ -1,4 +1,4 @@
-"""Gradients of all hosted agents: one model for each in a loop, or one model for all with `torch.func.vmap`."""
+"""Gradients of all hosted agents: one model per agent in a loop, or one model for all agents with `torch.func.vmap`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bind(module: nn.Module, row: torch.Tensor) -> None:
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that are trained, in their order."""
+    """The trained parameters, in order."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
@@ -43,7 +43,7 @@ def views(module: nn.Module, row: torch.Tensor) -> list[torch.Tensor]:
 
 
 def draws_numbers(module: nn.Module) -> bool:
-    """Whether a forward pass in training draws random numbers."""
+    """Whether a forward pass in training mode draws random numbers."""
     return any("Dropout" in type(part).__name__ or "Noise" in type(part).__name__ for part in module.modules())
 
 
@@ -109,7 +109,7 @@ class Vmapped:
         self.mapped: Any = mapped
 
     def _join(self) -> None:
-        """Tensors of all agents in one, so that a batch of all is one selection."""
+        """Joins the tensors of all agents, so that one selection gives the batches of all."""
         self.joined: tuple[torch.Tensor, ...] | None = None
         if all(isinstance(one, Tensors) and one.size is not None for one in self.sources):
             columns = zip(*(one.tensors for one in self.sources), strict=True)  # type: ignore[attr-defined]
@@ -137,12 +137,12 @@ class Vmapped:
             torch.cat([found[name].reshape(agents, -1) for name in self.names], dim=1, out=self.host.vectors[g])
 
     def buffers(self) -> list[dict[str, torch.Tensor]]:
-        """A model with buffers that change is not mapped; those of the model are the same for all agents."""
+        """The model's buffers, the same for all agents: models whose buffers change are not mapped."""
         return [dict(self.model.named_buffers()) for _ in self.host.hosted]
 
 
 def choose(host: Host) -> Gradients:
-    """How a host computes gradients: as the problem says, or mapped if that is possible and the device makes it worth it."""
+    """How a host computes gradients: as the problem says, or mapped if the model allows it and the device makes it worthwhile."""
     problem = host.problem
     if problem.gradient == "loop":
         return Loop(host)
@@ -154,7 +154,7 @@ def choose(host: Host) -> Gradients:
     try:
         found.compute(0, len(host.vectors) - 1, 0)
     except (RuntimeError, ValueError, TypeError) as error:
-        warnings.warn(f"the model cannot be mapped over agents, which are computed one by one: {error}", stacklevel=2)
+        warnings.warn(f"model: cannot be mapped over agents, so gradients are computed agent by agent: {error}", stacklevel=2)
         return Loop(host)
     finally:
         host.vectors[-1].zero_()

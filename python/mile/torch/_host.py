@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ._problem import Problem
     from ._ranks import Ranks
 
-# On a CPU longer vectors are worked on in parts of so many numbers, which stay in its cache from one operation to the next.
+# On a CPU longer vectors are processed in parts of this many numbers, which stay in the cache from one operation to the next.
 _PART = 1 << 18
-# On a CPU rows of at least so many numbers are exchanged one by one, which saves a copy; shorter ones together, which saves calls.
+# On a CPU rows of at least this many numbers are exchanged one by one, which saves a copy; shorter ones together, which saves calls.
 _LONG = 1 << 13
-# Numbers of a sketch, as in the library.
+# The length of a sketch, as in the library.
 _SKETCH = 256
 
 
 class Host:
-    """Hosts agents for the methods of the library: called by it, one verb at a time.
+    """Hosts agents for the methods of the library, which calls it one verb at a time.
 
-    Products and sums are rounded one by one and in the order of the library's own engines, so that `combine` and `pull` have their bits, whatever the number of processes.
+    Products and sums are rounded one by one, in the order of the library's own engines, so that `combine` and `pull` give the same bits for any number of processes.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Host:
     def pull(
         self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None, received: NDArray[Any] | None = None
     ) -> None:
-        """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in increasing j. Rows of neighbours in other processes are sent, unless they were received before."""
+        """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in order of increasing j. Rows of neighbours in other processes are exchanged, unless they were already received."""
         if self.ranks is None:
             sources = [self.vectors[source] for source, _ in pairs]
         elif received is None:
@@ -94,14 +94,14 @@ class Host:
 
     @torch.no_grad()
     def summaries(self, source: int, memory: int) -> NDArray[np.float64]:
-        """For each hosted agent what it sends along with a vector whose differences are weighed: r, and the sketches of the vector and of the one that it remembers."""
+        """What each hosted agent sends along with a vector whose differences are weighted: r, and the sketches of the vector and of the remembered one."""
         r = self.vectors[memory][:, :1].double()
         parts = [r, self._sketch(self.vectors[source]), self._sketch(self.vectors[memory])]
         found: NDArray[np.float64] = torch.cat(parts, dim=1).cpu().numpy().reshape(-1)
         return found
 
     def _sketch(self, rows: torch.Tensor) -> torch.Tensor:
-        """The sketch of each row: the k-th element after the first is added, with its sign, to number k mod 256, in increasing k."""
+        """The sketch of each row: the k-th element after the first is added, with its sign, to entry k mod 256, in order of increasing k."""
         elements = rows[:, 1:]
         count = elements.shape[1]
         size = min(count, _SKETCH)
@@ -123,7 +123,7 @@ class Host:
         weighed: NDArray[np.float64],
         r: NDArray[np.float64],
     ) -> None:
-        """`pull` of one vector with two lists of weights; the memory is then the vector, with r in the place of its first element."""
+        """`pull` of one vector with two lists of weights; afterwards the memory is the vector, with r in place of its first element."""
         source, memory, to, steady = vectors
         others = self.vectors[source] if self.ranks is None else self._exchange([(source, to)])[0]
         self._pull_into(to, source, others, weights)
@@ -132,7 +132,7 @@ class Host:
         self.vectors[memory][:, 0] = torch.from_numpy(r)
 
     def _pull_rows(self, out: torch.Tensor, others: torch.Tensor, weights: NDArray[np.float64]) -> None:
-        """`pull`, row by row: hosted rows are the first of `others`."""
+        """`pull`, row by row; the first rows of `others` are the hosted ones."""
         room = torch.empty_like(out[0]) if len(out) else out
         for row, neighbours in enumerate(self._lists):
             first = True
@@ -145,10 +145,10 @@ class Host:
             if first:
                 out[row].zero_()
 
-    # What those need who look at the agents
+    # Looking at the agents
 
     def vector(self, v: int) -> NDArray[Any]:
-        """A vector of the hosted agents, row after row."""
+        """A vector of the hosted agents, row by row."""
         found: NDArray[Any] = self.vectors[v].detach().cpu().numpy().reshape(-1)
         return found
 
@@ -170,17 +170,17 @@ class Host:
         return found
 
     def sum(self, v: int) -> NDArray[np.float64]:
-        """The sum over all agents, in increasing agent. With that of the models, the mean of the agents' buffers is formed, which measures their average."""
+        """The sum over all agents, in order of increasing agent. For the models it also forms the mean of the agents' buffers, with which the average model is measured."""
         if v == 0 and self.problem.buffers:
             self.mean_buffers = self._mean_buffers()
         return self._sum(self._rows(v))
 
     def sum_rows(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """The same for rows that are no vector."""
+        """The same for rows that are not one of the vectors."""
         return self._sum(torch.from_numpy(rows).view(-1, self.dim))
 
     def _rows(self, v: int) -> torch.Tensor:
-        """A vector, where sums in double precision can be formed: on its device, unless that has none."""
+        """A vector on a device that supports double precision: its own, or else the CPU."""
         rows = self.vectors[v].detach()
         return rows.cpu() if rows.device.type == "mps" else rows
 
@@ -195,7 +195,7 @@ class Host:
 
     @torch.no_grad()
     def _mean_buffers(self) -> dict[str, torch.Tensor]:
-        """The mean over all agents of buffers with fractions, summed in increasing agent; of others those of the first agent."""
+        """The mean over all agents of floating-point buffers, summed in order of increasing agent, and all other buffers of the first agent."""
         own = self.gradients.buffers()
         names = [key for key, value in own[0].items() if value.is_floating_point()]
         found = {key: value.detach().clone() for key, value in own[0].items()}
@@ -211,7 +211,7 @@ class Host:
         return found
 
     def row(self, v: int, agent: int) -> NDArray[Any]:
-        """One agent's row, wherever it is."""
+        """One agent's row, whichever process hosts it."""
         if self.ranks is None:
             own_row: NDArray[Any] = self.vectors[v][agent].cpu().numpy()
             return own_row
@@ -224,7 +224,7 @@ class Host:
     # Buffers, which stay with their agents
 
     def saved(self, state: str | Path) -> None:
-        """Keeps the buffers of all agents beside a state."""
+        """Stores the buffers of all agents next to a state."""
         path = _buffers_path(Path(state))
         if not self.problem.buffers:
             return
@@ -238,7 +238,7 @@ class Host:
                 (path.parent.parent / "checkpoints" / path.name).unlink(missing_ok=True)
 
     def restored(self, state: str | Path) -> None:
-        """Takes up the buffers of a state."""
+        """Restores the buffers that are stored next to a state."""
         found = read_buffers(Path(state))
         if found is None:
             return
@@ -279,7 +279,7 @@ class Host:
         return found
 
     def _plan_exchange(self, lists: list[list[tuple[int, int]]]) -> None:
-        """Which rows go to which rank, and where those that come are put: after the hosted ones."""
+        """Which rows go to which rank, and where received rows are put: after the hosted ones."""
         self._place = {agent: row for row, agent in enumerate(self.hosted)}
         self._sends: dict[int, torch.Tensor] = {}
         self._receives: dict[int, slice] = {}
@@ -310,7 +310,7 @@ class Host:
         return found
 
     def exchange_messages(self, sent: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
-        """Sends the messages of hosted agents, each of so many bytes, and returns those of their neighbours in other processes, in the order of their rows."""
+        """Sends the messages of hosted agents, each of `length` bytes, and returns those of their neighbours in other processes, in the order of their rows."""
         assert self.ranks is not None
         own, first = torch.from_numpy(sent).to(self.problem.device).view(-1, length), len(self.hosted)
         found = own.new_empty((len(self._place) - first, length))
@@ -357,7 +357,7 @@ def _pull(
 
 
 def _signs(count: int) -> NDArray[np.int8]:
-    """The signs of a sketch's elements, as in the library: bits of SplitMix64, of which 1 is negative."""
+    """The signs of a sketch's elements, as in the library: bits of SplitMix64, where 1 is negative."""
     words = np.arange(1, -(-count // 64) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -371,6 +371,6 @@ def _buffers_path(state: Path) -> Path:
 
 
 def read_buffers(state: Path) -> list[dict[str, torch.Tensor]] | None:
-    """The buffers of all agents that are kept beside a state."""
+    """The buffers of all agents that are stored next to a state."""
     path = _buffers_path(state)
     return torch.load(path, weights_only=True) if path.exists() else None

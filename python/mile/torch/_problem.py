@@ -25,16 +25,16 @@ _TYPES = {torch.float32: "float32", torch.float64: "float64"}
 class Problem:
     """f_i(x) is the loss of the model with parameters x on the data of agent i.
 
-    model: a module; its parameters that are trained are x, and their values the starting point. Parameters that are frozen, and buffers such as the statistics of batch
-        norms, are not x: buffers stay with each agent and are never sent.
-    loss: a function of (output, target) with the mean over a batch, such as `nn.CrossEntropyLoss()`. For batches that are not (inputs, target), a function
-        of (model, batch) as `closure`.
-    data: for each agent tensors (inputs, targets), a Dataset or a DataLoader; or a function of the agent that returns it, and `agents`.
-    test: the same, once: data on which the test loss and, for classes, the accuracy are measured.
-    batch: samples of a gradient, or "full". A DataLoader has its own batches.
-    device: where the agents are; default: the device of the model.
-    gradient: "loop" (a model for each agent), "vmap" (all agents at once), or "auto": vmap on a GPU where the model allows it, else a loop.
-    gradient_norm: whether exact gradients are computed for records of the gradient norm.
+    model: a module; its trained parameters are x, and their values are the starting point. Frozen parameters, and buffers such as the statistics of batch norms, are
+        not part of x: buffers stay with each agent and are never sent.
+    loss: a function of (output, target) that returns the mean over a batch, such as `nn.CrossEntropyLoss()`. For batches that are not (inputs, target), pass a function
+        of (model, batch) as `closure` instead.
+    data: for each agent, tensors (inputs, targets), a Dataset or a DataLoader; or a function that returns the data of an agent, together with `agents`.
+    test: data in one of these forms, on which the test loss and, for classification, the accuracy are measured.
+    batch: the number of samples in a gradient, or "full". A DataLoader has its own batches.
+    device: where the agents compute; default: the device of the model.
+    gradient: "loop" (one model per agent), "vmap" (all agents at once), or "auto": vmap on a GPU if the model allows it, otherwise a loop.
+    gradient_norm: whether to compute exact gradients in order to record the gradient norm.
 
     >>> import torch, mile, mile.torch
     >>> torch.manual_seed(0)
@@ -66,18 +66,19 @@ class Problem:
         name: str | None = None,
     ) -> None:
         if (loss is None) == (closure is None):
-            raise TypeError("takes loss(output, target) or closure(model, batch), one of them")
+            got = "neither" if loss is None else "both"
+            raise TypeError(f"loss: expected either loss(output, target) or closure(model, batch), got {got}")
         if gradient not in ("auto", "vmap", "loop"):
-            raise ValueError(f"gradient: got {gradient}, takes auto, vmap or loop")
+            raise ValueError(f"gradient: expected auto, vmap or loop, got {gradient}")
         if batch != "full" and not (isinstance(batch, int) and batch > 0):
-            raise ValueError(f"batch: got {batch!r}, takes a whole number from 1, or 'full'")
+            raise ValueError(f"batch: expected a positive integer or 'full', got {batch!r}")
         parameters = trained(model)
         if not parameters:
-            raise _mile.ExperimentError("model: has no parameters that are trained")
+            raise _mile.ExperimentError("model: expected trained parameters, got none; set requires_grad on those to be trained")
         kinds = {parameter.dtype for parameter in parameters}
         if len(kinds) > 1 or parameters[0].dtype not in _TYPES:
             got = ", ".join(sorted(str(kind) for kind in kinds))
-            raise TypeError(f"model: its parameters are {got}, takes torch.float32 or torch.float64, one for all")
+            raise TypeError(f"model: expected all parameters to be torch.float32, or all torch.float64, got {got}")
         self.device = torch.device(device) if device is not None else parameters[0].device
         if self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", own_gpu())
@@ -104,7 +105,7 @@ class Problem:
         self.metrics = self._metrics()
         first = self.source(self._hosted()[0]).rows
         if self._distributed is not None:
-            # All processes must choose alike how often models are evaluated.
+            # All processes must agree on how often models are evaluated.
             first = int(self._distributed.broadcast(0, str(first).encode()))
         test_rows = 0 if self._test is None else self._test.rows
         self.row_counts = (first, min(first, self._size or first), first * self.agents, test_rows)
@@ -118,7 +119,7 @@ class Problem:
         return self._evaluate(x, self.source(agent), self._buffers_of(agent))[0]
 
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
-        """A stochastic gradient outside of a host."""
+        """A stochastic gradient, computed outside a host."""
         batch = self.source(agent).batch(rng.seed, rng.draw)
         self._load(x, self._buffers_of(agent))
         total = self.objective(self._probe, batch)
@@ -136,7 +137,7 @@ class Problem:
         return packed
 
     def measure(self, x: NDArray[Any]) -> list[float]:
-        """The metrics of the agents' average on the test data, with the mean of all agents' buffers."""
+        """The metrics of the average model on the test data, with the mean of all agents' buffers."""
         return self._measure(x, self._mean_buffers())
 
     def measure_of(self, agent: int, x: NDArray[Any]) -> list[float]:
@@ -149,7 +150,7 @@ class Problem:
         return [accuracy, loss] if "accuracy" in self.metrics else [loss]
 
     def initial(self, seed: int) -> NDArray[Any]:
-        """The parameters of the model as it was given."""
+        """The parameters of the given model."""
         flat = torch.cat([parameter.detach().reshape(-1) for parameter in trained(self.model)])
         found: NDArray[Any] = flat.cpu().numpy()
         return found
@@ -164,12 +165,12 @@ class Problem:
         seed: int,
         peers: int | None,
     ) -> Host:
-        """Opens the agents of a job. Called by the library."""
+        """Creates the host of a job's agents. Called by the library."""
         self._host = Host(self, agents, hosted, edges, vectors, start, seed, self._distributed if peers else None)
         return self._host
 
     def close(self) -> None:
-        """Ends the workers of data loaders. Called by the library after a run."""
+        """Stops the workers of data loaders. Called by the library after a run."""
         for one in self._sources.values():
             if isinstance(one, Loaded):
                 one.close()
@@ -181,7 +182,7 @@ class Problem:
     # Models
 
     def state_dicts(self, x: NDArray[Any], state: Path) -> list[dict[str, torch.Tensor]]:
-        """A state dict for each row of x, with the buffers that are kept beside the state."""
+        """A state dict for each row of x, with the buffers that are stored next to the state."""
         buffers = read_buffers(state)
         return [self._state_dict(row, None if buffers is None else buffers[k]) for k, row in enumerate(x)]
 
@@ -281,17 +282,17 @@ class Problem:
 def _count(data: Any, agents: int | None) -> int:
     if callable(data) and not hasattr(data, "__len__"):
         if agents is None:
-            raise TypeError("agents: is missing, takes their number where data is a function of the agent")
+            raise TypeError("agents: expected their number, since data is a function of the agent, got none")
         return agents
     if len(data) == 0:
-        raise TypeError("data: is missing, takes the data of each agent")
+        raise TypeError("data: expected the data of each agent, got none")
     if agents not in (None, len(data)):
-        raise ValueError(f"agents: got {agents}, takes {len(data)}, the number of agents with data")
+        raise ValueError(f"agents: expected {len(data)}, the number of agents with data, got {agents}")
     return len(data)
 
 
 def _mean(buffers: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """The mean of buffers with fractions, as the host forms it; of others those of the first agent."""
+    """The mean of floating-point buffers, as the host forms it, and all other buffers of the first agent."""
     found = dict(buffers[0])
     for key, first in buffers[0].items():
         if first.is_floating_point():
