@@ -77,9 +77,9 @@ fn unknown(name: &str) -> String {
         return format!("{name} is not available: {}", absent.reason);
     }
     let names: Vec<&str> = catalogue::ALL.iter().map(|entry| &*entry.name).collect();
-    let hint = mile_lab::section::nearest(name, &names).map(|near| format!("; did you mean {near}?"));
+    let hint = mile_lab::section::nearest(name, &names).map(|near| format!("; did you mean \"{near}\"?"));
     let hint = hint.unwrap_or_else(|| "; mile algorithms lists all methods".into());
-    format!("unknown method '{name}'{hint}")
+    format!("unknown method \"{name}\"{hint}")
 }
 
 fn list(entries: &[&Entry]) -> anyhow::Result<String> {
@@ -96,7 +96,7 @@ fn list(entries: &[&Entry]) -> anyhow::Result<String> {
             format!("  {}", if parameters.is_empty() { "-".into() } else { parameters.join(", ") }),
         ]);
     }
-    let header = ["method", "sent", "exchanges", "stored", "exact", "  parameters beside step_size"];
+    let header = ["method", "sent", "exchanges", "stored", "exact", "  parameters besides step_size"];
     let table = TextTable { header: header.map(str::to_owned).to_vec(), rows };
     let mut text = left_align_last(&table);
     let _ = writeln!(

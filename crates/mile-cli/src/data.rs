@@ -43,11 +43,11 @@ enum Action {
     Where(DataDirArguments),
     /// Write the statistics of one agent's table: counts, means, deviations and categories
     ///
-    /// For agents that each have only their own file, and standardise features, use categories, fill missing values or weigh
+    /// For agents that each have only their own file, and standardise features, use categories, fill in missing values or weight
     /// agents by their rows. Each owner writes such a file; mile data merge joins them, and every agent gets the result as
     /// statistics = "FILE" in [problem]. No row leaves its owner.
     Summary {
-        /// Experiment file of a table with one file for each agent
+        /// Experiment file of a table with one file per agent
         #[arg(value_name = "EXPERIMENT.toml")]
         experiment: PathBuf,
         /// The agent whose file is read
@@ -62,7 +62,7 @@ enum Action {
     },
     /// Join the statistics of all agents
     Merge {
-        /// Files that mile data summary has written, one for each agent, in any order
+        /// Files written by mile data summary, one per agent, in any order
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
         /// File to write
@@ -103,21 +103,21 @@ fn summary(path: &Path, agent: usize, set: &[String]) -> Result<Statistics, LabE
     let name = path.display().to_string();
     let agents = spec.membership().map_err(|error| error.in_file(&name))?.numbers();
     if agent >= agents {
-        let problem = format!("got {agent}, takes the number of an agent, below {agents}");
+        let problem = format!("expected the number of an agent, below {agents}, got {agent}");
         return Err(LabError::config("--agent", problem));
     }
     let found = spec.objectives.statistics(agent).map_err(|error| error.in_file(&name))?;
     found.ok_or_else(|| {
-        let problem = "needs no statistics; only kind = \"table\" does";
+        let problem = "only kind = \"table\" needs statistics";
         LabError::config("problem.kind", problem).in_file(&name)
     })
 }
 
 fn location(name: &str, folder: Option<&Path>) -> String {
     match data::locate(name, folder) {
-        Ok(Located::Generated) => "generated when needed".into(),
+        Ok(Located::Generated) => "generated on demand".into(),
         Ok(Located::Directory(path)) => path.display().to_string(),
-        Err(_) => format!("not found; download it with: mile data get {name}"),
+        Err(_) => format!("not found; download it with mile data get {name}"),
     }
 }
 
@@ -182,9 +182,7 @@ fn get(name: &str, folder: Option<&Path>) -> anyhow::Result<()> {
     let located = data::get(name, folder, &mut show).map_err(LabError::from);
     bar.finish_and_clear();
     match located? {
-        Located::Generated => {
-            output::print(&format!("{name} is generated when needed; nothing to download\n"))
-        }
+        Located::Generated => output::print(&format!("{name} is generated on demand; nothing to download\n")),
         Located::Directory(path) => output::print(&format!("{name} is in {}\n", path.display())),
     }
 }

@@ -54,7 +54,7 @@ mod gpu {
 
     pub(super) fn open(_: usize) -> Result<(Arc<dyn Engines>, String), LabError> {
         let problem =
-            "this program was built without GPUs: build it with its feature cuda, or use --device cpu";
+            "this program was built without GPU support; build it with the feature cuda, or use --device cpu";
         Err(LabError::config("--device", problem))
     }
 

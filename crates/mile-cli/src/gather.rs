@@ -30,7 +30,7 @@ pub(crate) struct GatherArguments {
     experiment: Option<PathBuf>,
 }
 
-/// Nobody watches.
+/// An observer that ignores everything.
 struct Silent;
 
 impl Observer for Silent {}
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     let missing: Vec<String> = (0..agents).filter(is_missing).map(|agent| agent.to_string()).collect();
     if !missing.is_empty() {
         let problem = format!(
-            "the folders of agents {} are missing ({agents} take part): give them too",
+            "the folders of agents {} are missing ({agents} agents take part); give them too",
             missing.join(", ")
         );
         return Err(LabError::config("DIR", problem).into());
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     let plan = Plan::new(spec).map_err(|error| match error {
         LabError::Data(error) => {
             let problem = format!(
-                "{error}; records need the data of all agents: give --experiment FILE where these are"
+                "{error}; records need the data of all agents, so run this where all of it is, with --experiment FILE"
             );
             LabError::config("data", problem)
         }
@@ -67,8 +67,8 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     let outcomes =
         mile::with_precision!(plan.spec.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
     if outcomes.is_empty() {
-        let problem = "has nothing to gather yet: agents write models at the recorded rounds with snapshots = true in [agent], \
-                       and final states at their end";
+        let problem = "nothing to gather yet; agents write final states when they finish, and models at the recorded rounds with \
+                       snapshots = true in [agent]";
         return Err(LabError::Directory { path: arguments.out.clone(), problem: problem.into() }.into());
     }
     let results = Executed::elsewhere(&plan, &arguments.out, outcomes).report(true)?;
@@ -96,7 +96,7 @@ fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabErro
         let (experiment, config) = AgentSpec::load(&folder.join("agent.toml"))?;
         if let Some(other) = found.insert(config.id, folder.clone()) {
             let problem = format!(
-                "is the folder of agent {}, and so is {}: give one of them",
+                "the folder of agent {}, the same agent as in {}; give only one of them",
                 config.id,
                 other.display()
             );
@@ -104,6 +104,6 @@ fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabErro
         }
         first.get_or_insert(experiment);
     }
-    let nothing = || LabError::config("DIR", "holds no folders of agents");
+    let nothing = || LabError::config("DIR", "no folders of agents found");
     Ok((first.ok_or_else(nothing)?, found))
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &KeysArguments) -> anyhow::Result<u8> {
     };
     if text.is_empty() {
         let name = arguments.name.as_deref().unwrap_or_default();
-        eprintln!("mile: no section and no key has '{name}' in its name; mile keys lists all");
+        eprintln!("mile: no section or key has \"{name}\" in its name; mile keys lists all");
         return Ok(USAGE);
     }
     output::print(&text)?;

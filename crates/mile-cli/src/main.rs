@@ -51,7 +51,7 @@ enum Command {
     /// Write a commented experiment file to start from
     ///
     /// The file runs as it is with mile run, and each of its keys has a comment. For your own data: mile init --data
-    /// FILE.csv looks at the header and the rows, and chooses the target (the last column), the loss (by the target's
+    /// FILE.csv reads the header and the first rows, and chooses the target (the last column), the loss (by the target's
     /// values) and the agents (by a column of names, if there is one).
     Init(init::InitArguments),
     /// Run an experiment on this machine with one process per agent, over the network
@@ -71,7 +71,7 @@ enum Command {
     Keygen(keygen::KeygenArguments),
     /// Make a run directory from the folders of agents
     ///
-    /// The folders may have been copied from other machines by any means, also while the agents run; nothing in them is changed.
+    /// The folders may be copied from other machines by any means, even while the agents run; nothing in them is changed.
     Gather(gather::GatherArguments),
     /// Show agents' progress and who waits for whom
     Status(status::StatusArguments),

@@ -37,7 +37,7 @@ pub(crate) struct ObserverArguments {
 
 impl ObserverArguments {
     pub(crate) fn refuse_for_a_sweep(&self) -> Result<(), LabError> {
-        let problem = "is not available for a [sweep]: leave it out, and use mile report afterwards";
+        let problem = "not available for a [sweep]; leave it out, and use mile report afterwards";
         match (&self.serve, self.tensorboard) {
             (Some(_), _) => Err(LabError::config("--serve", problem)),
             (None, true) => Err(LabError::config("--tensorboard", problem)),

@@ -134,7 +134,7 @@ fn describe(plan: &Plan, ranks: usize) -> String {
         true => writeln!(text, "placement: blocks of agents in the order of their numbers"),
         false => writeln!(
             text,
-            "placement: by a partition of the graph, which sends {} rows an exchange instead of {}",
+            "placement: by a partition of the graph, which sends {} rows per exchange instead of {}",
             cut.rows, numbered.rows
         ),
     };
@@ -147,7 +147,7 @@ fn describe(plan: &Plan, ranks: usize) -> String {
             HumanBytes(bytes * cut.most_rows as u64).to_string(),
         ]
     };
-    let header = ["algorithm", "crossing/round", "most of a rank"];
+    let header = ["algorithm", "crossing/round", "most by a rank"];
     let rows = plan.spec.algorithms.iter().enumerate().map(row).collect();
     let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
     text

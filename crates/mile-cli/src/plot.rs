@@ -83,7 +83,7 @@ fn refuse_for_a_sweep(arguments: &PlotArguments, sweep: &Path) -> Result<(), Lab
         Some((key, _)) => {
             let path = sweep.display();
             let problem = format!(
-                "applies only to runs, and {path} is a sweep; leave it out, or plot its runs: {path}/points/*"
+                "applies only to runs, but {path} is a sweep; leave it out, or plot its runs: {path}/points/*"
             );
             Err(LabError::config(key, problem))
         }
@@ -100,7 +100,7 @@ fn chosen(arguments: &PlotArguments, runs: &Runs, whose: &str) -> Result<Option<
     let names: Vec<&str> = recorded.iter().map(|quantity| quantity.name()).collect();
     if let Some(missing) = arguments.y.iter().find(|name| !names.contains(&name.as_str())) {
         let problem =
-            format!("got {missing}, which is not recorded in {whose}; recorded are {}", names.join(", "));
+            format!("expected a quantity recorded in {whose} ({}), got {missing}", names.join(", "));
         return Err(LabError::config("--y", problem));
     }
     let wanted = |asked: &[String], name: &str| asked.is_empty() || asked.iter().any(|one| one == name);

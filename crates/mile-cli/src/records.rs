@@ -1,4 +1,4 @@
-//! Records on standard output, one JSON object a line.
+//! Records on standard output, one JSON object per line.
 
 use std::sync::{Arc, OnceLock};
 

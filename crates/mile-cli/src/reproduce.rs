@@ -54,9 +54,9 @@ enum Item {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scale {
-    /// Fewer rounds and one seed: at most ten minutes for each item on two cores
+    /// Fewer rounds and one seed: at most ten minutes per item on two cores
     Quick,
-    /// The full experiments: hours; can be interrupted and resumed with the same command
+    /// The full experiments, which take hours; can be interrupted and resumed with the same command
     Paper,
 }
 
@@ -77,12 +77,12 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     ];
     let figures = [Item::Fig1, Item::Fig2, Item::All].contains(&arguments.item);
     if arguments.dataset.is_some() && !figures {
-        return Err(LabError::config("--dataset", "applies only to fig1, fig2 and all: leave it out").into());
+        return Err(LabError::config("--dataset", "applies only to fig1, fig2 and all; leave it out").into());
     }
     if !arguments.set.is_empty() && [Item::Theorems, Item::When, Item::All].contains(&arguments.item) {
         return Err(LabError::config(
             "--set",
-            "applies only to table1, fig1 and fig2: leave it out, or reproduce one of these",
+            "applies only to table1, fig1 and fig2; leave it out, or reproduce one of these",
         )
         .into());
     }

@@ -150,7 +150,7 @@ fn describe_run(arguments: &RunArguments, plan: &Plan, place: &Place) -> anyhow:
 fn time(plan: &Plan, place: &Place) -> Result<String, LabError> {
     match place.is_shared() {
         false => Ok(estimate_time(plan)?.to_string()),
-        true => Ok("estimated in one process only".into()),
+        true => Ok("not estimated with several processes".into()),
     }
 }
 
@@ -191,7 +191,7 @@ fn read(arguments: &RunArguments) -> Result<(toml::Table, PathBuf), LabError> {
         if folder.join("sweep.toml").exists() {
             return Err(LabError::Directory {
                 path: folder.clone(),
-                problem: "holds a sweep: give its experiment file too, to resume it".into(),
+                problem: "holds a sweep; to resume it, give its experiment file too".into(),
             });
         }
         let mut settings = resume::settings(folder)?;

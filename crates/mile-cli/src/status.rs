@@ -32,15 +32,15 @@ pub(crate) struct StatusArguments {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// For supervisors: print only what is wrong, and exit with 1 if an agent does not answer and has not ended in good order, if its
+    /// For supervisors: print only problems, and exit with 1 if an agent does not answer although it has not finished, if its
     /// model has diverged, or if it has waited longer than --patience
     #[arg(long, conflicts_with = "watch")]
     check: bool,
-    /// Print the section [[event]] with which a lost agent leaves for good, made from the checkpoints of the others. It goes into the files
-    /// of all agents while they are stopped (with replace = instead of leave = if a new agent takes its place)
+    /// Print the section [[event]] that removes a lost agent for good, computed from the checkpoints of the others; stop all agents and
+    /// add it to their files (with replace = instead of leave = if a new agent takes its place)
     #[arg(long, value_name = "AGENT", conflicts_with_all = ["watch", "check"])]
     without: Option<usize>,
-    /// Seconds for which an agent may wait for neighbours (with --check)
+    /// Seconds an agent may wait for neighbours (with --check)
     #[arg(long, value_name = "SECONDS", default_value = "60", requires = "check")]
     patience: f64,
 }
@@ -94,12 +94,13 @@ fn departure(agent: usize, answers: &[Answer]) -> Result<String, LabError> {
         rounds.push(standing(folder).map_err(unreadable)?.map_or(0, |mark| mark.round));
     }
     let (Some(least), Some(most)) = (rounds.iter().min(), rounds.iter().max()) else {
-        let problem = "holds no folders of other agents: give those of all agents that remain";
+        let problem = "no folders of other agents found; give those of all agents that remain";
         return Err(LabError::config("DIR", problem));
     };
     let mut text = format!("[[event]]\nround = {}\nleave = {agent}\nlost = {least}\n", most.max(&1));
     if !running.is_empty() {
-        let _ = writeln!(text, "# agents {running:?} still run: stop all agents, and ask again");
+        let _ =
+            writeln!(text, "# agents {running:?} are still running: stop all agents, then run this again");
     }
     Ok(text)
 }
@@ -116,7 +117,7 @@ fn problems(answers: &[Answer], patience: f64) -> Vec<String> {
             }
         };
         if let Some(round) = status.diverged {
-            lines.push(format!("agent {}: its model has diverged in round {round}", status.agent));
+            lines.push(format!("agent {}: its model diverged in round {round}", status.agent));
         }
         let waits = matches!(status.activity, Activity::Waiting | Activity::Leaving);
         if waits && status.activity_s > patience {
@@ -153,7 +154,7 @@ fn agents(folders: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
             found.push(folder.clone());
         } else {
             let problem =
-                "is neither the folder of an agent that has been started nor the run directory of a swarm";
+                "neither the folder of an agent that has been started nor the run directory of a swarm";
             return Err(LabError::Directory { path: folder.clone(), problem: problem.into() });
         }
     }
@@ -211,8 +212,8 @@ fn agent(status: &Status) -> Vec<String> {
     let doing = match status.activity {
         Activity::Computing => "computing".into(),
         Activity::Waiting => format!("in an exchange for {}", seconds(status.activity_s)),
-        Activity::Leaving => format!("done; waiting for confirmations for {}", seconds(status.activity_s)),
-        Activity::Done => "ended; all its work is done".into(),
+        Activity::Leaving => format!("done, waiting for confirmations for {}", seconds(status.activity_s)),
+        Activity::Done => "finished".into(),
     };
     let doing = match status.diverged {
         Some(round) => format!("{doing}; diverged in round {round}"),

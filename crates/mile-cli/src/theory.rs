@@ -41,7 +41,7 @@ pub(crate) struct TheoryArguments {
     /// Probability that an edge is down in a round [default: 0]
     #[arg(long)]
     drop_rate: Option<f64>,
-    /// How the graph changes from round to round: random-matching or matchings [default: it does not]
+    /// How the graph changes from round to round: random-matching or matchings [default: it stays the same]
     #[arg(long)]
     time_varying: Option<String>,
     /// Local steps per round, tau [default: 10, or the experiment's]
@@ -56,7 +56,7 @@ pub(crate) struct TheoryArguments {
     /// Momentum of the local steps, a number in [0, 1) [default: none, or the experiment's]
     #[arg(long)]
     momentum: Option<f64>,
-    /// Nesterov's form of the momentum
+    /// Use Nesterov's form of momentum
     #[arg(long, requires = "momentum")]
     nesterov: bool,
     /// Smoothness constant L of the objectives [default: 1, or estimated from the experiment's problem]
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
         }
     };
     if let Some(mu) = arguments.momentum.filter(|mu| !(0.0..1.0).contains(mu)) {
-        eprintln!("mile: --momentum: got {mu}, takes a number in [0, 1)");
+        eprintln!("mile: --momentum: expected a number in [0, 1), got {mu}");
         return Ok(USAGE);
     }
     match &arguments.experiment {
@@ -161,7 +161,7 @@ fn weight(name: &str, given: &Option<String>) -> Result<Option<WeightChoice>, St
         "adaptive" if name == "xi" => Ok(Some(WeightChoice::Adaptive)),
         number => number.parse().map(|number| Some(WeightChoice::Number(number))).map_err(|_| {
             let words = if name == "xi" { "paper, auto or adaptive" } else { "or auto" };
-            format!("--{name}: got '{number}', takes a number in (0, 1], {words}")
+            format!("--{name}: expected a number in (0, 1], {words}, got \"{number}\"")
         }),
     }
 }

@@ -99,12 +99,11 @@ fn notes(plan: &Plan) -> Vec<String> {
         plan.spec.network.topology().and_then(|topology| Some((topology, topology.simpler(agents)?)))
     {
         let (name, simpler) = (topology.name(), simpler.name());
-        notes.push(format!("network: {agents} is a prime number, so that the {name} is a {simpler}"));
+        notes.push(format!("network: {agents} is a prime number, so the {name} is a {simpler}"));
     }
     if plan.spec.seeds.len() > 1 && !depends_on_seed(plan) {
         notes.push(
-            "seeds: all seeds give the same run, since gradients are exact and nothing is drawn at random"
-                .into(),
+            "seeds: all seeds give the same run, because gradients are exact and nothing is random".into(),
         );
     }
     for (algorithm, planned) in plan.spec.algorithms.iter().zip(&plan.methods) {
@@ -116,7 +115,7 @@ fn notes(plan: &Plan) -> Vec<String> {
             let xi = planned.parameters.xi.map_or(0.0, Weight::last);
             let gamma = planned.parameters.gamma.unwrap_or(xi);
             let found = matches!(planned.parameters.xi, Some(Weight::Adaptive(_)));
-            let most = if found { "adaptive, at most " } else { "" };
+            let most = if found { "adaptive, up to " } else { "" };
             chosen.push(format!("xi = {most}{}, gamma = {}", number(xi), number(gamma)));
         }
         if planned.chosen.adaptive {
@@ -124,7 +123,7 @@ fn notes(plan: &Plan) -> Vec<String> {
             let (most, gamma) = (xi.map_or(0.0, Weight::last), gamma.unwrap_or(1.0));
             let label = &algorithm.label;
             notes.push(format!(
-                "{label}: edges find xi, at most {}; gamma = {}",
+                "{label}: each edge adapts its xi, up to {}; gamma = {}",
                 number(most),
                 number(gamma)
             ));
@@ -136,7 +135,7 @@ fn notes(plan: &Plan) -> Vec<String> {
     notes
 }
 
-/// Whether some job may differ from another one in more than the number of its seed.
+/// Whether jobs may differ by more than the number of their seed.
 fn depends_on_seed(plan: &Plan) -> bool {
     let spec = &plan.spec;
     spec.objectives.depends_on_seed()

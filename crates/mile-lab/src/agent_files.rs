@@ -96,7 +96,7 @@ impl AgentFiles {
         Ok(found)
     }
 
-    /// Removes the final state of a job that is not final any more.
+    /// Removes the final state of a job that is no longer final.
     pub fn remove_last(&self, plan: &Plan, job: Job) -> Result<(), LabError> {
         let path = self.last(plan, job);
         match fs::remove_file(&path) {

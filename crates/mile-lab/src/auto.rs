@@ -65,7 +65,7 @@ pub(crate) fn smoothness_bound(spec: &Spec, estimate: &Smoothness) -> Option<f64
     }
 }
 
-/// Gives an algorithm whose xi is found by the edges its largest weight and its gamma, where they are not given.
+/// Gives an algorithm with an adaptive xi its largest weight and its gamma, where they are not given.
 pub(crate) fn choose_adaptive(
     index: usize,
     algorithm: &AlgorithmSpec,
@@ -80,7 +80,7 @@ pub(crate) fn choose_adaptive(
     Ok(())
 }
 
-/// What [`choose_adaptive`] chooses: a matter of the network, the local steps and the momentum.
+/// What [`choose_adaptive`] chooses, from the network, the local steps and the momentum.
 pub(super) fn adaptive(
     algorithm: &AlgorithmSpec,
     network: &Network,
@@ -114,10 +114,7 @@ pub(crate) fn choose(
         seed: spec.seeds[0],
     };
     let momentum = parameters.checked_momentum(&algorithm.entry.name).map_err(|error| {
-        LabError::config(
-            format!("algorithm[{index}].{}", error.parameter),
-            format!("got {}, takes {}", error.got, error.takes),
-        )
+        LabError::expected(format!("algorithm[{index}].{}", error.parameter), error.takes, error.got)
     })?;
     if let Some(momentum) = momentum {
         return choose_with_momentum(index, algorithm, question, momentum, parameters);
@@ -156,8 +153,8 @@ fn choose_with_momentum(
     let key = |key: &str| format!("algorithm[{index}].{key}");
     if algorithm.gamma.is_none() {
         let problem = format!(
-            "\"auto\" with momentum needs a weight of the mixing of its own: give gamma = \"auto\" too, since the paper's gamma = xi \
-             is unstable with a momentum of {} on most networks",
+            "\"auto\" with momentum needs a separate mixing weight, since the paper's gamma = xi is unstable with a \
+             momentum of {} on most networks; give gamma = \"auto\" too",
             momentum.mu
         );
         return Err(LabError::config(key("xi"), problem));

@@ -20,7 +20,7 @@ pub struct Context {
     pub started: u64,
     /// The machine.
     pub machine: Machine,
-    /// Threads of each job, which its computing time depends on; not for agents in processes of their own.
+    /// Threads of each job, which its computing time depends on; not for agents in separate processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads_per_job: Option<usize>,
     /// Title of the problem.

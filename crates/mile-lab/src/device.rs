@@ -10,7 +10,7 @@ pub enum DeviceChoice {
     /// The CPU.
     #[default]
     Cpu,
-    /// The NVIDIA GPU of this number, from 0.
+    /// The NVIDIA GPU with this number, counted from 0.
     Cuda(usize),
 }
 
@@ -24,9 +24,9 @@ impl FromStr for DeviceChoice {
             "cuda" => Ok(Self::Cuda(0)),
             _ => {
                 let number = text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-                number
-                    .map(Self::Cuda)
-                    .ok_or_else(|| "takes auto, cpu, cuda, or cuda:K for GPU number K from 0".into())
+                number.map(Self::Cuda).ok_or_else(|| {
+                    "expected auto, cpu, cuda, or cuda:K for GPU number K, counted from 0".into()
+                })
             }
         }
     }

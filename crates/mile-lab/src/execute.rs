@@ -52,7 +52,7 @@ impl Sharing {
         rayon::current_thread_index().is_some() && self == here
     }
 
-    /// So many jobs at once, which compute together on a device.
+    /// This many jobs at once, which compute together on a device.
     fn together(jobs: usize, threads: usize) -> Self {
         let jobs_at_once = jobs.max(1);
         Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
@@ -170,13 +170,13 @@ fn prepare(
     Ok((store, outcomes.into_values().collect()))
 }
 
-/// Workers, each with threads of its own.
+/// Workers, each with its own threads.
 fn run_at_once(sharing: Sharing, work: impl Fn() + Sync + Send) {
     std::thread::scope(|scope| {
         for _ in 0..sharing.jobs_at_once {
             scope.spawn(|| match rayon::ThreadPoolBuilder::new().num_threads(sharing.threads).build() {
                 Ok(pool) => pool.install(&work),
-                // No threads of its own: those that all share.
+                // No threads of its own: it uses the shared ones.
                 Err(_) => work(),
             });
         }
@@ -245,7 +245,7 @@ fn record_outcome(
 ) -> Result<(), LabError> {
     let outcome = match result {
         Ok(outcome) => outcome,
-        // Over several ranks the others may wait in the midst of this job: it ends them all.
+        // Over several ranks the others may be waiting in the middle of this job: it ends them all.
         Err(error) if error.is_of_one_job() && context.plan.engines.ranks().count() > 1 => {
             note_failure(context, shared, jobs, job, &error);
             return Err(error);
@@ -288,7 +288,7 @@ pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -
     let (key, what) =
         if known { ("seeds", format!("seed {}", lost.seed)) } else { ("algorithm", lost.label.clone()) };
     let problem = format!(
-        "{what} is missing, which {} has results of: algorithms and seeds can be added to a run, not removed; \
+        "{what} is missing, but {} has results of it; algorithms and seeds can be added to a run, not removed: \
          give all of them, or another --out",
         folder.display()
     );

@@ -269,7 +269,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let last = self.records.get(&job).cloned();
         let last = last.ok_or_else(|| LabError::Directory {
             path: self.store.path("metrics.jsonl"),
-            problem: "has no record of a finished job, because its agents ran without snapshots = true: set that in [agent]"
+            problem: "no record of a finished job, because its agents ran without snapshots = true; set that in [agent]"
                 .into(),
         })?;
         let header = Header::new(self.plan.facts_of(job), &progress, None);
@@ -324,7 +324,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let mut together: Option<Progress> = None;
         for (place, files) in self.members(round).enumerate() {
             let path = path(files);
-            let missing = || LabError::Directory { path: path.clone(), problem: "is missing".into() };
+            let missing = || LabError::Directory { path: path.clone(), problem: "missing".into() };
             let mut found = state::open(&path)?.ok_or_else(missing)?;
             let round = found.header.round;
             let (theirs, ours) = (until(&found.header.facts, round), until(&facts, round));
@@ -339,7 +339,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 Some(sum) => {
                     let bytes_sent = sum.costs.bytes_sent + own.costs.bytes_sent;
                     let gradient_evals = sum.costs.gradient_evals + own.costs.gradient_evals;
-                    // Those who joined later have sent fewer.
+                    // Agents that joined later have sent fewer.
                     let vectors_sent = sum.costs.vectors_sent.max(own.costs.vectors_sent);
                     let exchanges = sum.costs.exchanges.max(own.costs.exchanges);
                     Progress { costs: Costs { vectors_sent, exchanges, bytes_sent, gradient_evals }, ..sum }
@@ -417,8 +417,8 @@ fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<u64, LabError
         Some(Difference { key, old, new }) => Err(LabError::Directory {
             path: store.path("config.toml"),
             problem: format!(
-                "{key} was {old} and is {new} now, but only more rounds, eval_every and later changes of step sizes can be given to a \
-                 swarm that is resumed: undo the change, or choose another --out"
+                "{key} was {old} and is {new} now, but a resumed swarm can only have more rounds, another eval_every and later changes \
+                 of step sizes; undo the change, or choose another --out"
             ),
         }),
     }

@@ -65,7 +65,7 @@ impl JobContext<'_> {
                 if round > rounds {
                     let name = self.plan.job_name(job);
                     let problem = format!(
-                        "got {rounds}, takes at least {round}, which {name} has done in {} already; or give another folder",
+                        "expected at least {round}, which {name} has already done in {}, got {rounds}; or give another folder",
                         self.store.folder().display()
                     );
                     return Err(LabError::config("rounds", problem));
@@ -104,7 +104,7 @@ impl JobContext<'_> {
         let is_gap = |epoch: &Epoch| epoch.members.last().is_some_and(|last| last + 1 != epoch.members.len());
         if !plan.engines.evaluates_the_problem() && membership.epochs().iter().any(is_gap) {
             let problem =
-                "agents cannot leave where the engine knows objectives by the numbers of the agents";
+                "agents cannot leave on an engine that identifies objectives by the numbers of the agents";
             return Err(LabError::config("event", problem));
         }
         let round = if resume && !all { self.round_of_state(job)? } else { None };

@@ -96,7 +96,7 @@ pub fn outcome_line(name: &str, outcome: &Outcome) -> String {
         JobStatus::Done if outcome.converged => "converged",
         JobStatus::Done => "done",
         JobStatus::Diverged => "diverged",
-        JobStatus::Stopped => "stopped, can be resumed",
+        JobStatus::Stopped => "stopped (can be resumed)",
         JobStatus::Failed => "failed",
     };
     let why = outcome.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();

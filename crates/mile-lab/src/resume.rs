@@ -13,9 +13,9 @@ pub fn settings(folder: &Path) -> Result<Table, LabError> {
     let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => LabError::Directory {
             path: folder.to_owned(),
-            problem: "holds no run to resume: leave --resume out, or give its folder with --out".into(),
+            problem: "no run to resume; leave --resume out, or give its folder with --out".into(),
         },
         _ => refuse(format!("cannot read the settings of the run: {source}")),
     })?;
-    text.parse().map_err(|error: toml::de::Error| refuse(format!("is not valid: {}", error.message())))
+    text.parse().map_err(|error: toml::de::Error| refuse(format!("invalid: {}", error.message())))
 }

@@ -2,7 +2,7 @@
 //!
 //! Every rank writes its own rows into one file, at the places that one process would write them to, and reads only these:
 //! a state does not pass through one rank, and can be resumed with any number of them. The file must be on a disk that all
-//! ranks see.
+//! ranks share.
 
 use std::path::Path;
 
@@ -97,7 +97,7 @@ pub(crate) fn read<T: Real>(
     let opened = state::open(path).and_then(|found| {
         let found = found.ok_or_else(|| LabError::Directory {
             path: path.to_owned(),
-            problem: "is there on rank 0 only: the run directory must be on a disk that all ranks see".into(),
+            problem: "exists on rank 0 only; the run directory must be on a disk that all ranks share".into(),
         })?;
         state::check(path, &found.header, facts)?;
         Ok(found)

@@ -74,7 +74,7 @@ enum Found<'s> {
 }
 
 impl<'s> Executed<'s> {
-    /// The jobs of a plan that agents in processes of their own have executed.
+    /// The jobs of a plan that agents in separate processes have executed.
     pub fn elsewhere(plan: &'s Plan, folder: &'s Path, outcomes: Vec<Outcome>) -> Self {
         Self { folder, found: Found::Run { plan, outcomes, failed: Vec::new() } }
     }

@@ -40,11 +40,11 @@ fn from_file<T: Real>(path: &Path, problem: &dyn Problem<T>, agents: &[usize]) -
     let refuse = |problem: String| LabError::Directory { path: path.to_owned(), problem };
     let bytes = std::fs::read(path).map_err(LabError::io(path, "read"))?;
     let file = SafeTensors::deserialize(&bytes)
-        .map_err(|error| refuse(format!("is not a safetensors file: {error}")))?;
-    let takes = format!(
-        "takes the file of a state, whose tensor x has {count} rows of {dim} numbers, or one row for all agents"
+        .map_err(|error| refuse(format!("not a safetensors file: {error}")))?;
+    let expected = format!(
+        "expected a state with a tensor x of {count} rows of {dim} numbers, or of one row for all agents"
     );
-    let x = file.tensor("x").map_err(|_| refuse(format!("has no tensor x: start.file {takes}")))?;
+    let x = file.tensor("x").map_err(|_| refuse(format!("{expected}, got no tensor x")))?;
     let numbers: Vec<T> = match x.dtype() {
         Dtype::F32 => x
             .data()
@@ -56,7 +56,7 @@ fn from_file<T: Real>(path: &Path, problem: &dyn Problem<T>, agents: &[usize]) -
             x.data().chunks_exact(8).map(|b| T::of(wide(b))).collect()
         }
         other => {
-            return Err(refuse(format!("has numbers of kind {other:?} in x: start.file takes F32 or F64")));
+            return Err(refuse(format!("expected F32 or F64 numbers in x, got {other:?}")));
         }
     };
     match numbers.len() {
@@ -65,7 +65,7 @@ fn from_file<T: Real>(path: &Path, problem: &dyn Problem<T>, agents: &[usize]) -
             .iter()
             .flat_map(|agent| numbers[agent * dim..(agent + 1) * dim].iter().copied())
             .collect()),
-        _ => Err(refuse(format!("has a tensor x of shape {:?}: start.file {takes}", x.shape()))),
+        _ => Err(refuse(format!("{expected}, got shape {:?}", x.shape()))),
     }
 }
 

@@ -62,7 +62,7 @@ fn lab_error(error: StateError) -> LabError {
     match error {
         StateError::Io { path, action, source } => LabError::Io { path, action, source },
         StateError::Damaged { path, what } => {
-            let problem = format!("is incomplete or damaged ({what}): delete it to restart this run");
+            let problem = format!("incomplete or damaged ({what}); delete it to restart this run");
             LabError::Directory { path, problem }
         }
         other => LabError::io(Path::new("a state file"), "read")(std::io::Error::other(other)),

@@ -65,7 +65,7 @@ pub(crate) fn lock_folder(folder: &Path) -> Result<FolderLock, LabError> {
     FolderLock::take(folder, Duration::ZERO).map_err(|error| match error {
         LockError::Io { path, source } => LabError::Io { path, action: "lock", source },
         _ => {
-            let problem = "is in use by another mile process: wait for it, or give another --out".into();
+            let problem = "in use by another mile process; wait for it, or give another --out".into();
             LabError::Directory { path: folder.to_owned(), problem }
         }
     })
@@ -114,13 +114,13 @@ impl Store {
         let used = folder.join("config.toml").exists();
         let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
         if folder.join("sweep.toml").exists() {
-            return Err(refuse("holds a sweep: give another folder"));
+            return Err(refuse("holds a sweep; give another folder"));
         }
         if used && !resume {
-            return Err(refuse("already holds a run: add --resume to resume it, or choose another --out"));
+            return Err(refuse("already holds a run; add --resume to resume it, or choose another --out"));
         }
         if !used && resume {
-            return Err(refuse("holds no run to resume: leave --resume out, or give its folder with --out"));
+            return Err(refuse("no run to resume; leave --resume out, or give its folder with --out"));
         }
         for path in [folder.to_owned(), folder.join("checkpoints"), folder.join("final")] {
             fs::create_dir_all(&path).map_err(LabError::io(&path, "create"))?;
@@ -248,9 +248,7 @@ pub fn read_outcomes(folder: &Path) -> Result<Vec<Outcome>, LabError> {
     match fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| LabError::Directory {
             path,
-            problem: format!(
-                "is not a valid summary: {error}; delete it, and resume the run to write it again"
-            ),
+            problem: format!("not a valid summary: {error}; delete it, and resume the run to write it again"),
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(source) => Err(LabError::io(&path, "read")(source)),

@@ -1,7 +1,7 @@
 //! An agent's folder on disk: its checkpoint, from which it resumes exactly.
 //!
 //! A checkpoint is a safetensors file with the state vectors, and with own messages that neighbours may still ask for; see
-//! [`mile_store`]. Every file is the old one or the whole new one, also after a crash, and has checksums.
+//! [`mile_store`]. Every file is the old one or the complete new one, even after a crash, and has checksums.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ use crate::protocol::Memory;
 pub enum CheckpointError {
     /// A file could not be read or written.
     #[error(
-        "cannot {action} {path}: {source}; the last checkpoint is whole: free or repair the disk and start the agent again"
+        "cannot {action} {path}: {source}; the last checkpoint is intact: free or repair the disk, then start the agent again"
     )]
     Disk {
         /// What was tried.
@@ -42,7 +42,7 @@ pub enum CheckpointError {
     },
     /// A file is damaged or incomplete.
     #[error(
-        "{path} is not a whole checkpoint ({what}): restore it from a copy; without it this agent cannot rejoin, and all agents must start anew with empty folders"
+        "{path} is a damaged or incomplete checkpoint ({what}); restore it from a copy: without it this agent cannot rejoin, and all agents must start over with empty folders"
     )]
     Damaged {
         /// The file.
@@ -52,13 +52,13 @@ pub enum CheckpointError {
     },
     /// Another process uses the folder.
     #[error(
-        "{0} is in use by another agent that is still running: end it first, or give this one another folder"
+        "{0} is in use by another agent that is still running; stop it first, or give this one another folder"
     )]
     InUse(PathBuf),
     /// The checkpoint belongs to another run.
     #[error(
-        "{path} belongs to another run: {what}; restore the settings it was made with, give the agent another folder, or, if the run is \
-         to begin anew with these settings, stop all its agents and remove {path} from each folder"
+        "{path} belongs to another run: {what}; restore the settings it was made with, give the agent another folder, or, to start \
+         the run over with these settings, stop all its agents and remove {path} from each folder"
     )]
     Foreign {
         /// The file.
@@ -149,10 +149,7 @@ impl Folder {
             Err(source) => return Err(disk("read")(source)),
         };
         let Some(next) = next else {
-            return Err(CheckpointError::Damaged {
-                path,
-                what: "it does not hold the number of starts".into(),
-            });
+            return Err(CheckpointError::Damaged { path, what: "the number of starts is missing".into() });
         };
         mile_store::write_file(&path, next.to_string().as_bytes()).map_err(disk("write"))?;
         Ok(next)
@@ -286,7 +283,7 @@ fn outbox_name(mark: Mark) -> String {
 /// Why a checkpoint belongs to another run, if it does.
 fn foreign(header: &Header, agent: usize, terms: &Terms) -> Option<String> {
     if header.agent != agent {
-        return Some(format!("it is of agent {}, and this is agent {agent}", header.agent));
+        return Some(format!("it belongs to agent {}, but this is agent {agent}", header.agent));
     }
     terms.differs(&header.terms).map(|(key, here, there)| format!("{key} is {here} here and {there} there"))
 }

@@ -27,14 +27,14 @@ pub const MOST_RANGES: usize = 10_000;
 /// Why a decision is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedDecision {
-    /// It is about no rounds.
-    #[error("a decision about the edge is about no rounds")]
+    /// It covers no rounds.
+    #[error("a decision about the edge covers no rounds")]
     NoRange,
     /// It says the opposite of an earlier one.
     #[error("a decision about the edge contradicts an earlier one")]
     Contradiction,
-    /// There are too many about rounds that this end has not reached.
-    #[error("more than {MOST_RANGES} decisions about rounds that this agent has not come to")]
+    /// There are too many about rounds that this end has not yet run.
+    #[error("more than {MOST_RANGES} decisions about rounds not yet run here")]
     TooMany,
 }
 

@@ -11,7 +11,7 @@ use crate::handshake::Mark;
 /// The name of the file.
 pub const FAREWELL: &str = "farewell.safetensors";
 
-/// Where an agent stood when it left, and what it knew of its neighbours then.
+/// How far an agent was when it left, and what it knew of its neighbours then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
     /// Its last checkpoint.

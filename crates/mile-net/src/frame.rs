@@ -77,7 +77,7 @@ pub enum Malformed {
     #[error("a frame of unknown kind {0}")]
     Kind(u8),
     /// Bytes that must be zero are not.
-    #[error("a frame with bytes set that must be zero")]
+    #[error("a frame with nonzero bytes where zeros are required")]
     Reserved,
     /// Of a length that its kind does not allow.
     #[error("a {kind:?} frame with a payload of {length} bytes")]
@@ -115,7 +115,7 @@ impl Head {
     }
 }
 
-/// A whole control frame: any but a piece of a message. A payload that is too long is cut.
+/// A whole control frame: any but a piece of a message. A payload that is too long is truncated.
 pub fn control(kind: Kind, a: u64, b: u64, payload: &[u8]) -> Vec<u8> {
     let payload = &payload[..payload.len().min(TEXT)];
     let mut bytes = Head { kind, length: payload.len(), a, b }.encode().to_vec();

@@ -79,7 +79,7 @@ pub struct Hello {
     pub offset: u64,
 }
 
-/// Why two agents cannot work together; both are told.
+/// Why two agents cannot work together; both learn the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Mismatch(pub String);
@@ -97,11 +97,11 @@ impl Hello {
         struct Version {
             version: u32,
         }
-        let unreadable = |error| Mismatch(format!("a HELLO that cannot be read: {error}"));
+        let unreadable = |error| Mismatch(format!("an unreadable HELLO: {error}"));
         let Version { version } = serde_json::from_slice(bytes).map_err(unreadable)?;
         if version != VERSION {
             return Err(Mismatch(format!(
-                "the version of the protocol differs: {VERSION} at agent {me}, {version} at agent {them}: use the same release of mile"
+                "the protocol version differs: {VERSION} at agent {me}, {version} at agent {them}; use the same release of mile"
             )));
         }
         serde_json::from_slice(bytes).map_err(unreadable)
@@ -114,11 +114,11 @@ impl Hello {
             Err(Mismatch(format!("{what} differs: {mine} at agent {me}, {yours} at agent {them}")))
         };
         if self.version != theirs.version {
-            return differ("the version of the protocol", &self.version, &theirs.version);
+            return differ("the protocol version", &self.version, &theirs.version);
         }
         if theirs.to != me || self.to != them {
             return Err(Mismatch(format!(
-                "a key in the wrong role: agent {me} lists this key as agent {}, but its owner says it is agent {them} and wants agent {}: check the ids and keys of both",
+                "a key in the wrong role: agent {me} lists this key as agent {}, but its owner says it is agent {them} and expects agent {}; check the ids and keys of both",
                 self.to, theirs.to
             )));
         }
@@ -135,8 +135,8 @@ impl Hello {
         for (keeps, saves) in [(self, theirs), (theirs, self)] {
             if saves.checkpoint_every.saturating_add(2) > keeps.outbox {
                 return Err(Mismatch(format!(
-                    "agent {} confirms messages every {} rounds (checkpoint_every), but agent {} keeps them for at most {} (outbox): \
-                     lower the one or raise the other by at least 2",
+                    "agent {} confirms messages every {} rounds (checkpoint_every), but agent {} keeps them for at most {} (outbox); \
+                     the outbox must be larger by at least 2",
                     saves.from, saves.checkpoint_every, keeps.from, keeps.outbox
                 )));
             }

@@ -11,9 +11,9 @@ pub use iroh::{PublicKey, SecretKey};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The file exists already.
+    /// The file already exists.
     #[error(
-        "{0}: exists already, and a key is never overwritten; choose another name, or remove it if no run needs it"
+        "{0}: already exists, and a key is never overwritten; choose another name, or remove it if no run needs it"
     )]
     Exists(PathBuf),
     /// A file could not be read or written.
@@ -27,7 +27,7 @@ pub enum KeyError {
         source: std::io::Error,
     },
     /// Other users can read the file.
-    #[error("the key file {path} can be read by other users (mode {mode:03o}): chmod 600 {path}")]
+    #[error("the key file {path} can be read by other users (mode {mode:03o}); run chmod 600 {path}")]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -35,9 +35,7 @@ pub enum KeyError {
         mode: u32,
     },
     /// It is not a key file.
-    #[error(
-        "{0} is not a key file: it must hold a secret key as 64 hexadecimal digits; make one with mile keygen"
-    )]
+    #[error("{0}: expected a secret key of 64 hexadecimal digits; create one with mile keygen")]
     Malformed(PathBuf),
 }
 

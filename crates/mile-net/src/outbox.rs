@@ -45,7 +45,7 @@ pub struct KeptMessage<T> {
 #[derive(Debug)]
 pub(crate) struct Outbox<T> {
     kept: VecDeque<KeptMessage<T>>,
-    /// Memory of messages that nobody needs any more.
+    /// Memory of messages that are no longer needed.
     spare: Vec<Vec<T>>,
     /// Most messages there were.
     most: usize,
@@ -105,7 +105,7 @@ impl<T: Real> Outbox<T> {
         self.retain(neighbour, |_| false);
     }
 
-    /// The memory of a message that nobody needs any more, for the next one.
+    /// The memory of a message that is no longer needed, for the next one.
     pub(crate) fn spare(&mut self) -> Vec<T> {
         self.spare.pop().unwrap_or_default()
     }

@@ -127,7 +127,7 @@ pub struct Status {
     pub job: usize,
     /// Rounds done, over all jobs.
     pub round: u64,
-    /// Rounds to be done, over all jobs, where known.
+    /// Rounds to do, over all jobs, where known.
     pub rounds: Option<u64>,
     /// Exchanges done, over all jobs.
     pub exchange: u64,
@@ -149,7 +149,7 @@ pub struct Status {
     pub diverged: Option<u64>,
 }
 
-/// An agent whose status cannot be had.
+/// An agent whose status is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatusError {
@@ -162,7 +162,9 @@ pub enum StatusError {
         source: std::io::Error,
     },
     /// The answer is not a status.
-    #[error("what answers on {path} is not an agent of this version: {source}; use the mile that started it")]
+    #[error(
+        "the process that answers on {path} is not an agent of this version: {source}; use the mile that started it"
+    )]
     Foreign {
         /// The socket.
         path: PathBuf,

@@ -149,6 +149,6 @@ fn main() -> Result<(), Failure> {
     match &arguments[..] {
         [] => quadratics(),
         [dataset, rounds, alpha, seeds] => images(dataset, rounds.parse()?, alpha.parse()?, seeds.parse()?),
-        _ => Err("takes nothing, or a data set, rounds, a Dirichlet parameter and seeds".into()),
+        _ => Err("expected nothing, or a data set, rounds, a Dirichlet parameter and seeds".into()),
     }
 }

@@ -42,10 +42,10 @@ pub enum Partition {
 #[non_exhaustive]
 pub enum PartitionError {
     /// The number of agents is 0.
-    #[error("a partition needs at least one agent, got 0")]
+    #[error("expected at least one agent for a partition, got 0")]
     NoAgents,
     /// Fewer samples than agents.
-    #[error("{samples} samples cannot be divided among {agents} agents; take at most {samples} agents")]
+    #[error("{samples} samples cannot be divided among {agents} agents; use at most {samples} agents")]
     TooFewSamples {
         /// Number of samples.
         samples: usize,
@@ -53,7 +53,7 @@ pub enum PartitionError {
         agents: usize,
     },
     /// A label is not below the number of classes.
-    #[error("sample {index} has label {label}, but there are {classes} classes (0 to {})", .classes.saturating_sub(1))]
+    #[error("expected labels from 0 to {}, got {label} for sample {index} (there are {classes} classes)", .classes.saturating_sub(1))]
     LabelOutOfRange {
         /// Index of the sample.
         index: usize,
@@ -63,15 +63,15 @@ pub enum PartitionError {
         classes: usize,
     },
     /// The concentration alpha is not positive and finite.
-    #[error("partition alpha = {alpha} is out of range: it must be a finite number above 0")]
+    #[error("alpha: expected a finite number above 0, got {alpha}")]
     InvalidAlpha {
         /// The value given.
         alpha: f64,
     },
     /// The number of shards per agent is 0, or there are more shards than samples.
     #[error(
-        "partition per_agent = {per_agent} is out of range: it must be at least 1, and {agents} agents may have at \
-         most {samples} shards in all, one per sample"
+        "per_agent: expected at least 1, and at most {samples} shards for all {agents} agents together, one per \
+         sample, got {per_agent}"
     )]
     InvalidShards {
         /// The value given.
@@ -83,8 +83,8 @@ pub enum PartitionError {
     },
     /// The number of classes per agent is too small to cover all classes, or too large.
     #[error(
-        "partition classes = {given} is out of range: it must be at least {least}, so that {agents} agents cover \
-         all {classes} classes, and at most {classes}"
+        "classes: expected at least {least}, so that {agents} agents cover all {classes} classes, and at most \
+         {classes}, got {given}"
     )]
     InvalidClasses {
         /// The value given.
@@ -98,7 +98,7 @@ pub enum PartitionError {
     },
     /// In every draw some agent has no samples.
     #[error(
-        "in each of {draws} draws some agent has no samples (in the last one agent {agent}); take fewer agents, a \
+        "in each of {draws} draws some agent has no samples (in the last one agent {agent}); use fewer agents, a \
          larger alpha or more classes per agent"
     )]
     EmptyAgent {

@@ -75,27 +75,27 @@ pub enum ProblemError {
     #[error("the data cannot be partitioned: {0}")]
     Partition(#[from] PartitionError),
     /// The mini-batch size is 0.
-    #[error("batch: got 0, takes a whole number from 1")]
+    #[error("batch: expected a whole number of at least 1, got 0")]
     EmptyBatch,
     /// The number of evaluated samples per agent is 0.
-    #[error("evaluation: got 0 samples per agent, takes a whole number from 1")]
+    #[error("evaluation: expected at least 1 sample per agent, got 0")]
     EmptyEvaluation,
     /// An agent has no samples, or one that is not in the data set.
     #[error(
-        "agent {agent} has no samples, or one that is not in the data set; give it some, or use fewer agents"
+        "agent {agent} has no samples, or one that is not in the data set; give it samples of the data set, or use fewer agents"
     )]
     Parts {
         /// The agent.
         agent: usize,
     },
     /// The weight decay is negative or not a number.
-    #[error("weight_decay: got {got}, takes a number from 0")]
+    #[error("weight_decay: expected a number of at least 0, got {got}")]
     WeightDecay {
         /// The number given.
         got: f64,
     },
     /// The number of test samples is 0, or larger than the test set.
-    #[error("test_samples: got {got}, takes a whole number from 1 to {most}, the size of the test set")]
+    #[error("test_samples: expected a whole number from 1 to {most}, the size of the test set, got {got}")]
     TestSamples {
         /// The number given.
         got: usize,

@@ -12,7 +12,7 @@ pub struct ConfigError {
     pub file: Option<String>,
     /// The full path of the key, such as `network.agents`.
     pub key: String,
-    /// The value it got and the values it takes.
+    /// What is wrong: the expected values, the one it got, and a remedy.
     pub problem: String,
 }
 
@@ -77,14 +77,14 @@ pub enum LabError {
         rank: String,
         /// Its message.
         message: String,
-        /// Whether it is in the user's input.
+        /// Whether it is an error in the user's input.
         is_usage: bool,
     },
     /// A job panicked: a bug in its objective or in this library.
     #[error("panicked: {0}")]
     Panicked(String),
     /// Some jobs failed (name and message of each); the others were finished.
-    #[error("{}; their records are kept, and a resumed run tries them again from their last checkpoints", listed(.0))]
+    #[error("{}; their records are kept, and resuming the run retries them from their last checkpoints", listed(.0))]
     Failed(Vec<(String, String)>),
 }
 
@@ -120,6 +120,15 @@ impl LabError {
     /// The error of an invalid value of a key or option.
     pub fn config(key: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         Self::Config(ConfigError { file: None, key: key.into(), problem: problem.to_string() })
+    }
+
+    /// The error of a value that is not what is expected: a noun phrase such as `a positive number`.
+    pub fn expected(
+        key: impl Into<String>,
+        expected: impl std::fmt::Display,
+        got: impl std::fmt::Display,
+    ) -> Self {
+        Self::config(key, format!("expected {expected}, got {got}"))
     }
 
     /// Adds the name of the experiment file to a config error.

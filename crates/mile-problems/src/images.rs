@@ -86,7 +86,7 @@ impl DatasetCache {
     fn dataset(&self, config: &ImagesSpec, keep: bool) -> Result<Arc<Dataset>, LabError> {
         let take = |kept: &mut LoadedDataset| if keep { kept.set.clone() } else { kept.set.take() };
         let found = self.with(config, |kept| kept.set.is_some(), take)?;
-        found.ok_or_else(|| LabError::config("problem.dataset", "was not loaded"))
+        found.ok_or_else(|| LabError::config("problem.dataset", "not loaded"))
     }
 }
 

@@ -69,7 +69,7 @@ pub trait Objectives: Send + Sync {
     /// A short description for reports.
     fn title(&self) -> String;
 
-    /// Builds the problem of a seed, in this precision. Objectives that have the other one only return the problem in that one, and the
+    /// Builds the problem of a seed, in this precision. Objectives that only have the other one return the problem in that one, and the
     /// experiment is refused.
     fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError>;
 
@@ -101,7 +101,7 @@ pub trait Objectives: Send + Sync {
     }
 
     /// The same objectives with at most `rows` rows of each agent, drawn at random from the seed of the run, for an
-    /// estimate before it; of so many agents, spread evenly, as [`Effort`](mile_theory::smoothness::Effort) uses. A
+    /// estimate before it; of as many agents, spread evenly, as [`Effort`](mile_theory::smoothness::Effort) uses. A
     /// larger sample contains a smaller one.
     fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
         let _ = rows;
@@ -113,14 +113,14 @@ pub trait Objectives: Send + Sync {
         Ok(None)
     }
 
-    /// The same objectives, evaluated on at most so many training samples of each agent and so many test samples; `None` if
+    /// The same objectives, evaluated on at most these numbers of training samples of each agent and of test samples; `None` if
     /// they cannot be evaluated on samples.
     fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
         let _ = (per_agent, test);
         None
     }
 
-    /// Bytes of memory for the data of a seed, beside the agents' vectors.
+    /// Bytes of memory for the data of a seed, besides the agents' vectors.
     fn data_bytes(&self, seed: u64) -> Result<u64, LabError> {
         let _ = seed;
         Ok(0)
@@ -137,7 +137,7 @@ pub trait Objectives: Send + Sync {
         Vec::new()
     }
 
-    /// Keys of the section that hold paths. They may differ between machines: what is there is told by
+    /// Keys of the section that hold paths. They may differ between machines: their contents are compared by
     /// [`digests`](Self::digests).
     fn path_keys(&self) -> &'static [&'static str] {
         &[]
@@ -284,7 +284,7 @@ impl Objectives for Unknown {
     }
 
     fn problem(&self, _: u64, _: Precision) -> Result<AnyProblem, LabError> {
-        let problem = format!("{} is unknown here: its results can be read, but it cannot be run", self.0);
+        let problem = format!("unknown kind \"{}\"; its results can be read, but it cannot be run", self.0);
         Err(LabError::config("problem.kind", problem))
     }
 }

@@ -27,7 +27,7 @@ struct Quadratics {
 pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
     Ok(Arc::new(Quadratics {
         agents: setting.agents,
-        dim: section.whole_or("dim", "a whole number from 1", 20)? as usize,
+        dim: section.whole_or("dim", "a whole number of at least 1", 20)? as usize,
         condition: section.number_or("condition", "a number", 10.0)?,
         heterogeneity: section.number_or("heterogeneity", "a number", 1.0)?,
         seed: section.whole("seed", "a whole number")?,
@@ -41,10 +41,7 @@ impl Quadratics {
         let is_here = |agent: usize| self.here.as_ref().is_none_or(|here| here.contains(&agent));
         match Quadratic::<T>::hosting(&is_here, agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
             Ok(problem) => Ok(Arc::new(problem)),
-            Err(error) => {
-                let problem = format!("got {}, takes {}", error.got, error.takes);
-                Err(LabError::config(format!("problem.{}", error.key), problem))
-            }
+            Err(error) => Err(LabError::expected(format!("problem.{}", error.key), error.takes, error.got)),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 
-/// An error of one rank, told to the others.
+/// An error of one rank, as the others learn of it.
 #[derive(Serialize, Deserialize)]
 struct Told {
     rank: String,

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::{EvaluationRows, RowCounts, Setting};
 use crate::error::LabError;
-use crate::section::Section;
+use crate::section::{Section, shown};
 
 /// How a neural network is trained and evaluated on samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +30,8 @@ impl Training {
         let preset = Value::from(preset);
         let model = section.value("model").unwrap_or(&preset);
         let model_name = model.as_str().unwrap_or("a custom model").to_owned();
-        let takes = "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers";
-        let model: ModelSpec = typed(section, "model", model, takes)?;
+        let expected = "mnist-cnn, cifar-cnn, linear, mlp, or a list of layers";
+        let model: ModelSpec = typed(section, "model", model, expected)?;
         let is_evaluation_given = ["eval_samples", "test_samples"].iter().any(|key| section.has(key));
         let config = ImageSpec {
             model,
@@ -43,10 +43,10 @@ impl Training {
             seed: 0,
         };
         let seed = section.whole("seed", "a whole number")?;
-        let takes = "a number from 0";
-        let weight_decay = section.number("weight_decay", takes)?.unwrap_or(0.0);
+        let expected = "a number of at least 0";
+        let weight_decay = section.number("weight_decay", expected)?.unwrap_or(0.0);
         if !(weight_decay >= 0.0 && weight_decay.is_finite()) {
-            return Err(section.refuse("weight_decay", &Value::from(weight_decay), takes));
+            return Err(section.refuse("weight_decay", &Value::from(weight_decay), expected));
         }
         Ok(Self { model_name, config, weight_decay, seed, is_evaluation_given })
     }
@@ -135,8 +135,8 @@ impl Training {
 pub(super) fn refused(error: ProblemError) -> LabError {
     match error {
         ProblemError::TestSamples { got, most } => {
-            let takes = format!("a whole number from 1 to {most} (the size of the test set), or \"all\"");
-            LabError::config("problem.test_samples", format!("got {got}, takes {takes}"))
+            let expected = format!("a whole number from 1 to {most} (the size of the test set), or \"all\"");
+            LabError::expected("problem.test_samples", expected, got)
         }
         _ => LabError::config("problem", error),
     }
@@ -144,7 +144,7 @@ pub(super) fn refused(error: ProblemError) -> LabError {
 
 /// The number of samples for evaluation; `None`: all.
 fn count(section: &Section, key: &'static str) -> Result<Option<usize>, LabError> {
-    let takes = "a whole number from 1, or \"all\"";
+    let expected = "a whole number of at least 1, or \"all\"";
     let samples = match section.value(key) {
         None => None,
         Some(value) if value.as_str() == Some("all") => {
@@ -153,7 +153,7 @@ fn count(section: &Section, key: &'static str) -> Result<Option<usize>, LabError
         }
         Some(value) => match value.as_integer() {
             Some(n @ 1..) => Some(n as usize),
-            _ => return Err(section.refuse(key, value, takes)),
+            _ => return Err(section.refuse(key, value, expected)),
         },
     };
     samples.into_iter().for_each(|n| section.keep(key, n as i64));
@@ -165,16 +165,16 @@ pub(super) fn typed<T: DeserializeOwned>(
     section: &Section,
     key: &'static str,
     value: &Value,
-    takes: &str,
+    expected: &str,
 ) -> Result<T, LabError> {
     section.keep(key, value.clone());
     value.clone().try_into().map_err(|error: toml::de::Error| {
-        section.refuse(key, value, format!("{takes} ({})", error.message()))
+        LabError::expected(section.path(key), expected, format!("{} ({})", shown(value), error.message()))
     })
 }
 
 pub(super) fn batch(section: &Section, default: Batch) -> Result<Batch, LabError> {
-    let takes = "a whole number from 1, { epoch = NUMBER }, or \"full\"";
+    let expected = "a whole number of at least 1, { epoch = NUMBER }, or \"full\"";
     let Some(value) = section.value("batch") else {
         let shown = match default {
             Batch::Size(n) => Value::from(n as i64),
@@ -191,11 +191,11 @@ pub(super) fn batch(section: &Section, default: Batch) -> Result<Batch, LabError
         other => size(other).map(Batch::Size),
     };
     section.keep("batch", value.clone());
-    batch.filter(|batch| batch.is_valid()).ok_or_else(|| section.refuse("batch", value, takes))
+    batch.filter(|batch| batch.is_valid()).ok_or_else(|| section.refuse("batch", value, expected))
 }
 
 pub(super) fn partition(section: &Section) -> Result<Partition, LabError> {
-    let takes = "{ kind = \"iid\" | \"dirichlet\" | \"shards\" | \"label-quantity\", ... }";
+    let expected = "{ kind = \"iid\" | \"dirichlet\" | \"shards\" | \"label-quantity\", ... }";
     let iid = Value::Table(Table::from_iter([("kind".to_owned(), Value::from("iid"))]));
     let value = match section.value("partition") {
         Some(Value::String(kind)) => {
@@ -204,7 +204,7 @@ pub(super) fn partition(section: &Section) -> Result<Partition, LabError> {
         Some(value) => value,
         None => &iid,
     };
-    let partition: Partition = typed(section, "partition", value, takes)?;
+    let partition: Partition = typed(section, "partition", value, expected)?;
     partition.validate().map_err(|error| LabError::config(section.path("partition"), error))?;
     Ok(partition)
 }

@@ -4,7 +4,7 @@
 //! key as a hint, and the values that were used, defaults included, make up the resolved experiment.
 //!
 //! Serde's derive cannot do this: it has no aliases that exclude each other, its messages do not say which values a key
-//! takes, and it cannot list the defaults that were used.
+//! can have, and it cannot list the defaults that were used.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use crate::error::LabError;
 
 thread_local! {
-    /// What readers asked for, while somebody listens.
+    /// The keys that readers have asked for, while [`listen`] runs.
     static ASKED: RefCell<Option<Vec<Asked>>> = const { RefCell::new(None) };
 }
 
@@ -27,18 +27,18 @@ pub struct Asked {
     pub key: &'static str,
     /// The form of its value.
     pub form: Form,
-    /// What it takes, in words.
-    pub takes: String,
+    /// The values it can have, in words: a noun phrase that follows "expected" in messages.
+    pub expected: String,
 }
 
 /// The form of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Form {
-    /// Not told by the reader.
+    /// Not known from the reader.
     Any,
     /// A number.
     Number,
-    /// A whole number from 0.
+    /// A whole number, at least 0.
     Whole,
     /// A text.
     Text,
@@ -46,7 +46,7 @@ pub enum Form {
     Flag,
     /// One of some words.
     Words(Vec<String>),
-    /// Another name of a key.
+    /// Another name for a key.
     AliasOf(&'static str),
 }
 
@@ -83,12 +83,12 @@ impl<'a> Section<'a> {
         self.table.get(key)
     }
 
-    fn asks(&self, key: &'static str, form: Form, takes: &str) {
+    fn asks(&self, key: &'static str, form: Form, expected: &str) {
         ASKED.with_borrow_mut(|asked| {
             let asked = asked.iter_mut();
             asked.for_each(|asked| {
-                let (section, form, takes) = (self.path.clone(), form.clone(), takes.to_owned());
-                asked.push(Asked { section, key, form, takes });
+                let (section, form, expected) = (self.path.clone(), form.clone(), expected.to_owned());
+                asked.push(Asked { section, key, form, expected });
             });
         });
     }
@@ -112,7 +112,7 @@ impl<'a> Section<'a> {
                 if let Some((first, _)) = found {
                     return Err(LabError::config(
                         self.path(alias),
-                        format!("is another name of {first}; give only one of them"),
+                        format!("another name for {first}; give only one of them"),
                     ));
                 }
                 found = Some((alias, value));
@@ -127,57 +127,69 @@ impl<'a> Section<'a> {
     }
 
     /// The error of an invalid value.
-    pub fn refuse(&self, key: &str, got: &Value, takes: impl std::fmt::Display) -> LabError {
-        LabError::config(self.path(key), format!("got {}, takes {takes}", shown(got)))
+    pub fn refuse(&self, key: &str, got: &Value, expected: impl std::fmt::Display) -> LabError {
+        LabError::expected(self.path(key), expected, shown(got))
+    }
+
+    /// The error of a word that is not one of the known ones, with the nearest of them as a hint.
+    pub fn unknown_word(
+        &self,
+        key: &str,
+        word: &str,
+        known: &[&str],
+        expected: impl std::fmt::Display,
+    ) -> LabError {
+        let hint = nearest(word, known).map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+        LabError::expected(self.path(key), expected, format!("\"{word}\"{hint}"))
     }
 
     /// The error of a missing key, or of the misspelt one that is given instead.
-    pub fn missing(&self, key: &str, takes: impl std::fmt::Display) -> LabError {
+    pub fn missing(&self, key: &str, expected: impl std::fmt::Display) -> LabError {
         let known = self.known.borrow();
         let unknown = self.table.keys().filter(|given| !known.contains(&given.as_str()));
         let mut misspelt = unknown.filter(|given| nearest(given, &[key]).is_some());
         match misspelt.next() {
             Some(given) => LabError::config(self.path(given), format!("unknown key; did you mean {key}?")),
-            None => LabError::config(self.path(key), format!("is missing, takes {takes}")),
+            None => LabError::config(self.path(key), format!("missing; expected {expected}")),
         }
     }
 
     /// A number, if the key is given.
-    pub fn number(&self, key: &'static str, takes: &str) -> Result<Option<f64>, LabError> {
-        let read = |value| as_number(value).ok_or_else(|| self.refuse(key, value, takes));
-        self.asks(key, Form::Number, takes);
+    pub fn number(&self, key: &'static str, expected: &str) -> Result<Option<f64>, LabError> {
+        let read = |value| as_number(value).ok_or_else(|| self.refuse(key, value, expected));
+        self.asks(key, Form::Number, expected);
         let number = self.value(key).map(read).transpose()?;
         number.into_iter().for_each(|n| self.keep(key, n));
         Ok(number)
     }
 
     /// A number, or its default.
-    pub fn number_or(&self, key: &'static str, takes: &str, default: f64) -> Result<f64, LabError> {
-        let number = self.number(key, takes)?.unwrap_or(default);
+    pub fn number_or(&self, key: &'static str, expected: &str, default: f64) -> Result<f64, LabError> {
+        let number = self.number(key, expected)?.unwrap_or(default);
         self.keep(key, number);
         Ok(number)
     }
 
-    /// A whole number from 0, if the key is given.
-    pub fn whole(&self, key: &'static str, takes: &str) -> Result<Option<u64>, LabError> {
-        let read = |value| as_whole(value).ok_or_else(|| self.refuse(key, value, takes));
-        self.asks(key, Form::Whole, takes);
+    /// A whole number, at least 0, if the key is given.
+    pub fn whole(&self, key: &'static str, expected: &str) -> Result<Option<u64>, LabError> {
+        let read = |value| as_whole(value).ok_or_else(|| self.refuse(key, value, expected));
+        self.asks(key, Form::Whole, expected);
         let number = self.value(key).map(read).transpose()?;
         number.into_iter().for_each(|n| self.keep(key, n as i64));
         Ok(number)
     }
 
-    /// A whole number from 0, or its default.
-    pub fn whole_or(&self, key: &'static str, takes: &str, default: u64) -> Result<u64, LabError> {
-        let number = self.whole(key, takes)?.unwrap_or(default);
+    /// A whole number, at least 0, or its default.
+    pub fn whole_or(&self, key: &'static str, expected: &str, default: u64) -> Result<u64, LabError> {
+        let number = self.whole(key, expected)?.unwrap_or(default);
         self.keep(key, number as i64);
         Ok(number)
     }
 
     /// A string, if the key is given.
-    pub fn text(&self, key: &'static str, takes: &str) -> Result<Option<&'a str>, LabError> {
-        let read = |value: &'a Value| value.as_str().ok_or_else(|| self.refuse(key, value, takes));
-        self.asks(key, Form::Text, takes);
+    pub fn text(&self, key: &'static str, expected: &str) -> Result<Option<&'a str>, LabError> {
+        let read = |value: &'a Value| value.as_str().ok_or_else(|| self.refuse(key, value, expected));
+        self.asks(key, Form::Text, expected);
         let text = self.value(key).map(read).transpose()?;
         text.into_iter().for_each(|t| self.keep(key, t));
         Ok(text)
@@ -200,19 +212,15 @@ impl<'a> Section<'a> {
         default: Option<&str>,
     ) -> Result<T, LabError> {
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-        let takes = format!("one of {}", words.join(", "));
-        self.asks(key, Form::Words(words.iter().map(|word| (*word).to_owned()).collect()), &takes);
-        let Some(word) = self.text(key, &takes)?.or(default) else {
-            return Err(self.missing(key, takes));
+        let expected = format!("one of {}", words.join(", "));
+        self.asks(key, Form::Words(words.iter().map(|word| (*word).to_owned()).collect()), &expected);
+        let Some(word) = self.text(key, &expected)?.or(default) else {
+            return Err(self.missing(key, expected));
         };
         self.keep(key, word);
         match choices.iter().find(|(known, _)| *known == word) {
             Some((_, choice)) => Ok(choice.clone()),
-            None => {
-                let hint = nearest(word, &words).map(|near| format!("; did you mean {near}?"));
-                let got = Value::from(word);
-                Err(self.refuse(key, &got, takes + &hint.unwrap_or_default()))
-            }
+            None => Err(self.unknown_word(key, word, &words, expected)),
         }
     }
 
@@ -226,8 +234,8 @@ impl<'a> Section<'a> {
             return self.choice(key, choices, None).map(Some);
         }
         let words: Vec<String> = choices.iter().map(|(word, _)| (*word).to_owned()).collect();
-        let takes = format!("one of {}", words.join(", "));
-        self.asks(key, Form::Words(words), &takes);
+        let expected = format!("one of {}", words.join(", "));
+        self.asks(key, Form::Words(words), &expected);
         Ok(None)
     }
 
@@ -245,7 +253,7 @@ impl<'a> Section<'a> {
             let hint = nearest(key, &known).map(|near| format!("; did you mean {near}?"));
             known.sort_unstable();
             known.dedup();
-            let hint = hint.unwrap_or_else(|| format!("; known here: {}", known.join(", ")));
+            let hint = hint.unwrap_or_else(|| format!("; the keys here are {}", known.join(", ")));
             let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
             return Err(LabError::config(path, format!("unknown key{hint}")));
         }
@@ -266,7 +274,7 @@ pub fn as_number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }
 
-/// The whole number from 0 in a value.
+/// The whole number, at least 0, in a value.
 pub fn as_whole(value: &Value) -> Option<u64> {
     value.as_integer().and_then(|n| u64::try_from(n).ok())
 }

@@ -208,10 +208,6 @@ mod tests {
         assert_eq!((group, text.as_str()), (2, "0.1500; behind for the common seed, by 0.05000"));
         assert_eq!(against(&mine, &[(1, 0.2)]).unwrap().0, 1, "tied for the common seed");
         assert_eq!(against(&mine, &[(0, 0.2)]).unwrap().0, 0, "though the means over all seeds agree");
-        assert_eq!(
-            against(&mine[..1], &[(0, 0.100_000_1)]).unwrap().0,
-            1,
-            "equal in the digits that are shown"
-        );
+        assert_eq!(against(&mine[..1], &[(0, 0.100_000_1)]).unwrap().0, 1, "equal in the digits shown");
     }
 }

@@ -77,7 +77,7 @@ fn search(request: &Request, table: &mut Table, name: &str, out: &Path) -> Resul
         &Catalogue::default(),
         request.engines.clone(),
     )?
-    .ok_or_else(|| LabError::config("sweep", "is missing from the experiment file of figure 2"))?;
+    .ok_or_else(|| LabError::config("sweep", "missing from the experiment file of figure 2"))?;
     let folder = out.join("search");
     let found = plan.execute(&folder, folder.join("sweep.toml").exists(), request.observers, request.stop)?;
     draw_sweep(&found)?;
@@ -108,7 +108,7 @@ fn best(
                 None => key,
                 Some((owner, parameter)) if owner.starts_with("algorithm.") => parameter,
                 Some(_) => {
-                    return Err(bad("is not a parameter of an algorithm: figure 2 can search only these"));
+                    return Err(bad("not a parameter of an algorithm; figure 2 can search only those"));
                 }
             };
             paths::assign(&mut table, &["algorithm", best.label, parameter], value.clone(), &bad)?;

@@ -53,7 +53,7 @@ impl Plans {
         if let Some(only) = only {
             let names: Vec<_> = plans.iter().map(|(name, _)| *name).collect();
             if !names.contains(&only) {
-                let problem = format!("got {only}, takes {} at this scale", names.join(" or "));
+                let problem = format!("expected {} at this scale, got {only}", names.join(" or "));
                 return Err(LabError::config("dataset", problem));
             }
             plans.retain(|(name, _)| *name == only);

@@ -126,7 +126,7 @@ pub fn table1(request: &Request) -> Result<Finding, LabError> {
 
 fn measure(method: &str) -> Result<Measured, LabError> {
     let unusable = |error: &dyn std::fmt::Display| LabError::config(format!("table1.{method}"), error);
-    let entry = catalogue::find(method).ok_or_else(|| unusable(&"is not built in"))?;
+    let entry = catalogue::find(method).ok_or_else(|| unusable(&"not built in"))?;
     let graph = Topology::Ring.build(AGENTS, 0).map_err(|error| unusable(&error))?;
     let network = Network::new(graph, Rule::Metropolis).map_err(|error| unusable(&error))?;
     let method = entry.build(&Parameters::default(), &network, 0).map_err(|error| unusable(&error))?;

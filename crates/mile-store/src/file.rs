@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all.
+//! Files that are written completely or not at all.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use atomic_write_file::AtomicWriteFile;
 /// Length of what is put behind the name of a file that is being written.
 const SUFFIX: usize = 6;
 
-/// Writes a file so that it is either the old one or the whole new one, also after a power failure.
+/// Writes a file so that it is either the old one or the complete new one, even after a power failure.
 pub fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     write_with(path, |file| file.write_all(bytes))
 }
@@ -24,7 +24,7 @@ pub fn write_with(
 }
 
 /// Removes what processes that were killed while they wrote one of these files have left in a folder.
-/// Nobody else may be writing them.
+/// No other process may be writing them.
 pub fn remove_leftovers(folder: &Path, names: &[&str]) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

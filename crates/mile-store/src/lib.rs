@@ -1,7 +1,7 @@
-//! States of runs on disk, for everyone who keeps some: the lab, and agents on a network.
+//! States of runs on disk, as the lab and agents on a network keep them.
 //!
 //! - [`facts`]: what the bits of a state depend on;
-//! - [`mod@file`]: files that are the old one or the whole new one, also after a power failure;
+//! - [`mod@file`]: files that are the old one or the complete new one, even after a power failure;
 //! - [`lock`]: folders that one process works in at a time;
 //! - [`parts`]: states that several processes write together;
 //! - [`state`]: named vectors and a header in one safetensors file, with checksums.

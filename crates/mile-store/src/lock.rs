@@ -36,7 +36,7 @@ impl Drop for FolderLock {
 }
 
 impl FolderLock {
-    /// Locks a folder that exists. A process that is about to end is waited for, for so long.
+    /// Locks a folder that exists. A process that is about to end is waited for, for this long.
     pub fn take(folder: &Path, patience: Duration) -> Result<Self, LockError> {
         let path = folder.join(".lock");
         let failed = |source| LockError::Io { path: path.clone(), source };

@@ -1,4 +1,4 @@
-//! A state that several processes write together, each the rows it has, into one file on a disk that all of them see.
+//! A state that several processes write together, each the rows it has, into one file on a disk that they share.
 //!
 //! One process creates the file under another name ([`SharedState::create`]), all write their rows ([`SharedState::write`]), and when
 //! all have said so, the first gives it its name ([`SharedState::complete`]). The bytes are those that
@@ -39,7 +39,7 @@ impl SharedState {
     /// A state of vectors of this shape, rows and columns, given by name and checksum. All processes must give the same.
     ///
     /// # Errors
-    /// If the header has no JSON, or the state is too large.
+    /// If the header cannot be written as JSON, or the state is too large.
     pub fn new<T: Real, H: Serialize>(
         path: &Path,
         header: &H,

@@ -50,8 +50,8 @@ pub enum StateError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// It is not a whole state.
-    #[error("{} is not a whole state ({what})", path.display())]
+    /// It is damaged or incomplete.
+    #[error("{} is a damaged or incomplete state ({what})", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -87,10 +87,10 @@ fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32c::crc32c(bytes))
 }
 
-/// Writes a state, whole or not at all.
+/// Writes a state, completely or not at all.
 ///
 /// # Errors
-/// If the file cannot be written, if an array has not as many numbers as its shape says, or if the header has
+/// If the file cannot be written, if the numbers of an array do not match its shape, or if the header has
 /// no JSON.
 pub fn write<H: Serialize>(path: &Path, header: &H, arrays: &[Array<'_>]) -> Result<(), StateError> {
     let failed = |source: std::io::Error| StateError::Io { path: path.to_owned(), action: "write", source };
@@ -105,7 +105,9 @@ fn write_arrays(path: &Path, header: &str, arrays: &[Array<'_>]) -> std::io::Res
         let needed = shape.iter().try_fold(precision.bytes(), |n, k| n.checked_mul(*k));
         if needed != Some(bytes.len()) {
             let numbers = bytes.len() / precision.bytes();
-            return Err(std::io::Error::other(format!("{name} has {numbers} numbers for shape {shape:?}")));
+            return Err(std::io::Error::other(format!(
+                "{name}: {numbers} numbers do not match shape {shape:?}"
+            )));
         }
     }
     let describe = |array: &&Array<'_>| Vector {
@@ -192,7 +194,7 @@ impl<H: DeserializeOwned> StateFile<H> {
     }
 
     /// Reads some rows of a vector with rows of equal length. Their checksums are not compared: that of the whole vector is
-    /// told by [`checksum`](Self::checksum), and [`of_rows`](crate::parts::of_rows) forms it from those of all rows.
+    /// given by [`checksum`](Self::checksum), and [`of_rows`](crate::parts::of_rows) forms it from those of all rows.
     pub fn rows<T: Real>(&mut self, name: &str, rows: &[usize], dim: usize) -> Result<Vec<T>, StateError> {
         let mut values = vec![T::zero(); rows.len() * dim];
         let range = self.vectors.range_of(name, T::PRECISION)?;
@@ -232,7 +234,7 @@ impl Vectors {
         file.read_exact(&mut size).map_err(text)?;
         let size = u64::from_le_bytes(size);
         if size > length.saturating_sub(8) {
-            return Err("it is cut short".into());
+            return Err("it is truncated".into());
         }
         // Not `SafeTensors::read_metadata`, which wants the whole file in memory.
         let mut head = vec![0; size as usize];
@@ -263,7 +265,7 @@ impl Vectors {
         let (from, to) = info.data_offsets;
         let bytes = info.shape.iter().try_fold(precision.bytes(), |n, k| n.checked_mul(*k));
         if from > to || bytes != Some(to - from) || to as u64 > self.length.saturating_sub(self.start) {
-            return Err(self.damaged("it is cut short".into()));
+            return Err(self.damaged("it is truncated".into()));
         }
         Ok(from..to)
     }

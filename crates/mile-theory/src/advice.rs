@@ -63,11 +63,11 @@ pub struct AdvisedRun<'a> {
 }
 
 /// Advice on a planned run, the most serious first; empty if there is none. A weight that changes during the run is checked
-/// at both ends, one that edges find at its largest.
+/// at both ends, an adaptive one at its largest.
 pub fn advise(plan: &AdvisedRun) -> Result<Vec<Advice>, TheoryError> {
     let ends = match plan.parameters.xi {
         Some(Weight::Geometric { from, to, .. }) => vec![(from, "in the first round"), (to, "at the end")],
-        Some(Weight::Adaptive(most)) => vec![(most, "where all differences are steady")],
+        Some(Weight::Adaptive(most)) => vec![(most, "where all differences stay steady")],
         _ => return advise_constant(plan),
     };
     let mut advice: Vec<Advice> = Vec::new();
@@ -125,7 +125,7 @@ fn weights(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> 
     let title = &plan.entry.title;
     if growth > 1.0 + 1e-9 {
         let message = format!(
-            "{title} is unstable on this network for every step size: the disagreement between agents grows by a factor {growth:.3} per round"
+            "{title} is unstable on this network for every step size: the disagreement between agents grows by a factor of {growth:.3} per round"
         );
         if let (true, Some(momentum)) = (is_mile(plan), momentum(plan)?) {
             let (tau, plain) = (question(plan).local_steps, auto::decoupled(question(plan))?.xi);
@@ -164,7 +164,7 @@ fn weights(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> 
         }
     } else if growth > 1.0 - 1e-9 {
         let message = format!(
-            "{title} is at the limit of stability on this network (smallest eigenvalue {}): use mixing = \"lazy-metropolis\"",
+            "{title} is at the limit of stability on this network (smallest eigenvalue {}); use mixing = \"lazy-metropolis\"",
             number(spectrum.extremes().lambda_n)
         );
         advice.push(Advice { severity: Severity::Caution, parameter: "mixing", message, suggestion: None });
@@ -219,7 +219,7 @@ fn drops(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError>
     }
     let title = &plan.entry.title;
     let measured = format!(
-        "with {} the disagreement of {title} grows by a factor {:.3} per round in simulation",
+        "with {}, the disagreement of {title} grows by a factor of {:.3} per round in simulation",
         plan.network.variation(),
         growth.per_round
     );
@@ -227,21 +227,21 @@ fn drops(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError>
         let smaller = auto::xi(question(plan))?.xi;
         let (parameter, suggestion, remedy) =
             if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
-                ("xi", smaller, format!("take a smaller xi, {}", number(round_down(smaller))))
+                ("xi", smaller, format!("use a smaller xi, {}", number(round_down(smaller))))
             } else {
                 let both = auto::decoupled(question(plan))?;
                 let remedy = format!(
-                    "take gamma = {} and xi = {}: strong mixing tolerates dropped edges",
+                    "use gamma = {} and xi = {}, since strong mixing tolerates dropped edges",
                     number(both.gamma),
                     number(both.xi)
                 );
                 ("gamma", both.gamma, remedy)
             };
-        let message = format!("{measured}: {remedy}");
+        let message = format!("{measured}; {remedy}");
         advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
     } else {
         let weight = if is_mile(plan) { "a smaller xi, " } else { "" };
-        let message = format!("{measured}: use {weight}fewer local steps or a lower drop rate");
+        let message = format!("{measured}; use {weight}fewer local steps or a lower drop rate");
         advice.push(Advice {
             severity: Severity::Warning,
             parameter: "local_steps",
@@ -260,7 +260,7 @@ fn step_size(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -
     let limit = step_limit(&Modes::of(&*method)?, spectrum)?.step_size(smoothness);
     if limit > 0.0 && plan.step_size > limit {
         let message = format!(
-            "step_size = {} is above {}, the largest stable one of {} on a quadratic with curvature up to {}",
+            "step_size = {} is above {}, the largest stable step size of {} on a quadratic with curvature up to {}",
             plan.step_size,
             number(round_down(limit)),
             plan.entry.title,

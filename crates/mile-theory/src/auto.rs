@@ -12,7 +12,7 @@
 //!   300 rounds. Heterogeneity of the gradients favours a large xi, their noise a small one; xi is at most 0.3 of its
 //!   limit for constant curvature.
 //!
-//! Runs with stochastic gradients and `gamma = "auto"` do not take these but let the edges find xi ([`noisy`]): no fixed weight was
+//! Runs with stochastic gradients and `gamma = "auto"` do not use these but an adaptive xi ([`noisy`]): no fixed weight was
 //! good in all of the experiments (`experiments/auto/matrix`).
 //!
 //! On a network whose edges drop, xi also stays below 0.7 of the limit measured there.
@@ -38,7 +38,7 @@ const DROP_MARGIN: f64 = 0.7;
 /// Largest xi as a share of its limit for constant curvature, with stochastic gradients and decoupled weights. Chosen
 /// by experiments on neural networks, whose heterogeneity at the start says little about the rest of the run.
 const NOISY_SHARE: f64 = 0.3;
-/// The largest xi that edges may find with stochastic gradients, times the local steps. Chosen by experiments, see [`noisy`].
+/// The largest adaptive xi with stochastic gradients, times the local steps. Chosen by experiments, see [`noisy`].
 const NOISY_MOST: f64 = 0.3;
 /// A sequence of curvatures is unstable if its growth per round is above this.
 const GROWS: f64 = 1.0 + 1e-4;
@@ -321,7 +321,7 @@ pub fn judge(question: Question, xi: f64, gamma: f64) -> Result<Choice, TheoryEr
     })
 }
 
-/// `xi = "adaptive"`: the largest weight that edges may find, from the network alone. It is a tenth below the limit of stability
+/// `xi = "adaptive"`: the largest weight of an edge, from the network alone. It is a tenth below the limit of stability
 /// for every sequence of curvatures with alpha L up to 1, and with momentum at most half of its limit, as that of `"auto"` is.
 /// Without a given gamma it is [`Mile::adaptive_gamma`].
 pub fn adaptive(
@@ -342,7 +342,7 @@ pub fn adaptive(
     judge(question, round_down(xi).max(1e-6), gamma)
 }
 
-/// `gamma = "auto"` with stochastic gradients: the edges find xi as with [`adaptive`], up to 0.3/tau. Of the rules that were tried
+/// `gamma = "auto"` with stochastic gradients: each edge adapts its xi as with [`adaptive`], up to 0.3/tau. Of the rules that were tried
 /// it came closest to the best fixed weight in the cells of `experiments/auto/matrix` in which the rules were chosen, and in those
 /// that were held out it was as good as the best of the others.
 pub fn noisy(question: Question) -> Result<Choice, TheoryError> {

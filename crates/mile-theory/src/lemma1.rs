@@ -28,8 +28,8 @@ impl Lemma1 {
     /// An error if tau is 0 or the modes of rho are not a complex pair.
     pub fn new(local_steps: u64, rho: f64) -> Result<Self, TheoryError> {
         let tau = valid_local_steps(local_steps)? as f64;
-        let takes = "a number below 1 with 4 rho > (rho (tau + 1) + 1 - tau)^2";
-        require("rho", rho, rho < 1.0 && is_complex_pair(local_steps, rho), takes)?;
+        let expected = "a number below 1 with 4 rho > (rho (tau + 1) + 1 - tau)^2";
+        require("rho", rho, rho < 1.0 && is_complex_pair(local_steps, rho), expected)?;
         let cosine = (rho * (tau + 1.0) + 1.0 - tau) / (2.0 * rho.sqrt());
         Ok(Self { tau: local_steps as usize, rho, theta: cosine.acos() })
     }

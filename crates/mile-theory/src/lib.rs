@@ -56,21 +56,21 @@ use mile::method::InvalidParameter;
 #[non_exhaustive]
 pub enum TheoryError {
     /// A number is out of range.
-    #[error("{parameter} = {got} is out of range: it must be {takes}")]
+    #[error("{parameter}: expected {expected}, got {got}")]
     Parameter {
         /// Name of the parameter in experiment files.
         parameter: &'static str,
         /// The value given.
         got: f64,
         /// The values allowed.
-        takes: &'static str,
+        expected: &'static str,
     },
     /// The method cannot be built with these parameters on this network.
     #[error(transparent)]
     Method(#[from] InvalidParameter),
     /// The method never communicates.
     #[error(
-        "the agents did not communicate in {steps} steps, so there is no period to analyse: take a method that exchanges vectors"
+        "the agents did not communicate in {steps} steps, so there is no period to analyse; use a method that exchanges vectors"
     )]
     NeverExchanges {
         /// Steps that were run.
@@ -78,7 +78,7 @@ pub enum TheoryError {
     },
     /// The parameters are outside the range of the theorems.
     #[error(
-        "xi = {xi} is outside the theorems: some rho_i = {rho} has no complex pair of modes at tau = {tau}; take xi below {xi_max}"
+        "xi = {xi} is outside the range of the theorems: rho_i = {rho} has no complex pair of modes at tau = {tau}; use xi below {xi_max}"
     )]
     OutsideTheorems {
         /// The weight.
@@ -102,18 +102,18 @@ pub(crate) fn require(
     parameter: &'static str,
     got: f64,
     admissible: bool,
-    takes: &'static str,
+    expected: &'static str,
 ) -> Result<f64, TheoryError> {
     if admissible && got.is_finite() {
         Ok(got)
     } else {
-        Err(TheoryError::Parameter { parameter, got, takes })
+        Err(TheoryError::Parameter { parameter, got, expected })
     }
 }
 
 /// An error unless tau is at least 1.
 pub fn valid_local_steps(local_steps: u64) -> Result<u64, TheoryError> {
-    require("local_steps", local_steps as f64, local_steps >= 1, "a whole number from 1")?;
+    require("local_steps", local_steps as f64, local_steps >= 1, "a whole number of at least 1")?;
     Ok(local_steps)
 }
 

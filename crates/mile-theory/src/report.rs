@@ -129,9 +129,9 @@ pub struct TheoryReport {
     pub xi_auto: f64,
     /// The weights of `gamma = "auto"`.
     pub decoupled_auto: Choice,
-    /// The xi in use; of one that changes from round to round the last, of one that edges find the largest.
+    /// The xi in use; of one that changes from round to round the last, of an adaptive one the largest.
     pub xi: f64,
-    /// How xi changes from round to round, if it does, or that edges find it.
+    /// How xi changes from round to round, if it does, or that it is adaptive.
     pub xi_schedule: Option<String>,
     /// The gamma in use.
     pub gamma: f64,
@@ -264,7 +264,7 @@ fn why_outside_theorems(inquiry: &Inquiry, refusal: Option<&TheoryError>, chosen
         return Some("the theorems assume the same edges in every round, and so do the constants".into());
     }
     if inquiry.momentum.is_some() {
-        return Some("the theorems are about MILE without momentum, and so are the constants".into());
+        return Some("the theorems cover MILE without momentum, and so do the constants".into());
     }
     if chosen.gamma != chosen.xi {
         return Some("the theorems assume gamma = xi, and so do the constants".into());
@@ -330,7 +330,7 @@ fn choose(inquiry: &Inquiry) -> Result<(Choice, Choice, Choice), TheoryError> {
     Ok((chosen, coupled, both))
 }
 
-/// Whether `gamma = "auto"` lets the edges find xi, since gradients are stochastic.
+/// Whether `gamma = "auto"` makes xi adaptive, since gradients are stochastic.
 fn edges_find(inquiry: &Inquiry) -> bool {
     let noisy = inquiry.scatter.is_some_and(|scatter| scatter.noise > 0.0);
     noisy && inquiry.gamma == Some(WeightChoice::Auto) && inquiry.momentum.is_none()

@@ -100,7 +100,7 @@ impl Smoothness {
                 "gradient",
                 here.value,
                 true,
-                "finite: check the gradient of the problem near its starting point",
+                "a finite number (check the gradient of the problem near its starting point)",
             )?;
             largest = largest.max(here.value.abs());
             if here.value.abs() > self.estimate {

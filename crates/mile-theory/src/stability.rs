@@ -5,7 +5,7 @@
 //! agents have the same Hessian. Different Hessians couple the modes, and then it is not a proof.
 //!
 //! Negative curvature: along a direction with h < 0 every method, gradient descent included, moves away
-//! from the saddle point, as it should. [`saddle_excess`] tells whether the disagreement between agents grows faster
+//! from the saddle point, as it should. [`saddle_excess`] says whether the disagreement between agents grows faster
 //! there than their average, which would be an instability of the method.
 
 use mile::method::{InvalidParameter, Method};

@@ -131,11 +131,16 @@ pub fn stochastic(setting: &TheoremSetting, seeds: &[u64]) -> Result<[Row; 2], T
 }
 
 fn constants(setting: &TheoremSetting) -> Result<Constants, TheoryError> {
-    require("k", setting.k as f64, setting.k >= 1, "a whole number from 1")?;
+    require("k", setting.k as f64, setting.k >= 1, "a whole number of at least 1")?;
     let drops = setting.network.drop_rate();
-    require("drop_rate", drops, drops == 0.0, "0: the theorems assume that no edges drop")?;
+    require("drop_rate", drops, drops == 0.0, "0, since the theorems assume that no edges drop")?;
     let varying = f64::from(u8::from(setting.network.time_varying().is_some()));
-    require("time_varying", varying, varying == 0.0, "0: the theorems assume the same graph in every round")?;
+    require(
+        "time_varying",
+        varying,
+        varying == 0.0,
+        "0, since the theorems assume the same graph in every round",
+    )?;
     valid_smoothness(setting.smoothness)?;
     Constants::new(setting.local_steps, setting.xi, setting.network.spectrum())
 }

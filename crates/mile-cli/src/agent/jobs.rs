@@ -64,7 +64,7 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentSpec, folder: Folde
     status::leave_behind(&config.folder, last)?;
     if !departure.unconfirmed.is_empty() {
         tracing::warn!(
-            "exiting, although agents {:?} have not confirmed the last messages: if one of them still waits for this \
+            "exiting, although agents {:?} have not confirmed the last messages; if one of them still waits for this \
              agent, start this agent again",
             departure.unconfirmed
         );
@@ -78,7 +78,7 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentSpec, folder: Folde
 
 /// How an agent begins a job.
 enum Begin<T> {
-    /// At its start, after so many exchanges and rounds of earlier jobs.
+    /// At its start, after this many exchanges and rounds of earlier jobs.
     Fresh(Mark),
     /// From a checkpoint.
     Resumed(State<T>),
@@ -90,23 +90,22 @@ enum Begin<T> {
 fn check_events(plan: &Plan, config: &AgentSpec) -> Result<(), LabError> {
     let events = &plan.spec.events;
     if !events.is_empty() && plan.jobs().len() > 1 {
-        let problem =
-            "can be given to agents of one algorithm with one seed: others would begin their rounds anew";
+        let problem = "agents support events only with one algorithm and one seed, because further jobs would count their rounds from 0; leave the others out";
         return Err(LabError::config("event", problem));
     }
     if !events.is_empty() && config.settings.on_missing != OnMissing::Wait {
-        let problem = "takes on_missing = \"wait\": with skip-edge, an edge is skipped by the decision of one end, which may be lost";
+        let problem = "expected \"wait\" with events, got \"skip-edge\": the agent that decided to skip an edge may be lost";
         return Err(LabError::config("agent.on_missing", problem));
     }
     let compresses = plan.methods.iter().any(|planned| planned.parameters.compression.is_some());
     if compresses && config.settings.on_missing != OnMissing::Wait {
-        let problem = "takes \"wait\" with compression: agents add up what a neighbour has sent, and what is skipped would be missing for good";
+        let problem = "expected \"wait\" with compression, got \"skip-edge\": each message adds to those before it, so a skipped one would be missing for good";
         return Err(LabError::config("agent.on_missing", problem));
     }
     Ok(())
 }
 
-/// Loads the checkpoint, if there is one. Settings that may be changed while agents stand are noted with the round if they were.
+/// Loads the checkpoint, if there is one. Settings that may be changed while agents are stopped are noted with the round if they were.
 fn restore<T: Scalar>(
     plan: &Plan,
     config: &AgentSpec,
@@ -122,7 +121,7 @@ fn restore<T: Scalar>(
         return Ok(folder.load::<T>(config.id, terms)?);
     }
     if config.settings.stop.is_some() && then.facts.get("eval_every") != terms.facts.get("eval_every") {
-        let problem = "cannot be changed with agent.stop: agents would find different rounds to stop at";
+        let problem = "cannot be changed with agent.stop, because agents would stop at different rounds; undo the change";
         return Err(LabError::config("eval_every", problem).into());
     }
     let restored = folder.load::<T>(config.id, &then)?;
@@ -130,7 +129,7 @@ fn restore<T: Scalar>(
     Ok(restored)
 }
 
-/// The file in which changes of settings are noted, a line each.
+/// The file in which changes of settings are noted, one per line.
 const CHANGES: &str = "changes.jsonl";
 
 fn note_changes(folder: &Folder, then: &Terms, now: &Terms, round: u64) -> anyhow::Result<()> {
@@ -240,9 +239,12 @@ fn settings(config: &AgentSpec) -> anyhow::Result<Settings> {
     let settings = &config.settings;
     let peer = |(k, (id, neighbour)): (usize, (&usize, &NeighbourSpec))| {
         let key = neighbour.key.parse().map_err(|error| {
-            let problem =
-                format!("got \"{}\" ({error}), takes the public key that mile keygen printed", neighbour.key);
-            LabError::config(format!("agent.neighbour[{k}].key"), problem)
+            let got = format!("\"{}\" ({error})", neighbour.key);
+            LabError::expected(
+                format!("agent.neighbour[{k}].key"),
+                "the public key that mile keygen printed",
+                got,
+            )
         })?;
         Ok((*id, Peer { key, edge: neighbour.edge.clone(), addresses: neighbour.addresses.clone() }))
     };

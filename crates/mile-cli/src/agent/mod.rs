@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     mile_net::engine::exit_on_panic(FAILED);
     ctrlc::set_handler(|| {
         tracing::info!(
-            "interrupted; the last checkpoint is complete: start the agent again to resume from it"
+            "interrupted; the last checkpoint is complete, start the agent again to resume from it"
         );
         std::process::exit(INTERRUPTED.into());
     })
@@ -56,14 +56,14 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
     if plan.size.has_penalty && config.settings.stop.is_some_and(|stop| stop.grad_norm_sq.is_some()) {
         let problem =
-            "the agents' mean gradient is not zero at a minimiser with problem.l1: use consensus_error";
+            "with problem.l1 the agents' mean gradient is not zero at a minimiser; use consensus_error";
         return Err(LabError::config("agent.stop.grad_norm_sq", problem).in_file(&name).into());
     }
     with_precision!(plan.spec.precision, T => jobs::run_jobs::<T>(&plan, &config, folder))?;
     Ok(0)
 }
 
-/// Logs to standard error: messages of this program, without those of the transport library, unless `RUST_LOG` asks for others.
+/// Logs to standard error: messages of this program but not of the transport library, unless `RUST_LOG` asks for others.
 fn init_logging() {
     let wanted = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
     let parsed = wanted.as_ref().map(|text| text.parse::<Targets>());
@@ -79,7 +79,7 @@ fn init_logging() {
     tracing_subscriber::registry().with(lines).with(targets).init();
     if let Some(Err(error)) = parsed {
         tracing::warn!(
-            "RUST_LOG is ignored: {error}; it takes, for instance, mile_net=debug or iroh=info,mile=debug"
+            "RUST_LOG is ignored: {error}; expected, for instance, mile_net=debug or iroh=info,mile=debug"
         );
     }
 }

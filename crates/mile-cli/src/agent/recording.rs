@@ -81,7 +81,7 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
         Ok(())
     }
 
-    /// Tells, once in a job, that the model has diverged, whether or not this round is recorded.
+    /// Warns, once per job, that the model has diverged, whether or not this round is recorded.
     fn look_for_divergence(&mut self, end: &RoundEnd<'_, T>) {
         let size = rms(&end.vectors[0]);
         if self.diverged || (size.is_finite() && size <= self.limit) {
@@ -90,7 +90,7 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
         self.diverged = true;
         self.engine.diverged(end.mark.round);
         tracing::warn!(
-            "the model has diverged in round {} (its root mean square is {size:e}): a smaller step size may help",
+            "the model diverged in round {} (its root mean square is {size:e}); a smaller step size may help",
             end.progress.round
         );
     }

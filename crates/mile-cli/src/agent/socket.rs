@@ -24,7 +24,7 @@ pub(crate) fn choose_path(folder: &Path) -> Result<PathBuf, LabError> {
         return Ok(far);
     }
     let temporary = std::env::temp_dir();
-    // Its name is random and it belongs to this user alone, so nobody can be there first.
+    // Its name is random and it belongs to this user alone, so no other user can create it first.
     let own = Permissions::from_mode(0o700);
     let home = tempfile::Builder::new().prefix("mile-").permissions(own).tempdir_in(&temporary);
     let home = home.map_err(LabError::io(&temporary, "create a folder for the status socket in"))?.keep();
@@ -43,7 +43,7 @@ fn pointed(folder: &Path) -> Option<PathBuf> {
     Some(text.trim().into())
 }
 
-/// Whether a folder, left by an earlier start, belongs to the owner of the agent's folder and to nobody else.
+/// Whether a folder, left by an earlier start, belongs only to the owner of the agent's folder.
 fn is_ours(home: &Path, folder: &Path) -> bool {
     let (Ok(home), Ok(folder)) = (std::fs::symlink_metadata(home), std::fs::metadata(folder)) else {
         return false;

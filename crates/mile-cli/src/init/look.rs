@@ -54,35 +54,38 @@ impl Column {
 impl Look {
     pub(super) fn at(path: &Path) -> Result<Self, LabError> {
         let refuse = |problem: String| LabError::Directory { path: path.to_owned(), problem };
-        let file = std::fs::File::open(path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+        let file = std::fs::File::open(path).map_err(|error| refuse(format!("cannot read it: {error}")))?;
         let mut bytes = Vec::new();
         let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|error| refuse(format!("cannot be read: {error}")))?;
+        read.map_err(|error| refuse(format!("cannot read it: {error}")))?;
         let complete = bytes.len() as u64 <= MOST_BYTES;
         if !complete {
             bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0));
         }
         let delimiter = delimiter(&bytes).ok_or_else(|| {
-            refuse("takes a CSV file: a first line with the names of at least two columns, and rows with as many fields".into())
+            refuse("expected a CSV file: a first line that names at least two columns, and rows with as many fields".into())
         })?;
         let mut reader = reader(&bytes, delimiter);
-        let header = reader.headers().map_err(|error| refuse(format!("cannot be read: {error}")))?.clone();
+        let header = reader.headers().map_err(|error| refuse(format!("cannot read it: {error}")))?.clone();
         let column =
             |name: &str| Column { name: name.into(), is_numeric: true, is_whole: true, ..Column::default() };
         let mut look = Self { delimiter, columns: header.iter().map(column).collect(), rows: 0, complete };
         for record in reader.records() {
-            let record = record.map_err(|error| refuse(format!("cannot be read: {error}")))?;
+            let record = record.map_err(|error| refuse(format!("cannot read it: {error}")))?;
             if record.len() != header.len() {
                 let line = record.position().map_or(0, csv::Position::line);
-                let problem =
-                    format!("line {line} has {} fields, the header has {}", record.len(), header.len());
+                let problem = format!(
+                    "line {line}: expected {} fields, as in the header, got {}",
+                    header.len(),
+                    record.len()
+                );
                 return Err(refuse(problem));
             }
             look.columns.iter_mut().zip(&record).for_each(|(column, field)| column.add(field));
             look.rows += 1;
         }
         if look.rows == 0 {
-            return Err(refuse("has no rows below its header".into()));
+            return Err(refuse("no rows below the header".into()));
         }
         Ok(look)
     }

@@ -63,13 +63,13 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<u8> {
         }
         (Kind::Arrays, Some(path)) => {
             let place = quoted_path(path, &out)?;
-            // A .npy file holds one array, and the other one is in a file of its own.
+            // A .npy file holds one array, and the other one is in another file.
             let data = match path.extension().is_some_and(|extension| extension == "npy") {
                 true => format!(
                     "inputs = {place}\ntargets = \"y.npy\"             # file with the labels or numbers"
                 ),
                 false => format!(
-                    "data = {place}    # \"agent-{{agent}}.npz\" for one file for each agent\n\
+                    "data = {place}    # \"agent-{{agent}}.npz\" for one file per agent\n\
                      inputs = \"x\"                  # names of the two arrays in the file\ntargets = \"y\""
                 ),
             };
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<u8> {
     write_new(&out, &content)?;
     let command = if kind == Kind::Agent { "swarm" } else { "run" };
     let shown = out.display();
-    output::print(&format!("{shown}\nlook through it, then: mile {command} {shown}\n"))?;
+    output::print(&format!("{shown}\nReview it, then run: mile {command} {shown}\n"))?;
     Ok(0)
 }
 
@@ -93,20 +93,20 @@ fn needed_data(kind: Kind, arguments: &InitArguments) -> Result<Option<&Path>, L
     match &arguments.data {
         None if needs => {
             let problem = format!(
-                "mile init {name} takes the file that the experiment is about, as in mile init {name} --data FILE; \
+                "missing; mile init {name} needs your data file, as in mile init {name} --data FILE; \
                  mile init images and mile init quadratic need none"
             );
             Err(LabError::config("--data", problem))
         }
         Some(_) if !needs => Err(LabError::config(
             "--data",
-            format!("is for table and arrays, and got {name}: leave one of them out"),
+            format!("applies only to table and arrays, got {name}; leave one of them out"),
         )),
         _ if arguments.target.is_some() && kind != Kind::Table => {
-            Err(LabError::config("--target", format!("is for table, and this is {name}: leave it out")))
+            Err(LabError::config("--target", format!("applies only to table, got {name}; leave it out")))
         }
         Some(path) if !path.is_file() => {
-            Err(LabError::Directory { path: path.clone(), problem: "is no file that could be read".into() })
+            Err(LabError::Directory { path: path.clone(), problem: "cannot read it: no such file".into() })
         }
         found => Ok(found.as_deref()),
     }
@@ -146,7 +146,7 @@ fn write_new(path: &Path, content: &str) -> Result<(), LabError> {
     let created = std::fs::File::create_new(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => LabError::Directory {
             path: path.to_owned(),
-            problem: "exists already and is not overwritten: give another name with -o FILE".into(),
+            problem: "already exists and is not overwritten; give another name with -o FILE".into(),
         },
         _ => LabError::io(path, "create")(error),
     });

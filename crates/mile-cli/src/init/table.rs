@@ -13,8 +13,8 @@ const MOST_CLASSES: usize = 20;
 const MOST_AGENTS: usize = 50;
 /// Agents if no column names them.
 const AGENTS: usize = 5;
-const DATA_COMMENT: &str = "CSV file with a header; \"agent-{agent}.csv\" for one file for each agent";
-/// Names of columns that name agents.
+const DATA_COMMENT: &str = "CSV file with a header; \"agent-{agent}.csv\" for one file per agent";
+/// Names of columns that stand for agents.
 const AGENT_NAMES: [&str; 14] = [
     "agent", "client", "node", "site", "station", "hospital", "device", "user", "owner", "group", "region",
     "city", "country", "state",
@@ -33,9 +33,9 @@ pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Resul
     let agents = match by {
         Some(by) => {
             let column = &look.columns[by];
-            (column.values.len(), format!("one for each value of the column {}", one_line(&column.name)))
+            (column.values.len(), format!("one per value of the column {}", one_line(&column.name)))
         }
-        None => (AGENTS.min(look.rows).max(1), "number of agents, among whom the rows are divided".into()),
+        None => (AGENTS.min(look.rows).max(1), "number of agents, among which the rows are divided".into()),
     };
     let division = match by {
         Some(by) => {
@@ -43,7 +43,7 @@ pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Resul
             line(
                 "by",
                 &quoted(&look.columns[by].name),
-                &format!("the agent of a row: this column has {values} values"),
+                &format!("names the agent of each row: this column has {values} values"),
             )
         }
         None => line(
@@ -77,7 +77,8 @@ fn find_target(path: &Path, look: &Look, name: Option<&str>) -> Result<usize, La
     let Some(name) = name else { return Ok(look.columns.len() - 1) };
     look.columns.iter().position(|column| column.name == name).ok_or_else(|| {
         let names: Vec<&str> = look.columns.iter().map(|column| column.name.as_str()).collect();
-        let problem = format!("{} has no column '{name}'; it has {}", path.display(), names.join(", "));
+        let problem =
+            format!("{} has no column '{name}'; its columns are {}", path.display(), names.join(", "));
         LabError::config("--target", problem)
     })
 }
@@ -106,7 +107,7 @@ impl Loss {
                 let numbers: Vec<&str> =
                     look.columns.iter().filter(|c| c.is_numeric).map(|c| c.name.as_str()).collect();
                 let problem = format!(
-                    "the column '{}' of {} has {values} different texts, and takes numbers or 2 to {MOST_CLASSES} classes; \
+                    "expected numbers or 2 to {MOST_CLASSES} classes in a target, but column '{}' of {} has {values} different texts; \
                      columns of numbers are {}",
                     target.name,
                     path.display(),
@@ -162,7 +163,7 @@ fn columns(look: &Look, target: usize, is_given: bool, by: Option<usize>) -> Str
     };
     let is_category = |column: &Column| !column.is_numeric && column.values.len() <= MOST_AGENTS;
     if let Some(list) = names(&is_category) {
-        lines.push(line("categorical", &list, "text with few values: a feature for each value"));
+        lines.push(line("categorical", &list, "text with few values: one feature per value"));
     }
     let is_excluded = |column: &Column| !column.is_numeric && !is_category(column);
     if let Some(list) = names(&is_excluded) {

@@ -52,7 +52,7 @@ pub(super) fn emit(
             write_file(&folder.join(folders::STATISTICS), text.as_bytes())?;
         }
         for missing in files.copy(agent, folder)? {
-            text += &format!("  {missing} was not found: copy it into this folder\n");
+            text += &format!("  {missing} was not found; copy it into this folder\n");
         }
     }
     output::print(&text)?;
@@ -62,7 +62,7 @@ pub(super) fn emit(
     Ok(0)
 }
 
-/// The experiment with all weights resolved to numbers, checked as far as the data on this machine allow.
+/// The experiment with all weights resolved to numbers, checked as far as the data on this machine allows.
 fn resolved(spec: Spec) -> Result<Spec, LabError> {
     let spread = spec.objectives.for_agent(0).is_some();
     let chosen = spec.algorithms.iter().any(|a| a.has_auto() || a.auto_step_size);
@@ -70,7 +70,7 @@ fn resolved(spec: Spec) -> Result<Spec, LabError> {
         Ok(plan) => Ok(plan.spec),
         Err(LabError::Data(error)) if spread && !chosen => {
             eprintln!(
-                "note: some data are not on this machine ({error}); each agent checks its own data when it starts"
+                "note: some of the data is not on this machine ({error}); each agent checks its own data when it starts"
             );
             Ok(spec)
         }
@@ -82,7 +82,7 @@ fn resolved(spec: Spec) -> Result<Spec, LabError> {
                 None => "algorithm".to_owned(),
             };
             let problem = format!(
-                "\"auto\" is chosen from the data of all agents, and some are not on this machine ({error}): run mile swarm --emit \
+                "\"auto\" needs the data of all agents, and some are not on this machine ({error}); run mile swarm --emit \
                  where they are, or give a number"
             );
             Err(LabError::config(key, problem))
@@ -113,7 +113,7 @@ impl ExperimentFiles {
                 |(_, other): &&([&str; 2], PathBuf)| other != path && file_name(other) == file_name(path);
             if let Some((_, other)) = named[..k].iter().find(twin) {
                 let problem = format!(
-                    "has the same file name as {}, and both are copied to one folder: rename one of them",
+                    "has the same file name as {}, and both are copied to one folder; rename one of them",
                     other.display()
                 );
                 return Err(LabError::config(format!("{section}.{key}"), problem));
@@ -183,8 +183,8 @@ fn addresses(
     let mut addresses = BTreeMap::new();
     for (source, line) in lines {
         let bad = |what: &str| {
-            let takes = "takes ID=HOST:PORT, such as 0=node0.example.org:7100";
-            LabError::config(&source, format!("got \"{line}\" ({what}), {takes}"))
+            let expected = "ID=HOST:PORT, such as 0=node0.example.org:7100";
+            LabError::expected(&source, expected, format!("\"{line}\" ({what})"))
         };
         let (id, address) = line.split_once('=').ok_or_else(|| bad("it has no ="))?;
         let id: usize = id.trim().parse().map_err(|_| bad("ID is not a number"))?;
@@ -195,7 +195,7 @@ fn addresses(
             return Err(bad("it has no port").into());
         }
         if addresses.insert(id, address.trim().to_owned()).is_some() {
-            return Err(bad("this agent already has an address").into());
+            return Err(bad("the agent already has an address").into());
         }
     }
     let unreachable = |(i, j): &(usize, usize)| !addresses.contains_key(i) && !addresses.contains_key(j);
@@ -204,7 +204,7 @@ fn addresses(
         None => Ok(addresses),
         Some((i, j)) => {
             let problem = format!(
-                "agents {i} and {j} are neighbours, and at least one of them needs an address: add --host {i}=HOST:PORT"
+                "agents {i} and {j} are neighbours, so at least one of them needs an address; add --host {i}=HOST:PORT"
             );
             Err(LabError::config("--host", problem).into())
         }

@@ -35,7 +35,7 @@ pub(super) fn create_local(
     folder: &Path,
     settings: &AgentSettings,
 ) -> anyhow::Result<Vec<PathBuf>> {
-    // A relay is of use to QUIC only.
+    // Only QUIC uses a relay.
     let usual = if settings.relay.is_some() { TransportSpec::Quic } else { TransportSpec::Tcp };
     let transport = Some(settings.transport.unwrap_or(usual));
     let setup = |(agent, port): (u16, u16)| {
@@ -56,7 +56,7 @@ pub(super) fn create_local(
 }
 
 /// The statistics of all agents' data, for agents that have only their own; none if they are given, not needed, or not known
-/// here because data are missing.
+/// here because data is missing.
 pub(super) fn statistics(spec: &Spec) -> Option<String> {
     if spec.problem.contains_key("statistics") || spec.objectives.for_agent(0).is_none() {
         return None;
@@ -112,7 +112,7 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let taken: Vec<(u16, UdpSocket, TcpListener)> = ports.filter_map(bind).take(count).collect();
     anyhow::ensure!(
         taken.len() == count,
-        "fewer than {count} ports are free in {PORTS:?}: use fewer agents, or stop programs that use these ports"
+        "fewer than {count} ports are free in {PORTS:?}; use fewer agents, or stop programs that use these ports"
     );
     Ok(taken.into_iter().map(|(port, ..)| port).collect())
 }

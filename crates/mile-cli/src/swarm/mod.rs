@@ -31,7 +31,7 @@ const GATHER_INTERVAL: Duration = Duration::from_millis(150);
 /// How long agents may take to exit once all results are gathered.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs an experiment as one process for each agent.
+/// Runs an experiment with one process per agent.
 #[derive(Args)]
 pub(crate) struct SwarmArguments {
     /// Experiment file; a section [agent] in it holds settings of all agents
@@ -53,7 +53,7 @@ pub(crate) struct SwarmArguments {
     /// other machines
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     emit: Option<PathBuf>,
-    /// Address at which neighbours reach an agent, e.g. 0=node0.example.org:7100; may be given once for each agent, and
+    /// Address at which neighbours reach an agent, e.g. 0=node0.example.org:7100; may be given once per agent, and
     /// is needed for at least one end of every edge (with --emit)
     #[arg(long, value_name = "ID=HOST:PORT", requires = "emit")]
     host: Vec<String>,
@@ -74,7 +74,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let SwarmArguments { experiment, set, data_dir, .. } = arguments;
     let (mut table, base) = read_experiment(Some(experiment), set, data_dir.as_deref())?;
     if table.contains_key("sweep") {
-        return Err(LabError::config("sweep", "mile swarm cannot run sweeps: use mile run").into());
+        return Err(LabError::config("sweep", "mile swarm cannot run sweeps; use mile run").into());
     }
     let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");

@@ -32,7 +32,7 @@ const ALWAYS_GRADIENTS: u64 = 40;
 const FIRST: u64 = 256;
 /// How many times larger the next sample is.
 const LARGER: u64 = 4;
-/// The fewest iterations for which a larger sample is worth while.
+/// The fewest iterations for which a larger sample is worthwhile.
 const LEAST: u64 = 8;
 
 /// Estimates the smoothness at the cost of at most this many steps of the run, or of what is always allowed.

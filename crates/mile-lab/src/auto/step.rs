@@ -29,14 +29,14 @@ pub(crate) fn choose_step_sizes(spec: &mut Spec, network: &Network) -> Result<()
     };
     let key = |k: usize| format!("algorithm[{k}].step_size");
     if spec.objectives.curvature() == Curvature::Changing {
-        let problem = "\"auto\" needs a curvature that stays as it is at the start, and that of this problem does not: \
+        let problem = "\"auto\" needs a curvature that stays as it is at the start, but that of this problem changes; \
                        give a number, or try several in a section [sweep]";
         return Err(LabError::config(key(first), problem));
     }
     // At the cost of a round, so that it stays the same when a run is extended.
     let found = estimate(spec, steps(&spec.algorithms[first]))?;
     let Some(smoothness) = smoothness_bound(spec, &found) else {
-        return Err(LabError::config(key(first), "\"auto\" found no curvature at the start: give a number"));
+        return Err(LabError::config(key(first), "\"auto\" found no curvature at the start; give a number"));
     };
     for k in 0..spec.algorithms.len() {
         let algorithm = &mut spec.algorithms[k];
@@ -46,7 +46,7 @@ pub(crate) fn choose_step_sizes(spec: &mut Spec, network: &Network) -> Result<()
         let limit = limit(algorithm, network, smoothness).map_err(|error| theory_error(&key(k), error))?;
         if limit <= 0.0 {
             let problem = format!(
-                "{} is unstable on this network for every step size: mile theory shows why",
+                "{} is unstable on this network for every step size; mile theory shows why",
                 algorithm.entry.title
             );
             return Err(LabError::config(key(k), problem));

@@ -284,7 +284,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let (label, seed) = (&self.context.plan.spec.algorithms[self.job.algorithm].label, self.job.seed);
         self.context.last_record(self.job)?.ok_or_else(|| LabError::Directory {
             path: self.context.store.path("metrics.jsonl"),
-            problem: format!("has no record of {label} with seed {seed}, although its state exists: delete its files in checkpoints/ and final/ to restart it"),
+            problem: format!("no record of {label} with seed {seed}, although its state exists; delete its files in checkpoints/ and final/ to restart it"),
         })
     }
 }

@@ -22,8 +22,8 @@ pub struct Key {
     pub name: String,
     /// Other names.
     pub aliases: Vec<String>,
-    /// The values it takes, in words.
-    pub takes: String,
+    /// The values it can have, in words.
+    pub expected: String,
     /// Its default, as it is written in a file; none if it must be given, or is left out.
     pub default: Option<String>,
     /// What it means.
@@ -39,7 +39,7 @@ pub fn reference() -> Vec<Key> {
     let mut keys = Vec::new();
     for text in about::ALL {
         // Any key can be swept: no reader asks for it by name.
-        let any = FoundKey { form: Form::Any, takes: String::new(), default: None };
+        let any = FoundKey { form: Form::Any, expected: String::new(), default: None };
         let key = found.get(&(text.section.to_owned(), text.key.to_owned())).unwrap_or(&any);
         let of_section = found.iter().filter(|((section, _), _)| *section == text.section);
         let alias = |((_, name), other): (&(String, String), &FoundKey)| match other.form {
@@ -50,7 +50,7 @@ pub fn reference() -> Vec<Key> {
             section: text.section.to_owned(),
             name: text.key.to_owned(),
             aliases: of_section.filter_map(alias).collect(),
-            takes: if text.takes.is_empty() { key.takes.clone() } else { text.takes.to_owned() },
+            expected: if text.expected.is_empty() { key.expected.clone() } else { text.expected.to_owned() },
             default: key.default.as_ref().map(Value::to_string),
             about: text.about.to_owned(),
             example: text.example.to_owned(),
@@ -62,11 +62,11 @@ pub fn reference() -> Vec<Key> {
 
 pub use show::{json_schema, markdown, text};
 
-/// What readers told about a key.
+/// What is known of a key from its readers.
 #[derive(Clone, Debug)]
 struct FoundKey {
     form: Form,
-    takes: String,
+    expected: String,
     default: Option<Value>,
 }
 
@@ -75,13 +75,13 @@ fn found() -> BTreeMap<(String, String), FoundKey> {
     let mut found: BTreeMap<(String, String), FoundKey> = BTreeMap::new();
     for probe in probes::all() {
         let (written, asked) = listen(|| probe.read());
-        for Asked { section, key, form, takes } in asked {
+        for Asked { section, key, form, expected } in asked {
             let place = (probe.section(&section), key.to_owned());
             let entry = found.entry(place);
-            let entry = entry.or_insert(FoundKey { form: Form::Any, takes: String::new(), default: None });
+            let entry = entry.or_insert(FoundKey { form: Form::Any, expected: String::new(), default: None });
             // A choice is read as a text.
             if form != Form::Any && !matches!(entry.form, Form::Words(_)) {
-                (entry.form, entry.takes) = (form, takes);
+                (entry.form, entry.expected) = (form, expected);
             }
         }
         if let Some((given, written)) = written {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn every_key_says_what_it_takes_and_every_example_is_toml_that_has_the_key() {
         for key in reference() {
-            assert!(!key.takes.is_empty(), "{}.{}", key.section, key.name);
+            assert!(!key.expected.is_empty(), "{}.{}", key.section, key.name);
             let table: toml::Table =
                 key.example.parse().unwrap_or_else(|error| panic!("{}: {error}", key.example));
             assert!(table.contains_key(&key.name), "{}", key.example);

@@ -42,13 +42,13 @@ fn sections() -> Vec<(String, Vec<Key>)> {
     sections
 }
 
-fn takes(key: &Key) -> String {
+fn expected(key: &Key) -> String {
     let default = key.default.as_ref().map(|default| format!(" [default: {default}]")).unwrap_or_default();
     let aliases = match key.aliases.is_empty() {
         true => String::new(),
         false => format!(" (also called {})", key.aliases.join(", ")),
     };
-    format!("{}{default}{aliases}", key.takes)
+    format!("{}{default}{aliases}", key.expected)
 }
 
 /// The reference as plain text: all of it, or the keys whose section or name contains `only`.
@@ -62,7 +62,7 @@ pub fn text(only: Option<&str>) -> String {
         }
         let _ = writeln!(text, "{}\n", title(&section));
         for key in keys {
-            let _ = writeln!(text, "  {}: {}", key.name, takes(key));
+            let _ = writeln!(text, "  {}: {}", key.name, expected(key));
             let _ = writeln!(text, "      {}\n      e.g. {}\n", key.about, key.example);
         }
     }
@@ -78,7 +78,7 @@ pub fn markdown() -> String {
     for (section, keys) in sections() {
         let _ = writeln!(text, "\n## `{}`\n", title(&section));
         for key in keys {
-            let _ = writeln!(text, "**`{}`**: {}  ", key.name, takes(&key));
+            let _ = writeln!(text, "**`{}`**: {}  ", key.name, expected(&key));
             let _ = writeln!(text, "{} Example: `{}`\n", key.about, key.example);
         }
     }
@@ -146,7 +146,7 @@ fn object(keys: &[Key]) -> Value {
 }
 
 fn property(key: &Key) -> Value {
-    let description = format!("{} Takes {}.", key.about, takes(key));
+    let description = format!("{} Expected: {}.", key.about, expected(key));
     let mut property = match &key.form {
         Form::Number => json!({ "type": "number" }),
         Form::Whole => json!({ "type": "integer", "minimum": 0 }),

@@ -16,14 +16,14 @@ use crate::auto;
 use crate::error::LabError;
 use crate::spec::{AlgorithmSpec, Spec};
 
-/// What a plan has chosen for an algorithm, in the place of words.
+/// What a plan has chosen for an algorithm, in place of words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     /// The step size.
     pub step_size: bool,
     /// xi and gamma, from the problem and the network.
     pub weights: bool,
-    /// The largest xi that edges may have, from the network.
+    /// The largest adaptive xi, from the network.
     pub adaptive: bool,
 }
 
@@ -90,14 +90,14 @@ pub(super) fn check_later_networks(
 ) -> Result<(), LabError> {
     let compressed = methods.iter().position(|planned| planned.parameters.compression.is_some());
     if let (Some(index), true) = (compressed, membership.epochs().len() > 1) {
-        let problem = "cannot be used with events: what agents have told each other holds for the network on which they did";
+        let problem = "conflicts with events, because compressed messages build on those before them on the same network; leave one of the two out";
         return Err(LabError::config(format!("algorithm[{index}].compression"), problem));
     }
     for (event, epoch) in membership.epochs()[1..].iter().enumerate() {
         for (index, (algorithm, planned)) in spec.algorithms.iter().zip(methods).enumerate() {
             let built = build(index, &algorithm.entry, &planned.parameters, &epoch.network, 0);
             built.map_err(|error| {
-                LabError::config(format!("event[{event}]"), format!("from round {} on, {error}", epoch.round))
+                LabError::config(format!("event[{event}]"), format!("from round {} on: {error}", epoch.round))
             })?;
         }
     }
@@ -116,17 +116,17 @@ pub(super) fn build(
 
 /// What is wrong with the method of an algorithm, by the key that is to be changed.
 pub(super) fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
-    let InvalidParameter { parameter, got, takes, .. } = error;
+    let InvalidParameter { parameter, got, takes: expected, .. } = error;
     let title = &entry.title;
     match parameter {
         "network" | "mixing" => {
-            LabError::config("network", format!("{title} (algorithm[{index}]) takes {takes}, got {got}"))
+            LabError::config("network", format!("{title} (algorithm[{index}]) needs {expected}, got {got}"))
         }
         "penalty" => LabError::config(
             "problem.l1",
-            format!("{title} (algorithm[{index}]) takes {takes}, or leave l1 out"),
+            format!("{title} (algorithm[{index}]) supports only {expected}, or leave l1 out"),
         ),
-        _ => LabError::config(format!("algorithm[{index}].{parameter}"), format!("got {got}, takes {takes}")),
+        _ => LabError::expected(format!("algorithm[{index}].{parameter}"), expected, got),
     }
 }
 

@@ -69,7 +69,7 @@ impl Axes<'_> {
         svg.text_upwards((left - self.margin + 14.0, top + h / 2.0), BODY, self.y_title);
     }
 
-    /// Draws a bar to the right that says which colour stands for which value; ticks are places on it and their texts.
+    /// Draws a bar to the right that shows which colour means which value; ticks are places on it with their labels.
     pub(super) fn colour_bar(&self, svg: &mut Svg, ramp: &Ramp, title: &str, ticks: &[(f64, String)]) {
         let (left, top, h) = (self.corner.0 + self.size.0 + 18.0, self.corner.1, self.size.1);
         let stop = |(place, [r, g, b]): &(f64, [f64; 3])| {

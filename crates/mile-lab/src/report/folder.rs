@@ -34,7 +34,7 @@ impl RunFolder {
     pub fn read(path: &Path) -> Result<Self, LabError> {
         let config = path.join("config.toml");
         if !config.exists() {
-            let problem = "is not a run directory: it has no config.toml; mile run creates one".into();
+            let problem = "not a run directory, because it has no config.toml; mile run creates one".into();
             return Err(LabError::Directory { path: path.to_owned(), problem });
         }
         let read = || {

@@ -98,7 +98,7 @@ pub(super) fn sweep_section(sweep: &SweepFolder, index: usize) -> Result<String,
 
 fn figures(runs: &Runs, index: usize) -> String {
     let mut html = String::from(
-        "<h2>Figures</h2>\n<p class=\"hint\">Point at a figure to see values; click a name in its legend to hide or show its curves.</p>\n<div class=\"figures\">\n",
+        "<h2>Figures</h2>\n<p class=\"hint\">Hover over a figure to see values; click a name in its legend to hide or show its curves.</p>\n<div class=\"figures\">\n",
     );
     for quantity in Quantity::ALL.into_iter().filter(|quantity| runs.have(*quantity)) {
         html.push_str("<figure>");
@@ -162,7 +162,7 @@ fn provenance(folder: &RunFolder) -> String {
             rows.push(("machine", format!("{}, {}", machine.processor, machine.system)));
             rows.push(("threads", machine.threads.to_string()));
             if let Some(threads) = context.threads_per_job {
-                let text = format!("of each run on {threads} of its own, without evaluations");
+                let text = format!("each run on {threads} of its own, excluding evaluations");
                 rows.push(("computing time", text));
             }
             if let Some(memory) = machine.memory {
@@ -182,7 +182,7 @@ fn provenance(folder: &RunFolder) -> String {
         .collect();
     format!(
         "<h2>Environment and configuration</h2>\n<div class=\"scroll\"><table class=\"facts\">{list}</table></div>\n\
-         <details><summary>Resolved experiment file, which runs this experiment again</summary><pre>{}</pre></details>\n",
+         <details><summary>Resolved experiment file, which reruns this experiment</summary><pre>{}</pre></details>\n",
         escape(&folder.spec.to_table().to_string())
     )
 }

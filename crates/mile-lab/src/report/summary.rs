@@ -146,7 +146,7 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
     let mut text = format!("{the} {noun} of {whose} is {extreme} for {} ({})", best.label, number(best.mean));
     if !tied.is_empty() {
         let _ =
-            write!(text, ", tied with {} (equal in four digits, or ahead for some seed)", tied.join(", "));
+            write!(text, ", tied with {} (equal to four digits, or ahead for some seed)", tied.join(", "));
     }
     if !others.is_empty() {
         let _ = write!(text, "; then {}", others.join(", "));

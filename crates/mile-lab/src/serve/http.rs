@@ -1,7 +1,7 @@
 //! The server below the live view: GET over HTTP, one answer for each connection.
 //!
-//! It runs on a thread of its own. A client that is slow or asks for nothing takes one of a limited number of places, for a
-//! limited time, and delays nobody else.
+//! It runs on its own thread. A client that is slow or asks for nothing takes one of a limited number of places, for a
+//! limited time, and delays no other.
 
 use std::convert::Infallible;
 use std::io;

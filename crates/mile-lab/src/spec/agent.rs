@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use super::neighbours::{NeighbourSpec, all_listed, neighbours};
 use super::{Spec, parse_table};
 use crate::error::LabError;
-use crate::section::{Section, resolve};
+use crate::section::{Section, resolve, shown};
 
 /// What to do when a neighbour is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub enum OnMissing {
     },
 }
 
-/// What neighbours are connected by.
+/// The transport between neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportSpec {
     /// QUIC, over UDP.
@@ -50,7 +50,7 @@ pub struct AgentSettings {
     pub checkpoint_every: u64,
     /// Rounds for which confirmed messages are kept, for neighbours that are restored from a copy.
     pub keep: u64,
-    /// Most rounds of messages that are kept for a neighbour that does not confirm them; `None`: enough for `checkpoint_every`.
+    /// Largest number of rounds of messages kept for a neighbour that does not confirm them; `None`: enough for `checkpoint_every`.
     pub outbox: Option<u64>,
     /// What to do when a neighbour is unreachable.
     pub on_missing: OnMissing,
@@ -58,7 +58,7 @@ pub struct AgentSettings {
     pub timeout: Option<Duration>,
     /// How long to stay after the last round for neighbours that are unreachable.
     pub linger: Duration,
-    /// What neighbours are connected by; `None`: QUIC, or TCP if all agents are on one machine.
+    /// The transport between neighbours; `None`: QUIC, or TCP if all agents are on one machine.
     pub transport: Option<TransportSpec>,
     /// URL of a relay server.
     pub relay: Option<String>,
@@ -94,7 +94,7 @@ impl AgentSettings {
         if let Some(key) =
             ["id", "key", "listen", "folder", "neighbour"].iter().find(|key| agent.contains_key(**key))
         {
-            let problem = "is different for every agent: leave it out, mile swarm fills it in";
+            let problem = "differs from agent to agent; leave it out, mile swarm fills it in";
             return Err(LabError::config(format!("agent.{key}"), problem));
         }
         let reader = Section::new("agent", &agent);
@@ -105,23 +105,22 @@ impl AgentSettings {
 
     fn read(reader: &Section) -> Result<Self, LabError> {
         let seconds = |key: &'static str| -> Result<Option<Duration>, LabError> {
-            let takes = "a number of seconds from 0";
-            let Some(number) = reader.number(key, takes)? else { return Ok(None) };
-            let problem = |_| LabError::config(reader.path(key), format!("got {number}, takes {takes}"));
+            let expected = "a number of seconds, at least 0";
+            let Some(number) = reader.number(key, expected)? else { return Ok(None) };
+            let problem = |_| LabError::expected(reader.path(key), expected, number);
             Duration::try_from_secs_f64(number).map(Some).map_err(problem)
         };
-        let takes = "a whole number of rounds from 1";
-        let checkpoint_every = reader.whole("checkpoint_every", takes)?.unwrap_or(1);
+        let expected = "a whole number of rounds, at least 1";
+        let checkpoint_every = reader.whole("checkpoint_every", expected)?.unwrap_or(1);
         if checkpoint_every == 0 {
-            return Err(LabError::config("agent.checkpoint_every", format!("got 0, takes {takes}")));
+            return Err(LabError::expected("agent.checkpoint_every", expected, 0));
         }
-        let keep = reader.whole("keep", "a whole number of rounds from 0")?.unwrap_or(0);
-        let outbox = reader.whole("outbox", takes)?;
+        let keep = reader.whole("keep", "a whole number of rounds, at least 0")?.unwrap_or(0);
+        let outbox = reader.whole("outbox", expected)?;
         if let Some(rounds) = outbox.filter(|rounds| *rounds < checkpoint_every.saturating_add(2)) {
             let least = checkpoint_every.saturating_add(2);
-            let problem =
-                format!("got {rounds}, takes at least {least}, which is agent.checkpoint_every + 2");
-            return Err(LabError::config("agent.outbox", problem));
+            let expected = format!("at least {least} (agent.checkpoint_every + 2)");
+            return Err(LabError::expected("agent.outbox", expected, rounds));
         }
         let deadline = seconds("deadline")?;
         let on_missing =
@@ -129,21 +128,22 @@ impl AgentSettings {
                 false if deadline.is_some() => {
                     return Err(LabError::config(
                         "agent.deadline",
-                        "needs on_missing = \"skip-edge\": set that, or leave deadline out",
+                        "needs on_missing = \"skip-edge\"; set that, or leave deadline out",
                     ));
                 }
                 false => OnMissing::Wait,
                 true => OnMissing::SkipEdge { deadline: deadline.unwrap_or(Duration::from_secs(30)) },
             };
         if keep > 0 && on_missing != OnMissing::Wait {
-            let problem = "cannot be used with on_missing = \"skip-edge\": an old copy does not know which edges were skipped since";
+            let problem = "conflicts with on_missing = \"skip-edge\", because an old copy does not know which edges were skipped since; leave one of the two out";
             return Err(LabError::config("agent.keep", problem));
         }
         let transports = [("quic", TransportSpec::Quic), ("tcp", TransportSpec::Tcp)];
         let transport = reader.optional_choice("transport", &transports)?;
         let relay = reader.text("relay", "the URL of a relay")?.map(str::to_owned);
         if transport == Some(TransportSpec::Tcp) && relay.is_some() {
-            let problem = "cannot be used with transport = \"tcp\", because a relay carries QUIC: leave one of the two out";
+            let problem =
+                "conflicts with transport = \"tcp\", because a relay carries QUIC; leave one of the two out";
             return Err(LabError::config("agent.relay", problem));
         }
         Ok(Self {
@@ -191,7 +191,7 @@ impl AgentSettings {
     /// Checks the settings against each other and the experiment.
     pub fn check(&self, spec: &Spec) -> Result<(), LabError> {
         if spec.stop.is_some() {
-            let problem = "agents take it in their section, as [agent] stop = { grad_norm_sq = ..., consensus_error = ... }";
+            let problem = "for mile run only; for agents, set stop = { grad_norm_sq = ..., consensus_error = ... } in [agent]";
             return Err(LabError::config("stop", problem));
         }
         let why = match self.on_missing {
@@ -202,13 +202,14 @@ impl AgentSettings {
             OnMissing::Wait
                 if spec.events.iter().any(|event| !matches!(event.change, Change::Replace(_))) =>
             {
-                let problem = "cannot be used with events in which agents leave or join: the run could stop before them";
+                let problem = "conflicts with events in which agents leave or join, because the run could stop before them; leave one of the two out";
                 return Err(LabError::config("agent.stop", problem));
             }
             OnMissing::Wait => return Ok(()),
         };
-        let problem =
-            format!("cannot be used {why}: agents that miss a message could stop at different rounds");
+        let problem = format!(
+            "conflicts {why}, because agents that miss a message could stop at different rounds; leave one of the two out"
+        );
         Err(LabError::config("agent.stop", problem))
     }
 }
@@ -248,9 +249,10 @@ impl AgentSpec {
     pub(crate) fn parse(text: &str, folder: &Path) -> Result<(Spec, Self), LabError> {
         let table = parse_table(text, &[])?;
         let spec = Spec::read(&table, folder)?;
-        let takes = "a section [agent]; mile swarm EXPERIMENT.toml --emit writes such files";
+        let expected = "a section [agent], as mile swarm EXPERIMENT.toml --emit writes it";
         let agent = section(&table)?;
-        let agent = agent.ok_or_else(|| LabError::config("agent", format!("is missing, takes {takes}")))?;
+        let agent =
+            agent.ok_or_else(|| LabError::config("agent", format!("missing; expected {expected}")))?;
         let config = Self::read(&agent, &spec.membership()?, folder)?;
         config.settings.check(&spec)?;
         Ok((spec, config))
@@ -258,10 +260,10 @@ impl AgentSpec {
 
     fn read(table: &Table, membership: &Membership, folder: &Path) -> Result<Self, LabError> {
         let reader = Section::new("agent", table);
-        let takes = format!("a whole number below {}, the number of agents", membership.numbers());
-        let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))?;
+        let expected = format!("a whole number below {}, the number of agents", membership.numbers());
+        let id = reader.whole("id", &expected)?.ok_or_else(|| reader.missing("id", &expected))?;
         if id >= membership.numbers() as u64 {
-            return Err(LabError::config("agent.id", format!("got {id}, takes {takes}")));
+            return Err(LabError::expected("agent.id", expected, id));
         }
         let id = id as usize;
         let key = reader.text("key", "the path of a key file")?.unwrap_or("key");
@@ -305,21 +307,22 @@ fn section(table: &Table) -> Result<Option<Table>, LabError> {
     match table.get("agent") {
         None => Ok(None),
         Some(Value::Table(agent)) => Ok(Some(agent.clone())),
-        Some(_) => Err(LabError::config("agent", "takes a section [agent]")),
+        Some(other) => Err(LabError::expected("agent", "a section [agent]", shown(other))),
     }
 }
 
 fn address(reader: &Section, key: &'static str) -> Result<Option<SocketAddr>, LabError> {
-    let takes = "an address of this machine with a port, such as \"0.0.0.0:7100\"";
-    let Some(text) = reader.text(key, takes)? else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| reader.refuse(key, &Value::from(text), takes))
+    let expected = "an address of this machine with a port, such as \"0.0.0.0:7100\"";
+    let Some(text) = reader.text(key, expected)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| reader.refuse(key, &Value::from(text), expected))
 }
 
 fn stop(reader: &Section) -> Result<Option<Stop>, LabError> {
-    let takes = "a table such as { grad_norm_sq = 1e-8, consensus_error = 1e-8 }";
+    let expected = "a table such as { grad_norm_sq = 1e-8, consensus_error = 1e-8 }";
     let Some(value) = reader.value("stop") else { return Ok(None) };
     let table = value.as_table().filter(|table| !table.is_empty());
-    let inner = Section::new(reader.path("stop"), table.ok_or_else(|| reader.refuse("stop", value, takes))?);
+    let inner =
+        Section::new(reader.path("stop"), table.ok_or_else(|| reader.refuse("stop", value, expected))?);
     let limit = |key: &'static str| -> Result<Option<f64>, LabError> {
         let limit = inner.number(key, "a positive number")?;
         match limit.filter(|limit| !(*limit > 0.0 && limit.is_finite())) {

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::whole;
 use crate::error::LabError;
-use crate::section::{Section, as_number, as_whole, nearest};
+use crate::section::{Section, as_number, as_whole, shown};
 
 /// One algorithm of an experiment.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct AlgorithmSpec {
     pub entry: Entry,
     /// Its label in tables, figures and file names.
     pub label: String,
-    /// Its step size schedule. Its step size means nothing if it is chosen by a plan.
+    /// Its step size schedule. Its step size has no meaning if a plan chooses it.
     pub schedule: Schedule,
     /// Whether a plan chooses its step size.
     pub auto_step_size: bool,
@@ -33,13 +33,13 @@ pub struct AlgorithmSpec {
 
 impl AlgorithmSpec {
     pub(super) fn read_all(top: &Section, catalogue: &Catalogue, rounds: u64) -> Result<Vec<Self>, LabError> {
-        let takes = "at least one section [[algorithm]]";
-        let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", takes))?;
+        let expected = "at least one section [[algorithm]]";
+        let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", expected))?;
         let list = value.as_array().filter(|list| !list.is_empty());
-        let list = list.ok_or_else(|| top.refuse("algorithm", value, takes))?;
+        let list = list.ok_or_else(|| top.refuse("algorithm", value, expected))?;
         let mut algorithms: Vec<Self> = Vec::new();
         for (k, value) in list.iter().enumerate() {
-            let table = value.as_table().ok_or_else(|| top.refuse("algorithm", value, takes))?;
+            let table = value.as_table().ok_or_else(|| top.refuse("algorithm", value, expected))?;
             let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), catalogue, rounds)?;
             let twin = |other: &Self| other.file_name() == algorithm.file_name();
             if let Some(other) = algorithms.iter().position(twin) {
@@ -57,20 +57,21 @@ impl AlgorithmSpec {
     fn read(reader: Section, catalogue: &Catalogue, rounds: u64) -> Result<Self, LabError> {
         let entry = entry(&reader, catalogue)?;
         let label = reader.text("label", "a name")?.unwrap_or(&entry.name).to_owned();
-        let takes = "a positive number, or \"auto\"";
+        let expected = "a positive number, or \"auto\"";
         let value =
-            reader.value_or("step_size", &["lr"])?.ok_or_else(|| reader.missing("step_size", takes))?;
+            reader.value_or("step_size", &["lr"])?.ok_or_else(|| reader.missing("step_size", expected))?;
         let auto_step_size = value.as_str() == Some("auto");
         let step_size = match auto_step_size {
             true => 1.0,
-            false => as_number(value).ok_or_else(|| reader.refuse("step_size", value, takes))?,
+            false => as_number(value).ok_or_else(|| reader.refuse("step_size", value, expected))?,
         };
         let mut schedule = schedule(&reader, step_size, rounds)?;
         schedule.changes = changes(&reader, rounds)?;
         schedule.validate().map_err(|error| {
-            LabError::config(
+            LabError::expected(
                 reader.path("change"),
-                format!("got {} = {}, takes {}", error.key, error.got, error.takes),
+                format!("{} to be {}", error.key, error.takes),
+                error.got,
             )
         })?;
         let (parameters, xi, gamma) = parameters(&reader, &entry)?;
@@ -118,7 +119,7 @@ impl AlgorithmSpec {
         }
     }
 
-    /// Puts the weights that a plan has found in the place of words, or of nothing.
+    /// Puts the weights that a plan has found in place of words, or of nothing.
     pub(crate) fn settle_weights(&mut self, found: &Parameters) {
         let tau = self.parameters.local_steps.unwrap_or(1);
         if self.xi.and_then(|xi| xi.weight(tau)) != found.xi {
@@ -136,7 +137,7 @@ impl AlgorithmSpec {
         [self.xi, self.gamma].contains(&Some(WeightChoice::Auto))
     }
 
-    /// Whether xi is found by the edges.
+    /// Whether xi is adaptive.
     pub fn is_adaptive(&self) -> bool {
         matches!(self.xi, Some(WeightChoice::Adaptive | WeightChoice::Changing(Weight::Adaptive(_))))
     }
@@ -149,8 +150,8 @@ impl AlgorithmSpec {
 }
 
 fn entry(reader: &Section, catalogue: &Catalogue) -> Result<Entry, LabError> {
-    let takes = "the name of a method; mile algorithms lists them";
-    let name = reader.text("name", takes)?.ok_or_else(|| reader.missing("name", takes))?;
+    let expected = "the name of a method (mile algorithms lists them)";
+    let name = reader.text("name", expected)?.ok_or_else(|| reader.missing("name", expected))?;
     catalogue.find(name).ok_or_else(|| {
         if let Some(absent) = catalogue::UNAVAILABLE.iter().find(|absent| absent.name == name) {
             return LabError::config(
@@ -159,8 +160,7 @@ fn entry(reader: &Section, catalogue: &Catalogue) -> Result<Entry, LabError> {
             );
         }
         let names: Vec<&str> = catalogue.entries().map(|entry| &*entry.name).collect();
-        let hint = nearest(name, &names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        reader.refuse("name", &Value::from(name), format!("{takes}{hint}"))
+        reader.unknown_word("name", name, &names, expected)
     })
 }
 
@@ -179,9 +179,9 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
     };
     let inner = Section::new(reader.path("schedule"), &table);
     let kind = inner.choice("kind", &[("constant", 0), ("step", 1), ("cosine", 2)], Some("constant"))?;
-    let takes = "a whole number of rounds";
+    let expected = "a whole number of rounds";
     let whole = |key: &'static str, default: u64| -> Result<u64, LabError> {
-        Ok(inner.whole(key, takes)?.unwrap_or(default))
+        Ok(inner.whole(key, expected)?.unwrap_or(default))
     };
     let number = |key: &'static str, default: f64| -> Result<f64, LabError> {
         Ok(inner.number(key, "a number in (0, 1]")?.unwrap_or(default))
@@ -196,7 +196,7 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
     schedule.validate().map_err(|error| {
         let key =
             if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
-        LabError::config(reader.path(&key), format!("got {}, takes {}", error.got, error.takes))
+        LabError::expected(reader.path(&key), error.takes, error.got)
     })?;
     inner.finish()?;
     Ok(schedule)
@@ -266,17 +266,18 @@ fn weight_value(weight: WeightChoice) -> Value {
 
 /// Later step sizes: `change = [{ round = 500, step_size = 0.01 }]`.
 fn changes(reader: &Section, rounds: u64) -> Result<Vec<ScheduleChange>, LabError> {
-    let takes = "a list such as [{ round = 500, step_size = 0.01 }]";
+    let expected = "a list such as [{ round = 500, step_size = 0.01 }]";
     let Some(value) = reader.value("change") else { return Ok(Vec::new()) };
-    let list = value.as_array().ok_or_else(|| reader.refuse("change", value, takes))?;
+    let list = value.as_array().ok_or_else(|| reader.refuse("change", value, expected))?;
     let mut changes = Vec::new();
     for (k, value) in list.iter().enumerate() {
-        let table = value.as_table().ok_or_else(|| reader.refuse("change", value, takes))?;
+        let table = value.as_table().ok_or_else(|| reader.refuse("change", value, expected))?;
         let inner = Section::new(format!("{}[{k}]", reader.path("change")), table);
-        let takes = "a whole number of rounds from 1";
-        let round = inner.whole("round", takes)?.ok_or_else(|| inner.missing("round", takes))?;
-        let takes = "a positive number";
-        let step_size = inner.number("step_size", takes)?.ok_or_else(|| inner.missing("step_size", takes))?;
+        let expected = "a whole number of rounds, at least 1";
+        let round = inner.whole("round", expected)?.ok_or_else(|| inner.missing("round", expected))?;
+        let expected = "a positive number";
+        let step_size =
+            inner.number("step_size", expected)?.ok_or_else(|| inner.missing("step_size", expected))?;
         let Schedule { warmup, decay, .. } =
             schedule(&inner, step_size, rounds.saturating_sub(round).max(1))?;
         changes.push(ScheduleChange::new(round, step_size, warmup, decay));
@@ -290,10 +291,10 @@ type Weights = (Parameters, Option<WeightChoice>, Option<WeightChoice>);
 fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
     let takes = |key: &str| entry.parameters.iter().find(|p| p.name == key).map(|p| p.takes);
     let number = |key: &'static str| match takes(key) {
-        Some(takes) => reader.number(key, takes),
+        Some(expected) => reader.number(key, expected),
         None => Ok(None),
     };
-    let tau = "a whole number from 1";
+    let tau = "a whole number of at least 1";
     let local_steps = match reader.value_or("local_steps", &["tau", "num_local_steps"])? {
         Some(value) => Some(as_whole(value).ok_or_else(|| reader.refuse("local_steps", value, tau))?),
         None => entry.has_local_steps().then_some(catalogue::DEFAULT_LOCAL_STEPS),
@@ -307,7 +308,7 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         ..Parameters::default()
     };
     let weight = |key: &'static str, words: &[(&str, WeightChoice)]| match takes(key) {
-        Some(takes) => weight(reader, key, words, takes),
+        Some(expected) => weight(reader, key, words, expected),
         None => Ok(None),
     };
     let words =
@@ -318,22 +319,20 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
     if let (Some(value), None, None) =
         (reader.value("gamma").filter(|_| gamma.is_some()), takes("xi"), parameters.compression)
     {
-        return Err(reader.refuse(
-            "gamma",
-            value,
-            "a number in (0, 1], with compression only: without, it mixes with W",
-        ));
+        let problem = format!("got {}, but applies only with compression; leave it out", shown(value));
+        return Err(LabError::config(reader.path("gamma"), problem));
     }
     if let Some(Compression::TopK(_)) = parameters.compression
         && [xi, gamma].contains(&Some(WeightChoice::Auto))
     {
-        let problem = "\"auto\" knows no weights for messages of few elements: give xi and gamma as numbers, or leave them out";
+        let problem = "\"auto\" does not support top_k; give xi and gamma as numbers, or leave them out";
         return Err(LabError::config(reader.path("compression"), problem));
     }
     if let (Some(WeightChoice::Changing(_) | WeightChoice::Adaptive), Some(WeightChoice::Auto)) = (xi, gamma)
     {
-        let takes = "a number in (0, 1] with this xi, since \"auto\" would choose both; or leave gamma out if xi is adaptive";
-        return Err(reader.refuse("gamma", &Value::from("auto"), takes));
+        let expected =
+            "a number in (0, 1] with this xi (or none if xi is adaptive), since \"auto\" would choose both";
+        return Err(reader.refuse("gamma", &Value::from("auto"), expected));
     }
     Ok((parameters, xi, gamma))
 }
@@ -358,7 +357,7 @@ fn own_values(reader: &Section, entry: &Entry) -> Result<Vec<(&'static str, Para
 
 /// `"8-bit"`, `{ top_k = 0.01 }`, or `"none"`.
 fn compression(reader: &Section) -> Result<Option<Compression>, LabError> {
-    let takes = "\"none\", \"8-bit\", or a table such as { top_k = 0.01 }";
+    let expected = "\"none\", \"8-bit\", or a table such as { top_k = 0.01 }";
     let Some(value) = reader.value("compression") else { return Ok(None) };
     if value.as_str() == Some("none") {
         return Ok(None);
@@ -367,12 +366,12 @@ fn compression(reader: &Section) -> Result<Option<Compression>, LabError> {
         Value::String(word) if word == "8-bit" => Ok(Some(Compression::EightBit)),
         Value::Table(table) => {
             let inner = Section::new(reader.path("compression"), table);
-            let takes = "a share of the elements in (0, 1)";
-            let share = inner.number("top_k", takes)?.ok_or_else(|| inner.missing("top_k", takes))?;
+            let expected = "a share of the elements in (0, 1)";
+            let share = inner.number("top_k", expected)?.ok_or_else(|| inner.missing("top_k", expected))?;
             inner.finish()?;
             Ok(Some(Compression::TopK(share)))
         }
-        _ => Err(reader.refuse("compression", value, takes)),
+        _ => Err(reader.refuse("compression", value, expected)),
     }
 }
 
@@ -380,7 +379,7 @@ fn weight(
     reader: &Section,
     key: &'static str,
     words: &[(&str, WeightChoice)],
-    takes: &str,
+    expected: &str,
 ) -> Result<Option<WeightChoice>, LabError> {
     let Some(value) = reader.value(key) else { return Ok(None) };
     if let (Value::Table(table), "xi") = (value, key) {
@@ -388,21 +387,21 @@ fn weight(
     }
     let word = value.as_str().and_then(|word| words.iter().find(|(known, _)| *known == word));
     let weight = word.map(|(_, weight)| *weight).or_else(|| as_number(value).map(WeightChoice::Number));
-    weight.map(Some).ok_or_else(|| reader.refuse(key, value, takes))
+    weight.map(Some).ok_or_else(|| reader.refuse(key, value, expected))
 }
 
-/// A weight that changes from round to round, or that edges find up to a largest one. Its rounds have no default, so that a run that is extended keeps its weights.
+/// A weight that changes from round to round, or is adaptive up to a largest one. Its rounds have no default, so that a run that is extended keeps its weights.
 fn changing_weight(reader: &Section, key: &str, table: &Table) -> Result<WeightChoice, LabError> {
     let inner = Section::new(reader.path(key), table);
-    let takes = "a number in (0, 1]";
-    if let Some(most) = inner.number("adaptive", takes)? {
+    let expected = "a number in (0, 1]";
+    if let Some(most) = inner.number("adaptive", expected)? {
         inner.finish()?;
         return Ok(WeightChoice::Changing(Weight::Adaptive(most)));
     }
-    let end = |key: &'static str| inner.number(key, takes)?.ok_or_else(|| inner.missing(key, takes));
+    let end = |key: &'static str| inner.number(key, expected)?.ok_or_else(|| inner.missing(key, expected));
     let (from, to) = (end("from")?, end("to")?);
-    let takes = "a whole number of rounds from 1";
-    let rounds = inner.whole("rounds", takes)?.ok_or_else(|| inner.missing("rounds", takes))?;
+    let expected = "a whole number of rounds, at least 1";
+    let rounds = inner.whole("rounds", expected)?.ok_or_else(|| inner.missing("rounds", expected))?;
     inner.finish()?;
     Ok(WeightChoice::Changing(Weight::Geometric { from, to, rounds }))
 }

@@ -10,12 +10,12 @@ use crate::section::{Section, as_whole};
 
 /// Reads the sections `[[event]]`. Whether they fit the network is found when it is built ([`membership`]).
 pub(super) fn read(top: &Section) -> Result<Vec<Event>, LabError> {
-    let takes = "sections [[event]], such as round = 100 and leave = 3";
+    let expected = "sections [[event]], for instance with round = 100 and leave = 3";
     let Some(value) = top.value("event") else { return Ok(Vec::new()) };
-    let list = value.as_array().ok_or_else(|| top.refuse("event", value, takes))?;
+    let list = value.as_array().ok_or_else(|| top.refuse("event", value, expected))?;
     let mut events = Vec::new();
     for (k, value) in list.iter().enumerate() {
-        let table: &Table = value.as_table().ok_or_else(|| top.refuse("event", value, takes))?;
+        let table: &Table = value.as_table().ok_or_else(|| top.refuse("event", value, expected))?;
         let reader = Section::new(format!("event[{k}]"), table);
         events.push(event(&reader)?);
         reader.finish()?;
@@ -44,21 +44,21 @@ pub(crate) fn to_table(event: &Event) -> Table {
 }
 
 fn event(reader: &Section) -> Result<Event, LabError> {
-    let number = |key: &'static str, takes: &str| reader.whole(key, takes);
-    let takes = "a whole number of rounds from 1, increasing";
-    let round = number("round", takes)?.ok_or_else(|| reader.missing("round", takes))?;
-    let agent = |key: &'static str, takes: &str| -> Result<Option<usize>, LabError> {
-        Ok(number(key, takes)?.map(|agent| agent as usize))
+    let number = |key: &'static str, expected: &str| reader.whole(key, expected);
+    let expected = "a whole number of rounds, at least 1 and increasing";
+    let round = number("round", expected)?.ok_or_else(|| reader.missing("round", expected))?;
+    let agent = |key: &'static str, expected: &str| -> Result<Option<usize>, LabError> {
+        Ok(number(key, expected)?.map(|agent| agent as usize))
     };
     let replace = agent("replace", "the number of an agent")?;
     let leave = agent("leave", "the number of an agent")?;
-    let join = agent("join", "the next number, at first network.agents")?;
+    let join = agent("join", "the next free agent number, starting at network.agents")?;
     let change = match (replace, leave, join) {
         (Some(agent), None, None) => Change::Replace(agent),
         (None, Some(agent), None) => Change::Leave { agent, edges: edges(reader)? },
         (None, None, Some(agent)) => Change::Join { agent, neighbours: neighbours(reader)? },
         _ => {
-            let problem = "takes one of replace, leave and join, each with the number of an agent";
+            let problem = "expected exactly one of replace, leave and join, with the number of an agent";
             return Err(LabError::config(reader.path("round"), problem));
         }
     };
@@ -71,23 +71,23 @@ fn event(reader: &Section) -> Result<Event, LabError> {
 
 /// The edges that are added when an agent leaves.
 fn edges(reader: &Section) -> Result<Vec<(usize, usize)>, LabError> {
-    let takes = "edges between agents that remain, such as [[2, 4]]";
+    let expected = "edges between agents that remain, such as [[2, 4]]";
     let Some(value) = reader.value("edges") else { return Ok(Vec::new()) };
     let edge = |pair: &Value| match pair.as_array()?.as_slice() {
         [i, j] => Some((as_whole(i)? as usize, as_whole(j)? as usize)),
         _ => None,
     };
     let list = value.as_array().and_then(|list| list.iter().map(edge).collect());
-    list.ok_or_else(|| reader.refuse("edges", value, takes))
+    list.ok_or_else(|| reader.refuse("edges", value, expected))
 }
 
 /// The neighbours of an agent that joins.
 fn neighbours(reader: &Section) -> Result<Vec<usize>, LabError> {
-    let takes = "agents that take part then, such as [0, 4]";
-    let value = reader.value("neighbours").ok_or_else(|| reader.missing("neighbours", takes))?;
+    let expected = "agents taking part in that round, such as [0, 4]";
+    let value = reader.value("neighbours").ok_or_else(|| reader.missing("neighbours", expected))?;
     let number = |value: &Value| as_whole(value).map(|id| id as usize);
     let list = value.as_array().and_then(|list| list.iter().map(number).collect());
-    list.ok_or_else(|| reader.refuse("neighbours", value, takes))
+    list.ok_or_else(|| reader.refuse("neighbours", value, expected))
 }
 
 /// How many agents take part at one time or another.

@@ -109,16 +109,13 @@ impl Spec {
         let top = Section::new("", table);
         let name = top.text("name", "a name")?.unwrap_or("experiment").to_owned();
         if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
-            return Err(LabError::config(
-                "name",
-                format!("got \"{name}\", takes a name that is valid as a folder name"),
-            ));
+            return Err(LabError::expected("name", "a valid folder name", format!("\"{name}\"")));
         }
         let seeds = seeds(&top)?;
         let rounds = top.whole("rounds", "a whole number of rounds")?.unwrap_or(100);
-        let eval_every = top.whole("eval_every", "a whole number of rounds from 1")?;
+        let eval_every = top.whole("eval_every", "a whole number of rounds, at least 1")?;
         if eval_every == Some(0) {
-            return Err(LabError::config("eval_every", "got 0, takes a whole number of rounds from 1"));
+            return Err(LabError::expected("eval_every", "a whole number of rounds, at least 1", 0));
         }
         let eval_agents = eval_agents(&top)?;
         let agent_metrics = top.flag("agent_metrics")?.unwrap_or(false);
@@ -187,14 +184,14 @@ impl Spec {
         }
     }
 
-    /// Takes over what was chosen at the start of an earlier run of this experiment: numbers in the place of `"auto"` and
+    /// Takes over what was chosen at the start of an earlier run of this experiment: numbers in place of `"auto"` and
     /// `"adaptive"`, and how it is evaluated.
     pub fn adopt(&mut self, earlier: &Self) {
         self.adopt_numbers(earlier);
         self.adopt_evaluation(earlier);
     }
 
-    /// Takes over numbers in the place of `"auto"` and `"adaptive"`, for algorithms of the same label.
+    /// Takes over numbers in place of `"auto"` and `"adaptive"`, for algorithms of the same label.
     pub(crate) fn adopt_numbers(&mut self, earlier: &Self) {
         for algorithm in &mut self.algorithms {
             let chosen = earlier.algorithms.iter().find(|other| other.label == algorithm.label);
@@ -202,7 +199,7 @@ impl Spec {
         }
     }
 
-    /// Takes over how another run is evaluated, where this one does not say it.
+    /// Takes over how another run is evaluated, where this one does not say so.
     pub(crate) fn adopt_evaluation(&mut self, other: &Self) {
         self.eval_every = self.eval_every.or(other.eval_every);
         self.eval_agents = self.eval_agents.or(other.eval_agents);
@@ -274,10 +271,10 @@ pub fn parse_table(text: &str, overrides: &[String]) -> Result<Table, LabError> 
 }
 
 fn seeds(top: &Section) -> Result<Vec<u64>, LabError> {
-    let takes = "a list of whole numbers, each once";
+    let expected = "a list of distinct whole numbers";
     let default = Value::Array(vec![Value::Integer(0)]);
     let value = top.value("seeds").unwrap_or(&default);
-    let list = value.as_array().ok_or_else(|| top.refuse("seeds", value, takes))?;
+    let list = value.as_array().ok_or_else(|| top.refuse("seeds", value, expected))?;
     let seeds: Option<Vec<u64>> = list.iter().map(as_whole).collect();
     let seeds = seeds.filter(|seeds| {
         let mut sorted = seeds.clone();
@@ -285,7 +282,7 @@ fn seeds(top: &Section) -> Result<Vec<u64>, LabError> {
         sorted.dedup();
         !seeds.is_empty() && sorted.len() == seeds.len()
     });
-    seeds.ok_or_else(|| top.refuse("seeds", value, takes))
+    seeds.ok_or_else(|| top.refuse("seeds", value, expected))
 }
 
 fn eval_agents(top: &Section) -> Result<Option<EvaluatedAgents>, LabError> {
@@ -293,7 +290,7 @@ fn eval_agents(top: &Section) -> Result<Option<EvaluatedAgents>, LabError> {
     match (value.as_str(), as_whole(value)) {
         (Some("all"), _) => Ok(Some(EvaluatedAgents::All)),
         (_, Some(most @ 1..)) => Ok(Some(EvaluatedAgents::AtMost(most as usize))),
-        _ => Err(top.refuse("eval_agents", value, "a whole number of agents from 1, or \"all\"")),
+        _ => Err(top.refuse("eval_agents", value, "a whole number of agents, at least 1, or \"all\"")),
     }
 }
 
@@ -312,10 +309,7 @@ fn start(top: &Section, folder: &Path) -> Result<StartSpec, LabError> {
         reader.text("file", "the path of a state, such as \"runs/first/final/mile-seed0.safetensors\"")?;
     if let Some(file) = file {
         if reader.value("value").is_some() {
-            return Err(LabError::config(
-                "start.value",
-                "cannot be given together with start.file: leave one of them out",
-            ));
+            return Err(LabError::config("start.value", "conflicts with start.file; leave one of them out"));
         }
         let path = resolve(folder, file);
         reader.finish()?;

@@ -25,17 +25,17 @@ pub(super) fn neighbours(
     edges: &BTreeMap<usize, Edge>,
     me: usize,
 ) -> Result<BTreeMap<usize, NeighbourSpec>, LabError> {
-    let takes = "a section [[agent.neighbour]] for each neighbour";
+    let expected = "a section [[agent.neighbour]] for each neighbour";
     let empty = Vec::new();
     let list = match reader.value("neighbour") {
         None => &empty,
         Some(Value::Array(list)) => list,
-        Some(other) => return Err(reader.refuse("neighbour", other, takes)),
+        Some(other) => return Err(reader.refuse("neighbour", other, expected)),
     };
     let mut found = BTreeMap::new();
     for (k, value) in list.iter().enumerate() {
         let path = format!("agent.neighbour[{k}]");
-        let table = value.as_table().ok_or_else(|| reader.refuse("neighbour", value, takes))?;
+        let table = value.as_table().ok_or_else(|| reader.refuse("neighbour", value, expected))?;
         let (id, neighbour) = neighbour(&Section::new(path.clone(), table), edges, me)?;
         if found.insert(id, neighbour).is_some() {
             return Err(LabError::config(format!("{path}.id"), format!("agent {id} is listed twice")));
@@ -54,7 +54,7 @@ pub(super) fn all_listed(
         None => Ok(()),
         Some(id) => {
             let problem = format!(
-                "agent {id} is a neighbour of agent {me} in the experiment's graph, but is not listed: add a section [[agent.neighbour]]"
+                "agent {id} is a neighbour of agent {me} in the experiment's graph, but is not listed; add a section [[agent.neighbour]]"
             );
             Err(LabError::config("agent.neighbour", problem))
         }
@@ -67,30 +67,30 @@ fn neighbour(
     me: usize,
 ) -> Result<(usize, NeighbourSpec), LabError> {
     let ids: Vec<usize> = edges.keys().copied().collect();
-    let takes = format!("a neighbour of agent {me} in the experiment's graph: one of {ids:?}");
-    let id = reader.whole("id", &takes)?.ok_or_else(|| reader.missing("id", &takes))? as usize;
+    let expected = format!("a neighbour of agent {me} in the experiment's graph (one of {ids:?})");
+    let id = reader.whole("id", &expected)?.ok_or_else(|| reader.missing("id", &expected))? as usize;
     let Some(edge) = edges.get(&id) else {
-        return Err(reader.refuse("id", &Value::Integer(id as i64), takes));
+        return Err(reader.refuse("id", &Value::Integer(id as i64), expected));
     };
-    let takes = "the public key that mile keygen printed for it";
-    let key = reader.text("key", takes)?.ok_or_else(|| reader.missing("key", takes))?.to_owned();
+    let expected = "the public key that mile keygen printed for it";
+    let key = reader.text("key", expected)?.ok_or_else(|| reader.missing("key", expected))?.to_owned();
     let weight = edge.weight;
     if let Some(value) = reader.value("weight")
         && as_number(value) != Some(weight)
     {
-        let takes = format!("{weight}, the weight of edge {me}-{id} in the experiment's mixing matrix");
-        return Err(reader.refuse("weight", value, takes));
+        let expected = format!("{weight}, the weight of edge {me}-{id} in the experiment's mixing matrix");
+        return Err(reader.refuse("weight", value, expected));
     }
-    let takes = "a list such as [\"host:7100\"]";
+    let expected = "a list such as [\"host:7100\"]";
     let words = |value: &Value| -> Option<Vec<String>> {
         value.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
     };
     let addresses = match reader.value("addresses") {
         None => Vec::new(),
-        Some(value) => words(value).ok_or_else(|| reader.refuse("addresses", value, takes))?,
+        Some(value) => words(value).ok_or_else(|| reader.refuse("addresses", value, expected))?,
     };
     if let Some(bad) = addresses.iter().find(|address| !is_host_and_port(address)) {
-        return Err(reader.refuse("addresses", &Value::from(bad.as_str()), takes));
+        return Err(reader.refuse("addresses", &Value::from(bad.as_str()), expected));
     }
     Ok((id, NeighbourSpec { key, edge: edge.clone(), addresses }))
 }

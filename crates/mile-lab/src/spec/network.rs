@@ -89,17 +89,17 @@ impl NetworkSpec {
     /// Reads the contents of a section `[network]`; relative paths in it are relative to `folder`.
     pub fn read(table: &Table, folder: &Path) -> Result<Self, LabError> {
         let reader = Section::new("network", table);
-        let agents = reader.whole("agents", "a whole number from 1")?.unwrap_or(10);
+        let agents = reader.whole("agents", "a whole number of at least 1")?.unwrap_or(10);
         if agents == 0 {
-            return Err(LabError::config("network.agents", "got 0, takes a whole number from 1"));
+            return Err(LabError::expected("network.agents", "a whole number of at least 1", 0));
         }
         let graph = graph(&reader, folder)?;
         let mixing = mixing(&reader, folder)?;
         let time_varying = time_varying(&reader, folder)?;
-        let takes = "a probability in [0, 1)";
-        let drop_rate = reader.number("drop_rate", takes)?.unwrap_or(0.0);
+        let expected = "a probability in [0, 1)";
+        let drop_rate = reader.number("drop_rate", expected)?.unwrap_or(0.0);
         if !(0.0..1.0).contains(&drop_rate) {
-            return Err(LabError::config("network.drop_rate", format!("got {drop_rate}, takes {takes}")));
+            return Err(LabError::expected("network.drop_rate", expected, drop_rate));
         }
         let seed = reader.whole("seed", "a whole number")?.unwrap_or(0);
         reader.finish()?;
@@ -179,7 +179,7 @@ impl NetworkSpec {
                 if let Some((i, j)) =
                     weights.keys().find(|(i, j)| *j >= graph.agents() || !graph.has_edge(*i, *j))
                 {
-                    let problem = format!("has a weight for agents {i} and {j}, which no edge joins");
+                    let problem = format!("a weight is given for agents {i} and {j}, but no edge joins them");
                     return Err(LabError::config("network.matrix", problem));
                 }
                 let weight = |i: usize, j: usize| weights.get(&(i.min(j), i.max(j))).copied().unwrap_or(0.0);
@@ -210,7 +210,7 @@ fn in_text_file<T, E: std::fmt::Display>(
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, LabError> {
     let bad = |problem: String| DataFileError { file: path.to_owned(), line: None, column: None, problem };
-    let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot read it: {error}")))?;
     Ok(parse(&text).map_err(|error| bad(error.to_string()))?)
 }
 
@@ -236,24 +236,24 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
         "random-regular" => Topology::RandomRegular { degree: degree(4)? },
         "small-world" => Topology::SmallWorld { degree: degree(4)?, rewire: probability("rewire", 0.1)? },
         _ => {
-            let takes = "the path of an edge list, or the edges themselves: [[0, 1], [1, 2]]";
-            let edges = reader.value("edges").ok_or_else(|| reader.missing("edges", takes))?;
+            let expected = "the path of an edge list, or the edges themselves, such as [[0, 1], [1, 2]]";
+            let edges = reader.value("edges").ok_or_else(|| reader.missing("edges", expected))?;
             if let Value::Array(list) = edges {
                 let edge = |pair: &Value| match pair.as_array()?.as_slice() {
                     [i, j] => Some((as_whole(i)? as usize, as_whole(j)? as usize)),
                     _ => None,
                 };
                 let found = list.iter().map(edge).collect::<Option<Vec<_>>>();
-                return found.map(GraphSource::Edges).ok_or_else(|| reader.refuse("edges", edges, takes));
+                return found.map(GraphSource::Edges).ok_or_else(|| reader.refuse("edges", edges, expected));
             }
-            let edges = edges.as_str().ok_or_else(|| reader.refuse("edges", edges, takes))?;
+            let edges = edges.as_str().ok_or_else(|| reader.refuse("edges", edges, expected))?;
             return Ok(GraphSource::File(resolve(folder, edges)));
         }
     }))
 }
 
 fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>, LabError> {
-    let takes = "random-matching, matchings, or a list of edge lists (files) that are used in turn";
+    let expected = "random-matching, matchings, or a list of files with edge lists to use in turn";
     let Some(value) = reader.value("time_varying") else { return Ok(None) };
     let files = |list: &[Value]| -> Option<Vec<PathBuf>> {
         list.iter().map(|path| path.as_str().map(|path| resolve(folder, path))).collect()
@@ -262,9 +262,9 @@ fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>
         Value::String(name) if name == "random-matching" => VaryingSource::RandomMatching,
         Value::String(name) if name == "matchings" => VaryingSource::Matchings,
         Value::Array(list) if !list.is_empty() => {
-            VaryingSource::Files(files(list).ok_or_else(|| reader.refuse("time_varying", value, takes))?)
+            VaryingSource::Files(files(list).ok_or_else(|| reader.refuse("time_varying", value, expected))?)
         }
-        _ => return Err(reader.refuse("time_varying", value, takes)),
+        _ => return Err(reader.refuse("time_varying", value, expected)),
     }))
 }
 
@@ -274,20 +274,20 @@ fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {
     match reader.choice("mixing", &choices, Some("metropolis"))? {
         Some(rule) => Ok(MixingSource::Rule(rule)),
         None => {
-            let takes = "the path of a matrix, one row per line, or the weights of the edges: [[0, 1, 0.3], [1, 2, 0.3]]";
-            let matrix = reader.value("matrix").ok_or_else(|| reader.missing("matrix", takes))?;
+            let expected = "the path of a matrix, one row per line, or the weights of the edges, such as [[0, 1, 0.3], [1, 2, 0.3]]";
+            let matrix = reader.value("matrix").ok_or_else(|| reader.missing("matrix", expected))?;
             if let Value::Array(list) = matrix {
                 return weights(list)
                     .map(MixingSource::Weights)
-                    .ok_or_else(|| reader.refuse("matrix", matrix, takes));
+                    .ok_or_else(|| reader.refuse("matrix", matrix, expected));
             }
-            let matrix = matrix.as_str().ok_or_else(|| reader.refuse("matrix", matrix, takes))?;
+            let matrix = matrix.as_str().ok_or_else(|| reader.refuse("matrix", matrix, expected))?;
             Ok(MixingSource::File(resolve(folder, matrix)))
         }
     }
 }
 
-/// The weights of edges, each given once as `[i, j, weight]`; `None` if the list is no such list.
+/// The weights of edges, each given once as `[i, j, weight]`; `None` if the list has another form.
 fn weights(list: &[Value]) -> Option<BTreeMap<(usize, usize), f64>> {
     let mut found = BTreeMap::new();
     for entry in list {

@@ -9,10 +9,10 @@ use crate::error::LabError;
 /// `algorithm.mile.xi=0.05`; `*` selects all, as in `algorithm.*.step_size=0.1`.
 pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
     let bad = |problem: &str| LabError::config(format!("--set {assignment}"), problem);
-    let (path, text) = assignment.split_once('=').ok_or_else(|| bad("takes key.path=value"))?;
+    let (path, text) = assignment.split_once('=').ok_or_else(|| bad("expected key.path=value"))?;
     let keys: Vec<&str> = path.trim().split('.').collect();
     if keys.iter().any(|key| key.is_empty()) {
-        return Err(bad("takes key.path=value, with no empty key"));
+        return Err(bad("expected key.path=value without empty keys"));
     }
     assign(table, &keys, parse(text.trim()), &bad)
 }
@@ -24,7 +24,7 @@ pub fn assign(
     value: Value,
     bad: &dyn Fn(&str) -> LabError,
 ) -> Result<(), LabError> {
-    let (key, rest) = keys.split_first().ok_or_else(|| bad("takes key.path=value"))?;
+    let (key, rest) = keys.split_first().ok_or_else(|| bad("expected key.path=value"))?;
     if rest.is_empty() {
         table.insert((*key).to_owned(), value);
         return Ok(());
@@ -34,7 +34,7 @@ pub fn assign(
             let keys: Vec<&str> = inner.keys().map(String::as_str).collect();
             let has = if keys.is_empty() { String::new() } else { format!(" with {}", keys.join(", ")) };
             Err(bad(&format!(
-                "'*' selects all entries of a list such as algorithm, and '{key}' is a section{has}"
+                "'*' selects all entries of a list such as algorithm, but '{key}' is a section{has}"
             )))
         }
         Value::Table(inner) => assign(inner, rest, value, bad),
@@ -43,7 +43,7 @@ pub fn assign(
                 Some((which, rest)) if !rest.is_empty() => (which, rest),
                 _ => {
                     return Err(bad(
-                        "is a list: select an entry by number or name, or all by *, as in algorithm.mile.xi=0.05",
+                        "this is a list; select an entry by number or name, or all with *, as in algorithm.mile.xi=0.05",
                     ));
                 }
             };

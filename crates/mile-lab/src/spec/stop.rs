@@ -19,15 +19,15 @@ pub struct StopRule {
 
 impl StopRule {
     pub(super) fn read(top: &Section) -> Result<Option<Self>, LabError> {
-        let takes = "a table such as { grad_norm = 1e-6 }, with grad_norm, consensus or loss_change";
+        let expected = "a table such as { grad_norm = 1e-6 }, with grad_norm, consensus or loss_change";
         let Some(value) = top.value("stop") else { return Ok(None) };
         let table = value.as_table().filter(|table| !table.is_empty());
-        let reader = Section::new("stop", table.ok_or_else(|| top.refuse("stop", value, takes))?);
+        let reader = Section::new("stop", table.ok_or_else(|| top.refuse("stop", value, expected))?);
         let tolerance = |key: &'static str| {
-            let takes = "a positive number";
-            match reader.number(key, takes)? {
+            let expected = "a positive number";
+            match reader.number(key, expected)? {
                 Some(bad) if !(bad > 0.0 && bad.is_finite()) => {
-                    Err(reader.refuse(key, &Value::Float(bad), takes))
+                    Err(reader.refuse(key, &Value::Float(bad), expected))
                 }
                 good => Ok(good),
             }

@@ -68,7 +68,7 @@ impl Sweep {
         if sweep.values.is_empty() {
             return Err(LabError::config(
                 "sweep",
-                "has no values; give a key a list, such as step_size = [0.05, 0.1]",
+                "no values; give a key a list, such as step_size = [0.05, 0.1]",
             ));
         }
         if sweep.mode == SweepMode::Zip {
@@ -91,8 +91,7 @@ impl Sweep {
         match self.values.iter().find(|(_, other)| other.len() != values.len()) {
             Some((key, other)) => {
                 let (n, m) = (other.len(), values.len());
-                let problem =
-                    format!("has {n} values, {first} has {m}: mode = \"zip\" takes lists of the same length");
+                let problem = format!("expected {m} values, as many as {first}, for mode = \"zip\", got {n}");
                 Err(LabError::config(format!("sweep.{key}"), problem))
             }
             None => Ok(()),
@@ -104,15 +103,15 @@ impl Sweep {
 fn flattened(key: String, value: Value) -> Result<Vec<(String, Vec<Value>)>, LabError> {
     let refuse = |problem: &str| Err(LabError::config(format!("sweep.{key}"), problem));
     match value {
-        Value::Array(values) if values.is_empty() => refuse("is an empty list"),
+        Value::Array(values) if values.is_empty() => refuse("expected a list of values, got an empty list"),
         Value::Array(values) => {
             let twice = values.iter().enumerate().any(|(k, value)| values[..k].contains(value));
-            if twice { refuse("has a value twice") } else { Ok(vec![(key, values)]) }
+            if twice { refuse("expected distinct values, got one twice") } else { Ok(vec![(key, values)]) }
         }
         Value::Table(inner) => {
             let parts = inner.into_iter().map(|(name, value)| flattened(format!("{key}.{name}"), value));
             Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
         }
-        other => refuse(&format!("got {other}, takes a list of values")),
+        other => refuse(&format!("expected a list of values, got {other}")),
     }
 }

@@ -49,9 +49,10 @@ enum Target {
 impl Sweep {
     /// The points of a sweep of an experiment; no algorithm is run twice with the same values.
     pub fn points(&self, table: &Table, catalogue: &Catalogue) -> Result<Vec<Point>, LabError> {
-        let takes = "at least one section [[algorithm]]";
+        let expected = "at least one section [[algorithm]]";
         let list = table.get("algorithm").and_then(Value::as_array).filter(|list| !list.is_empty());
-        let list = list.ok_or_else(|| LabError::config("algorithm", format!("is missing; takes {takes}")))?;
+        let list =
+            list.ok_or_else(|| LabError::config("algorithm", format!("missing; expected {expected}")))?;
         let targets: Vec<Target> =
             self.values.iter().map(|(key, _)| target(key, list, catalogue)).collect::<Result<_, _>>()?;
         let mut groups: Vec<(Choice, Vec<usize>)> = Vec::new();
@@ -65,7 +66,7 @@ impl Sweep {
         }
         if groups.len() > MAX_POINTS {
             let problem =
-                format!("has {} points, takes at most {MAX_POINTS}: give fewer values", groups.len());
+                format!("expected at most {MAX_POINTS} points, got {}; give fewer values", groups.len());
             return Err(LabError::config("sweep", problem));
         }
         let mut points: Vec<Point> = Vec::new();
@@ -96,7 +97,7 @@ impl Sweep {
         if count.is_none_or(|count| count > MAX_POINTS) {
             return Err(LabError::config(
                 "sweep",
-                format!("has more than {MAX_POINTS} points: give fewer values"),
+                format!("expected at most {MAX_POINTS} points, got more; give fewer values"),
             ));
         }
         let mut choices = vec![Vec::new()];
@@ -173,7 +174,7 @@ fn target(key: &str, algorithms: &[Value], catalogue: &Catalogue) -> Result<Targ
     let refuse = |problem: String| Err(LabError::config(format!("sweep.{key}"), problem));
     let path: Vec<String> = key.split('.').map(str::to_owned).collect();
     if path.iter().any(String::is_empty) {
-        return refuse("takes a key or a path of keys".into());
+        return refuse("expected a key or a path of keys".into());
     }
     if EXPERIMENT_KEYS.contains(&path[0].as_str()) {
         return Ok(Target::Spec(path));
@@ -186,7 +187,9 @@ fn target(key: &str, algorithms: &[Value], catalogue: &Catalogue) -> Result<Targ
                 return Ok(Target::Algorithms(vec![index], inner));
             }
         }
-        return refuse("names no algorithm of this experiment; takes algorithm.NAME.PARAMETER".into());
+        return refuse(
+            "expected algorithm.NAME.PARAMETER with the name of an algorithm of this experiment".into(),
+        );
     }
     let takes = |(_, value): &(usize, &Value)| {
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -200,7 +203,7 @@ fn target(key: &str, algorithms: &[Value], catalogue: &Catalogue) -> Result<Targ
     let those: Vec<usize> = algorithms.iter().enumerate().filter(takes).map(|(index, _)| index).collect();
     if those.is_empty() {
         return refuse(format!(
-            "is neither a key of an experiment ({}) nor a parameter of one of its algorithms",
+            "neither a key of an experiment ({}) nor a parameter of one of its algorithms",
             EXPERIMENT_KEYS.join(", ")
         ));
     }

@@ -245,9 +245,9 @@ impl SweepPlan {
         let recorded = Quantity::ALL.into_iter().filter(|quantity| plan.records(*quantity));
         let names: Vec<&str> = recorded.map(Quantity::name).collect();
         let problem = format!(
-            "{} is not recorded for this problem, takes one of {}",
-            criterion.name(),
-            names.join(", ")
+            "expected a quantity that is recorded for this problem ({}), got {}",
+            names.join(", "),
+            criterion.name()
         );
         Err(LabError::config("sweep.criterion", problem))
     }
@@ -279,10 +279,10 @@ fn open(folder: &Path, resume: bool) -> Result<FolderLock, LabError> {
     let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
     let used = folder.join("sweep.toml").exists();
     if (used && !resume) || folder.join("config.toml").exists() {
-        return Err(refuse("already holds a run: add --resume to resume a sweep, or choose another --out"));
+        return Err(refuse("already holds a run; add --resume to resume a sweep, or choose another --out"));
     }
     if !used && resume {
-        return Err(refuse("holds no sweep to resume: leave --resume out, or give its folder with --out"));
+        return Err(refuse("no sweep to resume; leave --resume out, or give its folder with --out"));
     }
     let points = folder.join("points");
     std::fs::create_dir_all(&points).map_err(LabError::io(&points, "create"))?;
@@ -302,10 +302,9 @@ impl SweepFolder {
         let text = std::fs::read_to_string(&file)
             .map_err(|e| bad(format!("cannot read the results of a sweep: {e}")))?;
         let kept: SweepFile =
-            serde_json::from_str(&text).map_err(|e| bad(format!("is not a valid sweep file: {e}")))?;
+            serde_json::from_str(&text).map_err(|e| bad(format!("not a valid sweep file: {e}")))?;
         let criterion = Quantity::named(&kept.criterion);
-        let criterion =
-            criterion.ok_or_else(|| bad(format!("has an unknown criterion '{}'", kept.criterion)))?;
+        let criterion = criterion.ok_or_else(|| bad(format!("unknown criterion '{}'", kept.criterion)))?;
         let SweepFile { name, points, trials, .. } = kept;
         Ok(Self { path: path.to_owned(), name, criterion, points, trials, failed: Vec::new() })
     }
@@ -394,7 +393,7 @@ impl SweepFolder {
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = best_remarks(&self.trials, self.criterion);
         if !self.is_complete() {
-            let progress = format!("not finished: {} of {} points were run", self.finished(), self.points);
+            let progress = format!("unfinished: {} of {} points have been run", self.finished(), self.points);
             remarks.insert(0, progress);
         }
         remarks

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mile::real::Precision;
+use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::spec::{Spec, parse_table};
 use mile_theory::weights::WeightChoice;
@@ -226,17 +227,17 @@ fn a_method_that_was_added_is_known_to_its_catalogue_only() {
         })
     };
     let table = parse_table(&GOOD.replace("name = \"led\"", "name = \"my-dsgd\""), &[]).unwrap();
-    let read = |catalogue: &Catalogue| {
-        Spec::read_with(&table, Path::new(""), &Kinds::default(), catalogue).map_err(|e| e.to_string())
+    let read = |catalogue: &Catalogue| Spec::read_with(&table, Path::new(""), &Kinds::default(), catalogue);
+    let key = |error: LabError| match error {
+        LabError::Config(error) => error.key,
+        other => panic!("{other}"),
     };
     let with = Catalogue::default().with(own("my-dsgd").with_title("My DSGD")).unwrap();
     let plan = Plan::new(read(&with).unwrap()).unwrap();
     assert_eq!(plan.spec.algorithms[1].entry.title, "My DSGD");
-    let unknown = read(&Catalogue::default()).unwrap_err();
-    assert!(unknown.contains("algorithm[1].name: got \"my-dsgd\", takes the name of a method"), "{unknown}");
+    assert_eq!(key(read(&Catalogue::default()).expect_err("not in this catalogue")), "algorithm[1].name");
     let any = read(&Catalogue::default().or_any()).unwrap();
-    let refused = Plan::new(any).err().expect("its code is not known").to_string();
-    assert!(refused.contains("algorithm[1].name: got my-dsgd, takes a built-in method"), "{refused}");
-    let taken = Catalogue::default().with(own("mile")).unwrap_err().to_string();
-    assert!(taken.contains("takes a name that no built-in method has"), "{taken}");
+    assert_eq!(key(Plan::new(any).err().expect("its code is not known")), "algorithm[1].name");
+    let taken = Catalogue::default().with(own("mile")).unwrap_err();
+    assert_eq!((taken.parameter, &*taken.got), ("name", "mile"));
 }

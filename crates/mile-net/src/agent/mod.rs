@@ -66,7 +66,7 @@ pub struct AgentJob<'a, T> {
     pub schedule: &'a Schedule,
     /// Seed of the run.
     pub seed: u64,
-    /// Rounds to be done.
+    /// Rounds to do.
     pub rounds: u64,
     /// Rounds between two evaluations of the agent's own loss for the [gossip](crate::gossip); 0 for never.
     pub gossip_every: u64,
@@ -74,7 +74,7 @@ pub struct AgentJob<'a, T> {
     pub tolerance: Option<Tolerance>,
 }
 
-/// The first exchange after the k-th event of a membership. An agent that comes new to a run cannot know how many there were.
+/// The first exchange after the k-th event of a membership. An agent that joins a run cannot know how many there were.
 pub fn first_exchange_after(event: usize) -> u64 {
     (event as u64 + 1) << 40
 }

@@ -67,8 +67,8 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         let lengths: Vec<usize> = vectors.iter().map(Vec::len).collect();
         if lengths != vec![dim; expected] {
             let problem = format!(
-                "agent {} would start from vectors of the lengths {lengths:?}, takes {expected} of length {dim}: \
-                 start from a point or a checkpoint of this problem and method",
+                "agent {}: expected to start from {expected} vectors of length {dim}, got lengths {lengths:?}; start from a \
+                 point or a checkpoint of this problem and method",
                 job.agent
             );
             return Err(AgentsError::Engine(problem.into()));
@@ -311,15 +311,14 @@ fn part<'a, T>(
     let found = job.membership.epochs().iter().zip(methods).nth(epoch);
     let place = found.and_then(|(epoch, _)| epoch.place(job.agent));
     let (Some((epoch, method)), Some(place)) = (found, place) else {
-        let problem = format!("agent {} takes no part in epoch {epoch} of the run", job.agent);
+        let problem = format!("agent {} does not take part in epoch {epoch} of the run", job.agent);
         return Err(AgentsError::Engine(problem.into()));
     };
     Ok((epoch, method, place))
 }
 
 fn no_sums() -> AgentsError {
-    let problem =
-        "sums over all agents are not available from one agent on a network: use the estimates of its gossip";
+    let problem = "one agent on a network cannot sum over all agents; use the estimates of its gossip";
     AgentsError::Engine(problem.into())
 }
 

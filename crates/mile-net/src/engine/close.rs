@@ -36,17 +36,17 @@ impl LinkEnd {
 
     /// The neighbour has another connection to this agent.
     pub(super) fn superseded_by_neighbour() -> Self {
-        Self::Fault(Fault::Superseded("closed by the neighbour for another connection"))
+        Self::Fault(Fault::Superseded("closed by the neighbour in favour of another connection"))
     }
 
     /// The neighbour's process ended, or was killed.
     pub(super) fn not_closed() -> Self {
-        Self::Lost("the neighbour ended without closing it".into())
+        Self::Lost("the neighbour exited without closing it".into())
     }
 
-    /// A frame that is not whole.
+    /// An incomplete frame.
     pub(super) fn within_a_frame() -> Self {
-        Self::Lost("the stream ended within a frame".into())
+        Self::Lost("the stream ended in the middle of a frame".into())
     }
 }
 

@@ -12,7 +12,7 @@ pub enum NetworkError {
     #[error("{0}")]
     Settings(String),
     /// The address to listen on cannot be bound.
-    #[error("cannot listen on {listen}: {source}; choose another address or end the process that uses it")]
+    #[error("cannot listen on {listen}: {source}; choose another address, or stop the process that uses it")]
     Bind {
         /// The address.
         listen: SocketAddr,
@@ -20,7 +20,9 @@ pub enum NetworkError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The status socket or the metrics cannot be served.
-    #[error("cannot serve {what} on {at}: {source}; choose another place or end the process that uses it")]
+    #[error(
+        "cannot serve {what} on {at}: {source}; choose another address or path, or stop the process that uses it"
+    )]
     Serve {
         /// Status or metrics.
         what: &'static str,

@@ -129,7 +129,7 @@ impl<'a, T: Real> Leaving<'a, T> {
             return;
         }
         if let Err(error) = farewell.write(self.folder.path()) {
-            tracing::warn!("{error}; if this agent is started again, it waits for its neighbours");
+            tracing::warn!("{error}; if this agent is started again, it will wait for its neighbours");
         }
         self.noted = Some(farewell);
     }

@@ -39,7 +39,7 @@ pub(super) async fn run<T: Real>(
     if let LinkEnd::Fault(fault @ Fault::RefusedByUs(_)) = &end {
         shared.admission.count_fault(neighbour, fault);
     }
-    tracing::debug!(neighbour, "connection over: {end}");
+    tracing::debug!(neighbour, "connection closed: {end}");
     let parted = connection.close(end).await;
     shared.closed(link, parted);
 }

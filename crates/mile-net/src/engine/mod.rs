@@ -2,7 +2,7 @@
 //!
 //! An [`NetworkEngine`] is the [`Host`] of an agent: it sends and receives the frames of a [`Protocol`] on connections to neighbours
 //! that are known by their public keys, and writes the agent's checkpoints. Exchanges block the computing thread; the
-//! network has threads of its own.
+//! network has its own threads.
 
 mod accept;
 mod admission;
@@ -74,7 +74,7 @@ pub struct Settings {
     pub key: SecretKey,
     /// Where to listen; port 0 for any.
     pub listen: SocketAddr,
-    /// What neighbours are connected by.
+    /// The transport between neighbours.
     pub transport: Transport,
     /// Neighbours by id.
     pub neighbours: BTreeMap<usize, Peer>,
@@ -83,7 +83,7 @@ pub struct Settings {
     pub relay: Option<String>,
     /// What to do about a neighbour that is away.
     pub on_missing: MissingPolicy,
-    /// How long to wait for a neighbour from which nothing arrives before giving up with an error; for ever if `None`.
+    /// How long to wait for a neighbour from which nothing arrives before giving up with an error; forever if `None`.
     pub timeout: Option<Duration>,
     /// How long to stay, after the last round, for a neighbour that is not connected.
     pub linger: Duration,
@@ -288,25 +288,26 @@ fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), NetworkError
     for (id, peer) in &settings.neighbours {
         if *id == settings.me || peer.key == own {
             return Err(NetworkError::Settings(format!(
-                "neighbour {id} is this agent itself (agent {}): list the others only",
+                "neighbour {id} is this agent itself (agent {}); list only the others",
                 settings.me
             )));
         }
         if let Some(other) = listed.insert(peer.key, *id) {
             return Err(NetworkError::Settings(format!(
-                "neighbours {other} and {id} have the same key {}: each agent needs its own",
+                "neighbours {other} and {id} have the same key {}; each agent needs its own",
                 peer.key
             )));
         }
     }
     if settings.transport == Transport::Tcp && settings.relay.is_some() {
         return Err(NetworkError::Settings(
-            "a relay carries QUIC, and the transport is TCP: leave agent.relay out, or set agent.transport = \"quic\"".into(),
+            "a relay carries QUIC, but the transport is TCP; leave agent.relay out, or set agent.transport = \"quic\"".into(),
         ));
     }
     let relay = settings.relay.as_ref().map(|text| {
-        text.parse()
-            .map_err(|error| NetworkError::Settings(format!("the relay {text} is not a URL: {error}")))
+        text.parse().map_err(|error| {
+            NetworkError::Settings(format!("expected the URL of a relay, got {text} ({error})"))
+        })
     });
     Ok((Arc::new(listed), relay.transpose()?))
 }

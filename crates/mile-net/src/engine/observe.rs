@@ -82,9 +82,9 @@ impl<T: Real> Core<T> {
 /// What is awaited from a neighbour, and what is known about it, in words.
 pub(super) fn describe(edge: &Neighbour) -> String {
     let what = match edge.waiting {
-        Some(Awaited::Decision) => "its decision whether the edge is used",
-        Some(Awaited::Confirmation) => "its confirmation that messages are part of a checkpoint",
-        Some(Awaited::Farewell) => "its return, to be told that its own messages are part of a checkpoint",
+        Some(Awaited::Decision) => "its decision on whether the edge is used",
+        Some(Awaited::Confirmation) => "its confirmation that messages are in a checkpoint",
+        Some(Awaited::Farewell) => "its return, to tell it that its own messages are in a checkpoint",
         Some(Awaited::Message) | None => "its message",
     };
     let link = if edge.linked { "connected" } else { "not connected" };

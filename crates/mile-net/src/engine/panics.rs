@@ -1,5 +1,5 @@
-//! Panics in the network's threads. The library of QUIC holds locks that a panic poisons, and what is dropped afterwards panics
-//! again, which would abort the process or leave it waiting for ever. So a panic there is noted where it happens: the computing
+//! Panics in the network's threads. The QUIC library holds locks that a panic poisons, and what is dropped afterwards panics
+//! again, which would abort the process or leave it waiting forever. So a panic there is noted where it happens: the computing
 //! thread ends with an error, or the process exits at once if it was asked to.
 
 use std::any::Any;
@@ -63,7 +63,7 @@ fn note(info: &PanicHookInfo) {
 /// The message about a panic.
 pub(super) fn explain(what: &str) -> String {
     format!(
-        "the network thread failed: {what}; the last checkpoint is whole: start the agent again, and please report this"
+        "the network thread failed: {what}; the last checkpoint is intact: start the agent again, and please report this"
     )
 }
 

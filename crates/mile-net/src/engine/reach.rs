@@ -20,7 +20,7 @@ pub(super) async fn resolve(names: &[String]) -> (Vec<SocketAddr>, Vec<String>) 
         match timeout(LOOKUP, lookup_host(name)).await {
             Ok(Ok(addresses)) => found.extend(addresses),
             Ok(Err(error)) => problems.push(format!("unknown host in {name} ({error})")),
-            Err(_) => problems.push(format!("the name service gave no answer for {name}")),
+            Err(_) => problems.push(format!("no answer from the name service for {name}")),
         }
     }
     (found, problems)
@@ -29,7 +29,7 @@ pub(super) async fn resolve(names: &[String]) -> (Vec<SocketAddr>, Vec<String>) 
 /// The message about a neighbour without addresses, with what is wrong with the names it has.
 pub(super) fn no_address(problems: &[String]) -> String {
     if problems.is_empty() {
-        return "it has no address here, so it has to connect to this agent".into();
+        return "no address is known for it, so it must connect to this agent".into();
     }
     problems.join("; ")
 }
@@ -51,7 +51,7 @@ pub(super) fn silence(addresses: &str, packets: &str) -> String {
 /// The message about an address at which another program answers.
 pub(super) fn another_key(addresses: &str) -> String {
     format!(
-        "somebody with another key answers at {addresses}: is the neighbour's key the one that mile keygen --public prints there?"
+        "an agent with another key answers at {addresses}: is the neighbour's key the one that mile keygen --public prints there?"
     )
 }
 
@@ -93,7 +93,7 @@ async fn refusal(address: SocketAddr) -> Option<String> {
         ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable | ErrorKind::AddrNotAvailable => {
             no_route(address, &error)
         }
-        ErrorKind::PermissionDenied => format!("this machine does not allow packets to {address} ({error})"),
+        ErrorKind::PermissionDenied => format!("this machine does not permit packets to {address} ({error})"),
         _ => return None,
     })
 }

@@ -66,7 +66,7 @@ pub(super) struct Signals {
 #[derive(Default)]
 pub(super) struct Edge {
     pub(super) changed: Arc<Notify>,
-    /// Whether the last link that was in use ended in good order, with nothing left to be said.
+    /// Whether the last link that was in use ended in good order, with nothing left to send.
     pub(super) parted: bool,
     /// Attempts that failed since the last link that lasted.
     pub(super) failures: u32,
@@ -131,7 +131,7 @@ impl<T: Real> Shared<T> {
         self.begun.elapsed().as_millis() as Millis
     }
 
-    /// For reading, and for changes that nobody waits for.
+    /// For reading, and for changes that no thread waits for.
     pub(super) fn lock(&self) -> MutexGuard<'_, Core<T>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,7 +12,7 @@ use super::start::Start;
 use super::{NetworkError, Peer, quic, tcp};
 use crate::frame::HEAD;
 
-/// What neighbours are connected by. Both ends of an edge need the same.
+/// The transport between neighbours. Both ends of an edge need the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// QUIC, over UDP.
@@ -86,7 +86,7 @@ impl Incoming {
         }
     }
 
-    /// Has nothing to do with it. A neighbour tries again.
+    /// Ignores it. A neighbour tries again.
     pub(super) fn ignore(self) {
         match self {
             Self::Quic(incoming) => incoming.ignore(),

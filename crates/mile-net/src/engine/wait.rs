@@ -104,7 +104,7 @@ impl WaitWarning {
             if !edge.linked && self.begun.elapsed() >= LONG {
                 let id = edge.id;
                 tracing::warn!(
-                    "if agent {id} will not come back: stop all agents and let it be replaced or leave (mile status --without {id})"
+                    "if agent {id} will not come back, stop all agents and replace it or let it leave (mile status --without {id})"
                 );
             }
         }

@@ -74,7 +74,8 @@ impl<T: Real> Protocol<T> {
             if let Some(link) = neighbour.link.take() {
                 neighbour.since = self.now;
                 self.links.remove(&link);
-                self.closing.push((link, Fault::Superseded("its message is needed again from the start")));
+                self.closing
+                    .push((link, Fault::Superseded("its message is needed again from the beginning")));
             }
         }
     }
@@ -84,7 +85,7 @@ impl<T: Real> Protocol<T> {
         self.unsaved.then(|| self.decisions())
     }
 
-    /// The decisions are on disk: neighbours may be told.
+    /// The decisions are on disk: neighbours may be notified.
     pub fn decisions_saved(&mut self) {
         self.unsaved = false;
         let others: Vec<usize> = self.neighbours.range(self.me + 1..).map(|(id, _)| *id).collect();

@@ -19,7 +19,7 @@ pub(super) struct Current<T> {
     dim: usize,
     /// Neighbours whose edge is used, in increasing id, each with the number of its elements in the sums.
     pub(super) row: Vec<(usize, usize)>,
-    /// The beginning of each neighbour's message that must be known whole, as far as it has arrived.
+    /// The beginning of each neighbour's message that must be known completely, as far as it has arrived.
     heads: BTreeMap<usize, Vec<T>>,
     /// The own vector and memory for a neighbour's, if messages are compressed.
     compressed: Option<(Compression, [Vec<T>; 2])>,
@@ -86,8 +86,7 @@ impl<T: Real> Current<T> {
     fn fold_compressed(&mut self, k: usize, weight: f64) -> Result<(), &'static str> {
         let Some((by, [own, other])) = &mut self.compressed else { return Ok(()) };
         let message = self.heads.remove(&self.row[k].0).unwrap_or_default();
-        by.decode(bytemuck::cast_slice(&message), other)
-            .map_err(|_| "a compressed message cannot be read")?;
+        by.decode(bytemuck::cast_slice(&message), other).map_err(|_| "an unreadable compressed message")?;
         self.sums.iter_mut().for_each(|sum| block::fold((weight, &other[..]), own, sum, k == 0));
         Ok(())
     }

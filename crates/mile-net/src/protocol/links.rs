@@ -115,7 +115,7 @@ impl<T: Real> Protocol<T> {
                 let mark = Mark { exchange: head.a, round: head.b };
                 match self.links.get_mut(&link) {
                     Some(state) if mark < state.have => {
-                        return refuse("a HAVE is earlier than the one before");
+                        return refuse("a HAVE that is earlier than the one before");
                     }
                     Some(state) => state.have = mark,
                     None => {}
@@ -129,7 +129,7 @@ impl<T: Real> Protocol<T> {
                     .map(|bytes| f64::from_le_bytes(std::array::from_fn(|k| bytes[k])));
                 neighbour.gossip.retain(|exchange, _| exchange.saturating_add(1) >= next);
                 neighbour.gossip.insert(head.a, numbers.collect());
-                // Only this exchange's and the next one's are of use.
+                // Only this exchange's and the next one's are useful.
                 while neighbour.gossip.len() > 4 {
                     neighbour.gossip.pop_last();
                 }
@@ -137,7 +137,7 @@ impl<T: Real> Protocol<T> {
             }
             Kind::Decide => {
                 if self.on_missing == MissingPolicy::Wait || me < id {
-                    return refuse("a decision about the edge from the end that does not decide");
+                    return refuse("a decision about the edge from the wrong end");
                 }
                 let range = RoundRange { from: head.a, to: head.b, used: payload == [1] };
                 if let Err(refused) = neighbour.decisions.add(range) {
@@ -164,8 +164,8 @@ impl<T: Real> Protocol<T> {
         let too_old = theirs.exchange < neighbour.durable.exchange && theirs.durable.round < oldest;
         if too_old || theirs.exchange < theirs.durable.exchange {
             return Err(Fault::RefusedByUs(format!(
-                "agent {id} comes back with a checkpoint of round {}, but had confirmed one of round {}, and agent {me} keeps \
-                 messages for a copy of round {oldest} or later (keep = {}): restore a later copy of agent {id}'s folder, or \
+                "agent {id} returned with a checkpoint of round {}, but had confirmed one of round {}, and agent {me} keeps \
+                 messages only for a copy of round {oldest} or later (keep = {}); restore a later copy of agent {id}'s folder, or \
                  replace agent {id} (operators' guide, \"Recovery\")",
                 theirs.durable.round, neighbour.durable.round, self.limits.keep
             )));
@@ -175,9 +175,9 @@ impl<T: Real> Protocol<T> {
             let better = theirs.incarnation > incarnation
                 || theirs.incarnation == incarnation && state.dialled_by_smaller;
             if !better {
-                return Err(Fault::Superseded("there is a connection already"));
+                return Err(Fault::Superseded("there is already a connection"));
             }
-            self.closing.push((old, Fault::Superseded("a newer connection takes its place")));
+            self.closing.push((old, Fault::Superseded("replaced by a newer connection")));
             self.links.remove(&old);
         }
         neighbour.link = Some(link);
@@ -217,8 +217,8 @@ impl<T: Real> Protocol<T> {
         let next_message = at.exchange > state.receive.exchange && at.offset == 0;
         if !(at == state.receive || next_message) || state.held.is_some() {
             return refuse(format!(
-                "a piece of exchange {} from element {} arrived, exchange {} from element {} was expected",
-                at.exchange, at.offset, state.receive.exchange, state.receive.offset
+                "expected a piece of exchange {} from element {}, got exchange {} from element {}",
+                state.receive.exchange, state.receive.offset, at.exchange, at.offset
             ));
         }
         neighbour.heard = Some(now);

@@ -154,7 +154,7 @@ pub enum Fault {
     /// The neighbour refused us.
     #[error("refused by the neighbour: {0}")]
     RefusedByNeighbour(String),
-    /// We refuse the neighbour, which is told the reason.
+    /// We refuse the neighbour, and send it the reason.
     #[error("{0}")]
     RefusedByUs(String),
     /// Nothing is wrong: another link takes its place, or a message is needed again from its start.
@@ -240,7 +240,7 @@ impl<T: Real> Protocol<T> {
     pub fn new(setup: Setup<T>, now: Millis) -> Self {
         let Setup { me, incarnation, terms, neighbours, on_missing, mut limits, mut memory } = setup;
         if on_missing != MissingPolicy::Wait {
-            // Decisions that are not in the copy would be made a second time, and perhaps otherwise.
+            // Decisions that are not in the copy would be made a second time, and perhaps differently.
             limits.keep = 0;
         }
         let neighbour = |(id, edge)| {
@@ -308,7 +308,7 @@ impl<T: Real> Protocol<T> {
         (self.durable, known.collect())
     }
 
-    /// A checkpoint at `mark`, with the session's [`memory`](Self::memory), is on disk: neighbours are told.
+    /// A checkpoint at `mark`, with the session's [`memory`](Self::memory), is on disk: neighbours are notified.
     pub fn durable(&mut self, mark: Mark) {
         self.durable = mark;
         for state in self.links.values_mut().filter(|state| state.greeted.is_some()) {
@@ -332,7 +332,7 @@ impl<T: Real> Protocol<T> {
     }
 
     fn owes_any_confirmation(&self, id: usize, neighbour: &Neighbour) -> bool {
-        // A neighbour that was sent nothing, because its edge was skipped, has to be told that.
+        // A neighbour that was sent nothing, because its edge was skipped, has to learn that.
         let untold = self.on_missing != MissingPolicy::Wait && neighbour.confirmed.exchange < self.next;
         let takes_part = neighbour.edge.rounds.contains(&self.round) || neighbour.link.is_some();
         takes_part && (untold || self.outbox.first_for(id, neighbour.confirmed.exchange).is_some())

@@ -59,7 +59,7 @@ impl<T: Real> Protocol<T> {
         let current = self.current.as_ref()?;
         let (_, folded) = current.row.iter().find(|(other, _)| *other == id)?;
         let decided = neighbour.decisions.get(current.own.mark.round).is_some();
-        // A piece that is here waits for its turn, that is, for somebody else.
+        // A piece that has arrived waits for its turn, that is, for another neighbour.
         let here =
             neighbour.link.and_then(|link| self.links.get(&link)).is_some_and(|state| state.held.is_some());
         if *folded < current.total() {

@@ -28,7 +28,11 @@ pub(crate) fn read_batch(
         return Err(DataError::Format {
             path: path.to_owned(),
             offset: bytes.len().min(count * RECORD) as u64,
-            what: format!("{} bytes, expected {} ({count} records of {RECORD})", bytes.len(), count * RECORD),
+            what: format!(
+                "expected {} bytes ({count} records of {RECORD}), got {}",
+                count * RECORD,
+                bytes.len()
+            ),
         });
     }
     for (i, record) in bytes.chunks_exact(RECORD).enumerate() {
@@ -36,7 +40,7 @@ pub(crate) fn read_batch(
             return Err(DataError::Format {
                 path: path.to_owned(),
                 offset: (i * RECORD) as u64,
-                what: format!("label {} is not below {classes}", record[0]),
+                what: format!("expected a label below {classes}, got {}", record[0]),
             });
         }
         images.labels.push(record[0]);

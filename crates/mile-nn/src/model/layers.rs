@@ -24,7 +24,7 @@ pub enum ModelError {
     },
     /// The last layer does not have one output per class, or per number of a target.
     #[error(
-        "the last dense layer has {out} outputs, but the data has {classes} classes, or numbers in a target; set \
+        "expected {classes} outputs of the last dense layer, one per class or per number in a target, got {out}; set \
          out = {classes}"
     )]
     Outputs {
@@ -36,7 +36,7 @@ pub enum ModelError {
     /// A kernel does not fit its input.
     #[error(
         "layer {layer}: a {kernel} x {kernel} convolution with padding {padding} and stride {stride} does not fit an input of \
-         {input}; kernel and stride must be from 1 to the padded side, and the padding less than the kernel"
+         {input}; kernel and stride must be at least 1 and at most the padded side, and the padding smaller than the kernel"
     )]
     Kernel {
         /// Number of the layer.
@@ -62,7 +62,7 @@ pub enum ModelError {
     },
     /// The layers of a residual connection change the shape.
     #[error(
-        "layer {layer}: the layers of a residual connection make {output} of an input of {input}; give it layers that keep the \
+        "layer {layer}: the layers of a residual connection turn an input of {input} into {output}; use layers that keep the \
          shape, so that the two can be added"
     )]
     Residual {
@@ -147,7 +147,7 @@ impl Builder {
             }
             (Layer::Relu {} | Layer::Dropout { .. }, Some(block)) => add_to_block(layer, number, block),
             (Layer::Relu {} | Layer::Dropout { .. }, None) => {
-                let what = "relu and dropout must follow a layer that they act on";
+                let what = "relu and dropout must follow a layer to act on";
                 Err(ModelError::Order { layer: number, what, input: shape })
             }
             (Layer::Residual { layers }, _) => self.add_residual(layers),
@@ -206,7 +206,7 @@ fn new_block(
     let (kind, out) = match *layer {
         Layer::Dense { out } => (BlockKind::Dense, out),
         Layer::GroupNorm { groups } if groups == 0 || !input.channels.is_multiple_of(groups) => {
-            let what = "groups must divide the number of channels of its input";
+            let what = "groups must divide the number of input channels";
             return Err(ModelError::Order { layer: number, what, input });
         }
         Layer::GroupNorm { groups } => (BlockKind::Norm { groups, by_number: false }, input.channels),
@@ -249,7 +249,7 @@ fn pooling(
 ) -> Result<BlockKind, ModelError> {
     let stride = stride.unwrap_or(size);
     if !(1..=MAX_POOL).contains(&size) || stride == 0 {
-        let what = "pooling takes a size from 1 to 255, and a stride from 1";
+        let what = "expected a pooling size from 1 to 255 and a stride of at least 1";
         return Err(ModelError::Range { layer, what });
     }
     if input.height < size || input.width < size {
@@ -288,7 +288,7 @@ fn add_to_block(layer: &Layer, number: usize, block: &mut Block) -> Result<(), M
         Layer::Relu {} => block.relu = true,
         Layer::Dropout { p } if (0.0..1.0).contains(&p) => block.dropout = p,
         _ => {
-            return Err(ModelError::Range { layer: number, what: "dropout takes p from 0 to below 1" });
+            return Err(ModelError::Range { layer: number, what: "expected a dropout p in [0, 1)" });
         }
     }
     Ok(())

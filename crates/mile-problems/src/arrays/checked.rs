@@ -8,7 +8,7 @@ use super::spec::DataSpec;
 /// Most classes, since labels are kept as bytes.
 pub(super) const MAX_CLASSES: i64 = 256;
 /// The message about inputs of another type.
-pub(super) const WHOLE_NUMBERS: &str = "has whole numbers, takes uint8 (divided by 255), float32 or float64 (used as they are): convert it, \
+pub(super) const WHOLE_NUMBERS: &str = "expected uint8 (divided by 255), float32 or float64 (used as they are), got other whole numbers; convert it, \
                              as in array.astype('float32')";
 
 /// The shape of a sample.
@@ -20,14 +20,13 @@ pub(super) fn shape_of(config: &DataSpec, array: &[usize]) -> Result<Shape, Stri
         [_, height, width, channels] => Shape { height, width, channels },
         _ => {
             return Err(format!(
-                "has shape {:?}, takes [samples, features], [samples, height, width], or four numbers as layout says: \
-                 nhwc is [samples, height, width, channels], nchw is [samples, channels, height, width]",
-                array
+                "expected shape [samples, features], [samples, height, width], or four numbers in the order of layout \
+                 (nhwc: [samples, height, width, channels], nchw: [samples, channels, height, width]), got {array:?}"
             ));
         }
     };
     match shape.is_empty() {
-        true => Err(format!("has shape {array:?}: its samples have no numbers")),
+        true => Err(format!("shape {array:?} leaves no numbers in a sample")),
         false => Ok(shape),
     }
 }
@@ -66,7 +65,7 @@ fn check_finite<V: Copy + std::fmt::Display>(
     match all.iter().position(|x| !finite(*x)) {
         Some(i) => {
             let sample = number_of(i / each, chosen);
-            Err(format!("has {} in sample {sample}; takes finite numbers", all[i]))
+            Err(format!("expected finite numbers, got {} in sample {sample}", all[i]))
         }
         None => Ok(()),
     }
@@ -97,15 +96,17 @@ pub(super) fn each_of(config: &DataSpec, shape: &[usize], count: usize) -> Resul
         _ => (usize::MAX, 0),
     };
     if each == 0 || (each > 1 && !config.predicts_numbers) {
-        let takes = if config.predicts_numbers {
-            "[samples] or [samples, numbers of each]"
+        let expected = if config.predicts_numbers {
+            "[samples] or [samples, numbers per sample]"
         } else {
             "[samples] or [samples, 1]"
         };
-        return Err(format!("has shape {shape:?}, takes {takes}"));
+        return Err(format!("expected shape {expected}, got {shape:?}"));
     }
     if found != count {
-        return Err(format!("has targets of {found} samples, but there are inputs of {count}: give as many"));
+        return Err(format!(
+            "expected targets for {count} samples, as many as there are inputs, got {found}"
+        ));
     }
     Ok(each)
 }
@@ -132,7 +133,7 @@ pub(super) fn targets_of(
         Numbers::Bytes(all) => all.into_iter().map(i64::from).collect(),
         Numbers::Whole(all) => all,
         _ => {
-            return Err("has floating-point numbers, but labels are whole numbers: convert it, as in array.astype('int64'), or \
+            return Err("expected whole numbers as labels, got floating-point numbers; convert it, as in array.astype('int64'), or \
                         set loss = \"least-squares\""
                 .into());
         }
@@ -141,7 +142,7 @@ pub(super) fn targets_of(
     match labels.iter().position(|label| !(0..most).contains(label)) {
         Some(i) => {
             let sample = number_of(i, chosen);
-            Err(format!("has label {} in sample {sample}; takes 0 to {}", labels[i], most - 1))
+            Err(format!("expected labels from 0 to {}, got {} in sample {sample}", most - 1, labels[i]))
         }
         None => Ok(Targets::Labels(labels.into_iter().map(|label| label as u8).collect())),
     }

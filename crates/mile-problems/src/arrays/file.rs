@@ -32,7 +32,7 @@ impl Format {
 /// An error of a file, or of one of its arrays.
 pub(super) fn bad(file: &Path, array: Option<&str>, problem: impl std::fmt::Display) -> DataFileError {
     let problem = match array {
-        Some(array) => format!("array '{array}' {problem}"),
+        Some(array) => format!("array '{array}': {problem}"),
         None => problem.to_string(),
     };
     DataFileError { file: file.to_owned(), line: None, column: None, problem }
@@ -40,7 +40,7 @@ pub(super) fn bad(file: &Path, array: Option<&str>, problem: impl std::fmt::Disp
 
 /// Reads arrays of one file, by name; a `.npy` file has one, without a name.
 pub(super) fn read(path: &Path, names: &[Option<&str>]) -> Result<Vec<Array>, DataFileError> {
-    let unreadable = |error: &dyn std::fmt::Display| bad(path, None, format!("cannot be read: {error}"));
+    let unreadable = |error: &dyn std::fmt::Display| bad(path, None, format!("cannot read it: {error}"));
     let mut file = File::open(path).map_err(|error| unreadable(&error))?;
     let mut whole = || {
         let mut bytes = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn absent(path: &Path, name: &str, mut known: Vec<String>) -> DataFil
     bad(
         path,
         Some(name),
-        format!("is not there; the file has {known}: name two of them by inputs and targets"),
+        format!("not found; the file has {known}; name two of them with inputs and targets"),
     )
 }
 
@@ -122,7 +122,7 @@ pub(super) fn element(dtype: Dtype) -> Result<Element, String> {
 
 fn member(path: &Path, archive: &mut ZipArchive<File>, name: &str) -> Result<Array, DataFileError> {
     let file = name_of_member(path, archive, name)?;
-    let damaged = |error: &dyn std::fmt::Display| bad(path, Some(name), format!("cannot be read: {error}"));
+    let damaged = |error: &dyn std::fmt::Display| bad(path, Some(name), format!("cannot read it: {error}"));
     let mut bytes = Vec::new();
     let mut member = archive.by_name(&file).map_err(|error| damaged(&error))?;
     member.read_to_end(&mut bytes).map_err(|error| damaged(&error))?;

@@ -46,7 +46,7 @@ pub(super) fn load(config: &DataSpec, extent: Extent) -> Result<Arrays, LabError
         _ => None,
     };
     if let Some(test) = test.as_ref().filter(|test| test.shape != train.shape) {
-        let problem = format!("has samples of {}, those for training are {}", test.shape, train.shape);
+        let problem = format!("expected samples of {}, as for training, got {}", train.shape, test.shape);
         return Err(bad(&test.file, test.array.as_deref(), problem).into());
     }
     let classes = match &train.targets {
@@ -83,7 +83,7 @@ pub(super) fn some_of(config: &DataSpec, outline: &Arrays, kept: &[u32]) -> Resu
             Some(all) => all.append(one)?,
         }
     }
-    let all = all.ok_or_else(|| LabError::config("network.agents", "got 0, takes a whole number from 1"))?;
+    let all = all.ok_or_else(|| LabError::expected("network.agents", "a whole number of at least 1", 0))?;
     Ok(Images { pixels: all.pixels, targets: all.targets })
 }
 
@@ -105,11 +105,9 @@ fn classes(
         return Ok(classes);
     }
     let problem = match found[..least].iter().position(|found| !found) {
-        _ if least < 2 => {
-            "has one class only; a classification takes two or more: set classes if others exist".into()
-        }
+        _ if least < 2 => "expected two or more classes, got one; set classes if there are others".into(),
         Some(absent) if config.only.is_none() => format!(
-            "has labels up to {}, but none is {absent}; labels must be 0, 1, ... without a gap: renumber them, or set \
+            "expected labels 0 to {} without gaps, but {absent} does not occur; renumber them, or set \
              classes = {least} if a class may be absent",
             least - 1
         ),
@@ -148,11 +146,11 @@ impl Samples {
                 Some(all) => all.append(one)?,
             }
             let end = u32::try_from(total)
-                .map_err(|_| bad(&file, array.as_deref(), "has too many samples: takes fewer than 2^32"))?;
+                .map_err(|_| bad(&file, array.as_deref(), "too many samples: the limit is 2^32"))?;
             ranges.push(first as u32..end);
         }
         let all =
-            all.ok_or_else(|| LabError::config("network.agents", "got 0, takes a whole number from 1"))?;
+            all.ok_or_else(|| LabError::expected("network.agents", "a whole number of at least 1", 0))?;
         Ok((all, ranges))
     }
 
@@ -179,20 +177,23 @@ impl Samples {
 
     fn append(&mut self, other: Self) -> Result<(), DataFileError> {
         let refuse = |what: String| {
-            let problem = format!("{what}, unlike {}: all agents must have the same", self.file.display());
+            let problem = format!(
+                "{what} differ from those in {}; they must be the same for all agents",
+                self.file.display()
+            );
             Err(bad(&other.file, other.array.as_deref(), problem))
         };
         if other.each != self.each {
-            return refuse("has targets of another length".into());
+            return refuse("lengths of targets".into());
         }
         if other.shape != self.shape {
-            return refuse(format!("has samples of {}", other.shape));
+            return refuse(format!("samples of shape {}", other.shape));
         }
         match (&mut self.pixels, other.pixels) {
             (Values::Bytes(all), Values::Bytes(more)) => all.extend(more),
             (Values::Singles(all), Values::Singles(more)) => all.extend(more),
             (Values::Doubles(all), Values::Doubles(more)) => all.extend(more),
-            _ => return refuse("has numbers of another type".into()),
+            _ => return refuse("types of numbers".into()),
         }
         match (&mut self.targets, other.targets) {
             (Targets::Labels(all), Targets::Labels(more)) => all.extend(more),
@@ -201,7 +202,7 @@ impl Samples {
             {
                 values.extend(more);
             }
-            _ => return refuse("has targets of another length".into()),
+            _ => return refuse("lengths of targets".into()),
         }
         (self.file, self.array) = (other.file, other.array);
         Ok(())
@@ -220,7 +221,7 @@ impl Samples {
         };
         let (second, first) = (arrays.pop(), arrays.pop());
         let (Some(values), Some(labels)) = (first, second) else {
-            return Err(bad(&file, None, "has no arrays"));
+            return Err(bad(&file, None, "no arrays in the file"));
         };
         Self::checked(config, source, agent, [values, labels], None)
     }
@@ -291,7 +292,6 @@ impl Samples {
 }
 
 fn no_samples(inputs: &Place, agent: usize) -> String {
-    let whose =
-        if inputs.is_per_agent() { format!(": agent {agent} would have none") } else { String::new() };
-    format!("has no samples{whose}")
+    let whose = if inputs.is_per_agent() { format!(" for agent {agent}") } else { String::new() };
+    format!("no samples{whose}")
 }

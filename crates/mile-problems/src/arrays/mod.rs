@@ -124,7 +124,7 @@ impl ArrayObjectives {
             }
         };
         if held_out.as_ref().is_some_and(Vec::is_empty) {
-            let problem = "holds out no sample of any agent: take a larger part, or fewer agents";
+            let problem = "holds out no sample of any agent; hold out a larger part, or use fewer agents";
             return Err(LabError::config("problem.test", problem));
         }
         let test = held_out.as_ref().map_or(arrays.set.test.len(), Vec::len);
@@ -166,7 +166,7 @@ impl ArrayObjectives {
 /// Divides some samples among the agents.
 fn divide(set: &Dataset, some: &[u32], config: &ImageSpec) -> Result<Vec<Vec<u32>>, LabError> {
     let labels = set.train.labels();
-    // Least squares has no classes, and divides by chance.
+    // Least squares has no classes, and divides at random.
     let label = |sample: &u32| if labels.is_empty() { 0 } else { labels[*sample as usize] };
     let of_some: Vec<u8> = some.iter().map(label).collect();
     let split = config.partition.split(&of_some, set.classes, config.agents, config.seed);

@@ -50,7 +50,7 @@ impl Element {
         }
     }
 
-    /// The type that NumPy calls so, such as `f4`.
+    /// The type with this name in NumPy, such as `f4`.
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "b1" => Element::Bool,
@@ -72,7 +72,7 @@ impl Element {
 /// The error for a type that is not supported.
 pub(super) fn refused_type(name: &str) -> String {
     format!(
-        "has elements of type {name}, takes bool, whole numbers, float32 or float64: convert it, as in \
+        "expected bool, whole numbers, float32 or float64, got elements of type {name}; convert it, as in \
          array.astype('float32')"
     )
 }
@@ -89,14 +89,14 @@ pub(super) struct Header {
 impl Header {
     /// The header of a `.npy` file, after which its numbers begin; an error says what is wrong with it.
     pub(super) fn read(input: &mut dyn Read) -> Result<Self, String> {
-        let damaged = || "is not a whole .npy file: its header is damaged or incomplete".to_owned();
+        let damaged = || "damaged or incomplete header".to_owned();
         let mut take = |count: usize| -> Option<Vec<u8>> {
             let mut bytes = Vec::new();
             let read = input.take(count as u64).read_to_end(&mut bytes).ok()?;
             (read == count).then_some(bytes)
         };
         if take(6).as_deref() != Some(b"\x93NUMPY") {
-            return Err("is not a .npy file: it does not begin as one".into());
+            return Err("not a .npy file: the magic number is missing".into());
         }
         let length = match take(2).as_deref() {
             Some([1, _]) => 2,
@@ -110,7 +110,7 @@ impl Header {
         let descr = field("descr")?;
         let name = match descr.chars().next() {
             Some(quote @ ('\'' | '"')) => descr[1..].split(quote).next().unwrap_or_default(),
-            _ => return Err("is an array of records; takes an array of numbers".into()),
+            _ => return Err("expected an array of numbers, got an array of records".into()),
         };
         let (order, kind) = name.split_at_checked(1).ok_or_else(damaged)?;
         Ok(Self {
@@ -147,7 +147,7 @@ impl Header {
 }
 
 fn unfitting(found: u64, shape: &[usize]) -> String {
-    format!("has {found} bytes of numbers, which is not what its shape {shape:?} needs")
+    format!("its {found} bytes of numbers do not match its shape {shape:?}")
 }
 
 impl Array {
@@ -190,7 +190,7 @@ impl Array {
             Element::U64 => {
                 let whole = read(bytes, big_end, |b| i64::try_from(u64::from_le_bytes(b)));
                 let whole: Result<_, _> = whole.into_iter().collect();
-                Numbers::Whole(whole.map_err(|_| "has a number above 2^63 - 1".to_owned())?)
+                Numbers::Whole(whole.map_err(|_| "a number is above 2^63 - 1".to_owned())?)
             }
             Element::Bool => Numbers::Whole(bytes.iter().map(|b| i64::from(*b != 0)).collect()),
             Element::I8 => Numbers::Whole(read(bytes, big_end, |b| i8::from_le_bytes(b).into())),

@@ -20,7 +20,7 @@ const MOST_OF_HEAD: u64 = 100_000_000;
 /// The numbers of an array, in order.
 enum Input<'a> {
     File(BufReader<File>),
-    /// Compressed: what is skipped is unpacked and thrown away.
+    /// Compressed: what is skipped is unpacked and discarded.
     Packed(&'a mut dyn Read),
 }
 
@@ -50,7 +50,7 @@ pub(super) fn header(path: &Path, name: Option<&str>) -> Result<Header, DataFile
 /// The samples with these numbers, which increase, of an array.
 pub(super) fn some(path: &Path, name: Option<&str>, chosen: &[u32]) -> Result<Array, DataFileError> {
     open(path, name, |header, found, input| {
-        let unreadable = |error: io::Error| format!("cannot be read: {error}");
+        let unreadable = |error: io::Error| format!("cannot read it: {error}");
         let each = header.sample_bytes(found)?;
         if header.is_column_major && header.shape.len() > 1 {
             // Every number of a sample is somewhere else.
@@ -75,7 +75,7 @@ fn open<V>(
     name: Option<&str>,
     work: impl FnOnce(Header, u64, &mut Input<'_>) -> Result<V, String>,
 ) -> Result<V, DataFileError> {
-    let unreadable = |error: &dyn std::fmt::Display| bad(path, None, format!("cannot be read: {error}"));
+    let unreadable = |error: &dyn std::fmt::Display| bad(path, None, format!("cannot read it: {error}"));
     let file = File::open(path).map_err(|error| unreadable(&error))?;
     let length = file.metadata().map_err(|error| unreadable(&error))?.len();
     let of_array = |problem: String| bad(path, name, problem);
@@ -131,7 +131,7 @@ impl Read for Counted<'_> {
 
 /// The tensors of a `.safetensors` file of this length, after whose head their numbers begin.
 fn tensors(file: &mut BufReader<File>, length: u64) -> Result<HashMap<String, TensorInfo>, String> {
-    let damaged = || "its head is damaged or incomplete".to_owned();
+    let damaged = || "its header is damaged or incomplete".to_owned();
     let mut size = [0; 8];
     file.read_exact(&mut size).map_err(|_| damaged())?;
     let size = u64::from_le_bytes(size);

@@ -117,14 +117,14 @@ impl ArraysSpec {
         if inputs != targets {
             return refuse(
                 "targets",
-                "needs {agent} in its path just as inputs: give both, or neither, a file for each agent",
+                "must have {agent} in its path if and only if inputs has; give one file per agent for both or for neither",
             );
         }
         let is_iid = matches!(self.training.partition(), Partition::Iid {});
         if inputs && !is_iid {
             return refuse(
                 "partition",
-                "needs a single file, but with {agent} in the path each agent has its own: leave it out",
+                "applies to a single file, but {agent} in the path gives each agent its own; leave it out",
             );
         }
         if self.data.classes.is_some_and(|classes| !(2..=256).contains(&classes)) {
@@ -133,15 +133,12 @@ impl ArraysSpec {
         }
         if self.data.predicts_numbers {
             if self.data.classes.is_some() {
-                return refuse(
-                    "classes",
-                    "needs loss = \"cross-entropy\", least-squares has no classes: leave it out",
-                );
+                return refuse("classes", "applies only to loss = \"cross-entropy\"; leave it out");
             }
             if !is_iid {
                 return refuse(
                     "partition",
-                    "divides by class, and least-squares has no classes: use iid, or a file for each agent",
+                    "divides by class, but least-squares has no classes; use iid, or one file per agent",
                 );
             }
         }
@@ -150,7 +147,7 @@ impl ArraysSpec {
         {
             return refuse(
                 "test_samples",
-                "needs test, which says what models are tested on: give it, or leave this out",
+                "needs test, the data on which models are tested; give it, or leave test_samples out",
             );
         }
         Ok(())
@@ -159,14 +156,14 @@ impl ArraysSpec {
 
 /// Where the samples for training and for the accuracy are.
 fn sources(section: &Section, folder: &Path) -> Result<(Source, Test), LabError> {
-    let takes = "the path of a .npz or .safetensors file, or one for each agent such as \"agent-{agent}.npz\"; or leave it out \
-                 and give two .npy files as inputs and targets";
-    let data = section.text("data", takes)?.map(|path| resolve(folder, path));
-    let Some(data) = data else { return loose(section, folder, takes) };
+    let expected = "the path of a .npz or .safetensors file (\"agent-{agent}.npz\": one per agent), or instead of data \
+                    two .npy files as inputs and targets";
+    let data = section.text("data", expected)?.map(|path| resolve(folder, path));
+    let Some(data) = data else { return loose(section, folder, expected) };
     section.keep("data", data.display().to_string());
     let is_archive = |path: &Path| matches!(Format::of(path), Some(Format::Npz | Format::Safetensors));
     if !is_archive(&data) {
-        return Err(section.refuse("data", &Value::from(data.display().to_string()), takes));
+        return Err(section.refuse("data", &Value::from(data.display().to_string()), expected));
     }
     let name = |key, default: &str| {
         let name = section.text(key, "the name of an array in the file")?.unwrap_or(default).to_owned();
@@ -181,19 +178,19 @@ fn sources(section: &Section, folder: &Path) -> Result<(Source, Test), LabError>
     let train = source("data", &data, &inputs, &targets);
     let own = |key| section.text(key, "the name of an array with test samples");
     let (test_inputs, test_targets) = (own("test_inputs")?, own("test_targets")?);
-    let takes = "a number between 0 and 1, the part of each agent's samples that are held out; or the path of a .npz or \
-                 .safetensors file";
+    let expected = "a number between 0 and 1 (the part of each agent's samples to hold out), or the path of a .npz or \
+                    .safetensors file";
     let test = match section.value("test") {
         Some(value @ (Value::Float(_) | Value::Integer(_))) => {
-            return Ok((train, Test::Fraction(fraction(section, value, takes)?)));
+            return Ok((train, Test::Fraction(fraction(section, value, expected)?)));
         }
         Some(Value::String(path)) => Some(resolve(folder, path)),
-        Some(other) => return Err(section.refuse("test", other, takes)),
+        Some(other) => return Err(section.refuse("test", other, expected)),
         None => None,
     };
     test.iter().for_each(|path| section.keep("test", path.display().to_string()));
     if let Some(path) = test.as_ref().filter(|path| !is_archive(path)) {
-        return Err(section.refuse("test", &Value::from(path.display().to_string()), takes));
+        return Err(section.refuse("test", &Value::from(path.display().to_string()), expected));
     }
     let test = match (test, test_inputs, test_targets) {
         (Some(path), a, b) => {
@@ -203,22 +200,24 @@ fn sources(section: &Section, folder: &Path) -> Result<(Source, Test), LabError>
         (None, None, None) => Test::None,
         (None, a, _) => {
             let missing = if a.is_none() { "test_inputs" } else { "test_targets" };
-            return Err(section.missing(missing, "the name of an array: test needs inputs and targets"));
+            return Err(
+                section.missing(missing, "the name of an array, since testing needs both inputs and targets")
+            );
         }
     };
     Ok((train, test))
 }
 
 /// Two `.npy` files for training and, perhaps, two for the accuracy.
-fn loose(section: &Section, folder: &Path, takes: &str) -> Result<(Source, Test), LabError> {
-    let npy = "the path of a .npy file, or one for each agent such as \"x-{agent}.npy\"";
+fn loose(section: &Section, folder: &Path, expected: &str) -> Result<(Source, Test), LabError> {
+    let npy = "the path of a .npy file (\"x-{agent}.npy\": one per agent)";
     let place = |key: &'static str| {
         let Some(text) = section.text(key, npy)? else { return Ok(None) };
         let path = resolve(folder, text);
         section.keep(key, path.display().to_string());
         if Format::of(&path) != Some(Format::Npy) {
             let problem = format!(
-                "got '{text}', takes {npy}; the name of an array in a file needs data, the path of that file"
+                "expected {npy}, got \"{text}\"; to name an array in a file, give the path of the file as data"
             );
             return Err(LabError::config(section.path(key), problem));
         }
@@ -226,19 +225,19 @@ fn loose(section: &Section, folder: &Path, takes: &str) -> Result<(Source, Test)
     };
     let train = match (place("inputs")?, place("targets")?) {
         (Some(inputs), Some(targets)) => Source { inputs, targets },
-        (None, None) => return Err(section.missing("data", takes)),
+        (None, None) => return Err(section.missing("data", expected)),
         (inputs, _) => return Err(section.missing(if inputs.is_none() { "inputs" } else { "targets" }, npy)),
     };
-    let takes = "a number between 0 and 1, the part of each agent's samples that are held out; for .npy files give test_inputs \
-                 and test_targets";
+    let expected = "a number between 0 and 1 (the part of each agent's samples to hold out), or for .npy files \
+                    test_inputs and test_targets instead";
     let test = match (section.value("test"), place("test_inputs")?, place("test_targets")?) {
-        (Some(value), None, None) => Test::Fraction(fraction(section, value, takes)?),
+        (Some(value), None, None) => Test::Fraction(fraction(section, value, expected)?),
         (None, Some(inputs), Some(targets)) => Test::Arrays(Source { inputs, targets }),
         (None, None, None) => Test::None,
         (Some(_), ..) => {
             return Err(LabError::config(
                 section.path("test"),
-                "is one too many beside test_inputs and test_targets",
+                "conflicts with test_inputs and test_targets; leave one or the other out",
             ));
         }
         (None, inputs, _) => {
@@ -248,8 +247,8 @@ fn loose(section: &Section, folder: &Path, takes: &str) -> Result<(Source, Test)
     Ok((train, test))
 }
 
-fn fraction(section: &Section, value: &Value, takes: &str) -> Result<f64, LabError> {
+fn fraction(section: &Section, value: &Value, expected: &str) -> Result<f64, LabError> {
     section.keep("test", value.clone());
     let fraction = as_number(value).filter(|part| 0.0 < *part && *part < 1.0);
-    fraction.ok_or_else(|| section.refuse("test", value, takes))
+    fraction.ok_or_else(|| section.refuse("test", value, expected))
 }

@@ -44,7 +44,7 @@ pub(super) fn training(
         (partition(rows, &all, classes, here, seed)?, evenly(&taken, here.agents))
     };
     if let Some(agent) = here.available().into_iter().find(|agent| division[*agent].is_empty()) {
-        let problem = format!("agent {agent} has no rows: give it some, or use fewer agents");
+        let problem = format!("agent {agent} has no rows; give it some, or use fewer agents");
         return Err(bad(&rows.files[0].path, None, None, problem).into());
     }
     Ok((division, held_out))
@@ -75,7 +75,7 @@ pub(super) fn owners(rows: &Rows, here: &Here) -> Result<Vec<String>, DataFileEr
     names.sort_by_key(|name| (name.parse::<i64>().ok(), name.clone()));
     if names.len() != here.agents {
         let problem =
-            format!("has {} different values, takes one for each of the {} agents", names.len(), here.agents);
+            format!("expected {} different values, one per agent, got {}", here.agents, names.len());
         return Err(bad(&rows.files[0].path, None, Some(by), problem));
     }
     Ok(names)
@@ -122,7 +122,8 @@ fn partition(
         _ if is_iid => (vec![0; some.len()], 1),
         (Some((count, codes)), Role::Word(column)) => {
             if count > 256 {
-                let problem = format!("divides at most 256 classes, the target has {count}: use iid or by");
+                let problem =
+                    format!("divides at most 256 classes, but the target has {count}; use iid, or by");
                 return Err(refuse(problem));
             }
             let all = rows.coded(column, codes);
@@ -130,7 +131,7 @@ fn partition(
         }
         _ => {
             let problem = format!(
-                "divides by class, and {} has no classes: use iid, by, or a file for each agent",
+                "divides by class, but {} has no classes; use iid, by, or one file per agent",
                 here.spec.objective.loss_name
             );
             return Err(refuse(problem));

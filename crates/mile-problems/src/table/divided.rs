@@ -128,7 +128,7 @@ impl Divided {
         Ok(Self { rows, training, other, held_out, classes, owners, given })
     }
 
-    /// The statistics of all agents' data, if they are needed: given, or computed where all data are at hand.
+    /// The statistics of all agents' data, if they are needed: given, or computed where all data is available.
     pub(super) fn statistics(&self, here: &Here) -> Result<Option<Statistics>, LabError> {
         let found = match (&self.given, here.is_partial()) {
             (Some(_), _) if here.spec.files.statistics.is_none() && !here.spec.needs_statistics() => {
@@ -140,10 +140,10 @@ impl Divided {
             }
             (None, _) if !here.spec.needs_statistics() => return Ok(None),
             (None, true) => {
-                let problem = "is missing: standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
-                               all agents' data, and an agent has only its own; let each agent make its own with mile data \
-                               summary, merge them with mile data merge, and give every agent the result, as in statistics = \
-                               \"statistics.json\"";
+                let problem = "missing; standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
+                               all agents' data, and an agent has only its own; summarise each agent's data with mile data \
+                               summary, merge the summaries with mile data merge, and give every agent the result, as in \
+                               statistics = \"statistics.json\"";
                 return Err(LabError::config("problem.statistics", problem));
             }
             (None, false) => {
@@ -155,9 +155,9 @@ impl Divided {
         let is_used = here.spec.columns.standardise || here.spec.columns.missing == Missing::Mean;
         for column in found.columns.iter().filter(|_| is_used) {
             let problem = match column.count {
-                0 => "has no values in any training row: leave it out, with exclude",
+                0 => "no training row has a value; leave it out with exclude",
                 _ if !column.deviation().is_finite() => {
-                    "has values too large for a mean: scale or exclude it"
+                    "values are too large for a mean; scale or exclude it"
                 }
                 _ => continue,
             };
@@ -172,24 +172,27 @@ impl Divided {
         let refuse = |problem: String| Err(LabError::Directory { path: path.clone(), problem });
         if let Some(agent) = (0..here.agents).find(|agent| !given.agents.contains(agent)) {
             return refuse(format!(
-                "lacks the statistics of agent {agent}: merge those of all {} agents",
+                "the statistics of agent {agent} are missing; merge those of all {} agents",
                 here.agents
             ));
         }
         if let Some(agent) = given.agents.iter().find(|agent| **agent >= here.agents) {
-            return refuse(format!("has statistics of agent {agent}, but there are {} agents", here.agents));
+            return refuse(format!(
+                "holds statistics of agent {agent}, but there are only {} agents",
+                here.agents
+            ));
         }
         let found: Vec<&str> = given.columns.iter().map(|column| column.name.as_str()).collect();
         let expected: Vec<&str> = self.numbers().map(|(name, _)| name).collect();
         if found != expected {
             return refuse(format!(
-                "has other columns than the data: {} instead of {}",
-                found.join(", "),
-                expected.join(", ")
+                "expected the columns of the data, {}, got {}",
+                expected.join(", "),
+                found.join(", ")
             ));
         }
         match here.spec.columns.categorical.iter().find(|name| !given.categories.contains_key(*name)) {
-            Some(name) => refuse(format!("has no categories of column '{name}'")),
+            Some(name) => refuse(format!("the categories of column '{name}' are missing")),
             None => Ok(()),
         }
     }
@@ -253,7 +256,7 @@ impl Divided {
         }
     }
 
-    /// Adds the categories and classes of all rows at hand.
+    /// Adds the categories and classes of all available rows.
     fn with_words(&self, numbers: Statistics) -> Statistics {
         let words = self.rows.layout().features.iter().filter(|(_, role)| matches!(role, Role::Word(_)));
         let sorted = |mut names: Vec<String>| {
@@ -268,7 +271,7 @@ impl Divided {
         }
     }
 
-    /// For each agent whose rows are at hand, where they come from and how many they are.
+    /// For each agent whose rows are available, where they come from and how many there are.
     pub(super) fn agents(&self, here: &Here) -> Vec<(usize, String, [usize; 2])> {
         let source = |agent: usize| match self.owners.get(agent) {
             Some(owner) => owner.clone(),
@@ -276,7 +279,7 @@ impl Divided {
         };
         let count = |division: &Division, agent: usize| division.get(agent).map_or(0, Vec::len);
         let known = |agent: usize| here.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
-        // Other ranks' files are not read here, and their rows are those that they told.
+        // Other ranks' files are not read here, and their rows are those that they reported.
         let one = |agent: usize| {
             let [training, test] = known(agent);
             let rows = [training.max(count(&self.training, agent)), test.max(count(&self.held_out, agent))];
@@ -312,26 +315,27 @@ fn classes(
     sort(&mut classes);
     let refuse = |problem: String| bad(&rows.files[0].path, None, Some(&here.spec.columns.target), problem);
     if classes.len() > MOST_CLASSES {
-        let problem = format!("has {} different values, takes at most {MOST_CLASSES} classes", classes.len());
+        let problem =
+            format!("expected at most {MOST_CLASSES} classes, got {} different values", classes.len());
         return Err(refuse(problem).into());
     }
     if use_of_rows == Use::Summary {
         return Ok(classes);
     }
     if !two && here.is_partial() {
-        let problem = "is missing: other agents' files are not available, and may have other classes; name them all, as in \
+        let problem = "missing; other agents' files are not available and may have other classes; name them all, as in \
                        classes = [\"a\", \"b\", \"c\"], or give the agents' statistics";
         return Err(LabError::config("problem.classes", problem));
     }
     if classes.len() < 2 {
         let remedy = match here.is_partial() {
             true => {
-                ", and other agents' files are not available: name all classes in [problem], as in classes = [0, 1]"
+                ", and other agents' files are not available; name all classes in [problem], as in classes = [0, 1]"
             }
-            false if two => "; a logistic loss takes two",
-            false => "; softmax takes two or more",
+            false if two => "; a logistic loss needs two",
+            false => "; softmax needs two or more",
         };
-        let problem = format!("has one class only, '{}'{remedy}", classes.concat());
+        let problem = format!("only one class, '{}'{remedy}", classes.concat());
         return Err(refuse(problem).into());
     }
     Ok(classes)
@@ -349,7 +353,7 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
             }
             if seen.len() > 2 {
                 let name = file.layout.name(file.layout.target);
-                let problem = format!("is a third class ({}); a logistic loss takes two", seen.join(", "));
+                let problem = format!("a third class ({}); a logistic loss has two", seen.join(", "));
                 return Err(bad(&file.path, Some(*line), Some(name), problem));
             }
         }
@@ -359,6 +363,6 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
 
 /// For each file, the number of the class of each word of the target.
 pub(super) fn class_codes(rows: &Rows, classes: &[String]) -> Result<Vec<Vec<u32>>, DataFileError> {
-    let unknown = |word: &str| format!("'{word}' is none of the classes {}", classes.join(", "));
+    let unknown = |word: &str| format!("expected one of the classes {}, got '{word}'", classes.join(", "));
     rows.codes(rows.layout().target, class, classes, &unknown)
 }

@@ -35,7 +35,7 @@ pub(super) struct About {
     pub(super) classes: Vec<String>,
     /// The statistics of all agents' data, if features depend on them.
     pub(super) statistics: Option<Statistics>,
-    /// For each agent whose rows are at hand, where they come from and how many are for training and held out.
+    /// For each agent whose rows are available, where they come from and how many are for training and held out.
     pub(super) agents: Vec<(usize, String, [usize; 2])>,
 }
 
@@ -135,7 +135,7 @@ impl Encoder {
                     statistics.and_then(|found| found.categories.get(name).cloned()).unwrap_or_default();
                 let unknown = |word: &str| {
                     format!(
-                        "'{word}' is none of the categories of all agents' data, {}",
+                        "expected one of the categories in all agents' data, {}, got '{word}'",
                         categories.join(", ")
                     )
                 };
@@ -152,7 +152,7 @@ impl Encoder {
                 });
                 Ok(Column::Number { name: name.clone(), place, fill, scale })
             }
-            Role::Unused => Err(bad(&rows.files[0].path, None, Some(name), "is not used")),
+            Role::Unused => Err(bad(&rows.files[0].path, None, Some(name), "not used")),
         };
         let columns = layout.features.iter().map(column).collect::<Result<_, _>>()?;
         let is_softmax = matches!(here.spec.objective.loss, Loss::Softmax { .. });

@@ -9,7 +9,7 @@ pub(super) fn number(field: &str) -> Result<Option<f64>, String> {
         Ok(_) => Err(format!("'{field}' is not a finite number")),
         Err(_) if is_missing_word(field.trim()) => Ok(None),
         Err(_) if parse(&field.trim().replace(',', ".")).is_ok() => {
-            Err(format!("'{field}' has a comma: write numbers with a decimal point, as in 1.5"))
+            Err(format!("'{field}' has a comma; write numbers with a decimal point, as in 1.5"))
         }
         Err(_) => Err(format!("'{field}' is not a number")),
     }

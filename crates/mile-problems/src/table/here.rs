@@ -15,11 +15,11 @@ pub(super) struct Here {
     pub(super) agents: usize,
     /// The agents whose rows are kept here, if not all. With one file for each agent, only these are read.
     pub(super) only: Option<Vec<usize>>,
-    /// What the other ranks have told about their agents' files.
+    /// What the other ranks have reported about their agents' files.
     pub(super) told: Option<Told>,
 }
 
-/// What ranks tell each other about the files of all agents.
+/// What ranks report to each other about the files of all agents.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Told {
     /// The statistics of all agents' data.

@@ -53,7 +53,7 @@ impl Layout {
         let mut known: HashMap<&str, usize> = HashMap::new();
         for (k, name) in header.iter().enumerate() {
             if known.insert(name, k).is_some() && !name.is_empty() {
-                return Err(refuse(format!("has two columns named '{name}': rename one of them")));
+                return Err(refuse(format!("two columns are named '{name}'; rename one of them")));
             }
         }
         let find = |name: &str, key: &str| {
@@ -62,7 +62,10 @@ impl Layout {
         let target = find(&here.spec.columns.target, "target")?;
         let owner = owner.map(|by| find(by, "by")).transpose()?;
         if owner == Some(target) {
-            return Err(refuse(format!("has its target '{}' also in problem.by", here.spec.columns.target)));
+            return Err(refuse(format!(
+                "column '{}' is both problem.target and problem.by",
+                here.spec.columns.target
+            )));
         }
         let reserved = |k: usize| k == target || Some(k) == owner;
         let excluded: Vec<usize> =
@@ -73,13 +76,16 @@ impl Layout {
         };
         for (list, key) in [(&places, "columns"), (&excluded, "exclude")] {
             if let Some(k) = list.iter().find(|k| reserved(**k)) {
-                let problem = format!("has '{}' as target or agent, and problem.{key} names it", header[*k]);
+                let problem = format!(
+                    "column '{}' is problem.target or problem.by and cannot be in problem.{key}",
+                    header[*k]
+                );
                 return Err(refuse(problem));
             }
         }
         if let Some(k) = places.iter().find(|k| header[**k].is_empty()) {
             let problem = format!(
-                "has no name for column {}, as pandas writes an index: name it, or leave it out with exclude = [\"\"]",
+                "column {} has no name (perhaps an index that pandas wrote); name it, or leave it out with exclude = [\"\"]",
                 k + 1
             );
             return Err(refuse(problem));
@@ -87,7 +93,7 @@ impl Layout {
         for name in &here.spec.columns.categorical {
             let k = find(name, "categorical")?;
             if !places.contains(&k) {
-                return Err(refuse(format!("has '{name}' in problem.categorical, which is no feature")));
+                return Err(refuse(format!("column '{name}' in problem.categorical is not a feature")));
             }
         }
         let mut layout = Self {
@@ -140,5 +146,5 @@ fn unknown(header: &[String], name: &str, key: &str) -> String {
     let more = names.len().saturating_sub(SHOWN);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let shown = names[..names.len().min(SHOWN)].join(", ");
-    format!("has no column '{name}', named by problem.{key}{hint}; it has {shown}{more}")
+    format!("no column '{name}', named in problem.{key}{hint}; the columns are {shown}{more}")
 }

@@ -17,7 +17,7 @@ use super::spec::HeldOut;
 use crate::RowCounts;
 use crate::error::LabError;
 
-/// One of so many rows is kept a second time, for samples.
+/// One in this many rows is kept a second time, for samples.
 const PART: usize = 4;
 
 /// The tables that were read last: planning, estimates and the run read the files once. Other data replace them, so that
@@ -82,7 +82,7 @@ impl Loaded {
         }
     }
 
-    /// What is known about the data beside their numbers, of any seed.
+    /// What is known about the data besides their numbers, for any seed.
     pub(super) fn about(&self, here: &Here) -> Result<Arc<About>, LabError> {
         let stamps = stamps(here);
         let kept = |last: &Option<Last>| last.as_ref().filter(|l| l.key.1 == stamps).map(|l| l.about.clone());

@@ -19,8 +19,8 @@ use super::words::Words;
 use crate::error::DataFileError;
 use crate::reading::Reading;
 
-/// The message about a file whose outline is that of another.
-const CHANGED: &str = "was changed while it was read: start again";
+/// What is said about a file whose outline is that of another.
+const CHANGED: &str = "changed while it was being read; start again";
 /// The number of a word that is missing.
 const NO_WORD: u32 = u32::MAX;
 
@@ -159,7 +159,7 @@ impl File {
 
     fn why_empty(&self) -> &'static str {
         let dropped = self.parts.iter().any(|part| part.missing.iter().any(|(count, _)| *count > 0));
-        if dropped { "has no row without missing values" } else { "has no rows below its header" }
+        if dropped { "no row is without missing values" } else { "no rows below the header" }
     }
 
     /// Refuses missing values, unless they are dropped, or are features to be replaced by means.
@@ -188,15 +188,15 @@ impl File {
         let shown: Vec<String> =
             found.iter().take(SHOWN).map(|(name, count)| format!("{count} in '{name}'")).collect();
         let more = found.len().saturating_sub(SHOWN);
-        let more = if more == 0 { String::new() } else { format!(" and some in {more} more columns") };
+        let more = if more == 0 { String::new() } else { format!(" and more in {more} other columns") };
         let remedy = match missing {
             Missing::Mean => {
-                "only numeric features are replaced by means: fill these in, or set missing = \"drop\" in [problem]"
+                "only numeric features are replaced by means; fill these in, or set missing = \"drop\" in [problem]"
             }
             _ => "fill them in, or set missing = \"mean\" or missing = \"drop\" in [problem]",
         };
         let shown = shown.join(", ");
-        let problem = format!("has missing values, the first in line {first}: {shown}{more}; {remedy}");
+        let problem = format!("missing values, the first in line {first}: {shown}{more}; {remedy}");
         Err(bad(&self.path, None, None, problem))
     }
 }
@@ -302,7 +302,11 @@ impl Parser<'_> {
                 if record.len() == 1 && record[0].trim().is_empty() {
                     continue;
                 }
-                let problem = format!("has {} fields, the header has {}", record.len(), layout.header.len());
+                let problem = format!(
+                    "expected {} fields, as in the header, got {}",
+                    layout.header.len(),
+                    record.len()
+                );
                 return Err(bad(self.path, Some(line()), None, problem));
             }
             match chosen.take(&part) {
@@ -386,7 +390,7 @@ impl Parser<'_> {
             return problem;
         }
         format!(
-            "{problem}: for a column of words, add it to categorical = [\"{name}\"] in [problem], or leave it out with exclude = [\"{name}\"]"
+            "{problem}; for a column of words, add it to categorical = [\"{name}\"] in [problem], or leave it out with exclude = [\"{name}\"]"
         )
     }
 }

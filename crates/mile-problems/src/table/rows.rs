@@ -86,7 +86,7 @@ impl Rows {
             }
         }
         if u32::try_from(first).is_err() {
-            let problem = format!("has {first} rows, takes at most {}", u32::MAX);
+            let problem = format!("expected at most {} rows, got {first}", u32::MAX);
             return Err(bad(path, None, None, problem));
         }
         Ok(Self { files, agents: paths.into_iter().map(|(agent, _)| agent).collect(), parts })
@@ -172,10 +172,10 @@ pub(super) fn check_features(file: &File, first: &File) -> Result<(), DataFileEr
         return Ok(());
     }
     let problem = format!(
-        "has other columns than {}: {} instead of {}",
+        "expected the columns of {}, {}, got {}",
         first.path.display(),
-        found.join(", "),
-        expected.join(", ")
+        expected.join(", "),
+        found.join(", ")
     );
     Err(bad(&file.path, Some(1), None, problem))
 }

@@ -64,7 +64,7 @@ impl<'a> Source<'a> {
         expected: &str,
         reading: &'a Reading,
     ) -> Result<Self, DataFileError> {
-        let unreadable = |error: std::io::Error| bad(path, None, None, format!("cannot be read: {error}"));
+        let unreadable = |error: std::io::Error| bad(path, None, None, format!("cannot read it: {error}"));
         let mut file = Counted { file: File::open(path).map_err(unreadable)?, reading };
         let mut first = Vec::new();
         file.by_ref().take(2).read_to_end(&mut first).map_err(unreadable)?;
@@ -75,7 +75,7 @@ impl<'a> Source<'a> {
         let mut ahead = Vec::new();
         let read = input.by_ref().take(BLOCK as u64).read_to_end(&mut ahead).map_err(unreadable)?;
         if ahead.starts_with(&[0xff, 0xfe]) || ahead.starts_with(&[0xfe, 0xff]) {
-            return Err(bad(path, None, None, "is UTF-16 text: save it as UTF-8"));
+            return Err(bad(path, None, None, "UTF-16 text; save it as UTF-8"));
         }
         if ahead.starts_with(&[0xef, 0xbb, 0xbf]) {
             ahead.drain(..3);
@@ -97,12 +97,12 @@ impl<'a> Source<'a> {
         reader.read_record(&mut record).map_err(|_| bad(&self.path, Some(1), None, NOT_UTF8))?;
         self.header = record.iter().map(|name| name.trim().to_owned()).collect();
         if self.header.iter().all(String::is_empty) {
-            let problem = "is empty; the first line must name the columns";
+            let problem = "empty; the first line must name the columns";
             return Err(bad(&self.path, Some(1), None, problem));
         }
         let end = reader.position().byte() as usize;
         if end >= self.ahead.len() && !self.ended {
-            return Err(bad(&self.path, Some(1), None, format!("is longer than {BLOCK} bytes")));
+            return Err(bad(&self.path, Some(1), None, format!("longer than {BLOCK} bytes")));
         }
         self.line += lines(&self.ahead[..end]);
         self.ahead.drain(..end);
@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
             let seen = text.len();
             text.reserve(BLOCK);
             let read = self.input.by_ref().take(BLOCK as u64).read_to_end(&mut text);
-            let read = read.map_err(|e| bad(&self.path, None, None, format!("cannot be read: {e}")))?;
+            let read = read.map_err(|e| bad(&self.path, None, None, format!("cannot read it: {e}")))?;
             self.ended = read < BLOCK;
             end = scan.advance(&text[seen..]).map(|place| seen + place).or(end);
         }
@@ -134,8 +134,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The message about bytes that are not UTF-8.
-pub(super) const NOT_UTF8: &str = "has characters that are not UTF-8: save the file as UTF-8";
+/// What is said about bytes that are not UTF-8.
+pub(super) const NOT_UTF8: &str = "characters that are not UTF-8; save the file as UTF-8";
 
 /// The records of a text, the header included.
 pub(super) fn records(text: &[u8], delimiter: u8) -> csv::Reader<&[u8]> {
@@ -184,7 +184,7 @@ fn recognize(path: &Path, text: &[u8], expected: &str) -> Result<u8, DataFileErr
             let name = |delimiter: u8| DELIMITERS.iter().find(|(d, _)| *d == delimiter).map_or("", |d| d.1);
             let names: Vec<&str> = several.iter().map(|(delimiter, _)| name(*delimiter)).collect();
             let problem = format!(
-                "may have the delimiter {}: name it in [problem], as in delimiter = \"{}\"",
+                "the delimiter may be {}; name it in [problem], as in delimiter = \"{}\"",
                 names.join(" or "),
                 char::from(several[0].0)
             );

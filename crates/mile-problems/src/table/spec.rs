@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::words::class;
 use crate::error::LabError;
-use crate::section::{Section, nearest, resolve};
+use crate::section::{Section, resolve};
 use crate::{Setting, samples};
 
 /// The section `[problem]` of kind `table`.
@@ -44,7 +44,7 @@ pub(super) struct TableColumns {
     pub(super) target: String,
     /// Columns of the features; `None`: all but the target and `by`.
     pub(super) features: Option<Vec<String>>,
-    /// Columns that are no features.
+    /// Columns that are not features.
     pub(super) exclude: Vec<String>,
     /// Features that are words.
     pub(super) categorical: Vec<String>,
@@ -112,7 +112,7 @@ impl HeldOut {
     }
 }
 
-/// Whether a path stands for one file for each agent.
+/// Whether a path stands for one file per agent.
 pub(super) fn is_per_agent(path: &std::path::Path) -> bool {
     path.to_string_lossy().contains("{agent}")
 }
@@ -153,7 +153,7 @@ impl TableSpec {
 }
 
 impl ObjectiveSpec {
-    /// The objective for this number of classes and, where only one agent's rows are at hand, this number of rows in all.
+    /// The objective for this number of classes and, where only one agent's rows are available, this number of rows in all.
     pub(super) fn of(&self, classes: usize, total: Option<u64>) -> TableObjective {
         let loss = match self.loss {
             Loss::Softmax { .. } => Loss::Softmax { classes },
@@ -165,28 +165,27 @@ impl ObjectiveSpec {
 }
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, LabError> {
-    let takes = "the path of a CSV file, or one for each agent such as \"agent-{agent}.csv\"";
-    let data = section.text("data", takes)?.ok_or_else(|| section.missing("data", takes))?;
+    let expected = "the path of a CSV file (\"agent-{agent}.csv\": one per agent)";
+    let data = section.text("data", expected)?.ok_or_else(|| section.missing("data", expected))?;
     let data = resolve(setting.folder, data);
     section.keep("data", data.display().to_string());
-    let takes = "the name of the column to predict";
-    let target = section.text("target", takes)?.ok_or_else(|| section.missing("target", takes))?;
+    let expected = "the name of the column to predict";
+    let target = section.text("target", expected)?.ok_or_else(|| section.missing("target", expected))?;
     let (loss_name, loss) = loss(section)?;
-    let l2 = section.number_or("l2", "a number from 0", 0.0)?;
+    let l2 = section.number_or("l2", "a number of at least 0", 0.0)?;
     let intercept = section.flag("intercept")?.unwrap_or(false);
     section.keep("intercept", intercept);
     let by = section.text("by", "the name of the column that assigns each row to an agent")?;
     if by.is_some() && is_per_agent(&data) {
         return Err(LabError::config(
             section.path("by"),
-            "needs a single file, but with {agent} in data each agent has its own: leave it out",
+            "applies to a single file, but {agent} in data gives each agent its own; leave it out",
         ));
     }
     let features = names(section, "columns")?;
     let exclude = names(section, "exclude")?;
     if features.is_some() && exclude.is_some() {
-        let problem =
-            "cannot be given together with columns, which names all features: leave one of them out";
+        let problem = "conflicts with columns, which names all features; leave one of them out";
         return Err(LabError::config(section.path("exclude"), problem));
     }
     let missing = [("mean", Missing::Mean), ("drop", Missing::Drop)];
@@ -204,7 +203,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
         features,
         exclude: exclude.unwrap_or_default(),
         categorical: names(section, "categorical")?.unwrap_or_default(),
-        missing: optional_choice(section, "missing", &missing)?.unwrap_or(Missing::Refuse),
+        missing: section.optional_choice("missing", &missing)?.unwrap_or(Missing::Refuse),
         standardise: section.flag("standardise")?.unwrap_or(false),
         classes: classes(section, loss)?,
     };
@@ -212,9 +211,9 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
         loss,
         loss_name,
         l2,
-        l1: section.number("l1", "a number from 0")?.unwrap_or(0.0),
+        l1: section.number("l1", "a number of at least 0")?.unwrap_or(0.0),
         intercept,
-        by_rows: optional_choice(section, "weights", &weights)?.unwrap_or(false),
+        by_rows: section.optional_choice("weights", &weights)?.unwrap_or(false),
     };
     let division = RowDivision { partition, seed: section.whole("seed", "a whole number")? };
     Ok(TableSpec { files, columns, objective, division, batch: samples::batch(section, Batch::Full)? })
@@ -233,17 +232,17 @@ fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
     .map(|(name, loss)| (name, (name, loss)))
     .into();
     let (name, loss) = section.choice("loss", &losses, None)?;
-    let positive = |key: &'static str, takes: &str| match section.number(key, takes)? {
-        None => Err(section.missing(key, takes)),
+    let positive = |key: &'static str, expected: &str| match section.number(key, expected)? {
+        None => Err(section.missing(key, expected)),
         Some(number) if number > 0.0 && number.is_finite() => Ok(number),
-        Some(number) => Err(section.refuse(key, &Value::from(number), takes)),
+        Some(number) => Err(section.refuse(key, &Value::from(number), expected)),
     };
     let loss = match loss {
-        Loss::Huber { .. } => {
-            Loss::Huber { delta: positive("delta", "a number above 0: the error beyond which it is linear")? }
-        }
+        Loss::Huber { .. } => Loss::Huber {
+            delta: positive("delta", "a number above 0, the error beyond which the loss is linear")?,
+        },
         Loss::Welsch { .. } => {
-            Loss::Welsch { c: positive("c", "a number above 0: errors of several c hardly count")? }
+            Loss::Welsch { c: positive("c", "a number above 0, the scale beyond which errors hardly count")? }
         }
         other => other,
     };
@@ -257,31 +256,13 @@ fn partition(section: &Section, has_by: bool, is_per_agent: bool) -> Result<Part
     }
     if section.value("partition").is_some() {
         let problem = if has_by {
-            "cannot be given together with by, which assigns the rows to agents: leave one of them out"
+            "conflicts with by, which assigns the rows to agents; leave one of them out"
         } else {
-            "needs a single file, but with {agent} in data each agent has its own: leave it out"
+            "applies to a single file, but {agent} in data gives each agent its own; leave it out"
         };
         return Err(LabError::config(section.path("partition"), problem));
     }
     Ok(Partition::Iid {})
-}
-
-/// One of several words, if the key is given.
-fn optional_choice<C: Copy>(
-    section: &Section,
-    key: &'static str,
-    choices: &[(&'static str, C)],
-) -> Result<Option<C>, LabError> {
-    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-    let takes = format!("one of {}", words.join(", "));
-    let Some(word) = section.text(key, &takes)? else { return Ok(None) };
-    match choices.iter().find(|(known, _)| *known == word) {
-        Some((_, choice)) => Ok(Some(*choice)),
-        None => {
-            let hint = nearest(word, &words).map(|near| format!("; did you mean {near}?"));
-            Err(section.refuse(key, &Value::from(word), takes + &hint.unwrap_or_default()))
-        }
-    }
 }
 
 /// A path, if the key is given.
@@ -289,9 +270,9 @@ fn path(
     section: &Section,
     setting: Setting,
     key: &'static str,
-    takes: &str,
+    expected: &str,
 ) -> Result<Option<PathBuf>, LabError> {
-    let path = section.text(key, takes)?.map(|path| resolve(setting.folder, path));
+    let path = section.text(key, expected)?.map(|path| resolve(setting.folder, path));
     path.iter().for_each(|path| section.keep(key, path.display().to_string()));
     Ok(path)
 }
@@ -301,10 +282,10 @@ fn names(section: &Section, key: &'static str) -> Result<Option<Vec<String>>, La
     let Some(value) = section.value(key) else { return Ok(None) };
     let name = |value: &Value| value.as_str().map(str::to_owned);
     let names: Option<Vec<String>> = value.as_array().and_then(|list| list.iter().map(name).collect());
-    let takes = "a list of different names of columns, such as [\"age\", \"income\"]";
+    let expected = "a list of distinct column names, such as [\"age\", \"income\"]";
     let distinct = |names: &Vec<String>| !names.is_empty() && all_distinct(names);
     section.keep(key, value.clone());
-    names.filter(distinct).map(Some).ok_or_else(|| section.refuse(key, value, takes))
+    names.filter(distinct).map(Some).ok_or_else(|| section.refuse(key, value, expected))
 }
 
 fn all_distinct(names: &[String]) -> bool {
@@ -314,40 +295,41 @@ fn all_distinct(names: &[String]) -> bool {
 }
 
 fn delimiter(section: &Section) -> Result<Option<u8>, LabError> {
-    let takes = "one character between fields, such as \";\" or \"\\t\"";
-    let Some(text) = section.text("delimiter", takes)? else { return Ok(None) };
+    let expected = "a single character that separates fields, such as \";\" or \"\\t\"";
+    let Some(text) = section.text("delimiter", expected)? else { return Ok(None) };
     match text.as_bytes() {
         [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\"#\r\n+-.".contains(byte) => {
             Ok(Some(*byte))
         }
-        _ => Err(section.refuse("delimiter", &Value::from(text), takes)),
+        _ => Err(section.refuse("delimiter", &Value::from(text), expected)),
     }
 }
 
 fn held_out(section: &Section, setting: Setting) -> Result<HeldOut, LabError> {
-    let takes = "the part of each agent's rows to hold out, above 0 and below 1, or the path of a CSV file";
+    let expected =
+        "a number between 0 and 1 (the part of each agent's rows to hold out), or the path of a CSV file";
     match section.value("test") {
         None => Ok(HeldOut::None),
         Some(Value::String(_)) => {
-            let path = path(section, setting, "test", takes)?;
+            let path = path(section, setting, "test", expected)?;
             Ok(path.map_or(HeldOut::None, HeldOut::File))
         }
         Some(value) => {
-            let share = section.number("test", takes)?.filter(|share| *share > 0.0 && *share < 1.0);
-            share.map(HeldOut::Share).ok_or_else(|| section.refuse("test", value, takes))
+            let share = section.number("test", expected)?.filter(|share| *share > 0.0 && *share < 1.0);
+            share.map(HeldOut::Share).ok_or_else(|| section.refuse("test", value, expected))
         }
     }
 }
 
 fn classes(section: &Section, loss: Loss) -> Result<Option<Vec<String>>, LabError> {
     let Some(value) = section.value("classes") else { return Ok(None) };
-    let takes = match loss {
+    let expected = match loss {
         Loss::Logistic | Loss::NonconvexLogistic => {
             "the two classes of the target, -1 first, such as [\"no\", \"yes\"]"
         }
-        Loss::Softmax { .. } => "two or more different classes of the target, such as [\"a\", \"b\", \"c\"]",
+        Loss::Softmax { .. } => "two or more distinct classes of the target, such as [\"a\", \"b\", \"c\"]",
         _ => {
-            let problem = "needs a loss for classes, logistic or softmax: leave it out";
+            let problem = "applies only to the losses logistic, nonconvex-logistic and softmax; leave it out";
             return Err(LabError::config(section.path("classes"), problem));
         }
     };
@@ -362,5 +344,5 @@ fn classes(section: &Section, loss: Loss) -> Result<Option<Vec<String>>, LabErro
         _ => words.len() == 2 && all_distinct(words),
     };
     section.keep("classes", value.clone());
-    words.filter(fits).map(Some).ok_or_else(|| section.refuse("classes", value, takes))
+    words.filter(fits).map(Some).ok_or_else(|| section.refuse("classes", value, expected))
 }

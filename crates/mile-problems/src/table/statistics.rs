@@ -70,21 +70,21 @@ impl Statistics {
     /// Merges the statistics of single agents, in the order of their numbers.
     ///
     /// # Errors
-    /// If there are none, an agent is there twice, one is already merged, or their columns differ.
+    /// If there are none, an agent occurs twice, one is already merged, or their columns differ.
     pub fn merge(mut agents: Vec<Self>) -> Result<Self, LabError> {
         let refuse = |problem: String| LabError::config("statistics", problem);
         if let Some(merged) = agents.iter().find(|one| one.agents.len() != 1) {
             let problem =
-                format!("of agents {:?} are merged already: give those of each agent", merged.agents);
+                format!("those of agents {:?} are already merged; give those of each agent", merged.agents);
             return Err(refuse(problem));
         }
         agents.sort_by_key(|one| one.agents[0]);
         let mut all = agents.into_iter();
-        let mut sum = all.next().ok_or_else(|| refuse("are missing: give those of each agent".into()))?;
+        let mut sum = all.next().ok_or_else(|| refuse("missing; give those of each agent".into()))?;
         for one in all {
             let agent = one.agents[0];
             if sum.agents.contains(&agent) {
-                return Err(refuse(format!("of agent {agent} are given twice")));
+                return Err(refuse(format!("those of agent {agent} are given twice")));
             }
             let names = |some: &Self| -> (Vec<String>, Vec<String>) {
                 let columns = some.columns.iter().map(|column| column.name.clone()).collect();
@@ -93,9 +93,9 @@ impl Statistics {
             if names(&sum) != names(&one) {
                 let first = sum.agents[0];
                 return Err(refuse(format!(
-                    "of agent {agent} have other columns than those of agent {first}: {:?} instead of {:?}",
-                    names(&one),
-                    names(&sum)
+                    "those of agent {agent} have other columns than those of agent {first}: expected {:?}, got {:?}",
+                    names(&sum),
+                    names(&one)
                 )));
             }
             sum.agents.push(agent);
@@ -118,7 +118,7 @@ impl Statistics {
         let text = std::fs::read_to_string(path)
             .map_err(|error| refuse(format!("cannot read the agents' statistics: {error}")))?;
         serde_json::from_str(&text)
-            .map_err(|error| refuse(format!("does not hold the statistics of agents' data: {error}")))
+            .map_err(|error| refuse(format!("not the statistics of agents' data: {error}")))
     }
 
     /// Writes them to a JSON file.

@@ -34,7 +34,7 @@ impl Folder {
         self.0.path()
     }
 
-    /// The section with these keys, beside the target y and the file all.csv, for so many agents.
+    /// The section with these keys, besides the target y and the file all.csv, for this number of agents.
     fn config(&self, agents: usize, keys: &str) -> Result<Here, String> {
         let mut table: toml::Table = keys.parse().unwrap();
         let defaults = [("data", "all.csv"), ("target", "y"), ("loss", "least-squares")];

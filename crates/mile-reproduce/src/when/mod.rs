@@ -161,10 +161,10 @@ impl Grid {
             labels: &LABELS,
             note: match scale {
                 Scale::Quick => {
-                    "quick scale. To x%: until the loss of the agents' models above the minimum is x% of what it was. Bold: for every seed fewer than any other needs for any. Below: how many others need at most a tenth more, and the next best"
+                    "quick scale. To x%: until the loss of the agents' models above the minimum is x% of its initial value. Bold: fewer for every seed than any other method needs for any seed. Below: how many others need at most a tenth more, and the next best"
                 }
                 Scale::Paper => {
-                    "To x%: until the loss of the agents' models above the minimum is x% of what it was. Bold: for every seed fewer than any other needs for any. Below: how many others need at most a tenth more, and the next best"
+                    "To x%: until the loss of the agents' models above the minimum is x% of its initial value. Bold: fewer for every seed than any other method needs for any seed. Below: how many others need at most a tenth more, and the next best"
                 }
             },
         }
@@ -255,11 +255,11 @@ fn table(measured: &[(Setting, Vec<Entry>)]) -> TextTable {
 fn conventions(grid: &Grid) -> String {
     format!(
         "{AGENTS} agents on a ring with lazy Metropolis weights, each with {ROWS} rows of {FEATURES} features, of scales from 1 to {SMALLEST}: logistic regression with a small quadratic \
-         penalty. Heterogeneity: how far the true parameters of the agents are apart, in units of their own size. Counted until the mean loss of the \
-         agents' own models has come down to a share (the target) of what it was above the minimum at the start, and stays there for three rounds. Each method has the \
-         best of the same {} step sizes (from {LARGEST_STEP}/L down by halves, L a bound of the smoothness), the one that is best on the worst of five other data sets; figures are means over {} data sets. At \
-         most {MOST_ROUNDS} rounds and {MOST_STEPS} local steps. MILE has the paper's xi; decoupled MILE* has gamma = 1 and xi at 0.3 of its limit for small steps, adaptive MILE* at most 0.6 of it; with \
-         momentum 0.9, xi and step sizes are in units of 1 - 0.9. SCAFFOLD has a server, here all agents as neighbours, and is not among the winners.",
+         penalty. Heterogeneity: how far apart the agents' true parameters are, in units of their own size. Counted until the mean loss of the \
+         agents' own models above the minimum has fallen to a share (the target) of its initial value, and stays there for three rounds. Each method uses the \
+         best of the same {} step sizes (from {LARGEST_STEP}/L down by halves, L a bound on the smoothness), chosen by its worst result on five other data sets; figures are means over {} data sets. At \
+         most {MOST_ROUNDS} rounds and {MOST_STEPS} local steps. MILE uses the paper's xi; decoupled MILE* has gamma = 1 and xi at 0.3 of its limit for small steps, adaptive MILE* at most 0.6 of it; with \
+         momentum 0.9, xi and step sizes are in units of 1 - 0.9. SCAFFOLD needs a server, here a complete graph, and is not counted among the winners.",
         grid.steps, grid.seeds
     )
 }

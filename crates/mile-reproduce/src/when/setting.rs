@@ -33,7 +33,7 @@ pub(super) const MOST_STEPS: u64 = 20_000;
 /// The largest step size that is tried, times the smoothness constant; each next one is half as large.
 pub(super) const LARGEST_STEP: f64 = 64.0;
 /// Seeds of the search for step sizes, which are not among those that are reported. The best step size is that whose worst
-/// seed needs the fewest rounds, so that nobody is given one at the edge of its stability.
+/// seed needs the fewest rounds, so that no method is given one at the edge of its stability.
 const SEARCH_SEEDS: [u64; 5] = [1000, 1001, 1002, 1003, 1004];
 /// Loss above its minimum, over that at the start, from which a run counts as diverged.
 const DIVERGED: f64 = 100.0;
@@ -53,7 +53,7 @@ const fn arm(label: &'static str, name: &'static str) -> Arm {
     Arm { label, name, decoupled: None, adaptive: false, momentum: None }
 }
 
-/// SCAFFOLD comes last: it has a server, which the others have not.
+/// SCAFFOLD comes last: it has a server, which the others do not.
 pub(super) const ARMS: [Arm; 11] = [
     arm("local DSGD", "local-dsgd"),
     arm("MILE", "mile"),
@@ -146,7 +146,7 @@ impl Setting {
     /// Runs a method until it meets the target; none if it does not within the rounds allowed.
     fn run(&self, arm: &Arm, task: &Task, step_size: f64, limit: f64) -> Result<Option<Needed>, LabError> {
         let network = network(arm.name)?;
-        let entry = catalogue::find(arm.name).ok_or_else(|| unusable("is not built in"))?;
+        let entry = catalogue::find(arm.name).ok_or_else(|| unusable("not built in"))?;
         let lambda_n = network.extremes().lambda_n;
         let tau = self.local_steps as f64;
         // The limit for small steps: (tau xi + 2 gamma)(1 - lambda_N) < 4, and 1 - mu of it with momentum.
@@ -200,7 +200,7 @@ fn unusable(error: impl std::fmt::Display) -> LabError {
     LabError::config("when", error)
 }
 
-/// A ring with lazy weights; for a method with a server, everybody knows everybody.
+/// A ring with lazy weights; for a method with a server, a complete graph.
 fn network(method: &str) -> Result<Network, LabError> {
     let (topology, rule) = match method {
         "scaffold" => (Topology::Complete, Rule::Metropolis),

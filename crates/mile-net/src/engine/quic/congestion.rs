@@ -1,4 +1,4 @@
-//! Congestion control for lines that lose packets although nobody sends too much.
+//! Congestion control for lines that lose packets although they are not congested.
 //!
 //! CUBIC treats every lost packet as a sign of a full line and sends less: with 5% loss and a round trip of 200 ms that leaves 26 kB/s of
 //! any line. Here CUBIC is told of a loss only if there is another sign: packets take longer than the shortest time seen, because
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use iroh::endpoint::{Controller, ControllerFactory, ControllerMetrics, RttEstimator};
 use noq_proto::congestion::CubicConfig;
 
-/// A queue is seen if the time there and back is longer than the shortest by this factor and this much.
+/// There is a queue if the round trip is longer than the shortest by this factor and this much.
 const LONGER: f64 = 1.25;
 const MUCH: Duration = Duration::from_millis(2);
 /// The part of all bytes that may be lost.

@@ -15,7 +15,7 @@ use crate::engine::close::{IDLE, KEEP_ALIVE};
 const SHORT: u32 = 256 << 10;
 /// The same on a long line. 3 MiB or more break connections in iroh 1.4.1 ("too many gaps in stream buffer").
 const LONG: u32 = 2 << 20;
-/// Bytes a second that a long line may carry.
+/// Bytes per second that a long line may carry.
 const RATE: f64 = 1e7;
 /// How often the length of a line is measured.
 const LOOK: Duration = Duration::from_millis(500);
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// The bytes that may be on their way on a line with this time there and back, in steps of powers of two.
+/// The bytes that may be on their way on a line with this round-trip time, in steps of powers of two.
 fn window(there_and_back: Duration) -> u32 {
     let bytes = (there_and_back.as_secs_f64() * RATE).min(f64::from(LONG)) as u32;
     bytes.next_power_of_two().clamp(SHORT, LONG)

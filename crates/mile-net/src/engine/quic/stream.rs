@@ -29,7 +29,7 @@ pub(in crate::engine) struct Connection {
     pub(in crate::engine) receiver: Receiver,
 }
 
-/// The sending half of the stream, and whether the last frame has been written whole.
+/// The sending half of the stream, and whether the last frame has been written completely.
 pub(in crate::engine) struct Sender {
     stream: SendStream,
     whole: bool,

@@ -127,14 +127,14 @@ impl Incoming {
 /// Connects, and makes sure that the neighbour answers.
 async fn dial(address: SocketAddr, tls: Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
-    // The system may choose the very port that is dialled, if nobody listens on it.
+    // The system may choose the very port that is dialled, if no process listens on it.
     if stream.local_addr()? == address {
         return Err(ErrorKind::ConnectionRefused.into());
     }
     stream.set_nodelay(true)?;
     let stream = TlsConnector::from(tls).connect(ServerName::IpAddress(address.ip().into()), stream).await?;
     if !speaks_mile(stream.get_ref().1) {
-        return Err(std::io::Error::new(ErrorKind::InvalidData, "it speaks another protocol"));
+        return Err(std::io::Error::new(ErrorKind::InvalidData, "another protocol"));
     }
     Ok(TlsStream::Client(stream))
 }
@@ -156,9 +156,9 @@ fn explain(error: &std::io::Error, address: SocketAddr) -> String {
         ErrorKind::InvalidData if text.contains("invalid peer certificate") => {
             reach::another_key(&address.to_string())
         }
-        ErrorKind::InvalidData => format!("what answers at {address} is not an agent ({text})"),
+        ErrorKind::InvalidData => format!("the process that answers at {address} is not an agent ({text})"),
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
-            format!("{address} closed the connection in the handshake ({text})")
+            format!("{address} closed the connection during the handshake ({text})")
         }
         _ => format!("cannot connect to {address}: {text}"),
     }

@@ -1,4 +1,4 @@
-//! Frames on a TLS connection. QUIC has signs of life and reasons for closing of its own; here they are two more kinds of frames, which the
+//! Frames on a TLS connection. QUIC has its own keep-alives and reasons for closing; here they are two more kinds of frames, which the
 //! session never sees.
 //!
 //! An end that has nothing more to send says so with TLS's `close_notify`. A process that is killed does not: its system ends the TCP
@@ -195,7 +195,7 @@ impl Receiver {
                 let part = self.left.min(REST);
                 match self.read(&mut rest[..part]).await {
                     Err(end) => return end,
-                    // In the middle of a frame that nobody needs any more.
+                    // In the middle of a frame that is no longer needed.
                     Ok(0) => return LinkEnd::ClosedByNeighbour,
                     Ok(count) => self.left -= count,
                 }

@@ -30,12 +30,12 @@ pub(super) fn server(key: &SecretKey) -> Result<Arc<ServerConfig>, Error> {
         .with_client_cert_verifier(Arc::new(Proof { expected: None, algorithms: algorithms() }))
         .with_cert_resolver(Arc::new(OwnKey::new(key)));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // Nobody resumes.
+    // No session is resumed.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// The end that dials: TLS with this key, to the owner of the expected key and nobody else.
+/// The end that dials: TLS with this key, only to the owner of the expected key.
 pub fn tls_client(key: &SecretKey, expected: PublicKey) -> Result<Arc<ClientConfig>, Error> {
     let proof = Proof { expected: Some(expected), algorithms: algorithms() };
     let mut config = ClientConfig::builder_with_provider(provider())

@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use super::catalog::{self, DatasetEntry, Located};
 use super::{DataError, DataFile, idx};
 
-/// How often a file is asked for at one mirror, if the connection breaks.
+/// How often a file is requested from one mirror, if the connection breaks.
 const TRIES: usize = 4;
 
 /// Progress of [`get`].
