@@ -144,7 +144,7 @@ fn details(entries: &[&Entry]) -> anyhow::Result<String> {
             let _ = writeln!(
                 text,
                 "  {:<11} {} (default {})",
-                parameter.name, parameter.takes, parameter.default
+                parameter.name, parameter.expected, parameter.default
             );
         }
         text.push('\n');
@@ -159,7 +159,7 @@ fn json(entries: &[&Entry]) -> anyhow::Result<String> {
         let parameters: Vec<Value> = entry
             .parameters
             .iter()
-            .map(|p| json!({ "name": p.name, "takes": p.takes, "default": p.default }))
+            .map(|p| json!({ "name": p.name, "takes": p.expected, "default": p.default }))
             .collect();
         list.push(json!({
             "name": entry.name, "title": entry.title, "reference": entry.reference, "note": entry.note,

@@ -114,7 +114,7 @@ pub(crate) fn choose(
         seed: spec.seeds[0],
     };
     let momentum = parameters.checked_momentum(&algorithm.entry.name).map_err(|error| {
-        LabError::expected(format!("algorithm[{index}].{}", error.parameter), error.takes, error.got)
+        LabError::expected(format!("algorithm[{index}].{}", error.parameter), error.expected, error.got)
     })?;
     if let Some(momentum) = momentum {
         return choose_with_momentum(index, algorithm, question, momentum, parameters);

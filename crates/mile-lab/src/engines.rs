@@ -138,6 +138,6 @@ impl Scalar for f64 {
 }
 
 fn in_one_precision_only<T: Real>(problem: &AnyProblem) -> LabError {
-    let (got, takes) = (T::PRECISION.name(), problem.precision().name());
-    LabError::config("precision", format!("got {got}, takes {takes}: these objectives are in {takes} only"))
+    let (got, expected) = (T::PRECISION.name(), problem.precision().name());
+    LabError::expected("precision", format!("{expected}; these objectives are in {expected} only"), got)
 }

@@ -112,9 +112,9 @@ impl Plan {
         let network = &membership.epochs()[0].network;
         if ranks.count() > network.agents() {
             let problem = format!(
-                "got {}, takes at least {}, the number of ranks: start fewer ranks, or use more agents",
-                network.agents(),
-                ranks.count()
+                "expected at least {}, the number of ranks, got {}; start fewer ranks, or use more agents",
+                ranks.count(),
+                network.agents()
             );
             return agree(ranks, Err(LabError::config("network.agents", problem)));
         }
@@ -381,12 +381,12 @@ fn check_problems<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Resu
         if agents != numbers {
             let joining = if numbers > spec.network.agents { " with those that join" } else { "" };
             let problem = format!(
-                "got {numbers}{joining}, takes {agents}, the number of objectives of the problem (seed {seed})"
+                "expected {agents}, the number of objectives of the problem (seed {seed}), got {numbers}{joining}"
             );
             return Err(LabError::config("network.agents", problem));
         }
         if dim == 0 {
-            return Err(LabError::config("problem", "has dimension 0, takes at least 1"));
+            return Err(LabError::config("problem", "expected a dimension of at least 1, got 0"));
         }
         // One vector is the least: what a method needs is checked when its engine is opened.
         if block::try_zeros::<T>(1, hosted.saturating_mul(dim)).is_none() {

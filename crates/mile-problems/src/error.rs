@@ -128,7 +128,7 @@ impl LabError {
         expected: impl std::fmt::Display,
         got: impl std::fmt::Display,
     ) -> Self {
-        Self::config(key, format!("expected {expected}, got {got}"))
+        Self::config(key, mile::refusal::expected(&expected.to_string(), got))
     }
 
     /// Adds the name of the experiment file to a config error.

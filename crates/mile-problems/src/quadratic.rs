@@ -41,7 +41,9 @@ impl Quadratics {
         let is_here = |agent: usize| self.here.as_ref().is_none_or(|here| here.contains(&agent));
         match Quadratic::<T>::hosting(&is_here, agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
             Ok(problem) => Ok(Arc::new(problem)),
-            Err(error) => Err(LabError::expected(format!("problem.{}", error.key), error.takes, error.got)),
+            Err(error) => {
+                Err(LabError::expected(format!("problem.{}", error.key), error.expected, error.got))
+            }
         }
     }
 }

@@ -60,10 +60,10 @@ pub enum AgentsError {
     #[error("the objective could not be evaluated: {0}")]
     Evaluation(Failure),
     /// A method called a verb with vectors it does not allow.
-    #[error("the method uses its vectors wrongly: {0}")]
+    #[error("the method misuses its vectors: {0}")]
     Method(String),
     /// An earlier step failed, and left the agents' vectors half updated.
-    #[error("an earlier step failed, so the agents' vectors are unusable: start anew")]
+    #[error("an earlier step failed and left the agents' vectors unusable; start again")]
     Unusable,
     /// The engine that hosts the agents failed.
     #[error("the engine that hosts the agents failed: {0}")]

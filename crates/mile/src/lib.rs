@@ -44,6 +44,7 @@ pub mod problems;
 pub mod random;
 pub mod ranks;
 pub mod real;
+pub mod refusal;
 pub mod run;
 pub mod schedule;
 mod shared;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::agents::{AgentsError, Step, Vector};
 use crate::network::Network;
+use crate::refusal;
 
 /// How a state vector scales with the step size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Layout {
 
 /// A hyperparameter that is out of range, or a network on which a method cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{method}: {parameter}: got {got}, takes {takes}")]
+#[error("{method}: {parameter}: {}", refusal::expected(.expected, .got))]
 #[non_exhaustive]
 pub struct InvalidParameter {
     /// Name of the method.
@@ -66,8 +67,8 @@ pub struct InvalidParameter {
     pub parameter: &'static str,
     /// The value given.
     pub got: String,
-    /// The values allowed.
-    pub takes: String,
+    /// The values allowed; a reason or a remedy may follow, after a semicolon.
+    pub expected: String,
 }
 
 /// A decentralized method, written in the verbs of [`Step`].
@@ -110,21 +111,30 @@ impl Checker<'_> {
         parameter: &'static str,
         value: f64,
         admissible: bool,
-        takes: &str,
+        expected: &str,
     ) -> Result<f64, InvalidParameter> {
-        if admissible && value.is_finite() { Ok(value) } else { Err(self.refuse(parameter, value, takes)) }
+        if admissible && value.is_finite() { Ok(value) } else { Err(self.refuse(parameter, value, expected)) }
     }
 
     pub(crate) fn at_least_one(self, parameter: &'static str, value: u64) -> Result<u64, InvalidParameter> {
-        if value >= 1 { Ok(value) } else { Err(self.refuse(parameter, value, "a whole number from 1")) }
+        if value >= 1 {
+            Ok(value)
+        } else {
+            Err(self.refuse(parameter, value, "a whole number of at least 1"))
+        }
     }
 
     pub(crate) fn refuse(
         self,
         parameter: &'static str,
         got: impl std::fmt::Display,
-        takes: impl Into<String>,
+        expected: impl Into<String>,
     ) -> InvalidParameter {
-        InvalidParameter { method: self.0.to_owned(), parameter, got: got.to_string(), takes: takes.into() }
+        InvalidParameter {
+            method: self.0.to_owned(),
+            parameter,
+            got: got.to_string(),
+            expected: expected.into(),
+        }
     }
 }

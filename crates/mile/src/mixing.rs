@@ -106,7 +106,7 @@ pub enum MixingError {
     },
     /// The graph is too large for [`Rule::Fdla`].
     #[error(
-        "fdla solves a semidefinite program and takes at most {} agents and {} edges, got {agents} and {edges}: use best-constant",
+        "fdla solves a semidefinite program: expected at most {} agents and {} edges, got {agents} and {edges}; use best-constant",
         fdla::MAX_AGENTS,
         fdla::MAX_EDGES
     )]

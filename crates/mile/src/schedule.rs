@@ -56,7 +56,7 @@ pub enum Decay {
 
 /// A number of a schedule that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key} = {got} is out of range: it must be {takes}")]
+#[error("{key}: expected {expected}, got {got}")]
 #[non_exhaustive]
 pub struct InvalidSchedule {
     /// Name of the number.
@@ -64,7 +64,7 @@ pub struct InvalidSchedule {
     /// The value given.
     pub got: f64,
     /// The values allowed.
-    pub takes: &'static str,
+    pub expected: &'static str,
 }
 
 impl Schedule {
@@ -87,8 +87,8 @@ impl Schedule {
 
     /// An error if a step size, factor or number of rounds is out of range.
     pub fn validate(&self) -> Result<(), InvalidSchedule> {
-        let check = |key, got: f64, ok: bool, takes| {
-            if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, takes }) }
+        let check = |key, got: f64, ok: bool, expected| {
+            if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, expected }) }
         };
         let pieces = self.changes.iter().map(|change| (change.step_size, &change.decay));
         for (step_size, decay) in std::iter::once((self.step_size, &self.decay)).chain(pieces) {
@@ -126,8 +126,8 @@ impl ScheduleChange {
 
 impl Decay {
     fn validate(&self) -> Result<(), InvalidSchedule> {
-        let check = |key, got: f64, ok: bool, takes| {
-            if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, takes }) }
+        let check = |key, got: f64, ok: bool, expected| {
+            if ok && got.is_finite() { Ok(()) } else { Err(InvalidSchedule { key, got, expected }) }
         };
         match *self {
             Decay::None => Ok(()),
@@ -267,7 +267,7 @@ mod tests {
     fn a_step_size_that_is_not_positive_is_refused_with_its_range() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let refusal = Schedule::constant(bad).validate().unwrap_err();
-            assert_eq!((refusal.key, refusal.takes), ("step_size", "a positive finite number"));
+            assert_eq!((refusal.key, refusal.expected), ("step_size", "a positive finite number"));
         }
         let decay = Decay::Cosine { rounds: 3, floor: 0.0 };
         assert!(Schedule { decay, ..Schedule::constant(1.0) }.validate().is_err());

@@ -171,7 +171,7 @@ impl Verbs {
             return Ok(());
         }
         Err(AgentsError::Method(format!(
-            "the share of an exchange in a running mean is {fresh}, takes 0 to 1"
+            "the share of an exchange in a running mean: expected 0 to 1, got {fresh}"
         )))
     }
 

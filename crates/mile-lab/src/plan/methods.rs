@@ -116,15 +116,15 @@ pub(super) fn build(
 
 /// What is wrong with the method of an algorithm, by the key that is to be changed.
 pub(super) fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
-    let InvalidParameter { parameter, got, takes: expected, .. } = error;
+    let InvalidParameter { parameter, got, expected, .. } = error;
     let title = &entry.title;
     match parameter {
         "network" | "mixing" => {
-            LabError::config("network", format!("{title} (algorithm[{index}]) needs {expected}, got {got}"))
+            LabError::expected("network", format!("{expected}; {title} (algorithm[{index}]) needs it"), got)
         }
         "penalty" => LabError::config(
             "problem.l1",
-            format!("{title} (algorithm[{index}]) supports only {expected}, or leave l1 out"),
+            format!("{title} (algorithm[{index}]): expected {expected}, or leave l1 out"),
         ),
         _ => LabError::expected(format!("algorithm[{index}].{parameter}"), expected, got),
     }

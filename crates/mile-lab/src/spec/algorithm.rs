@@ -70,7 +70,7 @@ impl AlgorithmSpec {
         schedule.validate().map_err(|error| {
             LabError::expected(
                 reader.path("change"),
-                format!("{} to be {}", error.key, error.takes),
+                format!("{} to be {}", error.key, error.expected),
                 error.got,
             )
         })?;
@@ -196,7 +196,7 @@ fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, L
     schedule.validate().map_err(|error| {
         let key =
             if error.key == "step_size" { "step_size".into() } else { format!("schedule.{}", error.key) };
-        LabError::expected(reader.path(&key), error.takes, error.got)
+        LabError::expected(reader.path(&key), error.expected, error.got)
     })?;
     inner.finish()?;
     Ok(schedule)
@@ -289,7 +289,7 @@ fn changes(reader: &Section, rounds: u64) -> Result<Vec<ScheduleChange>, LabErro
 type Weights = (Parameters, Option<WeightChoice>, Option<WeightChoice>);
 
 fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
-    let takes = |key: &str| entry.parameters.iter().find(|p| p.name == key).map(|p| p.takes);
+    let takes = |key: &str| entry.parameters.iter().find(|p| p.name == key).map(|p| p.expected);
     let number = |key: &'static str| match takes(key) {
         Some(expected) => reader.number(key, expected),
         None => Ok(None),
@@ -340,10 +340,10 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
 /// The values of the method's own parameters.
 fn own_values(reader: &Section, entry: &Entry) -> Result<Vec<(&'static str, ParameterValue)>, LabError> {
     let mut values = Vec::new();
-    for Parameter { name, takes, kind, .. } in entry.parameters {
+    for Parameter { name, expected, kind, .. } in entry.parameters {
         let value = match kind {
-            ParameterKind::Number => reader.number(name, takes)?.map(ParameterValue::Number),
-            ParameterKind::Whole => reader.whole(name, takes)?.map(ParameterValue::Whole),
+            ParameterKind::Number => reader.number(name, expected)?.map(ParameterValue::Number),
+            ParameterKind::Whole => reader.whole(name, expected)?.map(ParameterValue::Whole),
             ParameterKind::Word(words) => {
                 let words: Vec<_> = words.iter().map(|word| (*word, *word)).collect();
                 Some(ParameterValue::Word(reader.choice(name, &words, words.first().map(|word| word.0))?))

@@ -39,7 +39,7 @@ pub enum GraphError {
         components: Vec<Vec<usize>>,
     },
     /// A parameter of a topology is out of range.
-    #[error("topology {topology}: {parameter} = {got} is out of range: it must be {takes}")]
+    #[error("topology {topology}: {parameter}: expected {expected}, got {got}")]
     Parameter {
         /// Name of the topology.
         topology: &'static str,
@@ -48,7 +48,7 @@ pub enum GraphError {
         /// The value given.
         got: String,
         /// The values allowed.
-        takes: String,
+        expected: String,
     },
     /// A line of an edge list or a matrix cannot be read.
     #[error("line {line}: {problem}")]

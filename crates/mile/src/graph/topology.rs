@@ -99,8 +99,13 @@ impl Topology {
         }
     }
 
-    fn refuse(&self, parameter: &'static str, got: impl ToString, takes: impl Into<String>) -> GraphError {
-        GraphError::Parameter { topology: self.name(), parameter, got: got.to_string(), takes: takes.into() }
+    fn refuse(&self, parameter: &'static str, got: impl ToString, expected: impl Into<String>) -> GraphError {
+        GraphError::Parameter {
+            topology: self.name(),
+            parameter,
+            got: got.to_string(),
+            expected: expected.into(),
+        }
     }
 }
 
@@ -130,8 +135,8 @@ fn lattice(n: usize, closed: bool) -> Vec<(usize, usize)> {
 fn hypercube(n: usize) -> Result<Vec<(usize, usize)>, GraphError> {
     if !n.is_power_of_two() {
         let (below, above) = (n.next_power_of_two() / 2, n.next_power_of_two());
-        let takes = format!("a power of two; the nearest are {below} and {above}");
-        return Err(Topology::Hypercube.refuse("agents", n, takes));
+        let expected = format!("a power of two; the nearest are {below} and {above}");
+        return Err(Topology::Hypercube.refuse("agents", n, expected));
     }
     let bits = n.trailing_zeros();
     Ok((0..n).flat_map(|i| (0..bits).map(move |bit| (i, i ^ (1 << bit)))).collect())
@@ -158,8 +163,8 @@ fn erdos_renyi(n: usize, p: f64, seed: u64) -> Result<Vec<(usize, usize)>, Graph
 fn random_regular(n: usize, degree: usize, seed: u64) -> Result<Graph, GraphError> {
     let topology = Topology::RandomRegular { degree };
     if degree == 0 || degree >= n || !(degree * n).is_multiple_of(2) {
-        let takes = format!("a degree from 1 to {} with agents x degree even", n - 1);
-        return Err(topology.refuse("degree", degree, takes));
+        let expected = format!("a degree from 1 to {} with agents x degree even", n - 1);
+        return Err(topology.refuse("degree", degree, expected));
     }
     let mut last = None;
     for draw in 0..DRAWS {

@@ -64,7 +64,7 @@ pub struct InvalidEvent {
     pub event: usize,
     /// Its key: `round`, `replace`, `leave`, `join`, `lost`, `edges` or `neighbours`.
     pub key: &'static str,
-    /// What is wrong, and what it takes.
+    /// What is wrong, and what was expected.
     pub problem: String,
 }
 
@@ -73,22 +73,17 @@ pub(super) fn follow(before: &Membership, rule: Option<Rule>, event: &Event) -> 
     let refuse =
         |key: &'static str, problem: String| InvalidEvent { event: before.events.len(), key, problem };
     let Some(last) = before.epochs.last() else {
-        return Err(refuse("round", "takes an epoch before it".into()));
+        return Err(refuse("round", "expected an epoch before it".into()));
     };
     let Event { round, change, lost } = event;
     let (round, agent) = (*round, change.agent());
     if round <= last.round {
         let least = last.round + 1;
-        let problem = format!(
-            "got {round}, takes a whole number of rounds from {least}: events are in increasing round"
-        );
+        let problem = format!("expected at least {least}, got {round}; events are in increasing round");
         return Err(refuse("round", problem));
     }
     if let Some(lost) = lost.filter(|lost| *lost > round) {
-        return Err(refuse(
-            "lost",
-            format!("got {lost}, takes a whole number of rounds, at most that of the event"),
-        ));
+        return Err(refuse("lost", format!("expected at most {round}, the round of the event, got {lost}")));
     }
     check_agent(before, last, change).map_err(|problem| refuse(change.name(), problem))?;
     if last.network.varies() {
@@ -106,7 +101,8 @@ pub(super) fn follow(before: &Membership, rule: Option<Rule>, event: &Event) -> 
             edges.retain(|(i, j)| *i != agent && *j != agent);
             for (i, j) in more {
                 if i == j || [i, j].iter().any(|end| !members.contains(end)) {
-                    let problem = format!("got {i}-{j}, takes edges between two of the agents that remain");
+                    let problem =
+                        format!("expected edges between two of the agents that remain, got {i}-{j}");
                     return Err(refuse("edges", problem));
                 }
             }
@@ -114,10 +110,10 @@ pub(super) fn follow(before: &Membership, rule: Option<Rule>, event: &Event) -> 
         }
         Change::Join { neighbours, .. } => {
             if neighbours.is_empty() {
-                return Err(refuse("neighbours", "is empty, takes at least one agent".into()));
+                return Err(refuse("neighbours", "expected at least one agent, got none".into()));
             }
             if let Some(stranger) = neighbours.iter().find(|id| !members.contains(id)) {
-                let problem = format!("got {stranger}, takes agents that take part in round {round}");
+                let problem = format!("expected agents that take part in round {round}, got {stranger}");
                 return Err(refuse("neighbours", problem));
             }
             members.push(agent);
@@ -125,7 +121,7 @@ pub(super) fn follow(before: &Membership, rule: Option<Rule>, event: &Event) -> 
         }
     }
     let Some(rule) = rule else {
-        let problem = "takes a rule in network.mixing, which makes the weights of the changed network";
+        let problem = "needs a rule in network.mixing, which makes the weights of the changed network";
         return Err(refuse(change.name(), problem.into()));
     };
     let network = network(&members, &edges, rule).map_err(|error| match error {
@@ -144,16 +140,15 @@ fn check_agent(before: &Membership, last: &Epoch, change: &Change) -> Result<(),
     let agent = change.agent();
     match change {
         Change::Join { .. } if agent != before.numbers => Err(format!(
-            "got {agent}, takes {}, the next number: an agent that comes back after it has left is a new one",
+            "expected {}, the next number, got {agent}; an agent that comes back after it has left is a new one",
             before.numbers
         )),
         Change::Join { .. } => Ok(()),
-        _ if last.place(agent).is_none() => Err(format!(
-            "got {agent}, takes the number of an agent that takes part: one of {:?}",
-            last.members
-        )),
+        _ if last.place(agent).is_none() => {
+            Err(format!("expected an agent that takes part, one of {:?}, got {agent}", last.members))
+        }
         Change::Leave { .. } if last.members.len() == 1 => {
-            Err(format!("got {agent}, which is the last agent: end the run instead, with fewer rounds"))
+            Err(format!("agent {agent} is the last one; end the run instead, with fewer rounds"))
         }
         _ => Ok(()),
     }

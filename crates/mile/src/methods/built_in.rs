@@ -37,7 +37,7 @@ const fn built_in(row: Row) -> Entry {
     }
 }
 
-const LOCAL_STEPS: Parameter = Parameter::part("local_steps", "a whole number from 1", "10");
+const LOCAL_STEPS: Parameter = Parameter::part("local_steps", "a whole number of at least 1", "10");
 const ETA_S: Parameter = Parameter::number("eta_s", "a positive number", "1");
 const COMMUNICATIONS: Parameter = Parameter::whole("communications", "1");
 const MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1)", "0");
@@ -284,7 +284,7 @@ pub static ALL: &[Entry] = &[
         exact: false,
         parameters: &[Parameter {
             name: "variant",
-            takes: "\"atc\" or \"cta\"",
+            expected: "\"atc\" or \"cta\"",
             default: "\"atc\"",
             kind: ParameterKind::Word(&["atc", "cta"]),
         }],

@@ -44,8 +44,8 @@ impl Catalogue {
     /// If a built-in method has this name.
     pub fn with(mut self, entry: Entry) -> Result<Self, InvalidParameter> {
         if find(&entry.name).is_some() {
-            let takes = "a name that no built-in method has";
-            return Err(Checker(&entry.name).refuse("name", &entry.name, takes));
+            let expected = "a name that no built-in method has";
+            return Err(Checker(&entry.name).refuse("name", &entry.name, expected));
         }
         self.added.retain(|other| other.name != entry.name);
         self.added.push(entry);

@@ -31,9 +31,8 @@ impl Method for D2 {
         if lambda_n > -1.0 / 3.0 + 1e-12 {
             return Ok(());
         }
-        let got = format!("a mixing matrix with smallest eigenvalue {}", crate::digits::number(lambda_n));
-        let takes =
-            "one with smallest eigenvalue above -1/3: use mixing = \"lazy-metropolis\", or the method ed";
-        Err(Checker("d2").refuse("mixing", got, takes))
+        let got = format!("one with {}", crate::digits::number(lambda_n));
+        let expected = "a mixing matrix with smallest eigenvalue above -1/3; use mixing = \"lazy-metropolis\", or the method ed";
+        Err(Checker("d2").refuse("mixing", got, expected))
     }
 }

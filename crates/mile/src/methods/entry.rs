@@ -14,7 +14,7 @@ pub struct Parameter {
     /// Its name in experiment files.
     pub name: &'static str,
     /// The values allowed.
-    pub takes: &'static str,
+    pub expected: &'static str,
     /// The default value.
     pub default: &'static str,
     /// What its values are.
@@ -37,18 +37,18 @@ pub enum ParameterKind {
 
 impl Parameter {
     /// A choice of a part.
-    pub(super) const fn part(name: &'static str, takes: &'static str, default: &'static str) -> Self {
-        Self { name, takes, default, kind: ParameterKind::Part }
+    pub(super) const fn part(name: &'static str, expected: &'static str, default: &'static str) -> Self {
+        Self { name, expected, default, kind: ParameterKind::Part }
     }
 
     /// A number of the method's own.
-    pub(super) const fn number(name: &'static str, takes: &'static str, default: &'static str) -> Self {
-        Self { name, takes, default, kind: ParameterKind::Number }
+    pub(super) const fn number(name: &'static str, expected: &'static str, default: &'static str) -> Self {
+        Self { name, expected, default, kind: ParameterKind::Number }
     }
 
     /// A whole number of the method's own.
     pub(super) const fn whole(name: &'static str, default: &'static str) -> Self {
-        Self { name, takes: "a whole number from 1", default, kind: ParameterKind::Whole }
+        Self { name, expected: "a whole number of at least 1", default, kind: ParameterKind::Whole }
     }
 
     /// An error unless this is a value of its kind.
@@ -57,7 +57,7 @@ impl Parameter {
             (ParameterKind::Number, ParameterValue::Number(_))
             | (ParameterKind::Whole, ParameterValue::Whole(_)) => Ok(()),
             (ParameterKind::Word(words), ParameterValue::Word(word)) if words.contains(&word) => Ok(()),
-            _ => Err(Checker(method).refuse(self.name, value, self.takes)),
+            _ => Err(Checker(method).refuse(self.name, value, self.expected)),
         }
     }
 }
@@ -162,8 +162,8 @@ impl Entry {
                 "its agents would threshold their own models between exchanges, and nothing guarantees that they agree on a minimiser"
             }
         };
-        let takes = format!("problems without a penalty: {why}; use one of {}", WITH_PENALTY.join(", "));
-        Err(Checker(&self.name).refuse("penalty", "a problem with one", takes))
+        let expected = format!("a problem without a penalty; {why}: use one of {}", WITH_PENALTY.join(", "));
+        Err(Checker(&self.name).refuse("penalty", "a problem with one", expected))
     }
 
     /// The method with these parameters, checked against their ranges and the network.
@@ -179,12 +179,12 @@ impl Entry {
             && steps != 1
             && !self.has_local_steps()
         {
-            let takes = "1 only: the method communicates after every update";
-            return Err(Checker(&self.name).refuse("local_steps", steps, takes));
+            let expected = "1; the method communicates after every update";
+            return Err(Checker(&self.name).refuse("local_steps", steps, expected));
         }
         for (name, value) in &parameters.own {
             let declared = self.parameters.iter().find(|declared| declared.name == *name);
-            let unknown = "no value: the method has no such parameter";
+            let unknown = "no such parameter; the method does not have it";
             declared
                 .ok_or_else(|| Checker(&self.name).refuse(name, value, unknown))?
                 .check(&self.name, *value)?;
@@ -192,8 +192,8 @@ impl Entry {
         if parameters.penalty {
             self.check_penalty()?;
             if let Some(mu) = parameters.momentum.filter(|mu| *mu != 0.0 && self.takes("momentum")) {
-                let takes = "0 with a penalty: a proximal step has no momentum";
-                return Err(Checker(&self.name).refuse("momentum", mu, takes));
+                let expected = "0 with a penalty; a proximal step has no momentum";
+                return Err(Checker(&self.name).refuse("momentum", mu, expected));
             }
         }
         let method = match &self.build {

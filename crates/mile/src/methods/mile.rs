@@ -81,12 +81,12 @@ impl Mile {
     pub fn with_weights(local_steps: u64, xi: Weight, gamma: Option<f64>) -> Result<Self, InvalidParameter> {
         let check = Checker("mile");
         let bound = 2.0 / (local_steps as f64 + 3.0);
-        let takes =
+        let expected =
             format!("a number in (0, 1]; convergence is proven in (0, 2/(tau + 3)) = (0, {bound:.4})");
         let is_weight = |weight: f64| weight > 0.0 && weight <= 1.0;
         let local_steps = check.at_least_one("local_steps", local_steps)?;
         for end in xi.ends() {
-            check.number("xi", end, is_weight(end), &takes)?;
+            check.number("xi", end, is_weight(end), &expected)?;
         }
         if let Weight::Geometric { rounds, .. } = xi {
             check.at_least_one("xi.rounds", rounds)?;

@@ -27,8 +27,8 @@ pub(super) struct Coin {
 impl Coin {
     pub(super) fn new(check: Checker, seed: u64, probability: f64) -> Result<Self, InvalidParameter> {
         let admissible = probability > 0.0 && probability <= 1.0;
-        let takes = "a probability in (0, 1]; 1/local_steps is the default";
-        Ok(Self { seed, probability: check.number("probability", probability, admissible, takes)? })
+        let expected = "a probability in (0, 1]; 1/local_steps is the default";
+        Ok(Self { seed, probability: check.number("probability", probability, admissible, expected)? })
     }
 
     pub(super) fn is_heads(&self, t: u64) -> bool {

@@ -68,7 +68,7 @@ impl Method for Scaffold {
             return Ok(());
         }
         let got = "a network on which one exchange is not the average of all agents";
-        let takes = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0, not time_varying";
-        Err(Checker("scaffold").refuse("network", got, takes))
+        let expected = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0, not time_varying";
+        Err(Checker("scaffold").refuse("network", got, expected))
     }
 }

@@ -25,7 +25,7 @@ pub struct Quadratic<T> {
 
 /// A parameter of a quadratic problem that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key} = {got} is out of range: it must be {takes}")]
+#[error("{key}: expected {expected}, got {got}")]
 #[non_exhaustive]
 pub struct InvalidQuadratic {
     /// Name of the parameter.
@@ -33,7 +33,7 @@ pub struct InvalidQuadratic {
     /// The value given.
     pub got: f64,
     /// The values allowed.
-    pub takes: &'static str,
+    pub expected: &'static str,
 }
 
 impl<T: Real> Quadratic<T> {
@@ -57,7 +57,7 @@ impl<T: Real> Quadratic<T> {
         heterogeneity: f64,
         seed: u64,
     ) -> Result<Self, InvalidQuadratic> {
-        let refuse = |key, got, takes| Err(InvalidQuadratic { key, got, takes });
+        let refuse = |key, got, expected| Err(InvalidQuadratic { key, got, expected });
         if dim == 0 {
             return refuse("dim", 0.0, "a whole number from 1");
         }
@@ -65,7 +65,7 @@ impl<T: Real> Quadratic<T> {
             return refuse("condition", condition, "a finite number from 1");
         }
         if !(heterogeneity >= 0.0 && heterogeneity.is_finite()) {
-            return refuse("heterogeneity", heterogeneity, "a finite number from 0");
+            return refuse("heterogeneity", heterogeneity, "a finite number of at least 0");
         }
         let spacing = |k: usize| if dim == 1 { 1.0 } else { k as f64 / (dim - 1) as f64 };
         let curvature = (0..dim).map(|k| T::of(condition.powf(spacing(k) - 1.0))).collect();

@@ -90,8 +90,8 @@ impl Exchange {
         by: Compression,
     ) -> Result<Self, InvalidParameter> {
         if let Self::Adaptive { .. } = self {
-            let takes = "none with an adaptive xi: neighbours do not know each other's v, whose differences are weighed";
-            return Err(Checker(method).refuse("compression", by, takes));
+            let expected = "no compression with an adaptive xi; neighbours do not know each other's v, whose differences are weighed";
+            return Err(Checker(method).refuse("compression", by, expected));
         }
         Ok(Self::Compressed(by))
     }
@@ -117,8 +117,8 @@ pub(in crate::methods) fn check_compression(
             Err(check.refuse(key, format!("top_k = {share}"), "a share of the elements in (0, 1)"))
         }
         by if network.varies() => {
-            let takes = "networks whose edges are always there: agents add up what a neighbour has sent, and a message that is left out would be missing for good";
-            Err(check.refuse(key, by, takes))
+            let expected = "a network whose edges are always up; agents add up what a neighbour has sent, and a skipped message would be missing for good";
+            Err(check.refuse(key, by, expected))
         }
         _ => Ok(()),
     }

@@ -18,8 +18,8 @@ pub(in crate::methods) struct Outer {
 
 impl Outer {
     pub(in crate::methods) fn new(method: &str, eta_s: f64) -> Result<Self, InvalidParameter> {
-        let takes = "a positive number; 1 is usual";
-        Ok(Self { eta_s: Checker(method).number("eta_s", eta_s, eta_s > 0.0, takes)? })
+        let expected = "a positive number; 1 is usual";
+        Ok(Self { eta_s: Checker(method).number("eta_s", eta_s, eta_s > 0.0, expected)? })
     }
 
     /// `to = x - eta_s (x - u)`, where `x - u = k alpha z/slack` is given by the mean direction z of k local steps.

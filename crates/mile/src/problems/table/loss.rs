@@ -59,17 +59,17 @@ impl Loss {
     /// Checks its parameters.
     pub(super) fn check(self) -> Result<(), InvalidTable> {
         let positive = |key, got: f64| {
-            let takes = "a finite number above 0";
+            let expected = "a finite number above 0";
             if got > 0.0 && got.is_finite() {
                 Ok(())
             } else {
-                Err(InvalidTable::Parameter { key, got, takes })
+                Err(InvalidTable::Parameter { key, got, expected })
             }
         };
         match self {
             Self::Softmax { classes } if classes < 2 => {
-                let takes = "a whole number from 2";
-                Err(InvalidTable::Parameter { key: "classes", got: classes as f64, takes })
+                let expected = "a whole number of at least 2";
+                Err(InvalidTable::Parameter { key: "classes", got: classes as f64, expected })
             }
             Self::Huber { delta } => positive("delta", delta),
             Self::Welsch { c } => positive("c", c),
@@ -94,7 +94,7 @@ impl Loss {
             Self::LeastSquares | Self::Huber { .. } | Self::Welsch { .. } => "a number".into(),
             Self::Logistic | Self::NonconvexLogistic => "-1 or 1, as a logistic loss needs".into(),
             Self::Softmax { classes } => format!("the number of a class, from 0 to {}", classes - 1),
-            Self::Poisson => "a finite number from 0, as a Poisson loss needs".into(),
+            Self::Poisson => "a finite number of at least 0, as a Poisson loss needs".into(),
         }
     }
 

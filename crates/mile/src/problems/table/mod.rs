@@ -90,7 +90,7 @@ pub enum InvalidTable {
         columns: usize,
     },
     /// A target that the loss does not take.
-    #[error("agent {agent}, row {row}: the target is {got}, but it must be {takes}")]
+    #[error("agent {agent}, row {row}: the target: expected {expected}, got {got}")]
     Target {
         /// The agent.
         agent: usize,
@@ -99,17 +99,17 @@ pub enum InvalidTable {
         /// The target given.
         got: f64,
         /// The targets allowed.
-        takes: String,
+        expected: String,
     },
     /// A parameter that is out of range.
-    #[error("{key} = {got} is out of range: it must be {takes}")]
+    #[error("{key}: expected {expected}, got {got}")]
     Parameter {
         /// Name of the parameter.
         key: &'static str,
         /// The value given.
         got: f64,
         /// The values allowed.
-        takes: &'static str,
+        expected: &'static str,
     },
     /// The mini-batch size is 0.
     #[error("batch = 0 is out of range: it must be a whole number from 1, or \"full\"")]
@@ -123,7 +123,9 @@ pub enum InvalidTable {
         least: u64,
     },
     /// Factors that are not one finite number from 0 for each agent.
-    #[error("the agents' factors are {got:?}: give a finite number from 0 for each of the {agents} agents")]
+    #[error(
+        "the agents' factors are {got:?}: give a finite number of at least 0 for each of the {agents} agents"
+    )]
     Factors {
         /// The factors given.
         got: Vec<f64>,
@@ -144,7 +146,7 @@ pub enum InvalidTable {
 
 impl From<InvalidPenalty> for InvalidTable {
     fn from(InvalidPenalty(got): InvalidPenalty) -> Self {
-        Self::Parameter { key: "l1", got, takes: "a finite number from 0" }
+        Self::Parameter { key: "l1", got, expected: "a finite number of at least 0" }
     }
 }
 
@@ -158,8 +160,8 @@ impl<T: Real> Shard<T> {
         match self.targets.iter().position(|target| !loss.takes(*target)) {
             None => Ok(()),
             Some(row) => {
-                let (got, takes) = (self.targets[row].wide(), loss.targets());
-                Err(InvalidTable::Target { agent, row, got, takes })
+                let (got, expected) = (self.targets[row].wide(), loss.targets());
+                Err(InvalidTable::Target { agent, row, got, expected })
             }
         }
     }
@@ -176,7 +178,11 @@ impl<T: Real> Table<T> {
     ) -> Result<Self, InvalidTable> {
         let TableObjective { loss, l2, l1, intercept, .. } = objective;
         if !(l2 >= 0.0 && l2.is_finite()) {
-            return Err(InvalidTable::Parameter { key: "l2", got: l2, takes: "a finite number from 0" });
+            return Err(InvalidTable::Parameter {
+                key: "l2",
+                got: l2,
+                expected: "a finite number of at least 0",
+            });
         }
         if !batch.is_valid() {
             return Err(InvalidTable::Batch);
