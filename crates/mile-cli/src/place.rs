@@ -119,7 +119,7 @@ fn describe(plan: &Plan, ranks: usize) -> String {
     use mile_lab::table::TextTable;
     use mile_ranks::Placement;
 
-    let graph = plan.network.graph();
+    let graph = plan.network().graph();
     let placement = Placement::of(graph, ranks);
     let (cut, numbered) = (placement.cut(graph), Placement::in_order(graph.agents(), ranks).cut(graph));
     let (least, most) = (graph.agents() / ranks, graph.agents().div_ceil(ranks));

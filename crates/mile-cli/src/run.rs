@@ -338,12 +338,12 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         spec.seeds,
         spec.precision.name(),
     );
-    let edges = plan.network.graph().edges().count();
+    let edges = plan.network().graph().edges().count();
     let _ = writeln!(
         text,
         "network: {} agents, {edges} edges{}",
-        plan.network.agents(),
-        if plan.network.varies() { format!(", {}", plan.network.variation()) } else { String::new() },
+        plan.network().agents(),
+        if plan.network().varies() { format!(", {}", plan.network().variation()) } else { String::new() },
     );
     let data = spec.objectives.data_bytes(spec.seeds[0])?;
     let _ = writeln!(text, "problem: dimension {}, {} of data", plan.size.dim, HumanBytes(data));
@@ -351,7 +351,7 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         text,
         "evaluation: {} of {} agents' own models and their average{}; about {:.0}% of the work\n",
         plan.evaluation.agents,
-        plan.network.agents(),
+        plan.network().agents(),
         spec.objectives.evaluated_on().map(|on| format!(", {on}")).unwrap_or_default(),
         100.0 * plan.evaluation.share
     );

@@ -80,7 +80,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
         let advice = advice::advise(&advice::AdvisedRun {
             entry: &algorithm.entry,
             parameters: &parameters,
-            network: &plan.network,
+            network: plan.network(),
             step_size: algorithm.schedule.step_size,
             smoothness,
             seed: plan.spec.seeds[0],
@@ -94,7 +94,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
 /// What is worth knowing about the network and the choices that were made.
 fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
-    let agents = plan.network.agents();
+    let agents = plan.network().agents();
     if let Some((topology, simpler)) =
         plan.spec.network.topology().and_then(|topology| Some((topology, topology.simpler(agents)?)))
     {
@@ -140,7 +140,7 @@ fn depends_on_seed(plan: &Plan) -> bool {
     let spec = &plan.spec;
     spec.objectives.depends_on_seed()
         || matches!(spec.start, StartSpec::Common | StartSpec::Random)
-        || plan.network.varies()
+        || plan.network().varies()
         || spec.algorithms.iter().any(|algorithm| algorithm.entry.takes("probability"))
 }
 
@@ -151,7 +151,7 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
     let parameters = &plan.methods[k].parameters;
     let bound = smoothness_bound(&plan.spec, &estimate.smoothness);
     Inquiry {
-        network: &plan.network,
+        network: plan.network(),
         local_steps: parameters.local_steps.unwrap_or(1),
         xi: parameters.xi.map_or(WeightChoice::Paper, WeightChoice::from),
         gamma: parameters.gamma.map(WeightChoice::Number),

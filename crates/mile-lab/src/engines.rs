@@ -1,6 +1,6 @@
 //! Engines for the agents of a job, and the two precisions they compute in.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use mile::engine::{Engine, HostError};
 use mile::method::Method;
@@ -109,6 +109,21 @@ pub trait Scalar: Real {
 
     /// The engines of this precision.
     fn engines(engines: &dyn Engines) -> &dyn EnginesIn<Self>;
+
+    /// A problem that is used as long as somebody else does.
+    fn downgrade(problem: &Arc<dyn Problem<Self>>) -> WeakProblem;
+
+    /// The problem, if somebody still uses it.
+    fn upgrade(problem: &WeakProblem) -> Option<Arc<dyn Problem<Self>>>;
+}
+
+/// A problem in one of the two precisions that lives as long as a job uses it.
+#[derive(Clone)]
+pub enum WeakProblem {
+    /// In single precision.
+    F32(Weak<dyn Problem<f32>>),
+    /// In double precision.
+    F64(Weak<dyn Problem<f64>>),
 }
 
 impl Scalar for f32 {
@@ -122,6 +137,17 @@ impl Scalar for f32 {
     fn engines(engines: &dyn Engines) -> &dyn EnginesIn<Self> {
         engines
     }
+
+    fn downgrade(problem: &Arc<dyn Problem<Self>>) -> WeakProblem {
+        WeakProblem::F32(Arc::downgrade(problem))
+    }
+
+    fn upgrade(problem: &WeakProblem) -> Option<Arc<dyn Problem<Self>>> {
+        match problem {
+            WeakProblem::F32(problem) => problem.upgrade(),
+            _ => None,
+        }
+    }
 }
 
 impl Scalar for f64 {
@@ -134,6 +160,17 @@ impl Scalar for f64 {
 
     fn engines(engines: &dyn Engines) -> &dyn EnginesIn<Self> {
         engines
+    }
+
+    fn downgrade(problem: &Arc<dyn Problem<Self>>) -> WeakProblem {
+        WeakProblem::F64(Arc::downgrade(problem))
+    }
+
+    fn upgrade(problem: &WeakProblem) -> Option<Arc<dyn Problem<Self>>> {
+        match problem {
+            WeakProblem::F64(problem) => problem.upgrade(),
+            _ => None,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ impl Sharing {
         let jobs = plan.jobs();
         let largest = jobs.iter().map(|job| plan.memory(*job)).max().unwrap_or(0).max(1);
         let most = threads.min(usize::try_from(MAX_MEMORY / largest).unwrap_or(usize::MAX)).max(1);
-        let large = plan.network.agents().saturating_mul(plan.size.dim) >= WORTH_THREADS;
+        let large = plan.network().agents().saturating_mul(plan.size.dim) >= WORTH_THREADS;
         Self::new(jobs.len(), threads, most, large)
     }
 

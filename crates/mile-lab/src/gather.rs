@@ -363,7 +363,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 let start = self.plan.start(&*problem, seed)?;
                 let method = self.plan.method(self.jobs[0])?;
                 let present = Present::new(&*problem, &self.plan.membership.epochs()[0].members);
-                let network = &self.plan.network;
+                let network = self.plan.network();
                 let agents =
                     EngineSetup { problem: &present, network, method: &*method, start: &start, seed };
                 let limit = DIVERGED * rms(ALONE, &mut *InProcess.open(agents)?)?.max(1.0);

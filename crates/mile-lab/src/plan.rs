@@ -1,25 +1,24 @@
 //! The plan of an experiment: the network, the jobs and their costs, all checked before the first step.
 
+mod costs;
 mod methods;
+mod problems;
 
-use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use mile::agents::Costs;
-use mile::block;
-use mile::engine::HostError;
 use mile::membership::{Membership, Present};
 use mile::method::Method;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
-use mile::problems::{Metric, Problem};
+use mile::problems::Problem;
 use mile::ranks::Together;
 use mile::with_precision;
 use mile_store::facts::Difference;
 
 use crate::auto;
-use crate::engines::{Engines, InProcess, Jobs, Scalar};
+use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
 use crate::evaluation_budget::{self, EvaluationBudget};
 use crate::identity;
@@ -35,13 +34,13 @@ use methods::{build, check_later_networks, invalid, plan_algorithm};
 
 pub(crate) use methods::first_auto;
 pub use methods::{Choices, first_round_costs};
+pub use problems::ProblemSize;
+use problems::Problems;
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
     /// The experiment, with all weights resolved to numbers.
     pub spec: Spec,
-    /// The network of all runs, at their beginning.
-    pub network: Network,
     /// Who takes part in which rounds, and their networks.
     pub membership: Membership,
     /// The methods, in the order of the experiment's algorithms.
@@ -55,8 +54,7 @@ pub struct Plan {
     /// The agents that this process hosts, in the order of their rows.
     hosted: Vec<usize>,
     facts: Facts,
-    /// Problems in use by some job, by seed.
-    problems: Mutex<HashMap<u64, Box<dyn Any + Send>>>,
+    problems: Problems,
 }
 
 /// The method of one algorithm of a plan.
@@ -72,21 +70,6 @@ pub struct PlannedMethod {
     pub vectors: usize,
     /// Costs of its start-up and first round, measured on a problem of dimension 1.
     pub first_round: Costs,
-}
-
-/// Properties of an experiment's problems; except for the class counts, they are the same for all seeds.
-#[derive(Clone, Debug, Default)]
-pub struct ProblemSize {
-    /// Dimension of the problem.
-    pub dim: usize,
-    /// Whether gradient norms are recorded.
-    pub records_gradient_norm: bool,
-    /// Whether there is a nonsmooth penalty.
-    pub has_penalty: bool,
-    /// What is measured on held-out data.
-    pub metrics: &'static [Metric],
-    /// Number of training samples of each class at each agent, by seed; empty for problems without classes.
-    pub class_counts: Vec<(u64, Vec<Vec<usize>>)>,
 }
 
 impl Plan {
@@ -128,16 +111,16 @@ impl Plan {
     }
 
     fn hosting(mut spec: Spec, membership: Membership, hosted: Vec<usize>) -> Result<Self, LabError> {
-        let network = membership.epochs()[0].network.clone();
+        let network = &membership.epochs()[0].network;
         let agents = membership.numbers();
-        let size = with_precision!(spec.precision, T => check_problems::<T>(&spec, agents, hosted.len()))?;
+        let size = with_precision!(spec.precision, T => problems::check::<T>(&spec, agents, hosted.len()))?;
         for (k, algorithm) in spec.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, &algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
         }
         let chosen: Vec<Choices> = spec.algorithms.iter().map(Choices::of).collect();
-        auto::choose_step_sizes(&mut spec, &network)?;
-        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, &network, chosen);
+        auto::choose_step_sizes(&mut spec, network)?;
+        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, network, chosen);
         let methods: Vec<PlannedMethod> =
             chosen.into_iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         check_later_networks(&spec, &methods, &membership)?;
@@ -149,8 +132,8 @@ impl Plan {
         let evaluation = evaluation_budget::choose(&mut spec, size.records_gradient_norm, size.dim)?;
         let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
-        let problems = Mutex::default();
-        Ok(Self { spec, network, membership, methods, size, evaluation, engines, hosted, facts, problems })
+        let problems = Problems::default();
+        Ok(Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems })
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
@@ -216,6 +199,11 @@ impl Plan {
         store.rewrite(&records)
     }
 
+    /// The network of all runs, at their beginning.
+    pub fn network(&self) -> &Network {
+        &self.membership.epochs()[0].network
+    }
+
     /// The method of a job, for the first network.
     pub fn method(&self, job: Job) -> Result<Box<dyn Method>, LabError> {
         self.method_in(job, 0)
@@ -225,20 +213,13 @@ impl Plan {
     pub fn method_in(&self, job: Job, epoch: usize) -> Result<Box<dyn Method>, LabError> {
         let (entry, parameters) =
             (&self.spec.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
-        let network = self.membership.epochs().get(epoch).map_or(&self.network, |epoch| &epoch.network);
+        let network = self.membership.epochs().get(epoch).map_or(self.network(), |epoch| &epoch.network);
         build(job.algorithm, entry, parameters, network, job.seed)
     }
 
     /// The problem of a seed, shared by all jobs of that seed.
     pub fn problem<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = problems.get(&seed).and_then(|kept| kept.downcast_ref::<Weak<dyn Problem<T>>>());
-        if let Some(problem) = kept.and_then(Weak::upgrade) {
-            return Ok(problem);
-        }
-        let problem = T::problem(&*self.spec.objectives, seed)?;
-        problems.insert(seed, Box::new(Arc::downgrade(&problem)));
-        Ok(problem)
+        self.problems.get(&*self.spec.objectives, seed)
     }
 
     /// The agents that this process hosts, in the order of their rows.
@@ -256,65 +237,6 @@ impl Plan {
     pub(crate) fn state_file(&self, job: Job) -> String {
         let label = self.spec.algorithms[job.algorithm].file_name();
         format!("{label}-seed{}.safetensors", job.seed)
-    }
-
-    /// Refuses jobs for which a rank has too little memory where its engines are.
-    pub fn check_memory(&self, ranks: Together<'_>) -> Result<(), LabError> {
-        match self.spec.seeds.first() {
-            Some(seed) if self.engines.has_memory_of_its_own() => {
-                agree(ranks, self.fitting_with(*seed, 1).map(drop))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// How many of so many jobs like these can run at the same time, if their engines compute together; else none.
-    pub(crate) fn fitting(&self, count: usize) -> Result<Option<usize>, LabError> {
-        let (Some(seed), true) = (self.spec.seeds.first(), self.engines.computes_together()) else {
-            return Ok(None);
-        };
-        self.fitting_with(*seed, count).map(Some)
-    }
-
-    fn fitting_with(&self, seed: u64, count: usize) -> Result<usize, LabError> {
-        let vectors = self.methods.iter().map(|method| method.vectors).max().unwrap_or(1);
-        with_precision!(self.spec.precision, T => {
-            let problem = self.problem::<T>(seed)?;
-            Ok(T::engines(&*self.engines).fitting(Jobs::new(&*problem, vectors, count))?)
-        })
-    }
-
-    /// Bytes of memory for the vectors of a job.
-    pub fn memory(&self, job: Job) -> u64 {
-        let agents = self.membership.epochs().iter().map(|epoch| epoch.members.len()).max();
-        let sizes = [self.methods[job.algorithm].vectors, agents.unwrap_or(1), self.size.dim];
-        let bytes = self.spec.precision.bytes() as u64;
-        sizes.into_iter().fold(bytes, |product, size| product.saturating_mul(size as u64))
-    }
-
-    /// Expected number of bytes that all agents together send in a job.
-    pub fn bytes_to_send(&self, job: Job) -> u64 {
-        let messages = self.network.mean_messages();
-        let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.spec.rounds;
-        let whole = (self.size.dim * self.spec.precision.bytes()) as f64;
-        let bytes = match self.methods[job.algorithm].parameters.compression {
-            None => vectors as f64 * whole,
-            Some(by) => {
-                let times = self.spec.rounds.div_ceil(by.whole_every());
-                let others = vectors.saturating_sub(times) as f64;
-                times as f64 * whole + others * self.message_bytes(job.algorithm) as f64
-            }
-        };
-        (messages * bytes) as u64
-    }
-
-    /// Bytes of a message with one vector of an algorithm.
-    pub fn message_bytes(&self, algorithm: usize) -> usize {
-        let dim = self.size.dim;
-        with_precision!(self.spec.precision, T => {
-            let compression = self.methods[algorithm].parameters.compression;
-            compression.map_or(dim * size_of::<T>(), |by| by.message_bytes::<T>(dim))
-        })
     }
 
     /// What the result of a job depends on: the same facts give the same bits.
@@ -370,49 +292,4 @@ fn all_facts(ranks: Together<'_>, own: &Facts) -> Result<Facts, LabError> {
         }
     }
     Ok(all.into_iter().map(|(key, (_, value))| (key, value)).collect())
-}
-
-/// Builds the problem of every seed once, and checks that they match the network and each other.
-fn check_problems<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Result<ProblemSize, LabError> {
-    let mut found: Option<ProblemSize> = None;
-    for seed in &spec.seeds {
-        let problem = T::problem(&*spec.objectives, *seed)?;
-        let (agents, dim) = (problem.agents(), problem.dim());
-        if agents != numbers {
-            let joining = if numbers > spec.network.agents { " with those that join" } else { "" };
-            let problem = format!(
-                "expected {agents}, the number of objectives of the problem (seed {seed}), got {numbers}{joining}"
-            );
-            return Err(LabError::config("network.agents", problem));
-        }
-        if dim == 0 {
-            return Err(LabError::config("problem", "expected a dimension of at least 1, got 0"));
-        }
-        // One vector is the least: what a method needs is checked when its engine is opened.
-        if block::try_zeros::<T>(1, hosted.saturating_mul(dim)).is_none() {
-            return Err(HostError::TooLarge { agents, dim, vectors: 1 }.into());
-        }
-        let mut size = found.take().unwrap_or_else(|| ProblemSize {
-            dim,
-            records_gradient_norm: problem.records_gradient_norm(),
-            has_penalty: problem.penalty().is_some(),
-            metrics: problem.held_out().map_or(&[], |held_out| held_out.metrics()),
-            class_counts: Vec::new(),
-        });
-        if dim != size.dim {
-            let problem = format!(
-                "has dimension {} with seed {} and {dim} with seed {seed}: it must be the same for all seeds",
-                size.dim, spec.seeds[0]
-            );
-            return Err(LabError::config("problem", problem));
-        }
-        // A partition that does not depend on the seed is kept only once.
-        if let Some(counts) = problem.class_counts()
-            && size.class_counts.last().is_none_or(|(_, last)| *last != counts)
-        {
-            size.class_counts.push((*seed, counts));
-        }
-        found = Some(size);
-    }
-    Ok(found.unwrap_or_default())
 }

@@ -54,7 +54,7 @@ impl LiveView {
         let folder = RunFolder {
             path: folder.to_owned(),
             spec: plan.spec.clone(),
-            network: plan.network.clone(),
+            network: plan.network().clone(),
             records: Vec::new(),
             outcomes: Vec::new(),
             context: Some(Context::of(plan, None)),

@@ -186,7 +186,7 @@ fn run_job<T: Scalar>(
     let tolerance = config.settings.stop.map(|stop| Tolerance {
         grad_norm_sq: stop.grad_norm_sq,
         consensus_error: stop.consensus_error,
-        diameter: diameter(plan.network.graph()),
+        diameter: diameter(plan.network().graph()),
     });
     let job = agent::AgentJob {
         index,

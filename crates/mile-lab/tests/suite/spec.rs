@@ -200,16 +200,16 @@ fn edges_and_weights_may_stand_in_the_file() {
         parse(&GOOD.replace("topology = \"small-world\"\ndegree = 2", &format!("{edges}\n{extra}")), &[])
     };
     let plan = inline("").unwrap();
-    assert_eq!(plan.network.graph().edges().count(), 5);
-    assert_eq!(plan.network.mixing().weight(0, 4), 1.0 / 3.0);
+    assert_eq!(plan.network().graph().edges().count(), 5);
+    assert_eq!(plan.network().mixing().weight(0, 4), 1.0 / 3.0);
     let weights = |last: &str| {
         inline(&format!(
             "mixing = \"file\"\nmatrix = [[1, 0, 0.2], [1, 2, 0.3], [2, 3, 0.25], [3, 4, 0.25], {last}]"
         ))
     };
     let plan = weights("[4, 0, 0.1]").unwrap();
-    assert_eq!([(0, 1), (2, 1), (4, 0)].map(|(i, j)| plan.network.mixing().weight(i, j)), [0.2, 0.3, 0.1]);
-    assert!((plan.network.mixing().weight(0, 0) - 0.7).abs() < 1e-15);
+    assert_eq!([(0, 1), (2, 1), (4, 0)].map(|(i, j)| plan.network().mixing().weight(i, j)), [0.2, 0.3, 0.1]);
+    assert!((plan.network().mixing().weight(0, 0) - 0.7).abs() < 1e-15);
     let said = |result: Result<Plan, String>| result.err().expect("refused");
     assert!(said(weights("[0, 2, 0.1]")).contains("network.matrix"));
     assert!(said(weights("[0, 1, 0.1]")).contains("network.matrix"), "an edge is given once");
