@@ -13,7 +13,7 @@ use crate::failure::exception;
 pub(crate) fn engines(device: Option<&str>) -> PyResult<Arc<dyn Engines>> {
     let refuse = |problem: String| exception(&LabError::config("device", problem));
     let Some(name) = device else { return Ok(Arc::new(InProcess)) };
-    match name.parse().map_err(|takes| refuse(format!("got {name}, {takes}")))? {
+    match name.parse().map_err(|expected| refuse(format!("{expected}, got {name}")))? {
         DeviceChoice::Cpu => Ok(Arc::new(InProcess)),
         DeviceChoice::Cuda(number) => open(number).map_err(|error| exception(&error)),
         DeviceChoice::Auto => Ok(open(0).unwrap_or_else(|_| Arc::new(InProcess))),
