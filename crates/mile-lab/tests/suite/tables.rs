@@ -277,6 +277,7 @@ fn a_partition_is_shown_only_where_a_file_is_divided() {
     assert!(shown(&[]).is_some());
     assert_eq!(shown(&["problem.by=b", "network.agents=4"]), None);
     assert_eq!(shown(&["problem.data={agent}.csv"]), None);
+    assert_eq!(shown(&["problem.data={agent}.csv", "problem.partition={ kind = 'iid' }"]), None);
     folder.refuses(&["problem.data={agent}.csv", "problem.partition=iid"], &["problem.partition"]);
 }
 
