@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use mile::problems::{AgentWeights, Batch, Loss, TableObjective};
 use mile_nn::partition::Partition;
-use toml::Value;
+use toml::{Table, Value};
 
 use super::words::class;
 use crate::error::LabError;
@@ -249,12 +249,13 @@ fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
     Ok((name, loss))
 }
 
-/// The partition of a single file. Without one to divide, it is refused.
+/// The partition of a single file. Without one to divide, only the default is accepted, which then means nothing.
 fn partition(section: &Section, has_by: bool, is_per_agent: bool) -> Result<Partition, LabError> {
     if !has_by && !is_per_agent {
         return samples::partition(section);
     }
-    if section.value("partition").is_some() {
+    let iid = Table::from_iter([("kind".to_owned(), Value::from("iid"))]);
+    if section.value("partition").is_some_and(|value| value.as_table() != Some(&iid)) {
         let problem = if has_by {
             "conflicts with by, which assigns the rows to agents; leave one of them out"
         } else {
