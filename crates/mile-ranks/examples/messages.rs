@@ -5,7 +5,7 @@ use mile::ranks::{Ranks, Together};
 use mile_ranks::mpi::Mpi;
 use mile_ranks::transport::{RankTransport, Region};
 
-/// Around the sizes from which Open MPI and MPICH no longer send at once (4 KiB in shared memory, 64 KiB by TCP), and far above.
+/// Around the sizes beyond which Open MPI and MPICH no longer send at once (4 KiB in shared memory, 64 KiB by TCP), and far above.
 const SIZES: [usize; 12] =
     [0, 1, 7, 4_000, 4_095, 4_096, 4_097, 65_535, 65_536, 65_537, 1_000_003, 20_000_001];
 /// Bytes of a piece: small, as if counts in MPI were 14-bit numbers.
@@ -15,7 +15,7 @@ fn message(from: usize, to: usize, size: usize) -> Vec<u8> {
     (0..size).map(|k| (k * 31 + from * 7 + to * 13) as u8).collect()
 }
 
-/// The messages once more, by their addresses, as they are given from the memory of a GPU. Here it is the host's, which every MPI takes.
+/// The messages once more, by address, as they are given from the memory of a GPU. Here it is the host's, which every MPI accepts.
 fn by_address(
     mpi: &Mpi,
     others: &[usize],
@@ -36,7 +36,7 @@ fn main() -> Result<(), Failure> {
     let mpi = Mpi::join_with_pieces(PIECE)?;
     let (me, count) = (mpi.rank(), mpi.count());
     for shift in 0..SIZES.len() {
-        // To and from each rank another size in each round.
+        // A different size to and from each rank in each round.
         let size = |from: usize, to: usize| SIZES[(from * 5 + to * 3 + shift) % SIZES.len()];
         let others: Vec<usize> = (0..count).filter(|other| *other != me).collect();
         let out: Vec<Vec<u8>> = others.iter().map(|to| message(me, *to, size(me, *to))).collect();
@@ -63,7 +63,7 @@ fn main() -> Result<(), Failure> {
         assert!(by_address(&mpi, &others, &out, &lengths)? == room, "rank {me}, by address");
     }
     let together = Together::of(&mpi);
-    // Some have nothing, or none has anything.
+    // Some ranks have nothing to send, or none has anything.
     for (each, all_have) in [(1_000, 3), (1_000, 0), (0, 0)] {
         let own = message(me, me, each * me + all_have);
         let all = together.all_gather(&own)?;

@@ -1,21 +1,21 @@
-//! Whether an MPI library takes messages from the memory of GPUs, from what it says.
+//! Whether an MPI library accepts messages in GPU memory, judging by what it reports.
 
 use mile::agents::Failure;
 
-/// Says so instead of the library: 0 or 1.
+/// Overrides the library's answer: 0 or 1.
 pub(crate) const TOLD: &str = "MILE_CUDA_AWARE_MPI";
 
-/// What an MPI library says of itself.
+/// What an MPI library reports about itself.
 pub(crate) struct Library {
     /// Its name and version.
     pub(crate) version: String,
     /// Whether it was built for CUDA, if it can be asked.
     pub(crate) is_built_for_cuda: Option<bool>,
-    /// Whether that is switched on, if it can be asked: Open MPI can be built for CUDA and started without.
+    /// Whether that is switched on, if it can be asked: Open MPI can be built for CUDA and started without it.
     pub(crate) is_switched_on: Option<bool>,
 }
 
-/// Whether the library takes them; `variable` reads one of the environment.
+/// Whether the library accepts them; `variable` reads an environment variable.
 pub(crate) fn is_taken(
     library: &Library,
     variable: impl Fn(&str) -> Option<String>,
@@ -30,7 +30,7 @@ pub(crate) fn is_taken(
     let version = library.version.to_lowercase();
     let is_built = library.is_built_for_cuda == Some(true);
     Ok(match () {
-        // Ends by itself if this is set and it was not linked for it.
+        // The library ends the process if this is set and it was not linked for it.
         () if version.contains("cray mpich") => is_one("MPICH_GPU_SUPPORT_ENABLED"),
         () if version.contains("mvapich2") => is_built && is_one("MV2_USE_CUDA"),
         () => is_built && library.is_switched_on != Some(false),

@@ -1,8 +1,8 @@
 //! The agents of one rank.
 //!
-//! Verbs between exchanges are noted down, and each agent does all of them at once. In an exchange, receives are posted first, then
-//! sends; while messages are under way, agents whose neighbours are all here are served, and the others as soon as the rows that they
-//! need are here.
+//! Verbs between exchanges are recorded, and each agent then does all of them at once. In an exchange, receives are posted first, then
+//! sends. While messages are under way, agents whose neighbours are all here are served, and the others as soon as the rows they
+//! need have arrived.
 
 mod compressed;
 
@@ -28,7 +28,7 @@ use crate::together;
 use crate::transport::RankTransport;
 use crate::work::{Messages, Work};
 
-/// Bytes of a row from which on it is a message of its own, sent from where it lies: packing it would cost a copy, which is more than a
+/// Bytes from which a row is a message by itself, sent from where it lies: packing it would cost a copy, which is more than a
 /// message costs.
 const LONG: usize = 8 << 10;
 
@@ -88,7 +88,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
         self.dim > 1 << 16 && self.hosted().len() < rayon::current_num_threads()
     }
 
-    /// Carries out what was noted, which has no exchanges.
+    /// Carries out what was recorded, which contains no exchanges.
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let agents = self.placement.agents(self.transport.rank());
         let (problem, seed, dim) = (self.problem, self.seed, self.dim);
@@ -115,7 +115,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
         Ok(())
     }
 
-    /// Whether each row is a message of its own.
+    /// Whether each row is a message by itself.
     fn is_long(&self) -> bool {
         self.dim * size_of::<T>() >= LONG
     }
@@ -140,7 +140,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
         }
     }
 
-    /// Sends and receives the rows of vectors, and adds up; what one vector sends a second time with other weights if there are some.
+    /// Sends and receives the rows of vectors, and adds them up; if there are second weights, a single vector is added up again with those.
     fn send_and_fold(
         &mut self,
         from: &[Vector],
@@ -185,7 +185,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
 }
 
 impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
-    /// What comes before every exchange: what was noted, the drift if it was asked for, and the edges that are up in the round. The exchange then begins.
+    /// What precedes every exchange: carrying out what was recorded, the drift if it was asked for, and the edges that are up in the round. Then the exchange begins.
     fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
         self.settle()?;
         let transport = self.transport.clone();
@@ -194,7 +194,7 @@ impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
         self.guard.begin()
     }
 
-    /// First the summaries cross ranks, which tell the weights, then the rows.
+    /// First the summaries cross ranks, which determine the weights, then the rows.
     fn exchange_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
         let dim = self.dim;
         let own = Summaries::of(&self.blocks[pull.from.0], &self.blocks[pull.memory.0], dim);

@@ -18,7 +18,7 @@ pub struct RankEngines<C> {
 }
 
 impl<C: RankTransport + 'static> RankEngines<C> {
-    /// On the ranks of this transport.
+    /// Engines on the ranks of this transport.
     pub fn new(transport: Arc<C>) -> Self {
         Self { transport }
     }

@@ -1,7 +1,7 @@
 //! Which rows go where in an exchange.
 //!
 //! A rank sends each other rank the rows of its agents that have a neighbour there, each row once, in
-//! increasing agent; for several vectors, the rows of an agent follow each other. Short rows are packed into one message. Both ends know the lists, also for edges that are
+//! increasing agent; for several vectors, an agent's rows follow each other. Short rows are packed into one message. Both ends know the lists, even for edges that are
 //! down, so messages have no header.
 
 use std::collections::BTreeMap;
@@ -15,28 +15,28 @@ use crate::placement::Placement;
 pub enum Source {
     /// In this row of the block hosted here.
     Here(usize),
-    /// In the message of this peer, with this number there.
+    /// In the message of this peer, at this position.
     From(usize, usize),
 }
 
 /// Another rank with which rows are exchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankPeer {
-    /// Its number.
+    /// Its rank number.
     pub rank: usize,
-    /// The rows hosted here that it gets, increasing.
+    /// The rows hosted here that it gets, in increasing order.
     pub sends: Vec<usize>,
-    /// The agents whose rows it sends, increasing.
+    /// The agents whose rows it sends, in increasing order.
     pub receives: Vec<usize>,
 }
 
 /// What one rank exchanges, and what it adds up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Crossing {
-    /// The ranks it exchanges rows with, increasing.
+    /// The ranks it exchanges rows with, in increasing order.
     pub peers: Vec<RankPeer>,
     round: u64,
-    /// Messages along edges that the hosted agents send, as all agents in one process would count them.
+    /// Messages that the hosted agents send along edges, as counted when all agents are in one process.
     pub messages: u64,
     /// The terms of hosted row `k` are `terms[starts[k]..starts[k + 1]]`.
     starts: Vec<usize>,
@@ -47,7 +47,7 @@ pub struct Crossing {
 }
 
 impl Crossing {
-    /// For the agents of a rank, with the edges that are up in a round.
+    /// The exchange for the agents of a rank, with the edges that are up in a round.
     pub fn of(network: &Network, placement: &Placement, rank: usize, seed: u64, round: u64) -> Self {
         let first = placement.places(rank).start;
         let here = |agent: usize| placement.rank_of(agent) == rank;
@@ -93,14 +93,14 @@ impl Crossing {
         Self { peers, ..crossing }
     }
 
-    /// Becomes that of another round, if edges are up in some rounds only.
+    /// Becomes that of another round, if some edges are up only in some rounds.
     pub fn turn_to(&mut self, round: u64, network: &Network, placement: &Placement, rank: usize, seed: u64) {
         if self.round != round && network.varies() {
             *self = Self::of(network, placement, rank, seed, round);
         }
     }
 
-    /// The weights and neighbours of a hosted row whose edges are up, in increasing agent.
+    /// The weights and neighbours of a hosted row along the edges that are up, in increasing agent.
     pub fn terms(&self, row: usize) -> &[(f64, Source)] {
         &self.terms[self.starts[row]..self.starts[row + 1]]
     }
@@ -110,7 +110,7 @@ impl Crossing {
         self.starts.len().saturating_sub(1)
     }
 
-    /// The same with other weights, found from a hosted row, its weight and its neighbour.
+    /// The same with other weights, computed from a hosted row, its weight and its neighbour.
     pub fn weighed(&self, weight: impl Fn(usize, f64, Source) -> f64) -> Self {
         let mut found = self.clone();
         for row in 0..self.rows() {

@@ -1,10 +1,10 @@
-//! The agents of an experiment over several ranks: processes of a cluster that talk by MPI.
+//! The agents of an experiment spread over several ranks: processes of a cluster that communicate by MPI.
 //!
 //! Every rank hosts some agents, a block of rows of every vector, and sends only what crosses ranks. States and records have
-//! the bits of one process, because every sum over agents runs in increasing agent, wherever they are.
+//! the same bits as in one process, because every sum over agents runs in increasing agent, wherever they are.
 //!
 //! - [`placement`]: which agents are on which rank, and what crosses;
-//! - [`transport`]: what ranks need to talk; [`threads`] is one in a single process, for tests, and `mpi` (feature `mpi`) the
+//! - [`transport`]: what ranks need to communicate; [`threads`] is one in a single process, for tests, and `mpi` (feature `mpi`) the
 //!   real one;
 //! - [`exchange`]: which rows go where in an exchange;
 //! - [`together`]: what ranks find out together: numbers and sums of all agents, in increasing agent;

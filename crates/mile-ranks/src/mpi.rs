@@ -1,8 +1,8 @@
 //! Ranks of an MPI job.
 //!
-//! Only this file, and `asked` below it, calls MPI. One thread at a time does ([`Threading::Serialized`]). Counts in MPI are 32-bit
-//! numbers, so long messages go in pieces; MPI keeps the order of pieces between two ranks. Failures of MPI itself end the job, with its own
-//! message: that is MPI's default, and it is left so.
+//! Only this file and its submodule `asked` call MPI, one thread at a time ([`Threading::Serialized`]). Counts in MPI are 32-bit
+//! numbers, so long messages go in pieces; MPI preserves the order of pieces between two ranks. Failures of MPI itself end the job with its own
+//! message: that is MPI's default, and it is left unchanged.
 
 #[cfg(unix)]
 mod asked;
@@ -22,11 +22,11 @@ use mpi::traits::{Communicator, CommunicatorCollectives, Root};
 use crate::device_memory;
 use crate::transport::{Arrived, RankTransport, Region};
 
-/// Most bytes of a piece.
+/// Maximum bytes of a piece.
 const PIECE: usize = 1 << 30;
 /// Tag of the messages of exchanges.
 const TAG: c_int = 17;
-/// Set by what starts the ranks of a job: Open MPI, MPICH and those derived from it, and Slurm with PMIx.
+/// Set by the launcher of a job's ranks: Open MPI, MPICH and its derivatives, and Slurm with PMIx.
 const LAUNCHED: [&str; 5] =
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_SIZE"];
 
@@ -52,7 +52,7 @@ impl Mpi {
     /// Joins the job that this process was started for; `None` if it was not started by `mpirun`, `mpiexec` or `srun`.
     ///
     /// # Errors
-    /// If MPI is in use already, or takes calls from the main thread only, or the environment says nonsense of it.
+    /// If MPI is in use already or accepts calls from the main thread only, or if the environment describes the job inconsistently.
     pub fn join() -> Result<Option<Self>, Failure> {
         if LAUNCHED.iter().all(|name| std::env::var_os(name).is_none()) {
             return Ok(None);
@@ -60,7 +60,7 @@ impl Mpi {
         Self::join_with_pieces(PIECE).map(Some)
     }
 
-    /// The same, also without a job, with messages in pieces of at most so many bytes.
+    /// The same, but also without a job, and with messages in pieces of at most `piece` bytes.
     pub fn join_with_pieces(piece: usize) -> Result<Self, Failure> {
         let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
             .ok_or("MPI is in use already: it can be initialised once in a process")?;
@@ -114,7 +114,7 @@ impl Ranks for Mpi {
     }
 
     fn all_gather(&self, together: Together<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
-        // A rank that is alone runs several jobs at once.
+        // A single rank may run several jobs at once.
         if self.count == 1 {
             return Ok(vec![own.to_vec()]);
         }
@@ -124,7 +124,7 @@ impl Ranks for Mpi {
             return Ok(vec![Vec::new(); self.count]);
         }
         if total > PIECE {
-            // More than one call can count: each rank in turn.
+            // More than one call can count, so each rank takes its turn.
             let one = |from: usize| {
                 let mut bytes = if from == self.rank { own.to_vec() } else { Vec::new() };
                 self.broadcast(together, from, &mut bytes).map(|()| bytes)
@@ -139,7 +139,7 @@ impl Ranks for Mpi {
                 Some(*next - count)
             })
             .collect();
-        // The address of an empty vector is 1, with which Open MPI means MPI_IN_PLACE.
+        // The address of an empty vector is 1, which Open MPI reads as MPI_IN_PLACE.
         let own = if own.is_empty() { &[0][..0] } else { own };
         let mut all = vec![0u8; total];
         let mut parts = PartitionMut::new(&mut all[..], counts, &starts[..]);
@@ -181,8 +181,8 @@ impl Ranks for Mpi {
     }
 }
 
-/// Ends the process if it is dropped: MPI must not go on with buffers of a function that was left in the midst of an exchange by
-/// a panic, whose message is told before.
+/// Ends the process if it is dropped: MPI must not go on using the buffers of a function that a panic left in the middle of an
+/// exchange. The panic's message has been printed by then.
 struct InExchange;
 
 impl Drop for InExchange {
@@ -191,7 +191,7 @@ impl Drop for InExchange {
     }
 }
 
-/// Requests of one kind, each of the message with this number.
+/// Requests of one kind, each with the number of its message.
 #[derive(Default)]
 struct Requests {
     handles: Vec<ffi::MPI_Request>,
@@ -205,7 +205,7 @@ impl Requests {
         self.messages.push(message);
     }
 
-    /// Notes which of the requests are done; waits for at least one of them if asked, which must not be done yet.
+    /// Notes which of the requests are done. If asked, waits for at least one of them; some must still be pending then.
     fn look(&mut self, wait: bool, missing: &mut [usize]) {
         if self.handles.is_empty() {
             return;
@@ -223,7 +223,7 @@ impl Requests {
                 ffi::RSMPI_STATUSES_IGNORE,
             )
         };
-        // A negative count, `MPI_UNDEFINED`, says that all are done already.
+        // A negative count, `MPI_UNDEFINED`, means that all are done already.
         for done in self.done.iter().take(usize::try_from(count).unwrap_or(0)) {
             missing[self.messages[*done as usize]] -= 1;
         }
@@ -231,7 +231,7 @@ impl Requests {
 }
 
 impl Mpi {
-    /// The pieces in which a message goes.
+    /// The pieces in which a message is sent.
     fn pieces(&self, message: Region) -> impl Iterator<Item = Region> {
         let piece = self.piece;
         (0..message.bytes).step_by(piece).map(move |first| Region {
@@ -249,7 +249,7 @@ impl Mpi {
         let (mut incoming, mut outgoing) = (Requests::default(), Requests::default());
         for (k, (from, room)) in receives.iter().enumerate() {
             for piece in self.pieces(*room) {
-                // SAFETY: the caller keeps the room for this message alone; its length fits a count.
+                // SAFETY: the caller reserves the room for this message alone; its length fits a count.
                 let request = unsafe {
                     let mut request = ffi::RSMPI_REQUEST_NULL;
                     ffi::MPI_Irecv(
@@ -268,7 +268,7 @@ impl Mpi {
         }
         for (k, (to, message)) in sends.iter().enumerate() {
             for piece in self.pieces(*message) {
-                // SAFETY: the caller keeps the message as it is; its length fits a count.
+                // SAFETY: the caller leaves the message unchanged; its length fits a count.
                 let request = unsafe {
                     let mut request = ffi::RSMPI_REQUEST_NULL;
                     ffi::MPI_Isend(
@@ -288,10 +288,10 @@ impl Mpi {
         (incoming, outgoing)
     }
 
-    /// Sends and receives messages. `meanwhile` is told how many pieces of each are missing, and otherwise as in [`RankTransport::exchange`].
+    /// Sends and receives messages. `meanwhile` is told how many pieces of each are missing; otherwise it is as in [`RankTransport::exchange`].
     ///
     /// # Safety
-    /// As [`RankTransport::exchange_regions`]; `meanwhile` may read what has arrived as a whole, and what is sent.
+    /// As [`RankTransport::exchange_regions`]; `meanwhile` may read messages that have arrived in full, and what is sent.
     unsafe fn carry_out(
         &self,
         sends: &[(usize, Region)],

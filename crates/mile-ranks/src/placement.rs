@@ -1,15 +1,15 @@
 //! Which agents are on which rank.
 //!
 //! Ranks have equal shares of the agents, to within one. Agents stay in the order of their numbers, in contiguous blocks, unless
-//! that sends more than it must: then blocks are cut from an order in which neighbours are near each other (Cuthill and McKee
-//! 1969), and agents of two ranks are swapped as long as fewer edges cross. Every rank finds the same placement by itself.
+//! that sends more than necessary: then blocks are cut from an order in which neighbours are near each other (Cuthill and McKee
+//! 1969), and agents of two ranks are swapped as long as this lets fewer edges cross. Every rank computes the same placement by itself.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use mile::graph::Graph;
 
-/// Another order than that of the numbers must send at least this part less.
+/// An order other than that of the numbers must reduce what is sent by at least this fraction.
 const WORTH: f64 = 0.05;
 /// Passes over all agents in which some may be swapped.
 const PASSES: usize = 8;
@@ -38,14 +38,14 @@ pub struct Cut {
     pub crossing: usize,
     /// Rows that are sent to another rank, each once to every rank that needs it.
     pub rows: usize,
-    /// Rows that the rank sends that sends most.
+    /// Rows sent by the rank that sends most.
     pub most_rows: usize,
-    /// Messages: pairs of ranks of which one sends to the other.
+    /// Messages: ordered pairs of ranks of which one sends to the other.
     pub messages: usize,
 }
 
 impl Placement {
-    /// Places the agents of a graph on so many ranks, at least one and at most as many as there are agents.
+    /// Places the agents of a graph on `ranks` ranks, at least one and at most as many as there are agents.
     pub fn of(graph: &Graph, ranks: usize) -> Self {
         let numbered = Self::in_order(graph.agents(), ranks);
         if ranks <= 1 || ranks >= graph.agents() {
@@ -75,7 +75,7 @@ impl Placement {
         Self { starts: (0..=ranks).map(first).collect(), agents, places, ranks: parts }
     }
 
-    /// The ranks of agents that are cut into blocks along an order.
+    /// The ranks of agents when an order is cut into blocks.
     fn ranks_along(&self, order: &[usize]) -> Vec<usize> {
         let mut parts = vec![0; order.len()];
         order.iter().enumerate().for_each(|(place, agent)| parts[*agent] = self.ranks[self.agents[place]]);
@@ -92,7 +92,7 @@ impl Placement {
         self.starts[rank]..self.starts[rank + 1]
     }
 
-    /// The agents of a rank, increasing.
+    /// The agents of a rank, in increasing order.
     pub fn agents(&self, rank: usize) -> &[usize] {
         &self.agents[self.places(rank)]
     }
@@ -136,7 +136,7 @@ impl Placement {
     }
 }
 
-/// The first agent of each of so many equal shares, and the end.
+/// The first agent of each of `ranks` equal shares, and the end.
 fn shares(agents: usize, ranks: usize) -> Vec<usize> {
     (0..=ranks).map(|rank| rank * agents / ranks).collect()
 }
@@ -169,7 +169,7 @@ fn near_each_other(graph: &Graph) -> Vec<usize> {
     order
 }
 
-/// An agent as far from others as a few walks find.
+/// An agent as far from others as a few walks can find.
 fn rim(graph: &Graph, from: usize) -> usize {
     let mut best = (0, from);
     for _ in 0..4 {
@@ -194,7 +194,7 @@ fn rim(graph: &Graph, from: usize) -> usize {
     best.1
 }
 
-/// Swaps agents of two ranks as long as fewer edges cross.
+/// Swaps agents of two ranks as long as this lets fewer edges cross.
 fn improve(graph: &Graph, ranks: usize, parts: &mut [usize]) {
     let to = |agent: usize, rank: usize, parts: &[usize]| {
         graph.neighbours(agent).iter().filter(|j| parts[**j] == rank).count() as isize
@@ -283,7 +283,7 @@ mod tests {
         #[test]
         fn every_agent_has_one_place_and_shares_are_equal(agents in 2usize..60, ranks in 1usize..60, seed in 0u64..40) {
             let ranks = ranks.min(agents);
-            // A ring and chords by chance.
+            // A ring with random chords.
             let chords = (0..agents as u64).map(|k| ((k * 7 + seed) as usize % agents, (k * k + 3 * seed) as usize % agents));
             let ring = (0..agents).map(|k| (k, (k + 1) % agents));
             let edges = ring.chain(chords).filter(|(i, j)| i != j).map(|(i, j)| (i.min(j), i.max(j)));

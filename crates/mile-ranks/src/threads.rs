@@ -13,7 +13,7 @@ use crate::transport::{Arrived, RankTransport, Region};
 /// A rank that waits longer than this for another gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One of several ranks in threads.
+/// One of several ranks that are threads.
 pub struct Threads {
     rank: usize,
     others: Vec<Sender<(usize, Vec<u8>)>>,
@@ -22,12 +22,12 @@ pub struct Threads {
 
 struct Inbox {
     receiver: Receiver<(usize, Vec<u8>)>,
-    /// Messages that came before they were asked for, by sender.
+    /// Messages that arrived before they were asked for, by sender.
     waiting: HashMap<usize, VecDeque<Vec<u8>>>,
 }
 
 impl Inbox {
-    /// The next message of a rank, if it is there.
+    /// The next message of a rank, if it has arrived.
     fn try_take(&mut self, from: usize) -> Result<Option<Vec<u8>>, Failure> {
         loop {
             if let Some(message) = self.waiting.get_mut(&from).and_then(VecDeque::pop_front) {
@@ -64,7 +64,7 @@ impl Inbox {
 }
 
 impl Threads {
-    /// So many ranks, one for each thread.
+    /// `ranks` ranks, one for each thread.
     pub fn world(ranks: usize) -> Vec<Self> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
         let one = |(rank, receiver)| Self {
@@ -75,7 +75,7 @@ impl Threads {
         receivers.into_iter().enumerate().map(one).collect()
     }
 
-    /// Runs `work` on so many ranks, and returns what each of them makes, in order.
+    /// Runs `work` on `ranks` ranks, and returns what each of them produces, in order.
     ///
     /// # Panics
     /// If one of them does.
@@ -113,7 +113,7 @@ impl Ranks for Threads {
     }
 
     fn all_gather(&self, _: Together<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
-        // A rank that is alone runs several jobs at once, and they must not take each other's messages.
+        // A single rank may run several jobs at once, and they must not take each other's messages.
         if self.count() == 1 {
             return Ok(vec![own.to_vec()]);
         }
@@ -159,7 +159,7 @@ impl RankTransport for Threads {
             let mut waits_for = Vec::new();
             for (is_here, (from, bytes)) in is_here.iter_mut().zip(&mut *receives).filter(|(here, _)| !**here)
             {
-                // Messages of a rank come in order: none is there before those that are given earlier.
+                // Messages from a rank arrive in order: none is there before those given earlier.
                 if waits_for.contains(from) {
                     continue;
                 }
@@ -196,7 +196,7 @@ impl RankTransport for Threads {
         receives: &[(usize, Region)],
     ) -> Result<(), Failure> {
         let filled = |(_, region): &&(usize, Region)| region.bytes > 0;
-        // SAFETY: the caller keeps these regions for this call, and they are memory of the host.
+        // SAFETY: the caller reserves these regions for this call, and they are host memory.
         let sends: Vec<(usize, &[u8])> = unsafe {
             let bytes = |to: &Region| std::slice::from_raw_parts(to.at as *const u8, to.bytes);
             sends.iter().filter(filled).map(|(to, region)| (*to, bytes(region))).collect()

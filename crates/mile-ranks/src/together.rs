@@ -1,7 +1,7 @@
-//! What ranks find out together: numbers, rows and sums of all agents, in increasing agent; and what those find out that exchange rows.
+//! What ranks compute together: numbers, rows and sums over all agents, in increasing agent; and what ranks that exchange rows compute.
 //!
-//! The order of summation is that of the agents' numbers, so ranks cannot add up what they have and then add these sums: other
-//! bits would come out. Instead every rank gets a range of columns of all agents' rows, adds them in order, and all ranks get the sums of all
+//! The order of summation is that of the agents' numbers, so ranks cannot form partial sums and then add those: the bits
+//! would differ. Instead every rank gets a range of columns of all agents' rows, adds them in order, and all ranks get the sums of all
 //! columns. A rank sends its rows once, and all add at the same time.
 
 use mile::agents::Failure;
@@ -17,7 +17,7 @@ use crate::transport::RankTransport;
 /// Bytes of other ranks' rows that a rank holds at a time.
 const ROOM: usize = 32 << 20;
 
-/// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: as many of each.
+/// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: equally many for each agent.
 pub fn of_all(
     transport: &dyn RankTransport,
     together: Together<'_>,
@@ -37,7 +37,7 @@ pub fn of_all(
     Ok(all)
 }
 
-/// The row of an agent, which its rank reads, by its number among those that are hosted there.
+/// The row of an agent, read by its rank, given its number among the rows hosted there.
 pub fn row<T: Real>(
     transport: &dyn RankTransport,
     together: Together<'_>,
@@ -55,7 +55,7 @@ pub fn row<T: Real>(
     Ok(bytemuck::pod_collect_to_vec(&bytes))
 }
 
-/// The summaries of the hosted agents and of those whose rows cross to here, which tell the weights of an exchange that looks at how
+/// The summaries of the hosted agents and of those whose rows cross to here. They determine the weights of an exchange that depends on how
 /// [steady](mile::steady) differences are.
 #[derive(Clone, Debug)]
 pub struct KnownSummaries {
@@ -72,7 +72,7 @@ impl KnownSummaries {
         }
     }
 
-    /// What is exchanged, with the weights `w_ij rho_ij`.
+    /// The exchange with the weights `w_ij rho_ij`.
     pub fn shares(&self, crossing: &Crossing) -> Crossing {
         crossing.weighed(|row, w, source| w * share(self.own.agent(row), self.of(source)))
     }
@@ -104,7 +104,7 @@ pub fn summaries(
     Ok(KnownSummaries { own, others })
 }
 
-/// The rows of the agents of each peer whose rows are needed here, from messages that tell rows as they are compressed.
+/// The rows of each peer's agents that are needed here, from messages that encode rows in compressed form.
 pub fn compressed<T: Real>(
     transport: &dyn RankTransport,
     peers: &[RankPeer],
@@ -165,7 +165,7 @@ fn sum_in_blocks<T: Real>(
     Ok(sums)
 }
 
-/// The sums of `width` columns from `first` on, each rank those of an equal part of them.
+/// The sums of `width` columns from `first` on; each rank computes an equal part of them.
 fn sum_block<T: Real>(
     transport: &dyn RankTransport,
     together: Together<'_>,

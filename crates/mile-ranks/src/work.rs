@@ -8,10 +8,10 @@ use mile::real::Real;
 use crate::exchange::{Crossing, Source};
 use crate::transport::Arrived;
 
-/// Elements of rows that are served between two looks at the messages.
+/// Elements of rows that are served between two checks of the messages.
 const SLICE: usize = 1 << 20;
 
-/// Where the rows of peers are among the messages that are received.
+/// Where the rows of peers are among the messages received.
 #[derive(Clone, Copy)]
 pub(crate) struct Messages<'w> {
     /// The first message of each peer.
@@ -20,12 +20,12 @@ pub(crate) struct Messages<'w> {
     pub(crate) pairs: usize,
     /// Length of a row.
     pub(crate) dim: usize,
-    /// Whether each row is a message of its own; else those of a peer are one.
+    /// Whether each row is a message by itself; otherwise all rows of a peer form one message.
     pub(crate) is_long: bool,
 }
 
 impl Messages<'_> {
-    /// Message and place of one vector of a peer's row.
+    /// Message and position of one vector of a peer's row.
     fn place(&self, peer: usize, row: usize, pair: usize) -> (usize, Range<usize>) {
         let k = row * self.pairs + pair;
         match self.is_long {
@@ -46,13 +46,13 @@ pub(crate) struct Work<'w, T> {
     targets: &'w mut [Vec<T>],
     /// Slices of the inner rows that are done.
     slice: usize,
-    /// Border rows that are done, the first ones.
+    /// Number of border rows that are done, from the first on.
     served: usize,
 }
 
 impl<'w, T: Real> Work<'w, T> {
-    /// All rows of an exchange: what is sent here, and where the sums go, for each vector; of the only one twice if there are other
-    /// weights for it.
+    /// All rows of an exchange: for each vector, what is sent here and where the sums go; a single vector has two sums if there are
+    /// second weights for it.
     pub(crate) fn new(
         crossing: &'w Crossing,
         weighed: Option<&'w Crossing>,
@@ -68,7 +68,7 @@ impl<'w, T: Real> Work<'w, T> {
         self.next_slice().is_none() && self.served == self.crossing.border().len()
     }
 
-    /// Does a piece of work, and says whether it did any.
+    /// Does a piece of work, and returns whether it did any.
     pub(crate) fn step(&mut self, arrived: &Arrived<'_>) -> bool {
         if let Some((rows, columns)) = self.next_slice() {
             self.slice += 1;
@@ -76,7 +76,7 @@ impl<'w, T: Real> Work<'w, T> {
             self.fold(inner, columns, &[]);
             return true;
         }
-        // In order, so that what is served is a range: messages arrive nearly together.
+        // In order, so that what is served is a range: messages arrive at nearly the same time.
         let border = &self.crossing.border()[self.served..];
         let is_here = |(_, source): &(f64, Source)| match source {
             Source::Here(_) => true,
@@ -96,7 +96,7 @@ impl<'w, T: Real> Work<'w, T> {
         true
     }
 
-    /// The next slice of the inner rows: some columns of all of them if rows are long, else some rows.
+    /// The next slice of the inner rows: some columns of all of them if rows are long, otherwise some rows.
     fn next_slice(&self) -> Option<(Range<usize>, Range<usize>)> {
         let inner = self.crossing.inner().len();
         if inner * self.dim <= SLICE || self.dim <= block::CHUNK {

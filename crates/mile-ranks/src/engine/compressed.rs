@@ -9,7 +9,7 @@ use crate::transport::RankTransport;
 use crate::work::{Messages, Work};
 
 impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
-    /// Sends and receives messages, and adds up the vectors that they tell.
+    /// Sends and receives messages, and adds up the vectors they encode.
     pub(super) fn exchange_compressed(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
         let (dim, crossing) = (self.dim, &self.crossing);
         let source = &self.blocks[pull.from.0][..];

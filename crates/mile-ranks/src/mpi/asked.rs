@@ -1,4 +1,4 @@
-//! Asks the MPI library about the memory of GPUs, by functions that not all libraries have: they are looked for in the running program, so
+//! Asks the MPI library about GPU memory, through functions that not all libraries have: they are looked up in the running program, so
 //! that it can be built with any MPI.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,7 +16,7 @@ const SETTING: &CStr = c"opal_cuda_support";
 type Query = unsafe extern "C" fn() -> c_int;
 type QueryOf = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
 
-/// What the library says, after MPI was initialised.
+/// What the library reports, once MPI has been initialised.
 pub(super) fn library() -> Library {
     let program = Program::this();
     Library {
@@ -26,17 +26,17 @@ pub(super) fn library() -> Library {
     }
 }
 
-/// A function of the library, if it has one of this name.
+/// A function of the library, if it has one with this name.
 ///
 /// # Safety
-/// It has this type.
+/// The function has this type.
 unsafe fn function<F>(program: &Program, name: &CStr) -> Option<Symbol<F>> {
     // SAFETY: promised by the caller.
     unsafe { program.get(name) }.ok()
 }
 
 fn is_built_for_cuda(program: &Program) -> Option<bool> {
-    // SAFETY: Open MPI and MPICH document these functions so.
+    // SAFETY: Open MPI and MPICH document these functions with these types.
     let (query, query_of) = unsafe {
         (
             function::<Query>(program, c"MPIX_Query_cuda_support"),
@@ -44,18 +44,18 @@ fn is_built_for_cuda(program: &Program) -> Option<bool> {
         )
     };
     if let Some(query) = query {
-        // SAFETY: it takes nothing.
+        // SAFETY: it has no arguments.
         return Some(unsafe { query() } == 1);
     }
     let mut is_supported = 0;
-    // SAFETY: it writes one number; 0, `MPI_SUCCESS`, says that it did.
+    // SAFETY: it writes one number; 0, `MPI_SUCCESS`, means that it did.
     let found = query_of.map(|query| unsafe { query(CUDA, &mut is_supported) } == 0);
     found.map(|is_known| is_known && is_supported != 0)
 }
 
-/// Reads the setting of Open MPI by MPI's interface for tools. It is off where the driver was not found.
+/// Reads Open MPI's setting through MPI's interface for tools. It is off where the driver was not found.
 fn is_switched_on(program: &Program) -> Option<bool> {
-    // SAFETY: the MPI standard declares these functions so, but for the handle, which is a pointer in the library that has this setting.
+    // SAFETY: the MPI standard declares these functions with these types, except for the handle, which is a pointer in the library that has this setting.
     unsafe {
         let begin: Symbol<unsafe extern "C" fn(c_int, *mut c_int) -> c_int> =
             function(program, c"MPI_T_init_thread")?;
@@ -69,7 +69,7 @@ fn is_switched_on(program: &Program) -> Option<bool> {
         let close: Symbol<unsafe extern "C" fn(*mut *mut c_void) -> c_int> =
             function(program, c"MPI_T_cvar_handle_free")?;
         let (mut threads, mut index, mut count) = (0, 0, 0);
-        // Of a number of 32 bits Open MPI writes the first byte: the others stay zero.
+        // Open MPI writes only the first byte of the 32-bit number: the others stay zero.
         let (mut handle, mut value) = (std::ptr::null_mut(), [0 as c_int; 4]);
         if begin(0, &mut threads) != 0 {
             return None;

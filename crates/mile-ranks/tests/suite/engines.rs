@@ -37,7 +37,7 @@ fn problem<T: Real>(agents: usize, l1: f64) -> Table<T> {
     Table::new(DIM, (0..agents).map(shard).collect(), objective, Batch::Size(4)).unwrap()
 }
 
-/// A point of its own for each agent.
+/// A different point for each agent.
 fn scattered<T: Real>(agents: usize, dim: usize) -> Vec<T> {
     (0..agents * dim).map(|k| T::of(((k * 31 + 7) % 101) as f64 / 50.0 - 1.0)).collect()
 }
@@ -45,7 +45,7 @@ fn scattered<T: Real>(agents: usize, dim: usize) -> Vec<T> {
 /// What is measured over all agents, and the bytes sent from one place.
 type Measured = (f64, Vec<f64>, f64, Option<f64>, Vec<f64>);
 
-/// All rounds, the last of them watched.
+/// Runs all rounds, with the last one watched.
 fn drive<T: Real>(
     together: Together<'_>,
     method: &dyn Method,
@@ -116,7 +116,7 @@ fn same<T: Real>(
 const CASES: [(f64, bool, bool); 5] =
     [(0.0, false, false), (0.3, false, false), (0.0, true, false), (0.3, true, false), (0.0, false, true)];
 
-/// Every method, with and without dropped edges and a penalty; SCAFFOLD where all know all.
+/// Every method, with and without dropped edges and a penalty; SCAFFOLD on the complete graph.
 fn every_method<T: Real>(graph: &Graph, ranks: usize) {
     let plain = catalogue::ALL.iter().map(|entry| (entry, None, None));
     let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)), None);
@@ -178,7 +178,7 @@ fn every_method_has_the_bits_of_one_process_in_double_precision() {
     }
 }
 
-/// Rows of several tiles and slices, of which agents' neighbours are partly elsewhere, on several threads.
+/// Rows of several tiles and slices, with some neighbours on other ranks, on several threads.
 #[test]
 fn long_rows_are_exchanged_in_slices_to_the_same_bits() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();

@@ -1,4 +1,4 @@
-//! Experiments over ranks: the run directory of one process, to the byte but for times.
+//! Experiments over ranks: the same run directory as one process, byte for byte except for times.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use mile_lab::{Lab, LabError};
 use mile_ranks::RankEngines;
 use mile_ranks::threads::Threads;
 
-/// Runs an experiment on so many ranks; what each of them returns.
+/// Runs an experiment on the given number of ranks; returns what each of them returns.
 fn run(
     ranks: usize,
     text: &str,
@@ -101,7 +101,7 @@ fn quadratics_with_random_starts_dropped_edges_and_auto() {
     }
 }
 
-/// A table with a class, a category, a number and a hole.
+/// A table with a class, a category, a number and a missing value.
 fn rows(from: usize, count: usize, by: Option<usize>) -> String {
     let owner = |k: usize| by.map_or(String::new(), |owners| format!(",o{}", k * 7 % owners));
     let mut text = format!("a,b,c,y{}\n", if by.is_some() { ",owner" } else { "" });
@@ -323,7 +323,7 @@ fn a_sweep_runs_each_of_its_points_over_all_ranks() {
     }
 }
 
-/// f_i(x) = (x - i)^2 / 2, whose gradients fail from some step on: on the second rank later than on the first.
+/// f_i(x) = (x - i)^2 / 2, whose gradients fail from some step on: later on the second rank than on the first.
 struct Unplugged;
 
 impl Problem<f64> for Unplugged {
