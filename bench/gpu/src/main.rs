@@ -23,8 +23,8 @@ use mile_cuda::{GpuAgents, Stack};
 use mile_nn::data::{Dataset, Images, Shape};
 use mile_nn::model::{ModelSpec, Preset};
 use mile_nn::partition::Partition;
-use mile_nn::problem::{Evaluation, ImageSpec, ImageProblem};
-use mile_nn::{Batch, Scalar};
+use mile_nn::problem::{Evaluation, ImageProblem, ImageSpec};
+use mile_nn::{Batch, KernelScalar};
 use rayon::prelude::*;
 use serde_json::json;
 
@@ -125,7 +125,12 @@ fn random_byte(random: &mut impl rand::Rng) -> u8 {
 }
 
 /// The largest relative distance over agents of a gradient from the one of the CPU in double precision.
-fn error<T: Scalar>(found: &[T], exact: &ImageProblem<f64>, start: &[f32], draw: Draw) -> Anything<f64> {
+fn error<T: KernelScalar>(
+    found: &[T],
+    exact: &ImageProblem<f64>,
+    start: &[f32],
+    draw: Draw,
+) -> Anything<f64> {
     let dim = exact.dim();
     let of = |agent: usize| -> f64 {
         let x: Vec<f64> = start[agent * dim..][..dim].iter().map(|x| f64::from(*x)).collect();

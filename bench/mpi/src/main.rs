@@ -28,7 +28,7 @@ use mile_ranks::exchange::Crossing;
 use mile_ranks::mpi::Mpi;
 use mile_ranks::placement::Placement;
 use mile_ranks::threads::Threads;
-use mile_ranks::transport::Transport;
+use mile_ranks::transport::RankTransport;
 use mpi::ffi;
 
 /// f_i(x) = |x - i|^2/2: a gradient is one pass over memory.

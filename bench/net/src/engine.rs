@@ -10,7 +10,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
-use mile_net::agent::{Host, Job, RoundEnd, StartFrom, work};
+use mile_net::agent::{AgentJob, Host, RoundEnd, StartFrom, work};
 use mile_net::checkpoint::Folder;
 use mile_net::engine::{NetworkEngine, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
@@ -121,7 +121,7 @@ pub(crate) fn run(part: &Part, transport: Transport, checkpoint_every: u64) {
         before: None,
     };
     let method = Mile::new(1, 0.4).expect("a method");
-    let job = Job {
+    let job = AgentJob {
         index: 0,
         agent: part.me,
         problem: &Bowl(part.dim),

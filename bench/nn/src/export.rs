@@ -11,7 +11,7 @@ use std::{fs, io};
 use mile::problems::{Draw, Problem, Tensor};
 use mile_nn::data::{self, Dataset, Images, Shape, glyphs};
 use mile_nn::model::ModelSpec;
-use mile_nn::network::Network;
+use mile_nn::network::NeuralNetwork;
 use mile_nn::partition::Partition;
 use mile_nn::problem::{Evaluation, ImageSpec};
 use mile_nn::{Batch, ImageProblem};
@@ -74,7 +74,7 @@ fn network(problem: &ImageProblem<f32>, x: &[f32], folder: &Path) -> io::Result<
     let test: &Images = &data.test;
     let count = test.len().min(COMPARED);
     let samples: Vec<u32> = (0..count as u32).collect();
-    let network = Network::<f32>::new(model.clone());
+    let network = NeuralNetwork::<f32>::new(model.clone());
     let mut workspace = network.workspace();
     let logits = network.logits(x, test, &samples, &mut workspace);
     let score = network.score(x, test, &samples, &mut workspace);
