@@ -185,7 +185,8 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
 }
 
 impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
-    /// What precedes every exchange: carrying out what was recorded, the drift if it was asked for, and the edges that are up in the round. Then the exchange begins.
+    /// What precedes every exchange: carrying out what was recorded, the drift if it was asked for, and the edges that are up in the round.
+    /// Then the exchange begins.
     fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
         self.settle()?;
         let transport = self.transport.clone();

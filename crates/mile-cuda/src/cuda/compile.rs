@@ -1,4 +1,4 @@
-//! Compiles kernels with NVRTC, and keeps what was compiled on disk.
+//! Compiles kernels with NVRTC, and keeps the compiled kernels on disk.
 
 use std::ffi::{CStr, CString};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
 /// Bytes of the checksum before an image.
 const CHECKSUM: usize = 32;
 
-/// Whether NVRTC is there.
+/// Whether NVRTC is available.
 pub(super) fn check() -> Result<(), DeviceError> {
     // SAFETY: loading NVRTC's library has no preconditions.
     if unsafe { sys::is_culib_present() } { Ok(()) } else { Err(DeviceError::NoCompiler) }
@@ -56,7 +56,7 @@ fn key(source: &str, options: &[String], (major, minor): (i32, i32)) -> String {
     text
 }
 
-/// An image of the cache, if it is whole.
+/// An image from the cache, if it is intact.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(path).ok()?;
     let image = bytes.split_off_checked(CHECKSUM)?;
@@ -71,7 +71,7 @@ fn write(path: &Path, image: &[u8]) -> std::io::Result<()> {
     file.commit()
 }
 
-/// `split_off`, or nothing if there are fewer bytes.
+/// `split_off`, or `None` if there are fewer bytes.
 trait SplitOff: Sized {
     fn split_off_checked(&mut self, at: usize) -> Option<Self>;
 }
