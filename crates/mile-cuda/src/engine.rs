@@ -1,6 +1,6 @@
 //! All agents of a network on one device.
 //!
-//! Verbs are recorded, as in the simulator, and carried out when results are needed, together with those of other jobs on the same device
+//! Verbs are noted, as in the simulator, and carried out when results are needed, together with those of other jobs on the same device
 //! ([`Stack`]). Combinations and exchanges form the simulator's sums in its order, products and sums rounded separately, so that the bits
 //! are the same.
 
@@ -176,7 +176,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         (self.network.varies() && self.noted.exchanges() > 0).then(|| work.data(&now()))
     }
 
-    /// Carries out all recorded verbs at once. If the norm of the models is asked for after every exchange, it is computed along with them.
+    /// Carries out all noted verbs at once. If the norm of the models is asked for after every exchange, it is computed along with them.
     fn carry_out(&mut self) -> Result<(), DeviceError> {
         let mut work = Work::default();
         let weights = self.weights_of_round(&mut work);

@@ -70,7 +70,7 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         self.own.computes_gradients()
     }
 
-    /// What precedes every exchange: carrying out what was recorded, the drift if it was asked for, and the edges that are up in the round.
+    /// What precedes every exchange: carrying out what was noted, the drift if it was asked for, and the edges that are up in the round.
     fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
         self.settle()?;
         let transport = self.transport.clone();

@@ -19,7 +19,7 @@ pub enum Batch {
 }
 
 impl Batch {
-    /// Whether it takes at least one sample.
+    /// Whether it has at least one sample.
     pub fn is_valid(self) -> bool {
         !matches!(self, Self::Size(0) | Self::Epoch(0))
     }
