@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// Where the agents of a run compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// A GPU if there is one, else the CPU.
+    /// A GPU if there is one, otherwise the CPU.
     Auto,
     /// The CPU.
     #[default]

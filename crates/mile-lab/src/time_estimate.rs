@@ -1,6 +1,6 @@
 //! How long a plan will take on this machine, from a few gradients and evaluations before the first step.
 //!
-//! Counted are the gradients of all steps and the evaluations of all records, on all threads; exchanges and files are not.
+//! The gradients of all steps and the evaluations of all records are counted, on all threads; exchanges and files are not.
 
 use std::time::{Duration, Instant};
 

@@ -144,7 +144,7 @@ fn automatic_weights_and_step_sizes_take_momentum_into_account() {
     assert!(refused.contains("algorithm[0].gamma"), "{refused}");
 }
 
-/// Weights that few elements need are written down, runs are exact, their bytes are foretold, and what does not go together is refused.
+/// The weights that few elements require are written, runs are exact, their bytes are predicted, and invalid combinations are refused.
 #[test]
 fn compressed_runs_converge_send_what_was_foretold_and_refuse_what_they_cannot_have() {
     let with = |network: &str, name: &str, keys: &str| {

@@ -1,4 +1,4 @@
-//! Agents that leave and join: records, states and resumed runs speak of those who take part.
+//! Agents that leave and join: records, states and resumed runs cover those who take part.
 
 use std::collections::BTreeMap;
 use std::path::Path;

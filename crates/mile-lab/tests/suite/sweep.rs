@@ -185,7 +185,7 @@ fn a_criterion_that_is_not_recorded_is_refused_before_anything_is_run() {
     assert!(!folder.path().join("sweep.toml").exists());
 }
 
-/// Whether a problem records the norm of its gradient is asked of the problem: a small network does, a large one does not.
+/// Whether a problem records the norm of its gradient is up to the problem: a small network does, a large one does not.
 #[test]
 fn the_gradient_norm_is_a_criterion_wherever_it_is_recorded() {
     let text = |model: &str| {
@@ -257,7 +257,7 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     assert_eq!(losses(&found), losses(&expected));
 }
 
-/// Engines that compute together, as those on a device do, with room for so many jobs.
+/// Engines that compute together, as those on a device do, with room for a given number of jobs.
 struct Together {
     room: usize,
     asked: Mutex<Vec<usize>>,
