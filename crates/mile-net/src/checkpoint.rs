@@ -1,6 +1,6 @@
 //! An agent's folder on disk: its checkpoint, from which it resumes exactly.
 //!
-//! A checkpoint is a safetensors file with the state vectors, and with own messages that neighbours may still ask for; see
+//! A checkpoint is a safetensors file with the state vectors, and with the agent's own messages that neighbours may still ask for; see
 //! [`mile_store`]. Every file is the old one or the complete new one, even after a crash, and has checksums.
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub enum CheckpointError {
     },
 }
 
-/// The folder in which an agent keeps its state. It is locked while this lives: one process uses it at a time.
+/// The folder in which an agent keeps its state. It stays locked until this is dropped: one process uses it at a time.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -345,7 +345,7 @@ mod tests {
         (end.state(), memory)
     }
 
-    /// All that was saved, as text: NaN is equal to itself there.
+    /// Everything that was saved, as text: NaN is equal to itself there.
     fn all(state: &State<f32>, memory: &Memory<f32>) -> String {
         format!("{state:?} {memory:?}")
     }

@@ -24,7 +24,7 @@ pub struct Terms {
     pub dim: usize,
     /// Precision of the vectors.
     pub precision: String,
-    /// All else that the results depend on, by the name it has for the user: `algorithm.mile.xi`, `seeds`, ...
+    /// Everything else that the results depend on, by the name it has for the user: `algorithm.mile.xi`, `seeds`, ...
     pub facts: Facts,
 }
 

@@ -46,7 +46,7 @@ pub struct Traffic {
     pub payload: u64,
     /// Numbers of the [gossip](crate::gossip).
     pub gossip: u64,
-    /// All else of the protocol: heads of frames, handshakes, confirmations, decisions.
+    /// Everything else in the protocol: heads of frames, handshakes, confirmations, decisions.
     pub protocol: u64,
 }
 

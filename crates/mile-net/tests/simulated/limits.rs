@@ -50,7 +50,7 @@ fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {
     }
 }
 
-/// Delivers all that two sessions have to tell each other, as far as they take it.
+/// Delivers everything that two sessions have to send each other, as far as they accept it.
 fn deliver(link: u64, a: &mut Protocol<f32>, b: &mut Protocol<f32>) {
     loop {
         let mut moved = false;
@@ -86,7 +86,7 @@ fn only_those_who_are_truly_missing_are_waited_for() {
         other.opened(link as u64, 0, false);
         deliver(link as u64, &mut ours, other);
     }
-    // The messages of 2 and 3 are here, as far as they are taken before that of 1.
+    // The messages of 2 and 3 are here, as far as they are accepted before that of 1.
     assert_eq!(waited(&ours), [1]);
     assert!(ours.finish().is_none());
     let mut first = session(1, &[0], limits, Memory::default());
