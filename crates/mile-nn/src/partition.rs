@@ -189,8 +189,8 @@ impl Partition {
     }
 }
 
-/// Takes a random part of each agent's samples, of `fraction` rounded to whole samples, from it and returns all that were
-/// taken, in increasing order. An agent keeps at least one sample.
+/// Removes a random `fraction` of each agent's samples, rounded to whole samples, and returns all that were
+/// removed, in increasing order. An agent keeps at least one sample.
 ///
 /// ```
 /// let mut parts = vec![vec![0, 1, 2, 3, 4], vec![5, 6, 7, 8, 9]];

@@ -57,7 +57,7 @@ fn serve(files: Vec<(String, Vec<u8>)>, manner: Manner) -> (String, Arc<Mutex<Ve
                 format!("HTTP/1.1 {status}Content-Length: {}\r\nConnection: close\r\n\r\n", rest.len());
             stream.write_all(head.as_bytes()).unwrap();
             let sent = if manner == Manner::Broken { rest.len() / 2 } else { rest.len() };
-            // A client that has seen enough may have gone.
+            // A client that has received enough may be gone.
             let _ = stream.write_all(&rest[..sent]);
         }
     });
@@ -108,7 +108,7 @@ fn served(second: &[u8]) -> Vec<(String, Vec<u8>)> {
     FILES.iter().zip(contents).map(|(file, content)| (format!("{}.gz", file.name), gzip(content))).collect()
 }
 
-/// A mirror at which nobody answers: its port was free a moment ago.
+/// A mirror where nobody answers: its port was free a moment ago.
 fn unreachable() -> String {
     format!("http://{}/", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
 }
