@@ -18,12 +18,12 @@ struct Told {
     is_usage: bool,
 }
 
-/// The error of ranks that could not talk to each other.
+/// The error of ranks that could not communicate.
 pub fn lost(source: Failure) -> LabError {
     LabError::Agents(AgentsError::Engine(source))
 }
 
-/// The result, if all ranks have one; else the same error on all ranks ([`LabError::Agreed`]).
+/// The result, if all ranks have one; otherwise the same error on all ranks ([`LabError::Agreed`]).
 pub fn agree<V>(ranks: Together<'_>, result: Result<V, LabError>) -> Result<V, LabError> {
     if ranks.count() == 1 || matches!(result, Err(LabError::Agreed(_))) {
         return result;
@@ -53,7 +53,7 @@ pub fn is_first(ranks: &dyn Ranks) -> bool {
     ranks.rank() == 0
 }
 
-/// What rank 0 makes, on all ranks; an error of it is an error of all.
+/// What rank 0 returns, on all ranks; an error there is an error everywhere.
 pub fn from_first<V: Serialize + serde::de::DeserializeOwned>(
     ranks: Together<'_>,
     make: impl FnOnce() -> Result<V, LabError>,
