@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A guard against waiting for ever: nothing that is waited for takes as long.
+/// A guard against waiting forever: nothing that is waited for takes this long.
 const HANG: Duration = Duration::from_secs(60);
 
 const SMALL: &str = r#"
@@ -173,7 +173,7 @@ fn tensorboard_has_every_record_once_after_a_resume() {
     };
     assert!(run(&[]).status.success());
     let whole: u64 = events().iter().map(|(_, size)| size).sum();
-    // A process that was killed has left events and records beyond the state from which a run goes on.
+    // A process that was killed has left events and records beyond the state from which a run continues.
     let lines = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
     std::fs::remove_file(folder.path().join("r/summary.json")).unwrap();
     std::fs::remove_dir_all(folder.path().join("r/final")).unwrap();
@@ -228,7 +228,7 @@ fn a_quiet_run_prints_nothing_but_errors() {
     let sweep = SMALL.to_owned() + "[sweep]\nstep_size = [0.1, 0.2]\n";
     std::fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
     for (file, out) in [("small.toml", "r"), ("sweep.toml", "s")] {
-        // Unstable, of which a run is warned.
+        // Unstable, which a run warns about.
         let output =
             mile(folder.path(), &["run", file, "--quiet", "--out", out, "--set", "algorithm.mile.xi=0.9"]);
         assert!(output.status.success(), "{}", text(&output.stderr));

@@ -68,7 +68,7 @@ fn a_swarm_that_is_stopped_or_killed_goes_on() {
     assert!(message.contains("rounds"), "{message}");
     folder.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
     folder.assert_equal("one", "many");
-    // Nothing is left to be done.
+    // Nothing is left to do.
     folder.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
     folder.assert_equal("one", "many");
 }
