@@ -1,4 +1,4 @@
-//! Facts: what the bits of a result depend on, each by a name that its user knows.
+//! Facts: what the bits of a result depend on, each under a name that its user knows.
 //!
 //! A state carries its facts, and two agents compare theirs when they connect. A fact also says since which round it matters and whose
 //! data it concerns, so that a state of 100 rounds is not held to what happens in round 200.
