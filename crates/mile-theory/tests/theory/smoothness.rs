@@ -147,7 +147,7 @@ fn a_sample_of_the_rows_is_close_to_all_of_them() {
 
 #[test]
 fn an_ascent_stops_when_it_has_settled_and_goes_on_after_rows_without_curvature() {
-    // All rows are multiples of one: the first step finds the curvature, the second one sees that it stays.
+    // All rows are multiples of one: the first step finds the curvature, the second one sees that it stays the same.
     let row = |k: usize| [k as f64, -2.0 * k as f64];
     let one = Shard { features: (1..9).flat_map(row).collect(), targets: vec![1.0; 8] };
     let table = Table::new(2, vec![one], TableObjective::new(Loss::LeastSquares, 0.0), Batch::Full).unwrap();
