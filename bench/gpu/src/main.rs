@@ -124,7 +124,7 @@ fn random_byte(random: &mut impl rand::Rng) -> u8 {
     (random.next_u32() >> 24) as u8
 }
 
-/// The largest relative distance over agents of a gradient from the one of the CPU in double precision.
+/// The largest relative distance, over agents, of a gradient from the CPU's in double precision.
 fn error<T: Scalar>(found: &[T], exact: &ImageProblem<f64>, start: &[f32], draw: Draw) -> Anything<f64> {
     let dim = exact.dim();
     let of = |agent: usize| -> f64 {
@@ -325,7 +325,7 @@ fn rounds() -> Anything<()> {
     Ok(())
 }
 
-/// All of it, or with arguments one gradient (mnist or cifar10, and a batch), or `stacked`: several jobs.
+/// Everything, or with arguments one gradient (mnist or cifar10, and a batch), or `stacked`: several jobs.
 fn main() -> Anything<()> {
     println!("{}", json!({"device": open()?.name()}));
     let only: Vec<String> = std::env::args().skip(1).collect();
