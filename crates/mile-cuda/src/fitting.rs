@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_are_as_many_as_fit_beside_what_they_share_and_at_least_one() {
+    fn as_many_jobs_fit_as_the_memory_left_by_what_they_share_allows_and_at_least_one() {
         let needs = Needs { own: 10, turn: 200, shared: 100 };
         let jobs = |available| Fitting::new(12, 90, needs, available).jobs;
         assert_eq!((jobs(1_500), jobs(1_499), jobs(400), jobs(0)), (12, 11, 1, 1));

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_is_told_its_number_on_its_machine_or_counts() {
+    fn a_rank_is_told_its_number_on_its_machine_or_derives_it() {
         let names = ["rank 0 on a", "rank 1 on b", "rank 2 on a", "rank 3 on a"].map(str::to_owned);
         assert_eq!([0, 1, 2, 3].map(|rank| local_number(None, &names, rank)), [0, 0, 1, 2]);
         assert_eq!(local_number(Some("5".into()), &names, 3), 5);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_messages_is_said_where_there_are_some() {
+    fn the_route_of_messages_is_shown_if_there_are_any() {
         let names = ["rank 0 on a", "rank 1 on b"].map(str::to_owned);
         let [through_host, direct] = [false, true].map(|is_direct| line(&names, &gpus(0, &[is_direct; 2])));
         assert_ne!(through_host, direct);

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_not_held_to_what_its_state_has_not_come_to() {
+    fn an_agent_is_not_held_to_what_lies_ahead_of_its_state() {
         let facts = |text: &str, rounds: u64| {
             let spec = with_rounds(text, rounds);
             for_agents(&spec, &spec.membership().unwrap(), 0).unwrap()

@@ -455,7 +455,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn metrics_have_names_of_their_own_and_records_without_them_are_read() {
+    fn metrics_have_their_own_names_and_records_without_them_are_read() {
         let text = r#"{"algorithm":"mile","label":"m","seed":1,"round":2,"step":3,"loss":1.0,"local_loss":1.5,
             "worst_loss":2.0,"consensus_error":0.1,"accuracy":0.75,"local_accuracy":0.5,"worst_accuracy":null,
             "vectors_sent":4,"bytes_sent":5,"gradient_evals":6,"wall_s":0.5,"of_another_version":[1]}"#;

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_read_and_nothing_else_is_taken_for_it() {
+    fn what_was_saved_is_read_and_nothing_else_is_mistaken_for_it() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         assert!(folder.load::<f32>(1, &terms()).unwrap().state.is_none());

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_one_rank_is_told_with_its_name_and_an_error_of_all_as_it_is() {
+    fn an_error_of_one_rank_is_reported_with_its_name_and_an_error_of_all_unchanged() {
         let errors = on_ranks(3, |ranks| {
             let result = if ranks.rank() == 1 { Err(LabError::config("rounds", "got 0")) } else { Ok(5) };
             agree(ranks, result).unwrap_err()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_rank_makes_is_on_all() {
+    fn what_the_first_rank_returns_is_on_all() {
         let found = on_ranks(4, |ranks| from_first(ranks, || Ok(ranks.rank() as u64 + 7)).unwrap());
         assert_eq!(found, [7; 4]);
         let failed =

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_nothing_else_is_taken_for_it() {
+    fn what_was_written_is_read_and_nothing_else_is_mistaken_for_it() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("state.safetensors");
         assert!(StateFile::<Header>::open(&path).unwrap().is_none());

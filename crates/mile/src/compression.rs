@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_vectors_are_near_stay_as_they_are_and_are_told_without_loss() {
+    fn compressed_vectors_are_close_idempotent_and_encoded_without_loss() {
         messages_lose_nothing::<f32>();
         messages_lose_nothing::<f64>();
     }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_elements_stay_and_of_equal_ones_the_first() {
+    fn the_largest_elements_stay_and_the_first_among_equals() {
         let mut u = [1.0, -3.0, 2.0, -2.0, 2.0, 0.5];
         Compression::TopK(0.5).compress(&mut u);
         assert_eq!(u, [0.0, -3.0, 2.0, -2.0, 0.0, 0.0]);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_anything_are_read_or_refused() {
+    fn arbitrary_messages_are_read_or_refused() {
         let mut random = stream(1, Purpose::Probe, 5, 0);
         let mut refused = [0; KINDS.len()];
         for draw in 0..300 {

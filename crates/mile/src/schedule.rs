@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_begins_in_its_round_with_a_schedule_of_its_own() {
+    fn a_change_begins_in_its_round_with_its_own_schedule() {
         let decay = Decay::Step { every: 2, factor: 0.5 };
         let changes =
             vec![ScheduleChange::new(3, 0.8, 1, decay), ScheduleChange::new(8, 0.1, 0, Decay::None)];

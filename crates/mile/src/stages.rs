@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_ends_all_stages_and_is_told() {
+    fn the_first_failure_ends_all_stages_and_is_reported() {
         let network = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::Metropolis).unwrap();
         let weights = network.rows();
         for threads in [false, true] {

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_that_stay_are_steady_and_what_is_not_a_number_is_seen() {
+    fn differences_that_stay_are_steady_and_nan_is_seen() {
         let [v, _] = vectors(40, 3);
         let mut memory = vec![0.0; 40];
         remember(&mut memory, &v, 0.25);

@@ -381,7 +381,7 @@ mod tests {
     const D: Vector = Vector(2);
 
     #[test]
-    fn exchanges_are_stages_of_their_own() {
+    fn exchanges_are_separate_stages() {
         let mut verbs = Verbs::new(3);
         assert!(verbs.is_empty() && verbs.stages() == 1 && verbs.stage(0).is_empty());
         verbs.gradient(X, G, 1).unwrap();

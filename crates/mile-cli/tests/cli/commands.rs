@@ -323,7 +323,7 @@ fn json_is_alone_on_standard_output() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_does_not_panic() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_mile"))
         .args(["graph", "--topology", "complete", "--agents", "200", "--format", "json"])
         .stdout(Stdio::piped())
@@ -362,7 +362,7 @@ fn without_a_file_the_newest_built_in_run_is_resumed_with_its_own_settings() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_stops_cleanly_and_resume_goes_on_to_the_same_bits() {
+fn ctrl_c_stops_cleanly_and_resume_continues_to_the_same_bits() {
     let folder = folder_with("small.toml", SMALL);
     let long = ["--set", "rounds=3000000", "--set", "eval_every=1000"];
     let child = Command::new(env!("CARGO_BIN_EXE_mile"))

@@ -120,7 +120,7 @@ fn edges_that_drop_do_so_at_both_ends() {
 }
 
 #[test]
-fn divergence_is_said_and_the_others_go_on() {
+fn divergence_is_reported_and_the_others_continue() {
     let folder = TestFolder::with(&format!(
         "{NETWORK}\n[[algorithm]]\nname = \"mile\"\nstep_size = 1e9\n[[algorithm]]\nname = \"led\"\nstep_size = 0.05\n"
     ));

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_that_is_not_whole_is_not_used() {
+    fn an_image_that_is_not_intact_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deeper").join("a.cubin");
         assert_eq!(read(&path), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_depends_on_all_that_the_image_does() {
+    fn the_key_depends_on_everything_the_image_depends_on() {
         let options = |text: &str| vec![text.to_owned()];
         let first = key("a", &options("b"), (13, 0));
         assert_eq!(first, key("a", &options("b"), (13, 0)));

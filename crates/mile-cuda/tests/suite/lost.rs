@@ -107,7 +107,7 @@ fn until_lost(agents: &mut GpuAgents<'_, f64>, method: &dyn mile::method::Method
 }
 
 #[test]
-fn every_job_is_told_and_none_goes_on_with_what_is_left() {
+fn every_job_gets_the_error_and_none_continues_with_what_is_left() {
     let problem = table::<f64>(4, 5, Loss::Logistic, 0.0, Batch::Size(2));
     let network = ring(4);
     let method = build("mile", &Parameters::default(), &network);

@@ -148,7 +148,7 @@ fn agents_are_placed_in_another_order_in_these_tests() {
 }
 
 #[test]
-fn every_method_with_tables_of_which_a_rank_has_its_own() {
+fn every_method_with_tables_whose_rows_are_divided_among_ranks() {
     for entry in catalogue::ALL {
         let local_steps = entry.has_local_steps().then_some(3);
         let parameters = Parameters { local_steps, ..Parameters::default() };
@@ -213,7 +213,7 @@ fn messages_between_the_memories_of_devices_have_the_bits_of_those_through_the_h
 }
 
 #[test]
-fn quadratics_and_problems_that_the_device_does_not_know() {
+fn quadratics_and_problems_without_a_device_form() {
     // The squares of a row are summed by two blocks from 4,096 numbers on.
     for (dim, ranks) in [(3, 3), (4_099, 2)] {
         let all = |_: usize| true;
@@ -228,7 +228,7 @@ fn quadratics_and_problems_that_the_device_does_not_know() {
 }
 
 #[test]
-fn networks_of_whose_samples_a_rank_has_those_of_its_agents() {
+fn networks_whose_samples_are_divided_among_ranks() {
     let single = || crate::networks::decayed::<f32>(AGENTS, Batch::Size(4));
     same(&single(), &|hosted| single().hosting(hosted), "mile", &Parameters::default(), &[3]);
     // The agents have different numbers of samples, and a batch is all of them.
@@ -237,7 +237,7 @@ fn networks_of_whose_samples_a_rank_has_those_of_its_agents() {
 }
 
 #[test]
-fn agents_that_do_not_fit_beside_those_of_other_ranks_are_refused() {
+fn agents_that_do_not_fit_next_to_those_of_other_ranks_are_refused() {
     let device = devices().swap_remove(0);
     let problem = Quadratic::<f64>::new(2, 4, 10.0, 1.0, 0).unwrap();
     let stack = Stack::new(device).unwrap();
@@ -297,7 +297,7 @@ mod lab {
     }
 
     #[test]
-    fn run_directories_are_those_of_one_device_and_runs_go_on_with_other_ranks() {
+    fn run_directories_equal_those_of_one_device_and_runs_continue_with_other_ranks() {
         if is_left_out() {
             return;
         }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_says_what_it_takes_and_every_example_is_toml_that_has_the_key() {
+    fn every_key_says_what_it_accepts_and_every_example_is_toml_with_the_key() {
         for key in reference() {
             assert!(!key.expected.is_empty(), "{}.{}", key.section, key.name);
             let table: toml::Table =

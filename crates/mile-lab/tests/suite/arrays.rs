@@ -344,7 +344,7 @@ fn wrong_arrays_are_refused_with_file_and_array() {
 }
 
 #[test]
-fn keys_that_do_not_go_together_are_refused() {
+fn keys_that_contradict_each_other_are_refused() {
     let numpy = written_by_numpy();
     refuses(numpy, &[], &["problem.data", ".npz"]);
     refuses(numpy, &["data=x.npy"], &["problem.data"]);

@@ -262,7 +262,7 @@ fn get(path: &str, host: &str) -> String {
 }
 
 #[test]
-fn what_was_stopped_and_runs_again_is_not_said_to_have_stopped() {
+fn what_was_stopped_and_runs_again_is_not_reported_as_stopped() {
     struct StopAtOnce<'a>(&'a AtomicBool);
     impl Observer for StopAtOnce<'_> {
         fn advanced(&self, _: Job, _: u64) {

@@ -110,7 +110,7 @@ fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
 }
 
 #[test]
-fn a_thread_that_is_a_pool_of_its_own_calls_all_objectives() {
+fn a_thread_that_is_its_own_pool_calls_all_objectives() {
     /// f_i(x) = x^2 / 2 for a long x, which notes the threads that call it.
     struct Watching(Arc<Mutex<HashSet<ThreadId>>>);
 
@@ -316,7 +316,7 @@ fn a_run_that_fails_does_not_stop_the_next_one_of_the_same_lab() {
 }
 
 #[test]
-fn a_stop_flag_stops_a_run_and_running_it_again_goes_on() {
+fn a_stop_flag_stops_a_run_and_running_it_again_continues() {
     let home = tempfile::tempdir().unwrap();
     let stop = Arc::new(AtomicBool::new(true));
     let results = run(&lab(Opinions::new(5)).stop_with(stop), EXPERIMENT, home.path());

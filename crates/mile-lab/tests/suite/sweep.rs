@@ -209,7 +209,7 @@ fn the_gradient_norm_is_a_criterion_wherever_it_is_recorded() {
 }
 
 #[test]
-fn the_edge_of_the_grid_and_ties_are_said() {
+fn the_edge_of_the_grid_and_ties_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan("step_size = [0.001, 0.002]\n\"network.drop_rate\" = [0.0]").unwrap();
     let found = execute(&plan, folder.path(), false);
@@ -227,7 +227,7 @@ fn the_edge_of_the_grid_and_ties_are_said() {
 }
 
 #[test]
-fn a_stopped_sweep_goes_on_where_it_was() {
+fn a_stopped_sweep_continues_where_it_was() {
     struct StopAt(&'static AtomicBool);
     impl Observer for StopAt {
         fn advanced(&self, _: Job, round: u64) {

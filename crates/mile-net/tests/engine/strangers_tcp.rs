@@ -180,7 +180,7 @@ fn without_a_key_with_another_protocol_and_without_tls_there_is_no_link() {
 }
 
 #[test]
-fn connections_that_say_nothing_are_few_and_end_and_the_run_goes_on() {
+fn silent_connections_are_few_and_end_and_the_run_continues() {
     let lab = Lab::new(Topology::Path, 2, 20_000).over(Transport::Tcp);
     let (engine, from) = lab.start(0, lab.settings(0));
     let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);

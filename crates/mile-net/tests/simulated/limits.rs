@@ -133,7 +133,7 @@ fn a_neighbour_that_confirms_nothing_is_waited_for_at_a_limit_and_what_is_kept_i
 }
 
 #[test]
-fn a_copy_is_taken_back_if_it_is_not_older_than_what_is_kept_and_else_its_age_is_told() {
+fn a_copy_is_accepted_if_it_is_not_older_than_what_is_kept_otherwise_its_age_is_reported() {
     let limits = Limits { keep: 3, ..Limits::of(1) };
     let mut ours = session(0, &[1], limits, Memory::default());
     let mut other = session(1, &[0], limits, Memory::default());

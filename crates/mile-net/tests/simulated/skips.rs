@@ -196,7 +196,7 @@ pub(crate) fn least_squares(agents: usize, dim: usize) -> Table<f32> {
 }
 
 #[test]
-fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_point() {
+fn with_a_neighbour_gone_for_many_rounds_the_run_continues_and_ends_at_the_right_point() {
     let (agents, dim, rounds) = (5, 3, 500);
     let network = Network::new(Topology::Ring.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
     let parameters = Parameters { local_steps: Some(TAU), xi: Some(XI.into()), ..Parameters::default() };

@@ -333,7 +333,7 @@ fn dropout_keeps_the_mean_of_the_scores_inputs() {
 }
 
 #[test]
-fn what_is_not_a_number_is_not_swallowed() {
+fn nan_is_not_swallowed() {
     let (shape, classes, layers) = odd_networks().remove(3);
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, classes).unwrap();
     let images = random_images(shape, classes, 2);

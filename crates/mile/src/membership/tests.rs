@@ -147,7 +147,7 @@ fn play(name: &str, problem: &Quadratic<f64>, membership: &Membership, rounds: u
 }
 
 #[test]
-fn after_an_event_the_run_is_one_that_starts_from_these_models_on_the_new_network() {
+fn after_an_event_the_run_restarts_from_its_models_on_the_new_network() {
     let problem = Quadratic::<f64>::new(6, 4, 10.0, 1.0, 3).unwrap();
     let events = [leave(7, 2, &[(1, 3)]), join(11, 5, &[0, 4])];
     let network = Network::new(Topology::Star.build(5, 0).unwrap(), Rule::LazyMetropolis).unwrap();

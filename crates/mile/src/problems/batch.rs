@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pass_sees_every_sample_once_also_across_batches() {
+    fn every_pass_sees_every_sample_once_even_across_batches() {
         let seen: Vec<usize> = (0..7).flat_map(|step| samples(Batch::Epoch(3), 7, step)).collect();
         assert_eq!(seen.len(), 21);
         for pass in seen.chunks(7) {

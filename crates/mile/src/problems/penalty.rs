@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_exact_and_what_is_no_number_stays_so() {
+    fn zeros_are_exact_and_nan_stays_nan() {
         let mut x = [0.1, -0.1, -0.0, 0.3f32, f32::NAN, f32::NEG_INFINITY];
         Penalty::l1(0.5).unwrap().prox(0.4, &mut x);
         assert_eq!(x[..3].iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [0, 0, 0]);

@@ -446,7 +446,7 @@ fn threads_that_exchange_messages_reach_the_bits_of_the_simulator() {
 }
 
 #[test]
-fn so_they_do_when_exchanges_are_put_off() {
+fn they_also_do_when_exchanges_are_deferred() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
     for (topology, ranks) in [(Topology::Ring, 13), (Topology::Path, 5)] {
         let graph = network(topology, 13, Rule::LazyMetropolis);

@@ -372,7 +372,7 @@ fn a_resumed_run_is_bit_equal_to_the_uninterrupted_one() {
 }
 
 #[test]
-fn single_precision_comes_as_close_as_it_can() {
+fn single_precision_gets_as_close_as_it_can() {
     let problem = nonconvex::<f32>(AGENTS, DIM, Batch::Full);
     every_row(|row| {
         let network = row.network();

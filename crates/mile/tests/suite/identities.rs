@@ -237,7 +237,7 @@ fn without_a_small_weight_local_steps_diverge() {
 }
 
 #[test]
-fn a_weight_that_grows_to_itself_is_a_constant_weight_and_after_its_rounds_too() {
+fn a_weight_that_grows_to_itself_is_constant_even_after_its_rounds() {
     let problem = nonconvex(AGENTS, DIM, Batch::Full);
     let network = ring(Rule::LazyMetropolis);
     let start = scattered(AGENTS, DIM);

@@ -183,7 +183,7 @@ fn the_correction_goes_through_the_momentum() {
 }
 
 #[test]
-fn led_takes_a_smaller_weight_by_default_with_momentum() {
+fn led_uses_a_smaller_default_weight_with_momentum() {
     for (mu, nesterov, tau_, expected) in [
         (0.5, false, 4, 0.125),
         (0.9, false, 4, 0.01 / 1.8),
@@ -227,7 +227,7 @@ fn without_momentum_it_is_the_plain_method_to_the_bit() {
 }
 
 #[test]
-fn kin_without_momentum_are_known_methods() {
+fn momentum_methods_without_momentum_are_known_methods() {
     let none = || Parameters { momentum: Some(0.0), ..Parameters::default() };
     let same = |name: &str, other: &str, parameters: Parameters| {
         let found =
@@ -259,7 +259,7 @@ fn mile_with_momentum_has_the_average_of_edm_and_is_another_method() {
 }
 
 #[test]
-fn biased_kin_have_the_fixed_points_of_dsgd() {
+fn biased_momentum_methods_have_the_fixed_points_of_dsgd() {
     let (problem, network) = (nonconvex(AGENTS, DIM, Batch::Full), ring(Rule::LazyMetropolis));
     let last = |name: &str| {
         let method = build(name, &Parameters::default(), &network);

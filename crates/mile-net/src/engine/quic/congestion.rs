@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_sends_less_only_if_it_is_told() {
+    fn cubic_sends_less_only_if_it_is_told_of_a_loss() {
         let now = Instant::now();
         let mut controller = Arc::new(LossTolerant::default()).build(now, 1200);
         let before = controller.window();

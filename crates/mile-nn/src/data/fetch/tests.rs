@@ -205,7 +205,7 @@ fn files_put_there_by_hand_are_checked_and_used() {
 }
 
 #[test]
-fn what_broke_off_is_taken_up_again() {
+fn an_interrupted_download_is_resumed() {
     for (manner, name) in [(Manner::Good, "resumed"), (Manner::Whole, "restarted")] {
         let root = scratch(name);
         let part = root.join("file.part");
@@ -241,7 +241,7 @@ fn a_beginning_from_another_mirror_does_not_spoil_the_file() {
 }
 
 #[test]
-fn an_unreachable_source_is_said_with_what_to_do() {
+fn an_unreachable_source_is_reported_with_a_remedy() {
     let root = scratch("offline");
     let error = fetch(&small(None), &[unreachable()], &root, &mut |_| ()).unwrap_err();
     let text = error.to_string();

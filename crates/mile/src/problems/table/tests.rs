@@ -229,7 +229,7 @@ fn far_out<T: Real>() {
 }
 
 #[test]
-fn large_margins_do_not_overflow_and_what_is_not_a_number_stays_so() {
+fn large_margins_do_not_overflow_and_nan_stays_nan() {
     far_out::<f64>();
     far_out::<f32>();
 }
@@ -341,7 +341,7 @@ fn mini_batch_gradients_are_unbiased() {
 }
 
 #[test]
-fn what_makes_no_objective_is_refused() {
+fn invalid_objectives_are_refused() {
     let shard = |targets: &[f64]| Shard { features: vec![1.0; targets.len()], targets: targets.to_vec() };
     let new =
         |shards, loss, l2, batch| Table::new(1, shards, TableObjective::new(loss, l2), batch).unwrap_err();
