@@ -1,7 +1,7 @@
 //! Gathers the files of a swarm's agents into one run directory.
 //!
 //! Agents write snapshots of their models at the recorded rounds, and their final states
-//! ([`agent_files`](crate::agent_files)). When the files of all agents are there, records and states are made from them, as
+//! ([`agent_files`](crate::agent_files)). Once the files of all agents exist, records and states are made from them, as
 //! if the run had been done in one process.
 
 use std::collections::{HashMap, HashSet};

@@ -249,8 +249,8 @@ impl Folder {
         mile_store::state::write(&path, decisions, &[]).map_err(|error| unusable(&path, error))
     }
 
-    /// The decisions that were written last, if any were. Own ones are never older than in the checkpoint, and those of
-    /// neighbours are told again by them.
+    /// The decisions that were written last, if any were. This agent's are never older than in the checkpoint, and neighbours
+    /// send theirs again.
     fn decisions(&self) -> Result<Option<BTreeMap<usize, Decisions>>, CheckpointError> {
         let path = self.path.join(DECISIONS);
         let file = StateFile::open(&path).map_err(|error| unusable(&path, error))?;

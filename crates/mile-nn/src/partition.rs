@@ -25,7 +25,7 @@ pub enum Partition {
         /// Concentration: the smaller, the more heterogeneous; the paper uses 1.
         alpha: f64,
     },
-    /// Sorted by label and cut into equal shards, of which each agent gets `per_agent` at random.
+    /// Sorted by label and cut into equal shards; each agent gets `per_agent` of them at random.
     Shards {
         /// Number of shards per agent.
         per_agent: usize,

@@ -1,8 +1,8 @@
 //! Which rows go where in an exchange.
 //!
-//! A rank sends each other rank the rows of its agents that have a neighbour there, each row once, in
-//! increasing agent; for several vectors, an agent's rows follow each other. Short rows are packed into one message. Both ends know the lists, even for edges that are
-//! down, so messages have no header.
+//! A rank sends each other rank the rows of its agents that have a neighbour there, each row once, in increasing agent; for several
+//! vectors, an agent's rows follow each other. Short rows are packed into one message. Both ends know the lists, even for edges that
+//! are down, so messages have no header.
 
 use std::collections::BTreeMap;
 

@@ -35,7 +35,7 @@ macro_rules! exp {
     };
 }
 
-// 1.5 * 2^52 + 1023, and two parts of ln 2 of which the first times any exponent is exact.
+// 1.5 * 2^52 + 1023, and ln 2 in two parts, the first of which times any exponent is exact.
 exp!(f64, largest 700.0, round 6_755_399_441_056_767.0, exponent 52, ln2 0.693_147_180_369_123_8 + 1.908_214_929_270_587_7e-10,
      series 6_227_020_800.0 479_001_600.0 39_916_800.0 3_628_800.0 362_880.0 40_320.0 5_040.0 720.0 120.0 24.0 6.0 2.0 1.0 1.0);
 // 1.5 * 2^23 + 127.

@@ -121,7 +121,7 @@ impl<'a, T: Real> Simulator<'a, T> {
     }
 
     /// Whether an exchange is deferred with the rest, and done by each agent when its neighbours are ready:
-    /// if the rows in use meanwhile fit the caches, and are few among all.
+    /// if the rows in use meanwhile fit the caches, and are a small part of all rows.
     fn near(&self) -> bool {
         let row = self.blocks.len() * self.dim * size_of::<T>();
         let near = self.in_use * row <= NEAR && 4 * self.in_use <= self.network.agents();

@@ -24,7 +24,7 @@ use tridiagonal::Tridiagonal;
 pub const DENSE_MAX: usize = 2000;
 /// Largest matrix given to the dense solver when nothing else succeeds: many minutes, and 3 GB.
 pub const DENSE_LIMIT: usize = 20_000;
-/// Largest tridiagonal matrix of which all eigenvalues are computed.
+/// Largest tridiagonal matrix whose eigenvalues are all computed.
 const BISECTION_MAX: usize = 4096;
 /// Weights that differ by less than this are considered equal.
 const SAME: f64 = 1e-13;

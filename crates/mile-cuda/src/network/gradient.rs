@@ -23,7 +23,7 @@ struct Summed {
     first: u32,
 }
 
-/// Blocks that sum `numbers` numbers, of which sixteen bytes hold `wide`, from `splits` parts: as in the kernels.
+/// Blocks that sum `numbers` numbers (`wide` of them are sixteen bytes) from `splits` parts, as in the kernels.
 fn blocks(numbers: usize, wide: usize, splits: usize) -> usize {
     let (lanes, each) =
         (if splits <= 16 { 1 } else { 8 }, if numbers.is_multiple_of(wide) { wide } else { 1 });

@@ -326,7 +326,7 @@ impl<T: Real> Protocol<T> {
     }
 
     /// Whether every neighbour has confirmed a checkpoint after the last message that it was sent. One that has left the run is not
-    /// waited for unless it is there.
+    /// waited for unless it is connected.
     pub fn may_leave(&self) -> bool {
         self.neighbours.iter().all(|(id, neighbour)| !self.owes_any_confirmation(*id, neighbour))
     }

@@ -71,7 +71,7 @@ impl Catalogue {
     }
 }
 
-/// A method of which only the name is known.
+/// A method known only by its name.
 fn unknown(name: &str) -> Entry {
     let known = name.to_owned();
     Entry::own(name, move |_, _, _| {

@@ -1,4 +1,4 @@
-//! Files of which a process keeps some rows.
+//! Files of which a process keeps only some rows.
 
 use mile::problems::Shard;
 
