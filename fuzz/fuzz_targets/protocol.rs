@@ -1,4 +1,4 @@
-//! An agent between two neighbours that send anything: it does not panic, it keeps no more memory than allowed, and it adds
+//! An agent between two neighbours that send anything: it does not panic, uses no more memory than allowed, and adds
 //! up what was sent.
 #![no_main]
 

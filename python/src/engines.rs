@@ -1,4 +1,4 @@
-//! Where the agents of a run live: in Rust, with objectives in Rust or Python, or in a Python host.
+//! Where the agents of a run are: in Rust, with objectives in Rust or Python, or in a Python host.
 
 use std::borrow::Cow;
 use std::mem::ManuallyDrop;

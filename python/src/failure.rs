@@ -29,7 +29,7 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    /// Calls Python; an exception is kept for whoever started the run.
+    /// Calls Python; an exception is kept for the caller that started the run.
     pub(crate) fn call<R>(&self, work: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R, Failure> {
         Python::attach(|py| {
             let result = match self.abort.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ impl Raised {
         })
     }
 
-    /// Keeps an exception for whoever started the run, if it is the first.
+    /// Keeps an exception for the caller that started the run, if it is the first.
     pub(crate) fn keep(&self, error: PyErr) -> Failure {
         let text = error.to_string();
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl Raised {
         self.call(work).map_err(AgentsError::Engine)
     }
 
-    /// From now on Python is not called any more: the run ends in the middle of its round.
+    /// From now on Python is no longer called: the run ends in the middle of its round.
     pub(crate) fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }

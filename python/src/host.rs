@@ -1,4 +1,4 @@
-//! Agents whose vectors live in Python, such as tensors of PyTorch on any device: the verbs are calls of a host object.
+//! Agents whose vectors are in Python, such as tensors of PyTorch on any device: the verbs are calls of a host object.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(crate) fn block(agents: usize, rank: usize, count: usize) -> Range<usize> {
 }
 
 impl<'a, T: Real + Element> HostEngine<'a, T> {
-    /// Asks the problem for a host with the vectors of a method; `start` has one row for all agents, or one for each that is hosted.
+    /// Asks the problem for a host with the vectors of a method; `start` has one row for all agents, or one for each hosted agent.
     pub(crate) fn new(
         problem: &Py<PyAny>,
         network: &'a Network,
@@ -195,7 +195,7 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
         Ok(messages * message_bytes::<T>(self.dim) as u64)
     }
 
-    /// Rust compresses, with the bits that every engine has; between ranks the host moves the messages that agents on a network would send.
+    /// Rust compresses, with the same bits as in every engine; between ranks the host moves the messages that agents on a network would send.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.checks.check(pull.model)?;
         self.checks.check_pull(&[(pull.from, pull.to)])?;

@@ -1,8 +1,9 @@
 //! mile for Python: the extension module under the package `mile`.
 //!
-//! Experiments run without the interpreter, on the calling thread or on their own threads ([`session`], [`waiting`], [`interrupt`]). Objectives in Python are problems of the library
-//! ([`problem`]), whose arrays point into the agents' memory ([`memory`]); methods in Python are methods of the library ([`method`]),
-//! which are lent one step at a time ([`loan`]); PyTorch tensors are the vectors of an engine ([`host`]).
+//! Experiments run without the interpreter, on the calling thread or on their own threads ([`session`], [`waiting`], [`interrupt`]).
+//! Objectives in Python are problems of the library ([`problem`]), whose arrays point into the agents' memory ([`memory`]);
+//! methods in Python are methods of the library ([`method`]), which are lent one step at a time ([`loan`]); PyTorch tensors are the
+//! vectors of an engine ([`host`]).
 
 mod device;
 mod engines;

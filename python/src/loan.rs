@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Where the step is.
 enum Place {
-    /// Here, for whoever comes next.
+    /// Here, available for the next use.
     Here(&'static mut Step<'static>),
     /// In use.
     Out,
@@ -32,7 +32,7 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
-    /// Lends a step while `call` runs, and waits until nobody uses it any more. `interrupted` is called when a signal handler raises
+    /// Lends a step while `call` runs, and waits until it is no longer in use. `interrupted` is called when a signal handler raises
     /// an exception meanwhile, which is then returned; it should make the use that is waited for end early.
     pub(crate) fn lend<R>(
         py: Python<'_>,
@@ -93,7 +93,7 @@ impl Loan {
         drop(self.put_back.wait_timeout_while(place, PATIENCE, is_out));
     }
 
-    /// No Python code runs while the lock is held, so that it is never waited for by a thread that holds the interpreter.
+    /// No Python code runs while the lock is held, so that no thread that holds the interpreter ever waits for it.
     fn lock(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
 //! Long work; the thread that asked for it shows its progress and handles Ctrl-C.
 //!
-//! With objectives in Python that thread does the work itself: libraries keep threads, caches and devices for the thread that calls them (OpenMP has a
-//! pool for each), and there is one interpreter. All other work gets its own threads, created for it: those of a shared pool would be missing
-//! in a forked process.
+//! With objectives in Python that thread does the work itself: libraries keep threads, caches and devices for the thread that calls them
+//! (OpenMP has a pool for each), and there is one interpreter. All other work gets its own threads, created for it: those of a shared
+//! pool would be missing in a forked process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

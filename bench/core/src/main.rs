@@ -1,7 +1,7 @@
-//! Speed and size of the core, as ratios of what the machine itself does in the same run.
+//! Speed and size of the core, relative to what the machine itself does in the same run.
 //!
-//! `cargo run --release` in this folder prints every figure; with `-- --mg-skip` or `-- --memory` that one
-//! alone. Times are the best of several repetitions, because other work on the machine only ever adds to them.
+//! `cargo run --release` in this folder prints every figure; with `-- --mg-skip` or `-- --memory`, only that
+//! one. Times are the best of several repetitions, because other work on the machine only ever adds to them.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use rayon::prelude::*;
 
-/// `f_i(x) = |x - i|^2/2`: no data of its own, so that memory is the method's.
+/// `f_i(x) = |x - i|^2/2`: it has no data, so that memory is the method's.
 struct Springs {
     agents: usize,
     dim: usize,
@@ -50,16 +50,16 @@ fn seconds(mut work: impl FnMut()) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// Bandwidths of the passes over 10^7 numbers, in bytes a second.
+/// Bandwidths of the passes over 10^7 numbers, in bytes per second.
 struct Bandwidths {
     triad: f64,
-    /// The same in the kind of memory the simulator takes for its blocks.
+    /// The same in the kind of memory the simulator uses for its blocks.
     triad_in_blocks: f64,
     combine: f64,
     mix: f64,
 }
 
-/// The passes take turns, so that each of them meets the machine in the same moods.
+/// The passes take turns, so that all of them meet the same disturbances.
 fn bandwidths(n: usize, agents: usize, turns: usize) -> Bandwidths {
     let s = black_box(0.5f32);
     let chunk = n.div_ceil(8 * rayon::current_num_threads());
@@ -117,7 +117,7 @@ fn mile(tau: u64) -> Mile {
 }
 
 /// Seconds of a round of MILE with five local steps, for each size. Every size is timed over as many
-/// rounds as make the same amount of work, in turns: a busy machine disturbs long samples more.
+/// rounds as make up the same amount of work, in turns: a busy machine disturbs long samples more.
 fn rounds<P: Problem<f32>>(
     sizes: &[(usize, usize)],
     turns: usize,
@@ -170,7 +170,7 @@ fn gossip_rounds(sizes: &[(usize, usize)], turns: usize) -> Vec<GossipRound> {
         let start = vec![0.0; problem.dim];
         let mut simulator = Simulator::new(problem, network, method, &start, 0).expect("agents");
         let mut run = Run::start(method, Schedule::constant(0.1), &mut simulator).expect("a start");
-        // After the first round the simulator knows whether threads are worth their while.
+        // After the first round the simulator knows whether threads are worthwhile.
         run.round(&mut simulator).expect("a round");
         let exchanges = run.progress().costs.exchanges;
         let one = seconds(|| run.round(&mut simulator).expect("a round"));
@@ -205,7 +205,7 @@ fn peak_memory() -> Option<f64> {
     line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kib| kib * 1024.0)
 }
 
-/// Run in a process of its own: MILE with these sizes, then its peak memory.
+/// Run in a separate process: MILE with these sizes, then its peak memory.
 fn memory(agents: usize, dim: usize) {
     let before = peak_memory().unwrap_or(0.0);
     let (network, problem, method) = (ring(agents), Springs { agents, dim }, mile(10));

@@ -330,7 +330,7 @@ fn rounds() -> Anything<()> {
     Ok(())
 }
 
-/// All of it, or with arguments one gradient (mnist or cifar10, and a batch), or `stacked`: several jobs.
+/// Everything, or with arguments one gradient (mnist or cifar10, and a batch), or `stacked`: several jobs.
 fn main() -> Anything<()> {
     println!("{}", json!({"device": open()?.name()}));
     let only: Vec<String> = std::env::args().skip(1).collect();

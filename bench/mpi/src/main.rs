@@ -137,7 +137,7 @@ fn rounds_of(method: &Mile, agents: &mut dyn Agents, rounds: usize) -> Result<Ve
         run.round(agents)?;
         times.push(begun.elapsed().as_secs_f64());
     }
-    // Pages are touched, and the worth of threads is measured, in the first rounds.
+    // In the first rounds pages are touched, and whether threads are worthwhile is measured.
     Ok(times.split_off(2))
 }
 
@@ -215,7 +215,7 @@ fn gpu(
     Ok(())
 }
 
-/// Bytes of a row from which on the engine sends it by itself.
+/// Bytes from which the engine sends a row by itself.
 const LONG: usize = 8 << 10;
 
 /// The exchange of the engine without its sums: short rows are packed, long ones sent from where they lie.
@@ -258,7 +258,7 @@ fn only_messages(transport: &Mpi, crossing: &Crossing, dim: usize, rounds: usize
     })
 }
 
-/// The sums of as many rows with as many neighbours, all of them here: a ring of the agents of a rank, on all ranks at once.
+/// The sums of equally many rows with equally many neighbours, all of them here: a ring of a rank's agents, on all ranks at once.
 fn only_sums(
     transport: &Mpi,
     method: &Mile,

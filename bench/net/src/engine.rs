@@ -1,4 +1,4 @@
-//! MILE on a network of two, by the engine; who spends how much time is measured from outside.
+//! MILE on a network of two, on the engine; how the time is spent is measured from outside.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use mile_net::protocol::{Finished, Limits, Memory, MissingPolicy};
 
 use crate::{Part, Times, cpu, median, peak};
 
-/// A bowl that takes no memory: what is measured is the agent's.
+/// A quadratic bowl that needs no memory: what is measured is the agent's.
 struct Bowl(usize);
 
 impl Problem<f32> for Bowl {
@@ -41,7 +41,7 @@ impl Problem<f32> for Bowl {
     }
 }
 
-/// An engine, and when what was asked of it.
+/// An engine, and the times of the calls it received.
 struct Timed {
     engine: NetworkEngine<f32>,
     exchange: Times,

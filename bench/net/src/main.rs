@@ -1,4 +1,4 @@
-//! What an exchange costs: TLS over TCP, bare iroh streams and the engine by both transports, two processes on loopback, full duplex.
+//! What an exchange costs: TLS over TCP, bare iroh streams and the engine with both transports, two processes on loopback, full duplex.
 //!
 //! Without arguments it starts itself in pairs and prints tables; with `links`, only the speed of links. See `results/` for dated ones.
 
@@ -59,7 +59,7 @@ pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Largest memory this process ever had, in bytes.
+/// Largest memory this process has ever used, in bytes.
 pub(crate) fn peak() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
@@ -116,7 +116,7 @@ fn pair(mode: &str, dim: usize, reps: usize) -> Vec<f64> {
 /// What is compared, in turns.
 const MODES: [&str; 6] = ["tls", "bare", "quic", "quic-saving", "tcp", "tcp-saving"];
 
-/// Of each mode the shortest median of an exchange of all turns, and the least CPU time.
+/// For each mode, the shortest median time of an exchange over all turns, and the least CPU time.
 fn speed(dim: usize, reps: usize, turns: usize) -> String {
     let mut results: [Vec<Vec<f64>>; MODES.len()] = Default::default();
     for _ in 0..turns {

@@ -35,7 +35,7 @@ pub fn write(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The data set with images of this shape, if it is on this machine; else something of the same shape.
+/// The data set with images of this shape, if it is on this machine; otherwise generated images of the same shape.
 fn data_for(shape: Shape) -> Dataset {
     if shape == MNIST {
         return data::load("mnist", None).unwrap_or_else(|_| glyphs::generate(0, 4000, COMPARED));

@@ -2,7 +2,7 @@
 //!
 //! `bench-nn speed` prints one JSON object: the FMA peak of a core and, for each network and batch, the time of
 //! one agent-gradient with all threads at work, one agent each. `bench-nn export DIR` writes networks,
-//! images, and what mile-nn makes of them. `run.py` calls both.
+//! images, and mile-nn's results for them. `run.py` calls both.
 
 mod export;
 mod peak;

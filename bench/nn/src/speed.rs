@@ -38,7 +38,7 @@ fn strided() -> Vec<Layer> {
     [&part(16)[..], &part(32), &[Layer::Dense { out: 10 }]].concat()
 }
 
-/// A little residual network: group normalisation, overlapping max-pooling, a stride, average pooling over what is left.
+/// A small residual network: group normalisation, overlapping max-pooling, a stride, average pooling over the rest.
 fn residual() -> Vec<Layer> {
     let norm = || Layer::GroupNorm { groups: 8 };
     let stage = |out, stride| {
@@ -56,7 +56,7 @@ fn residual() -> Vec<Layer> {
 /// About how long a window is.
 const WINDOW_S: f64 = 0.1;
 
-/// Images of no meaning.
+/// Meaningless images.
 pub fn noise(shape: Shape, count: usize) -> Images {
     let byte = |i: usize| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8;
     Images::new((0..count * shape.len()).map(byte).collect(), (0..count).map(|i| byte(i) % 10).collect())
@@ -89,7 +89,7 @@ fn windows(threads: usize, windows: usize, repetitions: usize, work: impl Fn(usi
 }
 
 /// FMA peak and gradients, as JSON: `ms` are milliseconds of wall time for each agent-gradient of the machine,
-/// one number a window. `names` are those of the networks, with commas between.
+/// one number per window. `names` are those of the networks, separated by commas.
 pub fn measure(threads: usize, count: usize, names: &str) -> Value {
     let peaks = Mutex::new(Vec::new());
     windows(threads, 2 * count, 1, |_, _| peaks.lock().expect("no thread has panicked").push(peak::gflops()));

@@ -1,7 +1,7 @@
 //! Times gradients of regressions on tables with all threads at work, each with its own agents.
 //!
 //! `bench-table THREADS WINDOWS` prints one JSON object: the bandwidth of the triad and, for each shape, precision and
-//! loss, milliseconds of a gradient in a thread, one number a window. `run.py` calls it, beside numpy.
+//! loss, milliseconds of a gradient in a thread, one number per window. `run.py` calls it, along with numpy.
 
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex};
@@ -51,7 +51,7 @@ fn windows(
     (0..windows).map(span).collect()
 }
 
-/// Bytes a second of `a = b + s c` in all threads together, counting three arrays, best window.
+/// Bytes per second of `a = b + s c` in all threads together, counting three arrays, best window.
 fn triad(threads: usize, count: usize) -> f64 {
     let arrays: Vec<_> = (0..threads)
         .map(|_| Mutex::new((vec![0.0f64; TRIAD], vec![1.0f64; TRIAD], vec![2.0f64; TRIAD])))

@@ -1,4 +1,4 @@
-//! `mile completions` and `mile man`: texts for shells and manuals, made from the definition of the command line.
+//! `mile completions` and `mile man`: texts for shells and manuals, generated from the definition of the command line.
 
 use std::path::PathBuf;
 

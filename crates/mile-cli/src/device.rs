@@ -26,7 +26,7 @@ impl DeviceArguments {
         }
     }
 
-    /// The engines of this rank of a job with several, each with a GPU of its own, and a line for the user if a choice was made.
+    /// The engines of this rank of a job with several, each with its own GPU, and a line for the user if a choice was made.
     #[cfg(feature = "mpi")]
     pub(crate) fn engines_of_rank(
         &self,

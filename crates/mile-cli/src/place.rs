@@ -1,4 +1,4 @@
-//! Where the agents of `mile run` live: in this process, on its CPU or a GPU, or over the ranks of a job that this process was
+//! Where the agents of `mile run` are hosted: in this process, on its CPU or a GPU, or over the ranks of a job that this process was
 //! started for.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use mile_lab::plan::Plan;
 
 use crate::device::DeviceArguments;
 
-/// Where agents live.
+/// Where agents are hosted.
 pub(crate) struct Place {
     engines: Arc<dyn Engines>,
     device: String,
@@ -18,7 +18,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The ranks of a job if this process was started for one, else this process; on CPUs.
+    /// The ranks of a job if this process was started for one, otherwise this process; on CPUs.
     #[cfg(feature = "mpi")]
     pub(crate) fn find() -> anyhow::Result<Self> {
         use mile::ranks::Ranks;
@@ -39,7 +39,7 @@ impl Place {
         Ok(Self { engines: Arc::new(InProcess), device: String::new() })
     }
 
-    /// Takes the device that was asked for, on every rank.
+    /// Uses the device that was asked for, on every rank.
     pub(crate) fn take(&mut self, device: &DeviceArguments) -> Result<(), LabError> {
         #[cfg(feature = "mpi")]
         if let Some(job) = self.job.as_ref().filter(|_| self.is_shared()) {
@@ -81,8 +81,8 @@ impl Place {
     }
 
     /// Ends this process's part of the MPI job: an error that all ranks return is printed by the first; any other is printed by this rank,
-    /// which then ends all ranks, because some may wait for it. The exit code is that of the first rank, and the others exit with 0: what started
-    /// the ranks ends all of them when one exits with another code, and the first may still have something to say.
+    /// which then ends all ranks, because some may wait for it. The exit code is that of the first rank, and the others exit with 0: the
+    /// launcher ends all ranks when one exits with another code, and the first may still have something to print.
     pub(crate) fn end(&self, result: anyhow::Result<u8>) -> anyhow::Result<u8> {
         if !self.is_shared() {
             return result;
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-/// Whether this process is a rank of a job, but not its first, as what started it says.
+/// Whether this process is a rank of a job, but not its first, according to its launcher.
 pub(crate) fn is_other_rank() -> bool {
     let names: &[&str] =
         if cfg!(feature = "mpi") { &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"] } else { &[] };

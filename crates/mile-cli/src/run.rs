@@ -128,7 +128,7 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
     finish(results, &again, &arguments.output)
 }
 
-/// What is said before a run: advice from the theory and, in a dry run, all that is known of it.
+/// What is printed before a run: advice from the theory and, in a dry run, everything known about it.
 fn describe_run(arguments: &RunArguments, plan: &Plan, place: &Place) -> anyhow::Result<String> {
     let advice = match place.is_shared() {
         false => advice(plan)?,
@@ -251,7 +251,7 @@ pub(crate) fn command_line(
     words.join(" ")
 }
 
-/// Checks all points of a sweep; in a dry run, what is known of it.
+/// Checks all points of a sweep; in a dry run, prints what is known about it.
 fn describe_sweep(arguments: &RunArguments, sweep: &SweepPlan, place: &Place) -> anyhow::Result<String> {
     arguments.observers.refuse_for_a_sweep()?;
     let mut jobs = 0;

@@ -4,12 +4,12 @@ use mile::block;
 use mile::problems::Problem;
 use mile::real::Real;
 
-/// The term `(w/2) |x|^2` of every `f_i` that the losses and gradients of samples are without: all that is ever added for it is here.
+/// The term `(w/2) |x|^2` of every `f_i`, which the losses and gradients of samples do not include: everything that adds it is here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WeightDecay(f64);
 
 impl WeightDecay {
-    /// That of a problem that has a form for a device.
+    /// The weight decay of a problem that has a device form.
     pub(crate) fn of<T: Real>(problem: &dyn Problem<T>) -> Self {
         Self(problem.device_form().map_or(0.0, |form| form.weight_decay()))
     }
@@ -24,7 +24,7 @@ impl WeightDecay {
         self.factor().map_or(0.0, |factor| 0.5 * factor * block::norm_sq(x))
     }
 
-    /// Adds its gradient at the mean of models to the mean of gradients there.
+    /// Adds its gradient at the mean of the models to the mean of the gradients there.
     pub(crate) fn add_gradient<T: Real>(self, gradient: &mut [f64], mean: &[f64]) {
         if let Some(factor) = self.factor() {
             let terms = mean.iter().map(|x| factor * T::of(*x).wide());

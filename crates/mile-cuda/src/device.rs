@@ -1,6 +1,6 @@
-//! What an engine needs of a device: memory, kernels and a queue in which they run one after the other.
+//! What an engine needs from a device: memory, kernels, and a queue in which they run one after the other.
 //!
-//! Two devices exist: [`Cuda`](crate::cuda::Cuda), and [`Emulated`](crate::emulated::Emulated), which runs the same kernel sources on the
+//! There are two devices: [`Cuda`](crate::cuda::Cuda), and [`Emulated`](crate::emulated::Emulated), which runs the same kernel sources on the
 //! CPU for tests.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum DeviceError {
     NoDevice {
         /// The number asked for.
         wanted: usize,
-        /// Devices that there are.
+        /// The number of devices there are.
         found: usize,
     },
     /// The driver is too old.
@@ -29,7 +29,7 @@ pub enum DeviceError {
         found / 1000, found % 1000 / 10, "12.0"
     )]
     OldDriver {
-        /// The version that the driver supports, as it numbers them: 12040 is 12.4.
+        /// The version that the driver supports, in its own numbering: 12040 is 12.4.
         found: i32,
     },
     /// The device is too old for the kernels.
@@ -59,13 +59,13 @@ pub enum DeviceError {
         needed: u64,
         /// Bytes that are free.
         available: u64,
-        /// What for, as an addition to the sentence; may be empty.
+        /// What it was for, appended to the sentence; may be empty.
         what: String,
     },
-    /// A call of the driver failed, such as when a device is lost.
+    /// A call of the driver failed, for example because a device is lost.
     #[error("the GPU failed while it was to {doing}: {problem}")]
     Failed {
-        /// What was done.
+        /// The call that failed.
         doing: &'static str,
         /// What the driver says.
         problem: String,
@@ -78,7 +78,7 @@ impl From<DeviceError> for HostError {
     }
 }
 
-/// A number of bytes, for people.
+/// A number of bytes in readable form.
 pub(crate) fn bytes(count: u64) -> String {
     match count {
         0..10_000_000 => format!("{:.1} MB", count as f64 / 1e6),
@@ -107,7 +107,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// A place so many bytes further on.
+    /// The place `bytes` bytes further on.
     pub(crate) fn plus(self, bytes: usize) -> Self {
         match self {
             Self::Pointer(at) => Self::Pointer(at + bytes as u64),
@@ -115,7 +115,7 @@ impl Argument {
         }
     }
 
-    /// Its bytes; shorter ones come first, as on every machine with a CUDA driver.
+    /// Its bytes; those of shorter types come first, as on every machine with a CUDA driver.
     pub fn bits(self) -> u64 {
         match self {
             Self::Pointer(value) | Self::Long(value) => value,
@@ -133,17 +133,17 @@ pub struct Grid {
     pub blocks: [u32; 3],
     /// Threads of a block, all in x.
     pub threads: u32,
-    /// Bytes of shared memory that are not known when the kernel is compiled.
+    /// Bytes of shared memory beyond those known when the kernel is compiled.
     pub shared: u32,
 }
 
 impl Grid {
-    /// Blocks of so many threads.
+    /// A grid of these blocks, each with `threads` threads.
     pub fn new(blocks: [u32; 3], threads: u32) -> Self {
         Self { blocks, threads, shared: 0 }
     }
 
-    /// Threads for so many numbers, in at most `most` blocks whose threads then do several each.
+    /// Threads for `numbers` numbers, in at most `most` blocks; if these are too few, each thread handles several numbers.
     pub fn over(numbers: usize, threads: u32, most: u32) -> Self {
         let blocks = numbers.div_ceil(threads as usize).clamp(1, most as usize);
         Self::new([blocks as u32, 1, 1], threads)
@@ -154,7 +154,7 @@ impl Grid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recording(pub(crate) usize);
 
-/// A device with a queue of its own. Calls are carried out in the order in which they are made.
+/// A device with its own queue. Calls are carried out in the order in which they are made.
 pub trait Device: Send + Sync {
     /// Its name, for the user.
     fn name(&self) -> String;
@@ -162,48 +162,48 @@ pub trait Device: Send + Sync {
     /// Free bytes of memory.
     fn available(&self) -> Result<u64, DeviceError>;
 
-    /// Multiprocessors: how many blocks make it busy is a small multiple.
+    /// Number of multiprocessors: a small multiple of this many blocks keeps the device busy.
     fn multiprocessors(&self) -> u32;
 
-    /// Memory of so many bytes, at least one, aligned to 256.
+    /// Allocates `bytes` bytes, at least one, aligned to 256.
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;
 
-    /// Frees what [`allocate`](Self::allocate) gave.
+    /// Frees what [`allocate`](Self::allocate) returned.
     ///
     /// # Safety
-    /// It is not used after.
+    /// It is not used afterwards.
     unsafe fn free(&self, at: u64);
 
     /// Copies to the device. The bytes may change as soon as the call returns.
     ///
     /// # Safety
-    /// So many bytes there belong to the caller.
+    /// As many bytes there belong to the caller.
     unsafe fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 
     /// Waits for all work, and copies from the device.
     ///
     /// # Safety
-    /// So many bytes there belong to the caller.
+    /// As many bytes there belong to the caller.
     unsafe fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Compiles kernels of these names.
+    /// Compiles the kernels with these names.
     fn compile(&self, source: &str, names: &[&str]) -> Result<Vec<DeviceKernel>, DeviceError>;
 
     /// Runs a kernel with the [bits](Argument::bits) of its arguments.
     ///
     /// # Safety
-    /// The arguments are of the kernel's types, and what it reads and writes with this grid lies in buffers that live until it
-    /// is done.
+    /// The arguments have the kernel's types, and what it reads and writes with this grid is in buffers that outlive its
+    /// execution.
     unsafe fn launch(&self, kernel: DeviceKernel, grid: Grid, arguments: &[u64]) -> Result<(), DeviceError>;
 
-    /// Whether launches go to a second queue from now on, behind all that was launched before; those of the first queue do not wait for
+    /// Whether launches go to a second queue from now on, after everything launched before; those of the first queue do not wait for
     /// it until [`join`](Self::join).
     fn aside(&self, yes: bool) -> Result<(), DeviceError>;
 
-    /// Lets the first queue wait for what was launched aside.
+    /// Makes the first queue wait for what was launched aside.
     fn join(&self) -> Result<(), DeviceError>;
 
-    /// Begins to record launches instead of running them. Nothing but launches, aside or not, may follow, and what is aside must be joined.
+    /// Starts recording launches instead of running them. Only launches, aside or not, may follow, and what is aside must be joined.
     fn record(&self) -> Result<(), DeviceError>;
 
     /// Ends a recording.
@@ -212,7 +212,7 @@ pub trait Device: Send + Sync {
     /// Runs what was recorded.
     ///
     /// # Safety
-    /// As for the launches recorded, of which all buffers are still there.
+    /// As for the recorded launches, all of whose buffers must still exist.
     unsafe fn replay(&self, recording: Recording) -> Result<(), DeviceError>;
 
     /// Forgets a recording.
@@ -230,7 +230,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Memory for `count` numbers, whose contents mean nothing.
+    /// Memory for `count` numbers, with unspecified contents.
     pub(crate) fn new<N: Pod>(device: &Arc<dyn Device>, count: usize) -> Result<Self, DeviceError> {
         let bytes = count.saturating_mul(size_of::<N>()).max(16);
         Ok(Self { at: device.allocate(bytes)?, bytes, device: device.clone() })
@@ -243,25 +243,25 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Replaces numbers from place `first` on.
+    /// Replaces numbers from index `first` on.
     ///
     /// # Panics
     /// If they are not within the buffer.
     pub(crate) fn write<N: Pod>(&self, first: usize, numbers: &[N]) -> Result<(), DeviceError> {
         let place = first * size_of::<N>();
         assert!(place + size_of_val(numbers) <= self.bytes, "a copy stays within its buffer");
-        // SAFETY: the range was just seen to be within the buffer.
+        // SAFETY: the range was just checked to be within the buffer.
         unsafe { self.device.write(self.at + place as u64, bytemuck::cast_slice(numbers)) }
     }
 
-    /// Copies numbers from place `first` on.
+    /// Copies numbers from index `first` on.
     ///
     /// # Panics
     /// If they are not within the buffer.
     pub(crate) fn read<N: Pod>(&self, first: usize, numbers: &mut [N]) -> Result<(), DeviceError> {
         let place = first * size_of::<N>();
         assert!(place + size_of_val(numbers) <= self.bytes, "a copy stays within its buffer");
-        // SAFETY: the range was just seen to be within the buffer.
+        // SAFETY: the range was just checked to be within the buffer.
         unsafe { self.device.read(self.at + place as u64, bytemuck::cast_slice_mut(numbers)) }
     }
 

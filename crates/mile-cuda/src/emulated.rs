@@ -1,7 +1,7 @@
 //! A device that runs the kernel sources on the CPU: they are compiled as plain C++, and the threads of a block take turns.
 //!
 //! It is for tests on machines without a GPU. Every thread of every block does what it would do on a GPU, with the same index
-//! arithmetic, shared memory and exchanges within a warp; only the speed means nothing.
+//! arithmetic, shared memory and exchanges within a warp; only its speed means nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
@@ -14,12 +14,12 @@ use libloading::Library;
 use crate::device::{Device, DeviceError, DeviceKernel, Grid, Recording};
 use crate::kernels::PRELUDE;
 
-/// What was compiled in this process, by its source: libraries are kept until it ends.
+/// What was compiled in this process, by source: libraries stay loaded until it ends.
 static COMPILED: Mutex<BTreeMap<String, &'static Library>> = Mutex::new(BTreeMap::new());
 
 type Launch = unsafe extern "C" fn(*const *const u64, *const u32, i32) -> i32;
 
-/// In which order the threads of a block take their turns. Results do not depend on it, unless a barrier is missing.
+/// The order in which the threads of a block take turns. Results do not depend on it, unless a barrier is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The first thread runs first.
@@ -38,7 +38,7 @@ pub struct Emulated {
 #[derive(Default)]
 struct State {
     kernels: Vec<Launch>,
-    /// Bytes of each allocation, by where it begins.
+    /// Bytes of each allocation, by its address.
     memory: HashMap<u64, usize>,
     recording: Option<Vec<Launched>>,
     recorded: Vec<Vec<Launched>>,
@@ -67,14 +67,14 @@ impl Emulated {
         let failed = |doing: &'static str| {
             move |error: std::io::Error| DeviceError::Failed { doing, problem: error.to_string() }
         };
-        // Another name for each, because a library that is loaded is found again by its path.
+        // A different name for each, because a library that is already loaded is found again by its path.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("mile-emulated-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(failed("make a folder"))?;
         let (text, library) = (folder.join("kernels.cpp"), folder.join("kernels.so"));
         std::fs::write(&text, format!("{PRELUDE}\n{source}")).map_err(failed("write the sources"))?;
-        // Fortified jumps may not leave a stack for another one, as those between the threads of a block do.
+        // Fortified jumps may not switch from one stack to another, as jumps between the threads of a block do.
         let fortify = "-U_FORTIFY_SOURCE";
         let arguments =
             ["-std=c++17", "-O1", fortify, "-shared", "-fPIC", "-ffp-contract=off", "-DEMULATED", "-w", "-o"];
@@ -99,7 +99,7 @@ impl Emulated {
         let [x, y, z] = launched.grid.blocks;
         let dims = [x, y, z, launched.grid.threads, 1, 1];
         let backwards = i32::from(self.order == Order::Backwards);
-        // SAFETY: promised by the caller; pointers and dims are as many as the launcher reads.
+        // SAFETY: promised by the caller; there are as many pointers and dims as the launcher reads.
         if unsafe { launch(pointers.as_ptr(), dims.as_ptr(), backwards) } != 0 {
             let problem = "threads of a block did not all wait equally often".into();
             return Err(DeviceError::Failed { doing: "run a kernel", problem });
@@ -137,19 +137,19 @@ impl Device for Emulated {
     unsafe fn free(&self, at: u64) {
         if let Some(lines) = self.state().memory.remove(&at) {
             let memory = std::ptr::slice_from_raw_parts_mut(at as *mut Line, lines);
-            // SAFETY: it came from a box of so many lines in `allocate`, and the caller does not use it any more.
+            // SAFETY: it came from a box of this many lines in `allocate`, and the caller does not use it any more.
             drop(unsafe { Box::from_raw(memory) });
         }
     }
 
     unsafe fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        // SAFETY: so many bytes there belong to the caller.
+        // SAFETY: as many bytes there belong to the caller.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
         Ok(())
     }
 
     unsafe fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
-        // SAFETY: so many bytes there belong to the caller.
+        // SAFETY: as many bytes there belong to the caller.
         unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Device for Emulated {
         let mut state = self.state();
         let mut found = Vec::new();
         for name in names {
-            // SAFETY: all functions of this name prefix are made by one macro and have this type.
+            // SAFETY: all functions with this name prefix are made by one macro and have this type.
             let launch = unsafe { library.get::<Launch>(format!("launch_{name}")) };
             let launch = launch.map_err(|e| DeviceError::Compile(format!("kernel {name}: {e}")))?;
             found.push(DeviceKernel(state.kernels.len()));
@@ -186,7 +186,7 @@ impl Device for Emulated {
         unsafe { self.run(&launched) }
     }
 
-    /// One after the other is a way of side by side.
+    /// Running one after the other is a valid way to run side by side.
     fn aside(&self, _: bool) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Device for Emulated {
     }
 }
 
-/// Memory as it is aligned on a device.
+/// Memory aligned as it is on a device.
 #[derive(Clone, Copy)]
 #[repr(C, align(256))]
 struct Line([u8; 256]);
@@ -231,7 +231,7 @@ impl Drop for Emulated {
     fn drop(&mut self) {
         let left: Vec<u64> = self.state().memory.keys().copied().collect();
         for at in left {
-            // SAFETY: the device is dropped, so no buffer can be used any more.
+            // SAFETY: the device is being dropped, so no buffer can be used any more.
             unsafe { self.free(at) };
         }
     }

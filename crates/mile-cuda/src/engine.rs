@@ -1,8 +1,8 @@
 //! All agents of a network on one device.
 //!
-//! Verbs are noted down, as in the simulator, and carried out when somebody looks, together with those of other jobs on the same device
-//! ([`Stack`]). Combinations and exchanges form the simulator's sums in its order, products and sums rounded one by one, so that they have
-//! its bits.
+//! Verbs are noted, as in the simulator, and carried out when results are needed, together with those of other jobs on the same device
+//! ([`Stack`]). Combinations and exchanges form the simulator's sums in its order, products and sums rounded separately, so that the bits
+//! are the same.
 
 mod copied;
 mod crossing;
@@ -55,7 +55,7 @@ pub struct GpuAgents<'a, T: Real> {
     noted: Verbs,
     round: u64,
     weights: SparseRows,
-    /// The sum of squares of the models, if they have not changed since it was computed, and whether somebody has asked for it after the
+    /// The sum of squares of the models, if they have not changed since it was computed, and whether it has been asked for since the
     /// last round.
     norm_sq: Option<f64>,
     asks_for_norm: bool,
@@ -68,7 +68,7 @@ pub struct GpuAgents<'a, T: Real> {
 
 impl<'a, T: Real> GpuAgents<'a, T> {
     /// Agents at their starting points, with the vectors `method` works with; `start` has one row for each agent, or a single row
-    /// for all. They have the device for themselves.
+    /// for all. They have the device to themselves.
     pub fn new(
         device: Arc<dyn Device>,
         problem: &'a dyn Problem<T>,
@@ -80,7 +80,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Self::within(&Stack::new(device)?, problem, network, method, start, seed)
     }
 
-    /// As [`new`](Self::new), on a device where other jobs compute at the same time, each in a thread of its own.
+    /// As [`new`](Self::new), on a device where other jobs compute at the same time, each in its own thread.
     pub fn within(
         stack: &Arc<Stack<T>>,
         problem: &'a dyn Problem<T>,
@@ -93,7 +93,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Self::hosting(all, stack, problem, network, method, start, seed)
     }
 
-    /// As [`within`](Self::within), of some agents; what crosses to others is not carried out here.
+    /// As [`within`](Self::within), for some of the agents; what crosses to others is not carried out here.
     fn hosting(
         hosted: Vec<usize>,
         stack: &Arc<Stack<T>>,
@@ -144,12 +144,12 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(found)
     }
 
-    /// Whether gradients are computed on the device; else the problem computes them on the CPU.
+    /// Whether gradients are computed on the device; otherwise the problem computes them on the CPU.
     pub fn computes_gradients(&self) -> bool {
         self.objective.is_some()
     }
 
-    /// Adds the commands of a verb; `weights` are those of the round, if edges are down in some.
+    /// Adds the commands of a verb; `weights` are those of the round, if some edges are down in some rounds.
     fn lower(&self, verb: &Verb, weights: Option<usize>, work: &mut Work) {
         let vectors = &self.vectors;
         match *verb {
@@ -170,13 +170,13 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         }
     }
 
-    /// The weights of the round, where edges drop.
+    /// The weights of the round, if edges can drop.
     fn weights_of_round(&self, work: &mut Work) -> Option<usize> {
         let now = || self.weights.entries.iter().map(|(_, w)| T::of(*w)).collect::<Vec<T>>();
         (self.network.varies() && self.noted.exchanges() > 0).then(|| work.data(&now()))
     }
 
-    /// All verbs that were noted, at once. If somebody asks for the norm of the models after every exchange, it is found along with them.
+    /// Carries out all noted verbs at once. If the norm of the models is asked for after every exchange, it is computed along with them.
     fn carry_out(&mut self) -> Result<(), DeviceError> {
         let mut work = Work::default();
         let weights = self.weights_of_round(&mut work);
@@ -193,14 +193,14 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         Ok(())
     }
 
-    /// A vector, when all is settled.
+    /// A vector, once all pending work is done.
     fn read(&self, v: Vector) -> Result<Vec<T>, DeviceError> {
         let _queue = self.stack.lock();
         self.vectors.get(v)
     }
 }
 
-/// An error of the device, as one of the engine.
+/// A device error as an engine error.
 fn engine(error: DeviceError) -> AgentsError {
     AgentsError::Engine(Box::new(error))
 }
@@ -236,7 +236,7 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.guard.check()?;
         self.noted.check_pull(pairs)?;
-        // With edges that drop, the weights are those of one round.
+        // If edges can drop, the weights are those of one round.
         let other_round = self.noted.exchanges() > 0 && self.round != round;
         if self.drift.is_asked() || self.noted.is_full() || other_round {
             self.settle()?;
@@ -261,7 +261,7 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         Ok(messages * message_bytes::<T>(self.vectors.dim()) as u64)
     }
 
-    /// The CPU compresses, with the bits that every engine has.
+    /// The CPU compresses, with the same bits as in every engine.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.noted.check(pull.model)?;
         self.noted.check_pull(&[(pull.from, pull.to)])?;

@@ -17,7 +17,7 @@ use crate::stack::Stack;
 pub struct GpuEngines {
     open: Box<Open>,
     name: String,
-    /// What the jobs of one precision share, a [`Stack`] of either once there is a job.
+    /// What the jobs of one precision share: a [`Stack`] for each precision, created with its first job.
     stacks: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     said: Once,
     say: fn(&str),
@@ -26,7 +26,7 @@ pub struct GpuEngines {
 /// Opens the device.
 type Open = dyn Fn() -> Result<Arc<dyn Device>, DeviceError> + Send + Sync;
 
-/// Where compiled kernels are kept: beside the data sets.
+/// Where compiled kernels are kept: next to the data sets.
 fn cache() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = variable("MILE_HOME")
@@ -36,7 +36,7 @@ fn cache() -> Option<PathBuf> {
 }
 
 impl GpuEngines {
-    /// On the GPU of this number. `say` gets notes for the user.
+    /// Engines on the GPU with this number. `say` gets notes for the user.
     ///
     /// # Errors
     /// If there is no such GPU, or it cannot be used.
@@ -45,7 +45,7 @@ impl GpuEngines {
         Self::on(open, say)
     }
 
-    /// On a device that is opened so, such as an [emulated](crate::emulated) one.
+    /// Engines on a device opened this way, such as an [emulated](crate::emulated) one.
     ///
     /// # Errors
     /// If it cannot be opened.

@@ -14,11 +14,11 @@ use crate::vectors::stride;
 /// How many of several jobs fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fitting {
-    /// Jobs that fit, at least one: whether that one does is seen when it is opened.
+    /// How many jobs fit, at least one: whether that one does is found out when it is opened.
     pub jobs: usize,
-    /// Jobs that there are.
+    /// How many jobs there are.
     pub of: usize,
-    /// Bytes that all of them need at least.
+    /// Bytes that they all need at least.
     pub needed: u64,
     /// Bytes that are free.
     pub available: u64,
@@ -47,8 +47,8 @@ impl fmt::Display for Fitting {
 }
 
 impl<T: Real> Stack<T> {
-    /// Refuses a job of so many agents that does not fit beside those of other ranks, of which `sharing` have the same device: with this
-    /// problem and methods of at most so many vectors.
+    /// Refuses a job with this many agents, this problem and methods of at most this many vectors if it does not fit next to the jobs of
+    /// other ranks, `sharing` of which have the same device.
     pub fn check(
         &self,
         problem: &dyn Problem<T>,
@@ -68,7 +68,7 @@ impl<T: Real> Stack<T> {
         Err(DeviceError::Memory { needed, available, what })
     }
 
-    /// How many of so many jobs with this problem and methods of at most so many vectors fit.
+    /// How many of this many jobs fit, with this problem and methods of at most this many vectors.
     pub fn fitting(
         &self,
         problem: &dyn Problem<T>,
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_are_as_many_as_fit_beside_what_they_share_and_at_least_one() {
+    fn as_many_jobs_fit_as_the_memory_left_by_what_they_share_allows_and_at_least_one() {
         let needs = Needs { own: 10, turn: 200, shared: 100 };
         let jobs = |available| Fitting::new(12, 90, needs, available).jobs;
         assert_eq!((jobs(1_500), jobs(1_499), jobs(400), jobs(0)), (12, 11, 1, 1));

@@ -11,7 +11,7 @@ use crate::queue::Queue;
 use crate::stack::Shared;
 use crate::table::DeviceTable;
 
-/// The objectives of these agents of a job's problem on the device; none if it has no form for one that is known here.
+/// The objectives of these agents of a job's problem on the device; none if it has no device form that is known here.
 pub(crate) fn on_device<T: Real>(
     shared: &mut Shared,
     queue: &Queue,

@@ -32,7 +32,7 @@ pub(crate) fn objectives<T: Real>() -> String {
     format!("typedef {} T;\n{OBJECTIVES}", type_name::<T>())
 }
 
-/// The layers of networks, in one precision; kernels of a network's own shapes are added to it.
+/// The layers of networks, in one precision; kernels for a network's particular shapes are added to it.
 pub(crate) fn network<T: Real>() -> String {
     let own = match T::PRECISION {
         Precision::F32 => format!("{SPLIT}\n{CONVOLUTIONS}"),
@@ -41,7 +41,7 @@ pub(crate) fn network<T: Real>() -> String {
     format!("typedef {} T;\n{GEMM}\n{LAYERS}\n{own}\n{NETWORK}", type_name::<T>())
 }
 
-/// A number as an argument of its precision.
+/// A number as a kernel argument of its precision.
 pub(crate) fn number<T: Real>(value: T) -> Argument {
     match T::PRECISION {
         Precision::F32 => Argument::Single(value.wide() as f32),

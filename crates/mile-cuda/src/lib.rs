@@ -1,8 +1,8 @@
 //! Agents on an NVIDIA GPU: an [engine](mile::engine::Engine) for [`mile`]. One GPU hosts all agents ([`GpuAgents`]), or each rank of a
 //! cluster hosts its agents on one ([`GpuRank`]).
 //!
-//! The kernels are CUDA C++ sources within the program, compiled by NVRTC for the GPU at hand when they are first used and kept on disk. Nothing
-//! of CUDA is needed to build this crate, and a program that has it runs on machines without a GPU.
+//! The kernels are CUDA C++ sources embedded in the program, compiled by NVRTC for the GPU at hand when they are first used, and kept on
+//! disk. Building this crate needs nothing from CUDA, and a program that contains it runs on machines without a GPU.
 
 pub mod cuda;
 mod decay;

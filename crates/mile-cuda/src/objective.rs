@@ -12,10 +12,10 @@ pub(crate) trait Program: Send {
     /// Bytes of intermediate values for one row.
     fn bytes_of_row(&self) -> u64;
 
-    /// Makes room for so many rows at a time.
+    /// Makes room for `rows` rows at a time.
     fn reserve(&mut self, rows: usize) -> Result<(), DeviceError>;
 
-    /// Rows that there is room for.
+    /// How many rows there is room for.
     fn room(&self) -> usize;
 
     /// Bytes of the descriptor of a row.
@@ -25,15 +25,15 @@ pub(crate) trait Program: Send {
     /// commands is `extent`.
     ///
     /// # Safety
-    /// There are so many descriptors, of buffers that are there until the script has run.
+    /// There are `count` descriptors, of buffers that exist until the script has run.
     unsafe fn launch(&self, script: &mut Script, task: Task, rows: Argument, count: usize, extent: usize);
 }
 
-/// A vector of which each agent has a row.
+/// A vector with a row for each agent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) at: u64,
-    /// Bytes from one row to the next; 0 if all have the same.
+    /// Bytes from one row to the next; 0 if all agents share one row.
     pub(crate) stride: usize,
 }
 
@@ -43,28 +43,28 @@ impl Place {
     }
 }
 
-/// A model that is evaluated.
+/// A model to be evaluated.
 pub(crate) struct Model {
     pub(crate) at: u64,
     /// Whether its metrics are measured here.
     pub(crate) is_measured: bool,
 }
 
-/// The objectives of the agents that are hosted here, on the device.
+/// The objectives of the agents hosted here, on the device.
 pub(crate) trait Objective: Send {
-    /// Adds `out_i <- grad f_i(x_i)` for all of them, on the samples of a draw, or exactly if there is none.
+    /// Adds `out_i <- grad f_i(x_i)` for all of them, on the samples of a draw, or exactly if no draw is given.
     fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work);
 
     /// Numbers that [`evaluate`](Self::evaluate) writes for each model.
     fn numbers(&self) -> usize;
 
-    /// Adds the evaluation of models, each of which gets so many numbers at `out`.
+    /// Adds the evaluation of models, each of which gets that many numbers at `out`.
     fn evaluate(&self, models: &[Model], out: u64, work: &mut Work);
 
     /// The losses of the agents, without a penalty, from the numbers of a model.
     fn losses(&self, numbers: &[f64]) -> Vec<f64>;
 
-    /// The metrics from the numbers of a model that was measured, if they are computed here.
+    /// The metrics from the numbers of a measured model, if they are computed here.
     fn metrics(&self, numbers: &[f64]) -> Option<Vec<f64>> {
         let _ = numbers;
         None
@@ -74,10 +74,10 @@ pub(crate) trait Objective: Send {
 /// Bytes that a job needs on the device besides its vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Of its own.
+    /// For this job alone.
     pub(crate) own: u64,
-    /// For what one job at a time uses: intermediate values of gradients and evaluations.
+    /// For what one job uses at a time: intermediate values of gradients and evaluations.
     pub(crate) turn: u64,
-    /// For data that all jobs have.
+    /// For data that all jobs share.
     pub(crate) shared: u64,
 }

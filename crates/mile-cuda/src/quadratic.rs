@@ -11,9 +11,9 @@ use crate::script::Script;
 use crate::stack::{Shared, Users};
 use crate::work::{Descriptors, Kind, Task, Work};
 
-/// Threads of a block, as the kernels have it.
+/// Threads of a block, as in the kernels.
 const THREADS: u32 = 256;
-/// Most blocks for the columns of one row: each of them sums what all have found.
+/// Most blocks for the columns of one row: each of them adds up the results of all.
 const MOST_BLOCKS: u32 = 64;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 5 * 8;
@@ -69,7 +69,7 @@ impl Program for Quadratics {
     }
 }
 
-/// The quadratics of the agents that are hosted here.
+/// The quadratics of the agents hosted here.
 pub(crate) struct DeviceQuadratic {
     program: usize,
     curvature: Buffer,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::device::{Argument, Device, DeviceError, DeviceKernel, Grid};
 use crate::script::Script;
 
-/// A device, shared by all that use its queue.
+/// A device, shared by everything that uses its queue.
 #[derive(Clone)]
 pub(crate) struct Queue {
     pub(crate) device: Arc<dyn Device>,
@@ -18,14 +18,14 @@ pub(crate) struct Kernels {
 }
 
 impl Queue {
-    /// Compiles the kernels of these names.
+    /// Compiles the kernels with these names.
     pub(crate) fn kernels<N: AsRef<str>>(&self, source: &str, names: &[N]) -> Result<Kernels, DeviceError> {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         let kernels = self.device.compile(source, &names)?;
         Ok(Kernels { by_name: names.iter().map(|name| (*name).to_owned()).zip(kernels).collect() })
     }
 
-    /// Blocks that keep the device busy.
+    /// How many blocks keep the device busy.
     pub(crate) fn busy(&self) -> u32 {
         self.device.multiprocessors() * 16
     }
@@ -38,7 +38,7 @@ impl Kernels {
     /// As [`Script::launch`].
     ///
     /// # Panics
-    /// If there is no kernel of this name.
+    /// If there is no kernel with this name.
     pub(crate) unsafe fn launch(&self, script: &mut Script, name: &str, grid: Grid, arguments: &[Argument]) {
         // SAFETY: promised by the caller.
         unsafe { script.launch(self.by_name[name], grid, arguments) }

@@ -1,6 +1,6 @@
-//! Opens engines of one rank on its GPU for the jobs of an experiment.
+//! Opens the engines of one rank on its GPU for the jobs of an experiment.
 //!
-//! A rank takes the GPU of its number among the ranks of its machine, modulo the number of GPUs that it sees.
+//! A rank uses the GPU with its number among the ranks of its machine, modulo the number of GPUs that it sees.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::cuda;
 use crate::engine::GpuRank;
 use crate::engines::GpuEngines;
 
-/// Where what starts the ranks of a job tells a rank its number on its machine: Open MPI, MPICH and those derived from it, Slurm.
+/// Variables in which a job's launcher tells a rank its number on its machine: Open MPI, MPICH and its derivatives, Slurm.
 const LOCAL: [&str; 6] = [
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "MPI_LOCALRANKID",
@@ -27,14 +27,14 @@ const LOCAL: [&str; 6] = [
     "PMI_LOCAL_RANK",
     "SLURM_LOCALID",
 ];
-/// Ranks whose GPUs are named in a message.
+/// How many ranks' GPUs are named in a message.
 const NAMED: usize = 8;
 
 /// Engines of this rank on its GPU, for [`Plan::spread`](mile_lab::plan::Plan::spread).
 pub struct GpuRankEngines<C> {
     transport: Arc<C>,
     gpu: GpuEngines,
-    /// Ranks that have the same GPU.
+    /// How many ranks share the GPU.
     sharing: usize,
 }
 
@@ -43,16 +43,16 @@ fn machine(name: &str) -> &str {
     name.split_once(" on ").map_or("", |(_, machine)| machine)
 }
 
-/// The number of a rank among those of its machine, as it was told, or else from the names of all.
+/// The number of a rank among those of its machine, as the launcher gave it, or else derived from the names of all.
 fn local_number(told: Option<String>, names: &[String], rank: usize) -> usize {
     let before = || names[..rank].iter().filter(|name| machine(name) == machine(&names[rank])).count();
     told.and_then(|text| text.trim().parse().ok()).unwrap_or_else(before)
 }
 
-/// The GPU of a rank, as it tells the others.
+/// The GPU of a rank, as reported to the others.
 struct Gpu {
     number: usize,
-    /// Whether messages come from its memory and go there; else through the host's.
+    /// Whether messages are sent from and received in its memory; otherwise they go through the host's.
     is_direct: bool,
     name: String,
 }
@@ -89,8 +89,8 @@ fn line(names: &[String], gpus: &[Gpu]) -> String {
 }
 
 impl<C: RankTransport + 'static> GpuRankEngines<C> {
-    /// On the GPU of this rank, counted from number `first`, and a line for the user. `say` gets notes for the user, on the first
-    /// rank. All ranks open theirs at once.
+    /// On the GPU of this rank, counting from number `first`, and a line for the user. `say` gets notes for the user, on the first
+    /// rank. All ranks open theirs at the same time.
     ///
     /// # Errors
     /// The same on all ranks, if any has no GPU that can be used.
@@ -116,7 +116,7 @@ impl<C: RankTransport + 'static> GpuRankEngines<C> {
         Ok((Self { transport, gpu, sharing }, line(&names, &gpus)))
     }
 
-    /// On a device of this rank's own.
+    /// On this rank's own device.
     pub fn on(transport: Arc<C>, gpu: GpuEngines) -> Self {
         Self { transport, gpu, sharing: 1 }
     }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_is_told_its_number_on_its_machine_or_counts() {
+    fn a_rank_is_told_its_number_on_its_machine_or_derives_it() {
         let names = ["rank 0 on a", "rank 1 on b", "rank 2 on a", "rank 3 on a"].map(str::to_owned);
         assert_eq!([0, 1, 2, 3].map(|rank| local_number(None, &names, rank)), [0, 0, 1, 2]);
         assert_eq!(local_number(Some("5".into()), &names, 3), 5);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_messages_is_said_where_there_are_some() {
+    fn the_route_of_messages_is_shown_if_there_are_any() {
         let names = ["rank 0 on a", "rank 1 on b"].map(str::to_owned);
         let [through_host, direct] = [false, true].map(|is_direct| line(&names, &gpus(0, &[is_direct; 2])));
         assert_ne!(through_host, direct);

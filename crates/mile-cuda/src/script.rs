@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::device::{Argument, Device, DeviceError, DeviceKernel, Grid, Recording};
 
-/// Most scripts that are remembered: rounds of a run differ in few ways.
+/// Most scripts that are remembered: the rounds of a run differ in few ways.
 const MOST: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,7 @@ impl Script {
     /// Runs all launches once.
     ///
     /// # Safety
-    /// All buffers of its launches are there until they are done.
+    /// All buffers of its launches exist until they are done.
     pub(crate) unsafe fn run(&self, device: &dyn Device) -> Result<(), DeviceError> {
         for step in &self.steps {
             match step {
@@ -66,7 +66,7 @@ enum Seen {
     Recorded(Recording),
 }
 
-/// Runs scripts; one that comes a second time is recorded, and run from the recording from then on.
+/// Runs scripts; one that occurs a second time is recorded, and run from the recording from then on.
 pub(crate) struct Recordings {
     device: Arc<dyn Device>,
     seen: HashMap<Script, Seen>,
@@ -78,7 +78,7 @@ impl Recordings {
     }
 
     /// # Safety
-    /// As [`Script::run`]; what frees a buffer [forgets](Self::forget) all recordings.
+    /// As [`Script::run`]; whatever frees a buffer [forgets](Self::forget) all recordings.
     pub(crate) unsafe fn run(&mut self, script: Script) -> Result<(), DeviceError> {
         let recording = match self.seen.get(&script) {
             Some(Seen::Recorded(recording)) => *recording,

@@ -1,8 +1,8 @@
 //! Jobs that share a device: what several of them do at the same time is one launch.
 //!
-//! Each job runs in a thread of its own and hands in its work, a round at a time. When all jobs have, one of the threads merges the works
+//! Each job runs in its own thread and hands in its work, a round at a time. When all jobs have done so, one of the threads merges their work
 //! ([`merge`]) and launches them: the rows of a gradient are then the agents of all jobs. A job waits for the others for a
-//! tenth of a second at most. What a job computes does not depend on who computes with it.
+//! tenth of a second at most. What a job computes does not depend on which jobs it computes with.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -23,13 +23,13 @@ use crate::work::{Kind, Wave, Work, bytes, merge};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Most blocks in the second and third dimension of a grid.
+/// Most blocks in the second and third dimensions of a grid.
 const MOST_BLOCKS: usize = 65_535;
 /// How long a job waits for the others.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long it does so without sleeping.
 const AWAKE: Duration = Duration::from_micros(100);
-/// Of the free memory, intermediate values of gradients take at most one part in so many, unless one row needs more.
+/// Intermediate values of gradients take at most one part in this many of the free memory, unless a single row needs more.
 const SHARE: u64 = 2;
 
 /// A device on which several jobs compute together.
@@ -43,7 +43,7 @@ pub struct Stack<T> {
 /// What a job gets back: the sum of squares that it asked for, if it did.
 pub(crate) type Answer = Result<Option<f64>, DeviceError>;
 
-/// Where a job finds its answer. It looks there for a while before it sleeps, because waking takes longer than a round of a small problem.
+/// Where a job finds its answer. It polls for a while before it sleeps, because waking takes longer than a round of a small problem.
 #[derive(Default)]
 struct Slot {
     answer: Mutex<Option<Answer>>,
@@ -64,20 +64,20 @@ impl Slot {
     }
 }
 
-/// What all jobs of a device share. Whoever has it, has the device's queue.
+/// What all jobs of a device share. Holding it means holding the device's queue.
 pub(crate) struct Shared {
     queue: Queue,
     kernels: Kernels,
     members: Vec<usize>,
     next_member: usize,
     waiting: BTreeMap<usize, (Work, Arc<Slot>)>,
-    /// Descriptors and data of the works that are carried out.
+    /// Descriptors and data of the work that is carried out.
     buffer: Buffer,
     room: usize,
     recordings: Recordings,
     programs: BTreeMap<usize, Kept>,
     next_program: usize,
-    /// Data that several jobs use, by what they are.
+    /// Data that several jobs use, by kind.
     data: HashMap<(&'static str, usize), Weak<dyn Any + Send + Sync>>,
     /// Sums of squares of jobs.
     totals: Buffer,
@@ -136,12 +136,12 @@ impl<T: Real> Stack<T> {
         &self.queue.device
     }
 
-    /// The queue of the device, and all that jobs share.
+    /// The queue of the device, and everything that jobs share.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands in the work of a job, waits until it is launched, and for a sum of squares if there is one.
+    /// Hands in the work of a job and waits until it is launched, and for a sum of squares if there is one.
     pub(crate) fn together(&self, member: usize, work: Work) -> Answer {
         let slot = Arc::new(Slot::default());
         let mut shared = self.lock();
@@ -178,7 +178,7 @@ impl<T: Real> Stack<T> {
         self.lock().carry_out(&[work]).map(|squares| squares.first().copied())
     }
 
-    /// A job ends: nobody waits for it any more, and what was made for it is given back.
+    /// Ends a job: the others no longer wait for it, and what was made for it is freed.
     pub(crate) fn leave(&self, member: usize) {
         let mut shared = self.lock();
         shared.members.retain(|other| *other != member);
@@ -196,18 +196,18 @@ impl Shared {
         self.members.iter().all(|member| self.waiting.contains_key(member))
     }
 
-    /// The number of another job.
+    /// The number of a new job.
     pub(crate) fn number(&mut self) -> usize {
         self.next_member += 1;
         self.next_member
     }
 
-    /// The others wait for this job from now on.
+    /// From now on the others wait for this job.
     pub(crate) fn join(&mut self, member: usize) {
         self.members.push(member);
     }
 
-    /// Gives back the memory of programs that no job uses.
+    /// Frees the memory of programs that no job uses.
     pub(crate) fn give_back_unused(&mut self) -> Result<(), DeviceError> {
         self.queue.device.wait()?;
         self.recordings.forget();
@@ -215,7 +215,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The program of this key for one more job: that of other jobs, or a new one.
+    /// The program with this key for one more job: that of other jobs, or a new one.
     pub(crate) fn program(
         &mut self,
         key: String,
@@ -240,7 +240,7 @@ impl Shared {
         if wanted > kept.program.room() {
             self.queue.device.wait()?;
             self.recordings.forget();
-            // All rows at once if there is memory for them, else as many as fit, and several turns.
+            // All rows at once if there is memory for them, otherwise as many as fit, in several turns.
             let held = kept.program.room() as u64 * kept.program.bytes_of_row();
             let available = self.queue.device.available()? + held;
             let each = kept.program.bytes_of_row().max(1);
@@ -256,7 +256,7 @@ impl Shared {
         Ok(number)
     }
 
-    /// Data of this kind and number: those of other jobs, or new ones.
+    /// Data of this kind and number: shared with other jobs, or new.
     pub(crate) fn data<D: Any + Send + Sync>(
         &mut self,
         key: (&'static str, usize),
@@ -287,7 +287,7 @@ impl Shared {
         }
     }
 
-    /// Carries out the works of several jobs; the sums of squares of those that ask for one.
+    /// Carries out the work of several jobs; returns the sums of squares of those that ask for one.
     fn carry_out(&mut self, works: &[&Work]) -> Result<Vec<f64>, DeviceError> {
         if works.iter().all(|work| work.is_empty()) {
             return Ok(Vec::new());
@@ -309,8 +309,8 @@ impl Shared {
         for wave in &waves {
             self.launch(&mut script, wave);
         }
-        // SAFETY: arguments of launches are the buffer, the totals and memory of programs, and what replaces these forgets all
-        // recordings; descriptors are of buffers of jobs that wait for this.
+        // SAFETY: arguments of launches are the buffer, the totals and memory of programs, and whatever replaces these forgets all
+        // recordings; descriptors refer to buffers of jobs that wait for this.
         unsafe { self.recordings.run(script)? };
         let squares = waves.iter().find(|wave| wave.kind == Kind::Squares);
         let mut found = vec![0.0; squares.map_or(0, |wave| wave.count)];

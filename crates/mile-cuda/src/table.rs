@@ -11,18 +11,18 @@ use crate::script::Script;
 use crate::stack::{Shared, Users};
 use crate::work::{Descriptors, Kind, Task, Work};
 
-/// Threads of a block; columns and lanes of a block that sums are 32 and 8, as the kernels have it.
+/// Threads of a block; a block that sums has 32 columns and 8 lanes, as in the kernels.
 const THREADS: u32 = 256;
 const COLUMNS: usize = 32;
 const LANES: usize = 8;
-/// Rows of a lane from which on a sum is split.
+/// Rows of a lane from which a sum is split.
 const ROWS_OF_A_LANE: usize = 64;
 /// Most splits of a sum.
 const MOST_SPLITS: usize = 128;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 7 * 8;
 
-/// How many blocks share the sum over so many rows.
+/// How many blocks share a sum over `rows` rows.
 fn splits(rows: usize) -> usize {
     rows.div_ceil(LANES * ROWS_OF_A_LANE).clamp(1, MOST_SPLITS)
 }
@@ -34,7 +34,7 @@ struct Tables {
     slopes: Buffer,
     sums: Buffer,
     room: usize,
-    /// Rows of a table at most.
+    /// The most rows of a table.
     most: usize,
     columns: usize,
     classes: usize,
@@ -85,14 +85,14 @@ impl Program for Tables {
         DESCRIPTOR
     }
 
-    /// The extent is the largest number of rows that are used of a table.
+    /// The extent is the largest number of rows used of a table.
     unsafe fn launch(&self, script: &mut Script, task: Task, rows: Argument, count: usize, extent: usize) {
         let whole = |value: usize| Argument::Whole(value as u32);
         let blocks = |numbers: usize| numbers.div_ceil(THREADS as usize).max(1) as u32;
         let (most, columns, classes) = (whole(self.most), whole(self.columns), whole(self.classes));
         let (slopes, sums, penalised) = (self.slopes.at(), self.sums.at(), whole(self.penalised));
         let by_row = Grid::new([blocks(extent), count as u32, 1], THREADS);
-        // SAFETY: the types are those of the kernels; there is room for the slopes and sums of so many objectives, and the rest is
+        // SAFETY: the types are those of the kernels; there is room for the slopes and sums of all objectives, and the rest is
         // promised by the caller.
         unsafe {
             if task == Task::Losses {
@@ -115,7 +115,7 @@ impl Program for Tables {
     }
 }
 
-/// The tables of the agents that are hosted here.
+/// The tables of the agents hosted here.
 pub(crate) struct DeviceTable {
     program: usize,
     features: Buffer,
@@ -141,7 +141,7 @@ impl DeviceTable {
         let (terms, device, all) = (table.terms(), &queue.device, table.rows());
         let samples: Vec<usize> = hosted.iter().map(|agent| all[*agent]).collect();
         let (columns, classes) = (table.columns(), terms.loss.classes());
-        // In steps, so that jobs whose tables are divided a little differently compute together.
+        // In steps, so that jobs whose tables are divided slightly differently compute together.
         let batch = match table.batch() {
             Batch::Full => 0,
             Batch::Size(size) | Batch::Epoch(size) => size,
@@ -185,7 +185,7 @@ impl DeviceTable {
         })
     }
 
-    /// Rows of a mini-batch of an agent with so many.
+    /// Rows in a mini-batch of an agent with `all` rows.
     fn used(&self, all: usize) -> usize {
         match self.batch {
             Batch::Full => all,
@@ -193,7 +193,7 @@ impl DeviceTable {
         }
     }
 
-    /// Adds the objectives of all agents, on the samples at these places of the job's data or on all; returns the most rows of one.
+    /// Adds the objectives of all agents, on the samples at these places of the job's data or on all; returns the largest number of rows.
     fn rows(&self, x: Place, out: Place, lists: Option<&[usize]>, rows: &mut Descriptors) -> usize {
         let (mut first, mut most) = (0, 0);
         for (row, all) in self.samples.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The vectors of all agents of a job in the device's memory, and the commands of verbs on them.
+//! The vectors of all agents of a job in the device's memory, and the commands of the verbs on them.
 
 use std::marker::PhantomData;
 
@@ -14,11 +14,11 @@ use crate::objective::Place;
 use crate::queue::Queue;
 use crate::work::{Descriptors, Kind, Work};
 
-/// Rows begin at multiples of so many bytes, for accesses of sixteen bytes.
+/// Rows begin at multiples of this many bytes, for accesses of sixteen bytes.
 const ALIGNMENT: usize = 16;
-/// Threads of a block that sums, as the kernels have it.
+/// Threads of a block that sums, as in the kernels.
 const SUM_THREADS: usize = 256;
-/// Blocks that sum the squares of one agent: a matter of the dimension, so that the bits do not depend on the device.
+/// Blocks that sum the squares of one agent: they depend on the dimension alone, so that the bits do not depend on the device.
 pub(crate) fn squares(dim: usize) -> usize {
     (dim / 2048).clamp(1, 256)
 }
@@ -52,7 +52,7 @@ pub(crate) struct Vectors<T> {
 }
 
 /// The matrix of an exchange with other ranks, at places of the job's data: where rows begin, columns, weights. Columns from the number of
-/// agents on are rows of other ranks.
+/// agents on refer to rows of other ranks.
 #[derive(Clone, Copy)]
 pub(crate) struct Crossed {
     starts: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Crossed {
     weights: usize,
 }
 
-/// The sum of what the blocks of all agents have found, as the kernel forms it: in the lanes of a block, and then by halves.
+/// The sum of the results of the blocks of all agents, formed as in the kernel: in the lanes of a block, and then by halves.
 pub(crate) fn total(parts: &[f64]) -> f64 {
     let mut sums = [0.0; SUM_THREADS];
     parts.iter().enumerate().for_each(|(k, part)| sums[k % SUM_THREADS] += part);
@@ -82,7 +82,7 @@ pub(crate) fn address(at: Argument) -> u64 {
 }
 
 impl<T: Real> Vectors<T> {
-    /// So many vectors, agents and numbers in a row. Their contents mean nothing.
+    /// This many vectors, agents and numbers in a row. Their contents are unspecified.
     pub(crate) fn new(
         queue: &Queue,
         penalty: Option<&Penalty>,
@@ -126,7 +126,7 @@ impl<T: Real> Vectors<T> {
         self.dim
     }
 
-    /// Agents, of which there is a row each.
+    /// The number of agents, each of which has a row.
     pub(crate) fn agents(&self) -> usize {
         self.agents
     }
@@ -150,7 +150,7 @@ impl<T: Real> Vectors<T> {
         Place { at: address(self.rounded.at()), stride: 0 }
     }
 
-    /// Rows for all agents, which are no vector of the method.
+    /// Rows for all agents that are not a vector of the method.
     pub(crate) fn spare(&self, queue: &Queue) -> Result<Buffer, DeviceError> {
         Buffer::new::<T>(&queue.device, self.numbers())
     }
@@ -203,7 +203,7 @@ impl<T: Real> Vectors<T> {
         }
     }
 
-    /// What [`summaries`](Self::summaries) has found.
+    /// The result of [`summaries`](Self::summaries).
     pub(crate) fn read_summaries(&self) -> Result<Vec<f64>, DeviceError> {
         let mut numbers = vec![0.0; self.agents * summary_len(self.dim)];
         self.summaries.read(0, &mut numbers)?;
@@ -247,7 +247,7 @@ impl<T: Real> Vectors<T> {
         work.add(Kind::Pull, one, self.wide(), self.agents);
     }
 
-    /// Sixteen bytes at a time in a row.
+    /// How many units of sixteen bytes a row has.
     fn wide(&self) -> usize {
         self.stride * size_of::<T>() / ALIGNMENT
     }
@@ -321,13 +321,13 @@ impl<T: Real> Vectors<T> {
         self.distances_from_mean(v, work);
     }
 
-    /// The squared distances of all rows from what [`set_mean`](Self::set_mean) has set.
+    /// The squared distances of all rows from the mean set by [`set_mean`](Self::set_mean).
     pub(crate) fn distances_from_mean(&self, v: Vector, work: &mut Work) {
         let from_mean = self.rows(self.at(v), address(self.mean.at()));
         work.add(Kind::Squares, from_mean, self.dim, self.agents);
     }
 
-    /// What blocks have found of the last sum of squares, as many of each agent.
+    /// The blocks' results of the last sum of squares, equally many for each agent.
     pub(crate) fn read_squares(&self) -> Result<Vec<f64>, DeviceError> {
         let mut parts = vec![0.0; self.agents * squares(self.dim)];
         self.squares.read(0, &mut parts)?;
@@ -340,7 +340,7 @@ impl<T: Real> Vectors<T> {
         self.rounded.write(0, &mean.iter().map(|m| T::of(*m)).collect::<Vec<T>>())
     }
 
-    /// What [`mean`](Self::mean) has found.
+    /// The result of [`mean`](Self::mean).
     pub(crate) fn read_mean(&self) -> Result<Vec<f64>, DeviceError> {
         let mut mean = vec![0.0; self.dim];
         self.mean.read(0, &mut mean)?;

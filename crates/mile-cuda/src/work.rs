@@ -1,7 +1,7 @@
 //! What a job hands to the device: commands with the numbers that they need.
 //!
 //! Kernels find all of it in one buffer, so that a round is the same sequence of launches every time, and so that what several jobs do at
-//! the same time can be one launch: a kernel gets a list of descriptors, one or more of each job.
+//! the same time can be one launch: a kernel gets a list of descriptors, one or more from each job.
 
 use mile::real::{Precision, Real};
 
@@ -19,7 +19,7 @@ pub(crate) enum Task {
     Losses,
 }
 
-/// Commands of the same kind can be one launch. Gradients come late in the order, and norms last: jobs that are about to do something else
+/// Commands of the same kind can be one launch. Gradients come late in the order, and norms last, so that jobs about to do something else
 /// catch up first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -55,12 +55,12 @@ pub(crate) struct Command {
     pub(crate) agents: usize,
 }
 
-/// What kernels read: structures as the kernels have them, one after the other.
+/// What kernels read: structures laid out as in the kernels, one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Descriptors {
     bytes: Vec<u8>,
     count: usize,
-    /// Where there are places of the job's data instead of addresses.
+    /// Positions that hold places of the job's data instead of addresses.
     relative: Vec<usize>,
 }
 
@@ -106,7 +106,7 @@ impl Descriptors {
         self
     }
 
-    /// A structure is complete.
+    /// Marks a structure as complete.
     pub(crate) fn end(&mut self) {
         self.count += 1;
     }
@@ -123,7 +123,7 @@ impl Descriptors {
     }
 }
 
-/// Commands of one job, in their order, and data that their descriptors point to.
+/// Commands of one job, in order, and the data that their descriptors point to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Work {
     pub(crate) commands: Vec<Command>,
@@ -148,7 +148,7 @@ impl Work {
     }
 }
 
-/// What the commands of several jobs do at the same time.
+/// Commands of several jobs that run at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wave {
     pub(crate) kind: Kind,

@@ -1,8 +1,8 @@
-//! An objective of your own in the lab: sensors that each measured their distance to a source find it together. Nonconvex,
+//! Your own objective in the lab: sensors that each measured their distance to a source locate it together. It is nonconvex,
 //! and no measurement leaves its sensor.
 //!
 //! `cargo run --release -p mile-lab --example own_objective` runs four methods with three seeds and leaves records,
-//! figures and a report in `runs/sensors`. Run it again and it goes on with what is there.
+//! figures and a report in `runs/sensors`. Run it again and it continues from what is there.
 
 use mile::{Failure, Problem};
 use mile_lab::Lab;

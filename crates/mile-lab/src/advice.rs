@@ -15,7 +15,7 @@ use crate::objectives::Curvature;
 use crate::plan::Plan;
 use crate::spec::StartSpec;
 
-/// The largest part of the gradient work of a plan that an estimate before it may cost.
+/// The largest fraction of a plan's gradient work that an estimate before it may cost.
 const SHARE: f64 = 0.05;
 
 /// Estimates of a plan's problem, with its first seed, at its starting point.
@@ -54,7 +54,7 @@ pub fn estimate(plan: &Plan) -> Result<ProblemEstimate, LabError> {
     Ok(ProblemEstimate { smoothness, scatter: auto::scatter(spec)? })
 }
 
-/// The steps of one job that an estimate of L may cost: a part of those of all jobs. A plan with `"auto"` has one
+/// The steps of one job that an estimate of L may cost: a fraction of those of all jobs. A plan with `"auto"` has one
 /// estimate for both, which does not depend on the length of the run.
 fn steps(plan: &Plan) -> f64 {
     let spec = &plan.spec;
@@ -75,7 +75,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
     let smoothness = estimate.as_ref().and_then(|found| smoothness_bound(spec, found));
     let mut found = Vec::new();
     for (k, (algorithm, planned)) in plan.spec.algorithms.iter().zip(&plan.methods).enumerate() {
-        // Of the smooth part of the objective.
+        // For the smooth part of the objective.
         let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
         let advice = advice::advise(&advice::AdvisedRun {
             entry: &algorithm.entry,

@@ -55,7 +55,7 @@ pub(crate) fn steps(algorithm: &AlgorithmSpec) -> f64 {
     algorithm.parameters.local_steps.unwrap_or(1) as f64
 }
 
-/// The L of a whole run, which advice and `mile theory` use: the known one, or the estimate and a tenth of it. `None` where
+/// The L of a whole run, which advice and `mile theory` use: the known one, or the estimate plus a tenth of it. `None` where
 /// the curvature changes during training, as that of neural networks does.
 pub(crate) fn smoothness_bound(spec: &Spec, estimate: &Smoothness) -> Option<f64> {
     match spec.objectives.curvature() {

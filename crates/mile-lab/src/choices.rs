@@ -16,7 +16,7 @@ pub fn keep_choices(spec: &mut Spec, folder: &Path, ranks: Together<'_>) -> Resu
     Ok(())
 }
 
-/// Puts numbers in the place of `"auto"` in an experiment that several ranks run: rank 0 chooses them, for which it needs the data
+/// Replaces `"auto"` by numbers in an experiment that several ranks run: rank 0 chooses them, for which it needs the data
 /// of all agents.
 pub fn choose_once(spec: &mut Spec, ranks: Together<'_>) -> Result<(), LabError> {
     if ranks.count() == 1 || first_auto(&spec.algorithms).is_none() {

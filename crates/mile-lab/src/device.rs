@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// Where the agents of a run compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// A GPU if there is one, else the CPU.
+    /// A GPU if there is one, otherwise the CPU.
     Auto,
     /// The CPU.
     #[default]
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_named_and_what_is_no_device_is_refused() {
+    fn devices_are_named_and_anything_else_is_refused() {
         assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
         assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(3)));
         assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));

@@ -41,18 +41,18 @@ pub trait Engines: EnginesIn<f32> + EnginesIn<f64> {
         (0..network.agents()).collect()
     }
 
-    /// Whether engines evaluate the problem that they are given, which may be that of some agents only. One that knows objectives by
-    /// the numbers of the agents says no: agents can join then, but not leave.
+    /// Whether engines evaluate the problem that they are given, which may be that of some agents only. Engines that know objectives by
+    /// the numbers of the agents return false: agents can then join, but not leave.
     fn evaluates_the_problem(&self) -> bool {
         true
     }
 
-    /// Whether jobs that run at the same time compute together, so that more of them than there are threads are worth it.
+    /// Whether jobs that run at the same time compute together, so that running more of them than there are threads is worthwhile.
     fn computes_together(&self) -> bool {
         false
     }
 
-    /// Whether the engines of a rank have memory of their own, into which a job may not fit: then [`fitting`](EnginesIn::fitting)
+    /// Whether the engines of a rank have their own memory, into which a job may not fit: then [`fitting`](EnginesIn::fitting)
     /// refuses it.
     fn has_memory_of_its_own(&self) -> bool {
         false
@@ -64,7 +64,7 @@ pub trait EnginesIn<T>: Send + Sync {
     /// Creates an engine.
     fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError>;
 
-    /// How many of these jobs fit where the engines are; asked if they [compute together](Engines::computes_together) or have
+    /// How many of these jobs fit where the engines are; called if they [compute together](Engines::computes_together) or have
     /// [memory of their own](Engines::has_memory_of_its_own).
     fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, HostError> {
         Ok(jobs.count)
@@ -110,14 +110,14 @@ pub trait Scalar: Real {
     /// The engines of this precision.
     fn engines(engines: &dyn Engines) -> &dyn EnginesIn<Self>;
 
-    /// A problem that is used as long as somebody else does.
+    /// A problem that is used as long as something else uses it.
     fn downgrade(problem: &Arc<dyn Problem<Self>>) -> WeakProblem;
 
-    /// The problem, if somebody still uses it.
+    /// The problem, if something still uses it.
     fn upgrade(problem: &WeakProblem) -> Option<Arc<dyn Problem<Self>>>;
 }
 
-/// A problem in one of the two precisions that lives as long as a job uses it.
+/// A problem in one of the two precisions, kept as long as a job uses it.
 #[derive(Clone)]
 pub enum WeakProblem {
     /// In single precision.

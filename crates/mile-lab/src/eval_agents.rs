@@ -11,11 +11,11 @@ const STREAM: u64 = 7;
 /// rows of all.
 ///
 /// Each such model costs as much as the average model, N local objectives: measuring all of them would cost N^2 local
-/// objectives a record. So at most 16 agents are measured unless told otherwise. They are drawn at random without replacement from
-/// the seed of the run and N only, once: they are the same agents in all records of a run, for all methods.
+/// objectives per record. So at most 16 agents are measured unless told otherwise. They are drawn once, at random without replacement, from
+/// the seed of the run and N only: they are the same agents in all records of a run, for all methods.
 ///
 /// `local_loss`, `local_accuracy` and so on are the mean over *these* agents, an unbiased estimate of the mean over all.
-/// `worst_loss`, `worst_accuracy` and so on are of the worst of *these* agents; the worst of all may be worse. Both are exact if all
+/// `worst_loss`, `worst_accuracy` and so on are those of the worst of *these* agents; the worst of all may be worse. Both are exact if all
 /// agents are measured. Every other quantity of a record, such as the consensus error, is always of all agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvaluatedAgents {

@@ -1,4 +1,4 @@
-//! How often a run is evaluated, and on how many samples, where the experiment file does not say it.
+//! How often a run is evaluated, and on how many samples, where the experiment file does not say so.
 //!
 //! Evaluations take at most a fifth of the gradient work of a run, counted before the first step and not timed, so that the
 //! choice is the same on every machine, for all methods and all seeds:
@@ -12,13 +12,13 @@ use crate::error::LabError;
 use crate::objectives::{EvaluationRows, RowCounts};
 use crate::spec::{AlgorithmSpec, EvaluationSamples, Spec};
 
-/// Evaluations may take this part of the gradient work of a run: a fifth of both together.
+/// Evaluations may take this fraction of the gradient work of a run: a fifth of both together.
 const SHARE: f64 = 0.25;
 /// Numbers that the evaluations of a run may always read, where rows are counted.
 const ALWAYS: f64 = (1u64 << 31) as f64;
 /// The fewest samples, of all agents together.
 const LEAST: u64 = 1000;
-/// A loss costs this part of the gradient on the same rows: the forward pass only.
+/// A loss costs this fraction of the gradient on the same rows: the forward pass only.
 const OF_A_GRADIENT: f64 = 0.5;
 
 /// What the evaluations of a run take.
@@ -26,7 +26,7 @@ const OF_A_GRADIENT: f64 = 0.5;
 pub struct EvaluationBudget {
     /// Agents whose own models are measured.
     pub agents: usize,
-    /// The part of the work of a run that evaluations take, counted in rows or gradients.
+    /// The fraction of a run's work that evaluations take, counted in rows or gradients.
     pub share: f64,
 }
 
@@ -65,7 +65,7 @@ impl Costs {
         })
     }
 
-    /// An evaluation on these parts of the rows for losses and metrics.
+    /// An evaluation on these fractions of the rows for losses and metrics.
     fn evaluation(&self, losses: f64, metrics: f64) -> f64 {
         self.models * (losses * self.losses + metrics * self.metrics) + self.fixed
     }
@@ -98,7 +98,7 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
     Ok(EvaluationBudget { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
 }
 
-/// Evaluates on parts of the samples.
+/// Evaluates on fractions of the samples.
 fn sample(spec: &mut Spec, rows: EvaluationRows, parts: (f64, f64)) {
     let per_agent = (parts.0 * rows.training as f64 / spec.network.agents as f64).ceil().max(1.0) as usize;
     let test = (rows.test > 0).then(|| (parts.1 * rows.test as f64).ceil() as usize);
@@ -119,7 +119,7 @@ mod tests {
     use crate::objectives::{AnyProblem, Kinds, Objectives};
     use crate::plan::Plan;
 
-    /// Objectives with samples, of which none is ever read.
+    /// Objectives with samples, none of which is ever read.
     #[derive(Clone, Copy)]
     struct Samples {
         /// Samples of all agents and of the test set, and of a batch; none if rows are not known.

@@ -46,7 +46,7 @@ impl Sharing {
         Self::new(jobs.len(), threads, most, large)
     }
 
-    /// Whether one job after the other has the threads among which this one is.
+    /// Whether jobs run one after the other on the pool of threads that this one belongs to.
     fn is_here(self) -> bool {
         let here = Self { jobs_at_once: 1, threads: rayon::current_num_threads() };
         rayon::current_thread_index().is_some() && self == here
@@ -58,8 +58,8 @@ impl Sharing {
         Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
     }
 
-    /// At most `most` of the jobs at once. The time of large ones is the number of turns over the threads of each, and
-    /// a twentieth more for every thread that has to wait for others.
+    /// At most `most` of the jobs at once. The time of large ones is the number of turns divided by the threads of each, plus
+    /// a twentieth for every thread that has to wait for others.
     fn new(jobs: usize, threads: usize, most: usize, large: bool) -> Self {
         let most = most.min(jobs).max(1);
         let time = |at_once: &usize| {
@@ -75,7 +75,7 @@ impl Sharing {
 /// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the running jobs stop
 /// after their current round and write checkpoints, and no other job is started.
 ///
-/// On a thread of a pool of one thread, all that objectives do is done by that thread.
+/// On a thread of a pool of one thread, everything that objectives do is done by that thread.
 ///
 /// A job whose objective fails ends with status `failed` and its records so far; the others continue. A resumed run that
 /// does not match the contents of the directory is refused before anything there is changed.
@@ -122,7 +122,7 @@ pub fn execute(
         failed: Mutex::default(),
         fatal: Mutex::new(None),
     };
-    // One job after the other with the threads that are here needs no others. Over ranks it must be so: this is the thread that may talk to them.
+    // One job after the other on the threads that are here needs no others. Over ranks it must be so: only this thread may communicate.
     if ranks.count() > 1 || sharing.is_here() {
         work(ranks, &context, &shared, &jobs, resume);
     } else {
@@ -267,8 +267,8 @@ fn record_outcome(
     context.store.write_summary(jobs.iter().filter_map(|job| outcomes.get(job)))
 }
 
-/// Notes in the run directory that a job failed on this rank, which may not be the one that writes it; what fails here is less than what
-/// has failed already.
+/// Notes in the run directory that a job failed on this rank, which may not be the one that writes it; an error here matters less than
+/// the failure itself.
 fn note_failure(context: &JobContext, shared: &Shared, jobs: &[Job], job: Job, error: &LabError) {
     let rank = context.plan.engines.ranks().name();
     let on_rank = LabError::OnRank { rank, message: error.to_string(), is_usage: false };

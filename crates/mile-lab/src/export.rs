@@ -31,7 +31,7 @@ pub(crate) fn models<T: Real>(
     agents.try_for_each(|(agent, row)| write(&of_agent(state, *agent), &tensors.export(row)))
 }
 
-/// The same for the models of an engine, of which the first rank writes one after the other.
+/// The same for the models of an engine; the first rank writes them one after the other.
 pub(crate) fn models_of<T: Real>(
     together: Together<'_>,
     state: &Path,

@@ -1,7 +1,7 @@
 //! Gathers the files of a swarm's agents into one run directory.
 //!
 //! Agents write snapshots of their models at the recorded rounds, and their final states
-//! ([`agent_files`](crate::agent_files)). When the files of all agents are there, records and states are made from them, as
+//! ([`agent_files`](crate::agent_files)). Once the files of all agents exist, records and states are made from them, as
 //! if the run had been done in one process.
 
 use std::collections::{HashMap, HashSet};
@@ -121,7 +121,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         };
         gatherer.load_previous(extended)?;
         if extended && !keeps {
-            // They are of the rounds that were asked for before.
+            // They are from the rounds that were asked for before.
             for job in gatherer.open_jobs() {
                 gatherer.members(plan.spec.rounds).try_for_each(|files| files.remove_last(plan, job))?;
             }
@@ -129,7 +129,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(gatherer)
     }
 
-    /// Loads what an earlier process has gathered. Of a run that now has more rounds, jobs that were done are not.
+    /// Loads what an earlier process has gathered. If the run now has more rounds, jobs that were done no longer are.
     fn load_previous(&mut self, extended: bool) -> Result<(), LabError> {
         let records = self.store.records()?;
         // An incomplete last line is removed.
@@ -263,7 +263,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let rounds = self.plan.spec.rounds;
         let (blocks, progress) = self.blocks(job, &names, rounds, &|files| files.last(self.plan, job))?;
         if !self.records.contains_key(&job) && self.keeps {
-            // Agents that wrote no snapshots: what they ended with can be measured.
+            // Agents that wrote no snapshots: their final states can be measured.
             self.record_models(job, &blocks[0], None, &progress)?;
         }
         let last = self.records.get(&job).cloned();
@@ -295,7 +295,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         epoch.members.iter().filter_map(|agent| self.files.get(*agent))
     }
 
-    /// What agents that had left before a round had sent and evaluated. Of one that was lost nothing is known.
+    /// What agents that had left before a round had sent and evaluated. For an agent that was lost, nothing is known.
     fn costs_of_departed(&self, job: Job, round: u64) -> Result<Costs, LabError> {
         let mut costs = Costs::default();
         for (agent, files) in self.files.iter().enumerate() {
@@ -409,7 +409,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     }
 }
 
-/// Refuses to resume a swarm with an experiment that is changed in what its agents could not agree on. Returns the rounds it had.
+/// Refuses to resume a swarm with an experiment that differs in something its agents could not agree on. Returns the rounds it had.
 fn refuse_another_experiment(store: &Store, plan: &Plan) -> Result<u64, LabError> {
     let old = Spec::of_run(store.folder())?;
     match identity::changed_for_swarm(&old, &plan.spec) {

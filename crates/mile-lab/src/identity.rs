@@ -60,7 +60,7 @@ pub(crate) fn of_algorithm(algorithm: &AlgorithmSpec, parameters: &[(&'static st
     facts
 }
 
-/// The facts of a method of the user's own, in the place of its name.
+/// The facts of a user-defined method, which replace its name.
 pub(crate) fn add_own_method(facts: &mut Facts, entry: &Entry) {
     if !entry.facts.is_empty() {
         facts.remove("algorithm.name");
@@ -248,7 +248,7 @@ fn written(path: &str, table: &Table) -> Facts {
     found
 }
 
-/// Adds all values below a path by their own paths, such as `algorithm[0].step_size`; they matter since a round.
+/// Adds all values below a path by their own paths, such as `algorithm[0].step_size`; they matter from a round on.
 fn leaves(path: String, value: &Value, since: u64, found: &mut Facts) {
     match value {
         Value::Table(table) => {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_not_held_to_what_its_state_has_not_come_to() {
+    fn an_agent_is_not_held_to_what_lies_ahead_of_its_state() {
         let facts = |text: &str, rounds: u64| {
             let spec = with_rounds(text, rounds);
             for_agents(&spec, &spec.membership().unwrap(), 0).unwrap()

@@ -81,7 +81,7 @@ impl Lab {
         Ok(self)
     }
 
-    /// Runs the agents on other engines than the [`Simulator`](mile::simulator::Simulator).
+    /// Runs the agents on engines other than the [`Simulator`](mile::simulator::Simulator).
     pub fn on(mut self, engines: Arc<dyn Engines>) -> Self {
         self.engines = engines;
         self

@@ -27,7 +27,7 @@
 //!
 //! Data flows one way: [`spec`] reads an experiment file, [`objectives`] builds its problems, [`plan`] checks them against
 //! the network, [`execute`] runs every (algorithm, seed) on an engine ([`engines`]) into a run directory ([`store`]), and
-//! [`table`], [`plot`] and [`report`] show the results. A [`session`] goes this way with one experiment and one folder.
+//! [`table`], [`plot`] and [`report`] show the results. A [`session`] takes one experiment through all of this in one folder.
 
 pub mod advice;
 pub mod agent_files;

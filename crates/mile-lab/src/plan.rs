@@ -62,7 +62,7 @@ pub struct Plan {
 pub struct PlannedMethod {
     /// Its parameters, with all weights resolved to numbers.
     pub parameters: Parameters,
-    /// What of them the plan has chosen.
+    /// Which of them the plan has chosen.
     pub chosen: Choices,
     /// Vectors that an agent stores between updates.
     pub vectors_stored: usize,
@@ -151,7 +151,7 @@ impl Plan {
         Self::new(spec)
     }
 
-    /// Runs the jobs on other engines than the [`Simulator`](mile::simulator::Simulator).
+    /// Runs the jobs on engines other than the [`Simulator`](mile::simulator::Simulator).
     pub fn on(mut self, engines: Arc<dyn Engines>) -> Self {
         self.engines = engines;
         self

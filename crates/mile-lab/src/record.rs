@@ -95,7 +95,7 @@ pub(crate) struct RecordedAgents<'a> {
     pub(crate) each: bool,
 }
 
-/// Where a run stands when a record is made.
+/// The progress of a run when a record is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     pub(crate) progress: &'a Progress,
@@ -176,7 +176,7 @@ struct OwnModels {
     metrics: Vec<Vec<f64>>,
 }
 
-/// Measures the average model and those of the evaluated agents, where the engine has found the losses and perhaps the metrics.
+/// Measures the average model and those of the evaluated agents, given the losses and perhaps the metrics from the engine.
 fn measured_by_engine<T: Real>(
     together: Together<'_>,
     problem: &dyn Problem<T>,
@@ -348,7 +348,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// f_i(x) = (x - i)^2/2, with an error, an accuracy and an AUC that is not defined; counts evaluations.
+    /// f_i(x) = (x - i)^2/2, with an error, an accuracy and an undefined AUC; counts evaluations.
     struct Counting {
         agents: usize,
         losses: AtomicUsize,
@@ -455,7 +455,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn metrics_have_names_of_their_own_and_records_without_them_are_read() {
+    fn metrics_have_their_own_names_and_records_without_them_are_read() {
         let text = r#"{"algorithm":"mile","label":"m","seed":1,"round":2,"step":3,"loss":1.0,"local_loss":1.5,
             "worst_loss":2.0,"consensus_error":0.1,"accuracy":0.75,"local_accuracy":0.5,"worst_accuracy":null,
             "vectors_sent":4,"bytes_sent":5,"gradient_evals":6,"wall_s":0.5,"of_another_version":[1]}"#;

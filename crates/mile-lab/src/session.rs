@@ -1,6 +1,6 @@
 //! One experiment in one folder: checked and planned, executed, recorded, reported.
 //!
-//! The command, [`Lab::run`](crate::Lab::run) and the Python package run experiments as sessions, and add only what they show of them.
+//! The command, [`Lab::run`](crate::Lab::run) and the Python package run experiments as sessions, and add only their own display.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -32,7 +32,7 @@ pub enum Work {
 }
 
 impl Session {
-    /// A session that executes `work` in a folder; with `resume`, the folder holds what was done of it before.
+    /// A session that executes `work` in a folder; with `resume`, the folder holds what was done before.
     pub(crate) fn new(work: Work, folder: &Path, resume: bool) -> Self {
         Self { work, folder: folder.to_owned(), resume }
     }

@@ -155,7 +155,7 @@ impl Store {
         }
     }
 
-    /// Removes a file in it, if it is there.
+    /// Removes a file in it, if it exists.
     pub(crate) fn remove(&self, path: &Path) -> Result<(), LabError> {
         if let Place::Elsewhere { .. } = self.place {
             return Ok(());

@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(events(folder.path()), (2, 6));
     }
 
-    /// The golden file is by TensorBoard's own writer: see `tests/data/tensorboard-golden.py`.
+    /// The golden file was written by TensorBoard's own writer: see `tests/data/tensorboard-golden.py`.
     #[test]
     fn every_byte_but_the_time_is_what_tensorboard_writes() {
         let folder = tempfile::tempdir().unwrap();

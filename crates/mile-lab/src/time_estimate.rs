@@ -1,6 +1,6 @@
 //! How long a plan will take on this machine, from a few gradients and evaluations before the first step.
 //!
-//! Counted are the gradients of all steps and the evaluations of all records, on all threads; exchanges and files are not.
+//! The gradients of all steps and the evaluations of all records are counted, on all threads; exchanges and files are not.
 
 use std::time::{Duration, Instant};
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_words() {
+    fn times_are_shown_in_words() {
         let cases =
             [(0.2, "less than 1 s"), (12.3, "about 12 s"), (170.0, "about 3 min"), (9000.0, "about 2 h")];
         for (seconds, words) in cases {

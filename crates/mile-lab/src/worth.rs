@@ -1,4 +1,4 @@
-//! What a model is worth: its loss on the data of all agents, and its metrics, wherever the data are.
+//! How good a model is: its loss on the data of all agents, and its metrics, wherever the data are.
 //!
 //! Over several ranks, each evaluates the losses of the agents it hosts; they are summed in increasing agent, as one process does.
 //! Held-out data of agents give predictions, which the first rank gathers; on held-out data that all ranks have, an agent's model is

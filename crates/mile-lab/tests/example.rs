@@ -1,11 +1,11 @@
-//! The example of the README runs as it stands, twice.
+//! The example in the README runs unchanged, twice.
 
 use std::path::Path;
 use std::process::Command;
 
 #[test]
 fn the_example_runs_and_runs_again() {
-    // Cargo builds examples before it runs tests, beside them.
+    // Cargo builds examples before it runs tests, and puts them next to each other.
     let tests = std::env::current_exe().unwrap();
     let example = tests.parent().and_then(Path::parent).unwrap().join("examples/own_objective");
     let home = tempfile::tempdir().unwrap();

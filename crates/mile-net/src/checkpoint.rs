@@ -1,6 +1,6 @@
 //! An agent's folder on disk: its checkpoint, from which it resumes exactly.
 //!
-//! A checkpoint is a safetensors file with the state vectors, and with own messages that neighbours may still ask for; see
+//! A checkpoint is a safetensors file with the state vectors, and with the agent's own messages that neighbours may still ask for; see
 //! [`mile_store`]. Every file is the old one or the complete new one, even after a crash, and has checksums.
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub enum CheckpointError {
     },
 }
 
-/// The folder in which an agent keeps its state. It is locked while this lives: one process uses it at a time.
+/// The folder in which an agent keeps its state. It stays locked until this is dropped: one process uses it at a time.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -249,8 +249,8 @@ impl Folder {
         mile_store::state::write(&path, decisions, &[]).map_err(|error| unusable(&path, error))
     }
 
-    /// The decisions that were written last, if any were. Own ones are never older than in the checkpoint, and those of
-    /// neighbours are told again by them.
+    /// The decisions that were written last, if any were. This agent's are never older than in the checkpoint, and neighbours
+    /// send theirs again.
     fn decisions(&self) -> Result<Option<BTreeMap<usize, Decisions>>, CheckpointError> {
         let path = self.path.join(DECISIONS);
         let file = StateFile::open(&path).map_err(|error| unusable(&path, error))?;
@@ -345,13 +345,13 @@ mod tests {
         (end.state(), memory)
     }
 
-    /// All that was saved, as text: NaN is equal to itself there.
+    /// Everything that was saved, as text: NaN is equal to itself there.
     fn all(state: &State<f32>, memory: &Memory<f32>) -> String {
         format!("{state:?} {memory:?}")
     }
 
     #[test]
-    fn what_was_saved_is_read_and_nothing_else_is_taken_for_it() {
+    fn what_was_saved_is_read_and_nothing_else_is_mistaken_for_it() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         assert!(folder.load::<f32>(1, &terms()).unwrap().state.is_none());

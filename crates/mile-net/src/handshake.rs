@@ -24,7 +24,7 @@ pub struct Terms {
     pub dim: usize,
     /// Precision of the vectors.
     pub precision: String,
-    /// All else that the results depend on, by the name it has for the user: `algorithm.mile.xi`, `seeds`, ...
+    /// Everything else that the results depend on, by the name it has for the user: `algorithm.mile.xi`, `seeds`, ...
     pub facts: Facts,
 }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_as_such_whatever_else_it_says() {
+    fn another_version_is_reported_as_such_whatever_else_it_says() {
         let mut text = serde_json::to_value(hello(1, 0)).unwrap();
         let read = |value: &serde_json::Value| Hello::read(0, 1, value.to_string().as_bytes());
         assert_eq!(read(&text), Ok(hello(1, 0)));

@@ -13,7 +13,7 @@
 //! - [`gossip`]: estimates of the network's loss and consensus error, and stopping on a tolerance;
 //! - [`status`]: what an agent reports about itself.
 //!
-//! The feature `engine` (on by default) has [`engine`] and [`keys`]; without it nothing here opens a network connection.
+//! The feature `engine` (on by default) provides [`engine`] and [`keys`]; without it nothing here opens a network connection.
 
 pub mod agent;
 pub mod checkpoint;

@@ -46,7 +46,7 @@ pub struct Traffic {
     pub payload: u64,
     /// Numbers of the [gossip](crate::gossip).
     pub gossip: u64,
-    /// All else of the protocol: heads of frames, handshakes, confirmations, decisions.
+    /// Everything else in the protocol: heads of frames, handshakes, confirmations, decisions.
     pub protocol: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct Neighbour {
     pub since_s: f64,
     /// Seconds since a frame last arrived from it.
     pub last_heard_s: Option<f64>,
-    /// The latest exchange of which it sent something.
+    /// The latest exchange for which it sent something.
     pub exchange: u64,
     /// How many exchanges it is behind this agent; negative if it is ahead.
     pub lag: i64,

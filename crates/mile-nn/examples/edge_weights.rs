@@ -1,4 +1,4 @@
-//! MILE with an xi that the edges find against fixed weights.
+//! MILE with an xi that the edges determine, compared with fixed weights.
 //!
 //! ```text
 //! cargo run --release -p mile-nn --example edge_weights                     rounds on quadratics

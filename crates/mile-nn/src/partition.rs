@@ -25,7 +25,7 @@ pub enum Partition {
         /// Concentration: the smaller, the more heterogeneous; the paper uses 1.
         alpha: f64,
     },
-    /// Sorted by label and cut into equal shards, of which each agent gets `per_agent` at random.
+    /// Sorted by label and cut into equal shards; each agent gets `per_agent` of them at random.
     Shards {
         /// Number of shards per agent.
         per_agent: usize,
@@ -189,8 +189,8 @@ impl Partition {
     }
 }
 
-/// Takes a random part of each agent's samples, of `fraction` rounded to whole samples, from it and returns all that were
-/// taken, in increasing order. An agent keeps at least one sample.
+/// Removes a random `fraction` of each agent's samples, rounded to whole samples, and returns all that were
+/// removed, in increasing order. An agent keeps at least one sample.
 ///
 /// ```
 /// let mut parts = vec![vec![0, 1, 2, 3, 4], vec![5, 6, 7, 8, 9]];

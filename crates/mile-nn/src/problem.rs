@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The weight decay w, 0 unless given, is a part of every f_i: its gradient w x is added to that of the loss, so that every method
-//! has it and exact methods stay exact. It is that of all parameters, as in PyTorch's `weight_decay`.
+//! has it and exact methods stay exact. It applies to all parameters, as PyTorch's `weight_decay` does.
 //!
 //! The loss of a sample with a label is the cross-entropy, that of a sample with numbers half the squared distance.
 //!
@@ -104,7 +104,7 @@ pub enum ProblemError {
     },
 }
 
-/// Which samples belong to whom.
+/// Which samples belong to which agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
     /// The indices of the training samples of each agent.
@@ -238,7 +238,7 @@ impl<T: KernelScalar> ImageProblem<T> {
         })
     }
 
-    /// The same with the training samples of some agents only, in memory of its own; the others cannot be evaluated. Test samples
+    /// The same with the training samples of some agents only, in separate memory; the others cannot be evaluated. Test samples
     /// are all kept.
     pub fn hosting(self, agents: &[usize]) -> Self {
         let data = self.data.clone();
@@ -246,7 +246,7 @@ impl<T: KernelScalar> ImageProblem<T> {
         problem
     }
 
-    /// As [`hosting`](Self::hosting), with the samples of these numbers, which increase, from `samples`: then the data set needs to have
+    /// As [`hosting`](Self::hosting), with the samples of these numbers, which increase, from `samples`: the data set then needs
     /// only the targets of the training set, and as many of them as it has samples.
     pub fn hosting_from<E>(
         mut self,
@@ -289,7 +289,7 @@ impl<T: KernelScalar> ImageProblem<T> {
         }
     }
 
-    /// With a weight decay, a finite number from 0: the penalty `(weight/2) |x|^2` in every f_i.
+    /// With a weight decay, a finite number of at least 0: the penalty `(weight/2) |x|^2` in every f_i.
     pub fn with_weight_decay(self, weight: f64) -> Result<Self, ProblemError> {
         if !(weight >= 0.0 && weight.is_finite()) {
             return Err(ProblemError::WeightDecay { got: weight });
@@ -455,7 +455,7 @@ impl<T: KernelScalar> Problem<T> for ImageProblem<T> {
 }
 
 impl<T: KernelScalar> HeldOut<T> for ImageProblem<T> {
-    /// The accuracy, or for numbers the root mean square of the errors.
+    /// The accuracy or, for numbers, the root mean square of the errors.
     fn metrics(&self) -> &'static [Metric] {
         match &self.data.train.targets {
             Targets::Labels(_) => &[Metric::Accuracy],

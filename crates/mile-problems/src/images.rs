@@ -29,7 +29,7 @@ struct ImagesSpec {
 
 /// A data set that was loaded, and what is known about it.
 struct LoadedDataset {
-    /// Not kept where only some agents' samples are.
+    /// Not kept where only some agents' samples are kept.
     set: Option<Arc<Dataset>>,
     about: About,
 }

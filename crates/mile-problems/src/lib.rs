@@ -49,7 +49,7 @@ pub struct RowCounts {
     pub all: u64,
     /// Rows of a gradient of the run, on average over the agents.
     pub run: u64,
-    /// The most rows of an agent that [`Objectives::sample`] takes; 0 if it takes no samples.
+    /// The most rows of an agent that [`Objectives::sample`] uses; 0 if it does not sample.
     pub largest_sample: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct EvaluationRows {
     pub training: u64,
     /// Test rows.
     pub test: u64,
-    /// Whether the experiment file says how many; else fewer may be chosen by [`Objectives::evaluating`].
+    /// Whether the experiment file says how many; otherwise fewer may be chosen by [`Objectives::evaluating`].
     pub is_given: bool,
 }
 
@@ -69,7 +69,7 @@ pub trait Objectives: Send + Sync {
     /// A short description for reports.
     fn title(&self) -> String;
 
-    /// Builds the problem of a seed, in this precision. Objectives that only have the other one return the problem in that one, and the
+    /// Builds the problem of a seed, in this precision. Objectives that only have the other precision return the problem in that one, and the
     /// experiment is refused.
     fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError>;
 
@@ -93,7 +93,7 @@ pub trait Objectives: Send + Sync {
         Curvature::Steady
     }
 
-    /// How many rows gradients read, so that an estimate before a run can cost a small part of it; `None` if that is not
+    /// How many rows gradients read, so that an estimate before a run can cost a small fraction of it; `None` if that is not
     /// known, and only gradients can be counted.
     fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {
         let _ = seed;
@@ -166,7 +166,7 @@ pub trait Objectives: Send + Sync {
     }
 
     /// The same objectives for a rank that hosts these agents and needs only their data; `None` for objectives that are the
-    /// same everywhere. All that ranks have to tell each other is told here.
+    /// same everywhere. Everything that ranks have to tell each other is communicated here.
     fn for_ranks(
         &self,
         hosted: &[usize],
@@ -176,7 +176,7 @@ pub trait Objectives: Send + Sync {
         Ok(None)
     }
 
-    /// What the features of all agents need to know about one agent's data, to be merged with that of the others
+    /// What the features of all agents depend on in one agent's data, to be merged with that of the others
     /// ([`Statistics::merge`]); `None` for kinds whose features need nothing.
     fn statistics(&self, agent: usize) -> Result<Option<Statistics>, LabError> {
         let _ = agent;

@@ -18,12 +18,12 @@ struct Told {
     is_usage: bool,
 }
 
-/// The error of ranks that could not talk to each other.
+/// The error of ranks that could not communicate.
 pub fn lost(source: Failure) -> LabError {
     LabError::Agents(AgentsError::Engine(source))
 }
 
-/// The result, if all ranks have one; else the same error on all ranks ([`LabError::Agreed`]).
+/// The result, if all ranks have one; otherwise the same error on all ranks ([`LabError::Agreed`]).
 pub fn agree<V>(ranks: Together<'_>, result: Result<V, LabError>) -> Result<V, LabError> {
     if ranks.count() == 1 || matches!(result, Err(LabError::Agreed(_))) {
         return result;
@@ -53,7 +53,7 @@ pub fn is_first(ranks: &dyn Ranks) -> bool {
     ranks.rank() == 0
 }
 
-/// What rank 0 makes, on all ranks; an error of it is an error of all.
+/// What rank 0 returns, on all ranks; an error there is an error everywhere.
 pub fn from_first<V: Serialize + serde::de::DeserializeOwned>(
     ranks: Together<'_>,
     make: impl FnOnce() -> Result<V, LabError>,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_one_rank_is_told_with_its_name_and_an_error_of_all_as_it_is() {
+    fn an_error_of_one_rank_is_reported_with_its_name_and_an_error_of_all_unchanged() {
         let errors = on_ranks(3, |ranks| {
             let result = if ranks.rank() == 1 { Err(LabError::config("rounds", "got 0")) } else { Ok(5) };
             agree(ranks, result).unwrap_err()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_rank_makes_is_on_all() {
+    fn what_the_first_rank_returns_is_on_all() {
         let found = on_ranks(4, |ranks| from_first(ranks, || Ok(ranks.rank() as u64 + 7)).unwrap());
         assert_eq!(found, [7; 4]);
         let failed =

@@ -50,7 +50,7 @@ pub enum Form {
     AliasOf(&'static str),
 }
 
-/// Does some reading, and returns all that the readers asked for in this thread.
+/// Does some reading, and returns everything that the readers asked for in this thread.
 pub fn listen<R>(read: impl FnOnce() -> R) -> (R, Vec<Asked>) {
     ASKED.set(Some(Vec::new()));
     let result = read();

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_that_are_switched_on_by_a_variable_need_it() {
+    fn libraries_that_a_variable_enables_need_the_variable() {
         let one = |wanted: &'static str| move |name: &str| (name == wanted).then(|| "1".to_owned());
         let cray = library("MPI VERSION    : CRAY MPICH version 8.1.28.29 (ANL base 3.4a2)", None, None);
         assert!(is_taken(&cray, one("MPICH_GPU_SUPPORT_ENABLED")).unwrap());

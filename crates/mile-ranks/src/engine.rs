@@ -1,6 +1,6 @@
 //! The agents of one rank.
 //!
-//! Verbs between exchanges are recorded, and each agent then does all of them at once. In an exchange, receives are posted first, then
+//! Verbs between exchanges are noted, and each agent then does all of them at once. In an exchange, receives are posted first, then
 //! sends. While messages are under way, agents whose neighbours are all here are served, and the others as soon as the rows they
 //! need have arrived.
 
@@ -88,7 +88,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
         self.dim > 1 << 16 && self.hosted().len() < rayon::current_num_threads()
     }
 
-    /// Carries out what was recorded, which contains no exchanges.
+    /// Carries out what was noted, which contains no exchanges.
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let agents = self.placement.agents(self.transport.rank());
         let (problem, seed, dim) = (self.problem, self.seed, self.dim);
@@ -185,7 +185,8 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
 }
 
 impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
-    /// What precedes every exchange: carrying out what was recorded, the drift if it was asked for, and the edges that are up in the round. Then the exchange begins.
+    /// What precedes every exchange: carrying out what was noted, the drift if it was asked for, and the edges that are up in the round.
+    /// Then the exchange begins.
     fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
         self.settle()?;
         let transport = self.transport.clone();

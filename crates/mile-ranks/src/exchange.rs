@@ -1,8 +1,8 @@
 //! Which rows go where in an exchange.
 //!
-//! A rank sends each other rank the rows of its agents that have a neighbour there, each row once, in
-//! increasing agent; for several vectors, an agent's rows follow each other. Short rows are packed into one message. Both ends know the lists, even for edges that are
-//! down, so messages have no header.
+//! A rank sends each other rank the rows of its agents that have a neighbour there, each row once, in increasing agent; for several
+//! vectors, an agent's rows follow each other. Short rows are packed into one message. Both ends know the lists, even for edges that
+//! are down, so messages have no header.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_rank_sends_is_what_the_other_expects_and_all_terms_are_there() {
+    fn what_one_rank_sends_is_what_the_other_expects_and_no_term_is_missing() {
         let star = Graph::from_edges(7, (1..7).map(|i| (0, i)).chain([(1, 2), (5, 6), (2, 6)])).unwrap();
         let regular = Topology::RandomRegular { degree: 4 }.build(20, 1).unwrap();
         for (graph, drop_rate) in [(star.clone(), 0.0), (star, 0.4), (regular.clone(), 0.0), (regular, 0.3)] {

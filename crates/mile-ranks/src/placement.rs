@@ -40,7 +40,7 @@ pub struct Cut {
     pub rows: usize,
     /// Rows sent by the rank that sends most.
     pub most_rows: usize,
-    /// Messages: ordered pairs of ranks of which one sends to the other.
+    /// Messages: ordered pairs of ranks, the first of which sends to the second.
     pub messages: usize,
 }
 

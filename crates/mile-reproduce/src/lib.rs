@@ -64,7 +64,7 @@ pub struct Request<'a> {
     pub engines: &'a Arc<dyn Engines>,
     /// Creates the observers of the runs.
     pub observers: &'a ObserverFactory<'a>,
-    /// Says what is done next, where that takes long and has no observer.
+    /// Announces the next step, where that takes long and has no observer.
     pub say: &'a dyn Fn(&str),
     /// Stops the reproduction, resumably, when it becomes true.
     pub stop: &'a AtomicBool,

@@ -139,7 +139,7 @@ fn a_data_set_is_asked_for_where_there_is_one() {
 }
 
 #[test]
-fn figure_2_searches_runs_the_best_and_goes_on_after_an_interruption() {
+fn figure_2_searches_runs_the_best_and_continues_after_an_interruption() {
     struct StopAt(&'static AtomicBool);
     impl Observer for StopAt {
         fn ended(&self, _: Job, _: &Outcome) {

@@ -1,4 +1,4 @@
-//! Facts: what the bits of a result depend on, each by a name that its user knows.
+//! Facts: what the bits of a result depend on, each under a name that its user knows.
 //!
 //! A state carries its facts, and two agents compare theirs when they connect. A fact also says since which round it matters and whose
 //! data it concerns, so that a state of 100 rounds is not held to what happens in round 200.
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_ahead_of_a_state_is_no_fact_about_it_and_what_lies_behind_is() {
+    fn what_lies_ahead_of_a_state_is_not_a_fact_about_it_but_what_lies_behind_is() {
         let facts = Facts::from([
             ("seed".into(), "0".into()),
             ("event[0].leave".into(), Fact::from("1").since(7)),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use atomic_write_file::AtomicWriteFile;
 
-/// Length of what is put behind the name of a file that is being written.
+/// Length of the suffix of a file that is being written.
 const SUFFIX: usize = 6;
 
 /// Writes a file so that it is either the old one or the complete new one, even after a power failure.
@@ -13,7 +13,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     write_with(path, |file| file.write_all(bytes))
 }
 
-/// The same for what is written piece by piece.
+/// The same for contents written piece by piece.
 pub fn write_with(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -23,7 +23,7 @@ pub fn write_with(
     file.commit()
 }
 
-/// Removes what processes that were killed while they wrote one of these files have left in a folder.
+/// Removes from a folder what processes killed while writing one of these files have left there.
 /// No other process may be writing them.
 pub fn remove_leftovers(folder: &Path, names: &[&str]) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {

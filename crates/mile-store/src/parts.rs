@@ -1,7 +1,7 @@
-//! A state that several processes write together, each the rows it has, into one file on a disk that they share.
+//! A state that several processes write together, each its own rows, into one file on a disk that they share.
 //!
 //! One process creates the file under another name ([`SharedState::create`]), all write their rows ([`SharedState::write`]), and when
-//! all have said so, the first gives it its name ([`SharedState::complete`]). The bytes are those that
+//! all have confirmed it, the first gives it its name ([`SharedState::complete`]). The bytes are those that
 //! [`write`](crate::state::write) would write in one process.
 
 use std::fs::File;
@@ -63,7 +63,7 @@ impl SharedState {
         })
     }
 
-    /// The name of the file while it is written.
+    /// The name of the file while it is being written.
     pub fn unfinished(&self) -> PathBuf {
         self.path.with_extension("part")
     }

@@ -1,7 +1,7 @@
 //! Named vectors and a header in one file.
 //!
-//! The file is in the safetensors format, so that any tool of that format can read the vectors. Its metadata have, under
-//! the key `mile`, the header and a checksum of each vector as JSON, with a checksum of their own. Vectors are read one at a time: a
+//! The file is in the safetensors format, so that any tool for that format can read the vectors. Its metadata hold, under
+//! the key `mile`, the header and a checksum of each vector as JSON, sealed with another checksum. Vectors are read one at a time: a
 //! state need not fit into memory twice.
 
 use std::collections::{BTreeMap, HashMap};
@@ -90,8 +90,8 @@ fn checksum(bytes: &[u8]) -> String {
 /// Writes a state, completely or not at all.
 ///
 /// # Errors
-/// If the file cannot be written, if the numbers of an array do not match its shape, or if the header has
-/// no JSON.
+/// If the file cannot be written, if the numbers of an array do not match its shape, or if the header cannot be
+/// written as JSON.
 pub fn write<H: Serialize>(path: &Path, header: &H, arrays: &[Array<'_>]) -> Result<(), StateError> {
     let failed = |source: std::io::Error| StateError::Io { path: path.to_owned(), action: "write", source };
     let header = serde_json::to_string(header).map_err(|error| failed(error.into()))?;
@@ -144,7 +144,7 @@ pub(crate) fn head(header: &str, vectors: Vec<Vector>) -> std::io::Result<Vec<u8
         offset = end;
     }
     let sealed = seal(header, &checksums)?;
-    // One entry only: two would come in any order, and the same state would not be the same bytes.
+    // One entry only: two would come in arbitrary order, and equal states would differ in their bytes.
     let meta = HashMap::from([(KEY.to_owned(), sealed)]);
     let metadata = Metadata::new(Some(meta), infos).map_err(std::io::Error::other)?;
     let mut text = serde_json::to_vec(&metadata)?;
@@ -152,7 +152,7 @@ pub(crate) fn head(header: &str, vectors: Vec<Vector>) -> std::io::Result<Vec<u8
     Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }
 
-/// The header and the checksums of the vectors ([`Described`]), with a checksum of their own ([`Sealed`]).
+/// The header and the checksums of the vectors ([`Described`]), sealed with another checksum ([`Sealed`]).
 fn seal(header: &str, checksums: &BTreeMap<String, String>) -> serde_json::Result<String> {
     let checksums = serde_json::to_string(checksums)?;
     let described = format!("{{\"header\":{header},\"checksums\":{checksums}}}");
@@ -168,7 +168,7 @@ pub struct StateFile<H> {
 }
 
 impl<H: DeserializeOwned> StateFile<H> {
-    /// Opens a state; none if the file is not there.
+    /// Opens a state; none if the file does not exist.
     pub fn open(path: &Path) -> Result<Option<Self>, StateError> {
         let Some((header, vectors)) = Vectors::open(path)? else { return Ok(None) };
         let header = serde_json::from_str(&header).map_err(|error| vectors.damaged(error.to_string()))?;
@@ -216,7 +216,7 @@ struct Vectors {
 }
 
 impl Vectors {
-    /// Opens a state and checks its header, which is returned as text; none if the file is not there.
+    /// Opens a state and checks its header, which is returned as text; none if the file does not exist.
     fn open(path: &Path) -> Result<Option<(String, Self)>, StateError> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -236,7 +236,7 @@ impl Vectors {
         if size > length.saturating_sub(8) {
             return Err("it is truncated".into());
         }
-        // Not `SafeTensors::read_metadata`, which wants the whole file in memory.
+        // Not `SafeTensors::read_metadata`, which needs the whole file in memory.
         let mut head = vec![0; size as usize];
         file.read_exact(&mut head).map_err(text)?;
         let metadata: Metadata = serde_json::from_slice(&head).map_err(|error| error.to_string())?;
@@ -270,7 +270,7 @@ impl Vectors {
         Ok(from..to)
     }
 
-    /// Reads the bytes of a vector, which is there, and compares their checksum.
+    /// Reads the bytes of a vector, which must exist, and compares their checksum.
     fn read(&mut self, name: &str, range: Range<usize>, bytes: &mut [u8]) -> Result<(), StateError> {
         self.read_at(range.start, bytes)?;
         if self.checksums.get(name) != Some(&checksum(bytes)) {
@@ -279,7 +279,7 @@ impl Vectors {
         Ok(())
     }
 
-    /// Reads the bytes of some rows of a vector, which is there.
+    /// Reads the bytes of some rows of a vector, which must exist.
     fn read_rows(
         &mut self,
         name: &str,
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_nothing_else_is_taken_for_it() {
+    fn what_was_written_is_read_and_nothing_else_is_mistaken_for_it() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("state.safetensors");
         assert!(StateFile::<Header>::open(&path).unwrap().is_none());

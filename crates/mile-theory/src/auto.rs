@@ -52,7 +52,7 @@ const BEAM: usize = 32;
 const GAMMAS: [f64; 10] = [1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.32, 0.25, 0.18, 0.1];
 /// Number of eigenvalues of W considered.
 const MODES: usize = 7;
-/// Rounds over which the consensus error is averaged. Not those of the run, so that a run that is extended keeps its weights.
+/// Rounds over which the consensus error is averaged. Not those of the run, so that an extended run keeps its weights.
 const HORIZON: u64 = 300;
 
 /// What the choice of the weights depends on.
@@ -322,7 +322,7 @@ pub fn judge(question: Question, xi: f64, gamma: f64) -> Result<Choice, TheoryEr
 }
 
 /// `xi = "adaptive"`: the largest weight of an edge, from the network alone. It is a tenth below the limit of stability
-/// for every sequence of curvatures with alpha L up to 1, and with momentum at most half of its limit, as that of `"auto"` is.
+/// for every sequence of curvatures with alpha L up to 1 and, with momentum, at most half of its limit, like that of `"auto"`.
 /// Without a given gamma it is [`Mile::adaptive_gamma`].
 pub fn adaptive(
     question: Question,
@@ -342,7 +342,7 @@ pub fn adaptive(
     judge(question, round_down(xi).max(1e-6), gamma)
 }
 
-/// `gamma = "auto"` with stochastic gradients: each edge adapts its xi as with [`adaptive`], up to 0.3/tau. Of the rules that were tried
+/// `gamma = "auto"` with stochastic gradients: each edge adapts its xi as with [`adaptive`], up to 0.3/tau. Among the rules tried,
 /// it came closest to the best fixed weight in the cells of `experiments/auto/matrix` in which the rules were chosen, and in those
 /// that were held out it was as good as the best of the others.
 pub fn noisy(question: Question) -> Result<Choice, TheoryError> {

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The first is the rule without momentum if mu = 0. The second is new: as d goes to 0 it is `b xi < gamma (1 - mu)^2`, which is
-//! enough on every graph. See docs/src/theory.md for the derivation; a test compares the rule with the period matrices of
+//! sufficient on every graph. See docs/src/theory.md for the derivation; a test compares the rule with the period matrices of
 //! MILE's own code.
 
 use mile::methods::{Mile, Momentum};
@@ -76,7 +76,7 @@ pub fn is_stable(local_steps: u64, xi: f64, gamma: f64, momentum: Momentum, extr
     xi > 0.0 && gamma > 0.0 && xi < xi_limit(local_steps, gamma, momentum, extremes)
 }
 
-/// The weights (xi, gamma) of `"auto"` with momentum. `plain` is the xi without: the drift of local steps is 1/(1 - mu) times
+/// The weights (xi, gamma) of `"auto"` with momentum. `plain` is the xi without momentum: the drift of local steps is 1/(1 - mu) times
 /// larger, so xi is (1 - mu) times that, and at most half of its limit. Without a given gamma, it is the one with which
 /// disagreement shrinks fastest for small step sizes.
 pub fn weights(

@@ -129,13 +129,13 @@ pub struct TheoryReport {
     pub xi_auto: f64,
     /// The weights of `gamma = "auto"`.
     pub decoupled_auto: Choice,
-    /// The xi in use; of one that changes from round to round the last, of an adaptive one the largest.
+    /// The xi in use; if it changes from round to round the last one, if it is adaptive the largest.
     pub xi: f64,
     /// How xi changes from round to round, if it does, or that it is adaptive.
     pub xi_schedule: Option<String>,
     /// The gamma in use.
     pub gamma: f64,
-    /// Momentum of the local steps; none without.
+    /// Momentum of the local steps; none if there is no momentum.
     pub momentum: Option<f64>,
     /// Whether it has Nesterov's form.
     pub nesterov: bool,

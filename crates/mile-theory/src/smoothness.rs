@@ -22,7 +22,7 @@ use crate::TheoryError;
 use crate::sample::Sample;
 
 /// An [`Ascent`] stops at a relative change of the curvature below this. On isotropic Gaussian rows, the slowest case, it
-/// then is 3% below its limit after 8 gradients of all rows; with 1e-4 it would be 2% below it after 120
+/// is then 3% below its limit after 8 gradients of all rows; with 1e-4 it would be 2% below it after 120
 /// (`a_sample_of_the_rows_is_close_to_all_of_them`).
 const SETTLED: f64 = 1e-3;
 
@@ -76,7 +76,7 @@ pub struct Smoothness {
 }
 
 impl Smoothness {
-    /// A smoothness constant that is known, and not estimated.
+    /// A smoothness constant that is known rather than estimated.
     pub fn known(largest: f64) -> Self {
         Self { estimate: largest, spread: (largest, largest), ..Self::nothing() }
     }
@@ -92,7 +92,7 @@ impl Smoothness {
         }
     }
 
-    /// Takes in what was found at one point, in increasing agent.
+    /// Takes in the results at one point, in increasing agent.
     fn add_point<'a>(&mut self, agents: impl Iterator<Item = &'a Curvature>) -> Result<(), TheoryError> {
         let mut largest = 0.0f64;
         for here in agents {
@@ -202,7 +202,7 @@ impl<T: Real> Ascent<T> {
         Ok(self.gradients() - before)
     }
 
-    /// What was found so far.
+    /// The result so far.
     pub fn found(&self) -> Result<Smoothness, TheoryError> {
         let mut smoothness = Smoothness { gradients: self.gradients(), ..Smoothness::nothing() };
         smoothness.add_point(self.agents.iter().map(|power| &power.found))?;
@@ -321,7 +321,7 @@ pub struct Scatter {
 }
 
 /// Measures noise and heterogeneity of gradients at a point from `draws` (at least two) stochastic
-/// gradients per agent; exact gradients are not needed. Both estimates are unbiased, up to cutting off negative
+/// gradients per agent; exact gradients are not needed. Both estimates are unbiased, up to clipping negative
 /// values.
 pub fn scatter<T: Real>(
     problem: &dyn Problem<T>,
@@ -349,7 +349,7 @@ pub fn scatter<T: Real>(
     let centre: Vec<f64> = (0..n).map(|k| means.iter().map(|m| m[k]).sum::<f64>() / agents as f64).collect();
     let apart = |m: &Vec<f64>| -> f64 { m.iter().zip(&centre).map(|(m, c)| (m - c).powi(2)).sum() };
     let spread = means.iter().map(apart).sum::<f64>() / agents as f64;
-    // The variance of each mean is noise/draws, of which a share of 1/N is also in the centre.
+    // The variance of each mean is noise/draws, and a share of 1/N of it is also in the centre.
     let excess = noise / draws as f64 * (1.0 - 1.0 / agents as f64);
     let rounding = 1e-9 * spread;
     let noise = if noise < rounding { 0.0 } else { noise };

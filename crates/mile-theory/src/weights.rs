@@ -28,7 +28,7 @@ pub enum WeightChoice {
     Paper,
     /// `"auto"`: chosen by [`auto`](crate::auto) from the spectrum, the step size and the curvature.
     Auto,
-    /// `"adaptive"`: adapted by each edge, up to the weight that [`auto`](crate::auto::adaptive) finds from the network.
+    /// `"adaptive"`: adapted by each edge, up to the weight that [`auto`](crate::auto::adaptive) computes from the network.
     Adaptive,
 }
 

@@ -21,13 +21,13 @@ use crate::sparse::SparseRows;
 /// Elements handled by one task: small enough to balance two cores, large enough to hide its cost. Sums over a row
 /// are formed in pieces of this length, which are added in order.
 pub const CHUNK: usize = 1 << 14;
-/// Bytes that the rows in use may take in one column range of [`pull`], each as often as it is read.
+/// Bytes that the rows in use may take in one column range of [`pull`], each counted as often as it is read.
 const TILE_BYTES: usize = 3 << 20;
 /// The narrowest column range.
 const NARROW: usize = 512;
 
 /// A block of zeros. A large one lies in huge pages where the system has them: with pages of 4 KiB, ten
-/// rows read side by side spend a third of their time on looking up where the pages are.
+/// rows read side by side spend a third of their time on page-table lookups.
 pub fn zeros<T: Real>(len: usize) -> Vec<T> {
     let block = vec![T::zero(); len];
     #[cfg(target_os = "linux")]
@@ -35,7 +35,7 @@ pub fn zeros<T: Real>(len: usize) -> Vec<T> {
     block
 }
 
-/// Moves numbers that are in memory already to huge pages, where the system can (Linux from 6.1).
+/// Moves numbers that are already in memory to huge pages, where the system can (Linux from 6.1).
 pub(crate) fn move_to_huge_pages<T: Real>(block: &[T]) {
     // As in Linux's headers; not every C library's bindings have it.
     #[cfg(target_os = "linux")]
@@ -58,7 +58,7 @@ fn advise<T>(block: &[T], advice: libc::c_int) {
     }
 }
 
-/// So many blocks of zeros; none if they cannot be had.
+/// `blocks` blocks of zeros; none if they cannot be allocated.
 pub fn try_zeros<T: Real>(blocks: usize, len: usize) -> Option<Vec<Vec<T>>> {
     let mut room: Vec<T> = Vec::new();
     room.try_reserve_exact(blocks.checked_mul(len)?).ok()?;
@@ -67,7 +67,7 @@ pub fn try_zeros<T: Real>(blocks: usize, len: usize) -> Option<Vec<Vec<T>>> {
 }
 
 /// Runs a loop compiled for the widest vectors of this machine. The numbers are the same: products and
-/// sums stay apart.
+/// sums are not fused.
 #[inline(always)]
 pub(crate) fn widest(work: impl FnOnce()) {
     pulp::Arch::new().dispatch(work);
@@ -90,7 +90,7 @@ pub fn combine<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     }
 }
 
-/// Terms come by reference: to copy one that was written just before, in parts, costs as much as a short row.
+/// Terms are passed by reference: copying one whose parts have just been written costs as much as a short row.
 fn combine_terms<T: Real, const K: usize>(y: &mut [T], keep: f64, terms: [&(f64, &[T]); K]) {
     widest(
         #[inline(always)]
@@ -144,7 +144,7 @@ pub fn combine_block<T: Real>(y: &mut [T], keep: f64, terms: &[(f64, &[T])]) {
     });
 }
 
-/// Lends room for `len` terms, from the stack: inner loops do not allocate.
+/// Lends room for `len` terms on the stack: inner loops do not allocate.
 fn with_terms<'v, T: Real>(len: usize, work: impl FnOnce(&mut [(f64, &'v [T])])) {
     const ROOM: usize = 8;
     if len <= ROOM {
@@ -199,7 +199,7 @@ pub struct Pulled<'v, T> {
 /// [`pull`] for some rows of a block and some of its columns, with neighbours' vectors that may lie anywhere.
 ///
 /// # Panics
-/// If a vector is shorter than `dim`, the columns or a place are outside of the block, or places do not increase.
+/// If a vector is shorter than `dim`, the columns or a place are outside the block, or places do not increase.
 pub fn pull_rows<T: Real>(out: &mut [T], dim: usize, columns: Range<usize>, rows: &[Pulled<'_, T>]) {
     assert!(columns.end <= dim, "columns of the block");
     assert!(rows.is_sorted_by(|a, b| a.place < b.place), "each row once");
@@ -210,7 +210,7 @@ pub fn pull_rows<T: Real>(out: &mut [T], dim: usize, columns: Range<usize>, rows
         for row in rows {
             let at = row.place * dim;
             // SAFETY: the place is one of the block's rows and the columns end at `dim` at the latest, so the range is inside
-            // `out`, which is borrowed mutably; a place occurs once, and parts have other rows or other columns.
+            // `out`, which is borrowed mutably; a place occurs once, and the other parts have other rows or other columns.
             let y = unsafe { target.slice_mut(at + columns.start..at + columns.end) };
             let others = row.others.iter().map(|(w, v)| (*w, &v[columns.clone()], false));
             pull_row(y, &row.own[columns.clone()], others);
@@ -230,9 +230,9 @@ pub fn pull_rows<T: Real>(out: &mut [T], dim: usize, columns: Range<usize>, rows
 
 /// Columns of one task of [`pull`].
 ///
-/// Wide, because memory is slow at the beginning of each stretch of a row: on a ring of ten, 64 KiB of
-/// a row at a time reach two thirds of the speed of 256 KiB. But the more rows lie between neighbours,
-/// and the more often a row is read again, the nearer to the core it should stay meanwhile.
+/// Wide, because memory is slow at the beginning of each stretch of a row: on a ring of ten, reading 64 KiB of
+/// a row at a time reaches two thirds of the speed of 256 KiB. But the more rows lie between neighbours,
+/// and the more often a row is read again, the nearer to the core it should stay in the meantime.
 fn tile_width<T>(weights: &SparseRows, dim: usize) -> usize {
     if dim <= NARROW {
         return NARROW;
@@ -298,7 +298,7 @@ fn fold_two<T: Real>((w, v): (f64, &[T]), (w2, v2): (f64, &[T]), own: &[T], y: &
     );
 }
 
-/// The inner product, in sixteen sums that run side by side: always the same sixteen.
+/// The inner product, in sixteen sums formed side by side: always the same sixteen.
 pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     const LANES: usize = 16;
     let mut sums = [T::zero(); LANES];

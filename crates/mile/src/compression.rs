@@ -2,17 +2,17 @@
 //!
 //! A method that compresses what it sends keeps a *public copy* y of its model, sends `q = C(v - y)`, and adds q to y: what C leaves out is
 //! part of the next difference (error feedback). The copy moves towards the model if
-//! `|C(u) - u|^2 <= (1 - delta) |u|^2` with a delta in (0, 1], which both kinds fulfil for every u:
+//! `|C(u) - u|^2 <= (1 - delta) |u|^2` with a delta in (0, 1], which both kinds satisfy for every u:
 //!
 //! | kind | C(u) | delta | bytes of a message of n elements |
 //! |---|---|---|---|
 //! | [`EightBit`](Compression::EightBit) | multiples, from -127 to 127, of a power of two for every [`BLOCK`] elements | at least 0.98 | n + 2 for every block |
 //! | [`TopK`](Compression::TopK) | the k largest elements, k a share of n | k/n | k elements and their places |
 //!
-//! The places are numbers of four bytes, or a bit for each of the n elements if that is less. The power of two of a block is the smallest that its largest
-//! element allows; it can therefore be found again from C(u), and [`encode`](Compression::encode) loses nothing:
-//! [`decode`](Compression::decode) returns the bits of C(u). A block with an element that is not finite becomes one of elements that are
-//! not numbers, so that a divergence is seen by the neighbours as well.
+//! The places are numbers of four bytes, or a bit for each of the n elements if that takes less. The power of two of a block is the
+//! smallest that its largest element allows; it can therefore be recovered from C(u), and [`encode`](Compression::encode) loses nothing:
+//! [`decode`](Compression::decode) returns the bits of C(u). A block with an element that is not finite becomes a block of NaN,
+//! so that the neighbours see a divergence as well.
 
 use std::fmt;
 
@@ -31,9 +31,9 @@ const NOT_FINITE: i16 = i16::MAX;
 /// How messages are compressed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Compression {
-    /// Eight bits an element.
+    /// Eight bits per element.
     EightBit,
-    /// This share, in (0, 1), of the elements: those with the largest absolute values, the first of equal ones.
+    /// This share, in (0, 1), of the elements: those with the largest absolute values, the first among equals.
     TopK(f64),
 }
 
@@ -52,8 +52,8 @@ impl fmt::Display for Compression {
 pub struct InvalidMessage(&'static str);
 
 impl Compression {
-    /// The weight of the mixing with which a method converges that would take 1 if nothing were compressed, if it must be smaller: with
-    /// few elements what an agent knows of its neighbours is old.
+    /// The mixing weight to use instead of 1, if a method needs a smaller one to converge with this compression: with
+    /// few elements, what an agent knows of its neighbours is out of date.
     pub fn usual_gamma(self) -> Option<f64> {
         match self {
             Self::EightBit => None,
@@ -61,7 +61,7 @@ impl Compression {
         }
     }
 
-    /// Every so many rounds, beginning with the first, vectors are sent whole: sums of compressed ones collect errors of rounding. It adds
+    /// Vectors are sent whole every this many rounds, starting with the first: sums of compressed ones accumulate rounding errors. It adds
     /// about a twentieth to the bytes in single precision.
     pub fn whole_every(self) -> u64 {
         match self {
@@ -70,7 +70,7 @@ impl Compression {
         }
     }
 
-    /// Elements that are sent of a vector.
+    /// How many elements of a vector are sent.
     fn kept(self, dim: usize) -> usize {
         match self {
             Self::EightBit => dim,
@@ -78,7 +78,7 @@ impl Compression {
         }
     }
 
-    /// Bytes of a message with a vector of so many elements: a whole number of elements of its precision.
+    /// Bytes of a message with a vector of `dim` elements: a whole number of elements of its precision.
     pub fn message_bytes<T: Real>(self, dim: usize) -> usize {
         let bytes = match self {
             Self::EightBit => dim + dim.div_ceil(BLOCK) * size_of::<i16>(),
@@ -104,7 +104,7 @@ impl Compression {
         }
     }
 
-    /// Appends the message with a compressed vector.
+    /// Appends the message that encodes a compressed vector.
     pub fn encode<T: Real>(self, q: &[T], message: &mut Vec<u8>) {
         let end = message.len() + self.message_bytes::<T>(q.len());
         match self {
@@ -114,10 +114,10 @@ impl Compression {
         message.resize(end, 0);
     }
 
-    /// Reads a message: `q` gets the compressed vector that it was made of.
+    /// Reads a message: `q` gets the compressed vector that it encodes.
     ///
     /// # Errors
-    /// If it is not a message of such a vector. What `q` holds then means nothing.
+    /// If it is not a message of such a vector. The contents of `q` are then unspecified.
     pub fn decode<T: Real>(self, message: &[u8], q: &mut [T]) -> Result<(), InvalidMessage> {
         if message.len() != self.message_bytes::<T>(q.len()) {
             return Err(InvalidMessage("has another length"));
@@ -130,12 +130,12 @@ impl Compression {
     }
 }
 
-/// Whether a bit for each element takes fewer bytes than numbers of those that are sent.
+/// Whether a bit for each element takes fewer bytes than the numbers of those that are sent.
 fn has_bits(kept: usize, dim: usize) -> bool {
     dim.div_ceil(8) <= kept * size_of::<u32>() || dim >= u32::MAX as usize
 }
 
-/// Bytes that tell which elements are sent.
+/// Bytes that encode which elements are sent.
 fn place_bytes(kept: usize, dim: usize) -> usize {
     if has_bits(kept, dim) { dim.div_ceil(8) } else { kept * size_of::<u32>() }
 }
@@ -167,7 +167,7 @@ fn two_to(exponent: i16) -> f64 {
 
 /// The smallest exponent e with all `|u| <= 127 * 2^e`; none if an element is not finite or about to be.
 fn exponent<T: Real>(block: &[T]) -> Option<i16> {
-    // What is not a number stays.
+    // NaN stays.
     let larger = |most: T, u: &T| if u.abs() > most || u.is_nan() { u.abs() } else { most };
     let largest = block.iter().fold(T::zero(), larger).wide();
     if !largest.is_finite() {
@@ -188,11 +188,11 @@ fn round_blocks<T: Real>(u: &mut [T]) {
     u.chunks_mut(BLOCK).for_each(round_block);
 }
 
-/// Rounds to the nearest multiples of the block's power of two, to even ones where two are as near.
+/// Rounds to the nearest multiples of the block's power of two, ties to even.
 fn round_block<T: Real>(block: &mut [T]) {
     let Some(exponent) = exponent(block) else { return block.fill(T::nan()) };
     let (up, down) = (power::<T>(-exponent), power::<T>(exponent));
-    // Numbers near it have no digits after the point, so that adding it rounds.
+    // Numbers near it have no fractional digits, so adding it rounds.
     let whole = T::of(match T::PRECISION {
         Precision::F32 => 1.5 * two_to(23),
         Precision::F64 => 1.5 * two_to(52),
@@ -205,7 +205,7 @@ fn keep_largest<T: Real>(u: &mut [T], kept: usize) {
     if kept >= u.len() {
         return u.iter_mut().for_each(|u| *u += T::zero());
     }
-    // Numbers without a sign are in the order of their bits, and those that are not numbers come last.
+    // Nonnegative numbers are ordered as their bits are, and NaN comes last.
     let size = |u: &T| u.abs().wide().to_bits();
     let mut sizes: Vec<u64> = u.iter().map(size).collect();
     let (_, &mut smallest, larger) = sizes.select_nth_unstable(u.len() - kept);
@@ -214,7 +214,7 @@ fn keep_largest<T: Real>(u: &mut [T], kept: usize) {
         let size = size(u);
         let stays = size > smallest || (size == smallest && of_smallest > 0);
         of_smallest -= usize::from(stays && size == smallest);
-        // Zeros have one sign, as decoded ones.
+        // Zeros are positive, as when decoded.
         *u = if stays { *u + T::zero() } else { T::zero() };
     }
 }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_vectors_are_near_stay_as_they_are_and_are_told_without_loss() {
+    fn compressed_vectors_are_close_idempotent_and_encoded_without_loss() {
         messages_lose_nothing::<f32>();
         messages_lose_nothing::<f64>();
     }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_elements_stay_and_of_equal_ones_the_first() {
+    fn the_largest_elements_stay_and_the_first_among_equals() {
         let mut u = [1.0, -3.0, 2.0, -2.0, 2.0, 0.5];
         Compression::TopK(0.5).compress(&mut u);
         assert_eq!(u, [0.0, -3.0, 2.0, -2.0, 0.0, 0.0]);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_anything_are_read_or_refused() {
+    fn arbitrary_messages_are_read_or_refused() {
         let mut random = stream(1, Purpose::Probe, 5, 0);
         let mut refused = [0; KINDS.len()];
         for draw in 0..300 {

@@ -1,4 +1,4 @@
-//! Numbers as they are shown to people: four significant digits.
+//! Numbers as they are displayed: four significant digits.
 
 /// A number with four significant digits; `-` if it is not finite.
 ///
@@ -20,8 +20,8 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// The largest number of four significant digits that is not above a positive one: an upper limit that is safe to use as
-/// it is shown.
+/// The largest number with four significant digits that does not exceed a positive one: an upper limit that is safe to use as
+/// displayed.
 ///
 /// ```
 /// use mile::digits::round_down;
@@ -31,7 +31,7 @@ pub fn round_down(limit: f64) -> f64 {
     if !(limit.is_finite() && limit > 0.0) {
         return limit;
     }
-    // By decimal digits, since a product with a power of ten is not exact.
+    // By decimal digits, since multiplying by a power of ten is not exact.
     let nearest: f64 = format!("{limit:.3e}").parse().unwrap_or(limit);
     if nearest <= limit {
         return nearest;

@@ -1,7 +1,7 @@
-//! A place where agents live, for those who run a method and look at what it does.
+//! A place that hosts agents, for code that runs a method and observes it.
 //!
 //! [`Agents`] is what a method sees. An [`Engine`] also lets its vectors be read and written, and forms sums
-//! over all agents of the network in one fixed order, by agent, whatever the number of places they are in:
+//! over all agents of the network in one fixed order, by agent, no matter how many places host them:
 //! records and decisions are the same to the bit in one process, over many ranks, and on a device.
 
 mod error;
@@ -17,7 +17,7 @@ use crate::block;
 use crate::ranks::Together;
 use crate::real::Real;
 
-/// What an engine found when it evaluated models.
+/// The result of an engine's evaluation of models.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EvaluatedModels {
     /// f of each model, with the penalty if the problem has one.
@@ -26,7 +26,7 @@ pub struct EvaluatedModels {
     pub metrics: Option<Vec<Vec<f64>>>,
 }
 
-/// A place where some or all agents of a network live.
+/// A place that hosts some or all agents of a network.
 ///
 /// An engine that hosts all agents implements [`agents`](Self::agents), [`dim`](Self::dim),
 /// [`vector`](Self::vector) and [`set_vector`](Self::set_vector), and [`watched`](Self::watched) if it can. One
@@ -40,7 +40,7 @@ pub trait Engine<T: Real>: Agents {
     /// Length of a row.
     fn dim(&self) -> usize;
 
-    /// A vector of the hosted agents, row after row; what was put off is done first.
+    /// A vector of the hosted agents, row after row; deferred work is done first.
     fn vector(&mut self, v: Vector) -> Result<Cow<'_, [T]>, AgentsError>;
 
     /// Replaces a vector of the hosted agents: how a checkpoint is restored.
@@ -58,32 +58,32 @@ pub trait Engine<T: Real>: Agents {
         }
     }
 
-    /// The consensus error of all agents' models as they were sent in the exchange that was watched, if it was.
+    /// The consensus error of all agents' models as they were sent in the watched exchange, if there was one.
     fn drift(&mut self) -> Option<f64> {
         self.watched().and_then(|drift| drift.found())
     }
 
-    /// Called when the state vectors were written to this file: an engine with more than vectors, such as the statistics of batch
-    /// norms, keeps that beside it.
+    /// Called when the state vectors have been written to this file: an engine with more than vectors, such as the statistics of batch
+    /// norms, keeps them in files next to it.
     fn saved(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
         let _ = state;
         Ok(())
     }
 
-    /// Called when the state vectors were read from this file, after [`set_vector`](Self::set_vector) for each.
+    /// Called when the state vectors have been read from this file, after [`set_vector`](Self::set_vector) for each.
     fn restored(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
         let _ = state;
         Ok(())
     }
 
-    /// The agent in a place. [`hosted`](Agents::hosted) are places: they have the numbers of the agents unless an engine
+    /// The agent in a place. [`hosted`](Agents::hosted) are places: they equal the agents' numbers unless an engine
     /// places neighbours next to each other.
     fn agent_at(&self, place: usize) -> usize {
         place
     }
 
-    /// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: as many of
-    /// each.
+    /// Numbers of all agents in increasing agent, from those of the hosted ones in the order of their rows: equally many for
+    /// each agent.
     fn of_all(&mut self, _: Together<'_>, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {
         refuse_part(self)?;
         Ok(own)
@@ -97,7 +97,7 @@ pub trait Engine<T: Real>: Agents {
         Ok(sums)
     }
 
-    /// The same for rows of the hosted agents that are no vector of the method.
+    /// The same for rows of the hosted agents that are not a vector of the method.
     fn sum_rows(&mut self, _: Together<'_>, rows: &[T]) -> Result<Vec<f64>, AgentsError> {
         refuse_part(self)?;
         let mut sums = vec![0.0; self.dim()];
@@ -134,8 +134,8 @@ pub trait Engine<T: Real>: Agents {
         Ok(in_order(&self.of_all(together, own)?) / self.agents() as f64)
     }
 
-    /// Evaluates the mean of a vector and after it the rows of these agents as models, if the engine can do it where they are; none
-    /// by default: then whoever asks evaluates the problem.
+    /// Evaluates the mean of a vector and then the rows of these agents as models, if the engine can do it where they are; none
+    /// by default: then the caller evaluates the problem.
     fn evaluate(
         &mut self,
         _: Together<'_>,
@@ -158,7 +158,7 @@ pub fn in_order(numbers: &[f64]) -> f64 {
     numbers.iter().fold(0.0, |sum, number| sum + number)
 }
 
-/// What needs all agents is refused by an engine that hosts a part and cannot ask the others.
+/// Refuses what needs all agents, for an engine that hosts only a part and cannot ask the others.
 fn refuse_part<T: Real>(engine: &(impl Engine<T> + ?Sized)) -> Result<(), AgentsError> {
     if engine.hosted() == (0..engine.agents()) {
         return Ok(());

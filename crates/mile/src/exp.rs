@@ -4,10 +4,10 @@
 /// Numbers that have an `exp` in plain arithmetic.
 pub trait Exp: Sized {
     /// `e^x` with an error of at most two units in the last place. Beyond 700 (`f64`) or 87 (`f32`) in modulus the
-    /// argument is taken for that number, so that neither infinity nor zero comes out; NaN stays NaN.
+    /// argument is clamped, so that the result is neither infinity nor zero; NaN stays NaN.
     fn exp_in_plain_arithmetic(self) -> Self;
 
-    /// The largest argument that is taken as it is.
+    /// The largest argument that is not clamped.
     const LARGEST: Self;
 }
 
@@ -35,7 +35,7 @@ macro_rules! exp {
     };
 }
 
-// 1.5 * 2^52 + 1023, and two parts of ln 2 of which the first times any exponent is exact.
+// 1.5 * 2^52 + 1023, and ln 2 in two parts, the first of which times any exponent is exact.
 exp!(f64, largest 700.0, round 6_755_399_441_056_767.0, exponent 52, ln2 0.693_147_180_369_123_8 + 1.908_214_929_270_587_7e-10,
      series 6_227_020_800.0 479_001_600.0 39_916_800.0 3_628_800.0 362_880.0 40_320.0 5_040.0 720.0 120.0 24.0 6.0 2.0 1.0 1.0);
 // 1.5 * 2^23 + 127.
@@ -63,13 +63,13 @@ pub(crate) fn log_one_plus_exp(z: f64) -> f64 {
     positive + 2.0 * s * sum
 }
 
-/// `e^z`, infinity where [`Exp`] would not go on.
+/// `e^z`, infinity where [`Exp`] would clamp.
 #[inline(always)]
 pub(crate) fn exp_or_infinity<T: Exp + num_traits::Float>(z: T) -> T {
     if z > T::LARGEST { T::infinity() } else { z.exp_in_plain_arithmetic() }
 }
 
-/// `1 - e^-u` for u from 0, with all digits also near 0, where it is a series.
+/// `1 - e^-u` for u >= 0, with all digits even near 0, where it is a series.
 #[inline(always)]
 pub(crate) fn one_minus_exp_minus(u: f64) -> f64 {
     let mut sum = 0.0;
@@ -79,7 +79,7 @@ pub(crate) fn one_minus_exp_minus(u: f64) -> f64 {
     if u < 0.5 { sum } else { 1.0 - (-u).exp_in_plain_arithmetic() }
 }
 
-/// `log(1 + u)` for u from 0, with all digits also near 0: `1 + u = 2^k (1 + v)` with 1 + v about between 1/sqrt(2) and
+/// `log(1 + u)` for u >= 0, with all digits even near 0: `1 + u = 2^k (1 + v)` with 1 + v roughly between 1/sqrt(2) and
 /// sqrt(2), and `log(1 + v) = 2 artanh(v/(2 + v))`, whose series converges like powers of 1/34.
 #[inline(always)]
 pub(crate) fn log_one_plus(u: f64) -> f64 {

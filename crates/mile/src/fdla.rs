@@ -9,7 +9,7 @@
 //!
 //! is solved by Newton's method on its logarithmic barrier. With `U = (sI - W + J)^-1` and
 //! `V = (sI + W - J)^-1` the Hessian is `(a_l' U a_k)^2 + (a_l' V a_k)^2`, which costs a few
-//! additions per entry. It is written here because general conic solvers in Rust need LAPACK for semidefinite
+//! additions per entry. It is implemented here because general conic solvers in Rust need LAPACK for semidefinite
 //! cones, which a Rust toolchain alone does not install.
 
 use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};

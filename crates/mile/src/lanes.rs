@@ -14,8 +14,8 @@ use crate::isa::Isa;
 ///
 /// # Safety
 ///
-/// Every function may be called only where the machine has the instruction set. Pointers must be good for the lanes
-/// that are named: `COUNT` numbers, or the first `n` of them, which must be at least one.
+/// Every function may be called only where the machine has the instruction set. Pointers must be valid for the lanes
+/// named: `COUNT` numbers, or the first `n` of them, which must be at least one.
 pub trait Lanes: Copy {
     /// The number in a lane.
     type T: Float;
@@ -85,7 +85,7 @@ macro_rules! in_lanes {
                     // SAFETY: it is available.
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => unsafe { avx2(kernel) },
-                    // SAFETY: arrays need no instructions.
+                    // SAFETY: arrays need no special instructions.
                     _ => unsafe { kernel.run::<Portable<$t, $count>, Portable<f64, 8>>() },
                 }
             }

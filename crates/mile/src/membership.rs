@@ -1,11 +1,11 @@
 //! Who takes part in a run, and when: agents that are replaced, that leave and that join, and the network from then on.
 //!
-//! Agents keep their numbers for ever. A run is a sequence of [epochs](Epoch), each with its members and their network. Within an
-//! epoch, members have *places* 0, 1, ... in the order of their numbers: network, engine and vectors go by these, so that nothing
-//! there has to know of agents that take no part. [`Present`] shows the objectives of the members by their places.
+//! Agents keep their numbers forever. A run is a sequence of [epochs](Epoch), each with its members and their network. Within an
+//! epoch, members have *places* 0, 1, ... in the order of their numbers: network, engine and vectors use these, so that they need
+//! not know about agents that do not take part. [`Present`] shows the objectives of the members by their places.
 //!
-//! An epoch begins with a new start of the method from the models that the members have ([`Run::renew`](crate::run::Run::renew)). Any
-//! models are a starting point, so whatever a method guarantees for its network it guarantees from there on.
+//! An epoch restarts the method from the models that the members have ([`Run::renew`](crate::run::Run::renew)). Any
+//! models are a valid starting point, so whatever a method guarantees for its network it guarantees from there on.
 
 mod events;
 mod present;
@@ -20,7 +20,7 @@ use crate::mixing::Rule;
 use crate::network::Network;
 use crate::real::Real;
 
-/// The members of a run in some rounds, and their network.
+/// The members of a run during some rounds, and their network.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Epoch {
@@ -30,7 +30,7 @@ pub struct Epoch {
     pub members: Vec<usize>,
     /// Their network.
     pub network: Network,
-    /// The agent that begins it without a model: the mean of its neighbours' models becomes its own.
+    /// The agent that begins it without a model: it starts from the mean of its neighbours' models.
     pub newcomer: Option<usize>,
 }
 
@@ -58,8 +58,8 @@ impl Epoch {
         self.members.iter().flat_map(row).copied().collect()
     }
 
-    /// The newcomer's place and the sum of the weights of its edges, with which [`Run::renew`](crate::run::Run::renew) gives it a
-    /// model; of the edges to these neighbours.
+    /// The newcomer's place and the sum of the weights of its edges to these neighbours, from which
+    /// [`Run::renew`](crate::run::Run::renew) gives it a model.
     pub fn newcomer_with(&self, takes_part: impl Fn(usize) -> bool) -> Option<(usize, f64)> {
         let newcomer = self.newcomer?;
         let edges = self.neighbours(newcomer).filter(|(id, _)| takes_part(*id));
@@ -72,14 +72,14 @@ impl Epoch {
 pub struct Edge {
     /// Its weight in the first epoch that has it.
     pub weight: f64,
-    /// From the first round in which it may be used to after the last one.
+    /// From the first round in which it may be used to just after the last.
     pub rounds: Range<u64>,
     /// Whether the other end was lost and leaves for good: it will not ask for messages again.
     pub is_lost: bool,
 }
 
 impl Edge {
-    /// An edge that there is in all rounds.
+    /// An edge that exists in all rounds.
     pub fn lasting(weight: f64) -> Self {
         Self { weight, rounds: 0..u64::MAX, is_lost: false }
     }
@@ -107,10 +107,10 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// The epochs that events make of a network. `rule` makes the mixing matrix of a changed network.
+    /// The epochs that events create from a network. `rule` computes the mixing matrix of a changed network.
     ///
     /// # Errors
-    /// If an event does not fit what is before it, naming the event and its key.
+    /// If an event does not fit what precedes it, naming the event and its key.
     pub fn new(network: Network, rule: Option<Rule>, events: &[Event]) -> Result<Self, InvalidEvent> {
         let mut membership = Self::lasting(network);
         for event in events {
@@ -134,12 +134,12 @@ impl Membership {
         &self.epochs
     }
 
-    /// What happens at the beginning of each epoch but the first.
+    /// What happens at the beginning of each epoch except the first.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// How many agents take part at one time or another: they have the numbers below this.
+    /// How many agents take part at one time or another: their numbers are below this.
     pub fn numbers(&self) -> usize {
         self.numbers
     }
@@ -149,12 +149,12 @@ impl Membership {
         self.epochs.iter().all(|epoch| epoch.members == self.epochs[0].members)
     }
 
-    /// The epoch that a state after so many rounds belongs to. What happens at the beginning of the next round has not happened to it.
+    /// The epoch that a state after `round` rounds belongs to. What happens at the beginning of the next round has not happened to it yet.
     pub fn at(&self, round: u64) -> usize {
         self.epochs.iter().rposition(|epoch| epoch.round < round).unwrap_or(0)
     }
 
-    /// The epoch that begins when so many rounds are done, if one does.
+    /// The epoch that begins when `round` rounds are done, if one does.
     pub fn beginning_at(&self, round: u64) -> Option<usize> {
         (1..self.epochs.len()).find(|k| self.epochs[*k].round == round)
     }
@@ -166,7 +166,7 @@ impl Membership {
         self.events.iter().find(departs).map(|event| event.round)
     }
 
-    /// Whether an agent takes no part in a round on a network because it is lost, and has not been replaced or left yet.
+    /// Whether, on a network, an agent takes no part in a round because it is lost and has not yet been replaced or left.
     pub fn is_absent(&self, agent: usize, round: u64) -> bool {
         self.events.iter().any(|event| {
             event.change.agent() == agent
@@ -175,8 +175,8 @@ impl Membership {
         })
     }
 
-    /// The event, from 0, with which an agent that has no state is new: where it joins, or the last in which it replaces one that was
-    /// lost.
+    /// The event, from 0, that makes an agent without state new: the one with which it joins, or the last in which it replaces a lost
+    /// one.
     pub fn comes_with(&self, agent: usize) -> Option<usize> {
         let comes = |event: &Event| match event.change {
             Change::Join { agent: who, .. } => who == agent,

@@ -76,10 +76,10 @@ pub struct InvalidParameter {
 /// `&self` holds hyperparameters only; everything that is kept from step to step is in the state vectors of the
 /// [`Layout`]. To add a method of your own, implement this trait and pass it to a [`Run`](crate::run::Run).
 pub trait Method: std::fmt::Debug + Send + Sync {
-    /// The vectors it works with, asked for once by a run.
+    /// The vectors it works with; a run asks for them once.
     fn layout(&self) -> Layout;
 
-    /// Start-up: from the starting point to x(0). All state vectors but `x` are zero before it.
+    /// Start-up: from the starting point to x(0). All state vectors except `x` are zero before it.
     fn start(&self, step: &mut Step) -> Result<(), AgentsError> {
         let _ = step;
         Ok(())
@@ -89,7 +89,7 @@ pub trait Method: std::fmt::Debug + Send + Sync {
     fn step(&self, step: &mut Step) -> Result<(), AgentsError>;
 
     /// Whether it minimises objectives with a [`Penalty`](crate::problems::Penalty): its step then has a proximal step,
-    /// [`Step::prox`]. Such objectives are refused with a method that does not.
+    /// [`Step::prox`]. Methods that do not are refused for such objectives.
     fn takes_penalty(&self) -> bool {
         false
     }

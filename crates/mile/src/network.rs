@@ -38,7 +38,7 @@ pub enum NetworkError {
     /// A time-varying graph has no graph to use.
     #[error("a time-varying graph needs at least one graph to use in turn")]
     NoTurns,
-    /// A graph of a round has an edge that the network has not.
+    /// A graph of a round has an edge that the network does not have.
     #[error("graph {turn} of those used in turn has the edge {i}-{j}, which the network's graph has not")]
     StrangeEdge {
         /// The number of the graph, from 0.
@@ -75,7 +75,7 @@ impl Network {
         Ok(Self { graph, mixing, varying: None, drop_rate: 0.0, spectrum: OnceLock::new() })
     }
 
-    /// The same network, in which each edge is down in a communication round with this probability.
+    /// The same network, with each edge down in a communication round with this probability.
     pub fn with_drop_rate(mut self, drop_rate: f64) -> Result<Self, NetworkError> {
         if !(0.0..1.0).contains(&drop_rate) {
             return Err(NetworkError::DropRate(drop_rate));
@@ -84,7 +84,7 @@ impl Network {
         Ok(self)
     }
 
-    /// The same network, of which each round uses some edges only. Their weights are those of the mixing matrix.
+    /// The same network, with only some of its edges used in each round. Their weights are those of the mixing matrix.
     ///
     /// ```
     /// use mile::{graph::Topology, mixing::Rule, network::Network, varying::TimeVarying};
@@ -145,7 +145,7 @@ impl Network {
         self.drop_rate > 0.0 || self.varying.is_some()
     }
 
-    /// The settings by which the edges differ from round to round, in words.
+    /// The settings that make the edges differ from round to round, in words.
     pub fn variation(&self) -> String {
         let varying = self.varying.as_ref().map(|varying| format!("time_varying = {varying}"));
         let drops = (self.drop_rate > 0.0).then(|| format!("drop_rate = {}", self.drop_rate));

@@ -1,8 +1,8 @@
-//! Processes that share the agents of one run, such as the ranks of an MPI job: what they tell each other beside the
+//! Processes that share the agents of one run, such as the ranks of an MPI job: what they communicate besides the
 //! agents' exchanges.
 //!
 //! Every rank runs the same program and calls the same functions in the same order. Some calls return only when all ranks have made
-//! them; they take a [`Together`].
+//! them; these require a [`Together`].
 
 use std::ops::Deref;
 
@@ -29,18 +29,18 @@ pub trait Ranks: Send + Sync {
     fn broadcast(&self, together: Together<'_>, from: usize, bytes: &mut Vec<u8>) -> Result<(), Failure>;
 }
 
-/// All ranks go the same way here, so they can make the calls that all must make together.
+/// All ranks follow the same path here, so they can make the calls that all must make together.
 ///
-/// A call that takes this token returns when all ranks have made it; a rank that does not leaves the others waiting. So a function that
-/// makes such calls has the token in its signature, and one that has none cannot make them. Whoever makes a token
-/// [of ranks](Self::of) vouches that every rank comes to this place: at the entry of what a program calls on all ranks alike, such as
+/// A call that requires this token returns when all ranks have made it; a rank that does not make it leaves the others waiting. So a
+/// function that makes such calls has the token in its signature, and one without it cannot make them. Code that makes a token
+/// [of ranks](Self::of) guarantees that every rank reaches this place: at the entry of what a program calls on all ranks alike, such as
 /// the planning or the execution of an experiment, or in a verb that a method calls on all of them. From there on, whether a call is made
-/// must be decided alike everywhere: with [`any`](Self::any), or from numbers that are the same on all ranks.
+/// must be decided identically everywhere: with [`any`](Self::any), or from numbers that are the same on all ranks.
 #[derive(Clone, Copy)]
 pub struct Together<'r>(&'r dyn Ranks);
 
 impl<'r> Together<'r> {
-    /// All of these ranks come to this place.
+    /// All of these ranks reach this place.
     pub const fn of(ranks: &'r dyn Ranks) -> Self {
         Self(ranks)
     }
@@ -60,7 +60,7 @@ impl<'r> Together<'r> {
         self.0.broadcast(self, from, bytes)
     }
 
-    /// The wishes of all ranks, a bit each: those that any of them has.
+    /// The wishes of all ranks, one bit each: those that any of them has.
     pub fn any(self, wishes: u8) -> Result<u8, Failure> {
         Ok(self.all_gather(&[wishes])?.iter().flatten().fold(0, |all, one| all | one))
     }

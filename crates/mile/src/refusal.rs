@@ -1,8 +1,8 @@
-//! How a refused value is told.
+//! How a refused value is reported.
 
 use std::fmt::Display;
 
-/// `expected X, got Y`. What comes after a semicolon in X, such as a reason or a remedy, is put at the end.
+/// `expected X, got Y`. What follows a semicolon in X, such as a reason or a remedy, is moved to the end.
 ///
 /// ```
 /// # use mile::refusal::expected;

@@ -6,7 +6,7 @@ use crate::method::{Layout, Method};
 use crate::real::Real;
 use crate::schedule::Schedule;
 
-/// Progress of a run. Together with the state vectors it is all that is needed to resume.
+/// Progress of a run. Together with the state vectors it is everything needed to resume.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Updates done since x(0).
@@ -48,10 +48,10 @@ impl<'m> Run<'m> {
         Self { method, layout: method.layout(), schedule, progress }
     }
 
-    /// Starts the method anew from the agents' models: how an epoch of the [membership](crate::membership) begins. Any models are a
-    /// starting point, so whatever the method guarantees from there on it guarantees here. Rounds, and with them step sizes, go on.
+    /// Restarts the method from the agents' models: this is how an epoch of the [membership](crate::membership) begins. Any models are a
+    /// starting point, so whatever the method guarantees it guarantees from here on. Rounds, and with them step sizes, continue.
     ///
-    /// An agent that has no model yet, given with the sum of the weights of its edges, takes the mean of its neighbours' models, with
+    /// An agent that has no model yet, given with the sum of the weights of its edges, gets the mean of its neighbours' models with
     /// these weights.
     pub fn renew<T: Real>(
         &mut self,
@@ -70,7 +70,7 @@ impl<'m> Run<'m> {
         engine.settle()
     }
 
-    /// Gives an agent the mean of its neighbours' models: what an exchange pulls it to from zero, by the weight of its edges.
+    /// Gives an agent the mean of its neighbours' models: an exchange pulls it there from zero, scaled by the weight of its edges.
     fn give_model<T: Real>(
         &mut self,
         agent: usize,

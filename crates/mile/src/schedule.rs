@@ -19,11 +19,11 @@ pub struct Schedule {
     pub changes: Vec<ScheduleChange>,
 }
 
-/// Another schedule from a round on.
+/// Another schedule, from some round on.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ScheduleChange {
-    /// The first round it is for; its own rounds count from there.
+    /// The first round it applies to; its own rounds count from there.
     pub round: u64,
     /// Its base step size.
     pub step_size: f64,
@@ -73,7 +73,7 @@ impl Schedule {
         Self { step_size, warmup: 0, decay: Decay::None, changes: Vec::new() }
     }
 
-    /// Lets the step size grow linearly for so many rounds.
+    /// Lets the step size grow linearly for `rounds` rounds.
     pub fn with_warmup(mut self, rounds: u64) -> Self {
         self.warmup = rounds;
         self
@@ -118,7 +118,7 @@ impl Schedule {
 }
 
 impl ScheduleChange {
-    /// Another step size from a round on, with its own warm-up and decay.
+    /// Another step size from some round on, with its own warm-up and decay.
     pub fn new(round: u64, step_size: f64, warmup: u64, decay: Decay) -> Self {
         Self { round, step_size, warmup, decay }
     }
@@ -143,7 +143,7 @@ impl Decay {
     }
 }
 
-/// The step size of one schedule after `round` of its own rounds.
+/// The step size of one schedule after `round` rounds of that schedule.
 fn piece(step_size: f64, warmup: u64, decay: &Decay, round: u64) -> f64 {
     if round < warmup {
         return step_size * (round + 1) as f64 / (warmup + 1) as f64;
@@ -161,7 +161,7 @@ fn piece(step_size: f64, warmup: u64, decay: &Decay, round: u64) -> f64 {
     step_size * factor
 }
 
-/// A weight such as MILE's xi as a function of the communication rounds done, or found by the edges. It is the same at both
+/// A weight such as MILE's xi as a function of the communication rounds done, or as determined by the edges. It is the same at both
 /// ends of an edge, so that they add opposite numbers to their corrections and the sum stays zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
@@ -181,7 +181,7 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// The weight after `round` communication rounds; the largest one if edges find theirs.
+    /// The weight after `round` communication rounds; the largest one if the edges determine it.
     pub fn at(self, round: u64) -> f64 {
         match self {
             Self::Constant(weight) | Self::Adaptive(weight) => weight,
@@ -198,7 +198,7 @@ impl Weight {
         }
     }
 
-    /// The weight it ends with; the largest one if edges find theirs.
+    /// The weight it ends with; the largest one if the edges determine it.
     pub fn last(self) -> f64 {
         self.ends()[1]
     }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_begins_in_its_round_with_a_schedule_of_its_own() {
+    fn a_change_begins_in_its_round_with_its_own_schedule() {
         let decay = Decay::Step { every: 2, factor: 0.5 };
         let changes =
             vec![ScheduleChange::new(3, 0.8, 1, decay), ScheduleChange::new(8, 0.1, 0, Decay::None)];

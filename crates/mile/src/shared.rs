@@ -5,7 +5,7 @@ use std::ops::Range;
 /// A pointer to a block whose disjoint parts are accessed by several threads.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(pub(crate) *mut T);
-// SAFETY: users give each thread a part of its own, so no two threads access one element unless both only
+// SAFETY: users give each thread its own part, so no two threads access one element unless both only
 // read it.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as above.

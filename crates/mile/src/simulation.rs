@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn mismatched_parts_are_refused() {
         let problem = quadratic(4);
         let new = || Simulation::builder(&problem).step_size(0.1);
         use NetworkError::Mixing;
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_objective_that_fails_ends_the_run_with_its_own_words() {
+    fn an_objective_that_fails_ends_the_run_with_its_own_message() {
         struct Fails(std::sync::atomic::AtomicUsize);
         impl Problem<f64> for Fails {
             fn agents(&self) -> usize {

@@ -1,8 +1,8 @@
 //! All agents of a network in one process.
 //!
-//! Between two exchanges agents do not depend on each other, and in an exchange on their neighbours
-//! only. So verbs are not carried out when they are called but noted down, and when somebody looks each
-//! agent does all that was noted, waiting for nobody but its neighbours: its rows stay in cache through
+//! Between two exchanges agents do not depend on each other, and in an exchange only on their
+//! neighbours. So verbs are not carried out when they are called but noted, and when results are needed each
+//! agent does everything noted, waiting for nobody but its neighbours: its rows stay in cache through
 //! all local steps and, where neighbours have neighbouring numbers, through the exchange. Rows too short for that to matter
 //! are served by one thread, each verb for all agents together.
 
@@ -27,7 +27,7 @@ use crate::stages::Stages;
 use crate::steady::message_bytes;
 use crate::verbs::{MOST_TERMS, Rows, Verb, Verbs};
 
-/// Bytes of the rows in use, of all vectors, up to which an exchange is put off.
+/// Bytes of the rows in use, over all vectors, up to which an exchange is deferred.
 const NEAR: usize = 4 << 20;
 /// Bytes of a row up to which calling a verb costs more than passing over its memory: one thread then does a verb for
 /// all agents together.
@@ -87,13 +87,13 @@ impl<'a, T: Real> Simulator<'a, T> {
         &self.blocks[v.0]
     }
 
-    /// The same, to be written.
+    /// The same, for writing.
     pub fn vector_mut(&mut self, v: Vector) -> &mut [T] {
         assert!(self.noted.is_empty(), "a step is over before its result is changed");
         &mut self.blocks[v.0]
     }
 
-    /// Who talks to whom.
+    /// The network of the agents.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -108,7 +108,7 @@ impl<'a, T: Real> Simulator<'a, T> {
         &self.models()[agent * self.dim..(agent + 1) * self.dim]
     }
 
-    /// Agents that are fewer than the threads share them within their rows, verb by verb.
+    /// Whether rows are long and agents fewer than the threads, which then share each row, verb by verb.
     fn verb_by_verb(&self) -> bool {
         self.dim > 1 << 16 && self.network.agents() < rayon::current_num_threads()
     }
@@ -120,15 +120,15 @@ impl<'a, T: Real> Simulator<'a, T> {
         !self.pool.is_worth() && short && self.network.agents() * self.dim <= 2 * block::CHUNK
     }
 
-    /// Whether an exchange is put off with the rest, and done by each agent when its neighbours are ready:
-    /// if the rows in use meanwhile fit the caches, and are few among all.
+    /// Whether an exchange is deferred with the rest, and done by each agent when its neighbours are ready:
+    /// if the rows in use meanwhile fit the caches, and are a small part of all rows.
     fn near(&self) -> bool {
         let row = self.blocks.len() * self.dim * size_of::<T>();
         let near = self.in_use * row <= NEAR && 4 * self.in_use <= self.network.agents();
         near && self.pool.is_worth() && !self.verb_by_verb()
     }
 
-    /// One verb for all agents, with all threads if they are worth it.
+    /// One verb for all agents, on all threads if that is worth it.
     fn carry_out(&mut self, verb: &Verb) -> Result<(), AgentsError> {
         let together = self.together();
         match *verb {
@@ -186,7 +186,7 @@ impl<'a, T: Real> Simulator<'a, T> {
         pairs: &[(Vector, Vector)],
     ) -> Result<u64, AgentsError> {
         let near = self.near();
-        // With edges that drop, the weights are those of one round.
+        // If edges can drop, the weights are those of one round.
         let other_round = self.noted.exchanges() > 0 && self.round != round;
         if !near || self.drift.is_asked() || self.noted.is_full() || other_round {
             self.settle()?;
@@ -204,12 +204,12 @@ impl<'a, T: Real> Simulator<'a, T> {
         Ok(messages)
     }
 
-    /// Carries out what was noted last at once, if agents work verb by verb.
+    /// Carries out at once what was noted last, if agents work verb by verb.
     fn at_once(&mut self) -> Result<(), AgentsError> {
         if self.noted.exchanges() == 0 && self.verb_by_verb() { self.settle() } else { Ok(()) }
     }
 
-    /// Carries out what was noted, which has no exchanges: each verb for all agents.
+    /// Carries out what was noted, which contains no exchanges: each verb for all agents.
     fn carry_out_all(&mut self) -> Result<(), AgentsError> {
         let noted = std::mem::take(&mut self.noted);
         let done = noted.stage(0).iter().try_for_each(|verb| self.carry_out(verb));
@@ -217,13 +217,13 @@ impl<'a, T: Real> Simulator<'a, T> {
         done
     }
 
-    /// Carries out what was noted: each agent all verbs, as far as it need not wait for its neighbours.
+    /// Carries out what was noted: all verbs of each agent, as far as it need not wait for its neighbours.
     fn serve_all(&mut self) -> Result<(), AgentsError> {
         let (verbs, weights, problem, seed) = (&self.noted, &self.weights, self.problem, self.seed);
         let serve = |stage: usize, rows: &mut Rows<T>| {
             verbs.stage(stage).iter().try_for_each(|verb| match *verb {
                 Verb::Pull { from, to } => {
-                    // SAFETY: a stage with a pull has nothing but the pulls of one exchange, none of which writes
+                    // SAFETY: a stage with a pull contains only the pulls of one exchange, none of which writes
                     // what another reads (`Verbs::check_pull`); the weights have the agents that the stages were made for
                     // (a round changes only their values, `Network::rows_in_round`), so each of them has rows here.
                     unsafe { rows.pull(weights, from, to) };

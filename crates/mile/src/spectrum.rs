@@ -1,14 +1,14 @@
 //! Eigenvalues of graphs and mixing matrices.
 //!
-//! Four ways, tried in this order; [`Spectrum::solver`] says which one it was:
+//! Four ways, tried in this order; [`Spectrum::solver`] says which one was used:
 //!
 //! 1. *Closed form*, when W is the same seen from every agent: `w_ij` depends only on j - i in
 //!    Z_a x Z_b (ring, complete, exponential, torus) or on i xor j (hypercube). The eigenvalues are the
 //!    Fourier (Walsh) transform of one row. Detected from the matrix itself.
 //! 2. *Bisection*, when W is tridiagonal (a path): Sturm counts give each eigenvalue to rounding.
 //! 3. A *dense* symmetric solver, up to [`DENSE_MAX`] agents.
-//! 4. A *Krylov* method beyond: the two largest and the smallest only. Where it does not converge (a gap too small for it), the dense
-//!    solver after all, whatever it costs, up to [`DENSE_LIMIT`] agents; beyond, the second eigenvalue is only known to be below one.
+//! 4. A *Krylov* method beyond that: the two largest and the smallest only. Where it does not converge (a gap too small for it), the dense
+//!    solver after all, whatever it costs, up to [`DENSE_LIMIT`] agents; beyond that, the second eigenvalue is only known to be below one.
 
 mod lanczos;
 mod tridiagonal;
@@ -24,12 +24,12 @@ use tridiagonal::Tridiagonal;
 pub const DENSE_MAX: usize = 2000;
 /// Largest matrix given to the dense solver when nothing else succeeds: many minutes, and 3 GB.
 pub const DENSE_LIMIT: usize = 20_000;
-/// Largest tridiagonal matrix of which all eigenvalues are computed.
+/// Largest tridiagonal matrix whose eigenvalues are all computed.
 const BISECTION_MAX: usize = 4096;
-/// Weights that differ by less are the same weight.
+/// Weights that differ by less than this are considered equal.
 const SAME: f64 = 1e-13;
 
-/// The eigenvalues of a mixing matrix that decide: the two largest and the smallest.
+/// The eigenvalues of a mixing matrix that matter: the two largest and the smallest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extremes {
     /// Largest: 1 for an admissible matrix.
@@ -55,7 +55,7 @@ pub enum Solver {
 }
 
 impl Solver {
-    /// Its name, for people and for JSON.
+    /// Its name, for display and for JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClosedForm => "closed form",
@@ -81,7 +81,7 @@ pub struct Spectrum {
 }
 
 impl Spectrum {
-    /// The eigenvalues that decide.
+    /// The eigenvalues that matter.
     pub fn extremes(&self) -> Extremes {
         Extremes {
             lambda_1: self.lambda[0],

@@ -1,6 +1,6 @@
 //! When each of several agents in one process may be worked on.
 //!
-//! Work falls into stages, with an exchange in one of its own, and the rule is: an agent begins a stage
+//! Work is divided into stages, an exchange being one by itself, and the rule is: an agent begins a stage
 //! when it and its neighbours have finished the one before. No agent waits for agents further away.
 //! Where neighbours have neighbouring numbers, an agent is served again while its rows and its
 //! neighbours' are still in the cache: a round passes over memory once, instead of once before the
@@ -30,7 +30,7 @@ impl Stages {
     /// Agents that wait for those in their row of `weights`.
     ///
     /// # Panics
-    /// If one waits for another but not the other for it, or not for itself.
+    /// If an agent waits for another that does not wait for it, or does not wait for itself.
     pub(crate) fn new(weights: &SparseRows) -> Self {
         let waits = |i: usize, j: usize| weights.row(i).binary_search_by_key(&j, |(k, _)| *k).is_ok();
         for i in 0..weights.rows() {
@@ -40,7 +40,7 @@ impl Stages {
     }
 
     /// Calls `work` with each stage and each agent's rows, by the rule; on all threads if asked. An error ends
-    /// all work; of several, that of the smallest agent is told.
+    /// all work; of several errors, that of the smallest agent is reported.
     pub(crate) fn run<T: Real>(
         &mut self,
         blocks: &mut [Vec<T>],
@@ -92,14 +92,14 @@ struct Round<'a, T, F> {
 }
 
 impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Round<'_, T, F> {
-    /// One stage of one agent, and then whatever only waited for it.
+    /// One stage of one agent, and then whatever was waiting only for it.
     fn serve(&self, agent: usize, stage: usize) {
         if self.failed.load(Ordering::Relaxed) {
             return;
         }
         // SAFETY: every block has a row for each agent (`Stages::run`), and this agent's rows are lent to its own stages
-        // only, which follow each other. That neighbours read a row only while nobody writes it is what those promise
-        // who call `Rows::pull`, by the rule of the stages.
+        // only, which follow each other. Callers of `Rows::pull` promise that neighbours read a row only while nobody
+        // writes it, by the rule of the stages.
         let mut rows = unsafe { Rows::among(agent, self.blocks, self.dim) };
         if let Err(error) = (self.work)(stage, &mut rows) {
             self.failed.store(true, Ordering::Relaxed);
@@ -114,8 +114,8 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Roun
         }
     }
 
-    /// Tells agents that one more of those they wait for is through with the stage before, and serves those that have
-    /// waited for nobody else. In halves, so that a hub with thousands of neighbours does not nest as deep.
+    /// Tells agents that one more of those they wait for has finished the previous stage, and serves those that no longer
+    /// wait for anybody. In halves, so that a hub with thousands of neighbours does not nest as deeply.
     fn tell(&self, agents: &[(usize, f64)], stage: usize) {
         if agents.len() > FEW {
             let (one, other) = agents.split_at(agents.len() / 2);
@@ -125,7 +125,7 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Roun
         for &(agent, _) in agents {
             let missing = &self.missing[agent][stage % 2];
             if missing.fetch_sub(1, Ordering::AcqRel) == 1 {
-                // Next told of at stage + 2, by neighbours that are then past this agent's `stage`.
+                // Next notified at stage + 2, by neighbours that are then past this agent's `stage`.
                 missing.store(self.weights.row(agent).len(), Ordering::Relaxed);
                 ready[count] = agent;
                 count += 1;
@@ -145,7 +145,7 @@ impl<T: Real, F: Fn(usize, &mut Rows<T>) -> Result<(), AgentsError> + Sync> Roun
         }
     }
 
-    /// Two pieces of work, of which an idle thread may take the second.
+    /// Two pieces of work, the second of which an idle thread may take.
     fn both(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
         if self.threads {
             rayon::join(first, second);
@@ -173,7 +173,7 @@ mod tests {
         let mut blocks = [start.to_vec(), vec![f64::NAN; start.len()]];
         let mut stages = Stages::new(weights);
         let work = |stage: usize, rows: &mut Rows<f64>| {
-            // Some are slower than others, in every stage other ones.
+            // Some are slower than others, different ones in every stage.
             (0..(rows.agent() * 7 + stage * 5) % 11 * 50).for_each(|k| {
                 std::hint::black_box(k);
             });
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_ends_all_stages_and_is_told() {
+    fn the_first_failure_ends_all_stages_and_is_reported() {
         let network = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::Metropolis).unwrap();
         let weights = network.rows();
         for threads in [false, true] {

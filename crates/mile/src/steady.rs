@@ -9,13 +9,13 @@
 //! r_i    = (1 - fresh) r_i + fresh * sum_j w_ij cos_ij / sum_j w_ij
 //! ```
 //!
-//! Both ends of an edge find the same rho_ij to the bit: it is symmetric in numbers that both have.
+//! Both ends of an edge compute the same rho_ij to the bit: it is symmetric in numbers that both have.
 //!
 //! An agent sends its *summary* along with v: r_i and the sketches of the v of this exchange and of the last. A sketch has up to
 //! [`SKETCH`] numbers: element e is added, with a pseudo-random sign, to number e mod [`SKETCH`], in increasing e. A cosine of sketches of s numbers
 //! has a standard error of at most 1/sqrt(s), 0.06, and vectors of up to [`SKETCH`] + 1 elements are their own sketches, without error.
 //!
-//! An agent remembers the v of the last exchange in one vector, in which r_i has the place of the first element; sketches leave the
+//! An agent remembers the v of the last exchange in one vector, in which r_i replaces the first element; sketches leave the
 //! first element out.
 
 use rayon::prelude::*;
@@ -85,7 +85,7 @@ pub fn share(one: &[f64], other: &[f64]) -> f64 {
 }
 
 /// The cosine of the angle between the differences of two agents in this exchange and in the last; the same for both. If
-/// neither differs from zero they agree, and it is 1.
+/// both differences are zero, the agents agree and it is 1.
 fn cosine(one: &[f64], other: &[f64]) -> f64 {
     let half = one.len() / 2;
     let (mut product, mut now_sq, mut last_sq) = (0.0, 0.0, 0.0);
@@ -98,13 +98,13 @@ fn cosine(one: &[f64], other: &[f64]) -> f64 {
     match (now_sq == 0.0, last_sq == 0.0) {
         (true, true) => 1.0,
         (false, false) => (product / (now_sq.sqrt() * last_sq.sqrt())).clamp(-1.0, 1.0),
-        // The product is zero, or not a number.
+        // The product is zero or NaN.
         _ => product.clamp(-1.0, 1.0),
     }
 }
 
 /// The r of an agent after an exchange, from its summary and those of the neighbours whose edge was used, with their weights, in
-/// increasing agent. Without any it stays.
+/// increasing agent. Without any it stays the same.
 pub fn steadiness<'s>(own: &[f64], fresh: f64, others: impl Iterator<Item = (f64, &'s [f64])>) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for (weight, other) in others {
@@ -114,7 +114,7 @@ pub fn steadiness<'s>(own: &[f64], fresh: f64, others: impl Iterator<Item = (f64
     if weights == 0.0 { own[0] } else { (1.0 - fresh) * own[0] + fresh * (sum / weights) }
 }
 
-/// What an agent remembers after an exchange: v, with r in the place of its first element.
+/// What an agent remembers after an exchange: v, with its first element replaced by r.
 pub fn remember<T: Real>(memory: &mut [T], v: &[T], r: f64) {
     memory.copy_from_slice(v);
     memory.iter_mut().take(1).for_each(|first| *first = T::of(r));
@@ -128,7 +128,7 @@ pub struct Summaries {
 }
 
 impl Summaries {
-    /// Those of agents whose vectors are rows of these blocks.
+    /// The summaries of agents whose vectors are rows of these blocks.
     pub fn of<T: Real>(v: &[T], memory: &[T], dim: usize) -> Self {
         let len = summary_len(dim);
         let rows = v.len() / dim.max(1);
@@ -144,7 +144,7 @@ impl Summaries {
         Self { len, numbers }
     }
 
-    /// Those that were found elsewhere, one after the other, for vectors with so many elements.
+    /// Summaries computed elsewhere, one after the other, for vectors with `dim` elements.
     pub fn from_numbers(numbers: Vec<f64>, dim: usize) -> Self {
         Self { len: summary_len(dim), numbers }
     }
@@ -159,7 +159,7 @@ impl Summaries {
         &self.numbers[agent * self.len..(agent + 1) * self.len]
     }
 
-    /// The weights `w_ij rho_ij` of all edges; those of the diagonal mean nothing.
+    /// The weights `w_ij rho_ij` of all edges; those on the diagonal mean nothing.
     pub fn shares(&self, weights: &SparseRows) -> SparseRows {
         let row =
             |i: usize| weights.row(i).iter().map(move |&(j, w)| (j, w * share(self.agent(i), self.agent(j))));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_that_stay_are_steady_and_what_is_not_a_number_is_seen() {
+    fn differences_that_stay_are_steady_and_nan_is_seen() {
         let [v, _] = vectors(40, 3);
         let mut memory = vec![0.0; 40];
         remember(&mut memory, &v, 0.25);

@@ -37,7 +37,7 @@ impl TimeVarying {
         let mut turns: Vec<Vec<(usize, usize)>> = Vec::new();
         let mut taken: Vec<Vec<bool>> = Vec::new();
         let mut edges: Vec<(usize, usize)> = graph.edges().collect();
-        // By the distance of their numbers: a hypercube's edges come dimension by dimension.
+        // By the difference of their numbers: a hypercube's edges come dimension by dimension.
         edges.sort_by_key(|(i, j)| (i.abs_diff(*j), *i));
         for (i, j) in edges {
             let free = taken.iter().position(|taken| !taken[i] && !taken[j]).unwrap_or(turns.len());
@@ -62,7 +62,7 @@ impl TimeVarying {
         }
     }
 
-    /// For each agent the neighbour that it would take in a round, where that decides which edges are used.
+    /// For each agent the neighbour that it would choose in a round, where that decides which edges are used.
     pub(crate) fn choices(&self, graph: &Graph, seed: u64, round: u64) -> Option<Vec<usize>> {
         let of = |agent| choice(graph, seed, agent, round).unwrap_or(agent);
         (*self == Self::RandomMatching).then(|| (0..graph.agents()).map(of).collect())
@@ -71,7 +71,7 @@ impl TimeVarying {
     /// The mean number of edges used in a round.
     pub(crate) fn mean_edges(&self, graph: &Graph) -> f64 {
         match self {
-            // Of all edges that meet this one, itself among them, each is as likely to have the smallest number.
+            // Each of the edges that meet this one, including itself, is equally likely to have the smallest number.
             Self::RandomMatching => {
                 graph.edges().map(|(i, j)| 1.0 / (graph.degree(i) + graph.degree(j) - 1) as f64).sum()
             }
@@ -97,7 +97,7 @@ fn turn(graphs: &[Graph], round: u64) -> &Graph {
     &graphs[(round % graphs.len() as u64) as usize]
 }
 
-/// The neighbour of an agent to which the edge with the smallest number leads.
+/// The neighbour at the other end of an agent's edge with the smallest number.
 fn choice(graph: &Graph, seed: u64, agent: usize, round: u64) -> Option<usize> {
     let number = |j: &usize| {
         let edge = (agent.min(*j) * graph.agents() + agent.max(*j)) as u64;

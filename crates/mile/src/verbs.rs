@@ -1,6 +1,6 @@
-//! Verbs that are noted down and carried out later.
+//! Verbs that are noted and carried out later.
 //!
-//! Between two exchanges agents do not depend on each other, so an engine may note verbs down and let each
+//! Between two exchanges agents do not depend on each other, so an engine may note verbs and let each
 //! agent do several at once, while its rows are in the cache, or hand all of them to a device together.
 //! [`Verbs`] is what was noted, in stages; [`Rows`] are the rows of one agent, and [`Rows::carry_out`] is
 //! what a verb other than an exchange does to them, wherever the agent is.
@@ -23,27 +23,27 @@ pub const MOST_TERMS: usize = 8;
 pub const MOST_VECTORS: usize = 12;
 /// Exchanges up to which verbs are noted before they are carried out: what agents do between two waits is
 /// bounded, however many exchanges a step has. Measured with MG-Skip on rings of 200 and 1,000 (`bench/core`): from 8 to 32
-/// there is little difference, below 8 the waits are felt.
+/// there is little difference, below 8 the waits become noticeable.
 pub const MOST_EXCHANGES: usize = 16;
 
-/// A verb that was noted down.
+/// A noted verb.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verb {
     /// `g <- grad f(x)`.
     Gradient {
-        /// Where.
+        /// The point.
         x: Vector,
-        /// Into which vector.
+        /// The vector for the result.
         g: Vector,
-        /// Which samples.
+        /// The samples.
         draw: u64,
     },
     /// `y <- keep*y + sum_k a_k v_k` over the first `used` terms.
     Combine {
         /// What is replaced.
         y: Vector,
-        /// How much of it stays.
+        /// The factor by which it is kept.
         keep: f64,
         /// Coefficients and vectors; those beyond `used` mean nothing.
         terms: [(f64, Vector); MOST_TERMS],
@@ -68,17 +68,17 @@ pub enum Verb {
     Pull {
         /// What is sent.
         from: Vector,
-        /// Into which vector.
+        /// The vector for the result.
         to: Vector,
     },
-    /// Whatever the vector holds must not be used.
+    /// The contents of the vector must not be used.
     Forget {
         /// Which vector.
         scratch: Vector,
     },
 }
 
-/// Verbs in the order in which they were noted, in stages: an exchange is a stage of its own, and what
+/// Verbs in the order in which they were noted, in stages: an exchange is a stage by itself, and what
 /// lies between two exchanges is one.
 #[derive(Clone, Debug, Default)]
 pub struct Verbs {
@@ -89,7 +89,7 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// None yet, for a method that works with so many vectors.
+    /// No verbs yet, for a method that works with `vectors` vectors.
     pub fn new(vectors: usize) -> Self {
         Self { vectors, ..Self::default() }
     }
@@ -175,7 +175,7 @@ impl Verbs {
         )))
     }
 
-    /// Checks an exchange of compressed messages, and notes what comes before it: that what is sent is compressed.
+    /// Checks an exchange of compressed messages, and notes what precedes it: compressing what is sent.
     pub fn compress(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
         self.check(pull.model)?;
         self.check_pull(&[(pull.from, pull.to)])?;
@@ -183,7 +183,7 @@ impl Verbs {
         Ok(())
     }
 
-    /// Notes an exchange whose pairs were checked, as a stage of its own.
+    /// Notes an exchange whose pairs have been checked, as a stage by itself.
     pub fn pull(&mut self, pairs: &[(Vector, Vector)]) {
         self.ends.push(self.verbs.len());
         self.verbs.extend(pairs.iter().map(|&(from, to)| Verb::Pull { from, to }));
@@ -265,7 +265,7 @@ impl<'b, T: Real> Rows<'b, T> {
     /// threads if asked. An error ends the work.
     ///
     /// # Panics
-    /// If there are more than [`MOST_VECTORS`] blocks, or one has not a row of `dim` elements for each agent.
+    /// If there are more than [`MOST_VECTORS`] blocks, or one does not have a row of `dim` elements for each agent.
     pub fn each(
         agents: &[usize],
         blocks: &mut [Vec<T>],
@@ -316,7 +316,7 @@ impl<'b, T: Real> Rows<'b, T> {
         }
     }
 
-    /// Does what a verb says to this agent's rows. An exchange is not among what it can do: it needs the
+    /// Applies a verb to this agent's rows. It cannot be an exchange, which needs the
     /// rows of others.
     pub fn carry_out(&mut self, verb: &Verb, problem: &dyn Problem<T>, seed: u64) -> Result<(), AgentsError> {
         match *verb {
@@ -381,7 +381,7 @@ mod tests {
     const D: Vector = Vector(2);
 
     #[test]
-    fn exchanges_are_stages_of_their_own() {
+    fn exchanges_are_separate_stages() {
         let mut verbs = Verbs::new(3);
         assert!(verbs.is_empty() && verbs.stages() == 1 && verbs.stage(0).is_empty());
         verbs.gradient(X, G, 1).unwrap();

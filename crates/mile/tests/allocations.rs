@@ -103,7 +103,7 @@ fn no_step_allocates_after_the_first_round() {
     for name in catalogue::WITH_PENALTY {
         assert_eq!(allocations(1, &sparse(8, 40), &shaky, name), 0, "{name} with a penalty");
     }
-    // Large blocks, with all kernels using their threads: exchanges put off, and not.
+    // Large blocks, with all kernels using their threads: with exchanges deferred, and not.
     let ring = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::LazyMetropolis).unwrap();
     for dim in [5_000, 100_000] {
         let quadratic = Quadratic::<f32>::new(16, dim, 10.0, 1.0, 0).unwrap();

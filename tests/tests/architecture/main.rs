@@ -1,4 +1,4 @@
-//! How the workspace hangs together: modules without cycles, crates that can be published, in one direction.
+//! How the workspace fits together: modules without cycles, crates that can be published, dependencies in one direction.
 
 mod modules;
 mod tokens;
@@ -59,7 +59,7 @@ fn crates() -> Vec<PathBuf> {
     found
 }
 
-/// Every Rust file below a folder, but for what cargo builds, with its text.
+/// Every Rust file below a folder, except for what cargo builds, with its text.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for path in entries(folder) {

@@ -18,7 +18,7 @@ fn listed() -> BTreeSet<String> {
     cells.map(str::to_owned).collect()
 }
 
-/// Files with the word, but for comments, texts and tests.
+/// Files with the word, outside comments, texts and tests.
 fn found() -> BTreeSet<String> {
     let folders = crates().into_iter().chain([root().join("python")]).map(|folder| folder.join("src"));
     let with_it = folders.flat_map(|folder| sources(&folder)).filter(|(_, text)| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// The built program, beside the tests.
+/// The built program, next to the tests.
 pub(crate) struct Program {
     path: PathBuf,
     /// The help of commands that were looked at.
@@ -90,7 +90,7 @@ impl Program {
     }
 }
 
-/// The command lines of a block of shell text, without comments and prompts; a line that ends in a backslash goes on.
+/// The command lines of a block of shell text, without comments and prompts; a line that ends in a backslash continues.
 pub(crate) fn lines(text: &str) -> Vec<String> {
     text.replace("\\\n", " ").lines().map(str::to_owned).collect()
 }

@@ -77,7 +77,7 @@ fn anchor(heading: &str) -> String {
     heading.trim().chars().filter_map(letter).collect()
 }
 
-/// The second heading with the same anchor has `-1` behind it, and so on.
+/// The second heading with the same anchor gets the suffix `-1`, and so on.
 fn unique(known: &[String], anchor: String) -> String {
     let free = |candidate: &String| !known.contains(candidate);
     if free(&anchor) {

@@ -105,7 +105,7 @@ fn check_events(plan: &Plan, config: &AgentSpec) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Loads the checkpoint, if there is one. Settings that may be changed while agents are stopped are noted with the round if they were.
+/// Loads the checkpoint, if there is one. Changes to settings that may be changed while agents are stopped are noted with the round.
 fn restore<T: Scalar>(
     plan: &Plan,
     config: &AgentSpec,
@@ -173,7 +173,7 @@ fn run_job<T: Scalar>(
     tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
     let rounds = plan.spec.rounds.min(plan.membership.leaves(config.id).unwrap_or(u64::MAX));
     if round.is_some_and(|round| round < rounds) && config.settings.stop.is_none() {
-        // It may be of fewer rounds than are asked for now.
+        // It may be from a run with fewer rounds than are asked for now.
         AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
     }
     let point = start(plan, &*problem, seed, config.id)?;

@@ -68,7 +68,7 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
 
     fn write_files(&self, end: &RoundEnd<'_, T>) -> Result<(), Failure> {
         let round = end.progress.round;
-        // An agent that leaves has no other records than the others.
+        // An agent that leaves makes no records that the others do not make.
         if self.snapshots && (self.is_due(round) || end.last && self.may_stop) {
             let sent = (round > 0).then_some(&self.sent[..]);
             let model = &end.vectors[0];

@@ -1,4 +1,4 @@
-//! The path of an agent's status socket: in its folder or, if that path is too long for a socket, in a new folder of its own
+//! The path of an agent's status socket: in its folder or, if that path is too long for a socket, in a new folder
 //! among the system's temporary ones, with a file in the agent's folder that holds the path.
 
 use std::fs::Permissions;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use mile_lab::error::LabError;
 use mile_lab::store::write_file;
 
-/// The limit is 104 to 108 bytes, depending on the system, the final zero included.
+/// The limit is 104 to 108 bytes, depending on the system, including the final zero.
 const MAX_PATH: usize = 100;
 const SOCKET: &str = "status.sock";
 const POINTER_FILE: &str = "status.path";
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(choose_path(&deep).unwrap(), far, "the next start has the same");
         let other = choose_path(&twin).unwrap();
         assert_ne!(other.parent(), far.parent());
-        // One that others could have changed is not used again.
+        // A folder that others could have changed is not used again.
         std::fs::set_permissions(home, Permissions::from_mode(0o777)).unwrap();
         let next = choose_path(&deep).unwrap();
         assert_ne!(next, far);

@@ -97,7 +97,7 @@ fn reader(bytes: &[u8], delimiter: u8) -> csv::Reader<&[u8]> {
     builder.from_reader(bytes)
 }
 
-/// The delimiter that gives the first rows the most fields, each as many as the header.
+/// The delimiter that gives the first rows the most fields, all rows having as many as the header.
 fn delimiter(bytes: &[u8]) -> Option<u8> {
     let fields = |delimiter: &u8| {
         let mut reader = reader(bytes, *delimiter);
@@ -107,6 +107,6 @@ fn delimiter(bytes: &[u8]) -> Option<u8> {
         (even && header > 1).then_some(header)
     };
     let found = DELIMITERS.into_iter().filter_map(|delimiter| Some((fields(&delimiter)?, delimiter)));
-    // The first of those with as many fields.
+    // The first among those with equally many fields.
     found.reduce(|best, other| if other.0 > best.0 { other } else { best }).map(|(_, delimiter)| delimiter)
 }

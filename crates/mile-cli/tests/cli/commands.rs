@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A guard against waiting for ever: nothing that is waited for takes as long.
+/// A guard against waiting forever: nothing that is waited for takes this long.
 const HANG: Duration = Duration::from_secs(60);
 
 const SMALL: &str = r#"
@@ -173,7 +173,7 @@ fn tensorboard_has_every_record_once_after_a_resume() {
     };
     assert!(run(&[]).status.success());
     let whole: u64 = events().iter().map(|(_, size)| size).sum();
-    // A process that was killed has left events and records beyond the state from which a run goes on.
+    // A process that was killed has left events and records beyond the state from which a run continues.
     let lines = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
     std::fs::remove_file(folder.path().join("r/summary.json")).unwrap();
     std::fs::remove_dir_all(folder.path().join("r/final")).unwrap();
@@ -228,7 +228,7 @@ fn a_quiet_run_prints_nothing_but_errors() {
     let sweep = SMALL.to_owned() + "[sweep]\nstep_size = [0.1, 0.2]\n";
     std::fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
     for (file, out) in [("small.toml", "r"), ("sweep.toml", "s")] {
-        // Unstable, of which a run is warned.
+        // Unstable, which a run warns about.
         let output =
             mile(folder.path(), &["run", file, "--quiet", "--out", out, "--set", "algorithm.mile.xi=0.9"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -323,7 +323,7 @@ fn json_is_alone_on_standard_output() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_does_not_panic() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_mile"))
         .args(["graph", "--topology", "complete", "--agents", "200", "--format", "json"])
         .stdout(Stdio::piped())
@@ -362,7 +362,7 @@ fn without_a_file_the_newest_built_in_run_is_resumed_with_its_own_settings() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_stops_cleanly_and_resume_goes_on_to_the_same_bits() {
+fn ctrl_c_stops_cleanly_and_resume_continues_to_the_same_bits() {
     let folder = folder_with("small.toml", SMALL);
     let long = ["--set", "rounds=3000000", "--set", "eval_every=1000"];
     let child = Command::new(env!("CARGO_BIN_EXE_mile"))

@@ -1,4 +1,4 @@
-//! `mile init`: every file that it writes runs as it is.
+//! `mile init`: every file that it writes runs unchanged.
 
 use std::path::Path;
 use std::process::{Command, Output};

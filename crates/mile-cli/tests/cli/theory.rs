@@ -72,7 +72,7 @@ fn bad_numbers_exit_with_2_and_their_name() {
 }
 
 #[test]
-fn a_network_beside_an_experiment_that_has_its_own_is_refused() {
+fn a_network_next_to_an_experiment_that_has_its_own_is_refused() {
     let output = mile(std::path::Path::new("."), &["theory", "some.toml", "--agents", "3"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--agents"), "{}", text(&output.stderr));

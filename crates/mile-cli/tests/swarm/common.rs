@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A guard against waiting for ever: nothing that is waited for takes as long.
+/// A guard against waiting forever: nothing that is waited for takes this long.
 pub(crate) const HANG: Duration = Duration::from_secs(120);
 
 pub(crate) struct TestFolder {
@@ -89,7 +89,7 @@ impl TestFolder {
         lines.lines().filter_map(|line| serde_json::from_str(line).ok()).map(timeless).collect()
     }
 
-    /// The process of an agent of a swarm, once it is there and is not `other`.
+    /// The process of an agent of a swarm, once it exists and is not `other`.
     pub(crate) fn pid(&self, run: &str, agent: usize, other: Option<u32>) -> u32 {
         let path = self.path(run).join(format!("agents/{agent}/pid"));
         let read = || std::fs::read_to_string(&path).ok()?.trim().parse().ok();

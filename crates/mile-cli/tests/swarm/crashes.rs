@@ -42,7 +42,7 @@ fn killed_agents_come_back_and_the_bits_are_the_same() {
 }
 
 #[test]
-fn a_swarm_that_is_stopped_or_killed_goes_on() {
+fn a_swarm_that_is_stopped_or_killed_continues() {
     let folder = TestFolder::with(LONG);
     folder.succeed(&["run", "e.toml", "--out", "one"]);
     let records = |least: usize| (folder.records("many").len() >= least).then_some(());
@@ -68,7 +68,7 @@ fn a_swarm_that_is_stopped_or_killed_goes_on() {
     assert!(message.contains("rounds"), "{message}");
     folder.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
     folder.assert_equal("one", "many");
-    // Nothing is left to be done.
+    // Nothing is left to do.
     folder.succeed(&["swarm", "e.toml", "--out", "many", "--resume"]);
     folder.assert_equal("one", "many");
 }

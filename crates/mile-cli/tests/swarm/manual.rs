@@ -26,7 +26,7 @@ name = "mile"
 step_size = 0.2
 "#;
 
-/// A folder with data of three agents, the first of which has one class only.
+/// A folder with data of three agents, the first of which has only one class.
 fn tables() -> TestFolder {
     let folder = TestFolder::with(TABLES);
     std::fs::create_dir(folder.path("data")).unwrap();
@@ -44,7 +44,7 @@ fn tables() -> TestFolder {
 /// Writes the agents' folders, with addresses of this machine.
 pub(crate) fn emit(folder: &TestFolder, agents: usize) {
     let free = |_| {
-        // A port for UDP that TCP has free, too.
+        // A port for UDP that is also free for TCP.
         let both = || {
             let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
             Some((TcpListener::bind(udp.local_addr().ok()?).ok()?, udp))
@@ -100,11 +100,11 @@ fn emitted_agents_need_their_own_data_only_and_give_the_same_bits() {
             assert_eq!(own[k * row..(k + 1) * row], whole[(3 * k + agent) * row..(3 * k + agent + 1) * row]);
         }
     }
-    // Nothing is left to be done, and nobody is there any more: it ends although it would linger for ten minutes, which is longer than
+    // Nothing is left to do, and nobody is there any more: it ends although it would linger for ten minutes, which is longer than
     // `end` waits.
     let mut again = agent(&folder, 1);
     assert_eq!(again.end(), Some(0), "{}", again.log());
-    // As if it had been killed before it knew that: what it does not know by its checkpoint it waits for, as long as it lingers.
+    // As if it had been killed before it knew that: it waits for what its checkpoint does not tell it, for the linger time.
     std::fs::remove_file(folder.path("out/agents/1/farewell.safetensors")).unwrap();
     edit(&folder, 1, "linger = 600.0", "linger = 0.1");
     let mut again = agent(&folder, 1);
@@ -128,7 +128,7 @@ fn agents_of_different_experiments_say_why_they_do_not_talk() {
     assert!(status[2]["error"].is_string(), "{status}");
     let shown = text(&folder.succeed(&["status", "out/agents/0", "out/agents/1"]).stdout);
     assert!(shown.contains("step_size"), "{shown}");
-    // A second agent in the same folder would spoil the first one's state.
+    // A second agent in the same folder would corrupt the first one's state.
     let second = folder.mile(&["agent", "out/agents/0/agent.toml"]);
     assert_eq!(second.status.code(), Some(2));
     assert!(text(&second.stderr).contains("out/agents/0"), "{}", text(&second.stderr));

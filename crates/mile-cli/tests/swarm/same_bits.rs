@@ -73,7 +73,7 @@ fn every_method_ends_with_the_bits_of_one_process() {
     for file in ["config.toml", "table.txt", "table.tex", "report.html", "context.json"] {
         assert!(folder.path("many").join(file).exists(), "{file}");
     }
-    // What was gathered is gone from the agents' folders; what they ended with is not.
+    // What was gathered is gone from the agents' folders; their final states are not.
     let left = |part: &str| std::fs::read_dir(folder.path("many/agents/3").join(part)).unwrap().count();
     assert_eq!((left("snapshots"), left("final")), (0, count));
 }
@@ -120,7 +120,7 @@ fn edges_that_drop_do_so_at_both_ends() {
 }
 
 #[test]
-fn divergence_is_said_and_the_others_go_on() {
+fn divergence_is_reported_and_the_others_continue() {
     let folder = TestFolder::with(&format!(
         "{NETWORK}\n[[algorithm]]\nname = \"mile\"\nstep_size = 1e9\n[[algorithm]]\nname = \"led\"\nstep_size = 0.05\n"
     ));
@@ -150,7 +150,7 @@ fn agents_stop_together_on_a_tolerance() {
     assert!(
         last["grad_norm_sq"].as_f64().unwrap() < 1e-5 && last["consensus_error"].as_f64().unwrap() < 1e-5
     );
-    // As many rounds in one process are the same run.
+    // The same number of rounds in one process is the same run.
     folder.succeed(&["run", "e.toml", "--out", "one", "--set", &format!("rounds={round}")]);
     assert_eq!(
         folder.finals("one")["mile-seed0.safetensors"].bytes,

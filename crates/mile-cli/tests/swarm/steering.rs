@@ -1,4 +1,4 @@
-//! Runs that are extended, changed, begun from an earlier one, gathered from folders, and looked at by supervisors.
+//! Runs that are extended, changed, started from an earlier one, gathered from folders, and checked by supervisors.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -46,7 +46,7 @@ fn a_swarm_is_extended_with_a_later_step_size_to_the_bits_of_one_run() {
     let noted = std::fs::read_to_string(folder.path("many/agents/0/changes.jsonl")).unwrap();
     assert!(noted.contains(r#"{"key":"rounds","new":"30","old":"12","round":12}"#), "{noted}");
     assert!(noted.contains("algorithm[0].change[0].step_size"), "{noted}");
-    // What lies behind cannot be changed.
+    // The past cannot be changed.
     std::fs::write(folder.path("past.toml"), longer().replace("round = 20", "round = 25")).unwrap();
     let refused = folder.mile(&["swarm", "past.toml", "--out", "many", "--resume"]);
     let message = text(&refused.stderr);
@@ -102,7 +102,7 @@ fn folders_of_agents_are_gathered_while_they_run_and_afterwards_and_supervisors_
     folder.succeed(&["gather", "out/agents/2", "out/agents/0", "out/agents/1", "--out", "all"]);
     folder.assert_equal("one", "all");
     assert!(folder.path("all/report.html").exists());
-    // Nothing was taken away: it can be done again, and elsewhere.
+    // Nothing was removed: it can be done again, and elsewhere.
     folder.succeed(&["gather", "out", "--out", "all"]);
     folder.succeed(&["gather", "out", "--out", "again"]);
     folder.assert_equal("all", "again");
@@ -141,7 +141,7 @@ fn a_lost_agent_leaves_another_is_replaced_and_the_run_ends_near_the_minimiser()
     let new = text(&folder.succeed(&["keygen", "--out", "out/agents/2/key"]).stdout).trim().to_owned();
     edit(&folder, 1, &old, &new);
     edit(&folder, 3, &old, &new);
-    // The first one leaves: what is to be written is told from the checkpoints of the others that stand.
+    // The first one leaves: what has to be written follows from the remaining checkpoints of the others.
     let (least, most) = (rounds[1].min(rounds[3]), rounds[1].max(rounds[3]));
     let told = text(&folder.succeed(&["status", "out/agents/1", "out/agents/3", "--without", "0"]).stdout);
     assert_eq!(told, format!("[[event]]\nround = {most}\nleave = 0\nlost = {least}\n"));

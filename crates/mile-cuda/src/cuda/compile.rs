@@ -1,4 +1,4 @@
-//! Compiles kernels with NVRTC, and keeps what was compiled on disk.
+//! Compiles kernels with NVRTC, and keeps the compiled kernels on disk.
 
 use std::ffi::{CStr, CString};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
 /// Bytes of the checksum before an image.
 const CHECKSUM: usize = 32;
 
-/// Whether NVRTC is there.
+/// Whether NVRTC is available.
 pub(super) fn check() -> Result<(), DeviceError> {
     // SAFETY: loading NVRTC's library has no preconditions.
     if unsafe { sys::is_culib_present() } { Ok(()) } else { Err(DeviceError::NoCompiler) }
@@ -56,7 +56,7 @@ fn key(source: &str, options: &[String], (major, minor): (i32, i32)) -> String {
     text
 }
 
-/// An image of the cache, if it is whole.
+/// An image from the cache, if it is intact.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(path).ok()?;
     let image = bytes.split_off_checked(CHECKSUM)?;
@@ -71,7 +71,7 @@ fn write(path: &Path, image: &[u8]) -> std::io::Result<()> {
     file.commit()
 }
 
-/// `split_off`, or nothing if there are fewer bytes.
+/// `split_off`, or `None` if there are fewer bytes.
 trait SplitOff: Sized {
     fn split_off_checked(&mut self, at: usize) -> Option<Self>;
 }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_that_is_not_whole_is_not_used() {
+    fn an_image_that_is_not_intact_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deeper").join("a.cubin");
         assert_eq!(read(&path), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_depends_on_all_that_the_image_does() {
+    fn the_key_depends_on_everything_the_image_depends_on() {
         let options = |text: &str| vec![text.to_owned()];
         let first = key("a", &options("b"), (13, 0));
         assert_eq!(first, key("a", &options("b"), (13, 0)));

@@ -1,4 +1,4 @@
-//! An NVIDIA GPU. Driver and compiler are found when they are first used: a program with this crate runs on machines without.
+//! An NVIDIA GPU. Driver and compiler are loaded when they are first used: a program with this crate runs on machines without them.
 
 mod compile;
 
@@ -12,21 +12,21 @@ use cudarc::driver::{DriverError, result};
 
 use crate::device::{Device, DeviceError, DeviceKernel, Grid, Recording};
 
-/// The least version that the driver must support.
+/// The lowest version that the driver must support.
 const LEAST_DRIVER: i32 = 12_000;
-/// The least compute capability: asynchronous copies to shared memory and tensor cores with TF32.
+/// The lowest compute capability: asynchronous copies to shared memory, and tensor cores with TF32.
 const LEAST_CAPABILITY: u32 = 80;
-/// Shared memory of a block beyond which a kernel has to ask.
+/// Shared memory of a block beyond which a kernel has to request it.
 const PLAIN_SHARED: u32 = 48 << 10;
 /// Bytes of host memory through which small copies go to the device.
 const STAGING: usize = 1 << 20;
 
-/// A GPU, with a queue of its own.
+/// A GPU with its own queue.
 pub struct Cuda {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    /// The second queue, and what the two wait for.
+    /// The second queue, and the events with which the two wait for each other.
     side: sys::CUstream,
     fork: sys::CUevent,
     joint: sys::CUevent,
@@ -55,7 +55,7 @@ unsafe impl Send for Cuda {}
 // SAFETY: as above, and the driver does its own locking; what is ours is behind a mutex.
 unsafe impl Sync for Cuda {}
 
-/// Turns a failure of the driver into an error that says what was done.
+/// Turns a failure of the driver into an error that says which call failed.
 fn while_doing(doing: &'static str) -> impl Fn(DriverError) -> DeviceError {
     move |error| {
         let text = error.error_string().ok().map(|text| text.to_string_lossy().into_owned());
@@ -87,7 +87,7 @@ pub fn devices() -> Result<usize, DeviceError> {
 }
 
 impl Cuda {
-    /// The device of this number. Compiled kernels are kept in `cache`, if it is given.
+    /// The device with this number. Compiled kernels are kept in `cache`, if it is given.
     pub fn open(number: usize, cache: Option<PathBuf>) -> Result<Self, DeviceError> {
         let found = devices()?;
         if number >= found {
@@ -97,7 +97,7 @@ impl Cuda {
         let open = while_doing("open the device");
         let device = result::device::get(number as i32).map_err(&open)?;
         let name = result::device::get_name(device).map_err(&open)?;
-        // SAFETY: the device was just got from the driver.
+        // SAFETY: the device has just been obtained from the driver.
         let attribute = |attribute| unsafe { result::device::get_attribute(device, attribute) };
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).map_err(&open)?;
         let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).map_err(&open)?;
@@ -109,7 +109,7 @@ impl Cuda {
         }
         // SAFETY: the device is valid; the context is released in `drop`.
         let context = unsafe { result::primary_ctx::retain(device) }.map_err(&open)?;
-        // SAFETY: the context was just retained.
+        // SAFETY: the context has just been retained.
         unsafe { result::ctx::set_current(context) }.map_err(&open)?;
         // SAFETY: an allocation has no preconditions; it is freed in `drop`.
         let staging = unsafe { result::malloc_host(STAGING, 0) }.map_err(&open)?.cast();
@@ -138,7 +138,7 @@ impl Cuda {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets one queue wait for what another has to do so far.
+    /// Makes one queue wait for what another has been given so far.
     fn order(
         &self,
         first: sys::CUstream,
@@ -202,7 +202,7 @@ impl Device for Cuda {
         self.enter()?;
         let doing = while_doing("copy to the device");
         if bytes.len() > STAGING {
-            // SAFETY: promised by the caller; the copy is over when the stream was waited for, while `bytes` are borrowed.
+            // SAFETY: promised by the caller; the copy is over once the stream has been waited for, while `bytes` are borrowed.
             unsafe { result::memcpy_htod_async(at, bytes, self.stream) }.map_err(doing)?;
             return self.wait();
         }
@@ -211,8 +211,8 @@ impl Device for Cuda {
             self.wait()?;
             state.staged = 0;
         }
-        // SAFETY: the place has room for the bytes, and no copy that may be under way reads there; it stays as it is until the stream was
-        // waited for, because `staged` only grows until then. What is written to is promised by the caller.
+        // SAFETY: the place has room for the bytes, and no copy that may be under way reads there; it is not overwritten until the stream has
+        // been waited for, because `staged` only grows until then. The target is promised by the caller.
         unsafe {
             let place = self.staging.add(state.staged);
             place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -225,7 +225,7 @@ impl Device for Cuda {
 
     unsafe fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.enter()?;
-        // SAFETY: promised by the caller; the copy is over when the stream was waited for.
+        // SAFETY: promised by the caller; the copy is over once the stream has been waited for.
         unsafe { result::memcpy_dtoh_async(bytes, at, self.stream) }
             .map_err(while_doing("copy from the device"))?;
         self.wait()
@@ -235,7 +235,7 @@ impl Device for Cuda {
         self.enter()?;
         let image = compile::image(source, self.capability, self.cache.as_deref())?;
         let load = while_doing("load kernels");
-        // SAFETY: the image is a compiled module, whole (the cache has a checksum), and outlives the call.
+        // SAFETY: the image is a compiled module, intact (the cache has a checksum), and outlives the call.
         let module = unsafe { result::module::load_data(image.as_ptr().cast::<c_void>()) }.map_err(&load)?;
         let mut state = self.state();
         state.modules.push(module);
@@ -341,7 +341,7 @@ impl Drop for Cuda {
         (0..graphs).for_each(|k| self.forget(Recording(k)));
         let modules = std::mem::take(&mut self.state().modules);
         // Failures mean that the device is lost, and all of this with it.
-        // SAFETY: nothing of these can be used any more; the driver waits for work that is under way.
+        // SAFETY: none of these can be used any more; the driver waits for work that is under way.
         unsafe {
             let _ = result::stream::synchronize(self.stream);
             for module in modules {

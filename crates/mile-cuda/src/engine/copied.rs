@@ -8,7 +8,7 @@ use crate::stack::Stack;
 /// Rows on the device, and room for them in the host's memory once they are copied.
 pub(super) struct Copied<T> {
     there: Option<Buffer>,
-    /// Numbers for which there is room on the device.
+    /// How many numbers fit on the device.
     room: usize,
     here: Vec<T>,
 }
@@ -18,7 +18,7 @@ impl<T: Real> Copied<T> {
         Self { there: None, room: 0, here: Vec::new() }
     }
 
-    /// Makes room for so many numbers on the device; returns where they are.
+    /// Makes room for `numbers` numbers on the device; returns where they are.
     pub(super) fn reserve(&mut self, stack: &Stack<T>, numbers: usize) -> Result<u64, DeviceError> {
         if self.there.is_none() || numbers > self.room {
             self.there = Some(Buffer::new::<T>(stack.device(), numbers)?);

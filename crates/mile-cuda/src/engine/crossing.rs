@@ -1,5 +1,5 @@
-//! Exchanges of the agents of a rank on a device. Rows that cross ranks go from one device's memory to the other's if the transport takes them
-//! there, else through the host's; the messages are the same.
+//! Exchanges of a rank's agents on a device. Rows that cross ranks go directly from one device's memory to the other's if the transport
+//! accepts device memory, otherwise through the host's; the messages are the same.
 
 use mile::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::real::Real;
@@ -14,12 +14,12 @@ use crate::vectors::Crossed;
 use crate::work::Work;
 
 impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
-    /// Bytes of so many rows on the device.
+    /// Bytes of `rows` rows on the device.
     pub(super) fn bytes(&self, rows: usize) -> u64 {
         (rows * self.own.vectors.stride() * size_of::<T>()) as u64
     }
 
-    /// Sends the rows of vectors that other ranks need, and returns where those that are needed here are on the device: for each vector
+    /// Sends the rows of vectors that other ranks need, and returns where the rows needed here are on the device: for each vector,
     /// the rows of all peers.
     pub(super) fn send(&mut self, from: &[Vector]) -> Result<Vec<u64>, AgentsError> {
         let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
@@ -44,13 +44,13 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
         Ok((0..from.len()).map(|k| others + self.bytes(k * received)).collect())
     }
 
-    /// The messages of an exchange, one after the other: for each vector one for every peer, as its rank and the length in numbers.
+    /// The messages of an exchange, one after the other: for each vector, one for every peer, as its rank and the length in numbers.
     fn messages(&self, vectors: usize, rows: impl Fn(&RankPeer) -> usize) -> Vec<(usize, usize)> {
         let (stride, peers) = (self.own.vectors.stride(), &self.crossing.peers);
         (0..vectors).flat_map(|_| peers).map(|peer| (peer.rank, rows(peer) * stride)).collect()
     }
 
-    /// Exchanges rows that were gathered through the host's memory: so many numbers, and room for so many.
+    /// Exchanges gathered rows through the host's memory: `out` numbers are sent, and there is room for `room`.
     fn exchange_here(&mut self, vectors: usize, out: usize, room: usize) -> Result<(), AgentsError> {
         let (outgoing, incoming) = (
             self.messages(vectors, |peer| peer.sends.len()),
@@ -71,7 +71,7 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
         self.received.put(&stack, room).map_err(engine)
     }
 
-    /// Exchanges rows that were gathered from one device's memory to the other's, from and to these addresses.
+    /// Exchanges gathered rows from one device's memory to the other's, from and to these addresses.
     fn exchange_there(&mut self, vectors: usize, from: u64, to: u64) -> Result<(), AgentsError> {
         let regions = |first: u64, messages: Vec<(usize, usize)>| -> Vec<(usize, Region)> {
             let one = |at: &mut u64, (rank, length): (usize, usize)| {
@@ -84,15 +84,15 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
         let sends = regions(from, self.messages(vectors, |peer| peer.sends.len()));
         let receives = regions(to, self.messages(vectors, |peer| peer.receives.len()));
         let stack = self.own.stack.clone();
-        // The transport knows nothing of the queue: what is sent must be there, and nothing may still read the room of the last exchange.
+        // The transport knows nothing of the queue: what is sent must be complete, and nothing may still read the room of the last exchange.
         let _queue = stack.lock();
         stack.device().wait().map_err(engine)?;
-        // SAFETY: the regions lie one after the other in the two buffers, for which there is room; no work is under way, and none can be
+        // SAFETY: the regions follow one another in the two buffers, which have room for them; no work is under way, and none can be
         // added while the queue is locked; waiting has made the device the current one of this thread.
         unsafe { self.transport.exchange_regions(&sends, &receives) }.map_err(AgentsError::Engine)
     }
 
-    /// Adds the weights of an exchange: columns are rows that are hosted here, and after them those of peers.
+    /// Adds the weights of an exchange: columns are the rows hosted here, followed by those of peers.
     pub(super) fn crossed(&self, crossing: &Crossing, work: &mut Work) -> Crossed {
         let rows = self.own.vectors.agents();
         let mut first = vec![rows];

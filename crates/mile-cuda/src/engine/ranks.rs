@@ -1,8 +1,8 @@
 //! The agents of one rank of a cluster on a device.
 //!
-//! Rows that cross ranks are sent by the [`RankTransport`] of ranks that compute on the CPU, from the device's memory if it takes that, else from
-//! a copy in the host's, and added up on the device, in increasing agent. Sums over the agents of all ranks are formed as one device forms them, so that states and records have its
-//! bits whatever the number of ranks.
+//! Rows that cross ranks are sent by the [`RankTransport`] that ranks on the CPU use, from the device's memory if it accepts that,
+//! otherwise from a copy in the host's, and added up on the device in increasing agent. Sums over the agents of all ranks are formed as
+//! one device forms them, so that states and records have the same bits whatever the number of ranks.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -65,12 +65,12 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         Ok(Self { own, transport, placement, crossing, sent, received, models })
     }
 
-    /// Whether gradients are computed on the device; else the problem computes them on the CPU.
+    /// Whether gradients are computed on the device; otherwise the problem computes them on the CPU.
     pub fn computes_gradients(&self) -> bool {
         self.own.computes_gradients()
     }
 
-    /// What comes before every exchange: what was noted, the drift if it was asked for, and the edges that are up in the round.
+    /// What precedes every exchange: carrying out what was noted, the drift if it was asked for, and the edges that are up in the round.
     fn begin_exchange(&mut self, round: u64, model: Vector) -> Result<(), AgentsError> {
         self.settle()?;
         let transport = self.transport.clone();
@@ -81,7 +81,7 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         Ok(())
     }
 
-    /// The sum of squares over the agents of all ranks that this work asks for.
+    /// The sum of squares that this work asks for, over the agents of all ranks.
     fn squares(&mut self, together: Together<'_>, work: &Work) -> Result<f64, AgentsError> {
         self.own.stack.alone(work).map_err(engine)?;
         let parts = {
@@ -91,7 +91,7 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         Ok(total(&self.of_all(together, parts)?))
     }
 
-    /// Sets the mean on the device to that of all ranks, and returns it.
+    /// Sets the mean on the device to that over all ranks, and returns it.
     fn set_mean(&mut self, together: Together<'_>, v: Vector) -> Result<Vec<f64>, AgentsError> {
         let mean = self.mean(together, v)?;
         let _queue = self.own.stack.lock();
@@ -99,7 +99,7 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         Ok(mean)
     }
 
-    /// The losses of models for the agents that are hosted here, and the metrics of those that are measured by this rank.
+    /// The losses of models for the agents hosted here, and the metrics of the models that this rank measures.
     fn worths(&mut self, models: &[Vec<T>]) -> Result<Option<Worths>, DeviceError> {
         let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
         let at = self.models.reserve(&stack, models.len() * stride)?;
@@ -114,7 +114,7 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         self.own.worths(&models, Work::default())
     }
 
-    /// The metrics of all models, of which each rank has measured some.
+    /// The metrics of all models, some of which each rank has measured.
     fn metrics(
         &self,
         together: Together<'_>,
@@ -178,7 +178,7 @@ impl<T: Real, C: RankTransport> Agents for GpuRank<'_, T, C> {
         Ok(self.crossing.messages * steady::message_bytes::<T>(self.own.vectors.dim()) as u64)
     }
 
-    /// The CPU compresses, with the bits that every engine has.
+    /// The CPU compresses, with the same bits as in every engine.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.own.noted.check(pull.model)?;
         self.own.noted.check_pull(&[(pull.from, pull.to)])?;

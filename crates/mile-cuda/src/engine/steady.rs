@@ -1,5 +1,5 @@
-//! An exchange that weighs differences by how steady they are. Sketches and sums are formed on the device; what follows from the
-//! sketches, a few hundred numbers of each agent, on the CPU.
+//! An exchange that weighs differences by how steady they are. Sketches and sums are computed on the device; what follows from the
+//! sketches, a few hundred numbers per agent, on the CPU.
 
 use mile::agents::SteadyPull;
 use mile::real::Real;

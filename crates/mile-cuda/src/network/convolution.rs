@@ -19,7 +19,7 @@ pub(super) struct Convolution {
     pub(super) pool: bool,
 }
 
-/// A tile, its bytes of shared memory, and how many blocks should find room on a multiprocessor.
+/// A tile, its bytes of shared memory, and how many blocks should fit on a multiprocessor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fitted {
     pub(super) tile: Tile,
@@ -35,7 +35,7 @@ pub(super) struct Split {
     pub(super) weights: Strip,
 }
 
-/// Lines of output pixels that a block sums over at a time for a weight gradient, channels and outputs of its part of it, and warps.
+/// Lines of output pixels that a block sums over at a time for a weight gradient, the channels and outputs of its part, and warps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strip {
     lines: usize,
@@ -45,11 +45,11 @@ pub(super) struct Strip {
     /// Output pixels of the strip, and lines of an image.
     pixels: usize,
     of_image: usize,
-    /// Parts of the gradient, each computed by blocks of its own.
+    /// Parts of the gradient, each computed by separate blocks.
     pub(super) parts: usize,
     pub(super) shared: usize,
     pub(super) blocks: usize,
-    /// Fewest splits of the sum that keep the device busy, and most pixels of one: the tensor cores cut off what does not fit their
+    /// The fewest splits of the sum that keep the device busy, and the most pixels of one: the tensor cores truncate what does not fit their
     /// accumulators, so that longer sums would lose digits.
     fewest: usize,
     most: usize,
@@ -83,7 +83,7 @@ impl Strip {
     }
 }
 
-/// Whole images, or lines that divide one, with at most so many pixels; fewer follow.
+/// Numbers of lines to try, with at most `most` pixels unless it is a single line: whole images, then divisors of an image's lines, decreasing.
 fn lines(height: usize, width: usize, most: usize) -> impl Iterator<Item = usize> {
     let image = height * width;
     let images = (most * 5 / 8 / image.max(1)).max(1) * height;
@@ -109,7 +109,7 @@ impl Convolution {
         Windowed { height, width, channels, kernel: self.kernel, padding, columns, pool: false }
     }
 
-    /// From halves, if channels come in sixteens and all fits.
+    /// From halves, if channels come in sixteens and everything fits.
     pub(super) fn split(&self) -> Option<Split> {
         let whole = self.channels.is_multiple_of(16) && self.out.is_multiple_of(16);
         if !whole || self.kernel < 3 || self.padding >= self.kernel {
@@ -131,7 +131,7 @@ impl Convolution {
         Some(Split { forward, back, weights })
     }
 
-    /// The numbers of shared memory of lines of images with borders, so many for each pixel.
+    /// The numbers of shared memory for lines of images with borders, `pixel` numbers per pixel.
     fn image(&self, lines: usize, pixel: usize) -> usize {
         let (height, width) = (self.height + 2 * self.padding, self.width + 2 * self.padding);
         let [down, _] = self.pixels();
@@ -143,7 +143,7 @@ impl Convolution {
     fn strip(&self) -> Option<Strip> {
         let [height, width] = self.pixels();
         let outputs = if self.out > 32 { 64 } else { self.out };
-        // Sums of a thread, of which each tile of sixteen inputs and eight outputs takes four.
+        // Sums of a thread: each tile of sixteen inputs and eight outputs takes four.
         let most_tiles = 96 / (outputs / 2);
         [32, 16].into_iter().filter(|each| self.channels.is_multiple_of(*each)).find_map(|channels| {
             let warps = (self.kernel * self.kernel * channels / 16).div_ceil(most_tiles);
@@ -198,8 +198,8 @@ impl Convolution {
     }
 }
 
-/// A tile of so many rows and columns, by so many warps along each, and blocks on a multiprocessor, if it fits. Of the channels as many are in shared memory at a
-/// time as sixteen or thirty-two divide, unless they are few.
+/// A tile with these rows, columns, warps along each, and blocks on a multiprocessor, if it fits. Thirty-two channels are in shared
+/// memory at a time, or sixteen if thirty-two does not divide their number.
 fn split_tile(
     windowed: &Windowed,
     ([rows, columns], warps, blocks): ([usize; 2], [usize; 2], usize),
@@ -207,7 +207,7 @@ fn split_tile(
 ) -> Option<Fitted> {
     let channels = windowed.channels;
     let together = if channels.is_multiple_of(32) { 32 } else { 16 };
-    // The taps of a line at a time, if there are few channels.
+    // The taps of one line at a time, if there are few channels.
     let depth = if channels == 16 && !along_k { 16 * windowed.kernel } else { together };
     let tile = Tile { rows, columns, depth, warps, stages: 2, parts: channels / together };
     let of_columns = if along_k { columns * (depth + 4) } else { depth * (columns + 4) };

@@ -1,4 +1,4 @@
-//! Images and what is to be predicted of them, in the device's memory.
+//! Images and their targets, in the device's memory.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl DeviceData {
         Ok(Self { pixels, labels, targets })
     }
 
-    /// Pixels, labels and numbers to be predicted, of which one is there.
+    /// Pixels, labels and target numbers; only one of the latter two is present.
     pub(super) fn addresses(&self) -> [u64; 3] {
         [self.pixels.at(), maybe(&self.labels), maybe(&self.targets)].map(Argument::bits)
     }

@@ -23,7 +23,7 @@ struct Summed {
     first: u32,
 }
 
-/// Blocks that sum so many numbers, of which sixteen bytes hold `wide`, from so many parts: as the kernels have it.
+/// Blocks that sum `numbers` numbers (`wide` of them are sixteen bytes) from `splits` parts, as in the kernels.
 fn blocks(numbers: usize, wide: usize, splits: usize) -> usize {
     let (lanes, each) =
         (if splits <= 16 { 1 } else { 8 }, if numbers.is_multiple_of(wide) { wide } else { 1 });
@@ -78,7 +78,7 @@ impl<T: Real> Program for Images<T> {
         unsafe { self.network.pack(script, call) };
         for chunk in 0..extent {
             let first = chunk * samples;
-            // SAFETY: there is room for so many models; the rest is promised by the caller.
+            // SAFETY: there is room for this many models; the rest is promised by the caller.
             unsafe {
                 self.load(script, call, first);
                 let masks = (task == Task::Gradients).then_some(first);
@@ -112,7 +112,7 @@ impl<T: Real> Images<T> {
         let outputs = self.network.memory.outputs.at();
         let sizes = [whole(self.classes), whole(first), whole(call.samples), long(call.all())];
         let arguments = [&[outputs, call.rows][..], &sizes].concat();
-        // SAFETY: the types are those of the kernel; the lists say where there are no more samples.
+        // SAFETY: the types are those of the kernel; the lists mark where there are no more samples.
         unsafe { self.network.each(script, "score", call.all(), &arguments) }
     }
 
@@ -153,7 +153,7 @@ impl DeviceNetwork {
         (all, first)
     }
 
-    /// From the deltas at the outputs to the parts of all gradients. These are computed aside.
+    /// From the deltas at the outputs to the parts of all gradients, which are computed aside.
     ///
     /// # Safety
     /// As [`forward`](Self::forward), which must have run before.
@@ -193,7 +193,7 @@ impl DeviceNetwork {
         } else {
             shape.height * shape.width
         };
-        // A thread does sixteen bytes of channels, if they can be divided so.
+        // A thread handles sixteen bytes of channels, if they can be divided that way.
         let lanes = if shape.channels.is_multiple_of(self.lanes) { self.lanes } else { 1 };
         let groups = shape.channels / lanes;
         let (output, largest) = (self.memory.output(k).at(), maybe(&self.memory.kept[k].largest));
@@ -203,8 +203,8 @@ impl DeviceNetwork {
         unsafe { self.kernels.launch(script, &format!("scatter_{k}"), grid, &arguments) }
     }
 
-    /// Parts of the gradients of one block, and the deltas at its input if they are needed, from those before its relu and pooling, or after
-    /// its pooling where the layer reads these.
+    /// Parts of the gradients of one block, and the deltas at its input if they are needed, from the deltas before its relu and pooling, or
+    /// after its pooling where the layer reads those.
     ///
     /// # Safety
     /// As [`backward`](Self::backward).
@@ -267,7 +267,7 @@ impl DeviceNetwork {
         }
     }
 
-    /// Adds to the deltas at the input of block `k` those that came past it, through sums after it.
+    /// Adds to the deltas at the input of block `k` those that bypassed it, through sums after it.
     ///
     /// # Safety
     /// As [`backward`](Self::backward).

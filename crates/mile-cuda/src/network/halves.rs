@@ -23,7 +23,7 @@ struct Packed {
     numbers: u32,
 }
 
-/// Which layers' weights are split, and where they are then.
+/// Which layers' weights are split, and where the halves are.
 pub(super) struct Halves {
     layers: Buffer,
     /// For each block: its number among these layers, and its place.
@@ -48,10 +48,10 @@ impl Halves {
         Ok(Self { count: all.len(), layers: Buffer::of(device, &all)?, places, each })
     }
 
-    /// Splits the weights of all models. Nothing before the first layer that takes them waits for it.
+    /// Splits the weights of all models. Nothing before the first layer that uses them waits for it.
     ///
     /// # Safety
-    /// The models have rows of the model's dimension, and there is memory for so many.
+    /// The models have rows of the model's dimension, and there is memory for all of them.
     pub(super) unsafe fn pack(&self, script: &mut Script, kernels: &Kernels, memory: &Memory, call: Call) {
         if self.count == 0 {
             return;
@@ -65,7 +65,7 @@ impl Halves {
         script.aside(false);
     }
 
-    /// Whether block `k` is the first that takes split weights.
+    /// Whether block `k` is the first that uses split weights.
     pub(super) fn begins_with(&self, k: usize) -> bool {
         matches!(self.places[k], Some((0, _)))
     }

@@ -10,7 +10,7 @@ use crate::device::{Argument, Grid};
 use crate::queue::Kernels;
 use crate::script::Script;
 
-/// Pixels over which one block sums for a weight gradient. The tensor cores cut off what does not fit their accumulators, so that longer
+/// Pixels over which one block sums for a weight gradient. The tensor cores truncate what does not fit their accumulators, so longer
 /// sums would lose digits.
 const DEPTH_OF_WEIGHTS: usize = 512;
 /// The same for layers with few weights, which have few tiles: more of them keep the device busy.
@@ -32,7 +32,7 @@ pub(super) struct Layer {
     height: usize,
     width: usize,
     channels: usize,
-    /// How it is computed from halves, and its weight gradient from whole lines of images, where it is.
+    /// How it is computed from halves, and how its weight gradient is computed from whole lines of images, where they are.
     split: Option<Split>,
     strip: Option<Strip>,
 }
@@ -55,7 +55,7 @@ impl Call {
     }
 }
 
-/// The split weights of a layer, and what they have to be multiplied by.
+/// The split weights of a layer, and the factors they have to be multiplied by.
 #[derive(Clone, Copy)]
 pub(super) struct Weights {
     pub(super) packed: Argument,
@@ -97,7 +97,7 @@ impl Layer {
         self.split.map(|_| (self.block.offset, self.block.weights()))
     }
 
-    /// Whether its backward pass reads deltas after pooling, so that those before it need not be written.
+    /// Whether its backward pass reads the deltas after pooling, so that those before it need not be written.
     pub(super) fn reads_pooled(&self) -> bool {
         let reads = self.split.is_some() || (self.strip.is_some() && self.number == 0);
         reads && self.block.pool && self.block.dropout == 0.0
@@ -107,7 +107,7 @@ impl Layer {
         self.block.kind == BlockKind::Dense
     }
 
-    /// How many of numbers that come in groups of `count` can be read at once: up to sixteen bytes.
+    /// How many numbers can be read at once if they come in groups of `count`: up to sixteen bytes.
     fn at_once(&self, count: usize) -> usize {
         match self.bytes {
             4 if count.is_multiple_of(4) => 4,
@@ -181,7 +181,7 @@ impl Layer {
         }
     }
 
-    /// Blocks for a product with so many rows, of which each is done in so many parts.
+    /// Blocks for a product with `rows` rows, each done in `splits` parts.
     fn grid(&self, product: Product, rows: usize, splits: usize, agents: usize) -> Grid {
         let (tile, shared, _) = self.tile(product);
         let across = self.operands(product).columns.div_ceil(tile.columns);
@@ -221,7 +221,7 @@ impl Layer {
     ///
     /// # Safety
     /// `x` has the input of all samples, `out` room for the output or its parts, and `largest` for as many bytes if there is pooling. If
-    /// weights are [split](Self::packed), they are given so.
+    /// weights are [split](Self::packed), the split ones are given.
     pub(super) unsafe fn forward(
         &self,
         (script, kernels): (&mut Script, &Kernels),

@@ -21,7 +21,7 @@ pub(super) struct Kept {
     pub(super) moments: Option<Buffer>,
     /// Dropout factors.
     pub(super) mask: Option<Buffer>,
-    /// Deltas that go past, to the input of an earlier block.
+    /// Deltas that bypass it, to the input of an earlier block.
     pub(super) skipped: Option<Buffer>,
     /// Parts of the gradients of its parameters.
     pub(super) parts: Option<Buffer>,
@@ -30,7 +30,7 @@ pub(super) struct Kept {
     pub(super) full: Option<Buffer>,
 }
 
-/// All of them, and what several blocks use.
+/// All of them, and what several blocks share.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) kept: Vec<Kept>,
@@ -39,17 +39,17 @@ pub(super) struct Memory {
     pub(super) full: Buffer,
     /// Parts of a dense layer's outputs.
     pub(super) parts: Buffer,
-    /// Weights that are split into halves, and what these have to be multiplied by, [layer][model].
+    /// Weights that are split into halves, and the factors these have to be multiplied by, [layer][model].
     pub(super) packed: Buffer,
     pub(super) scales: Buffer,
 }
 
-/// Whether relu and pooling are done by a kernel of their own.
+/// Whether relu and pooling are done by a separate kernel.
 pub(super) fn is_activated_apart(block: &Block) -> bool {
     !matches!(block.kind, BlockKind::Conv { .. } | BlockKind::Dense) && (block.relu || block.pool)
 }
 
-/// Numbers of a block before its relu and pooling, if these are done apart.
+/// Numbers of a block before its relu and pooling, if these are done separately.
 fn full(block: &Block) -> usize {
     if is_activated_apart(block) { block.convolved().len() } else { 0 }
 }
@@ -95,7 +95,7 @@ impl Sizes<'_> {
 }
 
 impl Memory {
-    /// Bytes for so many agents and samples; without the backward pass if there are no gradients.
+    /// Bytes for this many agents and samples; without the backward pass if there are no gradients.
     pub(super) fn bytes<T: Real>(
         blocks: &[Block],
         layers: &[Option<Layer>],
@@ -158,7 +158,7 @@ impl Memory {
         })
     }
 
-    /// Deltas at the output of a block; those of the backward pass are all there if there are gradients.
+    /// Deltas at the output of a block; those of the backward pass all exist if there are gradients.
     pub(super) fn delta(&self, block: usize) -> &Buffer {
         self.kept[block].delta.as_ref().unwrap_or(&self.full)
     }

@@ -22,7 +22,7 @@ use crate::script::Script;
 
 pub(crate) use self::objective::{DeviceImages, needs};
 
-/// Threads of blocks in which each thread is a number, and of those that form sums.
+/// Threads of blocks in which each thread handles one number, and of blocks that form sums.
 const THREADS: u32 = 256;
 
 /// Kernels that do not depend on the layers.
@@ -45,7 +45,7 @@ const COMMON: [&str; 16] = [
     "copy_numbers",
 ];
 
-/// The kernels of a model and memory for so many models and samples.
+/// The kernels of a model, and memory for a number of models and samples.
 struct DeviceNetwork {
     queue: Queue,
     blocks: Vec<Block>,
@@ -55,7 +55,7 @@ struct DeviceNetwork {
     halves: Halves,
     /// Samples of each model.
     samples: usize,
-    /// Numbers of sixteen bytes.
+    /// How many numbers sixteen bytes hold.
     lanes: usize,
 }
 
@@ -78,13 +78,13 @@ fn scatter_source(k: usize, block: &Block) -> String {
     )
 }
 
-/// A thread for each of so many numbers, of each of so many agents.
+/// A thread for each of `numbers` numbers, for each of `rows` agents.
 fn threads(numbers: usize, rows: usize) -> Grid {
     Grid::new([numbers.div_ceil(THREADS as usize).max(1) as u32, 1, rows as u32], THREADS)
 }
 
 impl DeviceNetwork {
-    /// Bytes of intermediate values for so many models and samples.
+    /// Bytes of intermediate values for this many models and samples.
     fn bytes<T: Real>(blocks: &[Block], shape: [usize; 2], gradients: bool) -> u64 {
         Memory::bytes::<T>(blocks, &layers::<T>(blocks), shape, gradients)
     }
@@ -111,10 +111,10 @@ impl DeviceNetwork {
         Ok(Self { queue: queue.clone(), blocks, layers, kernels, memory, halves, samples, lanes })
     }
 
-    /// Makes room for so many models.
+    /// Makes room for `rows` models.
     fn reserve<T: Real>(&mut self, rows: usize, gradients: bool) -> Result<(), DeviceError> {
         let shape = |rows| [rows, self.samples];
-        // What there was is given back first.
+        // The old memory is freed first.
         self.memory = Memory::new::<T>(&self.queue.device, &self.blocks, &self.layers, shape(0), gradients)?;
         self.memory =
             Memory::new::<T>(&self.queue.device, &self.blocks, &self.layers, shape(rows), gradients)?;
@@ -130,7 +130,7 @@ impl DeviceNetwork {
         unsafe { self.kernels.launch(script, name, threads(numbers, 1), arguments) }
     }
 
-    /// Splits weights into halves where they are needed so.
+    /// Splits weights into halves where they are needed in that form.
     ///
     /// # Safety
     /// As [`forward`](Self::forward).
@@ -139,11 +139,11 @@ impl DeviceNetwork {
         unsafe { self.halves.pack(script, &self.kernels, &self.memory, call) }
     }
 
-    /// From the first block's input, which is loaded, to the outputs, after [`pack`](Self::pack). With dropout if samples begin with number
-    /// `first` of a batch.
+    /// From the first block's input, which is loaded, to the outputs, after [`pack`](Self::pack). Dropout is applied if `first` is given,
+    /// the number of the first sample in its batch.
     ///
     /// # Safety
-    /// The models have rows of the model's dimension, and there is memory for so many.
+    /// The models have rows of the model's dimension, and there is memory for all of them.
     unsafe fn forward<T: Real>(&self, script: &mut Script, call: Call, first: Option<usize>) {
         let all: usize =
             self.blocks.iter().filter(|block| block.dropout > 0.0).map(|block| block.output().len()).sum();
@@ -183,7 +183,7 @@ impl DeviceNetwork {
         }
     }
 
-    /// One block, without what follows it; convolutions and dense layers with their relu and pooling.
+    /// One block, without what follows it; convolutions and dense layers include their relu and pooling.
     ///
     /// # Safety
     /// As [`forward`](Self::forward); the target has room for the block's output, or for that before its relu and pooling.

@@ -1,4 +1,4 @@
-//! Images that are divided among agents, with a network: the objectives of the agents of a job that are hosted here.
+//! Images divided among agents, with a network: the objectives of those of a job's agents that are hosted here.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::work::{Descriptors, Kind, Task, Work};
 const MOST_SAMPLES: usize = 512;
 /// Samples of a model that are evaluated at a time.
 const EVALUATED: usize = 2048;
-/// The sample of an agent that has no more.
+/// Stands for the sample of an agent that has no more.
 const NONE: u32 = u32::MAX;
 
-/// The objectives of the agents that are hosted here.
+/// The objectives of the agents hosted here.
 pub(crate) struct DeviceImages<T> {
     program: usize,
     /// Samples that are processed at a time.
@@ -31,7 +31,7 @@ pub(crate) struct DeviceImages<T> {
     batch: Batch,
     hosted: Vec<usize>,
     parts: Vec<Vec<u32>>,
-    /// Samples of the agent that has most, wherever it is: sums over its samples and those of all others are cut alike.
+    /// Samples of the agent that has most, wherever it is: sums over its samples and those of all others are split alike.
     largest: usize,
     evaluation: Evaluation,
     marker: std::marker::PhantomData<T>,
@@ -44,7 +44,7 @@ struct Evaluation {
     train: Samples,
     test: Option<Samples>,
     metrics: &'static [Metric],
-    /// Training samples of each agent, and numbers that are predicted for a sample.
+    /// Training samples of each agent, and how many numbers are predicted for a sample.
     of_agents: Vec<usize>,
     outputs: f64,
 }
@@ -70,7 +70,7 @@ impl Samples {
     }
 }
 
-/// Samples in a batch of an agent with so many.
+/// Samples in a batch of an agent with `all` samples.
 fn used(batch: Batch, all: usize) -> usize {
     match batch {
         Batch::Full => all,
@@ -83,7 +83,7 @@ fn largest(form: &NetworkForm) -> usize {
     form.sizes.iter().copied().max().unwrap_or(1)
 }
 
-/// A program for models of this network, of whose samples so many are processed at a time.
+/// A program for models of this network that processes a given number of samples at a time.
 fn program<T: Real>(
     (shared, member): (&mut Shared, usize),
     form: &NetworkForm,
@@ -109,7 +109,7 @@ fn program<T: Real>(
     })
 }
 
-/// Samples that are evaluated at a time, so that chunks of these lists are full.
+/// Samples that are evaluated at a time, chosen so that chunks of these lists are full.
 fn chunk(lists: &[usize]) -> usize {
     let cuts =
         |len: &usize| (1..=len.div_ceil(EVALUATED / 2).max(1)).map(|cuts| len.div_ceil(cuts)).collect();
@@ -190,7 +190,7 @@ impl Evaluation {
         let of_agents: Vec<usize> = evaluated.iter().map(|list| list.len()).collect();
         let all: usize = of_agents.iter().sum();
         let each = fitting::<T>(queue, form.blocks, chunk(&[all, measured.len()]), false)?;
-        // The average model, and at most as many of agents as a record has by default.
+        // The average model, and at most as many agents' models as a record has by default.
         let rows = 1 + form.parts.len().min(16);
         let program = program::<T>((shared, member), form, [rows, each], false)?;
         let test = if measured.is_empty() || form.metrics.is_empty() {

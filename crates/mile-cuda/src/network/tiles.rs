@@ -1,11 +1,11 @@
 //! Which tiles the products of a layer are computed in.
 //!
-//! The lists were measured on an H200 with the paper's two networks (`bench/gpu`): a tile is taken from the first list entry that the
+//! The lists were measured on an H200 with the paper's two networks (`bench/gpu`): the tile is the first list entry that the
 //! layer's shapes allow.
 
 use std::fmt;
 
-/// Shared memory of a block on the smallest device that is supported.
+/// Shared memory of a block on the smallest supported device.
 pub(super) const SHARED: usize = 99 << 10;
 
 /// What a product computes.
@@ -34,7 +34,7 @@ pub(super) struct Operands {
     pub(super) bytes: usize,
 }
 
-/// A tile: rows, columns, depth of a step, warps along rows and columns, steps in shared memory, and in how many parts channels are there.
+/// A tile: rows, columns, depth of a step, warps along rows and columns, steps in shared memory, and the parts its channels are split into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
     pub(super) rows: usize,
@@ -76,7 +76,7 @@ impl Windowed {
         self.channels.is_multiple_of(8) || self.channels * self.kernel * self.kernel <= 32
     }
 
-    /// Numbers of the window of a tile of so many rows, with so many channels.
+    /// Numbers of the window of a tile with `rows` rows and `channels` channels.
     pub(super) fn numbers(&self, rows: usize, channels: usize) -> usize {
         let (height, width) = (self.height + 2 * self.padding, self.width + 2 * self.padding);
         let [down, across] = [height, width].map(|side| side + 1 - self.kernel);

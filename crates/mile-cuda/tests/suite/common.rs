@@ -38,12 +38,12 @@ pub fn any_device() -> Arc<dyn Device> {
     devices().pop().expect("at least one")
 }
 
-/// The GPU if there is one, else the CPU.
+/// The GPU if there is one, otherwise the CPU.
 pub fn gpu_or_cpu() -> Arc<dyn Device> {
     gpu().unwrap_or_else(|| devices().swap_remove(0))
 }
 
-/// The CPU as a device; none if `CXX=none` says so.
+/// The CPU as a device; none with `CXX=none`.
 ///
 /// # Panics
 /// If there is no C++ compiler.
@@ -121,7 +121,7 @@ pub fn distance<T: Real>(a: &[T], b: &[T]) -> f64 {
     sum(&|k| a[k].wide() - b[k].wide()) / sum(&|k| b[k].wide()).max(f64::MIN_POSITIVE)
 }
 
-/// Compares losses, metrics and the gradient of f on the device with those of the CPU, for models of each agent's own.
+/// Compares losses, metrics and the gradient of f on the device with those of the CPU, for different models of each agent.
 pub fn evaluation<T: Real>(device: Arc<dyn Device>, problem: &dyn Problem<T>, tolerance: f64) {
     let (agents, dim) = (problem.agents(), problem.dim());
     let network = Network::new(Topology::Complete.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();

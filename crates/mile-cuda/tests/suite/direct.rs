@@ -1,4 +1,4 @@
-//! Ranks in threads that take messages from the memory of devices: those that are emulated have the host's.
+//! Ranks in threads that accept messages in device memory: that of emulated devices is the host's.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use mile_ranks::transport::{Arrived, RankTransport, Region};
 
 pub struct Direct {
     pub rank: Threads,
-    /// Whether it takes them; else it is any rank.
+    /// Whether it accepts them; otherwise it is an ordinary rank.
     pub is_direct: bool,
     /// Exchanges of messages in the memory of a device.
     pub exchanges: AtomicUsize,
@@ -61,7 +61,7 @@ impl RankTransport for Direct {
         receives: &[(usize, Region)],
     ) -> Result<(), Failure> {
         self.exchanges.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: promised by the caller; tests use it with memory of the host only.
+        // SAFETY: promised by the caller; tests use it with host memory only.
         unsafe { self.rank.exchange_regions(sends, receives) }
     }
 }

@@ -1,4 +1,4 @@
-//! A device that fails in mid-run.
+//! A device that fails in the middle of a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use mile_cuda::{GpuAgents, Stack};
 use crate::common::*;
 use crate::methods::table;
 
-/// A device that is lost after so many launches and replays.
+/// A device that is lost after a given number of launches and replays.
 struct Losing {
     device: Arc<dyn Device>,
     left: AtomicUsize,
@@ -87,7 +87,7 @@ impl Device for Losing {
     }
 }
 
-/// Rounds until an error, which must be that of the device; the rounds that were done.
+/// Runs rounds until an error, which must be that of the device; returns how many were done.
 fn until_lost(agents: &mut GpuAgents<'_, f64>, method: &dyn mile::method::Method) -> usize {
     let lost = |error: AgentsError| assert!(error.to_string().contains("fell off the bus"), "{error}");
     let mut run = match Run::start(method, Schedule::constant(0.05), agents) {
@@ -107,7 +107,7 @@ fn until_lost(agents: &mut GpuAgents<'_, f64>, method: &dyn mile::method::Method
 }
 
 #[test]
-fn every_job_is_told_and_none_goes_on_with_what_is_left() {
+fn every_job_gets_the_error_and_none_continues_with_what_is_left() {
     let problem = table::<f64>(4, 5, Loss::Logistic, 0.0, Batch::Size(2));
     let network = ring(4);
     let method = build("mile", &Parameters::default(), &network);

@@ -1,4 +1,4 @@
-//! Every method on the device and in the simulator: the same bits, where gradients are those of the CPU.
+//! Every method on the device and in the simulator: the same bits when gradients come from the CPU.
 
 use mile::agents::Vector;
 use mile::compression::Compression;
@@ -16,7 +16,7 @@ use mile_cuda::GpuAgents;
 
 use crate::common::*;
 
-/// Logistic regression with rows of random numbers, of different numbers at each agent.
+/// Logistic regression with random rows, a different number at each agent.
 pub fn table<T: Real>(agents: usize, columns: usize, loss: Loss, l1: f64, batch: Batch) -> Table<T> {
     let shard = |agent: usize| {
         let rows = 5 + 3 * (agent % 4);
@@ -90,8 +90,8 @@ fn every_method_has_the_bits_of_the_simulator() {
     }
 }
 
-/// Methods with the parameters that they have besides local steps. With the same bits in every vector after every round, what the literal
-/// forms and the contract say of the simulator holds on the device.
+/// Methods with their parameters besides local steps. As every vector has the same bits after every round, what the literal
+/// forms and the contract establish for the simulator holds on the device.
 #[test]
 fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
     let tau = || Parameters { local_steps: Some(3), ..Parameters::default() };
@@ -123,7 +123,7 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
     }
 }
 
-/// Rows that are longer than a sketch, and those that it just fits.
+/// Rows that are longer than a sketch, and rows that just fit one.
 #[test]
 fn adaptive_weights_have_the_bits_of_the_simulator_whatever_the_length_of_rows() {
     let parameters =

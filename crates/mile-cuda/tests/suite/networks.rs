@@ -146,14 +146,14 @@ pub fn decayed<T: KernelScalar>(agents: usize, batch: Batch) -> ImageProblem<T> 
     problem(shape, &layers, agents, batch, false).with_weight_decay(0.3).unwrap()
 }
 
-/// The largest distance over agents of stochastic gradients from the CPU's, at a point of each agent's own.
+/// The largest distance, over agents, of stochastic gradients from the CPU's, at a different point for each agent.
 fn apart<T: KernelScalar>(problem: &ImageProblem<T>, backwards: bool) -> f64 {
     let (agents, dim) = (problem.agents(), problem.dim());
     let network = Network::new(Topology::Complete.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
     let method = build("dsgd", &Parameters::default(), &network);
     let initial = |agent: usize| problem.initial(agent as u64).unwrap().unwrap();
     let start: Vec<T> = (0..agents).flat_map(initial).collect();
-    // With a GPU, on that.
+    // On a GPU if there is one.
     let device = if backwards { any_device() } else { gpu_or_cpu() };
     let mut engine = GpuAgents::new(device, problem, &network, &*method, &start, SEED).unwrap();
     assert!(engine.computes_gradients());
@@ -191,8 +191,8 @@ fn every_kind_of_layer_in_single_precision() {
     }
 }
 
-/// Halves have few exponents: numbers far outside of these are scaled. Every layer's part of the gradient is compared by itself, because
-/// they differ in size. Biases are zero, so that small products decide in relu and pooling.
+/// Halves have few exponents: numbers far outside their range are scaled. Every layer's part of the gradient is compared by itself, because
+/// they differ in size. Biases are zero, so that small products are decisive in relu and pooling.
 #[test]
 fn numbers_of_any_size_from_halves() {
     let (_, shape, layers) = halves();
@@ -238,7 +238,7 @@ fn batches_of_any_size_and_many_agents() {
         let apart = apart(&problem, batch % 2 == 0);
         assert!(apart < 1e-5, "{agents} agents, batch {batch}: {apart:e}");
     }
-    // So many take the emulation minutes.
+    // This many would take the emulation minutes.
     if gpu().is_some() {
         let problem = problem::<f32>(shape, &layers, 1000, Batch::Size(9), false);
         let apart = apart(&problem, false);

@@ -10,7 +10,7 @@ use mile_cuda::GpuAgents;
 use crate::common::*;
 use crate::methods::table;
 
-/// The largest distance over three draws of the agents' stochastic gradients from the CPU's.
+/// The largest distance, over three draws, of the agents' stochastic gradients from the CPU's.
 fn apart<T: Real>(problem: &dyn Problem<T>) -> f64 {
     let (agents, dim) = (problem.agents(), problem.dim());
     let network = ring(agents);

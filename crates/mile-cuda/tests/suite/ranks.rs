@@ -1,4 +1,4 @@
-//! Agents over ranks, each with a device of its own, against all agents on one device: the same bits, of states and of what is measured.
+//! Agents over ranks, each with its own device, against all agents on one device: states and measurements have the same bits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ fn network(name: &str, drop_rate: f64) -> Network {
 /// What is measured over all agents.
 type Measured = (Vec<f64>, [f64; 3], Option<EvaluatedModels>, Option<Vec<f64>>, Vec<f64>);
 
-/// Four rounds, the last of them watched; what is measured, and the bytes sent from here.
+/// Four rounds, with the last one watched; returns what is measured, and the bytes sent from here.
 fn drive<T: Real>(
     together: Together<'_>,
     method: &dyn Method,
@@ -75,14 +75,14 @@ fn drive<T: Real>(
     (measured, run.progress().costs.bytes_sent)
 }
 
-/// Where messages lie: in the memory of the devices of some ranks, and elsewhere in the host's.
+/// Where messages are: in the memory of the devices of some ranks, and in the host's elsewhere.
 struct Way {
     /// One of these for each rank.
     device: fn() -> Arc<dyn Device>,
     is_direct: fn(usize) -> bool,
 }
 
-/// Compares ranks with one device; `part` is the problem as a rank has it, with the data of its agents only.
+/// Compares ranks with one device; `part` is the problem as a rank has it, with the data of its own agents only.
 fn same<T: Real, P: Problem<T>>(
     problem: &dyn Problem<T>,
     part: &(dyn Fn(&[usize]) -> P + Sync),
@@ -148,7 +148,7 @@ fn agents_are_placed_in_another_order_in_these_tests() {
 }
 
 #[test]
-fn every_method_with_tables_of_which_a_rank_has_its_own() {
+fn every_method_with_tables_whose_rows_are_divided_among_ranks() {
     for entry in catalogue::ALL {
         let local_steps = entry.has_local_steps().then_some(3);
         let parameters = Parameters { local_steps, ..Parameters::default() };
@@ -178,12 +178,12 @@ fn any_number_of_ranks_in_both_precisions_with_adaptive_weights_and_penalties() 
     }
 }
 
-/// A device that is emulated has the host's memory, so that messages can go from there.
+/// An emulated device's memory is the host's, so messages can be sent from there.
 fn cpu() -> Arc<dyn Device> {
     emulated(Order::Forwards).expect("a C++ compiler")
 }
 
-/// Whether `CXX=none` leaves out tests that need the CPU as a device.
+/// Whether `CXX=none` skips the tests that need the CPU as a device.
 fn is_left_out() -> bool {
     emulated(Order::Forwards).is_none()
 }
@@ -196,9 +196,9 @@ fn messages_between_the_memories_of_devices_have_the_bits_of_those_through_the_h
     let two = || Parameters { local_steps: Some(2), ..Parameters::default() };
     let adaptive = Parameters { xi: Some(Weight::Adaptive(0.2)), ..two() };
     let eight = Parameters { compression: Some(Compression::EightBit), ..two() };
-    // One vector over edges that drop, two at once, summaries before the rows, and messages of which the CPU makes most.
+    // One vector over edges that drop, two at once, summaries before the rows, and messages that the CPU mostly makes.
     let methods = [("mile", two()), ("k-gt", two()), ("mile", adaptive), ("mile", eight)];
-    // On all ranks, and where one end of a message knows nothing of devices.
+    // On all ranks, and where one end of a message does not know about devices.
     let ways: [fn(usize) -> bool; 2] = [|_| true, |rank| rank % 2 == 1];
     for (name, parameters) in methods {
         for is_direct in ways {
@@ -213,7 +213,7 @@ fn messages_between_the_memories_of_devices_have_the_bits_of_those_through_the_h
 }
 
 #[test]
-fn quadratics_and_problems_that_the_device_does_not_know() {
+fn quadratics_and_problems_without_a_device_form() {
     // The squares of a row are summed by two blocks from 4,096 numbers on.
     for (dim, ranks) in [(3, 3), (4_099, 2)] {
         let all = |_: usize| true;
@@ -228,16 +228,16 @@ fn quadratics_and_problems_that_the_device_does_not_know() {
 }
 
 #[test]
-fn networks_of_whose_samples_a_rank_has_those_of_its_agents() {
+fn networks_whose_samples_are_divided_among_ranks() {
     let single = || crate::networks::decayed::<f32>(AGENTS, Batch::Size(4));
     same(&single(), &|hosted| single().hosting(hosted), "mile", &Parameters::default(), &[3]);
-    // The agents' samples differ in number, and a batch is all of them.
+    // The agents have different numbers of samples, and a batch is all of them.
     let double = || crate::networks::decayed::<f64>(AGENTS, Batch::Full);
     same(&double(), &|hosted| double().hosting(hosted), "dsgd", &Parameters::default(), &[2]);
 }
 
 #[test]
-fn agents_that_do_not_fit_beside_those_of_other_ranks_are_refused() {
+fn agents_that_do_not_fit_next_to_those_of_other_ranks_are_refused() {
     let device = devices().swap_remove(0);
     let problem = Quadratic::<f64>::new(2, 4, 10.0, 1.0, 0).unwrap();
     let stack = Stack::new(device).unwrap();
@@ -249,7 +249,7 @@ fn agents_that_do_not_fit_beside_those_of_other_ranks_are_refused() {
     assert!(matches!(error, DeviceError::Memory { .. }), "{error}");
 }
 
-/// Experiments over ranks against one device: records, states and exported models; and a run that goes on with another number of ranks.
+/// Experiments over ranks against one device: records, states and exported models; and a run that continues with another number of ranks.
 #[cfg(feature = "lab")]
 mod lab {
     use std::path::Path;
@@ -297,7 +297,7 @@ mod lab {
     }
 
     #[test]
-    fn run_directories_are_those_of_one_device_and_runs_go_on_with_other_ranks() {
+    fn run_directories_equal_those_of_one_device_and_runs_continue_with_other_ranks() {
         if is_left_out() {
             return;
         }

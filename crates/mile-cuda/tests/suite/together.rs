@@ -1,4 +1,4 @@
-//! Jobs that compute together: each has the bits that it has alone.
+//! Jobs that compute together: each has the same bits as alone.
 
 use std::sync::{Arc, Barrier};
 

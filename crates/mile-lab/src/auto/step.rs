@@ -1,6 +1,6 @@
 //! Chooses `step_size = "auto"`: half of the largest step size with which the method is stable on a quadratic of the
 //! estimated curvature, on this network. With momentum in the local steps it is 1 - mu times that: a constant gradient then moves a
-//! model as far as without, and the proof of exactness covers it (docs/src/theory.md).
+//! model as far as without momentum, and the proof of exactness covers it (docs/src/theory.md).
 
 use mile::digits::round_down;
 use mile::methods::catalogue::Parameters;
@@ -17,7 +17,7 @@ use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::spec::{AlgorithmSpec, Spec};
 
-/// Part of the stability limit that is chosen.
+/// The fraction of the stability limit that is chosen.
 const PART: f64 = 0.5;
 
 /// Gives every algorithm with `step_size = "auto"` its step size.
@@ -84,14 +84,14 @@ fn limit(algorithm: &AlgorithmSpec, network: &Network, smoothness: f64) -> Resul
         let parameters = Parameters {
             xi: xi.map(Weight::from),
             gamma,
-            // Of the smooth part of the objective.
+            // For the smooth part of the objective.
             penalty: false,
             ..algorithm.parameters.clone()
         };
         let method = algorithm.entry.build(&parameters, network, 0)?;
         Ok(step_limit(&Modes::of(&*method)?, network.spectrum())?.step_size(smoothness))
     };
-    // A weight that changes is stable where it is at both ends.
+    // A weight that changes is stable if it is at both ends.
     let Some([from, to]) = xi.map(Weight::ends) else { return at(None) };
     Ok(f64::min(at(Some(from))?, at(Some(to))?))
 }

@@ -67,7 +67,7 @@ pub(super) struct RunningJob<'a, T> {
     wall: Duration,
     last: Option<Record>,
     saved: Instant,
-    /// Whether an event of this round has happened: a state of the round is of before it.
+    /// Whether an event of this round has happened: a state of the round is from before it.
     entered: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The reference of all keys of experiment files: `mile help keys`, a page of the documentation and a JSON schema.
 //!
-//! Keys, the values they take and their defaults come from the readers themselves: some small files are read while all that
-//! is asked for is noted. Only the texts are written by hand, and a test checks that there is one for each key.
+//! Keys, the values they accept and their defaults come from the readers themselves: some small files are read while everything
+//! they ask for is noted. Only the texts are written by hand, and a test checks that there is one for each key.
 
 mod about;
 mod probes;
@@ -62,7 +62,7 @@ pub fn reference() -> Vec<Key> {
 
 pub use show::{json_schema, markdown, text};
 
-/// What is known of a key from its readers.
+/// What the readers reveal about a key.
 #[derive(Clone, Debug)]
 struct FoundKey {
     form: Form,
@@ -95,7 +95,7 @@ fn found() -> BTreeMap<(String, String), FoundKey> {
     found
 }
 
-/// The values that are written and were not given: section, key, value.
+/// The values that are written without having been given: section, key, value.
 fn defaults(path: &str, given: &Table, written: &Table, tell: &mut dyn FnMut(&str, &str, &Value)) {
     let none = Table::new();
     for (key, value) in written {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_says_what_it_takes_and_every_example_is_toml_that_has_the_key() {
+    fn every_key_says_what_it_accepts_and_every_example_is_toml_with_the_key() {
         for key in reference() {
             assert!(!key.expected.is_empty(), "{}.{}", key.section, key.name);
             let table: toml::Table =

@@ -52,7 +52,7 @@ impl Plan {
         }
     }
 
-    /// How many of so many jobs like these can run at the same time, if their engines compute together; else none.
+    /// How many of a number of jobs like these can run at the same time, if their engines compute together; otherwise none.
     pub(crate) fn fitting(&self, count: usize) -> Result<Option<usize>, LabError> {
         let (Some(seed), true) = (self.spec.seeds.first(), self.engines.computes_together()) else {
             return Ok(None);

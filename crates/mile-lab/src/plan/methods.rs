@@ -82,7 +82,7 @@ pub(super) fn plan_algorithm(
     })
 }
 
-/// Checks that the methods can run on the networks that events make.
+/// Checks that the methods can run on the networks that events lead to.
 pub(super) fn check_later_networks(
     spec: &Spec,
     methods: &[PlannedMethod],
@@ -114,7 +114,7 @@ pub(super) fn build(
     entry.build(parameters, network, seed).map_err(|error| invalid(index, entry, error))
 }
 
-/// What is wrong with the method of an algorithm, by the key that is to be changed.
+/// What is wrong with the method of an algorithm, under the key that has to be changed.
 pub(super) fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
     let InvalidParameter { parameter, got, expected, .. } = error;
     let title = &entry.title;

@@ -64,7 +64,7 @@ pub(super) fn check<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Re
         if dim == 0 {
             return Err(LabError::config("problem", "expected a dimension of at least 1, got 0"));
         }
-        // One vector is the least: what a method needs is checked when its engine is opened.
+        // One vector is the minimum: what a method needs is checked when its engine is opened.
         if block::try_zeros::<T>(1, hosted.saturating_mul(dim)).is_none() {
             return Err(HostError::TooLarge { agents, dim, vectors: 1 }.into());
         }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_svg_is_an_error() {
+    fn invalid_svg_is_an_error() {
         assert!(matches!(png("no picture"), Err(PngError::Svg(_))));
     }
 }

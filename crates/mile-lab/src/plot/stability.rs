@@ -25,7 +25,7 @@ const GROWTH: Ramp = Ramp {
         (1.0, [178.0, 24.0, 43.0]),
     ],
 };
-/// Eigenvalues of the mixing matrix: from dark blue over green to yellow, which differ in lightness too.
+/// Eigenvalues of the mixing matrix: from dark blue through green to yellow, which also differ in lightness.
 const LAMBDA: Ramp = Ramp {
     name: "lambda",
     stops: &[(0.0, [68.0, 1.0, 84.0]), (0.5, [33.0, 145.0, 140.0]), (1.0, [253.0, 200.0, 37.0])],
@@ -126,7 +126,7 @@ fn cells(svg: &mut Svg, map: &StabilityMap, axes: &Axes, xs: &[f64], ys: &[f64])
     svg.put(format_args!("</g>"));
 }
 
-/// Draws a line between cells of which one is stable and the other is not.
+/// Draws a line between cells when one is stable and the other is not.
 fn boundary(svg: &mut Svg, map: &StabilityMap, axes: &Axes, xs: &[f64], ys: &[f64]) {
     let stable = |row: usize, column: usize| {
         map.growth.get(row).and_then(|line| line.get(column)).map(|growth| growth_place(*growth) <= 0.5)
@@ -237,7 +237,7 @@ mod tests {
     fn the_limit_runs_between_stable_cells_and_others() {
         let svg = stability_map_svg(&map(), "a title", Used { value: 0.1, step_size: None });
         let limit = svg.lines().find(|line| line.contains("class=\"limit\"")).unwrap();
-        // Beside 0.95 | 1.2 and 0.8 | infinity, and above 0.95.
+        // Next to 0.95 | 1.2 and 0.8 | infinity, and above 0.95.
         assert_eq!(limit.matches('M').count(), 3, "{limit}");
     }
 

@@ -1,11 +1,11 @@
-//! A map of winners: for each pair of settings the method that needs least, and by how much.
+//! A map of winners: for each pair of settings, the method that needs the least, and by how much.
 
 use super::style::{AXIS, FAINT, hue};
 use super::svg::{NOTE, Svg, TICK, Text};
 
 const LEFT: f64 = 96.0;
 const TOP: f64 = 38.0;
-/// Above the cells of a panel, for its name and the columns; and below, for what the columns are.
+/// Room above the cells of a panel, for its name and the columns; and below, for what the columns are.
 const HEAD: f64 = 46.0;
 const FOOT: f64 = 36.0;
 const CELL: (f64, f64) = (164.0, 58.0);
@@ -23,7 +23,7 @@ pub struct Winner {
     pub next: Option<(String, f64)>,
     /// How many others need hardly more.
     pub close: usize,
-    /// Whether it needs less than all others whatever the seeds.
+    /// Whether it needs less than all others for every seed.
     pub is_clear: bool,
 }
 

@@ -90,7 +90,7 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// The algorithms of which no seed diverged and some seed is finished, best first, compared over the seeds that all of
+/// The algorithms with no diverged seed and some finished seed, best first, compared over the seeds that all of
 /// them have finished.
 fn standings<'a>(folder: &'a RunFolder, labels: &[&'a str], quantity: Quantity) -> Vec<Standing<'a>> {
     let finished = |label: &&'a str| {

@@ -19,7 +19,7 @@ pub struct AlgorithmSpec {
     pub entry: Entry,
     /// Its label in tables, figures and file names.
     pub label: String,
-    /// Its step size schedule. Its step size has no meaning if a plan chooses it.
+    /// Its step size schedule. The step size in it has no meaning if a plan chooses it.
     pub schedule: Schedule,
     /// Whether a plan chooses its step size.
     pub auto_step_size: bool,
@@ -119,7 +119,7 @@ impl AlgorithmSpec {
         }
     }
 
-    /// Puts the weights that a plan has found in place of words, or of nothing.
+    /// Replaces words, or missing values, by the weights that a plan has chosen.
     pub(crate) fn settle_weights(&mut self, found: &Parameters) {
         let tau = self.parameters.local_steps.unwrap_or(1);
         if self.xi.and_then(|xi| xi.weight(tau)) != found.xi {
@@ -390,7 +390,8 @@ fn weight(
     weight.map(Some).ok_or_else(|| reader.refuse(key, value, expected))
 }
 
-/// A weight that changes from round to round, or is adaptive up to a largest one. Its rounds have no default, so that a run that is extended keeps its weights.
+/// A weight that changes from round to round, or is adaptive up to a largest one. Its rounds have no default, so that an extended run
+/// keeps its weights.
 fn changing_weight(reader: &Section, key: &str, table: &Table) -> Result<WeightChoice, LabError> {
     let inner = Section::new(reader.path(key), table);
     let expected = "a number in (0, 1]";

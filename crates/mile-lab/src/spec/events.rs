@@ -8,7 +8,7 @@ use super::network::{MixingSource, NetworkSpec};
 use crate::error::LabError;
 use crate::section::{Section, as_whole};
 
-/// Reads the sections `[[event]]`. Whether they fit the network is found when it is built ([`membership`]).
+/// Reads the sections `[[event]]`. Whether they fit the network is checked when it is built ([`membership`]).
 pub(super) fn read(top: &Section) -> Result<Vec<Event>, LabError> {
     let expected = "sections [[event]], for instance with round = 100 and leave = 3";
     let Some(value) = top.value("event") else { return Ok(Vec::new()) };
@@ -97,7 +97,7 @@ pub(super) fn numbers(network: &NetworkSpec, events: &[Event]) -> usize {
 }
 
 impl Spec {
-    /// Builds the network, and the networks that events make of it.
+    /// Builds the network, and the networks that events turn it into.
     pub fn membership(&self) -> Result<Membership, LabError> {
         let rule = match self.network.mixing {
             MixingSource::Rule(rule) => Some(rule),

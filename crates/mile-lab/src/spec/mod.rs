@@ -1,6 +1,6 @@
 //! The one description of an experiment: read from a file into types, completed by a plan, compared, and written again.
 //!
-//! Every type here that is read from a section writes itself as that section (`to_table`): what is written reads back as an equal
+//! Every type here that is read from a section can write itself as that section (`to_table`): what is written reads back as an equal
 //! value, so that the `config.toml` of a run runs it again.
 
 mod agent;
@@ -175,7 +175,7 @@ impl Spec {
         ])
     }
 
-    /// Evaluates models on samples, if the objectives can be.
+    /// Evaluates models on samples, if the objectives allow it.
     pub(crate) fn evaluate_on(&mut self, samples: EvaluationSamples) {
         let test = samples.test.unwrap_or(0);
         if let Some(objectives) = self.objectives.evaluating(samples.per_agent, test) {

@@ -104,7 +104,7 @@ impl SweepPlan {
         self.plan_of(ranks, self.read_point(ranks, point)?)
     }
 
-    /// The plan of a point in its folder: with what was chosen when it was begun, and evaluated as the first point is.
+    /// The plan of a point in its folder: with what was chosen when it was begun, and evaluated like the first point.
     fn plan_in(
         &self,
         ranks: Together<'_>,
@@ -216,7 +216,7 @@ impl SweepPlan {
         Ok(found)
     }
 
-    /// Points that are run at the same time: as many as fit if their jobs compute together, else one.
+    /// Points that are run at the same time: as many as fit if their jobs compute together, otherwise one.
     pub fn at_once(&self) -> Result<usize, LabError> {
         if !self.engines.computes_together() {
             return Ok(1);
@@ -314,7 +314,7 @@ impl SweepFolder {
         self.finished() == self.points
     }
 
-    /// Adds what a point has ended with, and says whether it is finished; returns an error that ends the sweep.
+    /// Adds the results of a point, and returns whether it is finished; or an error that ends the sweep.
     fn conclude(
         &mut self,
         point: &Point,

@@ -72,7 +72,7 @@ fn close(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-12 * (1.0 + b.abs()), "{a} {b}");
 }
 
-/// The mean loss of 12 samples, of which `at(sample, row, column, channel)` is a number.
+/// The mean loss of 12 samples whose numbers are `at(sample, row, column, channel)`.
 fn expected(shape: [usize; 3], at: impl Fn(usize, usize, usize, usize) -> f64) -> f64 {
     let [height, width, channels] = shape;
     let parameters = weights(height * width * channels, 3);
@@ -93,7 +93,7 @@ fn what_numpy_and_safetensors_write_is_read() {
     };
     // Compressed; bytes, which are divided by 255; no channels.
     close(loss(&["data=arrays.npz"]), expected([4, 3, 1], |s, y, x, _| number(s * 12 + y * 3 + x) / 255.0));
-    // Column-major doubles and labels with the largest byte first, under names of their own.
+    // Column-major doubles and big-endian labels, under other names.
     let last = expected([4, 3, 2], |s, y, x, c| number(((s * 4 + y) * 3 + x) * 2 + c) / 100.0);
     close(loss(&["data=plain.npz", "inputs=images", "targets=labels"]), last);
     // Channels first, in single precision.
@@ -103,7 +103,7 @@ fn what_numpy_and_safetensors_write_is_read() {
     assert!((first - last).abs() > 1e-3, "the test tells the two layouts apart");
 }
 
-/// What is measured of a model on held-out samples.
+/// What is measured for a model on held-out samples.
 fn measure(problem: &dyn Problem<f64>, x: &[f64]) -> Vec<f64> {
     problem.held_out().unwrap().measure(x).unwrap()
 }
@@ -344,7 +344,7 @@ fn wrong_arrays_are_refused_with_file_and_array() {
 }
 
 #[test]
-fn keys_that_do_not_go_together_are_refused() {
+fn keys_that_contradict_each_other_are_refused() {
     let numpy = written_by_numpy();
     refuses(numpy, &[], &["problem.data", ".npz"]);
     refuses(numpy, &["data=x.npy"], &["problem.data"]);

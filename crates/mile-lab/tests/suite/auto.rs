@@ -77,7 +77,7 @@ fn an_automatic_step_size_is_refused_where_it_would_mean_nothing() {
 }
 
 #[test]
-fn a_run_ends_when_it_has_converged_and_goes_on_when_the_tolerance_is_tightened() {
+fn a_run_ends_when_it_has_converged_and_continues_when_the_tolerance_is_tightened() {
     let text = format!(
         "rounds = 5000\neval_every = 10\n{NETWORK}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\n\
          [[algorithm]]\nname = 'dsgd'\nstep_size = 0.01\n"
@@ -144,9 +144,9 @@ fn automatic_weights_and_step_sizes_take_momentum_into_account() {
     assert!(refused.contains("algorithm[0].gamma"), "{refused}");
 }
 
-/// Weights that few elements need are written down, runs are exact, their bytes are foretold, and what does not go together is refused.
+/// The weights that few elements require are written, runs are exact, their bytes are predicted, and invalid combinations are refused.
 #[test]
-fn compressed_runs_converge_send_what_was_foretold_and_refuse_what_they_cannot_have() {
+fn compressed_runs_converge_send_what_was_predicted_and_refuse_invalid_combinations() {
     let with = |network: &str, name: &str, keys: &str| {
         format!(
             "rounds = 2500\n[network]\nagents = 8\n{network}\n[problem]\nkind = 'quadratic'\ndim = 40\ncondition = 5\n\

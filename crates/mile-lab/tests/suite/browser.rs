@@ -49,7 +49,7 @@ name = "led"
 step_size = 1e12
 "#;
 
-/// The browser to test with. Tests that need one are ignored unless they are asked for, so that a run without a browser says so.
+/// The browser to test with. Tests that need one are ignored unless asked for, so that a run without a browser says so.
 fn browser() -> PathBuf {
     let named = std::env::var_os("MILE_BROWSER").map(PathBuf::from);
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -92,7 +92,7 @@ fn console(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| line.contains("CONSOLE")).collect()
 }
 
-/// Looks at the report as a person would, in a frame as wide as a phone and in one as wide as a desk.
+/// Looks at the report as a person would, in a frame as wide as a phone and in one as wide as a desktop screen.
 const CHECK: &str = r#"<!doctype html><link rel="icon" href="data:,"><iframe id="f" style="height:800px;border:0"></iframe><script>
 const tick = () => new Promise((done) => setTimeout(done, 50));
 async function look(width) {
@@ -262,7 +262,7 @@ fn get(path: &str, host: &str) -> String {
 }
 
 #[test]
-fn what_was_stopped_and_runs_again_is_not_said_to_have_stopped() {
+fn what_was_stopped_and_runs_again_is_not_reported_as_stopped() {
     struct StopAtOnce<'a>(&'a AtomicBool);
     impl Observer for StopAtOnce<'_> {
         fn advanced(&self, _: Job, _: u64) {
@@ -275,7 +275,7 @@ fn what_was_stopped_and_runs_again_is_not_said_to_have_stopped() {
     let outcomes = execute(&plan, folder.path(), false, &StopAtOnce(&stop), &stop).unwrap();
     assert!(outcomes.iter().any(|outcome| outcome.status == JobStatus::Stopped));
     let view = LiveView::start(TcpListener::bind("127.0.0.1:0").unwrap(), &plan, folder.path()).unwrap();
-    // Told to stop before it begins, it is seen as it is when it begins.
+    // Told to stop before it begins, it shows its initial state.
     execute(&plan, folder.path(), true, &view, &AtomicBool::new(true)).unwrap();
     let state = ask(&view, &get("/state?version=", "localhost"));
     let over = outcomes.iter().filter(|outcome| outcome.status != JobStatus::Stopped).count();
@@ -309,7 +309,7 @@ fn clients_that_ask_for_nothing_keep_nobody_waiting() {
     assert!(ask(&view, &get("/state?version=", "localhost")).contains("\"version\""));
     assert!(view.is_watched());
     view.finish();
-    // All are closed with the server: a read comes to an end.
+    // All are closed with the server: reading ends.
     for mut stream in idle {
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
     }

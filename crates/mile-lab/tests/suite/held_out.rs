@@ -38,7 +38,7 @@ fn shard(from: usize, rows: usize, loss: Loss) -> Shard<f64> {
     shard
 }
 
-/// Agents of unequal size, of which one has no held-out rows.
+/// Agents of unequal size, one of which has no held-out rows.
 fn table(loss: Loss) -> Table<f64> {
     let weights = AgentWeights::Rows { total: None };
     let objective = TableObjective { intercept: true, weights, ..TableObjective::new(loss, 0.01) };

@@ -1,4 +1,4 @@
-//! Agents that leave and join: records, states and resumed runs speak of those who take part.
+//! Agents that leave and join: records, states and resumed runs cover those who take part.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -206,7 +206,7 @@ fn events_that_do_not_fit_are_refused_by_their_keys() {
 }
 
 #[test]
-fn where_one_file_is_divided_an_agent_cannot_join_a_run_that_stands() {
+fn where_one_file_is_divided_an_agent_cannot_join_an_existing_run() {
     let home = tempfile::tempdir().unwrap();
     let rows: String = (0..24).map(|k| format!("{},{}\n", k % 7, k % 5)).collect();
     std::fs::write(home.path().join("d.csv"), format!("a,y\n{rows}")).unwrap();

@@ -20,7 +20,7 @@ use mile_lab::session::Results;
 use mile_lab::store::{JobStatus, read_outcomes, read_records};
 use mile_lab::{Lab, LabError};
 
-/// f_i(x) = log cosh(x - c i), which fails after so many gradients and, if told to, panics instead.
+/// f_i(x) = log cosh(x - c i), which fails after a given number of gradients and, if told to, panics instead.
 #[derive(Default)]
 struct Opinions {
     agents: usize,
@@ -110,8 +110,8 @@ fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
 }
 
 #[test]
-fn a_thread_that_is_a_pool_of_its_own_calls_all_objectives() {
-    /// f_i(x) = x^2 / 2 of a long x, which notes the threads that call it.
+fn a_thread_that_is_its_own_pool_calls_all_objectives() {
+    /// f_i(x) = x^2 / 2 for a long x, which notes the threads that call it.
     struct Watching(Arc<Mutex<HashSet<ThreadId>>>);
 
     impl Problem<f64> for Watching {
@@ -209,7 +209,7 @@ fn an_objective_that_fails_ends_its_job_with_its_records_kept_and_can_be_tried_a
         let page = std::fs::read_to_string(home.path().join("report.html")).unwrap();
         assert!(page.contains(words), "the report says so");
         assert!(!read_records(home.path()).unwrap().is_empty());
-        // Mended, the same folder goes on, and ends with the bits of a run that never failed.
+        // Once fixed, the same folder continues, and ends with the bits of a run that never failed.
         let results = run(&lab(Opinions::new(5)), EXPERIMENT, home.path());
         assert!(results.is_complete);
         let whole = tempfile::tempdir().unwrap();
@@ -236,7 +236,7 @@ fn results_belong_to_the_objective_they_were_made_with() {
     let fewer = refusal(lab(Opinions::new(5)), &EXPERIMENT.replace("rounds = 30", "rounds = 20"));
     assert!(fewer.contains("rounds"), "{fewer}");
     assert!(std::fs::read_to_string(home.path().join("config.toml")).unwrap().contains("rounds = 30"));
-    // A version stands for the values, where it is given.
+    // A version, where given, replaces the values.
     let versioned = |version: &'static str, spread: f64| {
         Lab::default().quiet().with_kind("opinions", move |section, setting| {
             section.text("data", "a text")?;
@@ -316,7 +316,7 @@ fn a_run_that_fails_does_not_stop_the_next_one_of_the_same_lab() {
 }
 
 #[test]
-fn a_stop_flag_stops_a_run_and_running_it_again_goes_on() {
+fn a_stop_flag_stops_a_run_and_running_it_again_continues() {
     let home = tempfile::tempdir().unwrap();
     let stop = Arc::new(AtomicBool::new(true));
     let results = run(&lab(Opinions::new(5)).stop_with(stop), EXPERIMENT, home.path());

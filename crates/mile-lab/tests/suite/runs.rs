@@ -324,10 +324,10 @@ fn a_state_belongs_to_the_contents_of_files_and_not_to_their_names() {
     let whole = tempfile::tempdir().unwrap();
     go(&table(&old), whole.path(), false).unwrap();
     stop_at(&table(&old), &old.join("run"), 5, false);
-    // Moved, with all that belongs to it: the same run.
+    // Moved, with everything that belongs to it: the same run.
     std::fs::rename(&old, &new).unwrap();
     stop_at(&table(&new), &new.join("run"), 10, true);
-    // Edited in place: another one, until it is as it was.
+    // Edited in place: another run, until it is as it was.
     let edit = |name: &str, text: &str| {
         std::fs::write(new.join(name), text).unwrap();
         // Another time, as after any edit that a person makes.
@@ -384,7 +384,7 @@ fn no_rounds_leave_the_starting_point() {
     assert!(outcomes.iter().all(|o| o.status == JobStatus::Done && o.round == 0 && o.last.round == 0));
 }
 
-/// A weight that edges find, and what they remember.
+/// A weight that the edges determine, and what they remember.
 #[test]
 fn an_adaptive_weight_is_kept_when_a_run_is_stopped_and_extended() {
     let settings = ["algorithm.mile.xi=\"adaptive\"", "algorithm.mile.momentum=0.5"];

@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
 }
 
 #[test]
-fn wrong_values_are_refused_with_what_they_got_and_what_they_take() {
+fn wrong_values_are_refused_with_what_was_expected_and_given() {
     refused("rounds=many", &["rounds", "many"]);
     refused("rounds=-1", &["rounds", "-1"]);
     refused("eval_every=0", &["eval_every", "0"]);
@@ -154,7 +154,7 @@ fn the_number_of_test_samples_is_checked_against_the_test_set() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_refused_with_its_line() {
+fn a_file_that_is_not_toml_is_refused_with_its_line() {
     let message = parse("name = \"x\"\nrounds = = 3\n", &[]).err().unwrap();
     assert!(message.starts_with("line 2"), "{message}");
     let message = parse("rounds = 3", &[]).err().unwrap();

@@ -185,7 +185,7 @@ fn a_criterion_that_is_not_recorded_is_refused_before_anything_is_run() {
     assert!(!folder.path().join("sweep.toml").exists());
 }
 
-/// Whether a problem records the norm of its gradient is asked of the problem: a small network does, a large one does not.
+/// Whether a problem records the norm of its gradient is up to the problem: a small network does, a large one does not.
 #[test]
 fn the_gradient_norm_is_a_criterion_wherever_it_is_recorded() {
     let text = |model: &str| {
@@ -209,7 +209,7 @@ fn the_gradient_norm_is_a_criterion_wherever_it_is_recorded() {
 }
 
 #[test]
-fn the_edge_of_the_grid_and_ties_are_said() {
+fn the_edge_of_the_grid_and_ties_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan("step_size = [0.001, 0.002]\n\"network.drop_rate\" = [0.0]").unwrap();
     let found = execute(&plan, folder.path(), false);
@@ -227,7 +227,7 @@ fn the_edge_of_the_grid_and_ties_are_said() {
 }
 
 #[test]
-fn a_stopped_sweep_goes_on_where_it_was() {
+fn a_stopped_sweep_continues_where_it_was() {
     struct StopAt(&'static AtomicBool);
     impl Observer for StopAt {
         fn advanced(&self, _: Job, round: u64) {
@@ -257,7 +257,7 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     assert_eq!(losses(&found), losses(&expected));
 }
 
-/// Engines that compute together, as those on a device do, with room for so many jobs.
+/// Engines that compute together, as those on a device do, with room for a given number of jobs.
 struct Together {
     room: usize,
     asked: Mutex<Vec<usize>>,

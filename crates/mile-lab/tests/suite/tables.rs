@@ -192,7 +192,7 @@ fn a_run_directory_names_coefficients_and_agents() {
     assert_eq!((statistics.columns[0].mean, statistics.columns[0].deviation()), (2.5, 1.25f64.sqrt()));
 }
 
-/// Six features, of which the second and the fifth count.
+/// Six features, of which the second and the fifth matter.
 fn sparse_rows() -> String {
     let mut text = "a,b,c,d,e,g,y\n".to_owned();
     for row in 0..48u32 {

@@ -43,7 +43,7 @@ impl Draw {
     }
 }
 
-/// The text of an experiment, of which many can be run.
+/// The text of an experiment; many of these can be run.
 fn spec(draw: &mut Draw, folder: &Path) -> String {
     let mut text = String::new();
     let rounds = draw.whole(3, 6);
@@ -159,7 +159,7 @@ fn problem(draw: &mut Draw, folder: &Path) -> String {
 
 fn algorithm(draw: &mut Draw, k: u64, rounds: u64) -> String {
     let entry: &Entry = &catalogue::ALL[draw.0.random_range(0..catalogue::ALL.len())];
-    // MILE has most to say.
+    // MILE has the most keys.
     let name = if draw.yes(0.5) { "mile" } else { &*entry.name };
     let entry = catalogue::find(name).unwrap();
     let mut text = format!("[[algorithm]]\nname = \"{name}\"\nlabel = \"{name} {k}\"\n");

@@ -43,7 +43,7 @@ pub trait Host<T>: Send {
     /// Called at the end of every round, and of the start-up as round 0: the place to write checkpoints and records.
     fn round_over(&mut self, end: &RoundEnd<'_, T>) -> Result<(), Failure>;
 
-    /// Called when the method was restarted before a round: exchanges since the last round's end were part of that.
+    /// Called when the method was restarted before a round: exchanges since the end of the last round were part of that.
     fn renewed(&mut self) {}
 }
 

@@ -113,7 +113,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     }
 
     /// Evaluates the agent's own loss and, where affordable, gradient for the gossip, in memory that is free between
-    /// steps. With a penalty the mean gradient says nothing: it is not zero at a minimiser.
+    /// steps. With a penalty the mean gradient is meaningless: it is not zero at a minimiser.
     pub(super) fn evaluate(&mut self) -> Result<(), AgentsError> {
         if self.job.gossip_every == 0 {
             return Ok(());
@@ -188,7 +188,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         Ok(finished)
     }
 
-    /// Carries out the verb that was just noted. Nothing is gained by waiting: there is one agent.
+    /// Carries out the verb that was just noted. Waiting gains nothing: there is one agent.
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let AgentJob { problem, agent, seed, .. } = *self.job;
         let verbs = self.verbs.stage(0);

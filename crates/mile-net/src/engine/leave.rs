@@ -1,4 +1,4 @@
-//! Leaving a run: an agent stays until each neighbour has all that it needs from it, and knows it.
+//! Leaving a run: an agent stays until each neighbour has everything it needs from it, and knows it.
 //!
 //! A neighbour has what it needs when it has confirmed the last message, and when its link has ended in good order: then it also has
 //! this agent's own confirmation. One whose link was lost may have been killed before that, and is waited for, up to the linger

@@ -1,6 +1,6 @@
 //! The network engine: connections to neighbours, by QUIC (with iroh) or by TLS over TCP, and checkpoints.
 //!
-//! An [`NetworkEngine`] is the [`Host`] of an agent: it sends and receives the frames of a [`Protocol`] on connections to neighbours
+//! A [`NetworkEngine`] is the [`Host`] of an agent: it sends and receives the frames of a [`Protocol`] on connections to neighbours
 //! that are known by their public keys, and writes the agent's checkpoints. Exchanges block the computing thread; the
 //! network has its own threads.
 
@@ -239,7 +239,7 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
             core.view.mark = mark;
             core.view.begin(Activity::Waiting, now);
             core.session.begin(message, up, sums, now);
-            // There may be an edge in this round that there was not before.
+            // There may be an edge in this round that did not exist before.
             for edge in up.iter().filter(|(id, _)| !core.session.linked(*id)) {
                 core.edges.get(&edge.0).into_iter().for_each(|edge| edge.changed.notify_one());
             }
@@ -281,7 +281,7 @@ fn network_threads(name: &str) -> Result<Runtime, NetworkError> {
     threads.build().map_err(NetworkError::Threads)
 }
 
-/// Neighbours by key, and the relay, if the settings make sense.
+/// Neighbours by key, and the relay, if the settings are consistent.
 fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), NetworkError> {
     let own = settings.key.public();
     let mut listed = BTreeMap::new();

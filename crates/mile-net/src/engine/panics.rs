@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Panics when it is dropped, as what a poisoned lock belongs to does.
+    /// Panics when it is dropped, like the owner of a poisoned lock.
     struct Poisoned;
 
     impl Drop for Poisoned {

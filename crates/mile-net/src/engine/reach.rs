@@ -60,7 +60,7 @@ pub(super) fn no_route(address: SocketAddr, error: &std::io::Error) -> String {
     format!("no route to {address} ({error})")
 }
 
-/// Sends each address a packet that means nothing, and listens for the system's or the host's refusal. Returns why none of the
+/// Sends each address a meaningless packet, and listens for a refusal by the system or the host. Returns why none of the
 /// addresses can be reached; does not return if one of them may be.
 pub(super) async fn refusals(addresses: &[SocketAddr]) -> String {
     let mut reasons = Vec::with_capacity(addresses.len());

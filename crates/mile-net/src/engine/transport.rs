@@ -1,6 +1,6 @@
-//! What an engine needs of a transport: an endpoint that dials and accepts, and connections that carry frames in both directions.
+//! What an engine needs from a transport: an endpoint that dials and accepts, and connections that carry frames in both directions.
 //!
-//! There are two. [`quic`](super::quic) crosses NAT and relays and tolerates lossy lines; [`tcp`](super::tcp) takes a third of the CPU time on
+//! There are two. [`quic`](super::quic) crosses NAT and relays and tolerates lossy lines; [`tcp`](super::tcp) uses a third of the CPU time on
 //! networks that need none of that. Keys, admission and frames are the same.
 
 use std::net::{IpAddr, SocketAddr};
@@ -71,7 +71,7 @@ impl Endpoint {
     }
 }
 
-/// A client that connects, of which only the address is known.
+/// A connecting client, of which only the address is known.
 pub(super) enum Incoming {
     Quic(Box<quic::Incoming>),
     Tcp(tcp::Incoming),
@@ -94,7 +94,7 @@ impl Incoming {
         }
     }
 
-    /// Sends it back if it has not shown yet that its address is its own.
+    /// Sends it back if it has not yet shown that its address is its own.
     pub(super) fn with_proven_address(self) -> Option<Self> {
         match self {
             Self::Quic(incoming) => incoming.with_proven_address().map(|proven| Self::Quic(Box::new(proven))),

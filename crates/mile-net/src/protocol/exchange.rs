@@ -21,7 +21,7 @@ pub(super) struct Current<T> {
     pub(super) row: Vec<(usize, usize)>,
     /// The beginning of each neighbour's message that must be known completely, as far as it has arrived.
     heads: BTreeMap<usize, Vec<T>>,
-    /// The own vector and memory for a neighbour's, if messages are compressed.
+    /// This agent's vector and memory for a neighbour's, if messages are compressed.
     compressed: Option<(Compression, [Vec<T>; 2])>,
     /// The weights of their edges.
     weights: BTreeMap<usize, f64>,
@@ -82,7 +82,7 @@ impl<T: Real> Current<T> {
         Ok(folded.max(to) >= end)
     }
 
-    /// Adds the k-th neighbour's vector to the sum, whose message is here.
+    /// Adds the vector of the k-th neighbour, whose message is here, to the sum.
     fn fold_compressed(&mut self, k: usize, weight: f64) -> Result<(), &'static str> {
         let Some((by, [own, other])) = &mut self.compressed else { return Ok(()) };
         let message = self.heads.remove(&self.row[k].0).unwrap_or_default();
@@ -164,7 +164,7 @@ impl<T: Real> Protocol<T> {
         let compressed = match own.form {
             MessageForm::Compressed(by) => {
                 let mut vectors = [(); 2].map(|()| vec![T::zero(); sums.first().map_or(0, Vec::len)]);
-                // The own message was made here.
+                // This agent's message was made here.
                 let _ = by.decode(bytemuck::cast_slice(&own.vectors), &mut vectors[0]);
                 Some((by, vectors))
             }

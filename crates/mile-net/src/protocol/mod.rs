@@ -4,7 +4,7 @@
 //! arrived, time passed, an exchange begins, a checkpoint is on disk) and asks it what to do (the next frame to send on a link,
 //! links to close, whether the exchange is over). The rules that make restarts exact:
 //!
-//! 1. An agent keeps each of its messages until every neighbour it was sent to has a later checkpoint of its own on disk
+//! 1. An agent keeps each of its messages until every neighbour it was sent to has its own later checkpoint on disk
 //!    ([`Kind::Have`]), and for `keep` rounds more. The messages it keeps are part of its own checkpoint. If a neighbour has not
 //!    confirmed the messages of as many rounds as [`Limits::outbox`] says, the agent waits for it: the memory and the disk that
 //!    a neighbour can make it use are bounded.
@@ -326,7 +326,7 @@ impl<T: Real> Protocol<T> {
     }
 
     /// Whether every neighbour has confirmed a checkpoint after the last message that it was sent. One that has left the run is not
-    /// waited for unless it is there.
+    /// waited for unless it is connected.
     pub fn may_leave(&self) -> bool {
         self.neighbours.iter().all(|(id, neighbour)| !self.owes_any_confirmation(*id, neighbour))
     }
@@ -338,7 +338,7 @@ impl<T: Real> Protocol<T> {
         takes_part && (untold || self.outbox.first_for(id, neighbour.confirmed.exchange).is_some())
     }
 
-    /// Whether there is something to say to a neighbour: its edge may be used in this round, or it may still need a message.
+    /// Whether a link to a neighbour is needed: its edge may be used in this round, or it may still need a message.
     pub fn needs(&self, id: usize) -> bool {
         self.neighbours.get(&id).is_some_and(|neighbour| {
             neighbour.edge.rounds.contains(&self.round)

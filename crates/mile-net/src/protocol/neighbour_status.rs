@@ -17,7 +17,7 @@ pub struct NeighbourStatus {
     pub since: Millis,
     /// When a frame last arrived from it.
     pub heard: Option<Millis>,
-    /// The latest exchange of which it sent something.
+    /// The latest exchange for which it sent something.
     pub exchange: u64,
     /// The latest checkpoint that it has confirmed.
     pub durable: Mark,

@@ -10,7 +10,7 @@ use mile_net::engine::NetworkError;
 
 use crate::lab::{Lab, cause};
 
-/// What an agent ended with, if it is an error of its folder: an engine's, or the agent's own.
+/// The error that an agent ended with, if it concerns its folder: an engine's, or the agent's own.
 fn disk_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e CheckpointError> {
     error.downcast_ref().or_else(|| {
         cause(error, |engine| match engine {
@@ -51,7 +51,7 @@ fn a_disk_that_fails_stops_the_agent_and_leaves_the_last_checkpoint() {
         let (mut engine, from) = lab.start(0, lab.settings(0));
         let state = work(&lab.job(0, &method, 4), from, &mut engine).unwrap();
         assert_eq!(state.progress.round, 4);
-        // Not a folder that is made read-only: nothing is, to root.
+        // Not a read-only folder: for root there is no such thing.
         let unplugged = lab.folder(0).with_extension("unplugged");
         std::fs::rename(lab.folder(0), &unplugged).unwrap();
         let again = StartFrom::State(state);

@@ -25,7 +25,7 @@ use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
 use mile_net::protocol::{Finished, Limits, MissingPolicy};
 
-/// A guard against waiting for ever: nothing that is waited for takes as long.
+/// A guard against waiting forever: nothing that is waited for takes this long.
 pub(crate) const HANG: Duration = Duration::from_secs(60);
 
 /// What an engine said, among the causes of an error.
@@ -152,7 +152,7 @@ impl Lab {
         (state, engine.leave().unwrap())
     }
 
-    /// An agent whose plug is pulled, in an exchange or before a checkpoint, whichever number comes up first.
+    /// An agent that is killed, in an exchange or before a checkpoint, whichever number comes up first.
     pub(crate) fn victim(&self, agent: usize, method: &dyn Method, rounds: u64, dies: Dies) {
         let (engine, from) = self.start(agent, self.settings(agent));
         let mut host = Mortal { engine, dies };
@@ -166,7 +166,7 @@ impl Lab {
         self.all_but(method, rounds, &[])
     }
 
-    /// The same, with agents that die on the way, one after the other if an agent does so several times, and are started again.
+    /// The same, with agents that die on the way and are started again; an agent that dies several times does so one death after the other.
     pub(crate) fn all_but(
         &self,
         method: &dyn Method,
@@ -207,7 +207,7 @@ impl Lab {
     }
 }
 
-/// Addresses that are free for both transports. Their ports are not those that systems give to connections that are dialled, of which
+/// Addresses that are free for both transports. Their ports are not those that systems assign to outgoing connections, of which
 /// tests make many; each is given out once.
 fn addresses(count: usize) -> Vec<SocketAddr> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -217,10 +217,10 @@ fn addresses(count: usize) -> Vec<SocketAddr> {
     std::iter::repeat_with(next).filter(free).take(count).collect()
 }
 
-/// When an agent's plug is pulled.
+/// When an agent is killed.
 #[derive(Clone, Copy)]
 pub(crate) enum Dies {
-    /// After this exchange, before anything is made of it.
+    /// After this exchange, before its result is used.
     Exchange(u64),
     /// When this round is over, before it is on disk.
     Round(u64),

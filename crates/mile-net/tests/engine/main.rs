@@ -1,4 +1,4 @@
-//! Engines on loopback: the simulator's bits, restarts, strangers, and what people get to see.
+//! Engines on loopback: the simulator's bits, restarts, strangers, and what users see.
 
 mod disk;
 mod lab;

@@ -114,7 +114,7 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
 }
 
 #[test]
-fn an_agent_with_the_wrong_settings_saves_nothing_and_goes_on_with_the_right_ones() {
+fn an_agent_with_the_wrong_settings_saves_nothing_and_continues_with_the_right_ones() {
     let lab = Lab::new(Topology::Path, 2, 30);
     let method = Mile::new(2, 0.2).unwrap();
     let mut wrong = lab.terms.clone();
@@ -157,7 +157,7 @@ fn trouble(by: Transport, change: impl FnOnce(&mut Settings)) -> String {
 }
 
 #[test]
-fn why_there_is_no_link_is_told() {
+fn the_reason_for_a_missing_link_is_reported() {
     let at = |address: String| {
         move |settings: &mut Settings| {
             settings.neighbours.values_mut().for_each(|peer| peer.addresses = vec![address.clone()]);
@@ -202,7 +202,7 @@ fn an_agent_whose_neighbour_has_another_transport_is_told_which_key_to_look_at()
 }
 
 #[test]
-fn a_stranger_at_a_neighbours_address_is_told_as_such() {
+fn a_stranger_at_a_neighbours_address_is_reported_as_such() {
     for by in BOTH {
         let lab = Lab::new(Topology::Path, 2, 30).over(by);
         let mut settings = lab.settings(1);

@@ -89,16 +89,16 @@ fn an_agent_that_is_killed_in_its_last_round_finds_its_neighbour_when_it_is_back
         let method = Mile::new(2, 0.2).unwrap();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| lab.agent(0, &method, 5));
-            // Its neighbour may be through with all its rounds by now, and stays.
+            // Its neighbour may have finished all its rounds by now, and stays.
             lab.victim(1, &method, 5, Dies::Round(5));
             let departures = [lab.agent(1, &method, 5).1, other.join().unwrap().1];
             assert_eq!(departures, [Departure::default(), Departure::default()]);
         });
-        // Both know that the other needs nothing more: else it would be named as unconfirmed after the time they linger.
+        // Both know that the other needs nothing more: otherwise it would be named as unconfirmed after the linger time.
         for agent in 0..2 {
             assert_eq!(lab.agent(agent, &method, 5).1, Departure::default());
         }
-        // With more rounds both go on.
+        // With more rounds both continue.
         lab.check(&method, 8, &lab.all(&method, 8));
     }
 }
@@ -112,7 +112,7 @@ fn rare_checkpoints_need_a_deeper_outbox_and_get_it() {
     lab.check(&method, 14, &lab.all_but(&method, 14, &[(1, Dies::Exchange(6))]));
 }
 
-/// A problem that can be evaluated only so many times.
+/// A problem that can be evaluated only a limited number of times.
 struct Failing<'a> {
     problem: &'a dyn Problem<f32>,
     samples: AtomicU64,

@@ -1,4 +1,4 @@
-//! What people get to see, and when waiting ends.
+//! What users see, and when waiting ends.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -199,7 +199,7 @@ fn a_flood_of_connections_does_not_stop_the_run() {
                 }
             });
         }
-        // A listed one that opens links and says nothing: only so many are kept.
+        // A listed one that opens links and says nothing: only a limited number are kept.
         let listed = endpoint(lab.keys[1].clone()).await;
         for _ in 0..20 {
             let listed = listed.clone();

@@ -1,4 +1,4 @@
-//! By TCP: keys that are not listed, listed keys that misbehave, connections that are no TLS, and how connections end.
+//! By TCP: keys that are not listed, listed keys that misbehave, connections that are not TLS, and how connections end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ async fn connect(key: &SecretKey, to: PublicKey, at: SocketAddr) -> Tls {
     timeout(LONG, connect_as(config, at)).await.expect("in time").unwrap()
 }
 
-/// What is heard from an end that closes without a word.
+/// What is received from an end that closes silently.
 const SILENCE: &str = "nothing";
 
 /// The last word of the other end.
@@ -125,7 +125,7 @@ fn a_listed_neighbour_that_talks_nonsense_is_told_why_and_the_run_goes_on() {
     lab.check(&method, 8, &states);
 }
 
-/// Has no key to show.
+/// A client that has no key to show.
 #[derive(Debug)]
 struct Nobody;
 
@@ -180,7 +180,7 @@ fn without_a_key_with_another_protocol_and_without_tls_there_is_no_link() {
 }
 
 #[test]
-fn connections_that_say_nothing_are_few_and_end_and_the_run_goes_on() {
+fn silent_connections_are_few_and_end_and_the_run_continues() {
     let lab = Lab::new(Topology::Path, 2, 20_000).over(Transport::Tcp);
     let (engine, from) = lab.start(0, lab.settings(0));
     let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);

@@ -50,7 +50,7 @@ fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {
     }
 }
 
-/// Delivers all that two sessions have to tell each other, as far as they take it.
+/// Delivers everything that two sessions have to send each other, as far as they accept it.
 fn deliver(link: u64, a: &mut Protocol<f32>, b: &mut Protocol<f32>) {
     loop {
         let mut moved = false;
@@ -86,7 +86,7 @@ fn only_those_who_are_truly_missing_are_waited_for() {
         other.opened(link as u64, 0, false);
         deliver(link as u64, &mut ours, other);
     }
-    // The messages of 2 and 3 are here, as far as they are taken before that of 1.
+    // The messages of 2 and 3 are here, as far as they are accepted before that of 1.
     assert_eq!(waited(&ours), [1]);
     assert!(ours.finish().is_none());
     let mut first = session(1, &[0], limits, Memory::default());
@@ -133,7 +133,7 @@ fn a_neighbour_that_confirms_nothing_is_waited_for_at_a_limit_and_what_is_kept_i
 }
 
 #[test]
-fn a_copy_is_taken_back_if_it_is_not_older_than_what_is_kept_and_else_its_age_is_told() {
+fn a_copy_is_accepted_if_it_is_not_older_than_what_is_kept_otherwise_its_age_is_reported() {
     let limits = Limits { keep: 3, ..Limits::of(1) };
     let mut ours = session(0, &[1], limits, Memory::default());
     let mut other = session(1, &[0], limits, Memory::default());

@@ -23,7 +23,7 @@ use crate::world::{Trouble, World};
 const AGENTS: usize = 5;
 const DIM: usize = 3;
 
-/// Runs exact methods, in which an agent is lost at some moment; what happens then is told to all. At the end the models must agree
+/// Runs exact methods in which an agent is lost at some moment; all are told what happens then. At the end the models must agree
 /// at the minimiser of the members' mean.
 fn check(seed: u64, what: impl Fn(&mut ChaCha8Rng, usize, (u64, u64)) -> Vec<Event>) {
     let problem = least_squares(AGENTS + 1, DIM);
@@ -88,7 +88,7 @@ fn an_agent_whose_disk_is_lost_is_replaced_and_exact_methods_end_at_the_minimise
     }
 }
 
-/// The event may be at the round of the foremost: nobody has passed it.
+/// The event may be in the round of the agent that is furthest ahead: nobody has passed it.
 #[test]
 fn without_a_lost_agent_the_others_end_at_the_minimiser_of_their_own_mean() {
     for seed in seeds(12) {

@@ -43,7 +43,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) checkpoint_every: u64,
-    /// Rounds that a copy of a disk may be old.
+    /// How many rounds old a copy of a disk may be.
     pub(crate) keep: u64,
     pub(crate) on_missing: MissingPolicy,
     pub(crate) piece: usize,
@@ -158,7 +158,7 @@ impl Node {
         disk.state.as_ref().map_or(0, |state| state.mark.round)
     }
 
-    /// Puts the oldest copy in the place of the disk that neighbours still have the messages for.
+    /// Replaces the disk by the oldest copy for which neighbours still have the messages.
     pub(crate) fn restore_a_copy(&mut self, scene: &Scene) {
         let newest = self.copies.iter().map(Self::round_of).max().unwrap_or(0);
         let usable = |disk: &&Disk| Self::round_of(disk) + scene.keep >= newest;

@@ -24,7 +24,7 @@ use crate::node::{Scene, Script, schedule};
 use crate::seeds;
 use crate::world::{Trouble, World};
 
-/// Nonconvex logistic regression on data of each agent's own.
+/// Nonconvex logistic regression, with different data for each agent.
 pub(crate) fn problem(agents: usize, dim: usize, l1: f64) -> Table<f32> {
     let shard = |agent: usize| {
         let mut random = stream(11, Purpose::Data, agent as u64, 0);
@@ -74,7 +74,7 @@ fn membership(random: &mut ChaCha8Rng, network: Network, rule: Rule, happens: bo
     membership
 }
 
-/// The same by the simulator: the state vectors at the end, and the progress.
+/// The same in the simulator: the state vectors at the end, and the progress.
 fn play(
     script: &Script,
     problem: &dyn Problem<f32>,
@@ -106,7 +106,7 @@ fn play(
     (vectors, progress.unwrap_or_default())
 }
 
-/// A run of the seed's choice, by the simulator and over the network that is not there.
+/// A run chosen by the seed, in the simulator and over the simulated network.
 fn check(seed: u64, spoil: bool) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let entry = &catalogue::ALL[random.random_range(0..catalogue::ALL.len())];
@@ -121,7 +121,7 @@ fn check(seed: u64, spoil: bool) {
     let drop_rate = if !complete && random.random_bool(0.3) { 0.3 } else { 0.0 };
     let rule = if complete { Rule::Metropolis } else { Rule::LazyMetropolis };
     let network = Network::new(topology.build(agents, 1).unwrap(), rule).unwrap();
-    // Compressed messages, where the method has them: they need edges that are always there.
+    // Compressed messages, where the method has them: they need edges that never drop.
     let compression =
         [Compression::EightBit, Compression::TopK(0.3)].into_iter().nth(random.random_range(0..4));
     let compression = compression.filter(|_| entry.takes("compression"));
@@ -190,7 +190,7 @@ fn check(seed: u64, spoil: bool) {
     });
 }
 
-/// A frame that a listed but malicious neighbour might send: well-formed heads with odd numbers, or bytes without sense.
+/// A frame that a listed but malicious neighbour might send: well-formed heads with odd numbers, or meaningless bytes.
 fn frame(random: &mut ChaCha8Rng) -> Vec<u8> {
     use mile_net::frame::{Head, Kind};
     let kinds = [Kind::Hello, Kind::Refuse, Kind::Gossip, Kind::Have, Kind::Decide];
@@ -203,7 +203,7 @@ fn frame(random: &mut ChaCha8Rng) -> Vec<u8> {
         return (0..random.random_range(0..60)).map(|_| random.random()).collect();
     }
     let kind = kinds[random.random_range(0..kinds.len())];
-    // A HAVE that is not true hurts only its sender, but it does: it is not sent here.
+    // A false HAVE hurts only its sender, but it does hurt it: it is not sent here.
     let kind = if kind == Kind::Have { Kind::Refuse } else { kind };
     let length = match kind {
         Kind::Gossip => 8 * random.random_range(1..5),

@@ -1,4 +1,4 @@
-//! Edges that are skipped by agreement: both ends or neither, also when ends are killed in between.
+//! Edges that are skipped by agreement: both ends or neither, even when ends are killed in between.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -74,7 +74,7 @@ fn literal(
     [x.concat(), c.concat()]
 }
 
-/// Both ends of every edge used it in the same rounds; says how often one was skipped.
+/// Checks that both ends of every edge used it in the same rounds; returns how often one was skipped.
 fn both_or_neither(used: &[&BTreeMap<u64, Vec<usize>>], network: &Network, rounds: u64) -> u64 {
     let mut skipped = 0;
     for (i, j) in network.graph().edges() {
@@ -126,7 +126,7 @@ fn an_edge_is_skipped_by_both_its_ends_or_by_neither() {
     assert!(skipped > 1000, "{skipped} skipped edges are too few to show anything");
 }
 
-/// With weights that edges find, which both ends must find alike.
+/// With weights that the edges determine, which both ends must compute alike.
 #[test]
 fn so_it_is_with_an_adaptive_weight() {
     let mut skipped = 0;
@@ -178,7 +178,7 @@ fn so_it_is_with_an_adaptive_weight() {
     assert!(skipped > 100, "{skipped} skipped edges are too few to show anything");
 }
 
-/// Least squares with data of each agent's own: one minimiser of the sum, which is nobody's own.
+/// Least squares with different data for each agent: one minimiser of the sum, which is no agent's own.
 pub(crate) fn least_squares(agents: usize, dim: usize) -> Table<f32> {
     let shard = |agent: usize| {
         let mut random = stream(3, Purpose::Data, agent as u64, 0);
@@ -196,7 +196,7 @@ pub(crate) fn least_squares(agents: usize, dim: usize) -> Table<f32> {
 }
 
 #[test]
-fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_point() {
+fn with_a_neighbour_gone_for_many_rounds_the_run_continues_and_ends_at_the_right_point() {
     let (agents, dim, rounds) = (5, 3, 500);
     let network = Network::new(Topology::Ring.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
     let parameters = Parameters { local_steps: Some(TAU), xi: Some(XI.into()), ..Parameters::default() };
@@ -221,7 +221,7 @@ fn with_a_neighbour_gone_for_many_rounds_the_run_goes_on_and_ends_at_the_right_p
         while world.furthest() < 20 {
             world.event();
         }
-        // The last agent is decided about by both its neighbours: they go on without it.
+        // Both neighbours of the last agent decide about it: they continue without it.
         world.take_down(agents - 1, u64::MAX);
         while world.furthest() < 120 {
             world.event();

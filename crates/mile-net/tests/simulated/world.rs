@@ -99,7 +99,7 @@ impl<'scope, 'env> World<'scope, 'env> {
         }
     }
 
-    /// An end gives a wire up; the other end will find out.
+    /// An end gives up a wire; the other end will find out.
     fn close(&mut self, name: u64, agent: usize, fault: &Fault) {
         let Some(wire) = self.wires.get_mut(&name) else { return };
         let end = usize::from(wire.ends[1] == agent);
@@ -268,8 +268,8 @@ impl<'scope, 'env> World<'scope, 'env> {
         true
     }
 
-    /// A frame is repeated, exchanged with the next one, or has its head spoilt: nothing that could go unnoticed, such as a
-    /// frame that is lost while its link goes on, or a number that is changed to another that makes sense.
+    /// A frame is repeated, swapped with the next one, or has its head corrupted: nothing that could go unnoticed, such as a
+    /// frame that is lost while its link continues, or a number that is changed to another valid one.
     fn scramble_something(&mut self) -> bool {
         let Some((name, end)) = self.some_wire().filter(|_| self.trouble.scrambles > 0) else { return false };
         let kind = self.random.random_range(0..3);
@@ -300,7 +300,7 @@ impl<'scope, 'env> World<'scope, 'env> {
         true
     }
 
-    /// An agent's disk is lost. All agents are stopped; returns the rounds between which the others stand.
+    /// An agent's disk is lost. All agents are stopped; returns the range of rounds that the others have reached.
     pub(crate) fn lose(&mut self, agent: usize) -> (u64, u64) {
         (0..self.nodes.len()).for_each(|agent| self.kill(agent));
         self.nodes[agent].lose_the_disk();
@@ -309,12 +309,12 @@ impl<'scope, 'env> World<'scope, 'env> {
         (rounds.iter().copied().min().unwrap_or(0), rounds.iter().copied().max().unwrap_or(0))
     }
 
-    /// All agents, which are stopped, are told what happens, and are started again; those that are `gone` are not.
+    /// All agents, which are stopped, are told what happens and started again, except for those that are `gone`.
     pub(crate) fn tell(&mut self, script: Script, gone: &[usize]) {
         self.gone.extend(gone);
         self.nodes.resize_with(script.membership.numbers(), Node::default);
         assert!(self.scene.told.set(script).is_ok(), "agents are told once");
-        // What was used before may be used otherwise when rounds are repeated without an agent.
+        // Edges used before may be used differently when rounds are repeated without an agent.
         self.nodes.iter_mut().for_each(|node| node.used.clear());
     }
 
@@ -326,7 +326,7 @@ impl<'scope, 'env> World<'scope, 'env> {
     /// Whether all agents are done and may leave.
     pub(crate) fn over(&self) -> bool {
         let over = |(agent, node): (usize, &Node)| {
-            // One that has left may not have told everybody that it needs nothing more: it is waited for no longer.
+            // One that has left may not have told everybody that it needs nothing more: nobody waits for it any longer.
             let settled = |status: NeighbourStatus| !status.unconfirmed || self.gone.contains(&status.id);
             let may_leave = |alive: &Alive| {
                 alive.done.is_some() && alive.session.neighbour_statuses().into_iter().all(settled)
@@ -342,7 +342,7 @@ impl<'scope, 'env> World<'scope, 'env> {
         self.nodes.iter().map(round).max().unwrap_or(0)
     }
 
-    /// Runs to the end, or panics with how it stands.
+    /// Runs to the end, or panics with the current state.
     pub(crate) fn run(&mut self) {
         for _ in 0..3_000_000 {
             if self.over() {

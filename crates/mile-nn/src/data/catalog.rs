@@ -1,6 +1,6 @@
 //! The data sets by name, their files and mirrors, and the directories in which they are searched.
 //!
-//! Search order: the directory given, `MILE_DATA`, the user's cache (`MILE_HOME`, else the XDG cache), then
+//! Search order: the directory given, `MILE_DATA`, the user's cache (`MILE_HOME`, otherwise the XDG cache), then
 //! system-wide directories. In each, the data set's own folder and torchvision's layouts are tried.
 
 use std::env;

@@ -16,7 +16,7 @@ use super::DataError;
 /// Most bytes read from a file, after decompression; all data sets here are far smaller.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
-/// `stem` in `directory`, plain or with `.gz`, if it is there.
+/// `stem` in `directory`, plain or with `.gz`, if it exists.
 pub(crate) fn file_in(directory: &Path, stem: &str) -> Option<PathBuf> {
     [stem.to_owned(), format!("{stem}.gz")]
         .map(|name| directory.join(name))

@@ -36,7 +36,7 @@ pub struct Dataset {
     pub train: Images,
     /// The test set, on which the accuracy is measured; it may be empty.
     pub test: Images,
-    /// Number of classes, or of the numbers that are predicted of each sample.
+    /// Number of classes, or of the numbers predicted for each sample.
     pub classes: usize,
     /// Shape of each image.
     pub shape: Shape,

@@ -102,7 +102,7 @@ unsafe fn columns<S: Simd, const TWO: bool>(call: &mut Contract<'_, S::T>, chann
     }
 }
 
-/// Columns of the kernel if its taps are those of neighbouring pixels; else 0.
+/// Columns of the kernel if its taps are those of neighbouring pixels; otherwise 0.
 fn kernel_columns<T>(call: &Contract<'_, T>) -> usize {
     let (pixel, taps) = (call.input_step.1, call.taps.1);
     if pixel > 0 && taps.is_multiple_of(pixel) { taps / pixel } else { 0 }

@@ -151,7 +151,7 @@ fn add_deltas<T: Real>(input: &[T], delta: &[T], mean: &[T], first: &mut [T], se
     });
 }
 
-/// Adds what one pixel gives to the gradients of its own scales and shifts; and its delta times the scale, and that times h.
+/// Adds the contribution of one pixel to the gradients of its scales and shifts; and its delta times the scale, and that times h.
 #[inline(always)]
 fn add_gradients<T: Real>(
     (input, delta): (&[T], &[T]),

@@ -25,7 +25,7 @@ pub(crate) struct Outer<'a, T> {
     pub(crate) delta_step: (usize, usize),
     /// `[row of taps][tap][channel]`.
     pub(crate) output: &'a mut [T],
-    /// Whether the sums are added to the output; else they replace it.
+    /// Whether the sums are added to the output; otherwise they replace it.
     pub(crate) adds: bool,
     pub(crate) images: usize,
     /// Steps in `input` and in `delta` from one image to the next.

@@ -129,7 +129,7 @@ pub(super) unsafe fn scatter<S: Simd>(call: &mut Scatter<'_, S::T>) {
 
 // Loops are written as loops: a closure that is not inlined is compiled without the vector instructions of its caller.
 
-/// Gives deltas on where relu let the numbers pass.
+/// Passes deltas on where relu let the numbers through.
 #[inline(always)]
 fn pass_active<T: Real>(delta: &[T], output: &[T], target: &mut [T]) {
     let len = delta.len();
@@ -168,7 +168,7 @@ fn add_four<T: Real>(four: &[T], sums: &mut [T]) {
     });
 }
 
-/// Gives the delta of each channel to the pixel of the four that was the largest, zero to the others.
+/// Gives the delta of each channel to whichever of the four pixels was the largest, zero to the others.
 ///
 /// # Safety
 ///
@@ -185,7 +185,7 @@ unsafe fn spread_square<S: Simd>(
     assert!(argmax.len() == c && bias.len() == c && upper.len() == 2 * c && lower.len() == 2 * c);
     let whole = c - c % S::LANES;
     for i in (0..whole).step_by(S::LANES) {
-        // SAFETY: lanes i to i + LANES are below c, the length that all slices were just seen to have.
+        // SAFETY: lanes i to i + LANES are below c, the length that all slices were just checked to have.
         unsafe {
             let (s, bytes) = (S::load(delta.as_ptr().add(i)), argmax.as_ptr().add(i));
             let (upper, lower) = (upper.as_mut_ptr().add(i), lower.as_mut_ptr().add(i));

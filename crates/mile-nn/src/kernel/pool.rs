@@ -50,12 +50,12 @@ fn places(
     (0..side).flat_map(move |dy| (0..side).map(move |dx| first + dy * row + dx * channels))
 }
 
-/// What a number of an average counts.
+/// The weight of each number in an average.
 fn weight<T: Real>(squares: Squares) -> T {
     T::one() / T::of((squares.side * squares.side) as f64)
 }
 
-/// Of several largest numbers the first is taken, as in PyTorch; NaN counts as largest, so that divergence is visible.
+/// Among several largest numbers the first is used, as in PyTorch; NaN counts as largest, so that divergence is visible.
 #[inline(always)]
 pub(super) fn pool<T: Real>(call: &mut Pool<'_, T>) {
     let (c, squares) = (call.channels, call.squares);
@@ -104,7 +104,7 @@ fn add<T: Real>(pixel: &[T], weight: T, sums: &mut [T]) {
     });
 }
 
-/// Takes the numbers of the `k`-th pixel of a square that are larger than those before.
+/// Keeps the numbers of the `k`-th pixel of a square that are larger than those before.
 #[inline(always)]
 fn take_larger<T: Real>(pixel: &[T], k: u16, largest: &mut [T], which: &mut [u16]) {
     channels!(i < largest.len(), [pixel], [largest as most, which as index], {

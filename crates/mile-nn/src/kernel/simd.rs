@@ -32,7 +32,7 @@ pub(crate) trait Simd {
     unsafe fn store_masked(to: *mut Self::T, v: Self::V, mask: Self::Mask);
     /// `a * b + c`.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// Fetches the cache line of an address that will be read soon; any address will do.
+    /// Fetches the cache line of an address that will be read soon; any address is allowed.
     fn prefetch(from: *const Self::T);
     /// The lanes of `v` whose byte, of the `LANES` at `bytes`, is `k`; zeros elsewhere.
     unsafe fn select(v: Self::V, bytes: *const u8, k: u8) -> Self::V;
@@ -106,8 +106,8 @@ impl<T: Real> Simd for Portable<T> {
 }
 
 /// Repeats a block for I = 0, 1, ... below `$n`, always unrolled: the accumulators of a tile stay in registers only
-/// if every index is a constant. Blocks from `$n` on are not compiled, which `if const` is for;
-/// `few` are five at most.
+/// if every index is a constant. Blocks from `$n` on are not compiled, thanks to `if const`;
+/// `few` are at most five.
 macro_rules! unroll {
     (few $i:ident < $n:expr, $body:block) => {
         unroll!(@ $i $n, $body, 0 1 2 3 4)
@@ -135,7 +135,7 @@ macro_rules! dispatch {
 }
 
 /// Repeats a block for I = 0, 1, ... below `$n` channels, 16 at a time in local arrays. These become vector instructions
-/// however few channels there are; on its own the compiler would process more at a time and the rest one by one.
+/// however few channels there are; left to itself, the compiler would process more at a time and the rest one by one.
 /// The slices, with a number for each channel, that the block reads are given by name, those it writes by name and the name
 /// that they have in the block.
 macro_rules! channels {
@@ -169,7 +169,7 @@ pub(crate) const fn rows_of<S: Simd>(two: bool) -> usize {
     if rows < MAX_TILE { rows } else { MAX_TILE }
 }
 
-/// The first vector of a tile's row: whole if the tile is two wide, else the lanes of `mask`.
+/// The first vector of a tile's row: whole if the tile is two wide, otherwise the lanes of `mask`.
 ///
 /// # Safety
 ///

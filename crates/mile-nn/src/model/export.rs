@@ -6,8 +6,8 @@ use super::{Block, BlockKind, Model};
 use crate::data::Shape;
 
 impl Model {
-    /// The parameters by the names that PyTorch's `state_dict` has for them, `conv1.weight`, `conv1.bias`, ..., `fc1.weight`,
-    /// `fc1.bias`, ..., with the shapes that they have there: `convK.weight` is `[out, in, rows, columns]`,
+    /// The parameters under the names they have in PyTorch's `state_dict`, `conv1.weight`, `conv1.bias`, ..., `fc1.weight`,
+    /// `fc1.bias`, ..., with the shapes they have there: `convK.weight` is `[out, in, rows, columns]`,
     /// `fcK.weight` is `[out, in]` with images flattened channel first, biases are `[out]`. `normK.weight` and `normK.bias`
     /// are `[channels]`, or `[channels, rows, columns]` for layer normalisation of an image.
     pub fn parts(&self) -> Vec<TensorPart> {

@@ -17,8 +17,8 @@
 //!
 //! Any number of convolutions, poolings and normalisations, then one or more dense layers with or without normalisation,
 //! the last with one output per class. `relu` and
-//! `dropout` follow the layer they act on, each at most once, `dropout` last. `residual` has layers of its own, which keep the
-//! shape and of which the first begins with neither of the two. Any other order is an error that names the
+//! `dropout` follow the layer they act on, each at most once, `dropout` last. `residual` contains layers, which keep the
+//! shape and the first of which is neither of these two. Any other order is an error that names the
 //! layer and its input shape.
 
 mod export;

@@ -31,7 +31,7 @@ pub enum Layer {
         /// Side of the squares.
         #[serde(default = "two")]
         size: usize,
-        /// Step from one square to the next; none for the side.
+        /// Step from one square to the next; by default the side.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<usize>,
     },
@@ -40,18 +40,18 @@ pub enum Layer {
         /// Side of the squares.
         #[serde(default = "two")]
         size: usize,
-        /// Step from one square to the next; none for the side.
+        /// Step from one square to the next; by default the side.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<usize>,
     },
-    /// Makes mean 0 and variance 1 of each group of channels of a sample, then scales and shifts each channel.
+    /// Normalises each group of channels of a sample to mean 0 and variance 1, then scales and shifts each channel.
     GroupNorm {
         /// Number of groups, of equally many channels.
         groups: usize,
     },
-    /// Makes mean 0 and variance 1 of a sample, then scales and shifts each number.
+    /// Normalises a sample to mean 0 and variance 1, then scales and shifts each number.
     LayerNorm {},
-    /// A residual connection: what these layers make of their input is added to that input.
+    /// A residual connection: the output of these layers is added to their input.
     Residual {
         /// Layers whose output has the shape of their input.
         layers: Vec<Layer>,
@@ -131,7 +131,7 @@ impl ModelSpec {
 }
 
 impl<'de> Deserialize<'de> for ModelSpec {
-    /// By hand and not `untagged`, whose errors do not say what is wrong with which layer.
+    /// By hand rather than `untagged`, whose errors do not say what is wrong with which layer.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(SpecVisitor)
     }

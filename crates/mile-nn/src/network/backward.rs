@@ -59,7 +59,7 @@ impl<T: KernelScalar> NeuralNetwork<T> {
 }
 
 impl<T: KernelScalar> NeuralNetwork<T> {
-    /// Adds to the deltas at the input of block `i` those that came past it, through sums after it.
+    /// Adds to the deltas at the input of block `i` those that bypassed it, through sums after it.
     fn add_skipped(&self, i: usize, n: usize, after: &[Activations<T>], delta: &mut [T]) {
         for (block, saved) in self.model.blocks()[i + 1..].iter().zip(after) {
             if block.kind == (BlockKind::Add { from: i }) {
@@ -92,7 +92,7 @@ struct Pass<'a, T> {
     block: &'a Block,
     weights: &'a [T],
     n: usize,
-    /// Whether the gradients are added to; else they are replaced.
+    /// Whether the gradients are added to; otherwise they are replaced.
     adds: bool,
     /// The output of the block.
     output: &'a Samples<T>,
@@ -296,7 +296,7 @@ impl<T: KernelScalar> Pass<'_, T> {
         }
     }
 
-    /// Backward pass of pooling and relu for sample `s`, to where rows are so far apart.
+    /// Backward pass of pooling and relu for sample `s`, to a target with another distance between rows.
     fn scatter(
         &self,
         s: usize,

@@ -246,7 +246,7 @@ impl<T: KernelScalar> Pass<'_, T> {
         }
     }
 
-    /// The sum of each sample and what it was at the input of an earlier block.
+    /// The sum of each sample and its value at the input of an earlier block.
     fn add(
         self,
         earlier: &Samples<T>,

@@ -1,7 +1,7 @@
 //! How the deltas at the output of a convolution meet its input.
 //!
 //! Along one side, pixel u of the padded input is read by output y through tap t = u - stride y. So the pixels with the same
-//! remainder a of the division by the stride, a *phase*, see the taps a, a + stride, ... only: their deltas are a convolution
+//! remainder a modulo the stride, a *phase*, see only the taps a, a + stride, ...: their deltas are a convolution
 //! of the output's deltas with these taps, without a stride. A stride of 1 has one phase.
 
 use crate::model::Block;

@@ -198,7 +198,7 @@ fn in_panels(block: &Block) -> usize {
     }
 }
 
-/// Numbers of a sample, one after the other, that the kernels of a block that normalises take as the channels of a pixel. With
+/// How many consecutive numbers of a sample the kernels of a normalising block treat as the channels of a pixel. With
 /// a scale for each number they may be a whole row, which makes longer vectors.
 pub(crate) fn moments(block: &Block) -> usize {
     match block.kind {

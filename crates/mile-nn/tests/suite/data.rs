@@ -1,4 +1,4 @@
-//! Reading data sets: whole files are read, damaged ones are refused by name and offset.
+//! Reading data sets: intact files are read, damaged ones are refused by name and offset.
 
 use std::fs;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mile_nn::data::{self, DataError, Dataset, Images, Located, Shape, glyphs};
 
-/// A directory of this test's own, removed at its end.
+/// A separate directory for this test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -70,7 +70,7 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
         (shape(13, 10, 1), 3, vec![conv(6, 3, 1), strided(17, 5, 2, 3), RELU, strided(5, 2, 0, 2), dense(3)]),
         (shape(9, 19, 1), 2, vec![conv(3, 1, 0), RELU, strided(20, 6, 2, 2), strided(4, 1, 0, 3), dense(2)]),
         (shape(16, 30, 3), 3, vec![conv(4, 3, 1), RELU, strided(33, 6, 5, 2), RELU, POOL, dense(3)]),
-        // Pooling of other sizes, that overlaps, twice, first, and with relu and dropout on it.
+        // Pooling of other sizes, overlapping, twice, first, and followed by relu and dropout.
         (
             shape(10, 11, 2),
             3,
@@ -116,7 +116,7 @@ fn odd_networks() -> Vec<(Shape, usize, Vec<Layer>)> {
             ],
         ),
         (shape(1, 1, 20), 2, vec![dense(34), norm(17), RELU, Layer::Dropout { p: 0.3 }, dense(2)]),
-        // Residual connections: first, within each other, with what may follow, of vectors.
+        // Residual connections: first, nested, with what may follow, of vectors.
         (
             shape(6, 7, 2),
             3,
@@ -180,7 +180,7 @@ fn gradient<T: KernelScalar>(
     let network = NeuralNetwork::<T>::with_isa(model.clone(), isa);
     let parameters: Vec<T> = start(model, 1).iter().map(|&x| T::of(f64::from(x))).collect();
     let samples: Vec<u32> = (0..images.len() as u32).collect();
-    // Poisoned: whatever is left of the old contents would be seen.
+    // Poisoned: any remainder of the old contents would be seen.
     let mut gradient = vec![T::nan(); model.dim()];
     let loss =
         network.gradient(&parameters, images, &samples, dropout, &mut network.workspace(), &mut gradient);
@@ -333,7 +333,7 @@ fn dropout_keeps_the_mean_of_the_scores_inputs() {
 }
 
 #[test]
-fn what_is_not_a_number_is_not_swallowed() {
+fn nan_is_not_swallowed() {
     let (shape, classes, layers) = odd_networks().remove(3);
     let model = Model::try_new(&ModelSpec::Layers(layers), shape, classes).unwrap();
     let images = random_images(shape, classes, 2);

@@ -223,7 +223,7 @@ fn weight_decay_is_a_part_of_the_loss_and_its_gradient_is_checked() {
         x[i] = old;
         assert!((central - exact[i]).abs() < 1e-7, "{i}: {central} {}", exact[i]);
     }
-    // Of a mini-batch too.
+    // Also for a mini-batch.
     let (with, without) = (at(&decayed, 1, &x, 4), at(&plain, 1, &x, 4));
     for ((with, without), x) in with.iter().zip(&without).zip(&x) {
         assert_eq!(*with, without + 0.3 * x);

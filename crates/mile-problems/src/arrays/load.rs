@@ -35,7 +35,7 @@ impl Arrays {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     All,
-    /// How many they are, and their labels.
+    /// Only their number and their labels.
     Outline,
 }
 
@@ -121,7 +121,7 @@ struct Samples {
     shape: Shape,
     pixels: Values,
     targets: Targets,
-    /// Numbers that are predicted of each sample, or 1.
+    /// How many numbers are predicted for each sample, or 1.
     each: usize,
     /// The last file, for messages, and its array of inputs.
     file: PathBuf,

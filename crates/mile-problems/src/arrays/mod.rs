@@ -129,7 +129,7 @@ impl ArrayObjectives {
         }
         let test = held_out.as_ref().map_or(arrays.set.test.len(), Vec::len);
         config.test_samples = match config.test_samples {
-            // With its own file only, an agent has a part of the test samples, and none of it is measured.
+            // With only its own file, an agent has a part of the test samples, and none of them is measured.
             _ if self.data.only.is_some() => None,
             // Rows that are held out are rounded for each agent.
             Some(chosen) if !self.training.is_evaluation_given() => Some(chosen.min(test)),
@@ -200,7 +200,7 @@ impl Objectives for ArrayObjectives {
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
         let samples = self.arrays()?.set.train.len();
-        // With its own file only, an agent knows its own samples.
+        // With only its own file, an agent knows its own samples.
         let known = if self.data.only.is_some() { samples * self.data.agents } else { samples };
         Ok(Some(self.training.rows(known)))
     }

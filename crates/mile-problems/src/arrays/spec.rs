@@ -21,9 +21,9 @@ pub(super) struct ArraysSpec {
 pub(super) struct DataSpec {
     pub(super) train: Source,
     pub(super) test: Test,
-    /// Whether images are `[channel][row][column]`; else `[row][column][channel]`.
+    /// Whether images are `[channel][row][column]`; otherwise `[row][column][channel]`.
     pub(super) channels_first: bool,
-    /// Whether targets are numbers, for least squares; else they are labels, for the cross-entropy.
+    /// Whether targets are numbers, for least squares; otherwise they are labels, for the cross-entropy.
     pub(super) predicts_numbers: bool,
     /// Number of classes; `None`: one more than the largest label.
     pub(super) classes: Option<usize>,
@@ -110,7 +110,7 @@ impl ArraysSpec {
         Ok(config)
     }
 
-    /// Refuses keys that do not go together.
+    /// Refuses keys that contradict each other.
     fn check(&self, section: &Section) -> Result<(), LabError> {
         let refuse = |key: &str, problem: &str| Err(LabError::config(section.path(key), problem));
         let [inputs, targets] = [&self.data.train.inputs, &self.data.train.targets].map(Place::is_per_agent);

@@ -19,8 +19,8 @@ pub(super) type Division = Vec<Vec<u32>>;
 /// the rows, if they have classes.
 ///
 /// Rows are held out by `problem.seed`, or 0, and not by the seed of the run: all runs are measured on the same rows. Where
-/// agents have rows of their own, each holds out its share; of rows that the seed of the run divides, the share is
-/// held out before.
+/// agents have their own rows, each holds out its share; if the seed of the run divides the rows, the share is
+/// held out beforehand.
 pub(super) fn training(
     rows: &Rows,
     classes: Option<(usize, &[Vec<u32>])>,

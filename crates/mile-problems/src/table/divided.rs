@@ -51,7 +51,7 @@ pub(super) fn summary_of(here: &Here, agent: usize) -> Result<(Statistics, [usiz
     let mut spec = (*here.spec).clone();
     spec.files.statistics = None;
     if matches!(&spec.files.test, HeldOut::File(path) if !is_per_agent(path)) {
-        // A file that all agents share says nothing about this one.
+        // A file that all agents share reveals nothing about this one.
         spec.files.test = HeldOut::None;
     }
     let own = if spec.is_per_agent() { here.only(vec![agent]) } else { here.clone() };
@@ -83,7 +83,7 @@ fn merged<'d>(agents: &[usize], divisions: impl IntoIterator<Item = &'d Division
 }
 
 impl Divided {
-    /// Reads the rows, of files with outlines only those of the agents whose rows are kept here.
+    /// Reads the rows; of files with outlines, only those of the agents whose rows are kept here.
     pub(super) fn read(
         here: &Here,
         outlines: &Outlines,
@@ -104,7 +104,7 @@ impl Divided {
         Ok(divided)
     }
 
-    /// Divides the rows; of files with outlines none is read.
+    /// Divides the rows; files with outlines are not read.
     fn divide(here: &Here, outlines: &Outlines, seed: u64, use_of_rows: Use) -> Result<Self, LabError> {
         let read = |path, outline: &Option<Arc<Rows>>| match outline {
             Some(rows) => Ok(rows.clone()),

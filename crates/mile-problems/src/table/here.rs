@@ -54,7 +54,7 @@ impl Here {
         self.told.is_some() || (self.only.is_some() && !self.spec.is_per_agent())
     }
 
-    /// The agents whose files are read, with one file for each agent; else all.
+    /// The agents whose files are read, with one file for each agent; otherwise all.
     pub(super) fn available(&self) -> Vec<usize> {
         match &self.only {
             Some(only) if self.spec.is_per_agent() => only.clone(),

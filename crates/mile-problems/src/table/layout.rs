@@ -122,7 +122,7 @@ impl Layout {
         role
     }
 
-    /// The place among the words of a row of that by which rows are divided among the agents; an empty range if by none.
+    /// The place, among the words of a row, of the word by which rows are divided among the agents; an empty range if there is none.
     pub(super) fn dividing(&self, partition: &Partition) -> Range<usize> {
         let by_class = || (!matches!(partition, Partition::Iid {})).then_some(self.target);
         match self.owner.or_else(by_class) {

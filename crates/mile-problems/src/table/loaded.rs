@@ -140,7 +140,7 @@ impl<T: Real> Tables<T> {
         Ok((Self { all: Arc::new(all), columns, some, objective: sampled }, rows, about))
     }
 
-    /// The same problem with at most `rows` rows of each of some agents, of which all are in each gradient.
+    /// The same problem with at most `rows` rows of each of some agents, all of which are in each gradient.
     pub(super) fn sample(&self, here: &Here, rows: usize) -> Result<Table<T>, LabError> {
         let first = |shard: &Shard<T>| {
             let rows = rows.clamp(1, shard.targets.len());

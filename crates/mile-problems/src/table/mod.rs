@@ -61,7 +61,7 @@ fn tell(here: &Here, hosted: &[usize], ranks: Together<'_>) -> Result<Told, LabE
     Ok(Told { statistics: agree(ranks, Statistics::merge(statistics))?, rows })
 }
 
-/// What all ranks know about the rows of a file, of which each has added up a part.
+/// What all ranks know about the rows of a file, after each has added up a part.
 fn tell_parts(
     here: &Here,
     outlines: &Outlines,

@@ -1,6 +1,6 @@
 //! Reads a CSV file: blocks of it in parallel, and numbers without an allocation for each row.
 //!
-//! A rank that keeps some rows of a file reads it twice: first its outline, which says how many rows there are and by which words they are
+//! A rank that keeps only some rows of a file reads it twice: first its outline, which counts the rows, collects the words by which they are
 //! divided, and checks all values; then the rows that it keeps.
 
 use std::ops::Range;
@@ -19,7 +19,7 @@ use super::words::Words;
 use crate::error::DataFileError;
 use crate::reading::Reading;
 
-/// What is said about a file whose outline is that of another.
+/// The message about a file that no longer matches its outline.
 const CHANGED: &str = "changed while it was being read; start again";
 /// The number of a word that is missing.
 const NO_WORD: u32 = u32::MAX;
@@ -45,7 +45,7 @@ pub(super) enum Keep<'a> {
 
 /// Some rows of a file.
 pub(super) struct Part {
-    /// How many there are, with those that are not kept.
+    /// How many there are, including those that are not kept.
     pub(super) rows: usize,
     /// The places of the rows that are kept, if not all.
     kept: Option<Vec<u32>>,
@@ -75,7 +75,7 @@ impl Part {
         self.numbers.len()
     }
 
-    /// The words of all rows in a column of which they are kept.
+    /// The words of all rows in a column whose words are kept.
     pub(super) fn column(&self, column: usize) -> impl Iterator<Item = u32> {
         let first = column.saturating_sub(self.columns.start);
         self.words.iter().skip(first).step_by(self.columns.len().max(1)).copied()
@@ -258,7 +258,7 @@ impl<'a> Keep<'a> {
                 let first: usize = known.iter().map(|part| part.rows).sum();
                 let end = first + outline.parts.get(k).map_or(0, |part| part.rows);
                 let place = |row: usize| rows.partition_point(|k| (*k as usize) < row);
-                // Which rows are dropped, and so are not counted, is seen when they are read.
+                // Which rows are dropped, and so not counted, is known only when they are read.
                 Chosen::Some(first, &rows[place(first)..place(end)], missing == Missing::Drop)
             }
         }

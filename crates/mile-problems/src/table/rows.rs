@@ -104,7 +104,7 @@ impl Rows {
         parts.map(|part| part.len_of_numbers() / numbers).sum()
     }
 
-    /// The use of the columns, which is the same in all files but for their places.
+    /// The use of the columns, which is the same in all files except for their positions.
     pub(super) fn layout(&self) -> &Layout {
         &self.files[0].layout
     }

@@ -48,7 +48,7 @@ pub(super) struct TableColumns {
     pub(super) exclude: Vec<String>,
     /// Features that are words.
     pub(super) categorical: Vec<String>,
-    /// What is done about missing values.
+    /// How missing values are handled.
     pub(super) missing: Missing,
     /// Whether features are scaled to mean 0 and standard deviation 1.
     pub(super) standardise: bool,
@@ -82,7 +82,7 @@ pub(super) struct RowDivision {
     pub(super) seed: Option<u64>,
 }
 
-/// What is done about missing values.
+/// How missing values are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     Refuse,
@@ -96,14 +96,14 @@ pub(super) enum Missing {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum HeldOut {
     None,
-    /// This part of the rows.
+    /// This fraction of the rows.
     Share(f64),
     /// The rows of a file or, with `{agent}` in its path, of one file for each agent.
     File(PathBuf),
 }
 
 impl HeldOut {
-    /// The part of the training data's rows that are held out.
+    /// The fraction of the training data's rows that is held out.
     pub(super) fn share(&self) -> f64 {
         match self {
             Self::Share(share) => *share,

@@ -16,7 +16,7 @@ use super::statistics::Statistics;
 use crate::Setting;
 use crate::section::Section;
 
-/// Files in a folder of their own.
+/// Files in a separate folder.
 struct Folder(tempfile::TempDir);
 
 impl Folder {

@@ -55,7 +55,8 @@ fn is_built_for_cuda(program: &Program) -> Option<bool> {
 
 /// Reads Open MPI's setting through MPI's interface for tools. It is off where the driver was not found.
 fn is_switched_on(program: &Program) -> Option<bool> {
-    // SAFETY: the MPI standard declares these functions with these types, except for the handle, which is a pointer in the library that has this setting.
+    // SAFETY: the MPI standard declares these functions with these types, except for the handle, which is a pointer in the library that
+    // has this setting.
     unsafe {
         let begin: Symbol<unsafe extern "C" fn(c_int, *mut c_int) -> c_int> =
             function(program, c"MPI_T_init_thread")?;

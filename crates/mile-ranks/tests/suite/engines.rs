@@ -203,7 +203,7 @@ fn long_rows_are_exchanged_in_slices_to_the_same_bits() {
 }
 
 #[test]
-fn a_failed_objective_is_an_error_and_the_engine_does_not_go_on() {
+fn a_failed_objective_is_an_error_and_the_engine_does_not_continue() {
     let network = Network::new(Topology::Ring.build(3, 0).unwrap(), Rule::Metropolis).unwrap();
     let method = catalogue::find("dsgd").unwrap().build(&Parameters::default(), &network, 0).unwrap();
     // The objectives of other agents are not here.

@@ -120,7 +120,7 @@ const TABLE: &str = "target = 'y'\nloss = 'logistic'\nl2 = 0.01\nintercept = tru
                      categorical = ['c']\nmissing = 'mean'\nweights = 'rows'\n";
 
 #[test]
-fn tables_with_a_file_for_each_agent_of_which_a_rank_reads_its_own() {
+fn a_rank_reads_only_its_agents_files_of_a_table() {
     let base = tempfile::tempdir().unwrap();
     for agent in 0..5 {
         std::fs::write(
@@ -178,7 +178,7 @@ fn tables_in_one_file_divided_by_owner_by_class_or_at_random() {
 }
 
 #[test]
-fn arrays_in_one_file_of_which_a_rank_reads_its_samples() {
+fn a_rank_reads_only_its_samples_of_arrays_in_one_file() {
     let base = tempfile::tempdir().unwrap();
     let npy = |name: &str, descr: &str, shape: &str, numbers: Vec<u8>| {
         let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
@@ -264,7 +264,7 @@ fn a_damaged_state_too_many_ranks_and_agents_that_leave_are_refused_on_all_ranks
 }
 
 #[test]
-fn a_stop_of_any_rank_stops_all_and_the_run_is_resumed() {
+fn stopping_any_rank_stops_all_and_the_run_is_resumed() {
     let home = tempfile::tempdir().unwrap();
     let text =
         format!("rounds = 9\n[network]\nagents = 4\n[problem]\nkind = 'quadratic'\ndim = 3\n{ALGORITHMS}");

@@ -44,7 +44,7 @@ const FULL: Grid = Grid {
     seeds: 5,
 };
 
-/// Methods that need up to this many times what the winner needs are as good as it.
+/// Methods that need up to this many times what the winner needs count as equally good.
 const CLOSE: f64 = 1.1;
 
 /// What is counted: its name, its unit in figures, and its value in that unit.
@@ -55,7 +55,7 @@ const COUNTS: [Count; 3] = [
     ("gradients", "gradients", |needed| needed.gradients),
 ];
 
-/// Measures all cells, draws the maps, and says what a user can take from them.
+/// Measures all cells, draws the maps, and says what a user can learn from them.
 pub fn when(request: &Request) -> Result<Finding, LabError> {
     let grid = if request.scale == Scale::Quick { &QUICK } else { &FULL };
     let cells = request.out.join("cells");
@@ -175,7 +175,7 @@ fn percent(share: f64) -> String {
     format!("{}%", 100.0 * share)
 }
 
-/// Labels of the methods that have no server, then of the one that has.
+/// Labels of the methods that have no server, then of the one that has one.
 const LABELS: [&str; ARMS.len()] = {
     let mut labels = [""; ARMS.len()];
     let mut k = 0;

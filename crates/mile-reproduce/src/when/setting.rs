@@ -35,10 +35,10 @@ pub(super) const LARGEST_STEP: f64 = 64.0;
 /// Seeds of the search for step sizes, which are not among those that are reported. The best step size is that whose worst
 /// seed needs the fewest rounds, so that no method is given one at the edge of its stability.
 const SEARCH_SEEDS: [u64; 5] = [1000, 1001, 1002, 1003, 1004];
-/// Loss above its minimum, over that at the start, from which a run counts as diverged.
+/// A run has diverged if its loss above the minimum exceeds this multiple of that at the start.
 const DIVERGED: f64 = 100.0;
 
-/// A method as it takes part.
+/// A method as it competes.
 pub(super) struct Arm {
     pub(super) label: &'static str,
     name: &'static str,
@@ -71,12 +71,12 @@ pub(super) const ARMS: [Arm; 11] = [
 /// What distinguishes the cells of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Setting {
-    /// How far the true parameters of agents are apart, in units of their deviation from zero.
+    /// How far apart the agents' true parameters are, in units of their deviation from zero.
     pub(super) heterogeneity: f64,
     pub(super) local_steps: u64,
     /// Rows of a mini-batch; all of them for exact gradients.
     pub(super) batch: usize,
-    /// The loss above its minimum that must be reached, over that at the start.
+    /// The loss above its minimum that must be reached, relative to that at the start.
     pub(super) target: f64,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Entry {
     pub(super) needed: Vec<Option<Needed>>,
 }
 
-/// The data of one seed: the problem, its smallest loss, and that at the start.
+/// The data of one seed: the problem, its smallest loss, and the loss at the start.
 struct Task {
     seed: u64,
     problem: Arc<dyn Problem<f64>>,
@@ -276,7 +276,7 @@ impl Task {
         Ok(least)
     }
 
-    /// The mean loss of the agents' own models above the minimum, over that at the start.
+    /// The mean loss of the agents' own models above the minimum, relative to that at the start.
     fn above(&self, models: &[f64]) -> Result<f64, LabError> {
         let losses = models.chunks_exact(FEATURES).map(|x| self.loss(x)).sum::<Result<f64, _>>()?;
         Ok((losses / AGENTS as f64 - self.minimum) / self.start)

@@ -19,7 +19,7 @@ fn without_drops_the_measured_growth_is_the_modulus_of_the_slowest_mode() {
 }
 
 #[test]
-fn drops_lower_the_largest_stable_xi_and_a_large_gamma_stands_more_of_them() {
+fn drops_lower_the_largest_stable_xi_and_a_large_gamma_tolerates_more_of_them() {
     let limits = |gamma: Option<f64>| {
         [0.0, 0.3, 0.5, 0.75].map(|rate| {
             let network = ring(10, Rule::Metropolis).with_drop_rate(rate).unwrap();

@@ -1,4 +1,4 @@
-//! The rule of small step sizes with momentum, against period matrices that MILE's own code gives.
+//! The rule for small step sizes with momentum, against period matrices from MILE's own code.
 
 use mile::graph::Topology;
 use mile::methods::{Mile, Momentum};

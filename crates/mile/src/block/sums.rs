@@ -41,14 +41,14 @@ fn mean_wide<T: Real>(block: &[T], dim: usize) -> Vec<f64> {
     mean
 }
 
-/// `(1/N) sum_i |mean - x_i|^2` in `f64`, the same bits whatever the number of threads.
+/// `(1/N) sum_i |mean - x_i|^2` in `f64`, with the same bits whatever the number of threads.
 pub fn consensus_error<T: Real>(block: &[T], dim: usize) -> f64 {
     let rows = (block.len() / dim.max(1)).max(1);
     let distances = row_distances_sq(block, &mean_wide(block, dim));
     distances.iter().fold(0.0, |sum, distance| sum + distance) / rows as f64
 }
 
-/// Sum of squares in `f64`, the same bits whatever the number of threads. NaN if any entry is.
+/// Sum of squares in `f64`, with the same bits whatever the number of threads. NaN if any entry is.
 pub fn norm_sq<T: Real>(block: &[T]) -> f64 {
     let partial: Vec<f64> =
         block.par_chunks(CHUNK).map(|chunk| chunk.iter().map(|v| v.wide() * v.wide()).sum()).collect();

@@ -3,12 +3,12 @@
 use crate::agents::Failure;
 use crate::verbs::MOST_VECTORS;
 
-/// Why an engine cannot host agents: they do not go together with problem, method and starting point, do not fit, or the engine cannot
+/// Why an engine cannot host agents: they do not match the problem, method or starting point, do not fit, or the engine cannot
 /// be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// The problem is for another number of agents.
+    /// The problem is for a different number of agents.
     #[error(
         "agents: expected {problem}, as many as the problem has objectives, got {network} of the network; make them the same number"
     )]
@@ -18,7 +18,7 @@ pub enum HostError {
         /// Agents of the network.
         network: usize,
     },
-    /// A starting point of another shape.
+    /// A starting point with the wrong shape.
     #[error(
         "starting point: expected {dim} numbers (one point for all agents) or {agents} times as many (one for each), got {got}"
     )]
@@ -30,7 +30,7 @@ pub enum HostError {
         /// Number of agents.
         agents: usize,
     },
-    /// Vectors that no memory can hold.
+    /// Vectors too large for any memory.
     #[error(
         "{vectors} vectors of dimension {dim} for {agents} agents do not fit into memory: use fewer agents, a smaller problem, or agents on several machines"
     )]
@@ -48,7 +48,7 @@ pub enum HostError {
         /// Vectors the method works with.
         vectors: usize,
     },
-    /// A problem with a penalty, and a method that would minimise without it.
+    /// A problem with a penalty, and a method that would ignore it.
     #[error(
         "the problem has a penalty, and the method has no proximal step: use Extra, Ed, ProxNids, Dsgd or LocalDsgd"
     )]

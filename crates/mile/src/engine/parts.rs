@@ -1,4 +1,4 @@
-//! What engines are composed of: the checks before agents are hosted, and small parts that watch over their vectors.
+//! What engines are composed of: the checks before agents are hosted, and small parts that guard and watch their vectors.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::ranks::Together;
 use crate::real::Real;
 use crate::verbs::MOST_VECTORS;
 
-/// Work that takes less than this in all is not worth waking the thread pool.
+/// Work that takes less than this in total is not worth waking the thread pool for.
 const WORTH_THREADS: Duration = Duration::from_micros(60);
 
 /// Refuses a method that an engine has no room for, or one without a proximal step for a problem that has a penalty. Returns the
@@ -28,8 +28,8 @@ pub fn check_method(method: &dyn Method, has_penalty: bool) -> Result<usize, Hos
     Ok(vectors)
 }
 
-/// Refuses what does not go together, where `hosted` agents of a network live. `start` has one row for all agents, or one for each that
-/// is hosted. Returns how many vectors there are, and the numbers of each.
+/// Refuses parts that do not match, where `hosted` agents of a network are hosted. `start` has one row for all agents, or one for each
+/// hosted agent. Returns how many vectors there are, and the numbers in each.
 pub fn check<T: Real>(
     problem: &dyn Problem<T>,
     network: &Network,
@@ -95,8 +95,8 @@ impl Guard {
         if self.is_open { Err(AgentsError::Unusable) } else { Ok(()) }
     }
 
-    /// Work on the vectors begins. Until it [ends](Self::end), all is not well: an error, or a panic in an objective, leaves them
-    /// half done.
+    /// Work on the vectors begins. Until it [ends](Self::end) they count as damaged: an error, or a panic in an objective, leaves them
+    /// half updated.
     pub fn begin(&mut self) -> Result<(), AgentsError> {
         self.check()?;
         self.is_open = true;
@@ -109,7 +109,7 @@ impl Guard {
     }
 }
 
-/// The consensus error of the models just before an exchange, if somebody asked for it.
+/// The consensus error of the models just before an exchange, if it was asked for.
 #[derive(Debug, Default)]
 pub struct Drift {
     is_asked: bool,
@@ -117,17 +117,17 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Asks for that of the next exchange.
+    /// Asks for the error before the next exchange.
     pub fn ask(&mut self) {
         *self = Self { is_asked: true, found: None };
     }
 
-    /// Whether that of the next exchange is asked for.
+    /// Whether the error before the next exchange is asked for.
     pub fn is_asked(&self) -> bool {
         self.is_asked
     }
 
-    /// What was found since it was last asked for.
+    /// What was measured since the last call.
     pub fn found(&self) -> Option<f64> {
         self.found
     }
@@ -148,7 +148,7 @@ pub fn measure_drift<T: Real>(
     Ok(())
 }
 
-/// Replaces what is sent in an exchange by what its compressed messages tell, and returns it: for engines whose vectors are not in the
+/// Replaces what is sent in an exchange by what its compressed messages encode, and returns it: for engines whose vectors are not in the
 /// memory of this process.
 pub fn compress<T: Real>(engine: &mut impl Engine<T>, pull: &CompressedPull) -> Result<Vec<T>, AgentsError> {
     let mut rows = engine.vector(pull.from)?.into_owned();
@@ -157,14 +157,14 @@ pub fn compress<T: Real>(engine: &mut impl Engine<T>, pull: &CompressedPull) -> 
     Ok(rows)
 }
 
-/// Whether the thread pool is worth waking, which the first work shows.
+/// Whether the thread pool is worth waking, which the first work determines.
 #[derive(Debug, Default)]
 pub struct Pool {
     pub(crate) is_worth: Option<bool>,
 }
 
 impl Pool {
-    /// Whether it is known to be.
+    /// Whether it is known to be worth it.
     pub fn is_worth(&self) -> bool {
         self.is_worth == Some(true)
     }
@@ -174,7 +174,7 @@ impl Pool {
         self.is_worth.is_none().then(Instant::now)
     }
 
-    /// Work that began so is done.
+    /// The work begun this way is done.
     pub fn end(&mut self, begun: Option<Instant>) {
         if let Some(begun) = begun {
             self.is_worth = Some(begun.elapsed() >= WORTH_THREADS);

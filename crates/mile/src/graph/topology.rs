@@ -89,7 +89,7 @@ impl Topology {
         Graph::from_edges(n, edges)?.connected()
     }
 
-    /// The simpler topology that this one is with so many agents, if it is: a grid or torus of a prime number of agents has
+    /// The simpler topology that this one equals with `agents` agents, if there is one: a grid or torus of a prime number of agents has
     /// one row.
     pub fn simpler(&self, agents: usize) -> Option<Self> {
         match self {

@@ -1,4 +1,4 @@
-//! What happens to agents, and the epoch that it makes of the one before.
+//! What happens to agents, and the epoch that results from the one before.
 
 use super::{Epoch, Membership};
 use crate::graph::{Graph, GraphError};
@@ -8,7 +8,7 @@ use crate::network::{Network, NetworkError};
 /// What happens to an agent at the beginning of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The round before which it happens: so many are done.
+    /// The round before which it happens, when this many rounds are done.
     pub round: u64,
     /// What happens.
     pub change: Change,
@@ -28,7 +28,7 @@ pub enum Change {
         /// Edges that are added, so that the others stay connected.
         edges: Vec<(usize, usize)>,
     },
-    /// A new agent comes, with an objective of its own and the next number.
+    /// A new agent joins, with its own objective and the next number.
     Join {
         /// Its number.
         agent: usize,
@@ -55,7 +55,7 @@ impl Change {
     }
 }
 
-/// An event that does not fit what is before it.
+/// An event that does not fit what precedes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("event {event}, {key}: {problem}")]
 #[non_exhaustive]
@@ -161,7 +161,7 @@ fn network(members: &[usize], edges: &[(usize, usize)], rule: Rule) -> Result<Ne
     Network::new(Graph::from_edges(members.len(), edges)?, rule)
 }
 
-/// The remedy for a graph that is not connected any more, with the agents' own numbers.
+/// The remedy for a graph that is no longer connected, with the agents' own numbers.
 fn disconnected(agent: usize, components: &[Vec<usize>], members: &[usize]) -> String {
     let numbers =
         |component: &Vec<usize>| -> Vec<usize> { component.iter().map(|place| members[*place]).collect() };

@@ -5,7 +5,7 @@ use crate::real::Real;
 
 /// The objectives of some agents, by their places: the network minimises the mean of these.
 ///
-/// Mini-batches are those of the agents' numbers, so they do not change when another agent leaves or joins.
+/// Mini-batches follow the agents' numbers, so they do not change when another agent leaves or joins.
 pub struct Present<'a, T> {
     problem: &'a dyn Problem<T>,
     members: &'a [usize],
@@ -13,7 +13,7 @@ pub struct Present<'a, T> {
 }
 
 impl<'a, T: Real> Present<'a, T> {
-    /// Of these agents, in increasing order.
+    /// The objectives of these agents, in increasing order.
     pub fn new(problem: &'a dyn Problem<T>, members: &'a [usize]) -> Self {
         let agents = problem.agents();
         let held_out = problem.held_out().map(|all| HeldOutOfMembers { all, members, agents });
@@ -68,11 +68,11 @@ impl<T: Real> Problem<T> for Present<'_, T> {
     }
 }
 
-/// The held-out data of the members, or all of them if they belong to no agents.
+/// The held-out data of the members, or all held-out data if they belong to no agents.
 struct HeldOutOfMembers<'a, T> {
     all: &'a dyn HeldOut<T>,
     members: &'a [usize],
-    /// Agents that there are data of.
+    /// The number of agents that have data.
     agents: usize,
 }
 

@@ -113,7 +113,7 @@ fn what_does_not_fit_is_refused_by_event_and_key() {
     assert_eq!(refused(ring(1), Some(Rule::Metropolis), &[leave(5, 0, &[])]), (0, "leave"));
 }
 
-/// Runs a method through all epochs; the models when each began, and at the end.
+/// Runs a method through all epochs; returns the models when each began, and at the end.
 fn play(name: &str, problem: &Quadratic<f64>, membership: &Membership, rounds: u64) -> Vec<Vec<f64>> {
     let entry = catalogue::find(name).unwrap();
     let mut models = vec![0.5; membership.epochs()[0].members.len() * problem.dim()];
@@ -147,7 +147,7 @@ fn play(name: &str, problem: &Quadratic<f64>, membership: &Membership, rounds: u
 }
 
 #[test]
-fn after_an_event_the_run_is_one_that_starts_from_these_models_on_the_new_network() {
+fn after_an_event_the_run_restarts_from_its_models_on_the_new_network() {
     let problem = Quadratic::<f64>::new(6, 4, 10.0, 1.0, 3).unwrap();
     let events = [leave(7, 2, &[(1, 3)]), join(11, 5, &[0, 4])];
     let network = Network::new(Topology::Star.build(5, 0).unwrap(), Rule::LazyMetropolis).unwrap();
@@ -156,7 +156,7 @@ fn after_an_event_the_run_is_one_that_starts_from_these_models_on_the_new_networ
         let begun = play(name, &problem, &membership, 15);
         let epoch = &membership.epochs()[2];
         let mut start = begun[1].clone();
-        // The newcomer's place is the last, its neighbours 0 and 4 have the places 0 and 3.
+        // The newcomer's place is the last, and its neighbours 0 and 4 have places 0 and 3.
         let [a, b] = [epoch.network.mixing().weight(4, 0), epoch.network.mixing().weight(4, 3)];
         for k in 0..4 {
             assert_eq!(start[16 + k], 0.0);

@@ -13,7 +13,7 @@ use crate::method::{Checker, InvalidParameter};
 use crate::network::Network;
 use crate::schedule::Weight;
 
-/// An entry as it is written below.
+/// An entry in the form used below.
 struct Row {
     name: &'static str,
     title: &'static str,

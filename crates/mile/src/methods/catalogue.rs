@@ -1,6 +1,7 @@
 //! Methods by name: their parameters, their references, and how to build one.
 //!
-//! The built-in ones are [`ALL`]. A [`Catalogue`] is a value: whoever reads an experiment is given one, and adds methods of their own to a copy.
+//! The built-in ones are [`ALL`]. A [`Catalogue`] is a value: code that reads an experiment is given one; to use your own methods, add
+//! them to a copy.
 
 use crate::method::{Checker, InvalidParameter};
 
@@ -70,7 +71,7 @@ impl Catalogue {
     }
 }
 
-/// A method of which only the name is known.
+/// A method known only by its name.
 fn unknown(name: &str) -> Entry {
     let known = name.to_owned();
     Entry::own(name, move |_, _, _| {

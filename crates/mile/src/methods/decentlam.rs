@@ -6,7 +6,7 @@
 //! m = mu m + g ;  x = x - alpha m
 //! ```
 //!
-//! Heavy ball on what DSGD minimises: momentum does not add to the bias of DSGD, whose fixed points it has. It is not exact when
+//! Heavy ball on what DSGD minimises: momentum does not add to the bias of DSGD, and the fixed points are the same. It is not exact when
 //! the f_i differ.
 //!
 //! Sent: one vector. Stored: x, m.

@@ -9,7 +9,7 @@
 //! With a constant step size it does not reach a stationary point of f when the f_i differ.
 //!
 //! With a penalty g both end with its proximal step, which for the second is Prox-DGD (Zeng, Yin, "On Nonconvex
-//! Decentralized Gradient Descent", 2018): `x = prox_{alpha g}(W x - alpha grad f(x))`. It is as inexact as without.
+//! Decentralized Gradient Descent", 2018): `x = prox_{alpha g}(W x - alpha grad f(x))`. It is as inexact as without a penalty.
 //!
 //! Sent: one vector. Stored: x.
 

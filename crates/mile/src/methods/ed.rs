@@ -16,7 +16,7 @@
 //!
 //! with c = -B y. It is exact for convex f_i if g is the same for all agents: at a fixed point v = W v, so all agents
 //! threshold the same vector and have the same zeros, and the c_i sum to zero. It is not NIDS, whose agents agree on x
-//! and not on v, and which keeps a vector more.
+//! and not on v, and which keeps one more vector.
 //!
 //! Sent: phi (= v). Stored: x, c.
 

@@ -6,9 +6,9 @@
 //! psi' = x - alpha m ;  phi = psi' + x - psi ;  send phi ;  x = (I + W)/2 phi ;  psi = psi'
 //! ```
 //!
-//! from psi = x. In correction form v = x - alpha m + c, and the exchange is that of ED. Here the gradient goes through the
-//! momentum and the correction does not; in MILE with momentum both do, which is another method. Our reading: the paper's
-//! text was not at hand, and the matrix (I + W)/2 is that of ED here.
+//! from psi = x. In correction form v = x - alpha m + c, and the exchange is that of ED. Here the gradient passes through the
+//! momentum and the correction does not; in MILE with momentum both do, which is a different method. This is our reading: the paper's
+//! text was not available, and the matrix (I + W)/2 is the one ED uses here.
 //!
 //! Sent: one vector. Stored: x, c, m.
 

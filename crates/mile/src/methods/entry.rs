@@ -41,17 +41,17 @@ impl Parameter {
         Self { name, expected, default, kind: ParameterKind::Part }
     }
 
-    /// A number of the method's own.
+    /// A number that only this method has.
     pub(super) const fn number(name: &'static str, expected: &'static str, default: &'static str) -> Self {
         Self { name, expected, default, kind: ParameterKind::Number }
     }
 
-    /// A whole number of the method's own.
+    /// A whole number that only this method has.
     pub(super) const fn whole(name: &'static str, default: &'static str) -> Self {
         Self { name, expected: "a whole number of at least 1", default, kind: ParameterKind::Whole }
     }
 
-    /// An error unless this is a value of its kind.
+    /// An error unless this is a value of this kind.
     fn check(&self, method: &str, value: ParameterValue) -> Result<(), InvalidParameter> {
         match (self.kind, value) {
             (ParameterKind::Number, ParameterValue::Number(_))
@@ -128,7 +128,7 @@ impl Entry {
         self
     }
 
-    /// Says by which facts, (key, value), a method is known: a run is resumed only if they are the same. Without any, it is known by its name.
+    /// Sets the facts, (key, value), that identify a method: a run is resumed only if they are the same. Without any, its name identifies it.
     pub fn with_facts(mut self, facts: impl IntoIterator<Item = (String, String)>) -> Self {
         self.facts = facts.into_iter().collect();
         self
@@ -139,7 +139,7 @@ impl Entry {
         self.takes("local_steps")
     }
 
-    /// Whether it takes a parameter of this name.
+    /// Whether it has a parameter with this name.
     pub fn takes(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|p| p.name == parameter)
     }
@@ -149,7 +149,7 @@ impl Entry {
         WITH_PENALTY.contains(&&*self.name)
     }
 
-    /// An error if it has no proximal form for problems with a penalty: why, and which methods have.
+    /// An error if it has no proximal form for problems with a penalty: why, and which methods have one.
     pub fn check_penalty(&self) -> Result<(), InvalidParameter> {
         if self.takes_penalty() {
             return Ok(());

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! which is the same sum with `z(k+1)` for `x(k+1)`, and `x(k+1) = prox_{alpha g}(z(k+1))`. It is exact for convex f_i; the
-//! proof asks for alpha < (1 + l_N)/L. Agents agree on x and not on z: where one's z lies on the threshold itself, rounding
-//! may leave its x beside zero.
+//! proof requires alpha < (1 + l_N)/L. Agents agree on x and not on z: where an agent's z lies exactly on the threshold, rounding
+//! may leave its x slightly off zero.
 //!
 //! Sent: x. Stored: x, c.
 

@@ -7,7 +7,7 @@
 //! c = c - z + W z ;  x = W (x - eta_s K alpha z)
 //! ```
 //!
-//! from c = 0. With momentum mu (ours) the correction goes through it,
+//! from c = 0. With momentum mu (ours) the correction passes through it,
 //!
 //! ```text
 //! m = mu m + grad f(u) + c ;  u = u - alpha m          (Nesterov: u = u - alpha (grad f(u) + c + mu m))
@@ -17,7 +17,7 @@
 //!
 //! and the rest is the same. The factor 1 - mu makes z a gradient again: a constant gradient g moves u by about
 //! K alpha g/(1 - mu). Without it c would be corrected by that much more, which is unstable on most graphs. m is in units of
-//! gradients, as c is; it is not sent, and an exchange leaves it as it is.
+//! gradients, as c is; it is not sent, and an exchange leaves it unchanged.
 //!
 //! Sent: two vectors in one exchange. Stored: x, u, c; with momentum also m.
 

@@ -10,7 +10,7 @@
 //! For small step sizes the mode of an eigenvalue l of W is stable iff
 //! beta tau (1 - l) < 2 (1 + l): with beta = 1/tau, l_N > -1/3.
 //!
-//! With momentum mu (ours) the correction goes through it: `m = mu m + alpha grad f(phi) + beta y ;  phi = phi - m`, or with
+//! With momentum mu (ours) the correction passes through it: `m = mu m + alpha grad f(phi) + beta y ;  phi = phi - m`, or with
 //! Nesterov's form `phi - (mu m + alpha grad f(phi) + beta y)`. The drift of local steps is then up to 1/(1 - mu) times as large,
 //! so beta is by default `min((1 - mu)/tau, (1 - mu)^2/(2 mu))`, with mu^2 instead of the last mu in Nesterov's form; see
 //! `mile_theory::momentum`.

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! so that models keep their zeros, which are lost where mixing comes last (FedMiD: Yuan, Zaheer, Reddi, "Federated
-//! Composite Optimization", 2021). It is as inexact as without.
+//! Composite Optimization", 2021). It is as inexact as without a penalty.
 //!
 //! With momentum it is DFedAvgM of the same paper:
 //!

@@ -17,16 +17,16 @@
 //! steps is corrected. It reaches a stationary point for every stable pair. So does an xi that changes from round to round
 //! ([`Weight`]), since it is the same for all agents.
 //!
-//! With momentum mu, ours too, the correction goes through it:
+//! With momentum mu, also ours, the correction passes through it:
 //!
 //! ```text
 //! m = mu m + (alpha grad f(x) - c) ;  v = x - m        (Nesterov: v = x - (mu m + alpha grad f(x) - c))
 //! ```
 //!
-//! A fixed point has m = 0, so it is exact as before. m is not sent, and an exchange leaves it as it is. For small step
+//! A fixed point has m = 0, so it is exact as before. m is not sent, and an exchange leaves it unchanged. For small step
 //! sizes it needs about `mu xi < gamma (1 - mu)^2` (`mile_theory::momentum`).
 //!
-//! With [`Weight::Adaptive`], ours too, xi is found by the edges: each counts as far as the difference of its ends points in
+//! With [`Weight::Adaptive`], also ours, the edges determine xi: each counts to the extent that the difference of its ends points in
 //! the same direction from exchange to exchange ([`steady`](crate::steady)), as the drift of local steps does and the noise of
 //! gradients does not.
 //!
@@ -34,11 +34,11 @@
 //! d_i = sum_j w_ij (v_j - v_i) ;  e_i = sum_j w_ij rho_ij (v_j - v_i) ;  c = c + xi e ;  x = v + gamma d
 //! ```
 //!
-//! rho_ij is the same at both ends, so the c_i sum to zero. A fixed point is that of MILE: if nothing changes, every difference that is
-//! not zero is as steady as can be. The running mean of the cosines has the share 1/k in the k-th exchange after the first, and
+//! rho_ij is the same at both ends, so the c_i sum to zero. A fixed point is that of MILE: if nothing changes, every nonzero difference
+//! is as steady as possible. The running mean of the cosines has the share 1/k in the k-th exchange after the first, and
 //! at least 1/10: in the first two exchanges there is no correction.
 //!
-//! With [compression](crate::compression), ours too, agents send differences from public copies, and `W v - v` is what the neighbours know of it
+//! With [compression](crate::compression), also ours, agents send differences from public copies, and `W v - v` is what the neighbours know of it
 //! (`methods/parts/public_copy.rs`): `s = W y - y ; c = c + xi s ; x = v + gamma s`. A fixed point has y = v, so it is exact as before. With eight bits
 //! it converges as if nothing were compressed; with few elements it needs smaller weights.
 //!
@@ -59,13 +59,13 @@ use crate::schedule::Weight;
 pub struct Mile {
     local_steps: u64,
     xi: Weight,
-    /// The weight xi of each round if there is none.
+    /// If there is none, it is the weight xi of each round.
     gamma: Option<f64>,
     steps: Steps,
 }
 
 impl Mile {
-    /// The paper's method, gamma = xi. Convergence is proven for `xi < 2/(tau + 3)`; the crate `mile-theory` tells
+    /// The paper's method, gamma = xi. Convergence is proven for `xi < 2/(tau + 3)`; the crate `mile-theory` computes
     /// which larger values are stable.
     pub fn new(local_steps: u64, xi: f64) -> Result<Self, InvalidParameter> {
         Self::with_weights(local_steps, xi.into(), None)
@@ -76,8 +76,8 @@ impl Mile {
         Self::with_weights(local_steps, xi.into(), Some(gamma))
     }
 
-    /// MILE with a weight xi that may change from round to round or be found by the edges, and with gamma = xi unless it is given;
-    /// if edges find theirs, gamma is then 1.
+    /// MILE with a weight xi that may change from round to round or be determined by the edges, and with gamma = xi unless given;
+    /// if the edges determine xi, the default gamma is 1.
     pub fn with_weights(local_steps: u64, xi: Weight, gamma: Option<f64>) -> Result<Self, InvalidParameter> {
         let check = Checker("mile");
         let bound = 2.0 / (local_steps as f64 + 3.0);
@@ -106,19 +106,19 @@ impl Mile {
         Self { steps: Steps { local: momentum.into(), ..self.steps }, ..self }
     }
 
-    /// With compressed messages, if asked; not if the edges find their xi.
+    /// With compressed messages, if asked; not if the edges determine xi.
     pub fn with_compression(self, by: Option<Compression>) -> Result<Self, InvalidParameter> {
         let Some(by) = by else { return Ok(self) };
         let exchange = self.steps.exchange.compressed("mile", by)?;
         Ok(Self { steps: Steps { exchange, ..self.steps }, ..self })
     }
 
-    /// The default gamma if the edges find their xi: 1, or less where the smallest eigenvalue of W leaves too little room for xi.
+    /// The default gamma if the edges determine xi: 1, or less where the smallest eigenvalue of W leaves too little room for xi.
     pub fn adaptive_gamma(lambda_n: f64) -> f64 {
         f64::min(1.0, 1.5 / (1.0 - lambda_n))
     }
 
-    /// The default xi if messages have few elements: it was stable wherever gamma is their share, from one tenth on to one percent.
+    /// The default xi if messages have few elements: it was stable wherever gamma is their share, from one tenth down to one percent.
     pub fn compressed_xi(local_steps: u64, gamma: f64) -> f64 {
         0.1 * gamma / local_steps.max(1) as f64
     }

@@ -29,7 +29,7 @@ pub struct MomentumTracking {
 }
 
 impl MomentumTracking {
-    /// With this momentum; without one it is gradient tracking that combines, then adapts.
+    /// With this momentum; without one it is gradient tracking in the combine-then-adapt form.
     pub fn new(momentum: Option<Momentum>) -> Self {
         Self { mu: momentum.map_or(0.0, |momentum| momentum.mu) }
     }

@@ -21,11 +21,11 @@ pub struct Parameters {
     pub gamma: Option<f64>,
     /// Momentum mu of the local steps.
     pub momentum: Option<f64>,
-    /// Whether it has Nesterov's form, and not that of heavy ball.
+    /// Whether it has Nesterov's form rather than that of heavy ball.
     pub nesterov: Option<bool>,
     /// How messages are compressed (mile, local-dsgd).
     pub compression: Option<Compression>,
-    /// Whether the problem has a penalty: the method is then its proximal form, or refused.
+    /// Whether the problem has a penalty: the method then takes its proximal form, or is refused.
     pub penalty: bool,
     /// Values of the parameters that only this method has, by the names under which its
     /// [`Entry`](super::entry::Entry) declares them.
@@ -130,12 +130,12 @@ impl Parameters {
         Momentum::of(method, self.momentum, self.nesterov)
     }
 
-    /// The same for a method that is known by its momentum: 0.9 if it is not given.
+    /// The same for a method that is defined by its momentum: 0.9 if it is not given.
     pub(super) fn usual_momentum(&self, method: &str) -> Result<Option<Momentum>, InvalidParameter> {
         Momentum::of(method, self.momentum.or(Some(0.9)), self.nesterov)
     }
 
-    /// Fills in the weights that compression asks for, where they are not given: with few elements, mixing and correction are damped.
+    /// Fills in the weights that compression requires, where they are not given: with few elements, mixing and correction are damped.
     pub fn weights_of_compression(&mut self, has_correction: bool) {
         let Some(least) = self.compression.and_then(Compression::usual_gamma) else { return };
         let gamma = *self.gamma.get_or_insert(least);

@@ -20,7 +20,7 @@
 //! | D2 | 1 | 1 | always |
 //! | NIDS | 1/2 | 1/2 | always, after an unmixed first step |
 //!
-//! With momentum the correction goes through it, `m = mu m + (alpha grad f(x) - c)` and `v = x - m`: at a fixed point
+//! With momentum the correction passes through it, `m = mu m + (alpha grad f(x) - c)` and `v = x - m`: at a fixed point
 //! m = 0, and the rest is as above. m is in units of x, as c is, so it is rescaled with the step size.
 
 use super::parts::{Correction, Exchange, Local, Needs, Place, Vectors};
@@ -42,7 +42,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The scratch vector g holds the gradient, and after it what an exchange tells.
+    /// The scratch vector g holds the gradient, and then the result of an exchange.
     fn vectors(self) -> Vectors<4> {
         let own = Needs { state: &[("x", Unit::Fixed)], scratch: &["g"] };
         let local = self.local.needs(self.correction.unit());
@@ -61,8 +61,8 @@ impl Steps {
         self.local.step(s, X, m, &self.correction.direction(s.step_size, g, c))
     }
 
-    /// The exchange above with d = m - v: `d = W v - v ; c = c + xi d ; x = v + gamma d`. In an adaptive exchange c has a sum e of
-    /// its own.
+    /// The exchange above with d = m - v: `d = W v - v ; c = c + xi d ; x = v + gamma d`. In an adaptive exchange c has a separate
+    /// sum e.
     pub(super) fn exchange(self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
         let (v, vectors) = (X, self.vectors());
         let place = Place { free: vectors.scratch(0), state: vectors.state(3), scratch: vectors.scratch(3) };

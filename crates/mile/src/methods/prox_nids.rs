@@ -14,8 +14,8 @@
 //! send y ;  d = W y - y ;  c = c + d/2 ;  z = v + d/2 ;  x = prox_{alpha g}(z) ;  e = x - z
 //! ```
 //!
-//! It is exact for convex f_i and alpha < 2/L. Agents agree on x and not on z: where one's z lies on the threshold
-//! itself, rounding may leave its x beside zero.
+//! It is exact for convex f_i and alpha < 2/L. Agents agree on x and not on z: where an agent's z lies exactly on the threshold,
+//! rounding may leave its x slightly off zero.
 //!
 //! Sent: y. Stored: x, c, e.
 

@@ -45,7 +45,7 @@ pub struct ProxSkip {
 }
 
 impl ProxSkip {
-    /// `probability` is that of communicating in a step; `beta` is equal to it unless given.
+    /// `probability` is that of communicating in a step; `beta` equals it unless given.
     pub fn new(seed: u64, probability: f64, beta: Option<f64>, chi: f64) -> Result<Self, InvalidParameter> {
         let check = Checker("proxskip");
         let coin = Coin::new(check, seed, probability)?;

@@ -19,7 +19,7 @@ pub enum Batch {
 }
 
 impl Batch {
-    /// Whether it takes at least one sample.
+    /// Whether it has at least one sample.
     pub fn is_valid(self) -> bool {
         !matches!(self, Self::Size(0) | Self::Epoch(0))
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pass_sees_every_sample_once_also_across_batches() {
+    fn every_pass_sees_every_sample_once_even_across_batches() {
         let seen: Vec<usize> = (0..7).flat_map(|step| samples(Batch::Epoch(3), 7, step)).collect();
         assert_eq!(seen.len(), 21);
         for pass in seen.chunks(7) {

@@ -1,4 +1,4 @@
-//! What a problem can say of models on held-out data.
+//! What a problem can measure of models on held-out data.
 
 use super::{Failure, Metric};
 use crate::real::Real;
@@ -8,10 +8,10 @@ pub trait HeldOut<T: Real>: Send + Sync {
     /// What is measured, in the order of [`measure`](Self::measure).
     fn metrics(&self) -> &'static [Metric];
 
-    /// Measures the model `x`: one number for each of [`metrics`](Self::metrics), NaN where it is not defined.
+    /// Measures the model `x`: one number for each of [`metrics`](Self::metrics), NaN where it is undefined.
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure>;
 
-    /// Measures the model `x` of an agent, which may have something of its own beside it, such as the statistics of batch norms. Called
+    /// Measures the model `x` of an agent, which may have data of its own besides it, such as the statistics of batch norms. Called
     /// where the agent is hosted.
     fn measure_of(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
         let _ = agent;
@@ -24,8 +24,8 @@ pub trait HeldOut<T: Real>: Send + Sync {
     }
 }
 
-/// Held-out data of which each agent has its own: [`HeldOut::measure`] is [`combine`](Self::combine) of the
-/// [`numbers`](Self::numbers) of all agents, and need not have all of the data in one process.
+/// Held-out data that are divided among the agents: [`HeldOut::measure`] is [`combine`](Self::combine) of the
+/// [`numbers`](Self::numbers) of all agents, so no process needs all of the data.
 pub trait HeldOutByAgent<T: Real>: Send + Sync {
     /// What metrics need from an agent's data for the model `x`, such as its predictions.
     fn numbers(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure>;

@@ -1,19 +1,19 @@
-//! What a model is worth on held-out data.
+//! How good a model is on held-out data.
 
-/// A measure of a model on held-out rows that no gradient sees, of which each counts equally.
+/// A measure of a model on held-out rows that no gradient sees; all rows count equally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
-    /// The part of the rows whose class is predicted.
+    /// The fraction of rows whose class is predicted correctly.
     Accuracy,
-    /// Area under the ROC curve: the part of the pairs of a row of the one class and a row of the other that are scored in the
-    /// right order, a tie counting half. Undefined (NaN) if a class is missing.
+    /// Area under the ROC curve: the fraction of pairs of a row of one class and a row of the other that are scored in the
+    /// right order, ties counting half. Undefined (NaN) if a class is missing.
     Auc,
     /// Root mean square of the errors of the predictions.
     Rmse,
-    /// Coefficient of determination: 1 less the sum of squared errors over the sum of squared distances of the targets from their
+    /// Coefficient of determination: 1 minus the sum of squared errors over the sum of squared distances of the targets from their
     /// mean. Undefined (NaN) if all targets are equal.
     R2,
-    /// Mean loss, without penalty.
+    /// Mean loss, without the penalty.
     TestLoss,
 }
 

@@ -1,7 +1,7 @@
 //! Objectives of the agents.
 //!
 //! A [`Problem`] has N local objectives `f_i` of the same variable; the network minimises
-//! `f = (1/N) sum_i f_i`, plus a [`Penalty`] if there is one. Implement the trait for objectives of your own.
+//! `f = (1/N) sum_i f_i`, plus a [`Penalty`] if there is one. Implement the trait for your own objectives.
 
 mod batch;
 pub mod device;
@@ -34,7 +34,7 @@ pub struct Draw {
     pub step: u64,
 }
 
-/// All that a device needs to compute losses, gradients and mini-batches of a problem, as the problem itself would.
+/// Everything a device needs to compute losses, gradients and mini-batches of a problem as the problem itself would.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum DeviceForm<'a, T> {
@@ -47,8 +47,8 @@ pub enum DeviceForm<'a, T> {
 }
 
 impl<T> DeviceForm<'_, T> {
-    /// The factor w of a term `(w/2) |x|^2` of every `f_i` that the losses and gradients of samples are without, and that an engine adds
-    /// to them; 0 if there is none. A table has its own as a part of its loss.
+    /// The factor w of a term `(w/2) |x|^2` of every `f_i` that the losses and gradients of samples do not include and that an engine adds
+    /// to them; 0 if there is none. A table includes its own in its loss.
     pub fn weight_decay(&self) -> f64 {
         match self {
             Self::Network(network) => network.weight_decay,
@@ -63,8 +63,8 @@ impl<T> DeviceForm<'_, T> {
 /// [`gradient`](Self::gradient) are required. They are called from several threads at once, each for a different
 /// agent. An evaluation may fail with an error of any type; it ends the run, and the records made so far are kept.
 ///
-/// What only some problems can is asked for by name: [`penalty`](Self::penalty), [`held_out`](Self::held_out),
-/// [`tensors`](Self::tensors), [`device_form`](Self::device_form) and others give it or none. A problem that wraps another passes on
+/// Optional capabilities have methods of their own: [`penalty`](Self::penalty), [`held_out`](Self::held_out),
+/// [`tensors`](Self::tensors), [`device_form`](Self::device_form) and others return them, or none. A problem that wraps another passes on
 /// what is also true of itself; a wrapper that changes losses or gradients has no device form.
 ///
 /// ```
@@ -106,14 +106,14 @@ pub trait Problem<T: Real>: Send + Sync {
         self.gradient(agent, x, gradient)
     }
 
-    /// A nonsmooth term that all agents have in common and that is added to f; none by default. Losses and gradients of
-    /// agents are without it.
+    /// A nonsmooth term that all agents share and that is added to f; none by default. Losses and gradients of
+    /// agents do not include it.
     fn penalty(&self) -> Option<&Penalty> {
         None
     }
 
     /// `f(x)`, the objective of the whole network, with the penalty if there is one: the mean of the losses, summed in
-    /// increasing agent. Over several ranks it is formed from the losses of each agent in this way.
+    /// increasing agent. Over several ranks it is computed from each agent's loss in this way.
     fn objective(&self, x: &[T]) -> Result<f64, Failure> {
         let mut sum = 0.0;
         for agent in 0..self.agents() {
@@ -139,7 +139,7 @@ pub trait Problem<T: Real>: Send + Sync {
         Ok(None)
     }
 
-    /// The named tensors that the variable consists of, such as the layers of a neural network; none if it is one vector.
+    /// The named tensors that the variable consists of, such as the layers of a neural network; none if it is a single vector.
     fn tensors(&self) -> Option<&dyn NamedTensors<T>> {
         None
     }
@@ -149,7 +149,7 @@ pub trait Problem<T: Real>: Send + Sync {
         None
     }
 
-    /// The form in which a device can compute the problem, such as a GPU; none by default: then the CPU does.
+    /// The form in which a device, such as a GPU, can compute the problem; none by default: then the CPU computes it.
     fn device_form(&self) -> Option<DeviceForm<'_, T>> {
         None
     }

@@ -1,14 +1,14 @@
-//! A nonsmooth term of the objective that all agents have in common.
+//! A nonsmooth term of the objective that all agents share.
 
 use std::ops::Range;
 
 use crate::block::soft_threshold;
 use crate::real::Real;
 
-/// The term `g(x) = l1 sum_k |x_k|` of the objective, over the entries that are penalised.
+/// The term `g(x) = l1 sum_k |x_k|` of the objective, over the penalised entries.
 ///
 /// With it the network minimises f + g, where `f = (1/N) sum_i f_i` is smooth: losses and gradients of agents are those
-/// of their f_i. A method treats g by its proximal step ([`Step::prox`](crate::agents::Step::prox)),
+/// of their f_i. A method handles g by its proximal step ([`Step::prox`](crate::agents::Step::prox)),
 ///
 /// ```text
 /// prox_{alpha g}(x) = argmin_u g(u) + |u - x|^2/(2 alpha) :   u_k = sign(x_k) max(|x_k| - alpha l1, 0)
@@ -52,7 +52,7 @@ impl Penalty {
         self.free.binary_search(&entry).is_err()
     }
 
-    /// The ranges of entries that are penalised, of so many entries in all.
+    /// The ranges of penalised entries, out of `dim` entries in all.
     fn penalised(&self, dim: usize) -> impl Iterator<Item = Range<usize>> {
         let ends = self.free.iter().copied().filter(move |free| *free < dim).chain([dim]);
         ends.scan(0, |from, end| Some(std::mem::replace(from, end + 1)..end))
@@ -88,7 +88,7 @@ impl Penalty {
 mod tests {
     use super::*;
 
-    /// The minimiser of `l1 |u| + (u - x)^2/(2 step)`, by search on a fine grid around x.
+    /// The minimiser of `l1 |u| + (u - x)^2/(2 step)`, by a search on a fine grid around x.
     fn searched(l1: f64, step: f64, x: f64) -> f64 {
         let value = |u: f64| l1 * u.abs() + (u - x).powi(2) / (2.0 * step);
         let grid = (-40_000..=40_000).map(|k| f64::from(k) * 1e-4);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_exact_and_what_is_no_number_stays_so() {
+    fn zeros_are_exact_and_nan_stays_nan() {
         let mut x = [0.1, -0.1, -0.0, 0.3f32, f32::NAN, f32::NEG_INFINITY];
         Penalty::l1(0.5).unwrap().prox(0.4, &mut x);
         assert_eq!(x[..3].iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [0, 0, 0]);

@@ -48,7 +48,7 @@ impl<T: Real> Quadratic<T> {
         Self::hosting(&|_| true, agents, dim, condition, heterogeneity, seed)
     }
 
-    /// The same, of which only those of the agents that are hosted here are generated; the others cannot be evaluated.
+    /// The same, but with only the objectives of the agents hosted here generated; the others cannot be evaluated.
     pub fn hosting(
         is_here: &dyn Fn(usize) -> bool,
         agents: usize,

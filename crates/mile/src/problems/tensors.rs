@@ -9,12 +9,12 @@ use crate::real::Real;
 pub struct TensorPart {
     /// Its name, such as `conv1.weight`.
     pub name: String,
-    /// The shape that it is exported with.
+    /// The shape with which it is exported.
     pub shape: Vec<usize>,
-    /// Its entries of the variable.
+    /// Its entries in the variable.
     pub range: Range<usize>,
-    /// Rows and columns of the matrix that its entries are, row after row in the order of the variable: of all inputs and all outputs
-    /// of a layer, in either order. None for vectors, such as biases.
+    /// Rows and columns of the matrix that its entries form, row after row in the order of the variable: all inputs by all outputs
+    /// of a layer, or the reverse. None for vectors, such as biases.
     pub matrix: Option<[usize; 2]>,
 }
 

@@ -4,8 +4,8 @@
 //! b_k q_(k+1) = A q_k - a_k q_k - b_(k-1) q_(k-1)
 //! ```
 //!
-//! makes a tridiagonal matrix of the a and b, whose largest eigenvalue converges to that of A. Vectors are not made orthogonal again:
-//! where rounding costs them that, an eigenvalue that was found comes a second time, which does no harm to the largest (Paige 1980).
+//! makes a tridiagonal matrix of the a and b, whose largest eigenvalue converges to that of A. Vectors are not reorthogonalised:
+//! where rounding makes them lose orthogonality, an eigenvalue already found appears again, which does not affect the largest (Paige 1980).
 //! So a step costs one product with W, and there can be as many as a tiny gap needs.
 
 use rand::RngExt;
@@ -17,12 +17,12 @@ use crate::block::{combine, dot};
 use crate::random::{Purpose, stream};
 use crate::sparse::SparseRows;
 
-/// Length of the residual of an eigenvector at which it is taken as found. The error of its eigenvalue is of the
+/// Norm of an eigenvector's residual at which it counts as converged. The error of its eigenvalue is of the
 /// order of its square.
 const TOLERANCE: f64 = 1e-10;
-/// Steps after which an eigenvalue is given up. A ring of 10,000 with one chord, whose gap is 1.3e-7, needs 10,445.
+/// Steps after which the search for an eigenvalue is abandoned. A ring of 10,000 with one chord, whose gap is 1.3e-7, needs 10,445.
 const MOST_STEPS: usize = 200_000;
-/// Steps before the first look at the eigenvalue.
+/// Steps before the eigenvalue is first checked.
 const FIRST_LOOK: usize = 32;
 /// Rows of a product that one task computes.
 const CHUNK: usize = 4096;

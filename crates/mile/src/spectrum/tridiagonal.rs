@@ -1,4 +1,5 @@
-//! Eigenvalues of a symmetric tridiagonal matrix by bisection: the mixing matrix of a path, or what Lanczos' method makes of a large one.
+//! Eigenvalues of a symmetric tridiagonal matrix by bisection: the mixing matrix of a path, or the result of Lanczos' method
+//! for a large matrix.
 
 use crate::sparse::SparseRows;
 
@@ -6,7 +7,7 @@ use crate::sparse::SparseRows;
 #[derive(Default)]
 pub(super) struct Tridiagonal {
     pub(super) diagonal: Vec<f64>,
-    /// Squares of the entries beside the diagonal.
+    /// Squares of the entries next to the diagonal.
     beside: Vec<f64>,
 }
 
@@ -26,12 +27,12 @@ impl Tridiagonal {
         Some(found)
     }
 
-    /// One more row and column, not coupled to the others yet.
+    /// One more row and column, not yet coupled to the others.
     pub(super) fn push(&mut self, diagonal: f64) {
         self.diagonal.push(diagonal);
     }
 
-    /// The entry beside the diagonal between the last row and the next.
+    /// The entry next to the diagonal between the last row and the next.
     pub(super) fn couple(&mut self, beside: f64) {
         self.beside.push(beside * beside);
     }
@@ -66,10 +67,10 @@ impl Tridiagonal {
         0.5 * (low + high)
     }
 
-    /// The modulus of the last element of the unit eigenvector of the largest eigenvalue. Its elements are found from the last to the first,
-    /// along which they grow.
+    /// The modulus of the last element of the unit eigenvector of the largest eigenvalue. Its elements are computed from the last to the first,
+    /// the direction in which they grow.
     pub(super) fn last_of_eigenvector(&self, largest: f64) -> f64 {
-        // In units of the last element: the element at hand squared, and the sum of squares.
+        // In units of the last element: the square of the current element, and the sum of squares.
         let (mut element, mut sum) = (1.0, 1.0);
         let mut pivot = 0.0;
         for (i, d) in self.diagonal.iter().enumerate().skip(1).rev() {

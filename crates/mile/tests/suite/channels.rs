@@ -1,5 +1,5 @@
 //! A second place for agents: ranks, each a thread that hosts some of them, exchanging messages over channels. The
-//! methods are the same text, and the bits are the same: of the states, and of what is measured over all agents.
+//! methods are the same code, and the bits are the same: of the states, and of what is measured over all agents.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ use crate::common::*;
 
 const SEED: u64 = 3;
 const X: Vector = Vector(0);
-/// The ranks here come to the same places, and talk by lines of their own.
+/// The ranks here reach the same places, and communicate over lines of their own.
 const TOGETHER: Together = Together::of(&Alone);
 
 /// Lines between two ends: agents that are neighbours, or ranks that follow each other.
@@ -137,7 +137,7 @@ impl Agents for Rank<'_> {
         Ok(sent)
     }
 
-    /// Messages are told as bytes, one to a number.
+    /// Messages are encoded as bytes, one per number.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.noted.compress(pull)?;
         self.settle()?;
@@ -265,7 +265,7 @@ fn measured(engine: &mut dyn Engine<f32>) -> Measured {
     (engine.norm_sq(TOGETHER, X).unwrap(), mean, engine.consensus_error(TOGETHER, X).unwrap(), engine.drift())
 }
 
-/// All rounds, the last of them watched.
+/// Runs all rounds, with the last one watched.
 fn drive(method: &dyn Method, engine: &mut dyn Engine<f32>, rounds: u64) -> (Measured, u64) {
     let schedule = Schedule::constant(0.05).with_warmup(3);
     let mut run = Run::start(method, schedule, engine).unwrap();
@@ -329,8 +329,8 @@ fn over_channels(
     (vectors, done.into_iter().map(|(_, measured, _)| measured).collect(), bytes)
 }
 
-/// The same objectives, with gradients that take their time: the simulator finds threads worth while, puts
-/// exchanges off, and meets its agents in another order each time.
+/// The same objectives, with slow gradients: the simulator finds threads worthwhile, defers
+/// exchanges, and processes its agents in a different order each time.
 struct Slow(Box<dyn Problem<f32>>);
 
 impl Problem<f32> for Slow {
@@ -376,7 +376,7 @@ const CASES: [(f64, bool, bool); 6] = [
     (0.1, true, true),
 ];
 
-/// Every method on a graph and without some of its edges; SCAFFOLD where all know all.
+/// Every method on a graph and without some of its edges; SCAFFOLD on the complete graph.
 fn simulator_and_channels_agree(
     graph: &Network,
     ranks: usize,
@@ -407,7 +407,7 @@ fn simulator_and_channels_agree(
                 network
             };
             let local_steps = entry.has_local_steps().then_some(3);
-            // More exchanges a round than are put off together.
+            // More exchanges per round than are deferred together.
             let own = if entry.name == "mg-skip" { vec![("gossip", 37u64.into())] } else { Vec::new() };
             let parameters =
                 Parameters { local_steps, penalty, xi, compression, own, ..Parameters::default() };
@@ -446,7 +446,7 @@ fn threads_that_exchange_messages_reach_the_bits_of_the_simulator() {
 }
 
 #[test]
-fn so_they_do_when_exchanges_are_put_off() {
+fn they_also_do_when_exchanges_are_deferred() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
     for (topology, ranks) in [(Topology::Ring, 13), (Topology::Path, 5)] {
         let graph = network(topology, 13, Rule::LazyMetropolis);
@@ -454,7 +454,7 @@ fn so_they_do_when_exchanges_are_put_off() {
     }
 }
 
-/// In several ranges of columns too, in which sums are formed apart.
+/// Also in several column ranges, in which sums are formed separately.
 #[test]
 fn long_vectors_are_measured_to_the_same_bits() {
     let (agents, dim) = (6, 40_000);

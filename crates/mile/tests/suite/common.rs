@@ -34,7 +34,7 @@ pub fn damped(network: &Network, xi: f64) -> Network {
     Network::with_matrix(graph, mixing).unwrap()
 }
 
-/// Nonconvex logistic regression; every agent has rows around a centre of its own.
+/// Nonconvex logistic regression; every agent has rows around its own centre.
 pub fn nonconvex<T: Real>(agents: usize, dim: usize, batch: Batch) -> Table<T> {
     let rows = 12;
     let shard = |agent: usize| {
@@ -61,7 +61,7 @@ pub fn nonconvex<T: Real>(agents: usize, dim: usize, batch: Batch) -> Table<T> {
     .unwrap()
 }
 
-/// Objectives with a penalty of their own.
+/// Objectives with an additional penalty.
 pub struct Penalised<P>(pub P, pub Penalty);
 
 impl<T: Real, P: Problem<T>> Problem<T> for Penalised<P> {
@@ -113,7 +113,7 @@ pub fn growing(local_steps: u64, from: f64, to: f64, rounds: u64) -> Parameters 
     Parameters { xi: Some(Weight::Geometric { from, to, rounds }), ..tau(local_steps) }
 }
 
-/// A weight xi that the edges find.
+/// A weight xi that the edges determine.
 pub fn adaptive(local_steps: u64, most: f64, gamma: f64) -> Parameters {
     Parameters { xi: Some(Weight::Adaptive(most)), gamma: Some(gamma), ..tau(local_steps) }
 }

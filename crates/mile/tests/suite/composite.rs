@@ -1,4 +1,4 @@
-//! Objectives with a nonsmooth penalty: the recursions a second time, the minimiser by other means, equal bits.
+//! Objectives with a nonsmooth penalty: the recursions written a second time, the minimiser by other means, equal bits.
 
 use mile::block;
 use mile::engine::HostError;
@@ -17,7 +17,7 @@ use rand_distr::StandardNormal;
 use crate::common::*;
 use crate::literal::{Dense, Mat, flat, matrix};
 
-/// Features of which the last is the constant 1, in regression on which two of the others count.
+/// Features, the last of which is the constant 1, for a regression in which two of the others matter.
 const COLUMNS: usize = 7;
 const INTERCEPT: usize = COLUMNS - 1;
 const L1: f64 = 0.2;
@@ -29,7 +29,7 @@ fn penalised() -> Parameters {
     Parameters { penalty: true, ..Parameters::default() }
 }
 
-/// Every agent has rows around a centre of its own.
+/// Every agent has rows around its own centre.
 fn shards() -> Vec<Shard<f64>> {
     let shard = |agent: usize| {
         let mut random = stream(21, Purpose::Data, agent as u64, 0);
@@ -184,14 +184,14 @@ fn exact_methods_bring_every_agent_to_the_minimiser_and_its_zeros() {
             (0..6_000).for_each(|_| run.round(&mut agents).unwrap());
             let far = farthest(agents.models(), &minimiser);
             assert!(far < 1e-9, "{name}: {far:e}");
-            // Agents of ED threshold the same vector. Those of the others have subgradients of their own, and where one
-            // is l1 itself, rounding may leave an agent beside zero.
+            // Agents of ED threshold the same vector. Those of the others have their own subgradients, and where one
+            // is exactly l1, rounding may leave an agent slightly off zero.
             let rounding = if name == "ed" { 0.0 } else { 1e-16 };
             for model in agents.models().chunks(COLUMNS) {
                 let found: Vec<usize> = (0..COLUMNS).filter(|k| model[*k].abs() <= rounding).collect();
                 assert_eq!(found, zeros, "{name}: {model:?}");
             }
-            // A fixed point, also where the step size changes: corrections are in units of x.
+            // A fixed point, even if the step size changes: corrections are in units of x.
             let before = agents.models().to_vec();
             let mut other = Run::resume(&*method, Schedule::constant(0.5 * ALPHA), *run.progress());
             (0..3).for_each(|_| other.round(&mut agents).unwrap());
@@ -310,7 +310,7 @@ fn a_penalty_of_weight_zero_changes_no_bit() {
     assert_eq!(smooth, trajectory(&problem, &network, &ProxNids, &start, ALPHA, 50));
 }
 
-/// Rows so long, of agents so few, that threads share them verb by verb; and short rows, which one thread does.
+/// Rows so long, and agents so few, that threads share rows verb by verb; and short rows, which one thread handles.
 #[test]
 fn proximal_steps_have_the_same_bits_on_any_number_of_threads() {
     let network = network(mile::graph::Topology::Path, 3, Rule::Metropolis);

@@ -26,11 +26,11 @@ struct Row {
     parameters: Parameters,
     step_size: f64,
     rounds: usize,
-    /// Vectors sent to each neighbour a round.
+    /// Vectors sent to each neighbour per round.
     sent: u64,
-    /// Numbers in double precision that are sent beside them.
+    /// Numbers in double precision that are sent along with them.
     beside: usize,
-    /// Times a round in which an agent waits for its neighbours.
+    /// How many times per round an agent waits for its neighbours.
     exchanges: u64,
     /// Vectors stored between updates.
     stored: usize,
@@ -65,7 +65,7 @@ fn heavy(row: Row, mu: f64, nesterov: bool) -> Row {
     Row { parameters, step_size: row.step_size * (1.0 - mu), stored: row.stored + 1, moves, ..row }
 }
 
-/// A method that sends compressed differences from public copies, and stores so many vectors.
+/// A method that sends compressed differences from public copies, and stores a given number of vectors.
 fn copying(stored: usize, row: Row) -> Row {
     Row { stored, zero_sum: &["c", "s"], ..row }
 }
@@ -74,7 +74,7 @@ fn compressed(by: Compression, parameters: Parameters) -> Parameters {
     Parameters { compression: Some(by), ..parameters }
 }
 
-/// A method that is known by its momentum.
+/// A method that is defined by its momentum.
 fn momentum(name: &'static str, step_size: f64) -> Row {
     Row { step_size, moves: ("x", false), ..row(name, Parameters::default()) }
 }
@@ -323,7 +323,7 @@ fn costs_are_what_the_method_spends() {
         assert_eq!(progress.costs.vectors_sent, 20 * row.sent, "{}: sent", row.what());
         assert_eq!(progress.costs.exchanges, 20 * row.exchanges, "{}: exchanges", row.what());
         let whole = row.sent * DIM as u64 * 4 + row.beside as u64 * 8;
-        // The first message is whole, and the next one that is comes later than this.
+        // The first message is whole, and the next whole one comes later than this.
         let later = row.parameters.compression.map_or(whole, |by| by.message_bytes::<f32>(DIM) as u64);
         assert_eq!(progress.costs.bytes_sent, messages * (whole + 19 * later), "{}: bytes", row.what());
         assert_eq!(progress.costs.gradient_evals, begun + progress.step * AGENTS as u64, "{}", row.what());
@@ -372,7 +372,7 @@ fn a_resumed_run_is_bit_equal_to_the_uninterrupted_one() {
 }
 
 #[test]
-fn single_precision_comes_as_close_as_it_can() {
+fn single_precision_gets_as_close_as_it_can() {
     let problem = nonconvex::<f32>(AGENTS, DIM, Batch::Full);
     every_row(|row| {
         let network = row.network();

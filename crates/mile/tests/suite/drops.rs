@@ -28,7 +28,7 @@ fn dropping(rule: Rule, drop_rate: f64) -> Network {
 }
 
 #[test]
-fn exact_methods_stay_exact_when_a_third_of_the_edges_is_down() {
+fn exact_methods_stay_exact_when_a_third_of_the_edges_are_down() {
     let decoupled = Parameters { gamma: Some(0.8), ..xi(5, 0.05) };
     let rows = [
         ("mile", xi(5, 0.1)),

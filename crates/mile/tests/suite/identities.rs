@@ -1,4 +1,4 @@
-//! Which method is which other one, and which is not.
+//! Which methods are equivalent, and which are not.
 
 use mile::agents::Vector;
 use mile::graph::Topology;
@@ -229,7 +229,7 @@ fn without_a_small_weight_local_steps_diverge() {
     assert!(grows(&lazy, 5) && grows(&lazy, 10));
     assert!(!grows(&lazy, 2) && !grows(&lazy, 3));
     assert!(grows(&plain, 2) && grows(&plain, 5));
-    // The paper's weight repairs it.
+    // The paper's weight fixes it.
     let problem = nonconvex(AGENTS, DIM, Batch::Full);
     let method = build("mile", &tau(5), &plain);
     let path = trajectory(&problem, &plain, &*method, &starts(), 1e-3, 400);
@@ -237,7 +237,7 @@ fn without_a_small_weight_local_steps_diverge() {
 }
 
 #[test]
-fn a_weight_that_grows_to_itself_is_a_constant_weight_and_after_its_rounds_too() {
+fn a_weight_that_grows_to_itself_is_constant_even_after_its_rounds() {
     let problem = nonconvex(AGENTS, DIM, Batch::Full);
     let network = ring(Rule::LazyMetropolis);
     let start = scattered(AGENTS, DIM);
@@ -245,7 +245,7 @@ fn a_weight_that_grows_to_itself_is_a_constant_weight_and_after_its_rounds_too()
         trajectory(&problem, &network, &*build("mile", &parameters, &network), &start, 0.1, 40)
     };
     assert_eq!(path(growing(5, 0.1, 0.1, 9)), path(xi(5, 0.1)));
-    // Where a weight will be at a later round does not matter before: an extended run keeps its bits.
+    // What a weight will be in a later round does not matter before it: an extended run keeps its bits.
     let (short, long) = (path(growing(5, 0.01, 0.04, 20)), path(growing(5, 0.01, 0.16, 40)));
     assert!(distance(&short[..20], &long[..20]) < 1e-13 && distance(&short[..21], &long[..21]) < 1e-13);
     assert!(distance(&short, &long) > 1e-6);

@@ -1,4 +1,4 @@
-//! Every recursion a second time, written densely from its paper: nothing here uses the library's
+//! Every recursion written a second time, densely, from its paper: nothing here uses the library's
 //! verbs, methods or state.
 
 use mile::graph::Topology;
@@ -329,7 +329,7 @@ fn mile_with_a_growing_weight_is_its_matrix_form() {
     }
 }
 
-/// The weight of every edge from whole differences, as in the text: a running mean of their cosines at every agent, of which each of
+/// The weight of every edge from whole differences, as in the text: a running mean of their cosines at every agent, in which
 /// the k-th, k > 1, has the share max(1/10, 1/(k - 1)); first elements are left out.
 fn with_weights_of_the_edges(d: &Dense, x0: &Mat, tau: usize, most: f64, gamma: f64) -> Vec<Vec<f64>> {
     let (n, dim) = (x0.nrows(), x0.ncols());

@@ -7,8 +7,8 @@ mod composite; // objectives with a nonsmooth penalty: literal forms, minimisers
 mod contract; // laws that every method obeys; adding a method is adding a row
 mod drops; // edges that are down
 mod gradients; // gradients against central differences
-mod identities; // which method is which other one, and which is not
+mod identities; // which methods are equivalent, and which are not
 mod literal; // every recursion written a second time, densely
-mod momentum; // methods with momentum: literal forms, kin, step sizes that change
+mod momentum; // methods with momentum: literal forms, equivalent methods, step sizes that change
 mod public_copies; // compressed messages: literal forms with copies of the neighbours
 mod schedules; // step sizes that change

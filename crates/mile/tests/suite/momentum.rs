@@ -1,4 +1,4 @@
-//! Methods with momentum: their recursions a second time, which of them is which other one, and step sizes that change.
+//! Methods with momentum: their recursions written a second time, which of them are equivalent, and step sizes that change.
 //!
 //! The literal forms keep the momentum in units of gradients, as PyTorch does, where the library's primal-dual methods keep it in
 //! units of x.
@@ -183,7 +183,7 @@ fn the_correction_goes_through_the_momentum() {
 }
 
 #[test]
-fn led_takes_a_smaller_weight_by_default_with_momentum() {
+fn led_uses_a_smaller_default_weight_with_momentum() {
     for (mu, nesterov, tau_, expected) in [
         (0.5, false, 4, 0.125),
         (0.9, false, 4, 0.01 / 1.8),
@@ -227,7 +227,7 @@ fn without_momentum_it_is_the_plain_method_to_the_bit() {
 }
 
 #[test]
-fn kin_without_momentum_are_known_methods() {
+fn momentum_methods_without_momentum_are_known_methods() {
     let none = || Parameters { momentum: Some(0.0), ..Parameters::default() };
     let same = |name: &str, other: &str, parameters: Parameters| {
         let found =
@@ -239,7 +239,7 @@ fn kin_without_momentum_are_known_methods() {
     same("decentlam", "dsgd", Parameters::default());
 }
 
-/// Both average the same way, and they are not the same method: EDM's correction bypasses the momentum.
+/// Both average in the same way, but they are not the same method: EDM's correction bypasses the momentum.
 #[test]
 fn mile_with_momentum_has_the_average_of_edm_and_is_another_method() {
     let problem = Quadratic::<f64>::new(AGENTS, DIM, 1.0, 1.0, 0).unwrap(); // all Hessians are the identity
@@ -259,7 +259,7 @@ fn mile_with_momentum_has_the_average_of_edm_and_is_another_method() {
 }
 
 #[test]
-fn biased_kin_have_the_fixed_points_of_dsgd() {
+fn biased_momentum_methods_have_the_fixed_points_of_dsgd() {
     let (problem, network) = (nonconvex(AGENTS, DIM, Batch::Full), ring(Rule::LazyMetropolis));
     let last = |name: &str| {
         let method = build(name, &Parameters::default(), &network);
@@ -293,7 +293,7 @@ fn a_step_size_that_changes_gives_what_a_buffer_of_gradients_gives() {
         let buffer = Buffer::new(&x, MU, nesterov);
         let expected = mile(&mut dense, &x, (4, 0.04, 0.9), buffer, |round| schedule.at(round), ROUNDS);
         assert!(distance(&found, &expected) < 1e-12, "{:e}", distance(&found, &expected));
-        // Without a schedule it goes elsewhere, so that this can fail.
+        // Without a schedule it goes elsewhere, which shows that this test can fail.
         let constant = mile(&mut dense, &x, (4, 0.04, 0.9), Buffer::new(&x, MU, nesterov), |_| 0.05, ROUNDS);
         assert!(distance(&found, &constant) > 1e-3);
     }

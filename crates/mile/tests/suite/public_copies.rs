@@ -1,4 +1,4 @@
-//! The recursions of methods that send compressed messages a second time, in which every agent knows the copies of its neighbours.
+//! The recursions of methods that send compressed messages, written a second time so that every agent knows its neighbours' copies.
 
 use mile::compression::Compression::{EightBit, TopK};
 use mile::methods::catalogue::Parameters;

@@ -1,4 +1,4 @@
-//! The kernels of a layer: calls of what `kernels/layers.cuh` and `kernels/convolutions.cuh` have, with its shapes and tiles.
+//! The kernels of a layer: calls to what `kernels/layers.cuh` and `kernels/convolutions.cuh` provide, with its shapes and tiles.
 
 use super::Layer;
 use crate::network::convolution::{Fitted, Split};
@@ -11,7 +11,7 @@ impl Layer {
         (text, ["forward", "back", "weights"].map(|name| format!("{name}_{}", self.number)))
     }
 
-    /// The layer in the kernels, of whose weights so many can be read at once.
+    /// The layer in the kernels, which reads `at_once` of its weights at a time.
     fn layer(&self, at_once: usize) -> String {
         let Self { block, kernel, padding, stride, height, width, channels, .. } = self;
         let (out, pool, relu) = (block.out, block.pool, block.relu);

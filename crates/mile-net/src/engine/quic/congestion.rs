@@ -1,6 +1,6 @@
 //! Congestion control for lines that lose packets although they are not congested.
 //!
-//! CUBIC treats every lost packet as a sign of a full line and sends less: with 5% loss and a round trip of 200 ms that leaves 26 kB/s of
+//! CUBIC treats every lost packet as a sign of a full line and sends less: with 5% loss and a round trip of 200 ms that leaves 26 kB/s on
 //! any line. Here CUBIC is told of a loss only if there is another sign: packets take longer than the shortest time seen, because
 //! they wait in a queue, or more than a tenth of all are lost, as where a line is policed without a queue.
 
@@ -14,7 +14,7 @@ use noq_proto::congestion::CubicConfig;
 /// There is a queue if the round trip is longer than the shortest by this factor and this much.
 const LONGER: f64 = 1.25;
 const MUCH: Duration = Duration::from_millis(2);
-/// The part of all bytes that may be lost.
+/// The fraction of all bytes that may be lost.
 const PART: f64 = 0.1;
 /// Bytes over which it is counted; then both counts are halved.
 const COUNTED: u64 = 1 << 20;
@@ -56,7 +56,7 @@ impl Line {
         self.lost += lost;
         let queue = self.latest > self.shortest.mul_f64(LONGER) + MUCH;
         let sent = (self.acknowledged + self.lost) as f64;
-        // With few packets a tenth says nothing.
+        // With few packets a tenth means nothing.
         let many = self.lost as f64 > PART * sent && self.lost > COUNTED / 8;
         queue || many
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_sends_less_only_if_it_is_told() {
+    fn cubic_sends_less_only_if_it_is_told_of_a_loss() {
         let now = Instant::now();
         let mut controller = Arc::new(LossTolerant::default()).build(now, 1200);
         let before = controller.window();

@@ -1,4 +1,4 @@
-//! The transport by TLS 1.3 over TCP, for neighbours that reach each other directly on a line that loses nothing: one machine, a
+//! The transport by TLS 1.3 over TCP, for neighbours that reach each other directly on a lossless line: one machine, a
 //! cluster, a LAN.
 
 mod stream;
@@ -87,7 +87,7 @@ impl Endpoint {
     }
 }
 
-/// A connection on which nothing has been said.
+/// A connection on which nothing has been sent yet.
 pub(super) struct Incoming {
     stream: TcpStream,
     from: SocketAddr,

@@ -28,7 +28,7 @@ const SUPERSEDED: u8 = 2;
 /// Bytes read at a time while waiting for the neighbour to close.
 const REST: usize = 16 << 10;
 
-/// The head of a frame of this transport's own.
+/// The head of one of this transport's own frames.
 fn own_head(kind: u8, code: u8, length: usize) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     (head[0], head[8]) = (kind, code);
@@ -84,7 +84,7 @@ impl Connection {
                     let _ = self.sender.finish().await;
                     true
                 }
-                // Without a word: the neighbour would take it for the end of what there was to say.
+                // Without `close_notify`, which the neighbour would take for a regular end.
                 LinkEnd::Fault(Fault::RefusedByNeighbour(_)) | LinkEnd::Lost(_) => false,
             }
         };
@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// Tells the neighbour why the connection is closed. What it still sends is read until it closes too: the system would answer
-    /// with a reset otherwise, which may overtake the reason. Both ends have not said all that they had to say.
+    /// with a reset otherwise, which may overtake the reason. Neither end has sent everything it had to send.
     async fn say_last(&mut self, code: u8, why: &str) -> bool {
         let why = Bytes::copy_from_slice(&why.as_bytes()[..why.len().min(TEXT)]);
         let head = Bytes::copy_from_slice(&own_head(CLOSE, code, why.len()));

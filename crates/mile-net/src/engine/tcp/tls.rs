@@ -135,7 +135,7 @@ impl Signer for Signature {
 /// Checks that the other end has the key that it shows, and that this is the expected one.
 #[derive(Debug)]
 struct Proof {
-    /// Any if none.
+    /// Any key if none is given.
     expected: Option<PublicKey>,
     algorithms: WebPkiSupportedAlgorithms,
 }

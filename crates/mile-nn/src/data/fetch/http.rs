@@ -50,12 +50,12 @@ pub(super) fn download(url: &str, part: &Path, file: &str, report: Report<'_>) -
 }
 
 fn request(url: &str, have: u64) -> Result<Response<Body>, SourceError> {
-    // The whole body may take long, but the first answer must come soon.
+    // The whole body may take a long time, but the response must start soon.
     let config = Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(10)))
         .timeout_recv_response(Some(Duration::from_secs(30)))
         .timeout_recv_body(Some(Duration::from_secs(1800)))
-        // A mirror over HTTPS must not lead elsewhere.
+        // A mirror over HTTPS must not redirect elsewhere.
         .https_only(url.starts_with("https://"))
         .http_status_as_error(false);
     let agent: Agent = config.build().into();

@@ -44,14 +44,14 @@ pub enum DownloadProgress<'a> {
     },
     /// A file is complete, checked and stored.
     Stored(&'a str),
-    /// A mirror has failed, or a file that is there is wrong; the next mirror is tried.
+    /// A mirror has failed, or an existing file is wrong; the next mirror is tried.
     Failed(&'a str),
 }
 
 /// Called with the progress.
 pub(crate) type Report<'a> = &'a mut dyn FnMut(DownloadProgress<'_>);
 
-/// Why a file could not be had from one place.
+/// Why a file could not be obtained from one place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     #[error("{0}")]
@@ -68,7 +68,7 @@ pub(crate) enum SourceError {
     Data(#[from] Box<DataError>),
 }
 
-/// Downloads data set `name` into `data_dir`, else `MILE_DATA`, else the user's cache, and checks it. Without
+/// Downloads data set `name` into `data_dir`, otherwise `MILE_DATA`, otherwise the user's cache, and checks it. Without
 /// `data_dir`, nothing is downloaded if a correct copy is found anywhere in the search order. Files that are already in
 /// place are checked and used. [`DataError::Unavailable`] names the files that are missing and where to put them.
 pub fn get(
@@ -89,7 +89,7 @@ pub fn get(
     fetch(entry, &mirrors, &catalog::store(data_dir)?, progress).map(Located::Directory)
 }
 
-/// The URLs that precede the names of the files: at the private mirrors if there are any, else at the public ones.
+/// The URLs that precede the names of the files: at the private mirrors if there are any, otherwise at the public ones.
 fn mirrors(entry: &DatasetEntry, private: Option<&str>) -> Vec<String> {
     let private = private.unwrap_or_default().split_whitespace();
     let private: Vec<_> =
@@ -169,7 +169,7 @@ struct Folder<'a, 'b> {
 }
 
 impl Folder<'_, '_> {
-    /// Finds out which files are missing. A wrong one is, too.
+    /// Finds out which files are missing. A wrong file counts as missing.
     fn check(&mut self, files: &[DataFile]) {
         for file in files {
             let stored = is_stored(file, self.directory);

@@ -57,7 +57,7 @@ fn serve(files: Vec<(String, Vec<u8>)>, manner: Manner) -> (String, Arc<Mutex<Ve
                 format!("HTTP/1.1 {status}Content-Length: {}\r\nConnection: close\r\n\r\n", rest.len());
             stream.write_all(head.as_bytes()).unwrap();
             let sent = if manner == Manner::Broken { rest.len() / 2 } else { rest.len() };
-            // A client that has seen enough may have gone.
+            // A client that has received enough may be gone.
             let _ = stream.write_all(&rest[..sent]);
         }
     });
@@ -108,7 +108,7 @@ fn served(second: &[u8]) -> Vec<(String, Vec<u8>)> {
     FILES.iter().zip(contents).map(|(file, content)| (format!("{}.gz", file.name), gzip(content))).collect()
 }
 
-/// A mirror at which nobody answers: its port was free a moment ago.
+/// A mirror where nobody answers: its port was free a moment ago.
 fn unreachable() -> String {
     format!("http://{}/", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
 }
@@ -205,7 +205,7 @@ fn files_put_there_by_hand_are_checked_and_used() {
 }
 
 #[test]
-fn what_broke_off_is_taken_up_again() {
+fn an_interrupted_download_is_resumed() {
     for (manner, name) in [(Manner::Good, "resumed"), (Manner::Whole, "restarted")] {
         let root = scratch(name);
         let part = root.join("file.part");
@@ -241,7 +241,7 @@ fn a_beginning_from_another_mirror_does_not_spoil_the_file() {
 }
 
 #[test]
-fn an_unreachable_source_is_said_with_what_to_do() {
+fn an_unreachable_source_is_reported_with_a_remedy() {
     let root = scratch("offline");
     let error = fetch(&small(None), &[unreachable()], &root, &mut |_| ()).unwrap_err();
     let text = error.to_string();

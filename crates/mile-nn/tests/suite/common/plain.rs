@@ -1,4 +1,4 @@
-//! A network as one would write it first: channel-first images, four nested loops, PyTorch's tensors.
+//! A network in its most obvious form: channel-first images, four nested loops, PyTorch's tensors.
 
 use mile::problems::Tensor;
 use mile_nn::data::Shape;

@@ -1,4 +1,4 @@
-//! Files of which a process keeps some rows.
+//! Files of which a process keeps only some rows.
 
 use mile::problems::Shard;
 
@@ -45,7 +45,7 @@ fn of_a_file_that_all_ranks_read_each_keeps_the_rows_of_its_agents_only() {
         }
         assert_eq!(found.about, whole.about);
     }
-    // Another file in its place is refused, and not taken for the one that was read first.
+    // Another file in its place is refused, and not mistaken for the one that was read first.
     let own = folder.config(5, keys).unwrap();
     let outlines = Outlines::read(&own).unwrap();
     folder.put("all.csv", long(rows + 1, true, "\n").as_bytes());

@@ -2,11 +2,11 @@
 //!
 //! | | c is in units of | direction p of a local step | at a fixed point |
 //! |---|---|---|---|
-//! | none | | alpha grad f(x) | agents are left where their own gradients and the mixing balance |
+//! | none | | alpha grad f(x) | agents stop where their own gradients and the mixing balance |
 //! | dual | x | alpha grad f(x) - c | c_i = alpha grad f_i |
 //! | tracking | gradients | grad f(x) + c, scaled by alpha | c_i = -grad f_i |
 //!
-//! The c_i sum to zero, because an exchange adds to them what both ends of an edge see with opposite signs: so the mean gradient is
+//! The c_i sum to zero, because what an exchange adds has opposite signs at the two ends of an edge: so the mean gradient is
 //! zero at a fixed point. A correction in units of x is rescaled when the step size changes.
 
 use super::Needs;
@@ -67,7 +67,7 @@ impl Correction {
         }
     }
 
-    /// `c = c + xi e`, where e is what an exchange has seen of the differences along the edges.
+    /// `c = c + xi e`, where e is what an exchange found for the differences along the edges.
     pub(in crate::methods) fn add(
         self,
         s: &mut Step,

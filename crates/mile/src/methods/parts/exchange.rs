@@ -6,7 +6,7 @@
 //! compressed:  send C(v - y) ;         d = e = W y - y
 //! ```
 //!
-//! d moves the model and e the correction. rho_ij, the same at both ends, says how [steady](crate::steady) the difference along an
+//! d moves the model and e the correction. rho_ij, the same at both ends, measures how [steady](crate::steady) the difference along an
 //! edge is. y is a public copy of v (`public_copy.rs`).
 
 use super::Needs;
@@ -25,7 +25,7 @@ pub(in crate::methods) enum Exchange {
     /// Of v.
     #[default]
     Whole,
-    /// Of v and a summary, by which differences are weighed by how steady they are.
+    /// Of v and a summary, which weighs differences by how steady they are.
     Adaptive {
         /// Steps between two exchanges.
         every: u64,
@@ -34,14 +34,14 @@ pub(in crate::methods) enum Exchange {
     Compressed(Compression),
 }
 
-/// Where an exchange has its vectors.
+/// Which vectors an exchange uses.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::methods) struct Place {
-    /// A scratch vector of the method's that is free.
+    /// A free scratch vector of the method.
     pub(in crate::methods) free: Vector,
-    /// The first of its state.
+    /// The first of its state vectors.
     pub(in crate::methods) state: Vector,
-    /// The first of its scratch.
+    /// The first of its scratch vectors.
     pub(in crate::methods) scratch: Vector,
 }
 
@@ -105,7 +105,7 @@ impl Exchange {
     }
 }
 
-/// Refuses shares that are none, and networks on which s would not be W y - y.
+/// Refuses invalid shares, and networks on which s would not be W y - y.
 pub(in crate::methods) fn check_compression(
     method: &str,
     by: Compression,

@@ -9,7 +9,7 @@
 //! Nesterov:    m = mu m + p ;  x = x - a (p + mu m)
 //! ```
 //!
-//! m stays with its agent: it is neither sent nor changed by an exchange. At a fixed point m = 0 and p = 0, the same as
+//! m stays with its agent: it is neither sent nor changed by an exchange. A fixed point has m = 0 and p = 0, the same as
 //! without momentum.
 
 use super::{Direction, Needs};
@@ -21,7 +21,7 @@ use crate::method::{Checker, InvalidParameter, Unit};
 pub struct Momentum {
     /// The coefficient mu, in (0, 1).
     pub mu: f64,
-    /// Nesterov's form, and not heavy ball.
+    /// Whether it is Nesterov's form rather than heavy ball.
     pub nesterov: bool,
 }
 
@@ -43,7 +43,7 @@ impl Momentum {
         Ok((mu > 0.0).then_some(Self { mu, nesterov }))
     }
 
-    /// The power of mu with which the momentum before a step enters it: 1, or 2 in Nesterov's form.
+    /// The exponent of mu on the previous momentum in a step: 1, or 2 in Nesterov's form.
     pub fn order(self) -> i32 {
         if self.nesterov { 2 } else { 1 }
     }
@@ -75,7 +75,7 @@ impl Local {
         }
     }
 
-    /// 1 - mu: a constant direction moves x by 1/(1 - mu) times as much in the long run.
+    /// 1 - mu: in the long run, a constant direction moves x by 1/(1 - mu) times as much.
     pub(in crate::methods) fn slack(self) -> f64 {
         match self {
             Self::Plain => 1.0,
@@ -84,7 +84,7 @@ impl Local {
     }
 
     /// A step of x along a direction, with its state from vector m on. Heavy ball is written with the momentum before the step, so
-    /// that the sum is that of the plain step and one more term.
+    /// that the sum is that of the plain step plus one more term.
     pub(in crate::methods) fn step(
         self,
         s: &mut Step,

@@ -1,4 +1,4 @@
-//! The parts of which methods are composed.
+//! The parts that methods are composed of.
 //!
 //! | part | what it decides | choices |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | [`Exchange`] | what crosses an edge, with what weight | whole, adaptive, compressed |
 //! | [`Outer`] | what a finished round does | a step along its progress (K-GT, SCAFFOLD) |
 //!
-//! A part is a choice, with its numbers; it stores no vectors. It declares the vectors it [`Needs`], and a method's layout is its own
+//! A part is a choice, with its numbers; it stores no vectors. It declares the vectors it [`Needs`], and a method's layout consists of its own
 //! vectors and those of its parts ([`Vectors`]). Any two choices can be combined unless the mathematics forbids it; the part that
 //! knows why refuses.
 

@@ -5,7 +5,7 @@
 //! x + eta_s (y - x)                                    after it, with the average y: SCAFFOLD
 //! ```
 //!
-//! With eta_s = 1 the round ends where its local steps have led. There is no progress at a fixed point, so eta_s does not move it.
+//! With eta_s = 1 the round ends where its local steps led. There is no progress at a fixed point, so eta_s does not move it.
 
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter};

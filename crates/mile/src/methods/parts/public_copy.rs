@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! q = C(v - y) ;  send q ;  y = y + q ;  s = s + (W q - q)
-//! in the first round, and every so many:  send v ;  y = v ;  s = W v - v
+//! in the first round, and periodically:  send v ;  y = v ;  s = W v - v
 //! ```
 //!
-//! y is what the neighbours know of an agent's model, and s = W y - y: they add up what was sent, and store no vector of a
-//! neighbour. What C leaves out is part of the next difference. The s_i sum to zero, as W y - y does; at a fixed point q = 0, so y = v, and
+//! y is what the neighbours know of an agent's model, and s = W y - y: they add up what was sent, and store no neighbour's
+//! vector. What C leaves out is part of the next difference. The s_i sum to zero, as W y - y does; at a fixed point q = 0, so y = v, and
 //! s = W v - v. This is the gossip of CHOCO-SGD (Koloskova, Stich, Jaggi, "Decentralized Stochastic Optimization and Gossip Algorithms with Compressed
-//! Communication", 2019), of which the primal-dual form is LEAD (Liu et al., "Linear Convergent Decentralized Optimization with Compression", 2021);
-//! theirs start from y = 0 and send no whole vectors. Without them errors of rounding in s would be added to the correction in every round: in single
-//! precision MILE with eight bits is left with a gradient norm of 2e-4 after 6,000 rounds of the contract's problem, with them 3e-6. Storing the copies of all neighbours would do as well, and
-//! takes a vector for each. The sum s holds for one W only: edges must not drop.
+//! Communication", 2019), whose primal-dual form is LEAD (Liu et al., "Linear Convergent Decentralized Optimization with Compression", 2021);
+//! both start from y = 0 and send no whole vectors. Without those, rounding errors in s would be added to the correction in every round: in single
+//! precision, MILE with eight bits is left with a gradient norm of 2e-4 after 6,000 rounds of the contract's problem, with them 3e-6.
+//! Storing the copies of all neighbours would work as well, but takes a vector for each. The sum s holds for one W only: edges must not
+//! drop.
 
 use crate::agents::{AgentsError, CompressedPull, Step, Vector};
 use crate::compression::Compression;

@@ -30,7 +30,7 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// Squares of which pooling makes one number.
+/// Squares that pooling reduces to one number each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Squares {
     /// Rows and columns of a square.
@@ -55,13 +55,13 @@ pub enum BlockKind {
     },
     /// A dense layer.
     Dense,
-    /// Pooling that is not done together with the block before.
+    /// Pooling that is not done together with the preceding block.
     Pool(Squares),
     /// Normalisation of groups of channels, with a scale and a shift for each number or for each channel.
     Norm {
-        /// Groups of channels, each with a mean and a variance of its own.
+        /// Groups of channels, each with its own mean and variance.
         groups: usize,
-        /// Whether there is a scale for each number; else for each channel.
+        /// Whether there is a scale for each number; otherwise for each channel.
         by_number: bool,
     },
     /// The sum of its input and that of an earlier block.
@@ -97,7 +97,7 @@ impl Block {
         Self { kind, input, out, relu: false, pool: false, dropout: 0.0, offset }
     }
 
-    /// Number of inputs of one output unit of a convolution or a dense layer; else 0.
+    /// Number of inputs of one output unit of a convolution or a dense layer; otherwise 0.
     pub fn fan_in(&self) -> usize {
         match self.kind {
             BlockKind::Conv { kernel, .. } => {

@@ -1,9 +1,9 @@
-//! Samples in memory, with what is to be predicted of them.
+//! Samples in memory, with what is to be predicted for them.
 
 /// Numbers of all samples, one after the other, as they were given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Bytes, of which a network sees byte/255.
+    /// Bytes, which a network sees as byte/255.
     Bytes(Vec<u8>),
     /// In single precision, used as they are.
     Singles(Vec<f32>),
@@ -28,12 +28,12 @@ impl Values {
     }
 }
 
-/// What a network is to predict, and thereby its loss.
+/// What a network has to predict, which also determines its loss.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
     /// A class of each sample; the loss is the cross-entropy.
     Labels(Vec<u8>),
-    /// So many numbers of each sample; the loss is half the squared distance from them.
+    /// A number of values for each sample; the loss is half the squared distance from them.
     Numbers {
         /// The numbers of all samples.
         values: Vec<f64>,

@@ -1,4 +1,4 @@
-//! A neural network and its samples as plain data, from which an engine makes kernels and buffers of its own:
+//! A neural network and its samples as plain data, from which an engine makes its own kernels and buffers:
 //! [`DeviceForm::Network`](super::DeviceForm::Network).
 
 mod blocks;
@@ -14,13 +14,13 @@ use super::{Batch, Metric};
 pub struct NetworkForm<'a> {
     /// The blocks that compute it, one after the other.
     pub blocks: &'a [Block],
-    /// Number of classes, or of the numbers that are predicted of each sample.
+    /// Number of classes, or of the numbers predicted for each sample.
     pub classes: usize,
     /// The training samples.
     pub train: &'a Images,
     /// The numbers of the training samples of each agent; none for agents of other ranks.
     pub parts: &'a [Vec<u32>],
-    /// How many training samples each agent has, also those of other ranks.
+    /// How many training samples each agent has, including those of other ranks.
     pub sizes: &'a [usize],
     /// The mini-batch of a stochastic gradient.
     pub batch: Batch,

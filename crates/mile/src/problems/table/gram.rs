@@ -1,7 +1,7 @@
 //! Least squares by its normal equations: `grad f(x) = G x - h` with `G = A'A/m` and `h = A'b/m`.
 //!
 //! G is formed once and has n rows instead of m, so that a gradient costs n^2 instead of 2mn multiplications. G and h
-//! are kept in `f64`, also for `f32`: rounded to `f32` they would be another problem, with another solution.
+//! are kept in `f64`, even for `f32`: rounded to `f32` they would define another problem, with another solution.
 
 use super::rows::{self, Samples};
 use crate::block::widest;

@@ -1,4 +1,4 @@
-//! What models are worth on held-out rows.
+//! How good models are on held-out rows.
 
 use rayon::prelude::*;
 
@@ -35,7 +35,7 @@ impl<T: Real> HeldOut<T> for Table<T> {
 }
 
 impl<T: Real> HeldOutByAgent<T> for Table<T> {
-    /// The sum of the losses of an agent's held-out rows, and prediction and target of each.
+    /// The sum of the losses over an agent's held-out rows, and the prediction and target of each.
     fn numbers(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
         let loss = self.objective.loss;
         let Some(shard) = self.test.get(agent) else { return Ok(Vec::new()) };
@@ -76,7 +76,7 @@ impl Predictions {
         }
     }
 
-    /// Rows whose class is predicted; a score of 0 predicts the class -1.
+    /// Rows whose class is predicted correctly; a score of 0 predicts the class -1.
     fn correct(&self, loss: Loss) -> usize {
         let class = |p: f64| match loss {
             Loss::Softmax { .. } => p,
@@ -92,7 +92,7 @@ impl Predictions {
     }
 }
 
-/// The area under the ROC curve of scores of rows with targets -1 and 1, exactly: pairs are counted in whole numbers.
+/// The area under the ROC curve for scores of rows with targets -1 and 1, exactly: pairs are counted in whole numbers.
 fn auc(scores: &[f64], targets: &[f64]) -> f64 {
     let mut order: Vec<(f64, bool)> = scores.iter().copied().zip(targets.iter().map(|b| *b > 0.0)).collect();
     order.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Three agents, of which one has no held-out rows; agents' weights have nothing to do with metrics.
+    /// Three agents, one of which has no held-out rows; agents' weights have no effect on metrics.
     fn table<T: Real>(loss: Loss) -> Table<T> {
         let weights = AgentWeights::Factors(vec![1.0, 5.0, 0.0]);
         let objective = TableObjective { weights, ..TableObjective::new(loss, 0.7) };
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn ties_count_half_and_a_missing_class_leaves_the_auc_undefined() {
-        // Scores in quarters have many ties; -0 and 0 are one.
+        // Scores in quarters have many ties; -0 and 0 are equal.
         let scores: Vec<f64> = (0..200).map(|k| (value(k) * 4.0).round() / 4.0).collect();
         assert!(scores.iter().any(|s| s.to_bits() == (-0.0f64).to_bits()) && scores.contains(&0.0));
         let targets: Vec<f64> = (0..200).map(|k| target(Loss::Logistic, k)).collect();

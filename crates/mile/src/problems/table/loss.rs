@@ -6,7 +6,7 @@ use crate::exp::{exp_or_infinity, log_one_plus_exp, one_minus_exp_minus, one_ove
 use crate::problems::metric::Metric;
 use crate::real::Real;
 
-/// The loss function of a row with target b, of its product p = a'x (for [`Softmax`](Self::Softmax), of its products).
+/// The loss function of a row with target b, as a function of its product p = a'x (for [`Softmax`](Self::Softmax), its products).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
     /// Least squares: `(p - b)^2/2`.
@@ -21,11 +21,11 @@ pub enum Loss {
         /// Number of classes C.
         classes: usize,
     },
-    /// Poisson regression for counts, with `exp(p)` for their mean: `exp(p) - b p`, b from 0.
+    /// Poisson regression for counts with mean `exp(p)`: `exp(p) - b p`, b >= 0.
     Poisson,
     /// Huber's loss: `r^2/2` for residuals `r = p - b` up to delta, `delta (|r| - delta/2)` beyond.
     Huber {
-        /// The residual from which on it is linear.
+        /// The residual beyond which it is linear.
         delta: f64,
     },
     /// Welsch's loss, bounded and nonconvex: `c^2/2 (1 - exp(-(r/c)^2))` with `r = p - b`.
@@ -36,7 +36,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Numbers of the variable for each column: the number of classes for [`Softmax`](Self::Softmax), else 1.
+    /// Numbers of the variable for each column: the number of classes for [`Softmax`](Self::Softmax), otherwise 1.
     pub fn classes(self) -> usize {
         match self {
             Self::Softmax { classes } => classes,
@@ -77,7 +77,7 @@ impl Loss {
         }
     }
 
-    /// Whether it takes a target.
+    /// Whether it accepts a target.
     pub(super) fn takes<T: Real>(self, target: T) -> bool {
         let b = target.wide();
         match self {
@@ -88,7 +88,7 @@ impl Loss {
         }
     }
 
-    /// What targets it takes, in words.
+    /// Which targets it accepts, in words.
     pub(super) fn targets(self) -> String {
         match self {
             Self::LeastSquares | Self::Huber { .. } | Self::Welsch { .. } => "a number".into(),
@@ -98,7 +98,7 @@ impl Loss {
         }
     }
 
-    /// Replaces the products of rows, `products[c][row]` for class c, by `scale` times the derivatives of the rows' losses in them.
+    /// Replaces the products of rows, `products[c][row]` for class c, by `scale` times the derivatives of the rows' losses with respect to them.
     #[inline(always)]
     pub(super) fn slopes<T: Real>(self, scale: T, products: &mut [Products<T>], targets: &[T]) {
         if let Self::Softmax { .. } = self {
@@ -131,7 +131,7 @@ impl Loss {
         }
     }
 
-    /// Writes the losses of rows in the place of the first of their products, `products[0][row]`.
+    /// Overwrites the first of the rows' products, `products[0][row]`, with their losses.
     #[inline(always)]
     pub(super) fn values<T: Real>(self, products: &mut [Products<f64>], targets: &[T]) {
         if let Self::Softmax { .. } = self {

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! with the rows a_j and targets b_j of agent i and the losses of [`Loss`]. The penalty of the nonconvex logistic loss is
-//! `l2 sum_k x_k^2/(1 + x_k^2)` instead. With l1 the network minimises `f + l1 |x|_1` ([`Penalty`]). Coefficients of an intercept are not penalised. The factors w_i are 1 for agents of equal
-//! weight, and `N m_i/sum_j m_j` for agents that count by their rows ([`AgentWeights`]).
+//! `l2 sum_k x_k^2/(1 + x_k^2)` instead. With l1 the network minimises `f + l1 |x|_1` ([`Penalty`]). Coefficients of an intercept are
+//! not penalised. The factors w_i are 1 for agents of equal weight, and `N m_i/sum_j m_j` for agents that count by their rows
+//! ([`AgentWeights`]).
 
 mod gram;
 mod held_out;
@@ -29,10 +30,10 @@ use crate::block;
 use crate::isa::Isa;
 use crate::real::Real;
 
-/// Whether gradients of an agent with so many samples are formed by its normal equations, which have as many rows as
-/// columns: for exact least squares with at least twice as many samples as columns, of which there are not too many.
+/// Whether gradients of an agent with `samples` samples are formed from its normal equations, which have as many rows as
+/// columns: for exact least squares with at least twice as many samples as columns, if there are not too many columns.
 ///
-/// Forming them takes the arithmetic of n/4 gradients, at several times their speed.
+/// Forming them takes as many operations as n/4 gradients, at several times their speed.
 pub fn has_normal_equations(loss: Loss, batch: Batch, columns: usize, samples: usize) -> bool {
     const MOST_COLUMNS: usize = 1024;
     loss == Loss::LeastSquares && batch == Batch::Full && columns <= MOST_COLUMNS && 2 * columns <= samples
@@ -61,7 +62,7 @@ pub struct Table<T> {
     factors: Vec<f64>,
     batch: Batch,
     isa: Isa,
-    /// The normal equations of each agent, where gradients are formed by them.
+    /// The normal equations of each agent whose gradients are formed from them.
     grams: Vec<Option<Gram>>,
 }
 
@@ -89,7 +90,7 @@ pub enum InvalidTable {
         /// Number of features per row.
         columns: usize,
     },
-    /// A target that the loss does not take.
+    /// A target that the loss does not accept.
     #[error("agent {agent}, row {row}: the target: expected {expected}, got {got}")]
     Target {
         /// The agent.
@@ -114,7 +115,7 @@ pub enum InvalidTable {
     /// The mini-batch size is 0.
     #[error("batch = 0 is out of range: it must be a whole number from 1, or \"full\"")]
     Batch,
-    /// All agents together have fewer rows than one of them.
+    /// The total number of rows given is smaller than one agent's number.
     #[error("all agents have {got} rows together, but one of them has {least}: give the sum over all agents")]
     TotalRows {
         /// The number given.
@@ -122,7 +123,7 @@ pub enum InvalidTable {
         /// The largest number of rows of an agent.
         least: u64,
     },
-    /// Factors that are not one finite number from 0 for each agent.
+    /// Factors that are not one finite, nonnegative number for each agent.
     #[error(
         "the agents' factors are {got:?}: give a finite number of at least 0 for each of the {agents} agents"
     )]
@@ -132,7 +133,7 @@ pub enum InvalidTable {
         /// Number of agents.
         agents: usize,
     },
-    /// There are held-out rows for more or fewer agents than there are.
+    /// There are held-out rows for a number of agents that is not the problem's.
     #[error(
         "there are held-out rows for {got} agents, but there are {agents} agents: give rows for each, or none"
     )]
@@ -151,7 +152,7 @@ impl From<InvalidPenalty> for InvalidTable {
 }
 
 impl<T: Real> Shard<T> {
-    /// Checks that there are `columns` features for each target, and that the loss takes the targets.
+    /// Checks that there are `columns` features for each target, and that the loss accepts the targets.
     fn check(&self, agent: usize, columns: usize, loss: Loss) -> Result<(), InvalidTable> {
         let (features, rows) = (self.features.len(), self.targets.len());
         if Some(features) != rows.checked_mul(columns) {
@@ -209,7 +210,7 @@ impl<T: Real> Table<T> {
         Ok(Self { columns, shards, test, objective, penalty, factors, batch, isa, grams })
     }
 
-    /// Adds held-out rows of each agent, of which some may have none: what [`Loss::metrics`] says is measured on them, on those of
+    /// Adds held-out rows for each agent; some agents may have none. The metrics in [`Loss::metrics`] are measured on the rows of
     /// all agents together.
     pub fn with_test(self, shards: Vec<Shard<T>>) -> Result<Self, InvalidTable> {
         let some = shards.iter().any(|shard| !shard.targets.is_empty());
@@ -218,7 +219,7 @@ impl<T: Real> Table<T> {
         Ok(with)
     }
 
-    /// The same where rows of other agents may be elsewhere: metrics are measured also if no agent has held-out rows here.
+    /// The same where rows of other agents may be elsewhere: metrics are measured even if no agent has held-out rows here.
     pub fn with_part_of_test(mut self, shards: Vec<Shard<T>>) -> Result<Self, InvalidTable> {
         let (got, agents) = (shards.len(), self.shards.len());
         if got != agents {

@@ -9,7 +9,7 @@ pub struct TableObjective {
     pub loss: Loss,
     /// Weight of the smooth penalty, which is part of each f_i.
     pub l2: f64,
-    /// Weight of the nonsmooth penalty `l1 |x|_1`, which all agents have in common ([`Penalty`](crate::problems::Penalty)).
+    /// Weight of the nonsmooth penalty `l1 |x|_1`, which all agents share ([`Penalty`](crate::problems::Penalty)).
     pub l1: f64,
     /// Whether the last column is the constant 1. Its coefficients are then not penalised.
     pub intercept: bool,
@@ -33,11 +33,11 @@ pub enum AgentWeights {
     /// By rows: agent i's mean, with its penalty, is multiplied by `N m_i/total`, so that f is the mean over all rows of all
     /// agents.
     Rows {
-        /// Rows of all agents together, which has to be given where only some agents' rows are at hand; `None`: those at hand
+        /// Rows of all agents together, which must be given where only some agents' rows are available; `None`: those available
         /// are all.
         total: Option<u64>,
     },
-    /// By these factors, one for each agent, with which means and penalties are multiplied.
+    /// By these factors, one for each agent, by which means and penalties are multiplied.
     Factors(Vec<f64>),
 }
 

@@ -8,7 +8,7 @@ pub(super) const MOST_ROWS: usize = 64;
 /// The products of a block's rows with the coefficients of one class.
 pub(super) type Products<S> = [S; MOST_ROWS];
 
-/// Calls `work` with the products of each class. Up to 16 classes they are on the stack, so that nothing is allocated.
+/// Calls `work` with the products of each class. For up to 16 classes they are on the stack, so that nothing is allocated.
 #[inline(always)]
 pub(super) fn with_products<S: Real, R>(classes: usize, work: impl FnOnce(&mut [Products<S>]) -> R) -> R {
     const FEW: usize = 16;

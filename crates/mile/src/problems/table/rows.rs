@@ -1,11 +1,11 @@
 //! One pass over the rows of a table, in blocks: a row is read from memory once, for its product with x, and is still
 //! in the cache when it is added to the gradient.
 //!
-//! Products are formed row by row, in the order of memory, which the CPU then fetches ahead: with four rows side by side
+//! Products are formed row by row, in memory order, which the CPU then prefetches: with four rows side by side,
 //! 48 MB of short rows were read at two thirds of that speed. Rows are added four at a time, because the gradient has to
 //! be read and written each time.
 //!
-//! The sums are the same on every CPU: those of a product as lanes form them, and rows are added in their order.
+//! The sums are the same on every CPU: those of a product are formed as the lanes form them, and rows are added in order.
 
 use num_traits::Zero;
 
@@ -15,9 +15,9 @@ use crate::isa::Isa;
 use crate::lanes::{Kernel, LoadLanes};
 use crate::real::Real;
 
-/// Bytes of a block's rows: half of what the cache nearest to the core holds.
+/// Bytes of a block's rows: half of the cache nearest to the core.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Rows, or classes, that are worked on side by side.
+/// Rows, or classes, that are processed side by side.
 const ABREAST: usize = 4;
 
 /// Rows of numbers, with a target for each.
@@ -82,14 +82,14 @@ impl<'a, T: Real> Samples<'a, T> {
         })
     }
 
-    /// The product of each row with x or, for several classes, the first class whose product is largest; NaN if a product is.
+    /// The product of each row with x or, for several classes, the first class with the largest product; NaN if a product is.
     pub(super) fn predictions(self, isa: Isa, loss: Loss, x: &[T]) -> Vec<f64> {
         assert_eq!(x.len(), self.dim * loss.classes(), "a number for each column and class");
         with_products(loss.classes(), |products| T::run_on(isa, Predict { samples: self, x, products }))
     }
 }
 
-/// Rows that are worked on together, with their targets.
+/// Rows that are processed together, with their targets.
 struct Block<T> {
     rows: [*const T; MOST_ROWS],
     targets: [T; MOST_ROWS],
@@ -295,7 +295,7 @@ pub(super) fn products<T: Real>(
 #[inline(always)]
 unsafe fn dots<const C: usize, A, T, V: LoadLanes<A> + LoadLanes<T>>(row: *const A, x: &[T]) -> [V::T; C] {
     let (dim, x) = (x.len() / C, x.as_ptr());
-    // SAFETY: columns below `dim`, of which the row and each vector have as many.
+    // SAFETY: columns are below `dim`, the length of the row and of each vector.
     unsafe {
         let (mut sums, mut k) = ([V::splat(V::T::zero()); C], 0);
         while k + V::COUNT <= dim {
@@ -320,8 +320,8 @@ unsafe fn dots<const C: usize, A, T, V: LoadLanes<A> + LoadLanes<T>>(row: *const
     }
 }
 
-/// A gradient to which rows are added. What is left of it beyond whole vectors is kept in a register: a masked load
-/// has to wait until an earlier masked store to the same place is over.
+/// A gradient to which rows are added. The remainder beyond whole vectors is kept in a register: a masked load
+/// has to wait until an earlier masked store to the same place is done.
 struct Sums<'a, T, V> {
     gradient: &'a mut [T],
     /// Columns in whole vectors.
@@ -346,7 +346,7 @@ impl<'a, T: Real, V: LoadLanes<T, T = T>> Sums<'a, T, V> {
         }
     }
 
-    /// Writes what was kept.
+    /// Writes what was kept in the register.
     ///
     /// # Safety
     ///
@@ -368,9 +368,9 @@ impl<'a, T: Real, V: LoadLanes<T, T = T>> Sums<'a, T, V> {
     #[inline(always)]
     unsafe fn add<const R: usize>(&mut self, rows: [*const T; R], slopes: [T; R]) {
         let (g, left) = (self.gradient.as_mut_ptr(), self.gradient.len() - self.whole);
-        // SAFETY: columns of which each row and g have as many.
+        // SAFETY: columns are within each row and g, which have the same length.
         unsafe {
-            // A loop, not `map`: a closure is not compiled for the instructions, so they would not be inlined.
+            // A loop, not `map`: a closure is not compiled for these instructions, so they would not be inlined.
             let mut factors = [V::splat(T::zero()); R];
             for r in 0..R {
                 factors[r] = V::splat(slopes[r]);

@@ -49,7 +49,7 @@ pub(super) fn values<T: Real>(products: &mut [Products<f64>], targets: &[T]) {
     }
 }
 
-/// The first class of each row that has its largest product; NaN if a product of the row is.
+/// The first class of each row with its largest product; NaN if a product of the row is.
 #[inline(always)]
 pub(super) fn classes(products: &[Products<f64>]) -> Products<f64> {
     let (_, mut at) = largest(products);

@@ -27,7 +27,7 @@ fn value<T: Real>(k: usize) -> T {
     T::of(((k * 7919) % 2003) as f64 / 1000.0 - 1.0)
 }
 
-/// A target that a loss takes.
+/// A target that a loss accepts.
 fn target<T: Real>(loss: Loss, k: usize) -> T {
     match loss {
         Loss::Logistic | Loss::NonconvexLogistic => value::<T>(3 * k + 1).signum(),
@@ -113,7 +113,7 @@ fn by_formula<T: Real>(table: &Table<T>, rows: &[usize], x: &[T]) -> (f64, Vec<f
     (factor * value, gradient.iter().map(|g| factor * g).collect())
 }
 
-/// Asserts that numbers agree up to a part of the largest.
+/// Asserts that numbers agree up to a fraction of the largest.
 fn agree<T: Real>(found: &[T], expected: &[f64], tolerance: f64, what: &str) {
     let largest = expected.iter().fold(1.0, |m: f64, g| m.max(g.abs()));
     assert_eq!(found.len(), expected.len());
@@ -229,7 +229,7 @@ fn far_out<T: Real>() {
 }
 
 #[test]
-fn large_margins_do_not_overflow_and_what_is_not_a_number_stays_so() {
+fn large_margins_do_not_overflow_and_nan_stays_nan() {
     far_out::<f64>();
     far_out::<f32>();
 }
@@ -275,7 +275,7 @@ fn agents_weighted_by_rows_minimise_the_mean_over_all_rows() {
             sum.iter_mut().zip(&g).for_each(|(sum, g)| *sum += g / counts.len() as f64);
         }
         agree(&sum, &gradient, 1e-14, "the mean of the gradients");
-        // An agent that has only its own rows, and others of which nothing is known, has the same objective.
+        // An agent that has only its own rows, with nothing known of the others, has the same objective.
         let placeholder = shard(columns, 1, loss);
         let alone = vec![placeholder.clone(), shards[1].clone(), placeholder];
         let of_total = AgentWeights::Rows { total: Some(50) };
@@ -341,7 +341,7 @@ fn mini_batch_gradients_are_unbiased() {
 }
 
 #[test]
-fn what_makes_no_objective_is_refused() {
+fn invalid_objectives_are_refused() {
     let shard = |targets: &[f64]| Shard { features: vec![1.0; targets.len()], targets: targets.to_vec() };
     let new =
         |shards, loss, l2, batch| Table::new(1, shards, TableObjective::new(loss, l2), batch).unwrap_err();
