@@ -29,7 +29,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use mile::engine::HostError;
 use mile_lab::error::LabError;
 use mile_net::checkpoint::CheckpointError;
-use mile_net::engine::NetworkError;
+use mile_net::engine::NetworkEngineError;
 use mile_net::keys::KeyError;
 
 /// Decentralized optimization and learning with multiple local updates.
@@ -191,7 +191,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<LabError>().is_some_and(LabError::is_usage)
             || cause.is::<KeyError>()
             || cause.downcast_ref::<CheckpointError>().is_some_and(checkpoint)
-            || matches!(cause.downcast_ref(), Some(NetworkError::Settings(_)))
+            || matches!(cause.downcast_ref(), Some(NetworkEngineError::Settings(_)))
     })
 }
 

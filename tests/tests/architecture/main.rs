@@ -4,6 +4,7 @@ mod modules;
 mod tokens;
 mod unsafe_code;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -178,4 +179,21 @@ fn crates_depend_on_each_other_in_one_direction() {
             assert!(allowed.contains(&used.as_str()), "{name} may not use {used}");
         }
     }
+}
+
+#[test]
+fn no_two_public_types_share_a_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, text) in crates().iter().flat_map(|folder| sources(&folder.join("src"))) {
+        for words in tokens::tokens(&text).windows(3) {
+            let [visible, kind, name] = words else { continue };
+            if visible == "pub" && ["struct", "enum", "trait", "type", "union"].contains(&kind.as_str()) {
+                let file = path.strip_prefix(root()).expect("below it").display().to_string();
+                places.entry(name.clone()).or_default().push(file);
+            }
+        }
+    }
+    assert!(places.contains_key("Simulator"), "the types are looked for in the wrong place");
+    places.retain(|_, files| files.len() > 1);
+    assert!(places.is_empty(), "one name for several public types: {places:#?}");
 }

@@ -7,7 +7,7 @@ use crate::checkpoint::CheckpointError;
 /// Why an engine does not start, or stops.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NetworkError {
+pub enum NetworkEngineError {
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
@@ -50,7 +50,7 @@ pub enum NetworkError {
     },
 }
 
-impl NetworkError {
+impl NetworkEngineError {
     pub(super) fn serve(
         what: &'static str,
         at: impl std::fmt::Display,

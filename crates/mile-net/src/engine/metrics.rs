@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::NetworkError;
+use super::NetworkEngineError;
 use super::shared::Shared;
 
 /// Most clients at a time; others wait until one is served.
@@ -41,8 +41,11 @@ impl Drop for Metrics {
 }
 
 /// Serves metrics as Prometheus text. Call within the runtime.
-pub(super) fn serve<T: Real>(shared: Arc<Shared<T>>, address: SocketAddr) -> Result<Metrics, NetworkError> {
-    let failed = |source: std::io::Error| NetworkError::serve("metrics", address, source);
+pub(super) fn serve<T: Real>(
+    shared: Arc<Shared<T>>,
+    address: SocketAddr,
+) -> Result<Metrics, NetworkEngineError> {
+    let failed = |source: std::io::Error| NetworkEngineError::serve("metrics", address, source);
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;

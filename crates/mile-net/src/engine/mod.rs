@@ -33,7 +33,7 @@ use mile::membership::Edge;
 use mile::real::Real;
 use tokio::runtime::Runtime;
 
-pub use self::error::{Departure, NetworkError};
+pub use self::error::{Departure, NetworkEngineError};
 pub use self::panics::exit_on_panic;
 pub use self::quic::quic_settings;
 pub use self::tcp::tls_client;
@@ -118,7 +118,7 @@ impl<T: Real> NetworkEngine<T> {
         folder: Folder,
         terms: Terms,
         memory: Memory<T>,
-    ) -> Result<Self, NetworkError> {
+    ) -> Result<Self, NetworkEngineError> {
         let (listed, relay) = check(&settings)?;
         let Settings { me, neighbours, on_missing, .. } = &settings;
         let incarnation = folder.incarnation()?;
@@ -196,7 +196,7 @@ impl<T: Real> NetworkEngine<T> {
 
     /// Stays until every neighbour has confirmed that the last message is part of a checkpoint, and knows that this agent leaves, or
     /// has been away for the linger time; closes all connections in good order.
-    pub fn leave(mut self) -> Result<Departure, NetworkError> {
+    pub fn leave(mut self) -> Result<Departure, NetworkEngineError> {
         let unconfirmed = Leaving::new(&self.shared, &self.folder).leave(self.linger, self.timeout);
         // Attempts to reach neighbours that have left are not worth waiting for.
         if let Some(runtime) = self.runtime.as_ref().filter(|_| self.shared.lock().was_linked()) {
@@ -275,38 +275,38 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
     }
 }
 
-fn network_threads(name: &str) -> Result<Runtime, NetworkError> {
+fn network_threads(name: &str) -> Result<Runtime, NetworkEngineError> {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     threads.worker_threads(2).thread_name(name).enable_all();
-    threads.build().map_err(NetworkError::Threads)
+    threads.build().map_err(NetworkEngineError::Threads)
 }
 
 /// Neighbours by key, and the relay, if the settings are consistent.
-fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), NetworkError> {
+fn check(settings: &Settings) -> Result<(Listed, Option<RelayUrl>), NetworkEngineError> {
     let own = settings.key.public();
     let mut listed = BTreeMap::new();
     for (id, peer) in &settings.neighbours {
         if *id == settings.me || peer.key == own {
-            return Err(NetworkError::Settings(format!(
+            return Err(NetworkEngineError::Settings(format!(
                 "neighbour {id} is this agent itself (agent {}); list only the others",
                 settings.me
             )));
         }
         if let Some(other) = listed.insert(peer.key, *id) {
-            return Err(NetworkError::Settings(format!(
+            return Err(NetworkEngineError::Settings(format!(
                 "neighbours {other} and {id} have the same key {}; each agent needs its own",
                 peer.key
             )));
         }
     }
     if settings.transport == Transport::Tcp && settings.relay.is_some() {
-        return Err(NetworkError::Settings(
+        return Err(NetworkEngineError::Settings(
             "a relay carries QUIC, but the transport is TCP; leave agent.relay out, or set agent.transport = \"quic\"".into(),
         ));
     }
     let relay = settings.relay.as_ref().map(|text| {
         text.parse().map_err(|error| {
-            NetworkError::Settings(format!("expected the URL of a relay, got {text} ({error})"))
+            NetworkEngineError::Settings(format!("expected the URL of a relay, got {text} ({error})"))
         })
     });
     Ok((Arc::new(listed), relay.transpose()?))
@@ -348,7 +348,7 @@ mod tests {
             gossip: Vec::new(),
         };
         let error = engine.exchange(message, &[(1, 0.5)], vec![vec![0.0]]).unwrap_err();
-        let Some(NetworkError::Panicked(what)) = error.downcast_ref() else { panic!("{error}") };
+        let Some(NetworkEngineError::Panicked(what)) = error.downcast_ref() else { panic!("{error}") };
         assert!(what.contains("advance out of bounds"), "{what}");
     }
 }

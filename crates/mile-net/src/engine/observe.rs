@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use tokio::time::{sleep, timeout};
 
-use super::NetworkError;
+use super::NetworkEngineError;
 use super::shared::{Core, Shared};
 use crate::protocol::{Millis, NeighbourStatus};
 use crate::status::{Activity, Awaited, Neighbour, Status};
@@ -106,8 +106,11 @@ impl Drop for Socket {
 }
 
 /// Serves the status on a socket that only its owner may use. Call within the runtime.
-pub(super) fn serve_status<T: Real>(shared: Arc<Shared<T>>, path: &Path) -> Result<Socket, NetworkError> {
-    let failed = |source: std::io::Error| NetworkError::serve("status", path.display(), source);
+pub(super) fn serve_status<T: Real>(
+    shared: Arc<Shared<T>>,
+    path: &Path,
+) -> Result<Socket, NetworkEngineError> {
+    let failed = |source: std::io::Error| NetworkEngineError::serve("status", path.display(), source);
     let left_over = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
     if left_over {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {

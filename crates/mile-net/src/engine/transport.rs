@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::close::LinkEnd;
 use super::start::Start;
-use super::{NetworkError, Peer, quic, tcp};
+use super::{NetworkEngineError, Peer, quic, tcp};
 use crate::frame::HEAD;
 
 /// The transport between neighbours. Both ends of an edge need the same.
@@ -30,7 +30,7 @@ pub(super) enum Endpoint {
 
 impl Endpoint {
     /// Binds the address.
-    pub(super) async fn bind(transport: Transport, start: Start) -> Result<Self, NetworkError> {
+    pub(super) async fn bind(transport: Transport, start: Start) -> Result<Self, NetworkEngineError> {
         match transport {
             Transport::Quic => quic::Endpoint::bind(start).await.map(Self::Quic),
             Transport::Tcp => tcp::Endpoint::bind(start).map(|bound| Self::Tcp(Box::new(bound))),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mile::real::Real;
 
-use super::NetworkError;
+use super::NetworkEngineError;
 use super::observe::describe;
 use super::panics;
 use super::shared::{Shared, View};
@@ -34,7 +34,7 @@ pub(super) fn exchange<T: Real>(
     folder: &Folder,
     on_missing: MissingPolicy,
     limit: Option<Duration>,
-) -> Result<Finished<T>, NetworkError> {
+) -> Result<Finished<T>, NetworkEngineError> {
     let mut warning = WaitWarning::new();
     let check = if on_missing == MissingPolicy::Wait { CHECK } else { TICK };
     loop {
@@ -43,7 +43,7 @@ pub(super) fn exchange<T: Real>(
             return Ok(finished);
         }
         if let Some(what) = panics::noted(&shared.threads) {
-            return Err(NetworkError::Panicked(what));
+            return Err(NetworkEngineError::Panicked(what));
         }
         if let Some(decisions) = core.session.unsaved_decisions() {
             drop(core);
@@ -67,7 +67,7 @@ pub(super) fn exchange<T: Real>(
 }
 
 /// An error if nothing has arrived from a neighbour that is waited for, for longer than the timeout.
-fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), NetworkError> {
+fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), NetworkEngineError> {
     if shared.lock().finished.is_some() {
         return Ok(());
     }
@@ -79,7 +79,7 @@ fn check_timeout<T: Real>(shared: &Shared<T>, limit: Duration) -> Result<(), Net
         .iter()
         .filter(|edge| edge.waiting.is_some() && silent(edge.waiting_s.unwrap_or(0.0), edge.last_heard_s));
     let who: Vec<String> = silent_ones.map(describe).collect();
-    if who.is_empty() { Ok(()) } else { Err(NetworkError::TimedOut { round: status.round, who }) }
+    if who.is_empty() { Ok(()) } else { Err(NetworkEngineError::TimedOut { round: status.round, who }) }
 }
 
 /// Logs the neighbours it waits for, less and less often.

@@ -6,7 +6,7 @@ use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::{StartFrom, work};
 use mile_net::checkpoint::CheckpointError;
-use mile_net::engine::NetworkError;
+use mile_net::engine::NetworkEngineError;
 
 use crate::lab::{Lab, cause};
 
@@ -14,7 +14,7 @@ use crate::lab::{Lab, cause};
 fn disk_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e CheckpointError> {
     error.downcast_ref().or_else(|| {
         cause(error, |engine| match engine {
-            NetworkError::Checkpoint(error) => Some(error),
+            NetworkEngineError::Checkpoint(error) => Some(error),
             _ => None,
         })
     })

@@ -19,7 +19,7 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_net::agent::{AgentJob, Failure, Host, RoundEnd, StartFrom, State, work};
 use mile_net::checkpoint::{CheckpointError, Folder};
-use mile_net::engine::{Departure, NetworkEngine, NetworkError, Peer, Settings, Transport};
+use mile_net::engine::{Departure, NetworkEngine, NetworkEngineError, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
@@ -31,7 +31,7 @@ pub(crate) const HANG: Duration = Duration::from_secs(60);
 /// What an engine said, among the causes of an error.
 pub(crate) fn cause<'e, R>(
     error: &'e (dyn Error + 'static),
-    look: impl FnOnce(&'e NetworkError) -> Option<R>,
+    look: impl FnOnce(&'e NetworkEngineError) -> Option<R>,
 ) -> Option<R> {
     let mut error = Some(error);
     while let Some(one) = error {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::{StartFrom, work};
-use mile_net::engine::{NetworkEngine, NetworkError, Settings, Transport};
+use mile_net::engine::{NetworkEngine, NetworkEngineError, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::protocol::{Memory, MissingPolicy};
 
@@ -86,8 +86,8 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
         started.err().expect("settings that are refused")
     };
     let own = lab.keys[0].public();
-    let contradicts = |error: NetworkError| match error {
-        NetworkError::Settings(text) => text,
+    let contradicts = |error: NetworkEngineError| match error {
+        NetworkEngineError::Settings(text) => text,
         other => panic!("{other}"),
     };
     contradicts(start(&|settings| settings.me = 1));
@@ -107,10 +107,10 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
     let error = start(&|settings| {
         (settings.transport, settings.listen) = (Transport::Tcp, taken.local_addr().unwrap());
     });
-    assert!(matches!(error, NetworkError::Bind { .. }), "{error}");
+    assert!(matches!(error, NetworkEngineError::Bind { .. }), "{error}");
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let error = start(&|settings| settings.listen = taken.local_addr().unwrap());
-    assert!(matches!(error, NetworkError::Bind { .. }), "{error}");
+    assert!(matches!(error, NetworkEngineError::Bind { .. }), "{error}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn an_agent_with_the_wrong_settings_saves_nothing_and_continues_with_the_right_o
         let start = StartFrom::Point(vec![0.5; 30], Mark::default());
         let error = work(&lab.job(1, &method, 5), start, &mut engine).unwrap_err();
         let who = cause(&*error, |error| match error {
-            NetworkError::TimedOut { who, .. } => Some(who),
+            NetworkEngineError::TimedOut { who, .. } => Some(who),
             _ => None,
         });
         assert!(who.is_some_and(|who| who[0].contains("step_size")), "{error}");

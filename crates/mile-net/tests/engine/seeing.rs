@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mile::graph::Topology;
 use mile::methods::Mile;
 use mile_net::agent::work;
-use mile_net::engine::NetworkError;
+use mile_net::engine::NetworkEngineError;
 use mile_net::protocol::MissingPolicy;
 use mile_net::status::{self, Activity, StatusError};
 
@@ -72,7 +72,7 @@ fn waiting_ends_with_an_error_that_names_whom_if_a_limit_is_set() {
     let (mut engine, from) = lab.start(0, settings);
     let error = work(&lab.job(0, &method, 6), from, &mut engine).unwrap_err();
     let who = cause(&*error, |error| match error {
-        NetworkError::TimedOut { round: 0, who } => Some(who),
+        NetworkEngineError::TimedOut { round: 0, who } => Some(who),
         _ => None,
     });
     assert!(who.is_some_and(|who| who.len() == 1 && who[0].contains("agent 1")), "{error}");

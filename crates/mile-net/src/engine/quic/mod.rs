@@ -20,7 +20,7 @@ use self::stream::{REFUSED, ended};
 use super::admission::{Admission, HANDSHAKE, Listed};
 use super::close::{LinkEnd, NOT_LISTED};
 use super::start::Start;
-use super::{ALPN, NetworkError, Peer, reach};
+use super::{ALPN, NetworkEngineError, Peer, reach};
 
 /// An endpoint of iroh.
 pub(super) struct Endpoint {
@@ -32,9 +32,10 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) async fn bind(start: Start) -> Result<Self, NetworkError> {
+    pub(super) async fn bind(start: Start) -> Result<Self, NetworkEngineError> {
         let Start { key, listen, relay, listed, admission } = start;
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| NetworkError::Bind { listen, source };
+        let failed =
+            |source: Box<dyn std::error::Error + Send + Sync>| NetworkEngineError::Bind { listen, source };
         let mode = relay.as_ref().map_or(RelayMode::Disabled, |url| RelayMode::custom([url.clone()]));
         let invalid = |error: InvalidSocketAddr| failed(error.into());
         let mut builder = iroh::Endpoint::builder(presets::Minimal)

@@ -23,7 +23,7 @@ pub use self::tls::tls_client;
 use super::admission::{Admission, HANDSHAKE, Listed};
 use super::close::{LinkEnd, NOT_LISTED};
 use super::start::Start;
-use super::{ALPN, NetworkError, Peer, reach};
+use super::{ALPN, NetworkEngineError, Peer, reach};
 use crate::protocol::Fault;
 
 /// Most connections that the system has made and that wait to be accepted.
@@ -43,9 +43,10 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Call within the runtime.
-    pub(super) fn bind(start: Start) -> Result<Self, NetworkError> {
+    pub(super) fn bind(start: Start) -> Result<Self, NetworkEngineError> {
         let Start { key, listen, relay: _, listed, admission } = start;
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| NetworkError::Bind { listen, source };
+        let failed =
+            |source: Box<dyn std::error::Error + Send + Sync>| NetworkEngineError::Bind { listen, source };
         let listener = listen_on(listen).map_err(|error| failed(error.into()))?;
         let address = listener.local_addr().map_err(|error| failed(error.into()))?;
         let tls = tls::server(&key).map_err(|error| failed(error.into()))?;
