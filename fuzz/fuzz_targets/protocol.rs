@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use mile::membership::Edge;
 use mile_net::frame::{Head, Kind};
 use mile_net::handshake::{Hello, Mark, Terms, VERSION};
-use mile_net::outbox::{Form, Message};
+use mile_net::outbox::{Message, MessageForm};
 use mile_net::protocol::{Arrival, Limits, Memory, MissingPolicy, Protocol, Setup};
 
 const DIM: usize = 3;
@@ -118,7 +118,7 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
                 let up: Vec<(usize, f64)> = both.filter(|(id, _)| up >> id & 1 == 1).collect();
                 let mark = Mark { exchange: next, round: next };
                 let gossip = if gossip { vec![0.5; 2] } else { Vec::new() };
-                let message = Message { mark, vectors: vec![0.0; DIM], form: Form::Whole, gossip };
+                let message = Message { mark, vectors: vec![0.0; DIM], form: MessageForm::Whole, gossip };
                 session.begin(message, &up, vec![vec![f32::NAN; DIM]], now);
                 busy = true;
                 next += 1;
