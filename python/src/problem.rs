@@ -30,7 +30,7 @@ pub(crate) struct Spec {
     initial: Option<Py<PyAny>>,
     measure: Option<Py<PyAny>>,
     measure_of: Option<Py<PyAny>>,
-    metrics: &'static [Metric],
+    metrics: Vec<Metric>,
     /// The tensors that the variable consists of.
     parts: Vec<TensorPart>,
 }
@@ -93,7 +93,7 @@ impl Spec {
             initial: attribute(object, "initial")?.map(Bound::unbind),
             measure: attribute(object, "measure")?.map(Bound::unbind),
             measure_of: attribute(object, "measure_of")?.map(Bound::unbind),
-            metrics: metrics.leak(),
+            metrics,
             parts,
         })
     }
@@ -300,8 +300,8 @@ impl<T: Real + Element> Problem<T> for PyProblem {
 }
 
 impl<T: Real + Element> HeldOut<T> for PyProblem {
-    fn metrics(&self) -> &'static [Metric] {
-        self.spec.metrics
+    fn metrics(&self) -> &[Metric] {
+        &self.spec.metrics
     }
 
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {

@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     }
     let results = Executed::elsewhere(&plan, &arguments.out, outcomes).report(true)?;
     let again = format!("mile gather --out {}", arguments.out.display());
-    finish(results, &again, &OutputArguments::default())?;
+    finish(results, false, &again, &OutputArguments::default())?;
     Ok(0)
 }
 

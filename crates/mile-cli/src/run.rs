@@ -125,7 +125,7 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
             command_line("run", experiment.as_deref(), set, data_dir.as_deref())
         }
     };
-    finish(results, &again, &arguments.output)
+    finish(results, stop.load(Ordering::Relaxed), &again, &arguments.output)
 }
 
 /// What is printed before a run: advice from the theory and, in a dry run, everything known about it.
@@ -275,7 +275,12 @@ fn describe_sweep(arguments: &RunArguments, sweep: &SweepPlan, place: &Place) ->
 
 /// Prints the results of a finished or interrupted experiment, and returns the exit code. `again` is the command that resumes it,
 /// without the folder.
-pub(crate) fn finish(results: Results, again: &str, output: &OutputArguments) -> anyhow::Result<u8> {
+pub(crate) fn finish(
+    results: Results,
+    was_told_to_stop: bool,
+    again: &str,
+    output: &OutputArguments,
+) -> anyhow::Result<u8> {
     let folder = results.folder.display();
     if !results.table.is_empty() {
         output.result(&format!("{}\n{folder}\n", results.table))?;
@@ -286,20 +291,19 @@ pub(crate) fn finish(results: Results, again: &str, output: &OutputArguments) ->
         let why = error.as_deref().unwrap_or_default();
         eprintln!("mile: {label}, seed {seed}: failed after round {round}: {why}");
     }
-    let mut code = 0;
     if !failed.is_empty() {
         eprintln!(
             "all records are kept; retry from the last checkpoint with: {again} --out {folder} --resume"
         );
-        code = FAILED;
-    } else if !results.is_complete && results.failed.is_empty() {
+    } else if !results.is_complete && (was_told_to_stop || results.failed.is_empty()) {
         eprintln!("stopped; resume with: {again} --out {folder} --resume");
-        code = INTERRUPTED;
+        return Ok(INTERRUPTED);
     }
-    if !results.failed.is_empty() {
-        return Err(LabError::Failed(results.failed).into());
+    match (failed.is_empty(), results.failed.is_empty()) {
+        (_, false) => Err(LabError::Failed(results.failed).into()),
+        (false, true) => Ok(FAILED),
+        (true, true) => Ok(0),
     }
-    Ok(code)
 }
 
 /// The first Ctrl-C sets the stop flag and prints a message; the second one exits immediately.

@@ -109,7 +109,8 @@ impl Lab {
     pub fn run(&self, experiment: &str, folder: impl AsRef<Path>) -> Result<Results, LabError> {
         let folder = folder.as_ref();
         let table = parse_table(experiment, &[])?;
-        let resume = ["config.toml", "sweep.toml"].iter().any(|file| folder.join(file).exists());
+        let begun = if table.contains_key("sweep") { "sweep.toml" } else { "config.toml" };
+        let resume = folder.join(begun).exists();
         let session = self.session(&table, Path::new(""), folder, resume)?;
         let points = match session.work() {
             Work::Run(_) => 1,
@@ -151,11 +152,11 @@ impl Lab {
     /// `base`. With the folder of a run that is resumed, what was chosen when it began is kept.
     pub fn plan(&self, table: &Table, base: &Path, resumed: Option<&Path>) -> Result<Plan, LabError> {
         let ranks = Together::of(self.engines.ranks());
-        let mut experiment = agree(ranks, Spec::read_with(table, base, &self.kinds, &self.catalogue))?;
+        let mut spec = agree(ranks, Spec::read_with(table, base, &self.kinds, &self.catalogue))?;
         if let Some(folder) = resumed {
-            keep_choices(&mut experiment, folder, ranks)?;
+            keep_choices(&mut spec, folder, ranks)?;
         }
-        choose_once(&mut experiment, ranks)?;
-        Plan::spread(experiment, self.engines.clone())
+        choose_once(&mut spec, ranks)?;
+        Plan::spread(spec, self.engines.clone())
     }
 }

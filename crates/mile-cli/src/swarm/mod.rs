@@ -96,7 +96,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let outcomes = mile::with_precision!(plan.spec.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
     let results = Executed::elsewhere(&plan, &folder, outcomes).report(true)?;
-    finish(results, &again, &OutputArguments::default())
+    finish(results, false, &again, &OutputArguments::default())
 }
 
 /// A swarm to be run in a folder.

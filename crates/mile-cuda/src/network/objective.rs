@@ -43,7 +43,7 @@ struct Evaluation {
     /// Training samples for the losses, and samples for metrics if there are any.
     train: Samples,
     test: Option<Samples>,
-    metrics: &'static [Metric],
+    metrics: Vec<Metric>,
     /// Training samples of each agent, and how many numbers are predicted for a sample.
     of_agents: Vec<usize>,
     outputs: f64,
@@ -202,7 +202,7 @@ impl Evaluation {
             program,
             train: Samples::new(queue, data(shared, form.train)?, each, evaluated.concat())?,
             test,
-            metrics: form.metrics,
+            metrics: form.metrics.to_vec(),
             of_agents,
             outputs: form.classes as f64,
         })
@@ -278,7 +278,7 @@ impl<T: Real> Objective for DeviceImages<T> {
     }
 
     fn metrics(&self, numbers: &[f64]) -> Option<Vec<f64>> {
-        let Evaluation { metrics, outputs, .. } = self.evaluation;
+        let Evaluation { ref metrics, outputs, .. } = self.evaluation;
         let measured = numbers[self.evaluation.of_training()..].chunks_exact(OF_SAMPLE);
         let tested = measured.len() as f64;
         let (loss, correct) =

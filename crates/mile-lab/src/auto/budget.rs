@@ -194,7 +194,7 @@ mod tests {
     }
 
     const DIM: usize = 32;
-    /// So many that even the minimum number of iterations with all of them exceeds what is always allowed.
+    /// Enough rows that even the minimum number of iterations over all of them exceeds what is always allowed.
     const ROWS: usize = 40_000;
 
     /// A folder with a file of Gaussian rows for each of two agents.

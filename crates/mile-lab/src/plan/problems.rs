@@ -22,7 +22,7 @@ pub struct ProblemSize {
     /// Whether there is a nonsmooth penalty.
     pub has_penalty: bool,
     /// What is measured on held-out data.
-    pub metrics: &'static [Metric],
+    pub metrics: Vec<Metric>,
     /// Number of training samples of each class at each agent, by seed; empty for problems without classes.
     pub class_counts: Vec<(u64, Vec<Vec<usize>>)>,
 }
@@ -72,7 +72,7 @@ pub(super) fn check<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Re
             dim,
             records_gradient_norm: problem.records_gradient_norm(),
             has_penalty: problem.penalty().is_some(),
-            metrics: problem.held_out().map_or(&[], |held_out| held_out.metrics()),
+            metrics: problem.held_out().map_or(Vec::new(), |held_out| held_out.metrics().to_vec()),
             class_counts: Vec::new(),
         });
         if dim != size.dim {

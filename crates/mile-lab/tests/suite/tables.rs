@@ -260,8 +260,8 @@ fn a_softmax_model_has_coefficients_for_each_class_and_is_measured_on_held_out_r
     let set = ["problem.loss=softmax", "problem.intercept=true", "problem.test=0.2", "problem.weights=rows"];
     let (plan, run) = (folder.plan(&set).unwrap(), folder.0.path().join("run"));
     assert_eq!(plan.size.dim, 6);
-    let metrics = plan.problem::<f64>(0).unwrap().held_out().unwrap().metrics();
-    assert_eq!(metrics, [Metric::Accuracy, Metric::TestLoss]);
+    let problem = plan.problem::<f64>(0).unwrap();
+    assert_eq!(problem.held_out().unwrap().metrics(), [Metric::Accuracy, Metric::TestLoss]);
     execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
     let text = std::fs::read_to_string(run.join("coefficients.csv")).unwrap();
     let names: Vec<&str> = text.lines().map(|line| line.split(',').nth(1).unwrap()).collect();

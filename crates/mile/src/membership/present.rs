@@ -77,7 +77,7 @@ struct HeldOutOfMembers<'a, T> {
 }
 
 impl<T: Real> HeldOut<T> for HeldOutOfMembers<'_, T> {
-    fn metrics(&self) -> &'static [Metric] {
+    fn metrics(&self) -> &[Metric] {
         self.all.metrics()
     }
 

@@ -59,7 +59,7 @@ use crate::schedule::Weight;
 pub struct Mile {
     local_steps: u64,
     xi: Weight,
-    /// If there is none, it is the weight xi of each round.
+    /// The weight of the mixing; without one, it is the weight xi of each round.
     gamma: Option<f64>,
     steps: Steps,
 }

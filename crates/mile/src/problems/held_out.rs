@@ -6,7 +6,7 @@ use crate::real::Real;
 /// Held-out data, on which models are measured and which no gradient sees.
 pub trait HeldOut<T: Real>: Send + Sync {
     /// What is measured, in the order of [`measure`](Self::measure).
-    fn metrics(&self) -> &'static [Metric];
+    fn metrics(&self) -> &[Metric];
 
     /// Measures the model `x`: one number for each of [`metrics`](Self::metrics), NaN where it is undefined.
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure>;

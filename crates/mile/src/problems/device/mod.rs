@@ -29,7 +29,7 @@ pub struct NetworkForm<'a> {
     /// The samples on which metrics are measured, and the images that they belong to.
     pub measured: (&'a [u32], &'a Images),
     /// What is measured on them.
-    pub metrics: &'static [Metric],
+    pub metrics: &'a [Metric],
     /// The factor w of the term `(w/2) |x|^2` of every `f_i`.
     pub weight_decay: f64,
 }
