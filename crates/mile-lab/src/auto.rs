@@ -10,9 +10,9 @@ use mile::schedule::Weight;
 use mile::with_precision;
 use mile_theory::TheoryError;
 use mile_theory::auto::{self, Question};
-use mile_theory::momentum;
 use mile_theory::smoothness::{self, Scatter, Smoothness};
 use mile_theory::weights::WeightChoice;
+use mile_theory::{momentum, outer};
 
 use crate::engines::Scalar;
 use crate::error::LabError;
@@ -165,4 +165,16 @@ fn choose_with_momentum(
             .map_err(|error| theory_error(&key("gamma"), error))?;
     (parameters.xi, parameters.gamma) = (Some(xi.into()), Some(gamma));
     Ok(())
+}
+
+/// The xi that was chosen, made smaller as outer momentum needs it.
+pub(crate) fn allow_for_outer_momentum(
+    index: usize,
+    algorithm: &AlgorithmSpec,
+    network: &Network,
+    parameters: &mut Parameters,
+) -> Result<(), LabError> {
+    let Some(given) = parameters.outer else { return Ok(()) };
+    outer::choose_xi(&algorithm.entry, given, network, parameters)
+        .map_err(|error| theory_error(&format!("algorithm[{index}].outer"), error))
 }

@@ -39,6 +39,7 @@ pub mod lemma1;
 pub mod mixed;
 pub mod modes;
 pub mod momentum;
+pub mod outer;
 pub mod report;
 pub mod sample;
 pub mod smoothness;

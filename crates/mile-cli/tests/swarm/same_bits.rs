@@ -52,7 +52,7 @@ fn every_method_ends_with_the_bits_of_one_process() {
         ("mile", "xi = { from = 0.001, to = 0.1, rounds = 3 }\ngamma = 0.9\nmomentum = 0.8"),
         ("led", "momentum = 0.8\nnesterov = true"),
         ("k-gt", "momentum = 0.5"),
-        ("local-dsgd", "momentum = 0.9"),
+        ("local-dsgd", "momentum = 0.9\nouter = { momentum = 0.3, step_size = 0.7 }"),
     ];
     for (name, keys) in heavy {
         experiment += &format!(

@@ -3,8 +3,8 @@
 use mile::agents::Vector;
 use mile::compression::Compression;
 use mile::engine::Engine;
-use mile::methods::Variant;
 use mile::methods::catalogue::{self, Parameters};
+use mile::methods::{OuterMomentum, Variant};
 use mile::network::Network;
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::real::Real;
@@ -96,6 +96,8 @@ fn every_method_has_the_bits_of_the_simulator() {
 fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
     let tau = || Parameters { local_steps: Some(3), ..Parameters::default() };
     let heavy = |nesterov| Parameters { momentum: Some(0.8), nesterov: Some(nesterov), ..tau() };
+    let outer_momentum = OuterMomentum { momentum: 0.5, step_size: 0.7 };
+    let outer = |parameters| Parameters { outer: Some(outer_momentum), ..parameters };
     let growing = Weight::Geometric { from: 0.001, to: 0.1, rounds: 3 };
     let rows = [
         ("mile", Parameters { xi: Some(0.2.into()), ..tau() }),
@@ -106,6 +108,10 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
         ("mile", Parameters { xi: Some(Weight::Adaptive(0.02)), ..heavy(false) }),
         ("mile", Parameters { compression: Some(Compression::EightBit), ..tau() }),
         ("local-dsgd", Parameters { compression: Some(Compression::TopK(0.3)), ..heavy(false) }),
+        ("mile", Parameters { gamma: Some(0.8), xi: Some(0.02.into()), ..outer(heavy(false)) }),
+        ("local-dsgd", Parameters { compression: Some(Compression::EightBit), ..outer(tau()) }),
+        ("k-gt", outer(tau())),
+        ("led", outer(heavy(true))),
         ("led", heavy(true)),
         ("k-gt", tau().with("eta_s", 0.5)),
         ("k-gt", heavy(false)),

@@ -63,6 +63,7 @@ pub(super) fn plan_algorithm(
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
     if algorithm.has_auto() {
         auto::choose(index, algorithm, spec, network, &mut parameters)?;
+        auto::allow_for_outer_momentum(index, algorithm, network, &mut parameters)?;
     }
     if algorithm.is_adaptive() {
         auto::choose_adaptive(index, algorithm, spec, network, &mut parameters)?;

@@ -1,6 +1,7 @@
 //! `[[algorithm]]`: a method, its step size and its parameters.
 
 use mile::compression::Compression;
+use mile::methods::OuterMomentum;
 use mile::methods::catalogue::{
     self, Catalogue, Entry, Parameter, ParameterKind, ParameterValue, Parameters,
 };
@@ -230,9 +231,13 @@ fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static s
         Compression::EightBit => Value::from("8-bit"),
         Compression::TopK(share) => super::table([("top_k", Some(share.into()))]).into(),
     });
+    let outer = parameters.outer.map(|OuterMomentum { momentum, step_size }| {
+        super::table([("momentum", Some(momentum.into())), ("step_size", Some(step_size.into()))]).into()
+    });
     let parts = [
         ("momentum", parameters.momentum.map(Value::Float)),
         ("nesterov", parameters.nesterov.map(Value::Boolean)),
+        ("outer", outer),
         ("compression", compression),
     ];
     [("local_steps", parameters.local_steps.map(whole))].into_iter().chain(own).chain(parts)
@@ -304,6 +309,7 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         own: own_values(reader, entry)?,
         momentum: number("momentum")?,
         nesterov: if takes("nesterov").is_some() { reader.flag("nesterov")? } else { None },
+        outer: if takes("outer").is_some() { outer(reader)? } else { None },
         compression: if takes("compression").is_some() { compression(reader)? } else { None },
         ..Parameters::default()
     };
@@ -353,6 +359,19 @@ fn own_values(reader: &Section, entry: &Entry) -> Result<Vec<(&'static str, Para
         values.extend(value.map(|value| (*name, value)));
     }
     Ok(values)
+}
+
+/// `{ momentum = 0.5, step_size = 0.7 }`.
+fn outer(reader: &Section) -> Result<Option<OuterMomentum>, LabError> {
+    let expected = "a table such as { momentum = 0.5, step_size = 0.7 }";
+    let Some(value) = reader.value("outer") else { return Ok(None) };
+    let table = value.as_table().filter(|table| !table.is_empty());
+    let inner =
+        Section::new(reader.path("outer"), table.ok_or_else(|| reader.refuse("outer", value, expected))?);
+    let momentum = inner.number("momentum", "a number in [0, 1)")?.unwrap_or(0.0);
+    let step_size = inner.number("step_size", "a positive number")?.unwrap_or(1.0);
+    inner.finish()?;
+    Ok(Some(OuterMomentum { momentum, step_size }))
 }
 
 /// `"8-bit"`, `{ top_k = 0.01 }`, or `"none"`.

@@ -137,6 +137,15 @@ fn automatic_weights_and_step_sizes_take_momentum_into_account() {
         let last = run(&heavy, folder.path(), false)[0].last.grad_norm_sq.unwrap();
         assert!(last < 1e-12, "{keys}: {last:e}");
     }
+    for keys in ["", "momentum = 0.5"] {
+        let without = chosen(&plan_of(&format!("gamma = 'auto'\n{keys}")));
+        let outer = plan_of(&format!("gamma = 'auto'\n{keys}\nouter = {{ momentum = 0.5, step_size = 1 }}"));
+        let [_, xi, gamma] = chosen(&outer);
+        assert!(xi <= 0.5 * without[1] * (1.0 + 1e-12) && gamma == without[2], "{xi} {gamma} {without:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let last = run(&outer, folder.path(), false)[0].last.grad_norm_sq.unwrap();
+        assert!(last < 1e-12, "{keys}, outer: {last:e}");
+    }
     let refused = plan(&with("xi = 'auto'\nmomentum = 0.9"), &[]).err().unwrap();
     assert!(refused.contains("algorithm[0].xi"), "{refused}");
     let refused =

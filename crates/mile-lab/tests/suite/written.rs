@@ -183,6 +183,7 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64) -> String {
         ("variant", vec!["\"cta\"".into(), "\"atc\"".into()]),
         ("momentum", vec!["0.5".into()]),
         ("nesterov", vec!["true".into(), "false".into()]),
+        ("outer", vec!["{ momentum = 0.5, step_size = 0.7 }".into(), format!("{{ step_size = {b} }}")]),
         ("compression", vec!["\"8-bit\"".into(), format!("{{ top_k = {share} }}"), "\"none\"".into()]),
     ];
     for (key, values) in values {

@@ -6,6 +6,7 @@ use mile::agents::Vector;
 use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::membership::{Change, Event, Membership, Present};
+use mile::methods::OuterMomentum;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
@@ -134,16 +135,18 @@ fn check(seed: u64, spoil: bool) {
     };
     let local_steps = entry.has_local_steps().then_some(3);
     let penalty = seed.is_multiple_of(2) && entry.takes_penalty() && compression.is_none();
-    // Momentum, and a weight that grows, where the method has them.
+    // Momentum, outer momentum, and a weight that grows, where the method has them.
     let heavy = entry.takes("momentum") && !penalty && !seed.is_multiple_of(3);
     let adaptive = (seed / 7).is_multiple_of(2) && compression.is_none();
     let grows =
         if adaptive { Weight::Adaptive(0.1) } else { Weight::Geometric { from: 0.001, to: 0.1, rounds: 4 } };
+    let outer = OuterMomentum { momentum: 0.5, step_size: 0.7 };
     let parameters = Parameters {
         local_steps,
         penalty,
         momentum: heavy.then_some(0.7),
         nesterov: (heavy && entry.takes("nesterov") && seed.is_multiple_of(5)).then_some(true),
+        outer: (entry.takes("outer") && !penalty && (seed / 3).is_multiple_of(2)).then_some(outer),
         xi: (entry.takes("xi") && !seed.is_multiple_of(4)).then_some(grows),
         compression,
         ..Parameters::default()

@@ -45,6 +45,8 @@ const USUAL_MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1
 const NESTEROV: Parameter = Parameter::part("nesterov", "true or false", "false");
 const COMPRESSION: Parameter =
     Parameter::part("compression", "\"none\", \"8-bit\" or { top_k = a share in (0, 1) }", "\"none\"");
+const OUTER: Parameter =
+    Parameter::part("outer", "a table such as { momentum = 0.5, step_size = 0.7 }", "none");
 const PROBABILITY: Parameter = Parameter::number("probability", "a number in (0, 1]", "1/local_steps");
 
 /// Parameters whose compression is possible on the network.
@@ -80,9 +82,10 @@ pub static ALL: &[Entry] = &[
             ),
             MOMENTUM,
             NESTEROV,
+            OUTER,
             COMPRESSION,
         ],
-        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi and compression",
+        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi, outer momentum and compression",
         build: &|p, network, _| {
             let mut p = checked_compression("mile", p, network)?;
             p.weights_of_compression(true);
@@ -90,7 +93,7 @@ pub static ALL: &[Entry] = &[
             let found = matches!(xi, Weight::Adaptive(_)) && gamma.is_none();
             let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { gamma };
             let method = Mile::with_weights(p.tau(), xi, gamma)?.with_compression(p.compression)?;
-            Ok(Box::new(method.with_momentum(p.checked_momentum("mile")?)))
+            Ok(Box::new(method.with_momentum(p.checked_momentum("mile")?).with_outer(p.outer)?))
         },
     }),
     built_in(Row {
@@ -103,10 +106,12 @@ pub static ALL: &[Entry] = &[
             Parameter::number("beta", "a number in (0, 1]", "1/local_steps, less with momentum"),
             MOMENTUM,
             NESTEROV,
+            OUTER,
         ],
-        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; its momentum is our extension",
+        note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; both kinds of momentum are our extensions",
         build: &|p, _, _| {
-            Ok(Box::new(Led::with_momentum(p.tau(), p.number("beta"), p.checked_momentum("led")?)?))
+            let momentum = p.checked_momentum("led")?;
+            Ok(Box::new(Led::with_momentum(p.tau(), p.number("beta"), momentum, p.outer)?))
         },
     }),
     built_in(Row {
@@ -114,10 +119,14 @@ pub static ALL: &[Entry] = &[
         title: "K-GT",
         reference: "Liu, Lin, Koloskova, Stich 2023",
         exact: true,
-        parameters: &[LOCAL_STEPS, ETA_S, MOMENTUM, NESTEROV],
-        note: "its momentum is our extension",
+        parameters: &[LOCAL_STEPS, ETA_S, MOMENTUM, NESTEROV, OUTER],
+        note: "both kinds of momentum are our extensions; outer.step_size takes the place of eta_s",
         build: &|p, _, _| {
-            let method = KGt::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?;
+            if let (Some(eta_s), Some(_)) = (p.number("eta_s"), p.outer) {
+                let expected = "none with outer; use outer.step_size";
+                return Err(Checker("k-gt").refuse("eta_s", eta_s, expected));
+            }
+            let method = KGt::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?.with_outer(p.outer)?;
             Ok(Box::new(method.with_momentum(p.checked_momentum("k-gt")?)))
         },
     }),
@@ -263,14 +272,16 @@ pub static ALL: &[Entry] = &[
             LOCAL_STEPS,
             MOMENTUM,
             NESTEROV,
+            OUTER,
             COMPRESSION,
             Parameter::part("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
         ],
-        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with compression it is CHOCO-SGD with local steps; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept",
+        note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with compression it is CHOCO-SGD with local steps; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept; with outer momentum on the complete graph it is DiLoCo with plain local steps",
         build: &|p, network, _| {
             let mut p = checked_compression("local-dsgd", p, network)?;
             p.weights_of_compression(false);
             let method = LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?);
+            let method = method.with_outer(p.outer)?;
             Ok(Box::new(match p.compression {
                 Some(by) => method.with_compression(by, p.gamma.unwrap_or(1.0))?,
                 None => method,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::OuterMomentum;
 use super::parameters::{ParameterValue, Parameters};
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
@@ -194,6 +195,10 @@ impl Entry {
             if let Some(mu) = parameters.momentum.filter(|mu| *mu != 0.0 && self.takes("momentum")) {
                 let expected = "0 with a penalty; a proximal step has no momentum";
                 return Err(Checker(&self.name).refuse("momentum", mu, expected));
+            }
+            if let Some(outer) = OuterMomentum::of(&self.name, parameters.outer)? {
+                let expected = "none with a penalty; a proximal step has no outer momentum";
+                return Err(Checker(&self.name).refuse("outer", outer, expected));
             }
         }
         let method = match &self.build {

@@ -19,10 +19,12 @@
 //! K alpha g/(1 - mu). Without it c would be corrected by that much more, which is unstable on most graphs. m is in units of
 //! gradients, as c is; it is not sent, and an exchange leaves it unchanged.
 //!
-//! Sent: two vectors in one exchange. Stored: x, u, c; with momentum also m.
+//! With [`OuterMomentum`] (ours) the second vector is `x - eta (mu w + x - u)` with `w = mu w + (x - u)`; its step size eta takes the place of eta_s.
+//!
+//! Sent: two vectors in one exchange. Stored: x, u, c; with momentum also m; with outer momentum also w.
 
-use super::Momentum;
 use super::parts::{Correction, Local, Needs, Outer, Vectors};
+use super::{Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 
@@ -35,6 +37,7 @@ const CORRECTION: Correction = Correction::Tracking;
 pub struct KGt {
     local_steps: u64,
     outer: Outer,
+    outer_momentum: Option<OuterMomentum>,
     local: Local,
 }
 
@@ -46,7 +49,8 @@ impl KGt {
 
     pub(super) fn named(name: &'static str, local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
         let local_steps = Checker(name).at_least_one("local_steps", local_steps)?;
-        Ok(Self { local_steps, outer: Outer::new(name, eta_s)?, local: Local::Plain })
+        let outer = Outer::new(name, eta_s)?;
+        Ok(Self { local_steps, outer, outer_momentum: None, local: Local::Plain })
     }
 
     /// With momentum in the local steps.
@@ -54,9 +58,16 @@ impl KGt {
         Self { local: momentum.into(), ..self }
     }
 
-    fn vectors(&self) -> Vectors<3> {
+    /// With outer momentum, if asked, whose step size takes the place of eta_s.
+    pub fn with_outer(self, outer: Option<OuterMomentum>) -> Result<Self, InvalidParameter> {
+        Ok(Self { outer_momentum: OuterMomentum::of("k-gt", outer)?, ..self })
+    }
+
+    fn vectors(&self) -> Vectors<4> {
+        let progress: &[_] = if self.outer_momentum.is_some() { &[("w", Unit::Fixed)] } else { &[] };
+        let outer = Needs { state: progress, scratch: &[] };
         let own = Needs { state: &[("x", Unit::Fixed), ("u", Unit::Fixed)], scratch: &["g", "d"] };
-        Vectors([own, CORRECTION.needs(), self.local.needs(CORRECTION.unit())])
+        Vectors([own, CORRECTION.needs(), self.local.needs(CORRECTION.unit()), outer])
     }
 }
 
@@ -79,7 +90,10 @@ impl Method for KGt {
             let slack = self.local.slack();
             let to_gradient = slack / (k * alpha);
             s.combine(z, 0.0, &[(to_gradient, X), (-to_gradient, U)])?;
-            self.outer.along(s, (X, moved), z, (k, slack))?;
+            match self.outer_momentum {
+                Some(outer) => outer.step(s, moved, (X, vectors.state(3)))?,
+                None => self.outer.along(s, (X, moved), z, (k, slack))?,
+            }
             s.pull(&[(moved, X), (z, d)])?;
             s.combine(X, 1.0, &[(1.0, moved)])?;
             CORRECTION.add(s, c, 1.0, d)?; // d = W z - z

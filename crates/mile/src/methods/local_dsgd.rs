@@ -36,11 +36,15 @@
 //!
 //! This is CHOCO-SGD with local steps. There is no proximal form of it.
 //!
-//! Sent: x; compressed C(x - y). Stored: x; with momentum also m; compressed also y and s.
+//! With [`OuterMomentum`] a finished round moves x along its progress from the model a at its start before x is sent:
+//! `u = mu u + (a - x) ; x = a - eta (mu u + a - x)`. On the complete graph with weights 1/N this is DiLoCo (Douillard et al. 2023) with plain
+//! local steps. There is no proximal form of it.
+//!
+//! Sent: x; compressed C(x - y). Stored: x; with momentum also m; compressed also y and s; with outer momentum also a and u.
 
-use super::Momentum;
 use super::parts::{Correction, Exchange, Local};
 use super::primal_dual::{PLAIN, Steps, X};
+use super::{Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step};
 use crate::compression::Compression;
 use crate::method::{Checker, InvalidParameter, Layout, Method};
@@ -67,6 +71,12 @@ impl LocalDsgd {
         Self { steps: Steps { local: momentum.into(), ..self.steps }, ..self }
     }
 
+    /// With outer momentum, if asked.
+    pub fn with_outer(self, outer: Option<OuterMomentum>) -> Result<Self, InvalidParameter> {
+        let outer = OuterMomentum::of("local-dsgd", outer)?;
+        Ok(Self { steps: Steps { outer, ..self.steps }, ..self })
+    }
+
     /// With compressed messages, and the weight `gamma` of the mixing.
     pub fn with_compression(self, by: Compression, gamma: f64) -> Result<Self, InvalidParameter> {
         let is_weight = gamma > 0.0 && gamma <= 1.0;
@@ -81,6 +91,9 @@ impl Method for LocalDsgd {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        if s.t.is_multiple_of(self.local_steps) {
+            self.steps.begin_round(s)?;
+        }
         self.steps.local_step(s)?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             self.steps.exchange(s, self.gamma, 0.0)?; // W x = x + d
@@ -93,6 +106,7 @@ impl Method for LocalDsgd {
     }
 
     fn takes_penalty(&self) -> bool {
-        self.steps.local == Local::Plain && self.steps.exchange == Exchange::Whole
+        let Steps { local, exchange, outer, .. } = self.steps;
+        local == Local::Plain && exchange == Exchange::Whole && outer.is_none()
     }
 }

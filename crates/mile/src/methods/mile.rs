@@ -42,12 +42,15 @@
 //! (`methods/parts/public_copy.rs`): `s = W y - y ; c = c + xi s ; x = v + gamma s`. A fixed point has y = v, so it is exact as before. With eight bits
 //! it converges as if nothing were compressed; with few elements it needs smaller weights.
 //!
+//! With [`OuterMomentum`], also ours, a finished round moves v along its progress from the model a at its start before v is sent:
+//! `u = mu u + (a - v) ; v = a - eta (mu u + a - v)`. A fixed point has v = a and u = 0, so it is exact as before.
+//!
 //! Sent: v; adaptive also a summary of up to 513 numbers; compressed C(v - y). Stored: x, c; with momentum also m; adaptive also p, the
-//! last v; compressed also y and s.
+//! last v; compressed also y and s; with outer momentum also a and u.
 
-use super::Momentum;
 use super::parts::Exchange;
 use super::primal_dual::{PLAIN, Steps};
+use super::{Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step};
 use crate::compression::Compression;
 use crate::method::{Checker, InvalidParameter, Layout, Method};
@@ -106,6 +109,12 @@ impl Mile {
         Self { steps: Steps { local: momentum.into(), ..self.steps }, ..self }
     }
 
+    /// With outer momentum, if asked.
+    pub fn with_outer(self, outer: Option<OuterMomentum>) -> Result<Self, InvalidParameter> {
+        let outer = OuterMomentum::of("mile", outer)?;
+        Ok(Self { steps: Steps { outer, ..self.steps }, ..self })
+    }
+
     /// With compressed messages, if asked; not if the edges determine xi.
     pub fn with_compression(self, by: Option<Compression>) -> Result<Self, InvalidParameter> {
         let Some(by) = by else { return Ok(self) };
@@ -136,10 +145,14 @@ impl Method for Mile {
 
     /// From x(-1) to x(0), with c = 0.
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
+        self.steps.begin_round(s)?;
         self.steps.local_step(s)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
+        if s.t > 0 && (s.t - 1).is_multiple_of(self.local_steps) {
+            self.steps.begin_round(s)?;
+        }
         self.steps.local_step(s)?;
         if s.t.is_multiple_of(self.local_steps) {
             let xi = self.xi.at(s.round);

@@ -49,7 +49,7 @@ pub use mg_skip::MgSkip;
 pub use mile::Mile;
 pub use momentum_tracking::MomentumTracking;
 pub use nids::Nids;
-pub use parts::Momentum;
+pub use parts::{Momentum, OuterMomentum};
 pub use periodical_gt::PeriodicalGt;
 pub use prox_nids::ProxNids;
 pub use proxskip::ProxSkip;

@@ -1,8 +1,8 @@
 //! Hyperparameters of all methods, as a user gives them.
 
-use super::Momentum;
 use super::dsgd::Variant;
 use super::mile::Mile;
+use super::{Momentum, OuterMomentum};
 use crate::compression::Compression;
 use crate::method::InvalidParameter;
 use crate::schedule::Weight;
@@ -23,6 +23,8 @@ pub struct Parameters {
     pub momentum: Option<f64>,
     /// Whether it has Nesterov's form rather than that of heavy ball.
     pub nesterov: Option<bool>,
+    /// Momentum on the progress of rounds (mile, led, k-gt, local-dsgd).
+    pub outer: Option<OuterMomentum>,
     /// How messages are compressed (mile, local-dsgd).
     pub compression: Option<Compression>,
     /// Whether the problem has a penalty: the method then takes its proximal form, or is refused.
@@ -112,13 +114,14 @@ impl Parameters {
     /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
     /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
-        let Self { local_steps, xi, gamma, momentum, nesterov, compression, penalty: _, own } = self;
+        let Self { local_steps, xi, gamma, momentum, nesterov, outer, compression, penalty: _, own } = self;
         let parts = [
             ("local_steps", local_steps.map(|steps| steps.to_string())),
             ("xi", xi.map(|xi| xi.to_string())),
             ("gamma", gamma.map(|gamma| gamma.to_string())),
             ("momentum", momentum.map(|mu| mu.to_string())),
             ("nesterov", nesterov.filter(|yes| *yes).map(|yes| yes.to_string())),
+            ("outer", outer.map(|outer| outer.to_string())),
             ("compression", compression.map(|by| by.to_string())),
         ];
         let parts = parts.into_iter().filter_map(|(name, value)| Some((name, value?)));

@@ -1,5 +1,5 @@
 //! The common step of the methods with at most one correction vector c (primal-dual methods), composed of a
-//! [local optimiser](Local), a [correction](Correction) and an [exchange](Exchange).
+//! [local optimiser](Local), a [correction](Correction), an [exchange](Exchange) and an [outer step](OuterMomentum).
 //!
 //! ```text
 //! v = x - alpha grad f(x) + c
@@ -22,8 +22,10 @@
 //!
 //! With momentum the correction passes through it, `m = mu m + (alpha grad f(x) - c)` and `v = x - m`: at a fixed point
 //! m = 0, and the rest is as above. m is in units of x, as c is, so it is rescaled with the step size.
+//!
+//! With outer momentum, v is replaced by the outer step before it is sent.
 
-use super::parts::{Correction, Exchange, Local, Needs, Place, Vectors};
+use super::parts::{Correction, Exchange, Local, Needs, OuterMomentum, Place, Vectors};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Unit};
 
@@ -31,7 +33,7 @@ pub(super) const X: Vector = Vector(0);
 
 /// Plain steps, the correction c, and exchanges of v.
 pub(super) const PLAIN: Steps =
-    Steps { correction: Correction::Dual, local: Local::Plain, exchange: Exchange::Whole };
+    Steps { correction: Correction::Dual, local: Local::Plain, exchange: Exchange::Whole, outer: None };
 
 /// The steps of a method, by its parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,18 +41,25 @@ pub(super) struct Steps {
     pub(super) correction: Correction,
     pub(super) local: Local,
     pub(super) exchange: Exchange,
+    pub(super) outer: Option<OuterMomentum>,
 }
 
 impl Steps {
     /// The scratch vector g holds the gradient, and then the result of an exchange.
-    fn vectors(self) -> Vectors<4> {
+    fn vectors(self) -> Vectors<5> {
         let own = Needs { state: &[("x", Unit::Fixed)], scratch: &["g"] };
         let local = self.local.needs(self.correction.unit());
-        Vectors([own, self.correction.needs(), local, self.exchange.needs()])
+        let outer = if self.outer.is_some() { OuterMomentum::NEEDS } else { Needs::NOTHING };
+        Vectors([own, self.correction.needs(), local, self.exchange.needs(), outer])
     }
 
     pub(super) fn layout(self) -> Layout {
         self.vectors().layout()
+    }
+
+    /// Before the first local step of a round.
+    pub(super) fn begin_round(self, s: &mut Step) -> Result<(), AgentsError> {
+        if self.outer.is_some() { OuterMomentum::begin(s, X, self.vectors().state(4)) } else { Ok(()) }
     }
 
     /// `x = v = x - alpha grad f(x) + c`, as the local optimiser does it.
@@ -65,6 +74,10 @@ impl Steps {
     /// sum e.
     pub(super) fn exchange(self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
         let (v, vectors) = (X, self.vectors());
+        if let Some(outer) = self.outer {
+            let a = vectors.state(4);
+            outer.step(s, v, (a, Vector(a.0 + 1)))?;
+        }
         let place = Place { free: vectors.scratch(0), state: vectors.state(3), scratch: vectors.scratch(3) };
         let (d, e) = self.exchange.pull(s, v, place)?;
         self.correction.add(s, vectors.state(1), xi, e)?;

@@ -6,8 +6,8 @@ use mile::block;
 use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::method::Method;
-use mile::methods::Variant;
 use mile::methods::catalogue::{self, Parameters};
+use mile::methods::{OuterMomentum, Variant};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::problems::{Batch, Problem, Quadratic};
@@ -65,6 +65,13 @@ fn heavy(row: Row, mu: f64, nesterov: bool) -> Row {
     Row { parameters, step_size: row.step_size * (1.0 - mu), stored: row.stored + 1, moves, ..row }
 }
 
+/// A method with outer momentum, whose average does not move along the mean gradient alone.
+fn outer(row: Row, momentum: f64, step_size: f64) -> Row {
+    let parameters = Parameters { outer: Some(OuterMomentum { momentum, step_size }), ..row.parameters };
+    let stored = row.stored + if row.name == "k-gt" { 1 } else { 2 };
+    Row { parameters, stored, moves: (row.moves.0, false), ..row }
+}
+
 /// A method that sends compressed differences from public copies, and stores a given number of vectors.
 fn copying(stored: usize, row: Row) -> Row {
     Row { stored, zero_sum: &["c", "s"], ..row }
@@ -113,6 +120,24 @@ fn rows() -> Vec<Row> {
             ),
             0.9,
             false,
+        ),
+        outer(row("mile", xi(5, 0.15)), 0.5, 0.7),
+        outer(row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.05) }), 0.5, 0.7),
+        outer(row("mile", Parameters { gamma: Some(0.8), ..growing(5, 0.001, 0.03, 50) }), 0.3, 1.0),
+        outer(heavy(row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.002) }), 0.9, true), 0.5, 0.7),
+        outer(Row { stored: 3, beside: summary_len(DIM), ..row("mile", adaptive(5, 0.05, 0.8)) }, 0.5, 0.7),
+        outer(copying(4, row("mile", compressed(Compression::EightBit, xi(5, 0.1)))), 0.5, 0.7),
+        outer(row("led", tau(5)), 0.5, 0.7),
+        outer(heavy(row("led", tau(5)), 0.9, false), 0.5, 0.7),
+        outer(Row { sent: 2, stored: 3, moves: ("u", true), ..row("k-gt", tau(5)) }, 0.3, 0.7),
+        outer(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.5, 0.7),
+        outer(
+            Row {
+                zero_sum: &["s"],
+                ..copying(3, row("local-dsgd", compressed(Compression::EightBit, tau(5))))
+            },
+            0.5,
+            0.7,
         ),
         row("led", tau(5)),
         heavy(row("led", tau(5)), 0.9, false),

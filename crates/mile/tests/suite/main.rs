@@ -10,5 +10,6 @@ mod gradients; // gradients against central differences
 mod identities; // which methods are equivalent, and which are not
 mod literal; // every recursion written a second time, densely
 mod momentum; // methods with momentum: literal forms, equivalent methods, step sizes that change
+mod outer; // methods with outer momentum: literal forms, DiLoCo
 mod public_copies; // compressed messages: literal forms with copies of the neighbours
 mod schedules; // step sizes that change

@@ -5,7 +5,7 @@
 //! | [`Local`] | what a gradient does to x | plain, heavy ball, Nesterov |
 //! | [`Correction`] | what keeps agents on the common problem | none, dual (MILE, LED, ED, ...), tracking (K-GT) |
 //! | [`Exchange`] | what crosses an edge, with what weight | whole, adaptive, compressed |
-//! | [`Outer`] | what a finished round does | a step along its progress (K-GT, SCAFFOLD) |
+//! | [`Outer`], [`OuterMomentum`] | what a finished round does | a step along its progress (K-GT, SCAFFOLD), momentum |
 //!
 //! A part is a choice, with its numbers; it stores no vectors. It declares the vectors it [`Needs`], and a method's layout consists of its own
 //! vectors and those of its parts ([`Vectors`]). Any two choices can be combined unless the mathematics forbids it; the part that
@@ -22,6 +22,7 @@ pub(super) use exchange::{Exchange, Place, check_compression};
 pub(super) use local::Local;
 pub use local::Momentum;
 pub(super) use outer::Outer;
+pub use outer::OuterMomentum;
 
 use crate::agents::Vector;
 use crate::method::{Layout, Unit};
