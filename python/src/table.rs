@@ -173,7 +173,11 @@ impl TableObjectives {
                     features.chunks_exact((*columns).max(1)).flat_map(with_one).collect()
                 }
             };
-            Shard { features, targets: targets.iter().map(|value| T::of(*value)).collect() }
+            Shard {
+                features,
+                targets: targets.iter().map(|value| T::of(*value)).collect(),
+                ..Shard::default()
+            }
         };
         let columns = columns + usize::from(intercept);
         let refuse = |error| LabError::config("problem", error);

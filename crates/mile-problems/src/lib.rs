@@ -194,13 +194,34 @@ pub trait Objectives: Send + Sync {
     }
 }
 
-/// The name of an element of the variable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An element of the variable.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Coefficient {
     /// The class it belongs to, where every class has its own coefficients.
     pub class: Option<String>,
     /// The name of its feature.
     pub name: String,
+    /// What its feature is.
+    pub feature: Feature,
+}
+
+/// How a feature is made from the user's data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Feature {
+    /// A number of the data: `(number - shift)/scale`.
+    Number {
+        /// What is subtracted.
+        shift: f64,
+        /// What the difference is divided by.
+        scale: f64,
+    },
+    /// Whether a word of the data is this one: 1 or 0.
+    Category {
+        /// The word that has no feature, to which the coefficient is relative, if there is one.
+        reference: Option<String>,
+    },
+    /// The constant 1.
+    Intercept,
 }
 
 /// What a kind of problem gets besides its section.

@@ -140,8 +140,8 @@ impl Divided {
             }
             (None, _) if !here.spec.needs_statistics() => return Ok(None),
             (None, true) => {
-                let problem = "missing; standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
-                               all agents' data, and an agent has only its own; summarise each agent's data with mile data \
+                let problem = "missing; standardise, categorical, missing = \"mean\" and weights need numbers from all agents' data, \
+                               and an agent has only its own; summarise each agent's data with mile data \
                                summary, merge the summaries with mile data merge, and give every agent the result, as in \
                                statistics = \"statistics.json\"";
                 return Err(LabError::config("problem.statistics", problem));
@@ -190,6 +190,11 @@ impl Divided {
                 expected.join(", "),
                 found.join(", ")
             ));
+        }
+        if here.spec.columns.weights.is_some() && given.weight.is_none() {
+            return refuse(
+                "the sum of the rows' weights is missing; summarise each agent's data again".into(),
+            );
         }
         match here.spec.columns.categorical.iter().find(|name| !given.categories.contains_key(*name)) {
             Some(name) => refuse(format!("the categories of column '{name}' are missing")),
@@ -247,9 +252,11 @@ impl Divided {
             mean: means[k],
             squares: squares[k],
         };
+        let weight = |place: usize| self.rows.some(training).map(|row| row.numbers[place]).sum();
         Statistics {
             agents: vec![agent],
             rows: training.len() as u64,
+            weight: self.rows.layout().weight.map(weight),
             columns: (0..columns.len()).map(column).collect(),
             categories: BTreeMap::new(),
             classes: Vec::new(),

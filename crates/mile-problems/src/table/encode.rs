@@ -14,6 +14,7 @@ use super::rows::{Outlines, Row, Rows};
 use super::spec::HeldOut;
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::class;
+use crate::Feature;
 use crate::error::{DataFileError, LabError};
 
 /// The numbers of all agents.
@@ -31,6 +32,8 @@ pub(super) struct Data<T> {
 pub(super) struct About {
     /// Names of the features, the intercept included.
     pub(super) features: Vec<String>,
+    /// How each of them is made.
+    pub(super) made: Vec<Feature>,
     /// The classes of the target, in order.
     pub(super) classes: Vec<String>,
     /// The statistics of all agents' data, if features depend on them.
@@ -59,9 +62,15 @@ pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Resu
     let divided = Divided::read(here, outlines, seed, Use::Training)?;
     let statistics = divided.statistics(here)?;
     let encoder = Encoder::new(&divided, &divided.rows, here, statistics.as_ref())?;
-    let features = encoder.names(here);
+    let (features, made): (Vec<String>, Vec<Feature>) = encoder.features().into_iter().unzip();
     // The objectives of agents whose rows are elsewhere are never evaluated here, but must exist.
-    let placeholder = || Shard { features: vec![T::zero(); features.len()], targets: vec![T::one()] };
+    let placeholder = || Shard {
+        features: vec![T::zero(); features.len()],
+        targets: vec![T::one()],
+        // What it counts must not exceed what all agents' rows count together.
+        weights: here.spec.columns.weights.iter().map(|_| T::min_positive_value()).collect(),
+        offsets: Vec::new(),
+    };
     let shard = |agent: usize| match here.is_here(agent) {
         false => placeholder(),
         true => encoder.shard(&divided.rows, &divided.training[agent]),
@@ -83,7 +92,7 @@ pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Resu
         }
     };
     let agents = divided.agents(here);
-    let about = About { features, classes: divided.classes, statistics, agents };
+    let about = About { features, made, classes: divided.classes, statistics, agents };
     Ok(Data { columns: about.features.len(), shards, test, about })
 }
 
@@ -93,6 +102,9 @@ struct Encoder {
     target: Role,
     /// For each file, the target of each of its words.
     targets: Vec<Vec<f64>>,
+    weight: Option<usize>,
+    /// The place of an offset, and whether it is the logarithm of the number there.
+    offset: Option<(usize, bool)>,
     intercept: bool,
 }
 
@@ -159,24 +171,38 @@ impl Encoder {
         let value = |code: u32| if is_softmax { f64::from(code) } else { 2.0 * f64::from(code) - 1.0 };
         let codes = class_codes(rows, &divided.classes)?;
         let targets = codes.into_iter().map(|codes| codes.into_iter().map(value).collect()).collect();
-        Ok(Self { columns, target: layout.target, targets, intercept: here.spec.objective.intercept })
+        let is_exposure = here.spec.columns.offset.as_ref().is_some_and(|offset| offset.is_exposure);
+        Ok(Self {
+            columns,
+            target: layout.target,
+            targets,
+            weight: layout.weight,
+            offset: layout.offset.map(|place| (place, is_exposure)),
+            intercept: here.spec.objective.intercept,
+        })
     }
 
-    /// The names of the features.
-    fn names(&self, here: &Here) -> Vec<String> {
-        let mut names = Vec::new();
+    /// The names of the features, and how they are made.
+    fn features(&self) -> Vec<(String, Feature)> {
+        let mut features = Vec::new();
         for column in &self.columns {
             match column {
-                Column::Number { name, .. } => names.push(name.clone()),
+                Column::Number { name, scale, .. } => {
+                    let (shift, scale) = scale.unwrap_or((0.0, 1.0));
+                    features.push((name.clone(), Feature::Number { shift, scale }));
+                }
                 Column::Category { name, categories, first, .. } => {
-                    names.extend(categories.iter().skip(*first).map(|category| format!("{name}={category}")));
+                    let reference = categories.first().filter(|_| *first > 0).cloned();
+                    let feature = Feature::Category { reference };
+                    let one = |category: &String| (format!("{name}={category}"), feature.clone());
+                    features.extend(categories.iter().skip(*first).map(one));
                 }
             }
         }
-        if here.spec.objective.intercept {
-            names.push("intercept".to_owned());
+        if self.intercept {
+            features.push(("intercept".to_owned(), Feature::Intercept));
         }
-        names
+        features
     }
 
     /// The shard of some rows.
@@ -185,6 +211,7 @@ impl Encoder {
         let mut shard = Shard {
             features: Vec::with_capacity(width * chosen.len()),
             targets: Vec::with_capacity(chosen.len()),
+            ..Shard::default()
         };
         for row in rows.some(chosen) {
             self.columns.iter().for_each(|column| column.push(row, &mut shard.features));
@@ -197,6 +224,12 @@ impl Encoder {
                 Role::Unused => f64::NAN,
             };
             shard.targets.push(T::of(target));
+            shard.weights.extend(self.weight.map(|place| T::of(row.numbers[place])));
+            let offset = |(place, is_exposure): (usize, bool)| match is_exposure {
+                true => row.numbers[place].ln(),
+                false => row.numbers[place],
+            };
+            shard.offsets.extend(self.offset.map(|column| T::of(offset(column))));
         }
         shard
     }

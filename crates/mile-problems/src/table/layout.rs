@@ -24,7 +24,7 @@ pub(super) enum Role {
 
 /// The columns of a file, and the features that they give.
 ///
-/// The numbers of a row are those of its features, then the target if it is a number. Its words are the categories of its
+/// The numbers of a row are those of its features, then the target if it is a number, its weight and its offset. Its words are the categories of its
 /// features, then the target if it is a class, then the value of `by`.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
@@ -34,6 +34,9 @@ pub(super) struct Layout {
     /// Names and roles of the features, in their order.
     pub(super) features: Vec<(String, Role)>,
     pub(super) target: Role,
+    /// The places of a row's weight and offset among its numbers.
+    pub(super) weight: Option<usize>,
+    pub(super) offset: Option<usize>,
     pub(super) owner: Option<Role>,
     /// Number of numbers in a row.
     pub(super) numbers: usize,
@@ -60,14 +63,20 @@ impl Layout {
             known.get(name).copied().ok_or_else(|| refuse(unknown(header, name, key)))
         };
         let target = find(&here.spec.columns.target, "target")?;
+        let columns = &here.spec.columns;
         let owner = owner.map(|by| find(by, "by")).transpose()?;
-        if owner == Some(target) {
-            return Err(refuse(format!(
-                "column '{}' is both problem.target and problem.by",
-                here.spec.columns.target
-            )));
+        let weight = columns.weights.as_ref().map(|name| find(name, "weights")).transpose()?;
+        let offset_key = columns.offset.as_ref().map_or("offset", |offset| offset.key());
+        let offset = columns.offset.as_ref().map(|offset| find(&offset.column, offset_key)).transpose()?;
+        let uses = [("target", Some(target)), ("by", owner), ("weights", weight), (offset_key, offset)];
+        for (at, (first, column)) in uses.iter().enumerate() {
+            let twice = uses[at + 1..].iter().find(|(_, other)| column.is_some() && other == column);
+            if let (Some((second, _)), Some(column)) = (twice, column) {
+                let name = &header[*column];
+                return Err(refuse(format!("column '{name}' is both problem.{first} and problem.{second}")));
+            }
         }
-        let reserved = |k: usize| k == target || Some(k) == owner;
+        let reserved = |k: usize| uses.iter().any(|(_, column)| *column == Some(k));
         let excluded: Vec<usize> =
             here.spec.columns.exclude.iter().map(|name| find(name, "exclude")).collect::<Result<_, _>>()?;
         let places: Vec<usize> = match &here.spec.columns.features {
@@ -76,11 +85,11 @@ impl Layout {
         };
         for (list, key) in [(&places, "columns"), (&excluded, "exclude")] {
             if let Some(k) = list.iter().find(|k| reserved(**k)) {
-                let problem = format!(
-                    "column '{}' is problem.target or problem.by and cannot be in problem.{key}",
-                    header[*k]
-                );
-                return Err(refuse(problem));
+                let of = uses.iter().find(|(_, column)| *column == Some(*k)).map_or("", |(key, _)| *key);
+                let name = &header[*k];
+                return Err(refuse(format!(
+                    "column '{name}' is problem.{of} and cannot be in problem.{key}"
+                )));
             }
         }
         if let Some(k) = places.iter().find(|k| header[**k].is_empty()) {
@@ -101,6 +110,8 @@ impl Layout {
             roles: vec![Role::Unused; header.len()],
             features: Vec::with_capacity(places.len()),
             target: Role::Unused,
+            weight: None,
+            offset: None,
             owner: None,
             numbers: 0,
             words: 0,
@@ -110,6 +121,11 @@ impl Layout {
             layout.features.push((header[k].clone(), role));
         }
         layout.target = layout.assign(target, here.spec.has_classes());
+        let mut number = |column: Option<usize>| match layout.assign(column?, false) {
+            Role::Number(place) => Some(place),
+            _ => None,
+        };
+        (layout.weight, layout.offset) = (number(weight), number(offset));
         layout.owner = owner.map(|k| layout.assign(k, true));
         Ok(layout)
     }

@@ -119,14 +119,20 @@ impl<T: Real> Tables<T> {
         };
         let agent = |k: usize| k * shards.len() / chosen;
         let some = (0..chosen).map(|k| part(&shards[agent(k)], columns, agent(k), seed)).collect();
-        let of_statistics = || about.statistics.as_ref().map(|found| found.rows);
+        let of_statistics = || about.statistics.as_ref().map(|found| found.rows as f64);
         let total = match (here.is_rank(), here.is_partial()) {
-            (true, _) => Some(counts.iter().map(|rows| *rows as u64).sum()),
+            // The same sum, to the last bit, wherever it is needed.
+            _ if here.spec.columns.weights.is_some() => {
+                about.statistics.as_ref().and_then(|found| found.weight)
+            }
+            (true, _) => Some(counts.iter().map(|rows| *rows as f64).sum()),
             (false, true) => of_statistics(),
             (false, false) => None,
         };
         let objective = here.spec.objective.of(about.classes.len(), total);
-        let factors = objective.weights.factors(&counts).map_err(invalid)?;
+        let masses: Vec<f64> = shards.iter().map(Shard::mass).collect();
+        let factors =
+            if chosen == 0 { Vec::new() } else { objective.weights.factors(&masses).map_err(invalid)? };
         let factors = AgentWeights::Factors((0..chosen).map(|k| factors[agent(k)]).collect());
         let sampled = TableObjective { weights: factors, ..objective.clone() };
         let mut all = Table::new(columns, shards, objective, here.spec.batch).map_err(invalid)?;
@@ -142,13 +148,7 @@ impl<T: Real> Tables<T> {
 
     /// The same problem with at most `rows` rows of each of some agents, all of which are in each gradient.
     pub(super) fn sample(&self, here: &Here, rows: usize) -> Result<Table<T>, LabError> {
-        let first = |shard: &Shard<T>| {
-            let rows = rows.clamp(1, shard.targets.len());
-            Shard {
-                features: shard.features[..rows * self.columns].to_vec(),
-                targets: shard.targets[..rows].to_vec(),
-            }
-        };
+        let first = |shard: &Shard<T>| shard.some(self.columns, 0..rows.clamp(1, shard.targets.len()));
         let shards = self.some.iter().map(first).collect();
         Table::new(self.columns, shards, self.objective.clone(), here.spec.batch).map_err(invalid)
     }
@@ -175,12 +175,7 @@ fn row_counts(here: &Here, columns: usize, counts: &[usize]) -> RowCounts {
 fn part<T: Real>(shard: &Shard<T>, columns: usize, agent: usize, seed: u64) -> Shard<T> {
     let all = shard.targets.len();
     let order = Permutation::new(all, stream(seed, Purpose::Probe, 6, agent as u64));
-    let mut part = Shard { features: Vec::new(), targets: Vec::new() };
-    for row in (0..all.div_ceil(PART)).map(|k| order.at(k)) {
-        part.features.extend_from_slice(&shard.features[row * columns..(row + 1) * columns]);
-        part.targets.push(shard.targets[row]);
-    }
-    part
+    shard.some(columns, (0..all.div_ceil(PART)).map(|k| order.at(k)))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ use self::loaded::Loaded;
 use self::rows::Outlines;
 use self::spec::HeldOut;
 pub use self::statistics::{ColumnStatistics, Statistics};
-use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
+use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Feature, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::{DataFileError, LabError};
 use crate::ranks::{agree, lost};
@@ -136,6 +136,9 @@ impl Tables {
         match &here.spec.files.test {
             HeldOut::None => {}
             HeldOut::Share(share) => drop(facts.insert("problem.test".into(), share.to_string().into())),
+            HeldOut::Fold { number, of } => {
+                facts.insert("problem.test".into(), format!("fold {number} of {of}").into());
+            }
             HeldOut::File(path) if !spec::is_per_agent(path) => facts.extend(self.digests_of("test", path)?),
             HeldOut::File(_) => {}
         }
@@ -175,8 +178,10 @@ impl Objectives for Tables {
     fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
         let about = self.loaded.about(&self.here)?;
         let rows: usize = about.agents.iter().map(|(_, _, [training, test])| training + test).sum();
-        // Features and target of each row, in double precision.
-        Ok((rows * (about.features.len() + 1) * size_of::<f64>()) as u64)
+        // Features and target of each row, in double precision, and its weight and offset.
+        let columns = &self.here.spec.columns;
+        let more = usize::from(columns.weights.is_some()) + usize::from(columns.offset.is_some());
+        Ok((rows * (about.features.len() + 1 + more) * size_of::<f64>()) as u64)
     }
 
     fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
@@ -253,8 +258,11 @@ impl Objectives for Tables {
     fn coefficients(&self) -> Result<Vec<Coefficient>, LabError> {
         let about = self.loaded.about(&self.here)?;
         let of_class = |class: Option<&String>| -> Vec<Coefficient> {
-            let one = |name: &String| Coefficient { class: class.cloned(), name: name.clone() };
-            about.features.iter().map(one).collect()
+            let one = |(name, feature): (&String, &Feature)| {
+                let (class, feature) = (class.cloned(), feature.clone());
+                Coefficient { class, name: name.clone(), feature }
+            };
+            about.features.iter().zip(&about.made).map(one).collect()
         };
         Ok(match self.here.spec.objective.loss {
             Loss::Softmax { .. } => about.classes.iter().flat_map(|class| of_class(Some(class))).collect(),

@@ -170,7 +170,8 @@ impl File {
         }
         let is_filled = |k: usize| {
             let role = self.layout.roles[k];
-            missing == Missing::Mean && matches!(role, Role::Number(_)) && role != self.layout.target
+            let is_feature = self.layout.features.iter().any(|(_, feature)| *feature == role);
+            missing == Missing::Mean && matches!(role, Role::Number(_)) && is_feature
         };
         let mut found: Vec<(&str, u64)> = Vec::new();
         let mut first = u64::MAX;

@@ -1,5 +1,6 @@
 //! From the text of files to the numbers of the problem.
 
+mod folds;
 mod outlines;
 
 use std::fmt::Write as _;
@@ -78,7 +79,7 @@ fn refuses(text: &str, keys: &str, names: &[&str]) {
 }
 
 fn numbers(features: &[f64], targets: &[f64]) -> Shard<f64> {
-    Shard { features: features.to_vec(), targets: targets.to_vec() }
+    Shard { features: features.to_vec(), targets: targets.to_vec(), ..Shard::default() }
 }
 
 #[test]

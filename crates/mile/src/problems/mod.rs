@@ -6,6 +6,7 @@
 mod batch;
 pub mod device;
 mod held_out;
+mod information;
 mod metric;
 mod penalty;
 mod quadratic;
@@ -14,6 +15,7 @@ mod tensors;
 
 pub use batch::{Batch, BatchSamples};
 pub use held_out::{HeldOut, HeldOutByAgent};
+pub use information::{Covariance, Information};
 pub use metric::Metric;
 pub use penalty::{InvalidPenalty, Penalty};
 pub use quadratic::{InvalidQuadratic, Quadratic};
@@ -130,6 +132,11 @@ pub trait Problem<T: Real>: Send + Sync {
 
     /// Data on which models are measured; none by default.
     fn held_out(&self) -> Option<&dyn HeldOut<T>> {
+        None
+    }
+
+    /// The information that standard errors of coefficients need; none by default.
+    fn information(&self) -> Option<&dyn Information<T>> {
         None
     }
 
