@@ -188,6 +188,7 @@ def sweep(
     *,
     mode: str | None = None,
     criterion: str | None = None,
+    cv: int | None = None,
     out: _PathLike | None = None,
     resume: bool = False,
     report: bool = False,
@@ -197,7 +198,8 @@ def sweep(
     """Runs every combination of values, and finds the best for each algorithm.
 
     `values` maps keys to lists: `{"step_size": [0.05, 0.1], "algorithm.mile.xi": [0.05, 0.1]}`; default: the section `[sweep]` of the experiment. `mode` is "cartesian" or
-    "zip"; `criterion` is the quantity by which the best values are chosen. All other arguments are those of `run`.
+    "zip"; `criterion` is the quantity by which the best values are chosen; `cv` is the number of folds of a cross-validation, for tables in files. All other arguments are
+    those of `run`.
 
     >>> import mile
     >>> found = mile.sweep(
@@ -211,7 +213,7 @@ def sweep(
     ranks, folder = _shared(request, out, resume)
     request.place(folder)
     section = dict(request.table.get("sweep", {})) | dict(values or {})
-    section |= {key: word for key, word in (("mode", mode), ("criterion", criterion)) if word is not None}
+    section |= {key: word for key, word in (("mode", mode), ("criterion", criterion), ("cv", cv)) if word is not None}
     request.table["sweep"] = section
     stopped = _execute(request, folder, resume, report, ranks, progress)
     found = Sweep(folder)

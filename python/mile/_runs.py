@@ -154,6 +154,12 @@ class Run:
         return f"<div>{first}<pre>{html.escape(self.table)}</pre><code>{html.escape(str(self.folder))}</code></div>"
 
 
+def _points(trial: dict[str, Any]) -> list[str]:
+    """The folders of a trial's runs."""
+    point: str = trial["point"]
+    return [f"{point}/fold-{fold}" for fold in trial.get("folds", [])] or [point]
+
+
 class Sweep:
     """A folder with a run for each combination of values."""
 
@@ -166,15 +172,16 @@ class Sweep:
 
     @property
     def trials(self) -> Any:
-        """A DataFrame with a row for each algorithm, combination of values and seed: its last record."""
+        """A DataFrame with a row for each algorithm, combination of values, seed and, in a cross-validation, fold: its last record."""
         import pandas as pd
 
         rows = []
         for trial in self._found["trials"]:
-            for outcome in trial["outcomes"]:
+            folds = trial.get("folds", [])
+            for k, outcome in enumerate(trial["outcomes"]):
                 last = {key: value for key, value in outcome["last"].items() if key not in ("label", "seed")}
                 common = {"label": trial["label"], "point": trial["point"], "seed": outcome["seed"], "status": outcome["status"]}
-                rows.append(common | dict(trial["settings"]) | last)
+                rows.append(common | ({"fold": folds[k]} if folds else {}) | dict(trial["settings"]) | last)
         return pd.DataFrame(rows)
 
     @property
@@ -185,8 +192,8 @@ class Sweep:
 
     @property
     def runs(self) -> dict[str, Run]:
-        """The run of each point, by name."""
-        points = {trial["point"] for trial in self._found["trials"]}
+        """The run of each point, by name; in a cross-validation each fold has one."""
+        points = {name for trial in self._found["trials"] for name in _points(trial)}
         return {name: Run(self.folder / "points" / name) for name in sorted(points)}
 
     @property

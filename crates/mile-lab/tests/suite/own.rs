@@ -157,8 +157,9 @@ fn a_kind_of_ones_own_has_parameters_that_can_be_swept() {
             Ok(Arc::new(FixedProblem::new(format!("opinions {spread} apart"), problem)))
         })
     };
-    let sweep =
-        format!("{EXPERIMENT}[problem]\nkind = \"opinions\"\n[sweep]\n\"problem.spread\" = [0.5, 2.0]\n");
+    let sweep = format!(
+        "{EXPERIMENT}[problem]\nkind = \"opinions\"\n[sweep]\ncriterion = \"local_loss\"\n\"problem.spread\" = [0.5, 2.0]\n"
+    );
     let results = run(&lab(), &sweep, &home.path().join("sweep"));
     assert!(results.is_complete && results.table.contains("problem.spread=0.5"), "{}", results.table);
     for file in [
