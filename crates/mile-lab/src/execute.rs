@@ -132,10 +132,11 @@ pub fn execute(
         return Err(error);
     }
     let concluded = match is_first(&*ranks) {
-        true => plan.sort_records(&store).and_then(|()| coefficients::write(plan, &store)),
+        true => plan.sort_records(&store),
         false => Ok(()),
     };
     agree(ranks, concluded)?;
+    coefficients::write(plan, &store)?;
     let mut failed = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         failed.sort_by_key(|(job, _)| jobs.iter().position(|other| other == job));

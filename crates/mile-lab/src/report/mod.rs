@@ -1,5 +1,6 @@
 //! Reports of runs and sweeps: figures, tables, and one self-contained HTML page.
 
+mod coefficients;
 mod folder;
 mod html;
 mod page;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::coefficients::Coefficients;
 use super::folder::RunFolder;
 use super::summary;
 use crate::error::LabError;
@@ -35,6 +36,7 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
             table(&status_first(seeds_table(&folder.outcomes)))
         );
     }
+    html.push_str(&coefficients(folder));
     html.push_str(&figures(&folder.runs(), index));
     html.push_str(&network(folder));
     html.push_str(&labels(folder));
@@ -115,6 +117,18 @@ fn figures(runs: &Runs, index: usize) -> String {
         html.push_str("</figure>\n");
     }
     html + "</div>\n"
+}
+
+fn coefficients(folder: &RunFolder) -> String {
+    let Some(Coefficients { table: found, hint, is_long }) = Coefficients::read(&folder.path) else {
+        return String::new();
+    };
+    let rows = found.rows.len();
+    let body = match is_long {
+        false => table(&found),
+        true => format!("<details><summary>{rows} coefficients</summary>{}</details>\n", table(&found)),
+    };
+    format!("<h2>Coefficients</h2>\n<p class=\"hint\">{hint}</p>\n{body}")
 }
 
 fn network(folder: &RunFolder) -> String {

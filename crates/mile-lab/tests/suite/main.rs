@@ -4,6 +4,8 @@
 mod arrays; // the user's .npy, .npz and .safetensors files
 mod auto; // what is chosen where a file says "auto" or nothing
 mod browser; // the report and the live view in a real browser
+mod cross_validation; // sweeps over the objective, and folds
+mod estimates; // coefficients in the units of the data, and their standard errors
 mod held_out; // tables with held-out rows
 mod membership; // agents that leave and join
 mod own; // user-defined problems and engines
