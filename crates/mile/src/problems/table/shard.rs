@@ -28,27 +28,18 @@ impl<T: Real> Shard<T> {
             let (got, expected) = (self.targets[row].wide(), loss.targets());
             return Err(InvalidTable::Target { agent, row, got, expected });
         }
-        let has_offsets = !matches!(loss, Loss::Softmax { .. });
-        let offset = if has_offsets {
-            "a finite number, or an exposure above 0"
-        } else {
-            "none, because it has no effect on softmax"
-        };
         let is_weight = |value: f64| value >= 0.0 && value.is_finite();
-        let is_offset = |value: f64| value.is_finite() && has_offsets;
-        let lists: [(_, &[T], &dyn Fn(f64) -> bool, _); 2] = [
-            ("weight", &self.weights, &is_weight, "a finite number of at least 0"),
-            ("offset", &self.offsets, &is_offset, offset),
-        ];
-        for (what, values, is_good, expected) in lists {
-            if !values.is_empty() && values.len() != rows {
-                return Err(InvalidTable::Incomplete { agent, what, got: values.len(), rows });
+        check_numbers(agent, rows, "weight", &self.weights, is_weight, "a finite number of at least 0")?;
+        match loss {
+            Loss::Softmax { .. } => {
+                let expected = "none, because it has no effect on softmax";
+                check_numbers(agent, rows, "offset", &self.offsets, |_| false, expected)
             }
-            if let Some(row) = values.iter().position(|value| !is_good(value.wide())) {
-                return Err(InvalidTable::RowValue { agent, row, what, got: values[row].wide(), expected });
+            _ => {
+                let expected = "a finite number, or an exposure above 0";
+                check_numbers(agent, rows, "offset", &self.offsets, f64::is_finite, expected)
             }
         }
-        Ok(())
     }
 
     /// How much its samples count together.
@@ -75,5 +66,23 @@ impl<T: Real> Shard<T> {
     pub(super) fn scale_weights(&mut self, mass: f64) {
         let scale = self.targets.len() as f64 / mass;
         self.weights.iter_mut().for_each(|weight| *weight = T::of(scale * weight.wide()));
+    }
+}
+
+/// Checks that there is a good number for each row, or none at all.
+fn check_numbers<T: Real>(
+    agent: usize,
+    rows: usize,
+    what: &'static str,
+    numbers: &[T],
+    is_good: impl Fn(f64) -> bool,
+    expected: &'static str,
+) -> Result<(), InvalidTable> {
+    if !numbers.is_empty() && numbers.len() != rows {
+        return Err(InvalidTable::Incomplete { agent, what, got: numbers.len(), rows });
+    }
+    match numbers.iter().position(|number| !is_good(number.wide())) {
+        None => Ok(()),
+        Some(row) => Err(InvalidTable::RowValue { agent, row, what, got: numbers[row].wide(), expected }),
     }
 }
