@@ -121,6 +121,7 @@ def run(
     network: a graph in any form that `graph` accepts.
     algorithms: a list of `method(...)`.
     rounds: communication rounds (`iterations` is an alias).
+    stop: tolerances at which a job has converged and ends before its last round, such as {"grad_norm": 1e-6, "consensus": 1e-8}; `run.converged` says whether all have.
     device: where the agents of a built-in problem compute: "cpu" (the default), "cuda", "cuda:K", or "auto" for a GPU if there is one. Objectives in Python choose their own device.
     out: the run directory; default: runs/NAME, or the next free runs/NAME-2, ...
     resume: whether to continue the run in `out`; finished work is kept, and rounds, seeds and algorithms may be added.

@@ -53,7 +53,7 @@ class Run:
 
     @property
     def outcomes(self) -> list[dict[str, Any]]:
-        """How each algorithm ended with each seed: status, rounds, last record."""
+        """How each algorithm ended with each seed: status ("converged", "last round", "diverged", "stopped" or "failed"), what shows it (`ending`), rounds, last record."""
         path = self.folder / "summary.json"
         found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
         return found
@@ -62,12 +62,23 @@ class Run:
     def complete(self) -> bool:
         """Whether all jobs have ended."""
         config, outcomes = self.config, self.outcomes
-        over = [one for one in outcomes if one["status"] in ("done", "diverged")]
+        over = [one for one in outcomes if one["status"] in ("converged", "last round", "done", "diverged")]
         return len(over) == len(config["algorithm"]) * len(config["seeds"])
 
     @property
+    def converged(self) -> bool:
+        """Whether all jobs have converged: `stop` was reached or, without it, gradient and disagreement have vanished.
+
+        >>> import mile
+        >>> method = mile.method("led", step_size=0.05)
+        >>> mile.run(problem=mile.Quadratic(), algorithms=[method], rounds=20, out=tmp / "short").converged
+        False
+        """
+        return self.complete and all(one["status"] == "converged" for one in self.outcomes)
+
+    @property
     def table(self) -> str:
-        """The table of results, as text."""
+        """The table of results, as text; below it, what ended far from converged."""
         path = self.folder / "table.txt"
         return path.read_text() if path.exists() else ""
 

@@ -342,6 +342,10 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         spec.seeds,
         spec.precision.name(),
     );
+    if let Some(rule) = spec.stop {
+        let every = rule.every.unwrap_or(spec.eval_every());
+        let _ = writeln!(text, "stop: checked every {every} round(s), and at records");
+    }
     let edges = plan.network().graph().edges().count();
     let _ = writeln!(
         text,

@@ -6,7 +6,9 @@
 //! * twenty records after the first one, if they fit, or if they read at most two billion numbers, which takes about a second;
 //! * where data can be evaluated on samples, as many samples as fit, but at least a thousand for losses and a thousand for
 //!   metrics;
-//! * if that is still too much, fewer records.
+//! * if that is still too much, fewer records;
+//! * a rule of `stop` on the gradient norm is checked as often as what is left allows, every round if it can. The consensus error
+//!   alone is checked every round: it costs one pass over the models, like the search for divergence.
 
 use crate::error::LabError;
 use crate::objectives::{EvaluationRows, RowCounts};
@@ -94,7 +96,15 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
     let evaluation = costs.evaluation(parts.0, parts.1);
     let fits = (allowed / evaluation).floor().max(2.0) as u64 - 1;
     let every = *spec.eval_every.get_or_insert(usual.max(rounds.div_ceil(fits)).max(1));
-    let evaluations = records(every) * evaluation;
+    let mut evaluations = records(every) * evaluation;
+    if let Some(rule) = spec.stop.as_mut().filter(|rule| rule.loss_change.is_none()) {
+        let check = if rule.grad_norm.is_some() { costs.fixed } else { 0.0 };
+        let left = (allowed - evaluations).max(0.0);
+        let often = if check > 0.0 { rounds as f64 * check / left } else { 1.0 };
+        let often = *rule.every.get_or_insert((often.ceil() as u64).clamp(1, every));
+        // At records the gradient is measured anyway.
+        evaluations += (rounds / often).saturating_sub(rounds / every) as f64 * check;
+    }
     Ok(EvaluationBudget { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
 }
 
@@ -183,6 +193,27 @@ mod tests {
         }
         assert_eq!(plan(None, "rounds = 200", MILE).spec.eval_every(), 10);
         assert_eq!(plan(None, "rounds = 200\neval_every = 1", DSGD).spec.eval_every(), 1);
+    }
+
+    #[test]
+    fn a_rule_is_checked_every_round_where_that_is_cheap() {
+        let stop = |settings: &str, algorithms: &str| {
+            let plan = plan(None, settings, algorithms);
+            let share = plan.evaluation.share;
+            assert!(share <= 0.2 || settings.contains("every"), "{settings}: {share}");
+            plan.spec.stop.unwrap().every
+        };
+        let gradient = "stop = { grad_norm = 1e-6 }";
+        // A check costs a gradient of each agent: a tenth of a round of ten local steps, or all of a round of one.
+        assert_eq!(stop(&format!("rounds = 1000\n{gradient}"), MILE), Some(1));
+        let once = stop(&format!("rounds = 5000\n{gradient}"), DSGD).unwrap();
+        assert!((4..10).contains(&once), "{once}");
+        assert_eq!(stop(&format!("rounds = 100\n{gradient}"), DSGD), Some(19));
+        assert_eq!(stop(&format!("rounds = 100\neval_every = 5\n{gradient}"), DSGD), Some(5), "at records");
+        assert_eq!(stop("rounds = 100\nstop = { consensus = 1e-6 }", DSGD), Some(1));
+        assert_eq!(stop("rounds = 100\nstop = { loss_change = 1e-6 }", MILE), None);
+        let given = "rounds = 100\neval_every = 50\nstop = { grad_norm = 1e-6, every = 7 }";
+        assert_eq!(stop(given, DSGD), Some(7));
     }
 
     #[test]

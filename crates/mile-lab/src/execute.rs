@@ -160,7 +160,8 @@ fn prepare(
         let flag = AtomicBool::new(false);
         let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
         refuse_to_lose(plan, &store.outcomes()?, folder)?;
-        let same_stop = Spec::of_run(folder)?.stop == plan.spec.stop;
+        let rules = Spec::of_run(folder)?.stop.zip(plan.spec.stop);
+        let same_stop = rules.is_some_and(|(before, now)| now.is_as_strict_as(&before));
         outcomes = finished(&context, same_stop)?;
         drop_repeated_records(&context, &plan.jobs(), &outcomes)?;
     }
@@ -295,12 +296,14 @@ pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -
     Err(LabError::config(key, problem))
 }
 
-/// The outcomes of jobs that need not be run again: diverged, done with at least the planned number of rounds, or converged
-/// by the same rule.
+/// The outcomes of jobs that need not be run again: diverged, done with at least the planned number of rounds, or ended by
+/// the same rule.
 fn finished(context: &JobContext, same_stop: bool) -> Result<HashMap<Job, Outcome>, LabError> {
     let rounds = context.plan.spec.rounds;
     let enough = |outcome: &Outcome| match outcome.status {
-        JobStatus::Done => outcome.round >= rounds || (outcome.converged && same_stop),
+        JobStatus::Converged | JobStatus::LastRound => {
+            outcome.round >= rounds || (outcome.ending.stop_reached == Some(true) && same_stop)
+        }
         JobStatus::Diverged => true,
         JobStatus::Stopped | JobStatus::Failed => false,
     };

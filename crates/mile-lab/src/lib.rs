@@ -36,6 +36,7 @@ pub mod choices;
 mod coefficients;
 pub mod context;
 pub mod device;
+pub mod ending;
 pub mod engines;
 pub mod eval_agents;
 pub mod evaluation_budget;

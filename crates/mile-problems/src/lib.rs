@@ -93,6 +93,11 @@ pub trait Objectives: Send + Sync {
         Curvature::Steady
     }
 
+    /// Whether they are neural networks, for which a small gradient does not mean that training has converged.
+    fn are_networks(&self) -> bool {
+        false
+    }
+
     /// How many rows gradients read, so that an estimate before a run can cost a small fraction of it; `None` if that is not
     /// known, and only gradients can be counted.
     fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {

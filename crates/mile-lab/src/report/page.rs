@@ -8,9 +8,9 @@ use crate::error::LabError;
 use crate::plot::style::escape;
 use crate::plot::{Figure, Runs};
 use crate::quantity::{Axis, Quantity};
-use crate::store::{JobStatus, Outcome};
+use crate::store::Outcome;
 use crate::sweep::{SweepFolder, best_table, trials_table};
-use crate::table::{TextTable, number, outcomes_table};
+use crate::table::{TextTable, number, outcomes_table, status_of};
 
 /// The section of a run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
@@ -217,17 +217,8 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
         let mut cells = vec![outcome.label.clone(), outcome.seed.to_string()];
         cells
             .extend(quantities.iter().map(|quantity| number(quantity.of(&outcome.last).unwrap_or(f64::NAN))));
-        let status = match outcome.status {
-            JobStatus::Done => "done",
-            JobStatus::Diverged => "diverged",
-            JobStatus::Stopped => "stopped",
-            JobStatus::Failed => "failed",
-        };
-        cells.extend([
-            outcome.round.to_string(),
-            number((outcome.last.wall_s * 1e3).round() / 1e3),
-            status.to_owned(),
-        ]);
+        let seconds = number((outcome.last.wall_s * 1e3).round() / 1e3);
+        cells.extend([outcome.round.to_string(), seconds, status_of(&[outcome], 1)]);
         cells
     };
     TextTable { header, rows: outcomes.iter().map(row).collect() }
@@ -236,13 +227,14 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::JobStatus;
 
     #[test]
     fn the_status_comes_right_after_the_name() {
-        let outcomes = [crate::table::tests::outcome("a", 0, JobStatus::Done, 0.25)];
+        let outcomes = [crate::table::tests::outcome("a", 0, JobStatus::Converged, 0.25)];
         for table in [outcomes_table(&outcomes, 1), seeds_table(&outcomes)] {
             let moved = status_first(table.clone());
-            assert_eq!((moved.header[1].as_str(), moved.rows[0][1].as_str()), ("status", "done"));
+            assert_eq!((moved.header[1].as_str(), moved.rows[0][1].as_str()), ("status", "converged"));
             assert_eq!(moved.header[2..], table.header[1..table.header.len() - 1]);
         }
     }

@@ -19,7 +19,7 @@ mod run;
 use toml::{Table, Value};
 
 pub use best::{Best, Trial, best_of, best_remarks, best_table, trials_table, within_stability};
-pub(crate) use best::{Score, as_good_for_some_seed};
+pub(crate) use best::{Rank, Score, as_good_for_some_seed};
 pub use points::Point;
 pub use run::{ObserverFactory, SweepFolder, SweepPlan};
 

@@ -4,6 +4,7 @@
 mod arrays; // the user's .npy, .npz and .safetensors files
 mod auto; // what is chosen where a file says "auto" or nothing
 mod browser; // the report and the live view in a real browser
+mod ending; // when a job ends, and what is said of it
 mod held_out; // tables with held-out rows
 mod membership; // agents that leave and join
 mod own; // user-defined problems and engines
