@@ -54,6 +54,9 @@ def test_a_run_says_whether_it_converged() -> None:
     short = mile.run(problem=problem, algorithms=[method], rounds=8, eval_every=1, out="short")
     assert short.complete and not short.converged and short.outcomes[0]["ending"]["loss"] == "falling"
     assert "last round, loss still falling" in short.table and "not converged" in repr(short)
+    matplotlib.use("agg")
+    axes = short.plot("loss_gap")
+    assert axes.get_yscale() == "log" and "least recorded" in axes.get_title(loc="left")
 
 
 def test_a_file_a_dictionary_and_arguments_are_the_same_experiment() -> None:

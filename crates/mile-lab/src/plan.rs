@@ -207,6 +207,7 @@ impl Plan {
         match quantity {
             Quantity::Test(metric, _) => self.size.metrics.contains(&metric),
             Quantity::GradNormSq => self.size.records_gradient_norm,
+            Quantity::LossGap => false,
             _ => true,
         }
     }

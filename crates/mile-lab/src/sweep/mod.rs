@@ -59,7 +59,8 @@ impl Sweep {
         let section = value.as_table().ok_or_else(|| top.refuse("sweep", value, "a section [sweep]"))?;
         let reader = Section::new("sweep", section);
         let mode = reader.choice("mode", &SweepMode::NAMES, Some("cartesian"))?;
-        let quantities = Quantity::ALL.map(|quantity| (quantity.name(), quantity));
+        let recorded = Quantity::ALL.into_iter().filter(|quantity| *quantity != Quantity::LossGap);
+        let quantities: Vec<_> = recorded.map(|quantity| (quantity.name(), quantity)).collect();
         let criterion = reader.choice("criterion", &quantities, Some(Quantity::LocalLoss.name()))?;
         let mut sweep = Self { mode, criterion, values: Vec::new() };
         for (key, value) in section.iter().filter(|(key, _)| *key != "mode" && *key != "criterion") {
