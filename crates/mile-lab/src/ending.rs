@@ -165,7 +165,8 @@ fn trend(kept: &[Glance], is_noisy: bool) -> Option<Trend> {
 
 fn settled(kept: &[Glance]) -> Option<u64> {
     let last = kept.last().filter(|last| last.loss.is_finite())?;
-    let near = |glance: &&Glance| (glance.loss - last.loss).abs() <= SETTLED * range(kept);
+    let tolerance = SETTLED * range(kept);
+    let near = |glance: &&Glance| (glance.loss - last.loss).abs() <= tolerance;
     kept.iter().rev().take_while(near).last().map(|glance| glance.round)
 }
 
