@@ -99,7 +99,7 @@ fn seconds(work: impl Fn(usize) -> Result<(), AgentsError> + Sync) -> Result<f64
 }
 
 /// A time in words.
-fn in_words(seconds: f64) -> String {
+pub(crate) fn in_words(seconds: f64) -> String {
     match seconds {
         _ if seconds < 1.0 => "less than 1 s".into(),
         _ if seconds < 90.0 => format!("about {seconds:.0} s"),
