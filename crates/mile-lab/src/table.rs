@@ -13,6 +13,9 @@ pub struct TextTable {
     pub rows: Vec<Vec<String>>,
 }
 
+/// The columns of [`outcomes_table`] that say what a run has cost.
+pub(crate) const COSTS: [&str; 4] = ["sent/round", "stored", "MB sent", "gradients"];
+
 /// The last records of every algorithm, averaged over the seeds that are done; if there are none, over those that diverged;
 /// if there are none either, over those that were stopped, or else failed. `seeds` is the number of seeds of the run,
 /// some of which may not have started.
@@ -23,7 +26,7 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     let columns: Vec<Quantity> = Quantity::ALL.into_iter().filter(shown).collect();
     let mut header = vec!["algorithm".to_owned()];
     header.extend(columns.iter().map(|quantity| quantity.symbol()));
-    header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
+    header.extend(COSTS.into_iter().chain(["status"]).map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
         let first = [JobStatus::Done, JobStatus::Diverged, JobStatus::Stopped, JobStatus::Failed].into_iter();
@@ -93,6 +96,18 @@ impl std::fmt::Display for TextTable {
 }
 
 impl TextTable {
+    /// The first column, and those of the others whose names are chosen.
+    pub(crate) fn choose(&self, is_chosen: impl Fn(&str) -> bool) -> Self {
+        let chosen = |cells: &Vec<String>| -> Vec<String> {
+            let named = cells.iter().zip(&self.header).enumerate();
+            named
+                .filter(|(k, (_, name))| *k == 0 || is_chosen(name))
+                .map(|(_, (cell, _))| cell.clone())
+                .collect()
+        };
+        Self { header: chosen(&self.header), rows: self.rows.iter().map(chosen).collect() }
+    }
+
     /// The table as a LaTeX tabular, for any TeX engine and without packages.
     pub fn to_latex(&self) -> String {
         let line = |cells: &[String]| {
@@ -229,6 +244,16 @@ pub(crate) mod tests {
         let expected = expected.map(|(mean, status)| (mean.to_owned(), status.to_owned()));
         assert_eq!(cells(&outcomes_table(&outcomes, 3)), expected);
         assert_eq!(cells(&outcomes_table(&outcomes, 4))[0].1, "3 of 4 seeds");
+    }
+
+    #[test]
+    fn costs_and_results_are_the_whole_table() {
+        let table = outcomes_table(&[outcome("a", 0, JobStatus::Done, 0.25)], 1);
+        let is_cost = |name: &str| COSTS.contains(&name);
+        let (costs, results) = (table.choose(is_cost), table.choose(|name| !is_cost(name)));
+        assert_eq!(costs.header, [&["algorithm"][..], &COSTS].concat());
+        assert_eq!((&results.header[..2], &results.rows[0][..2]), (&table.header[..2], &table.rows[0][..2]));
+        assert_eq!(results.header.len() + COSTS.len(), table.header.len());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::plot::{Figure, Runs};
 use crate::quantity::{Axis, Quantity};
 use crate::store::{JobStatus, Outcome};
 use crate::sweep::{SweepFolder, best_table, trials_table};
-use crate::table::{TextTable, number, outcomes_table};
+use crate::table::{COSTS, TextTable, number, outcomes_table};
 
 /// The section of a run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
@@ -23,11 +23,14 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
     html.push_str("</ul>\n");
     if !folder.outcomes.is_empty() {
         let (finished, all) = folder.finished_jobs();
+        let whole = outcomes_table(&folder.outcomes, folder.spec.seeds.len());
+        let is_cost = |name: &str| COSTS.contains(&name);
         let _ = write!(
             html,
-            "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}",
+            "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}<h2>Costs</h2>\n{}",
             if finished < all { "finished " } else { "" },
-            table(&status_first(outcomes_table(&folder.outcomes, folder.spec.seeds.len())))
+            table(&status_first(whole.choose(|name| !is_cost(name)))),
+            table(&whole.choose(is_cost))
         );
         let _ = writeln!(
             html,
@@ -195,16 +198,29 @@ fn status_first(mut table: TextTable) -> TextTable {
     table
 }
 
-/// A table as HTML, in a box that scrolls horizontally below its first column.
+/// A table as HTML. On a narrow screen the style sheet folds each row into a list, for which every cell has the name of its
+/// column. Elsewhere the more columns there are, the smaller they are set, and what is still too wide scrolls in its box, below
+/// the first column.
 pub(crate) fn table(table: &TextTable) -> String {
-    let cells = |row: &[String], tag: &str| -> String {
-        row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+    let head: String = table.header.iter().map(|name| format!("<th>{}</th>", whole_words(name))).collect();
+    let cell = |(text, name): (&String, &String)| {
+        format!("<td data-name=\"{}\">{}</td>", escape(name), whole_words(text))
     };
-    let rows: String = table.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells(row, "td"))).collect();
+    let cells = |row: &[String]| -> String { row.iter().zip(&table.header).map(cell).collect() };
+    let rows: String = table.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells(row))).collect();
     format!(
-        "<div class=\"scroll\"><table class=\"numbers\"><thead><tr>{}</tr></thead><tbody>\n{rows}</tbody></table></div>\n",
-        cells(&table.header, "th")
+        "<div class=\"scroll\"><table class=\"numbers\" style=\"--columns:{}\"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>\n",
+        table.header.len()
     )
+}
+
+/// A text as HTML that breaks between words only, also where a browser would break a word: after a hyphen or a slash.
+fn whole_words(text: &str) -> String {
+    let word = |word: &str| match word.contains(['-', '/']) {
+        true => format!("<span>{}</span>", escape(word)),
+        false => escape(word),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn seeds_table(outcomes: &[Outcome]) -> TextTable {
@@ -245,6 +261,16 @@ mod tests {
             assert_eq!((moved.header[1].as_str(), moved.rows[0][1].as_str()), ("status", "done"));
             assert_eq!(moved.header[2..], table.header[1..table.header.len() - 1]);
         }
+    }
+
+    #[test]
+    fn cells_have_the_names_of_their_columns_and_whole_words() {
+        let text = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let content =
+            TextTable { header: text(["name", "<n>"]), rows: vec![text(["local-dsgd, b&b", "1e-9"])] };
+        let html = table(&content);
+        assert!(html.contains("<td data-name=\"name\"><span>local-dsgd,</span> b&amp;b</td>"), "{html}");
+        assert!(html.contains("<td data-name=\"&lt;n&gt;\"><span>1e-9</span></td>"), "{html}");
     }
 
     #[test]
