@@ -101,10 +101,10 @@ pub fn outcome_line(name: &str, outcome: &Outcome) -> String {
     };
     let why = outcome.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
     format!(
-        "{name}: {status} after round {}, loss {}, consensus error {}, {} s{why}",
+        "{name}: {status} after round {}, loss {}, consensus error {}, {:.2} s{why}",
         outcome.round,
         number(outcome.last.loss),
         number(outcome.last.consensus_error),
-        number((outcome.last.wall_s * 100.0).round() / 100.0),
+        outcome.last.wall_s,
     )
 }
