@@ -184,9 +184,12 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
         let is_desk = look["width"].as_u64().unwrap() > 1000;
         assert_eq!(look["scrolling"], serde_json::json!([]), "every table is seen whole: {look}");
         // Results, costs and every seed, of two runs.
-        assert_eq!(look["heads"], if is_desk { 6 } else { 0 }, "rows are folded on a phone: {look}");
+        assert!(look["tables"].as_u64().unwrap() >= 6, "{look}");
+        let unfolded = if is_desk { look["tables"].clone() } else { 0.into() };
+        assert_eq!(look["heads"], unfolded, "rows are folded on a phone: {look}");
         assert_eq!(look["broken"], serde_json::json!([]), "no word of a table is broken: {look}");
-        assert_eq!(look["charts"], 9 + 15, "{look}");
+        assert!(look["charts"].as_u64().unwrap() >= 9 + 15, "{look}");
+        assert_eq!(look["charts"], look["figures"], "one axis of each figure is shown: {look}");
         assert_eq!(look["cut"], serde_json::json!([]), "no text leaves its figure: {look}");
         assert!(look["narrowest"].as_f64().unwrap() > 300.0, "{look}");
         assert!(look["text"].as_f64().unwrap() > 8.0, "{look}");
