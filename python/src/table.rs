@@ -201,7 +201,10 @@ impl Objectives for TableObjectives {
     }
 
     fn curvature(&self) -> Curvature {
-        Curvature::Steady
+        match self.objective.loss.largest_curvature() {
+            Some(_) => Curvature::Steady,
+            None => Curvature::Changing,
+        }
     }
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {

@@ -36,9 +36,10 @@ pub use mile_store::{Fact, Facts};
 pub enum Curvature {
     /// The largest curvature is this, by construction.
     Known(f64),
-    /// An estimate at the starting point holds for the whole run.
+    /// An estimate before the run holds for all of it: of a [quadratic bound](Problem::quadratic_bound) where the problem has one,
+    /// otherwise at the starting point.
     Steady,
-    /// It changes during training, as for neural networks: an estimate at the starting point says little.
+    /// It changes during the run and has no bound, as for neural networks: an estimate at the starting point says little.
     Changing,
 }
 

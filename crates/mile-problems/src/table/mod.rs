@@ -165,7 +165,10 @@ impl Objectives for Tables {
     }
 
     fn curvature(&self) -> Curvature {
-        if self.here.spec.objective.loss == Loss::Poisson { Curvature::Changing } else { Curvature::Steady }
+        match self.here.spec.objective.loss.largest_curvature() {
+            Some(_) => Curvature::Steady,
+            None => Curvature::Changing,
+        }
     }
 
     fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {

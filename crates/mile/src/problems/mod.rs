@@ -123,6 +123,13 @@ pub trait Problem<T: Real>: Send + Sync {
         Ok(self.penalty().map_or(mean, |penalty| mean + penalty.value(x)))
     }
 
+    /// A quadratic problem of as many agents whose objectives have at each point at least the curvature of these, in every
+    /// direction, so that their largest curvature is a bound for a whole run; none by default. A variable of several equal parts, such as
+    /// classes, may be bounded by one of them. A problem of constant curvature needs none.
+    fn quadratic_bound(&self) -> Option<Box<dyn Problem<T> + '_>> {
+        None
+    }
+
     /// Whether the gradient of f is cheap enough to record its norm during a run.
     fn records_gradient_norm(&self) -> bool {
         true

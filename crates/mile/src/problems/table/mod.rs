@@ -9,6 +9,7 @@
 //! not penalised. The factors w_i are 1 for agents of equal weight, and `N m_i/sum_j m_j` for agents that count by their rows
 //! ([`AgentWeights`]).
 
+mod bound;
 mod gram;
 mod held_out;
 mod loss;
@@ -21,6 +22,7 @@ mod tests;
 
 use rayon::prelude::*;
 
+use self::bound::Bound;
 use self::gram::Gram;
 pub use self::loss::Loss;
 pub use self::objective::{AgentWeights, TableObjective};
@@ -340,6 +342,10 @@ impl<T: Real> Problem<T> for Table<T> {
 
     fn penalty(&self) -> Option<&Penalty> {
         self.penalty.as_ref()
+    }
+
+    fn quadratic_bound(&self) -> Option<Box<dyn Problem<T> + '_>> {
+        Bound::of(self).map(|bound| Box::new(bound) as Box<dyn Problem<T> + '_>)
     }
 
     fn held_out(&self) -> Option<&dyn HeldOut<T>> {

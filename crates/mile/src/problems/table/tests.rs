@@ -390,3 +390,42 @@ fn invalid_objectives_are_refused() {
         assert!(matches!(weighted(AgentWeights::Factors(factors)), InvalidTable::Factors { agents: 1, .. }));
     }
 }
+
+/// The second derivative of an agent's objective along v, by central differences of its gradient.
+fn curvature_along(problem: &dyn Problem<f64>, x: &[f64], v: &[f64]) -> f64 {
+    let step = 1e-5;
+    let gradient = |by: f64| {
+        let at: Vec<f64> = x.iter().zip(v).map(|(x, v)| x + by * v).collect();
+        let mut gradient = vec![0.0; x.len()];
+        problem.gradient(0, &at, &mut gradient).unwrap();
+        gradient
+    };
+    let (above, below) = (gradient(step), gradient(-step));
+    above.iter().zip(below).zip(v).map(|((a, b), v)| (a - b) / (2.0 * step) * v).sum()
+}
+
+#[test]
+fn no_objective_curves_more_anywhere_than_its_quadratic_bound() {
+    let columns = 4;
+    for loss in LOSSES {
+        let objective = TableObjective { intercept: true, ..TableObjective::new(loss, 0.3) };
+        let table: Table<f64> = odd(columns, 11, objective, Isa::best());
+        let Some(bound) = table.quadratic_bound() else {
+            assert!(matches!(loss, Loss::LeastSquares | Loss::Poisson), "{loss:?}");
+            continue;
+        };
+        let mut closest = 0.0f64;
+        for k in 0..300 {
+            // Ever further from the origin.
+            let x: Vec<f64> = point::<f64>(columns, loss).iter().map(|x| 0.02 * k as f64 * x).collect();
+            let v: Vec<f64> = (0..x.len()).map(|j| value::<f64>(31 * k + 5 * j + 1)).collect();
+            let most: f64 =
+                v.chunks(columns).map(|v| curvature_along(&*bound, &vec![0.0; columns], v)).sum();
+            let here = curvature_along(&table, &x, &v).abs();
+            assert!(here <= most * (1.0 + 1e-6), "{loss:?} at {k}: {here} {most}");
+            closest = closest.max(here / most);
+        }
+        let tight = if matches!(loss, Loss::Softmax { classes: 5.. }) { 0.1 } else { 0.5 };
+        assert!(closest > tight, "{loss:?}: {closest}");
+    }
+}
