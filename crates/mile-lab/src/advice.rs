@@ -12,7 +12,7 @@ use mile_theory::weights::WeightChoice;
 use crate::auto::{self, smoothness_bound, theory_error};
 use crate::error::LabError;
 use crate::objectives::Curvature;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedMethod};
 use crate::spec::StartSpec;
 
 /// The largest fraction of a plan's gradient work that an estimate before it may cost.
@@ -58,7 +58,8 @@ pub fn estimate(plan: &Plan) -> Result<ProblemEstimate, LabError> {
 /// estimate for both, which does not depend on the length of the run.
 fn steps(plan: &Plan) -> f64 {
     let spec = &plan.spec;
-    if let Some(k) = plan.methods.iter().position(|planned| planned.chosen.weights) {
+    let is_chosen = |planned: &PlannedMethod| planned.chosen.weights || planned.chosen.step_size;
+    if let Some(k) = plan.methods.iter().position(is_chosen) {
         return auto::steps(&spec.algorithms[k]);
     }
     let per_round: f64 = spec.algorithms.iter().map(auto::steps).sum();

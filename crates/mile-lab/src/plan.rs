@@ -119,8 +119,9 @@ impl Plan {
             algorithm.parameters.penalty = true;
         }
         let chosen: Vec<Choices> = spec.algorithms.iter().map(Choices::of).collect();
-        auto::choose_step_sizes(&mut spec, network)?;
-        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, network, chosen);
+        let smoothness = auto::smoothness(&spec)?;
+        auto::choose_step_sizes(&mut spec, network, smoothness)?;
+        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, network, chosen, smoothness);
         let methods: Vec<PlannedMethod> =
             chosen.into_iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         check_later_networks(&spec, &methods, &membership)?;

@@ -248,10 +248,7 @@ mod tests {
         let exact = estimate::<f64>(&plan.spec, 1e9).unwrap();
         assert_eq!(exact.sample, None);
         let (found, sample) = advise(&plan).unwrap().sampled().unwrap();
-        assert_eq!(
-            sample.to_string(),
-            "up to 10,000 of 40,000 rows of each agent"
-        );
+        assert_eq!(sample.to_string(), "up to 10,000 of 40,000 rows of each agent");
         assert!((found / (1.1 * exact.estimate) - 1.0).abs() < 0.2, "{found} {exact:?}");
     }
 

@@ -3,6 +3,7 @@
 
 mod arrays; // the user's .npy, .npz and .safetensors files
 mod auto; // what is chosen where a file says "auto" or nothing
+mod auto_matrix; // the automatic step size of every method, network and loss
 mod browser; // the report and the live view in a real browser
 mod held_out; // tables with held-out rows
 mod membership; // agents that leave and join

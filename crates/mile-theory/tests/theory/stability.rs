@@ -6,7 +6,8 @@ use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::spectrum;
-use mile_theory::mixed::mixed_step_limit;
+use mile::varying::TimeVarying;
+use mile_theory::mixed::StepLimits;
 use mile_theory::modes::{Modes, Timing};
 use mile_theory::stability;
 
@@ -230,7 +231,7 @@ fn agents_that_differ_cost_trackers_more_of_their_step_than_mile_and_led() {
     let network = ring(8, Rule::LazyMetropolis);
     let limit = |name: &str, parameters: Parameters| {
         let method = build(name, &parameters, &network);
-        let found = mixed_step_limit(&*method, &network, 1).unwrap().unwrap();
+        let found = StepLimits::of(&*method, &network, 1).unwrap().different;
         println!("{name:14} agents differ: alpha L limit {found:.3}");
         found
     };
@@ -238,4 +239,33 @@ fn agents_that_differ_cost_trackers_more_of_their_step_than_mile_and_led() {
     let (kgt, diging) = (limit("k-gt", tau(5)), limit("diging", tau(5)));
     assert!(mile > 0.5 && led > 0.5 && kgt > 0.1, "{mile} {led} {kgt}");
     assert!(diging > 0.1 && diging < 0.8 * mile, "{diging} {mile}");
+}
+
+#[test]
+fn a_large_network_has_the_limits_of_a_slightly_smaller_one() {
+    for (name, parameters) in [("diging", tau(3)), ("gta-3", tau(3)), ("k-gt", tau(3)), ("extra", tau(1))] {
+        for rule in [Rule::Metropolis, Rule::LazyMetropolis] {
+            let [itself, stand_in] = [64, 65].map(|agents| {
+                let network = ring(agents, rule);
+                StepLimits::of(&*build(name, &parameters, &network), &network, 1).unwrap().different
+            });
+            println!("{name:14} {}: 64 agents {itself:.3}, 65 agents {stand_in:.3}", rule.name());
+            assert!(stand_in < 1.5 * itself && stand_in > 0.2 * itself, "{name}: {itself} {stand_in}");
+        }
+    }
+}
+
+#[test]
+fn different_hessians_and_edges_in_turn_lower_limits_that_equal_hessians_do_not_show() {
+    let different = |name: &str, network: &Network, steps: u64| {
+        let limits = StepLimits::of(&*build(name, &tau(steps), network), network, 0).unwrap();
+        println!("{name:14} {limits:?}");
+        limits.different / limits.equal.step_times_smoothness
+    };
+    let plain = ring(4, Rule::Metropolis);
+    assert!(different("gta-3", &plain, 10) < 0.5);
+    let ring = ring(5, Rule::Metropolis);
+    let turns = TimeVarying::matchings(ring.graph());
+    let in_turn = ring.clone().with_time_varying(turns).unwrap();
+    assert!(different("k-gt", &in_turn, 3) < 0.4 && different("k-gt", &ring, 3) > 0.9);
 }

@@ -419,8 +419,7 @@ fn no_objective_curves_more_anywhere_than_its_quadratic_bound() {
             // Ever further from the origin.
             let x: Vec<f64> = point::<f64>(columns, loss).iter().map(|x| 0.02 * k as f64 * x).collect();
             let v: Vec<f64> = (0..x.len()).map(|j| value::<f64>(31 * k + 5 * j + 1)).collect();
-            let most: f64 =
-                v.chunks(columns).map(|v| curvature_along(&*bound, &vec![0.0; columns], v)).sum();
+            let most: f64 = v.chunks(columns).map(|v| curvature_along(&*bound, &vec![0.0; columns], v)).sum();
             let here = curvature_along(&table, &x, &v).abs();
             assert!(here <= most * (1.0 + 1e-6), "{loss:?} at {k}: {here} {most}");
             closest = closest.max(here / most);
