@@ -166,7 +166,7 @@ fn prepare(
     }
     Context::of(plan, Some(sharing.threads)).write(&store)?;
     store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
-    store.write_all(&plan.spec.objectives.documents()?)?;
+    store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
     Ok((store, outcomes.into_values().collect()))
 }
 

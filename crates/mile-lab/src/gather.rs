@@ -104,7 +104,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         }
         Context::of(plan, None).write(&store)?;
         store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
-        store.write_all(&plan.spec.objectives.documents()?)?;
+        store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
         let files = agents.iter().map(|folder| AgentFiles::of(folder));
         let mut gatherer = Self {
             plan,

@@ -69,4 +69,4 @@ mod worth;
 
 pub use job::DIVERGED;
 pub use lab::Lab;
-pub use mile_problems::{self as objectives, LabError, error, ranks, reading, section};
+pub use mile_problems::{self as objectives, LabError, error, ranks, reading, room, section};

@@ -11,6 +11,7 @@ mod images;
 mod quadratic;
 pub mod ranks;
 pub mod reading;
+pub mod room;
 mod samples;
 pub mod section;
 mod table;
@@ -188,8 +189,9 @@ pub trait Objectives: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Names and contents of files about the data that are kept in the run directory.
-    fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {
+    /// Names and contents of files about the data of a run with these seeds, which are kept in the run directory.
+    fn documents(&self, seeds: &[u64]) -> Result<Vec<(&'static str, String)>, LabError> {
+        let _ = seeds;
         Ok(Vec::new())
     }
 }

@@ -10,7 +10,12 @@ use mile::varying::TimeVarying;
 use toml::{Table, Value};
 
 use crate::error::{DataFileError, LabError};
+use crate::room;
 use crate::section::{Section, as_number, as_whole, resolve};
+
+/// Memory of a graph and its mixing matrix while they are built, measured on rings and complete graphs.
+const BYTES_OF_AN_AGENT: f64 = 100.0;
+const BYTES_OF_AN_EDGE: f64 = 100.0;
 
 /// A network as an experiment file describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,6 +164,13 @@ impl NetworkSpec {
 
     /// Builds the network; an error if its graph is disconnected or its matrix is not admissible.
     pub fn build(&self) -> Result<Network, LabError> {
+        let edges = match &self.graph {
+            GraphSource::Topology(topology) => topology.mean_edges(self.agents),
+            GraphSource::File(_) => 0.0,
+            GraphSource::Edges(edges) => edges.len() as f64,
+        };
+        let bytes = self.agents as f64 * BYTES_OF_AN_AGENT + edges * BYTES_OF_AN_EDGE;
+        room::check("network.agents", "fewer agents", self.agents, "the graph and its weights", bytes)?;
         let in_config = |key: &'static str| move |error: NetworkError| LabError::config(key, error);
         let graph = match &self.graph {
             GraphSource::Topology(topology) => topology

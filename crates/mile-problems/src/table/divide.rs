@@ -28,20 +28,15 @@ pub(super) fn training(
     here: &Here,
     seed: u64,
 ) -> Result<(Division, Division), LabError> {
-    let share = here.spec.files.test.share();
-    let held_out_seed = here.spec.division.seed.unwrap_or(0);
     let (division, held_out) = if here.spec.is_divided_by_owner() {
-        let mut own = match &here.spec.columns.by {
+        let own = match &here.spec.columns.by {
             Some(by) => by_owner(rows, owners, by, here.agents)?,
             None => of_files(rows, here.agents),
         };
-        let take = |(agent, rows): (usize, &mut Vec<u32>)| take_share(rows, share, held_out_seed, agent);
-        let held_out = own.iter_mut().enumerate().map(take).collect();
-        (own, held_out)
+        own.into_iter().enumerate().map(|(agent, rows)| shares(rows, here, agent).into()).unzip()
     } else {
-        let mut all: Vec<u32> = (0..rows.len() as u32).collect();
-        let taken = take_share(&mut all, share, held_out_seed, 0);
-        (partition(rows, &all, classes, here, seed)?, evenly(&taken, here.agents))
+        let [rest, taken] = shares((0..rows.len() as u32).collect(), here, 0);
+        (partition(rows, &rest, classes, here, seed)?, evenly(&taken, here.agents))
     };
     if let Some(agent) = here.available().into_iter().find(|agent| division[*agent].is_empty()) {
         let problem = format!("agent {agent} has no rows; give it some, or use fewer agents");
@@ -143,8 +138,9 @@ fn partition(
     Ok(division.iter().map(|places| places.iter().map(number).collect()).collect())
 }
 
-/// Takes this share of the rows out, at random; at least one row is left.
-fn take_share(rows: &mut Vec<u32>, share: f64, seed: u64, agent: usize) -> Vec<u32> {
+/// An agent's rows for training, at least one, and its share of rows that are held out, at random.
+pub(super) fn shares(rows: Vec<u32>, here: &Here, agent: usize) -> [Vec<u32>; 2] {
+    let (share, seed) = (here.spec.files.test.share(), here.spec.division.seed.unwrap_or(0));
     let count = ((share * rows.len() as f64).round() as usize).min(rows.len().saturating_sub(1));
     let order = Permutation::new(rows.len(), stream(seed, Purpose::Partition, agent as u64, HELD_OUT));
     let mut is_taken = vec![false; rows.len()];
@@ -152,7 +148,5 @@ fn take_share(rows: &mut Vec<u32>, share: f64, seed: u64, agent: usize) -> Vec<u
     let part = |taken: bool| -> Vec<u32> {
         rows.iter().zip(&is_taken).filter(|(_, is)| **is == taken).map(|(row, _)| *row).collect()
     };
-    let (kept, taken) = (part(false), part(true));
-    *rows = kept;
-    taken
+    [part(false), part(true)]
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mile::problems::Loss;
 use rayon::prelude::*;
 
+use super::agent_rows::AgentRows;
 use super::bad;
 use super::divide::{self, Division};
 use super::here::Here;
@@ -271,25 +272,43 @@ impl Divided {
         }
     }
 
-    /// For each agent whose rows are available, where they come from and how many there are.
-    pub(super) fn agents(&self, here: &Here) -> Vec<(usize, String, [usize; 2])> {
+    /// The rows of each agent whose rows are known here.
+    pub(super) fn agents(&self, here: &Here) -> Vec<AgentRows> {
         let source = |agent: usize| match self.owners.get(agent) {
             Some(owner) => owner.clone(),
             None => file_of(&here.spec.files.data, agent).display().to_string(),
         };
-        let count = |division: &Division, agent: usize| division.get(agent).map_or(0, Vec::len);
-        let known = |agent: usize| here.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
-        // Other ranks' files are not read here, and their rows are those that they reported.
         let one = |agent: usize| {
-            let [training, test] = known(agent);
-            let rows = [training.max(count(&self.training, agent)), test.max(count(&self.held_out, agent))];
-            (agent, source(agent), rows)
+            let [training, test] = match here.spec.is_per_agent() {
+                true => self.rows_of_file(here, agent),
+                false => [&self.training, &self.held_out].map(|all| of(all, agent).to_vec()),
+            };
+            AgentRows { agent, source: source(agent), training, test }
         };
         match here.told {
             Some(_) => (0..here.agents).map(one).collect(),
             None => here.available().into_iter().map(one).collect(),
         }
     }
+
+    /// The training rows and the held-out rows of an agent with its own file, by their places there. Other ranks' files are not
+    /// read here, but they have reported how many rows there are, which decides what is held out.
+    fn rows_of_file(&self, here: &Here, agent: usize) -> [Vec<u32>; 2] {
+        let told = here.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
+        let training = told[0].max(of(&self.training, agent).len());
+        let test = told[1].max(of(&self.held_out, agent).len());
+        let all = |rows: usize| (0..rows as u32).collect();
+        match &here.spec.files.test {
+            HeldOut::File(path) if is_per_agent(path) => [all(training), all(test)],
+            HeldOut::File(_) => [all(training), of(&self.held_out, agent).to_vec()],
+            HeldOut::None | HeldOut::Share(_) => divide::shares(all(training + test), here, agent),
+        }
+    }
+}
+
+/// The rows of an agent in a division.
+fn of(division: &Division, agent: usize) -> &[u32] {
+    division.get(agent).map_or(&[], |rows| rows)
 }
 
 /// The classes of the target, in order: given, or those of the statistics, or those of the data.

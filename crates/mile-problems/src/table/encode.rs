@@ -1,11 +1,13 @@
 //! Turns the rows of the user's files into the numbers of the problem: one shard for each agent.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use mile::problems::{Loss, Shard};
 use mile::real::Real;
 use rayon::prelude::*;
 
+use super::agent_rows::AgentRows;
 use super::bad;
 use super::divided::{Divided, Use, class_codes};
 use super::here::Here;
@@ -35,23 +37,8 @@ pub(super) struct About {
     pub(super) classes: Vec<String>,
     /// The statistics of all agents' data, if features depend on them.
     pub(super) statistics: Option<Statistics>,
-    /// For each agent whose rows are available, where they come from and how many are for training and held out.
-    pub(super) agents: Vec<(usize, String, [usize; 2])>,
-}
-
-impl About {
-    /// The agents with the source of their rows, as a CSV file.
-    pub(super) fn agents_csv(&self) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let row = |(agent, source, [training, test]): &(usize, String, [usize; 2])| {
-            [agent.to_string(), source.clone(), training.to_string(), test.to_string()]
-        };
-        let header = ["agent", "source", "training_rows", "test_rows"].map(str::to_owned);
-        for record in [header].into_iter().chain(self.agents.iter().map(row)) {
-            let _ = writer.write_record(record);
-        }
-        String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
-    }
+    /// The rows of each agent whose rows are known here.
+    pub(super) agents: Arc<Vec<AgentRows>>,
 }
 
 /// Reads the data of a table problem and divides them among the agents.
@@ -82,7 +69,7 @@ pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Resu
             held(&encoder, rows)
         }
     };
-    let agents = divided.agents(here);
+    let agents = Arc::new(divided.agents(here));
     let about = About { features, classes: divided.classes, statistics, agents };
     Ok(Data { columns: about.features.len(), shards, test, about })
 }

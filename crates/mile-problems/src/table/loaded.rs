@@ -1,6 +1,7 @@
 //! The tables that were read last, and samples of their rows.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -10,6 +11,7 @@ use mile::random::{Permutation, Purpose, stream};
 use mile::real::Real;
 use mile_theory::smoothness::Effort;
 
+use super::agent_rows::AgentRows;
 use super::encode::{self, About, Data};
 use super::here::Here;
 use super::rows::Outlines;
@@ -25,6 +27,8 @@ const PART: usize = 4;
 #[derive(Default)]
 pub(super) struct Loaded {
     last: Mutex<Option<Last>>,
+    /// The rows of the agents by the seed that divides them.
+    agents: Mutex<BTreeMap<u64, Arc<Vec<AgentRows>>>>,
     /// Of the files from which some rows are kept here.
     outlines: Outlines,
 }
@@ -68,8 +72,24 @@ impl Loaded {
         *last = None;
         let (tables, rows, about) = Tables::load(here, &self.outlines, seed)?;
         let tables = Arc::new(tables);
+        self.note_agents(seed, &about);
         *last = Some(Last { key, rows, about: Arc::new(about), tables: tables.clone() });
         Ok(tables)
+    }
+
+    fn note_agents(&self, seed: u64, about: &About) {
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        agents.insert(seed, about.agents.clone());
+    }
+
+    /// The rows of each agent in a run with this seed.
+    pub(super) fn agents(&self, here: &Here, seed: u64) -> Result<Arc<Vec<AgentRows>>, LabError> {
+        let seed = here.spec.data_seed(seed);
+        let known = self.agents.lock().unwrap_or_else(PoisonError::into_inner).get(&seed).cloned();
+        match known {
+            Some(agents) => Ok(agents),
+            None => encode::load::<f64>(here, &self.outlines, seed).map(|data| data.about.agents),
+        }
     }
 
     /// How many rows gradients read.
@@ -108,7 +128,7 @@ impl<T: Real> Tables<T> {
     fn load(here: &Here, outlines: &Outlines, seed: u64) -> Result<(Self, RowCounts, About), LabError> {
         let Data { columns, shards, test, about } = encode::load::<T>(here, outlines, seed)?;
         let counts: Vec<usize> = match here.is_rank() {
-            true => about.agents.iter().map(|(_, _, [training, _])| *training).collect(),
+            true => about.agents.iter().map(|own| own.training.len()).collect(),
             false => shards.iter().map(|shard| shard.targets.len()).collect(),
         };
         let rows = row_counts(here, columns, &counts);
@@ -130,9 +150,8 @@ impl<T: Real> Tables<T> {
         let factors = AgentWeights::Factors((0..chosen).map(|k| factors[agent(k)]).collect());
         let sampled = TableObjective { weights: factors, ..objective.clone() };
         let mut all = Table::new(columns, shards, objective, here.spec.batch).map_err(invalid)?;
-        let is_held_out = |(_, _, [_, test]): &(usize, String, [usize; 2])| *test > 0;
         if !test.is_empty() {
-            all = match here.is_rank() && about.agents.iter().any(is_held_out) {
+            all = match here.is_rank() && about.agents.iter().any(|own| !own.test.is_empty()) {
                 true => all.with_part_of_test(test).map_err(invalid)?,
                 false => all.with_test(test).map_err(invalid)?,
             };

@@ -3,6 +3,7 @@
 //! Data flows one way: [`source`] cuts a file into blocks, [`parse`] reads them by the [`layout`] of the columns, [`rows`] numbers
 //! the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
 
+mod agent_rows;
 mod divide;
 mod divided;
 mod encode;
@@ -28,13 +29,16 @@ use mile::real::{Precision, Real};
 use mile::with_precision;
 use rayon::prelude::*;
 
+use self::agent_rows::AgentRows;
 pub use self::fields::is_missing_word;
 use self::here::{Here, Told};
 use self::loaded::Loaded;
 use self::rows::Outlines;
 use self::spec::HeldOut;
 pub use self::statistics::{ColumnStatistics, Statistics};
-use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
+use super::{
+    AnyProblem, Coefficient, Curvature, EvaluationRows, Fact, Facts, Objectives, RowCounts, Setting,
+};
 use crate::digest;
 use crate::error::{DataFileError, LabError};
 use crate::ranks::{agree, lost};
@@ -107,6 +111,11 @@ impl Tables {
         Ok(table)
     }
 
+    /// Whether the seed of the run decides which agent has which rows.
+    fn is_divided_by_seed(&self) -> bool {
+        !self.here.spec.is_divided_by_owner() && self.here.spec.division.seed.is_none()
+    }
+
     /// Digests of the files of a path.
     fn digests_of(&self, key: &str, path: &Path) -> Result<Facts, LabError> {
         let one = |(agent, file): (Option<usize>, PathBuf)| {
@@ -159,9 +168,7 @@ impl Objectives for Tables {
     }
 
     fn depends_on_seed(&self) -> bool {
-        let is_divided_by_seed =
-            !self.here.spec.is_divided_by_owner() && self.here.spec.division.seed.is_none();
-        self.is_stochastic() || is_divided_by_seed
+        self.is_stochastic() || self.is_divided_by_seed()
     }
 
     fn curvature(&self) -> Curvature {
@@ -172,9 +179,20 @@ impl Objectives for Tables {
         self.loaded.rows(&self.here, seed).map(Some)
     }
 
+    fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
+        let about = self.loaded.about(&self.here)?;
+        let count =
+            |rows: fn(&AgentRows) -> &Vec<u32>| about.agents.iter().map(|own| rows(own).len() as u64).sum();
+        Ok(Some(EvaluationRows {
+            training: count(|own| &own.training),
+            test: count(|own| &own.test),
+            is_given: true,
+        }))
+    }
+
     fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
         let about = self.loaded.about(&self.here)?;
-        let rows: usize = about.agents.iter().map(|(_, _, [training, test])| training + test).sum();
+        let rows: usize = about.agents.iter().map(|own| own.training.len() + own.test.len()).sum();
         // Features and target of each row, in double precision.
         Ok((rows * (about.features.len() + 1) * size_of::<f64>()) as u64)
     }
@@ -262,13 +280,16 @@ impl Objectives for Tables {
         })
     }
 
-    fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {
+    fn documents(&self, seeds: &[u64]) -> Result<Vec<(&'static str, String)>, LabError> {
         let about = self.loaded.about(&self.here)?;
-        let mut documents = Vec::new();
-        documents.extend(about.statistics.as_ref().map(|found| ("statistics.json", found.to_json())));
-        if self.here.spec.is_divided_by_owner() {
-            documents.push(("agents.csv", about.agents_csv()));
-        }
-        Ok(documents)
+        let statistics = about.statistics.as_ref().map(|found| ("statistics.json", found.to_json()));
+        let agents = match self.is_divided_by_seed() {
+            false => agent_rows::to_csv(&[(None, about.agents.clone())]),
+            true => {
+                let of_seed = |seed: &u64| Ok((Some(*seed), self.loaded.agents(&self.here, *seed)?));
+                agent_rows::to_csv(&seeds.iter().map(of_seed).collect::<Result<Vec<_>, LabError>>()?)
+            }
+        };
+        Ok(statistics.into_iter().chain([("agents.csv", agents)]).collect())
     }
 }

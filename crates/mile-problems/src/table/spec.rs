@@ -232,6 +232,12 @@ fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
     .map(|(name, loss)| (name, (name, loss)))
     .into();
     let (name, loss) = section.choice("loss", &losses, None)?;
+    for (key, of) in [("delta", "huber"), ("c", "welsch")] {
+        if name != of && section.has(key) {
+            let problem = format!("belongs to loss = \"{of}\", and this loss is \"{name}\"; leave it out");
+            return Err(LabError::config(section.path(key), problem));
+        }
+    }
     let positive = |key: &'static str, expected: &str| match section.number(key, expected)? {
         None => Err(section.missing(key, expected)),
         Some(number) if number > 0.0 && number.is_finite() => Ok(number),

@@ -310,7 +310,10 @@ fn a_part_of_each_agents_rows_is_held_out_and_one_row_is_left() {
     all.sort_by(f64::total_cmp);
     assert!(all.iter().map(|y| *y as usize).eq(1..31), "each row is in one of them");
     assert_ne!(load("test = 0.2\nseed = 1").test, found.test);
-    assert_eq!(found.about.agents_csv(), "agent,source,training_rows,test_rows\n0,a,1,0\n1,b,24,6\n");
+    let agents = &found.about.agents;
+    assert_eq!((agents[0].training.clone(), agents[0].test.len(), &agents[0].source[..]), (vec![0], 0, "a"));
+    let held_out: Vec<f64> = agents[1].test.iter().map(|row| f64::from(*row)).collect();
+    assert_eq!((agents[1].training.len(), &held_out), (24, &found.test[1].targets), "row k has the target k");
     assert_eq!(rows(&load("test = 0.999").shards), [1, 1]);
     for bad in ["0", "1.0", "-0.1", "true"] {
         folder.refuses(2, &format!("test = {bad}"), &["problem.test"]);
