@@ -3,7 +3,8 @@
 //! Evaluations take at most a fifth of the gradient work of a run, counted before the first step and not timed, so that the
 //! choice is the same on every machine, for all methods and all seeds:
 //!
-//! * twenty records after the first one, if they fit, or if they read at most two billion numbers, which takes about a second;
+//! * twenty records after the first one, if they fit, or if those of all jobs read at most a quarter of a billion numbers, which
+//!   takes a fraction of a second;
 //! * where data can be evaluated on samples, as many samples as fit, but at least a thousand for losses and a thousand for
 //!   metrics;
 //! * if that is still too much, fewer records.
@@ -14,8 +15,8 @@ use crate::spec::{AlgorithmSpec, EvaluationSamples, Spec};
 
 /// Evaluations may take this fraction of the gradient work of a run: a fifth of both together.
 const SHARE: f64 = 0.25;
-/// Numbers that the evaluations of a run may always read, where rows are counted.
-const ALWAYS: f64 = (1u64 << 31) as f64;
+/// Numbers that the evaluations of all jobs together may always read, where rows are counted.
+const ALWAYS: f64 = (1u64 << 28) as f64;
 /// The fewest samples, of all agents together.
 const LEAST: u64 = 1000;
 /// A loss costs this fraction of the gradient on the same rows: the forward pass only.
@@ -77,7 +78,8 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
     let agents = spec.eval_agents().choose(spec.network.agents, 0).len();
     let costs = Costs::of(spec, norm, agents)?;
     let counted = spec.objectives.rows(spec.seeds[0])?.is_some();
-    let always = if counted { ALWAYS / dim.max(1) as f64 } else { 0.0 };
+    let jobs = spec.algorithms.len() * spec.seeds.len();
+    let always = if counted { ALWAYS / (dim * jobs).max(1) as f64 } else { 0.0 };
     let allowed = (SHARE * costs.run).max(always);
     let (rounds, usual) = (spec.rounds, spec.eval_every());
     let records = |every: u64| (rounds / every + 1) as f64;

@@ -3,6 +3,7 @@
 mod costs;
 mod methods;
 mod problems;
+mod tally;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -133,7 +134,9 @@ impl Plan {
         let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
         let problems = Problems::default();
-        Ok(Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems })
+        let plan = Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems };
+        plan.check_records()?;
+        Ok(plan)
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
@@ -162,6 +165,12 @@ impl Plan {
         let seeds = &self.spec.seeds;
         let of = |algorithm: usize| seeds.iter().map(move |seed| Job { algorithm, seed: *seed });
         (0..self.spec.algorithms.len()).flat_map(of).collect()
+    }
+
+    /// All jobs, in the order in which they are run: seed by seed, so that an interrupted run has all algorithms with the same seeds.
+    pub(crate) fn jobs_in_turn(&self) -> Vec<Job> {
+        let of = |seed: u64| (0..self.spec.algorithms.len()).map(move |algorithm| Job { algorithm, seed });
+        self.spec.seeds.iter().flat_map(|seed| of(*seed)).collect()
     }
 
     /// The name of a job in messages.

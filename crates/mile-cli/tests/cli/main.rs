@@ -2,4 +2,5 @@
 
 mod commands; // exit codes, messages, machine-readable output
 mod init; // every file that `mile init` writes runs as it is
+mod promises; // what a dry run promises
 mod theory; // `mile theory`, `mile reproduce theorems`, and advice before a run

@@ -15,13 +15,14 @@ use super::{Point, Sweep};
 use crate::choices::{choose_once, keep_choices};
 use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
-use crate::execute::{MOST_TOGETHER, check, execute};
+use crate::execute::{check, execute};
 use crate::objectives::Kinds;
 use crate::observer::Observer;
 use crate::plan::Plan;
 use crate::quantity::Quantity;
 use crate::ranks::{agree, from_first, lost};
 use crate::record::Record;
+use crate::sharing::MOST_TOGETHER;
 use crate::spec::Spec;
 use crate::store::{Outcome, lock_folder, read_outcomes, read_records, write_file};
 

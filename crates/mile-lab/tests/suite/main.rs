@@ -7,6 +7,7 @@ mod browser; // the report and the live view in a real browser
 mod held_out; // tables with held-out rows
 mod membership; // agents that leave and join
 mod own; // user-defined problems and engines
+mod promises; // what a plan says before a run
 mod runs; // run directories: stopped, resumed, extended, diverged, foreign
 mod spec; // mistakes in experiment files, named by their key
 mod sweep; // points of a sweep, their results, and resuming them
