@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use textwrap::Options;
+use textwrap::{Options, WordSplitter};
 
 use super::{Key, reference};
 use crate::section::Form;
@@ -58,7 +58,7 @@ pub fn text(only: Option<&str>, width: usize) -> String {
     let mut text = String::new();
     let wrapped = |line: &str, first: &'static str| {
         let options = Options::new(width).initial_indent(first).subsequent_indent("      ");
-        textwrap::fill(line, options.break_words(false))
+        textwrap::fill(line, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
     };
     for (section, keys) in sections() {
         let here = |key: &&Key| only.is_none_or(|only| section.contains(only) || key.name.contains(only));

@@ -13,7 +13,8 @@ use crate::error::{DataFileError, LabError};
 use crate::room;
 use crate::section::{Section, as_number, as_whole, resolve};
 
-/// Memory of a graph and its mixing matrix while they are built, measured on rings and complete graphs.
+/// Memory of a graph and its mixing matrix while they are built: the list of edges, the neighbours of each agent, and a few copies of the
+/// rows of weights.
 const BYTES_OF_AN_AGENT: f64 = 100.0;
 const BYTES_OF_AN_EDGE: f64 = 100.0;
 

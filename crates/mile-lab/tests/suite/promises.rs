@@ -52,7 +52,7 @@ fn bytes_are_those_that_are_sent() {
     }
     // Agents leave, join and are replaced.
     let events = "[[event]]\nround = 6\nleave = 2\n[[event]]\nround = 10\njoin = 5\nneighbours = [0, 3]\n\
-                  [[event]]\nround = 11\nreplace = 4\n[[event]]\nround = 90\nleave = 1\n";
+                  [[event]]\nround = 11\nreplace = 4\n";
     for name in ["mile", "k-gt"] {
         sends_what_it_says(&format!(
             "rounds = 14\n[network]\nagents = 5\ndrop_rate = 0.2\n{QUADRATIC}{}{events}",
