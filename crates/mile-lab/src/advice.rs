@@ -34,7 +34,7 @@ pub struct PlanAdvice {
     pub estimate: Option<Smoothness>,
     /// The L that was used: known, or the estimate and a tenth of it.
     pub smoothness: Option<f64>,
-    /// What is worth knowing about the network and the choices that were made.
+    /// What is worth knowing about the network, the data and the choices that were made.
     pub notes: Vec<String>,
     /// Advice for every algorithm, with its label.
     pub of_algorithms: Vec<(String, Advice)>,
@@ -88,7 +88,9 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
         let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
-    Ok(PlanAdvice { estimate, smoothness, notes: notes(plan), of_algorithms: found })
+    let mut notes = notes(plan);
+    notes.extend(spec.objectives.notes()?);
+    Ok(PlanAdvice { estimate, smoothness, notes, of_algorithms: found })
 }
 
 /// What is worth knowing about the network and the choices that were made.

@@ -28,7 +28,7 @@ use crate::section::Section;
 
 pub use self::any::AnyProblem;
 pub use self::error::LabError;
-pub use self::table::{ColumnStatistics, Statistics, is_missing_word};
+pub use self::table::{ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableLook};
 pub use mile_store::{Fact, Facts};
 
 /// What is known before a run about the curvature of the objectives.
@@ -185,6 +185,11 @@ pub trait Objectives: Send + Sync {
 
     /// The names of the elements of the variable, in their order; none if they have no names.
     fn coefficients(&self) -> Result<Vec<Coefficient>, LabError> {
+        Ok(Vec::new())
+    }
+
+    /// What is worth knowing about the data before a run, one line each.
+    fn notes(&self) -> Result<Vec<String>, LabError> {
         Ok(Vec::new())
     }
 

@@ -209,7 +209,7 @@ fn in_text_file<T, E: std::fmt::Display>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, LabError> {
-    let bad = |problem: String| DataFileError { file: path.to_owned(), line: None, column: None, problem };
+    let bad = |problem: String| DataFileError { file: path.to_owned(), place: None, column: None, problem };
     let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot read it: {error}")))?;
     Ok(parse(&text).map_err(|error| bad(error.to_string()))?)
 }

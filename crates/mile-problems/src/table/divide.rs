@@ -84,7 +84,7 @@ pub(super) fn owners(rows: &Rows, here: &Here) -> Result<Vec<String>, DataFileEr
 fn by_owner(rows: &Rows, owners: &[String], by: &str, agents: usize) -> Result<Division, DataFileError> {
     let role = rows.layout().owner.unwrap_or(Role::Unused);
     let unknown = |word: &str| format!("'{word}' does not occur in column '{by}' of the training data");
-    let codes = rows.codes(role, str::to_owned, owners, &unknown)?;
+    let codes = rows.codes(role, str::to_owned, owners, None, &unknown)?;
     let mut division = vec![Vec::new(); agents];
     if let Role::Word(column) = role {
         for (owner, row) in rows.coded(column, &codes).into_iter().zip(0..) {

@@ -11,8 +11,9 @@ use super::bad;
 use super::divide::{self, Division};
 use super::here::Here;
 use super::layout::Role;
+use super::parse::File;
 use super::rows::{Outlines, Rows, check_features};
-use super::spec::{HeldOut, Missing, file_of, is_per_agent};
+use super::spec::{HeldOut, file_of, is_per_agent};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::{class, sort};
 use crate::error::{DataFileError, LabError};
@@ -36,6 +37,8 @@ pub(super) struct Divided {
     pub(super) other: Option<Arc<Rows>>,
     pub(super) held_out: Division,
     pub(super) classes: Vec<String>,
+    /// Rows with missing values that were left out, and comments.
+    pub(super) left_out: [u64; 2],
     owners: Vec<String>,
     /// Statistics from a file.
     given: Option<Statistics>,
@@ -125,7 +128,9 @@ impl Divided {
             held_out = divide::held_out(&rows_of_test, &owners, here)?;
             other = Some(rows_of_test);
         }
-        Ok(Self { rows, training, other, held_out, classes, owners, given })
+        let files = rows.files.iter().chain(other.iter().flat_map(|rows| &rows.files));
+        let left_out = files.map(File::left_out).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
+        Ok(Self { rows, training, other, held_out, classes, left_out, owners, given })
     }
 
     /// The statistics of all agents' data, if they are needed: given, or computed where all data is available.
@@ -152,7 +157,7 @@ impl Divided {
                 self.with_words(Statistics::merge(parts.collect())?)
             }
         };
-        let is_used = here.spec.columns.standardise || here.spec.columns.missing == Missing::Mean;
+        let is_used = here.spec.columns.standardise || here.spec.columns.missing.fills_numbers();
         for column in found.columns.iter().filter(|_| is_used) {
             let problem = match column.count {
                 0 => "no training row has a value; leave it out with exclude",
@@ -346,7 +351,7 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
     let Role::Word(column) = rows.layout().target else { return Ok(()) };
     let mut seen = named.to_vec();
     for file in &rows.files {
-        for (word, line) in &file.words[column].found {
+        for (word, place) in &file.words[column].found {
             let word = class(word);
             if !seen.contains(&word) {
                 seen.push(word);
@@ -354,7 +359,7 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
             if seen.len() > 2 {
                 let name = file.layout.name(file.layout.target);
                 let problem = format!("a third class ({}); a logistic loss has two", seen.join(", "));
-                return Err(bad(&file.path, Some(*line), Some(name), problem));
+                return Err(bad(&file.path, Some(*place), Some(name), problem));
             }
         }
     }
@@ -364,5 +369,5 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
 /// For each file, the number of the class of each word of the target.
 pub(super) fn class_codes(rows: &Rows, classes: &[String]) -> Result<Vec<Vec<u32>>, DataFileError> {
     let unknown = |word: &str| format!("expected one of the classes {}, got '{word}'", classes.join(", "));
-    rows.codes(rows.layout().target, class, classes, &unknown)
+    rows.codes(rows.layout().target, class, classes, None, &unknown)
 }

@@ -10,11 +10,15 @@ use super::bad;
 use super::divided::{Divided, Use, class_codes};
 use super::here::Here;
 use super::layout::Role;
+use super::parse::NO_WORD;
 use super::rows::{Outlines, Row, Rows};
-use super::spec::HeldOut;
+use super::spec::{HeldOut, Missing};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::class;
 use crate::error::{DataFileError, LabError};
+
+/// The category of missing and unknown words, where they have one.
+const MISSING: &str = "missing";
 
 /// The numbers of all agents.
 pub(super) struct Data<T> {
@@ -37,6 +41,8 @@ pub(super) struct About {
     pub(super) statistics: Option<Statistics>,
     /// For each agent whose rows are available, where they come from and how many are for training and held out.
     pub(super) agents: Vec<(usize, String, [usize; 2])>,
+    /// Rows with missing values that were left out, and comments, in the files of all agents.
+    pub(super) left_out: [u64; 2],
 }
 
 impl About {
@@ -83,7 +89,7 @@ pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Resu
         }
     };
     let agents = divided.agents(here);
-    let about = About { features, classes: divided.classes, statistics, agents };
+    let about = About { features, classes: divided.classes, statistics, agents, left_out: divided.left_out };
     Ok(Data { columns: about.features.len(), shards, test, about })
 }
 
@@ -114,6 +120,8 @@ enum Column {
         categories: Vec<String>,
         /// The first category that has a feature.
         first: usize,
+        /// The category of missing words.
+        other: u32,
     },
 }
 
@@ -131,17 +139,25 @@ impl Encoder {
             columns.iter().map(|column| (column.name.as_str(), column)).collect();
         let column = |(name, role): &(String, Role)| match *role {
             Role::Word(place) => {
-                let categories =
+                let mut categories =
                     statistics.and_then(|found| found.categories.get(name).cloned()).unwrap_or_default();
+                let has_own = here.spec.columns.missing == Missing::Category;
+                if has_own {
+                    // Last, so that it is never the reference.
+                    categories.retain(|category| category != MISSING);
+                    categories.push(MISSING.to_owned());
+                }
+                let other = has_own.then(|| categories.len() as u32 - 1);
                 let unknown = |word: &str| {
                     format!(
                         "expected one of the categories in all agents' data, {}, got '{word}'",
                         categories.join(", ")
                     )
                 };
-                let codes = rows.codes(*role, class, &categories, &unknown)?;
+                let codes = rows.codes(*role, class, &categories, other, &unknown)?;
                 let first = usize::from(here.spec.objective.intercept);
-                Ok(Column::Category { name: name.clone(), place, codes, categories, first })
+                let other = other.unwrap_or(u32::MAX);
+                Ok(Column::Category { name: name.clone(), place, codes, categories, first, other })
             }
             Role::Number(place) => {
                 let known = known.get(name.as_str());
@@ -221,8 +237,9 @@ impl Column {
                 let value = scale.map_or(value, |(shift, deviation)| (value - shift) / deviation);
                 features.push(T::of(value));
             }
-            Self::Category { place, codes, categories, first, .. } => {
-                let code = codes[row.file][row.words[*place] as usize] as usize;
+            Self::Category { place, codes, categories, first, other, .. } => {
+                let word = row.words[*place];
+                let code = if word == NO_WORD { *other } else { codes[row.file][word as usize] } as usize;
                 let one = |k: usize| if k == code { T::one() } else { T::zero() };
                 features.extend((*first..categories.len()).map(one));
             }

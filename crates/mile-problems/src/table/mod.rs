@@ -1,23 +1,29 @@
-//! `kind = "table"`: regression or classification on the user's own CSV files.
+//! `kind = "table"`: regression or classification on the user's own files, CSV, Parquet or Arrow.
 //!
-//! Data flows one way: [`source`] cuts a file into blocks, [`parse`] reads them by the [`layout`] of the columns, [`rows`] numbers
-//! the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
+//! Data flows one way: [`source`] cuts a file into blocks ([`text`], [`columns`]), [`record`] gives their rows one by one, [`parse`] reads them
+//! by the [`layout`] of the columns and the [`formats`] of their numbers, [`rows`] numbers the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
 
+mod cell;
+mod columns;
 mod divide;
 mod divided;
 mod encode;
-mod fields;
+mod formats;
 mod here;
 mod layout;
 mod loaded;
+mod look;
 mod parse;
+mod record;
 mod rows;
 mod source;
 mod spec;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod text;
 mod words;
+mod written;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,15 +34,16 @@ use mile::real::{Precision, Real};
 use mile::with_precision;
 use rayon::prelude::*;
 
-pub use self::fields::is_missing_word;
+pub use self::formats::NumberFormat;
 use self::here::{Here, Told};
 use self::loaded::Loaded;
+pub use self::look::{ColumnLook, ColumnType, TableLook};
 use self::rows::Outlines;
 use self::spec::HeldOut;
 pub use self::statistics::{ColumnStatistics, Statistics};
 use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
-use crate::error::{DataFileError, LabError};
+use crate::error::{DataFileError, FilePlace, LabError};
 use crate::ranks::{agree, lost};
 use crate::section::Section;
 
@@ -80,9 +87,9 @@ fn tell_parts(
     Ok(Told { statistics, rows: vec![[0; 2]; here.agents] })
 }
 
-fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
+fn bad(file: &Path, place: Option<FilePlace>, column: Option<&str>, problem: impl ToString) -> DataFileError {
     let (file, column) = (file.to_owned(), column.map(str::to_owned));
-    DataFileError { file, line, column, problem: problem.to_string() }
+    DataFileError { file, place, column, problem: problem.to_string() }
 }
 
 /// The objectives of this kind.
@@ -260,6 +267,23 @@ impl Objectives for Tables {
             Loss::Softmax { .. } => about.classes.iter().flat_map(|class| of_class(Some(class))).collect(),
             _ => of_class(None),
         })
+    }
+
+    fn notes(&self) -> Result<Vec<String>, LabError> {
+        let about = self.loaded.about(&self.here)?;
+        let rows: usize = about.agents.iter().map(|(_, _, [training, test])| training + test).sum();
+        let [missing, comments] = about.left_out;
+        let said = |count: u64, one: &str, several: &str| match count {
+            0 => None,
+            1 => Some(format!("data: {count} {one}")),
+            _ => Some(format!("data: {count} {several}")),
+        };
+        let one = format!("row with missing values is left out; {rows} rows are used");
+        let several = format!("rows with missing values are left out; {rows} rows are used");
+        let missing = said(missing, &one, &several);
+        let comments =
+            said(comments, "line is a comment and is not read", "lines are comments and are not read");
+        Ok(missing.into_iter().chain(comments).collect())
     }
 
     fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {

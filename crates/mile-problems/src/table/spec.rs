@@ -7,6 +7,7 @@ use mile_nn::partition::Partition;
 use toml::{Table, Value};
 
 use super::words::class;
+use super::written::Written;
 use crate::error::LabError;
 use crate::section::{Section, resolve};
 use crate::{Setting, samples};
@@ -31,8 +32,8 @@ pub(super) struct TableFiles {
     pub(super) test: HeldOut,
     /// File with the statistics of all agents' data.
     pub(super) statistics: Option<PathBuf>,
-    /// Delimiter of the files; `None`: recognized.
-    pub(super) delimiter: Option<u8>,
+    /// How they are written.
+    pub(super) written: Written,
 }
 
 /// What the columns mean.
@@ -88,8 +89,17 @@ pub(super) enum Missing {
     Refuse,
     /// Features are replaced by the mean of their column over all agents' training rows.
     Mean,
+    /// Words, and those that occur in no training row, are a category of their own; numbers are replaced by the mean.
+    Category,
     /// Rows with missing values are left out.
     Drop,
+}
+
+impl Missing {
+    /// Whether a missing number becomes the mean of its column.
+    pub(super) fn fills_numbers(self) -> bool {
+        matches!(self, Self::Mean | Self::Category)
+    }
 }
 
 /// Rows that are held out.
@@ -147,7 +157,7 @@ impl TableSpec {
     /// Whether the objective of one agent depends on the data of the others.
     pub(super) fn needs_statistics(&self) -> bool {
         let TableColumns { standardise, missing, categorical, .. } = &self.columns;
-        let features = *standardise || *missing == Missing::Mean || !categorical.is_empty();
+        let features = *standardise || missing.fills_numbers() || !categorical.is_empty();
         features || (self.objective.by_rows && self.is_per_agent())
     }
 }
@@ -165,7 +175,7 @@ impl ObjectiveSpec {
 }
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, LabError> {
-    let expected = "the path of a CSV file (\"agent-{agent}.csv\": one per agent)";
+    let expected = "the path of a CSV, Parquet or Arrow file (\"agent-{agent}.csv\": one per agent)";
     let data = section.text("data", expected)?.ok_or_else(|| section.missing("data", expected))?;
     let data = resolve(setting.folder, data);
     section.keep("data", data.display().to_string());
@@ -188,14 +198,14 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
         let problem = "conflicts with columns, which names all features; leave one of them out";
         return Err(LabError::config(section.path("exclude"), problem));
     }
-    let missing = [("mean", Missing::Mean), ("drop", Missing::Drop)];
+    let missing = [("mean", Missing::Mean), ("category", Missing::Category), ("drop", Missing::Drop)];
     let weights = [("agents", false), ("rows", true)];
     let partition = partition(section, by.is_some(), is_per_agent(&data))?;
     let files = TableFiles {
         data,
         test: held_out(section, setting)?,
         statistics: path(section, setting, "statistics", "the path of a file with the agents' statistics")?,
-        delimiter: delimiter(section)?,
+        written: Written::read(section)?,
     };
     let columns = TableColumns {
         by: by.map(str::to_owned),
@@ -295,20 +305,9 @@ fn all_distinct(names: &[String]) -> bool {
     sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-fn delimiter(section: &Section) -> Result<Option<u8>, LabError> {
-    let expected = "a single character that separates fields, such as \";\" or \"\\t\"";
-    let Some(text) = section.text("delimiter", expected)? else { return Ok(None) };
-    match text.as_bytes() {
-        [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\"#\r\n+-.".contains(byte) => {
-            Ok(Some(*byte))
-        }
-        _ => Err(section.refuse("delimiter", &Value::from(text), expected)),
-    }
-}
-
 fn held_out(section: &Section, setting: Setting) -> Result<HeldOut, LabError> {
     let expected =
-        "a number between 0 and 1 (the part of each agent's rows to hold out), or the path of a CSV file";
+        "a number between 0 and 1 (the part of each agent's rows to hold out), or the path of a file";
     match section.value("test") {
         None => Ok(HeldOut::None),
         Some(Value::String(_)) => {
