@@ -90,7 +90,7 @@ fn summary(path: &Path, look: &TableLook, choices: &Choices, is_given: bool) -> 
     let which = if is_given { "" } else { ", the last column" };
     let gaps = match target.missing {
         0 => String::new(),
-        missing => format!("; {missing} rows have none and are left out"),
+        missing => format!("; rows without it are left out: {missing}{}", choose::odd_words(target)),
     };
     let name = one_line(&target.name);
     lines.push(format!(

@@ -72,11 +72,7 @@ impl ColumnUse {
         };
         let missing =
             if column.missing == 0 { String::new() } else { format!(", {} missing", column.missing) };
-        let odd = column.odd.first().map_or_else(String::new, |(word, place, _)| {
-            let count: u64 = column.odd.iter().map(|(.., count)| count).sum();
-            format!(", {count} of them not numbers (the first in {place}: {word:?})")
-        });
-        format!("{kind}{missing}{odd}")
+        format!("{kind}{missing}{}", odd_words(column))
     }
 
     /// Words of a column that stand for missing values, besides those that always do.
@@ -89,6 +85,14 @@ impl ColumnUse {
             Self::Target | Self::Number => odd().collect(),
         }
     }
+}
+
+/// What is told about words in a column of numbers.
+pub(super) fn odd_words(column: &ColumnLook) -> String {
+    column.odd.first().map_or_else(String::new, |(word, place, _)| {
+        let count: u64 = column.odd.iter().map(|(.., count)| count).sum();
+        format!(" (words that are not numbers: {count}, the first in {place}: {word:?})")
+    })
 }
 
 impl Choices {
@@ -265,7 +269,7 @@ fn feature(column: &ColumnLook, look: &TableLook, holds_out: bool) -> ColumnUse 
         ColumnType::Empty => left_out("it has no numbers and no words"),
         _ if values == 1 && column.missing == 0 => left_out("all rows have the same value"),
         _ if holds_out && column.missing > 0 && look.rows - column.missing < FEWEST_VALUES => {
-            ColumnUse::LeftOut(format!("it has only {} values", look.rows - column.missing))
+            ColumnUse::LeftOut(format!("too few rows have a value: {}", look.rows - column.missing))
         }
         ColumnType::Numbers(_) if column.largest >= LARGEST => ColumnUse::LeftOut(format!(
             "it has numbers up to {:e}, whose squares are too large",
