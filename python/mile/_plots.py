@@ -12,7 +12,8 @@ _TITLES = {
     "loss": "Loss of the average model",
     "local_loss": "Loss of the agents' own models, mean",
     "worst_loss": "Loss of the worst agent's own model",
-    "grad_norm_sq": "Squared gradient norm at the average model",
+    "loss_gap": "Loss of the average model, above the least recorded",
+    "grad_norm_sq": "|∇f|² at the average model",
     "consensus_error": "Consensus error after mixing",
     "consensus_error_before": "Consensus error before mixing",
     "accuracy": "Test accuracy of the average model",
@@ -31,6 +32,8 @@ def plot(records: Any, quantity: str, axis: str, ax: Any = None) -> Any:
     """Draws one quantity for all algorithms: the mean over seeds, and a band from the smallest value to the largest."""
     import matplotlib.pyplot as plt
 
+    if quantity == "loss_gap":
+        records = records.assign(loss_gap=records["loss"] - records.groupby("seed")["loss"].transform("min"))
     if quantity not in records or records[quantity].isna().all():
         known = [name for name in records.select_dtypes("number") if name not in (*_AXES, "seed")]
         raise ValueError(f"quantity: expected one of {', '.join(known)}, got {quantity}")

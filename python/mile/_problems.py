@@ -90,7 +90,7 @@ class Table:
 
     - a list with a pair (features, targets) of arrays for each agent, or one pair together with `agents`, whose rows are split into one block per agent; targets are
       numbers, the classes -1 and 1, or class numbers from 0 (softmax, with `classes`);
-    - a pandas DataFrame or the path of a CSV file, with `target`, the name of a column, and any keys of the section `[problem]` of kind "table": `by` or `partition`,
+    - a pandas DataFrame or the path of a CSV, Parquet or Arrow file, with `target`, the name of a column, and any keys of the section `[problem]` of kind "table": `by` or `partition`,
       `standardise`, `test`, ...
 
     loss: "least-squares", "logistic", "nonconvex-logistic", "softmax", "poisson", "huber" or "welsch". batch: a number of rows, or "full".

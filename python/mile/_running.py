@@ -121,6 +121,7 @@ def run(
     network: a graph in any form that `graph` accepts.
     algorithms: a list of `method(...)`.
     rounds: communication rounds (`iterations` is an alias).
+    stop: tolerances at which a job has converged and ends before its last round, such as {"grad_norm": 1e-6, "consensus": 1e-8}; `run.converged` says whether all have.
     device: where the agents of a built-in problem compute: "cpu" (the default), "cuda", "cuda:K", or "auto" for a GPU if there is one. Objectives in Python choose their own device.
     out: the run directory; default: runs/NAME, or the next free runs/NAME-2, ...
     resume: whether to continue the run in `out`; finished work is kept, and rounds, seeds and algorithms may be added.
@@ -188,6 +189,7 @@ def sweep(
     *,
     mode: str | None = None,
     criterion: str | None = None,
+    cv: int | None = None,
     out: _PathLike | None = None,
     resume: bool = False,
     report: bool = False,
@@ -197,7 +199,8 @@ def sweep(
     """Runs every combination of values, and finds the best for each algorithm.
 
     `values` maps keys to lists: `{"step_size": [0.05, 0.1], "algorithm.mile.xi": [0.05, 0.1]}`; default: the section `[sweep]` of the experiment. `mode` is "cartesian" or
-    "zip"; `criterion` is the quantity by which the best values are chosen. All other arguments are those of `run`.
+    "zip"; `criterion` is the quantity by which the best values are chosen; `cv` is the number of folds of a cross-validation, for tables in files. All other arguments are
+    those of `run`.
 
     >>> import mile
     >>> found = mile.sweep(
@@ -211,7 +214,7 @@ def sweep(
     ranks, folder = _shared(request, out, resume)
     request.place(folder)
     section = dict(request.table.get("sweep", {})) | dict(values or {})
-    section |= {key: word for key, word in (("mode", mode), ("criterion", criterion)) if word is not None}
+    section |= {key: word for key, word in (("mode", mode), ("criterion", criterion), ("cv", cv)) if word is not None}
     request.table["sweep"] = section
     stopped = _execute(request, folder, resume, report, ranks, progress)
     found = Sweep(folder)

@@ -53,7 +53,7 @@ class Run:
 
     @property
     def outcomes(self) -> list[dict[str, Any]]:
-        """How each algorithm ended with each seed: status, rounds, last record."""
+        """How each algorithm ended with each seed: status ("converged", "last round", "diverged", "stopped" or "failed"), what shows it (`ending`), rounds, last record."""
         path = self.folder / "summary.json"
         found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
         return found
@@ -62,12 +62,23 @@ class Run:
     def complete(self) -> bool:
         """Whether all jobs have ended."""
         config, outcomes = self.config, self.outcomes
-        over = [one for one in outcomes if one["status"] in ("done", "diverged")]
+        over = [one for one in outcomes if one["status"] in ("converged", "last round", "done", "diverged")]
         return len(over) == len(config["algorithm"]) * len(config["seeds"])
 
     @property
+    def converged(self) -> bool:
+        """Whether all jobs have converged: `stop` was reached or, without it, gradient and disagreement have vanished.
+
+        >>> import mile
+        >>> method = mile.method("led", step_size=0.05)
+        >>> mile.run(problem=mile.Quadratic(), algorithms=[method], rounds=20, out=tmp / "short").converged
+        False
+        """
+        return self.complete and all(one["status"] == "converged" for one in self.outcomes)
+
+    @property
     def table(self) -> str:
-        """The table of results, as text."""
+        """The table of results, as text; below it, what ended far from converged."""
         path = self.folder / "table.txt"
         return path.read_text() if path.exists() else ""
 
@@ -154,6 +165,12 @@ class Run:
         return f"<div>{first}<pre>{html.escape(self.table)}</pre><code>{html.escape(str(self.folder))}</code></div>"
 
 
+def _points(trial: dict[str, Any]) -> list[str]:
+    """The folders of a trial's runs."""
+    point: str = trial["point"]
+    return [f"{point}/fold-{fold}" for fold in trial.get("folds", [])] or [point]
+
+
 class Sweep:
     """A folder with a run for each combination of values."""
 
@@ -166,15 +183,16 @@ class Sweep:
 
     @property
     def trials(self) -> Any:
-        """A DataFrame with a row for each algorithm, combination of values and seed: its last record."""
+        """A DataFrame with a row for each algorithm, combination of values, seed and, in a cross-validation, fold: its last record."""
         import pandas as pd
 
         rows = []
         for trial in self._found["trials"]:
-            for outcome in trial["outcomes"]:
+            folds = trial.get("folds", [])
+            for k, outcome in enumerate(trial["outcomes"]):
                 last = {key: value for key, value in outcome["last"].items() if key not in ("label", "seed")}
                 common = {"label": trial["label"], "point": trial["point"], "seed": outcome["seed"], "status": outcome["status"]}
-                rows.append(common | dict(trial["settings"]) | last)
+                rows.append(common | ({"fold": folds[k]} if folds else {}) | dict(trial["settings"]) | last)
         return pd.DataFrame(rows)
 
     @property
@@ -185,8 +203,8 @@ class Sweep:
 
     @property
     def runs(self) -> dict[str, Run]:
-        """The run of each point, by name."""
-        points = {trial["point"] for trial in self._found["trials"]}
+        """The run of each point, by name; in a cross-validation each fold has one."""
+        points = {name for trial in self._found["trials"] for name in _points(trial)}
         return {name: Run(self.folder / "points" / name) for name in sorted(points)}
 
     @property

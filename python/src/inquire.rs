@@ -28,6 +28,9 @@ use crate::failure::exception;
 use crate::values;
 use crate::waiting::quick;
 
+/// Columns of the reference of keys as text.
+const WIDTH: usize = 100;
+
 /// The built-in methods as JSON, with their measured costs.
 #[pyfunction]
 pub(crate) fn methods(py: Python<'_>) -> PyResult<String> {
@@ -180,7 +183,7 @@ pub(crate) fn theory(
 #[pyfunction]
 pub(crate) fn keys_reference(form: &str) -> PyResult<String> {
     match form {
-        "text" => Ok(keys::text(None)),
+        "text" => Ok(keys::text(None, WIDTH)),
         "markdown" => Ok(keys::markdown()),
         "json-schema" => Ok(keys::json_schema()),
         other => {

@@ -86,6 +86,11 @@ impl Objectives for PyObjectives {
         if self.rows.is_some() { Curvature::Changing } else { Curvature::Steady }
     }
 
+    fn are_networks(&self) -> bool {
+        // Only PyTorch modules say how many rows they read.
+        self.rows.is_some()
+    }
+
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
         Ok(self.rows.map(|rows| rows.counts))
     }

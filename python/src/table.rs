@@ -6,7 +6,7 @@ use mile::problems::{AgentWeights, Batch, Loss, Problem, Shard, Table, TableObje
 use mile::real::{Precision, Real};
 use mile::with_precision;
 use mile_lab::LabError;
-use mile_lab::objectives::{AnyProblem, Curvature, FixedProblem, Objectives, RowCounts};
+use mile_lab::objectives::{AnyProblem, Curvature, EvaluationRows, FixedProblem, Objectives, RowCounts};
 use mile_lab::section::Section;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -173,7 +173,11 @@ impl TableObjectives {
                     features.chunks_exact((*columns).max(1)).flat_map(with_one).collect()
                 }
             };
-            Shard { features, targets: targets.iter().map(|value| T::of(*value)).collect() }
+            Shard {
+                features,
+                targets: targets.iter().map(|value| T::of(*value)).collect(),
+                ..Shard::default()
+            }
         };
         let columns = columns + usize::from(intercept);
         let refuse = |error| LabError::config("problem", error);
@@ -201,11 +205,20 @@ impl Objectives for TableObjectives {
     }
 
     fn curvature(&self) -> Curvature {
-        Curvature::Steady
+        match self.objective.loss.largest_curvature() {
+            Some(_) => Curvature::Steady,
+            None => Curvature::Changing,
+        }
     }
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
         Ok(Some(self.counts))
+    }
+
+    fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
+        let count = |parts: &[Arrays]| parts.iter().map(|(_, targets)| targets.len() as u64).sum();
+        let (_, training, test) = &self.data;
+        Ok(Some(EvaluationRows { training: count(training), test: count(test), is_given: true }))
     }
 
     fn digests(&self) -> Result<mile_lab::objectives::Facts, LabError> {

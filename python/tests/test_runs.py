@@ -45,6 +45,20 @@ def test_a_run_has_records_states_and_the_directory_of_the_command() -> None:
     assert "mile" in repr(mile.load(run.folder)) and list((run.folder / "figures").glob("*.png"))
 
 
+def test_a_run_says_whether_it_converged() -> None:
+    problem, method = mile.Quadratic(dim=3), mile.method("mile", step_size=0.1, local_steps=3)
+    stopped = mile.run(problem=problem, algorithms=[method], rounds=2000, stop={"grad_norm": 1e-4, "consensus": 1e-8}, out="stopped")
+    outcome = stopped.outcomes[0]
+    assert stopped.converged and outcome["status"] == "converged" and outcome["ending"]["stop_reached"]
+    assert outcome["round"] < 2000 and stopped.rows[-1]["grad_norm_sq"] <= 1e-8
+    short = mile.run(problem=problem, algorithms=[method], rounds=8, eval_every=1, out="short")
+    assert short.complete and not short.converged and short.outcomes[0]["ending"]["loss"] == "falling"
+    assert "last round, loss still falling" in short.table and "not converged" in repr(short)
+    matplotlib.use("agg")
+    axes = short.plot("loss_gap")
+    assert axes.get_yscale() == "log" and "least recorded" in axes.get_title(loc="left")
+
+
 def test_a_file_a_dictionary_and_arguments_are_the_same_experiment() -> None:
     Path("e.toml").write_text(FILE)
     of_file = mile.run("e.toml")

@@ -293,6 +293,7 @@ fn table(rows: usize, columns: usize) -> Anything<Table<f64>> {
                 .map(f64::signum)
                 .map(|b| if b == 0.0 { 1.0 } else { b })
                 .collect(),
+            ..Shard::default()
         }
     };
     Ok(Table::new(

@@ -66,7 +66,7 @@ fn problem(data: &[f64]) -> Table<f64> {
     assert_eq!(data.len(), AGENTS * ROWS * (DIM + 1), "the data of ten agents");
     let shard = |agent: &[f64]| {
         let (features, targets) = agent.split_at(ROWS * DIM);
-        Shard { features: features.to_vec(), targets: targets.to_vec() }
+        Shard { features: features.to_vec(), targets: targets.to_vec(), ..Shard::default() }
     };
     let shards = data.chunks(ROWS * (DIM + 1)).map(shard).collect();
     Table::new(DIM, shards, TableObjective::new(Loss::LeastSquares, 0.0), Batch::Full).expect("a problem")

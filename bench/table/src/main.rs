@@ -74,6 +74,7 @@ fn table<T: Real>(rows: usize, dim: usize, agents: usize, loss: Loss) -> Table<T
     let shard = |agent: usize| Shard {
         features: (0..rows * dim).map(|k| T::of(value(k + agent))).collect(),
         targets: (0..rows).map(|k| T::of(value(3 * k + agent).signum())).collect(),
+        ..Shard::default()
     };
     let objective = TableObjective::new(loss, 0.01);
     Table::new(dim, (0..agents).map(shard).collect(), objective, Batch::Full).expect("a table")

@@ -38,7 +38,8 @@ impl Observer for Silent {}
 pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     let (own, folders) = agents(&arguments.folders)?;
     let spec = match &arguments.experiment {
-        Some(path) => Spec::load(path, &[])?,
+        // By which rule agents stop, they alone know.
+        Some(path) => Spec { stop: own.stop, ..Spec::load(path, &[])? },
         None => own,
     };
     let membership = spec.membership()?;

@@ -28,7 +28,7 @@ enum KeysFormat {
 
 pub(crate) fn run(arguments: &KeysArguments) -> anyhow::Result<u8> {
     let text = match arguments.format {
-        KeysFormat::Text => mile_lab::keys::text(arguments.name.as_deref()),
+        KeysFormat::Text => mile_lab::keys::text(arguments.name.as_deref(), output::width()),
         KeysFormat::Markdown => mile_lab::keys::markdown(),
         KeysFormat::JsonSchema => mile_lab::keys::json_schema(),
     };

@@ -5,6 +5,7 @@ mod algorithms;
 mod completions;
 mod data;
 mod device;
+mod dry_run;
 mod gather;
 mod graph;
 mod init;

@@ -4,29 +4,28 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use indicatif::HumanBytes;
 use mile::ranks::Together;
 use mile_lab::Lab;
 use mile_lab::error::LabError;
-use mile_lab::plan::{Job, Plan};
+use mile_lab::plan::Plan;
 use mile_lab::ranks::from_first;
 use mile_lab::resume;
 use mile_lab::session::{Results, Work};
 use mile_lab::spec::parse_table;
 use mile_lab::store::{JobStatus, Outcome};
-use mile_lab::sweep::{Point, SweepPlan};
-use mile_lab::table::{TextTable, number};
-use mile_lab::time_estimate::estimate_time;
+use mile_lab::sweep::SweepPlan;
+use mile_lab::table::number;
 use mile_theory::advice::Severity;
 
 use crate::device::DeviceArguments;
 use crate::observers::ObserverArguments;
 use crate::output::OutputArguments;
 use crate::place::Place;
-use crate::{FAILED, INTERRUPTED, observers, output};
+use crate::{FAILED, INTERRUPTED, dry_run, observers, output};
 
 const DEFAULT: &str = include_str!("default.toml");
 
@@ -55,8 +54,8 @@ pub(crate) struct RunArguments {
     /// Finished work is kept; rounds, seeds and algorithms may be added, e.g. --out runs/NAME --resume --set rounds=400
     #[arg(long)]
     resume: bool,
-    /// Check the experiment and print the resolved file, memory, bytes to be sent and an estimate of the time, without
-    /// running it
+    /// Check the experiment and print the resolved file, the bytes to be sent, and memory and time, for which its jobs
+    /// are begun for a second or two; writes nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -88,7 +87,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 }
 
 fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
-    let engines = place.engines();
+    let (begun, engines) = (Instant::now(), place.engines());
     let ranks = Together::of(engines.ranks());
     // What the first rank reads and chooses is the same for all.
     let (text, base, folder) = from_first(ranks, || {
@@ -101,7 +100,7 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
     let table = parse_table(&text, &[])?;
     let session = Lab::default().on(engines.clone()).session(&table, &base, &folder, arguments.resume)?;
     let described = match session.work() {
-        Work::Run(plan) => describe_run(arguments, plan, place)?,
+        Work::Run(plan) => describe_run(arguments, plan, place, begun)?,
         Work::Sweep(sweep) => describe_sweep(arguments, sweep, place)?,
     };
     if arguments.dry_run {
@@ -129,7 +128,12 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
 }
 
 /// What is printed before a run: advice from the theory and, in a dry run, everything known about it.
-fn describe_run(arguments: &RunArguments, plan: &Plan, place: &Place) -> anyhow::Result<String> {
+fn describe_run(
+    arguments: &RunArguments,
+    plan: &Plan,
+    place: &Place,
+    begun: Instant,
+) -> anyhow::Result<String> {
     let advice = match place.is_shared() {
         false => advice(plan)?,
         true => {
@@ -140,18 +144,17 @@ fn describe_run(arguments: &RunArguments, plan: &Plan, place: &Place) -> anyhow:
     if !arguments.dry_run {
         return Ok(advice);
     }
-    let engines = place.engines();
-    plan.check_memory(Together::of(engines.ranks()))?;
-    let time = time(plan, place)?;
-    Ok(format!("{}{}{advice}time: {time}\n", describe(plan)?, place.describe(plan)))
+    Ok(dry_run::of_run(plan, place, &advice, begun.elapsed())?)
 }
 
-/// An estimate of the time that a plan takes.
-fn time(plan: &Plan, place: &Place) -> Result<String, LabError> {
-    match place.is_shared() {
-        false => Ok(estimate_time(plan)?.to_string()),
-        true => Ok("not estimated with several processes".into()),
+/// What is printed before a sweep, all points of which are checked: in a dry run, everything known about it.
+fn describe_sweep(arguments: &RunArguments, sweep: &SweepPlan, place: &Place) -> anyhow::Result<String> {
+    arguments.observers.refuse_for_a_sweep()?;
+    if arguments.dry_run {
+        return Ok(dry_run::of_sweep(sweep, place)?);
     }
+    sweep.points.iter().try_for_each(|point| sweep.plan(point).map(drop))?;
+    Ok(String::new())
 }
 
 /// Advice from the theory before step 0, one line each.
@@ -251,28 +254,6 @@ pub(crate) fn command_line(
     words.join(" ")
 }
 
-/// Checks all points of a sweep; in a dry run, prints what is known about it.
-fn describe_sweep(arguments: &RunArguments, sweep: &SweepPlan, place: &Place) -> anyhow::Result<String> {
-    arguments.observers.refuse_for_a_sweep()?;
-    let mut jobs = 0;
-    for point in &sweep.points {
-        jobs += sweep.plan(point)?.jobs().len();
-    }
-    if !arguments.dry_run {
-        return Ok(String::new());
-    }
-    let row = |(k, point): (usize, &Point)| vec![k.to_string(), format!("  {}", point.name)];
-    let rows = sweep.points.iter().enumerate().map(row).collect();
-    let table = TextTable { header: vec!["point".into(), "  values".into()], rows };
-    let mut text = format!("{}: {} points, {jobs} runs in all\n{table}", sweep.name(), sweep.points.len());
-    if let Some(first) = sweep.points.first() {
-        let plan = sweep.plan(first)?;
-        let (time, across) = (time(&plan, place)?, place.describe(&plan));
-        let _ = writeln!(text, "{across}time of the first of {} points: {time}", sweep.points.len());
-    }
-    Ok(text)
-}
-
 /// Prints the results of a finished or interrupted experiment, and returns the exit code. `again` is the command that resumes it,
 /// without the folder.
 pub(crate) fn finish(
@@ -330,59 +311,4 @@ pub(crate) fn choose_folder(name: &str, resume: bool) -> PathBuf {
     };
     let free = (1..).find(|k| !folder(*k).exists()).unwrap_or(1);
     folder(if resume { (free - 1).max(1) } else { free })
-}
-
-fn describe(plan: &Plan) -> Result<String, LabError> {
-    let spec = &plan.spec;
-    let mut text = format!(
-        "{}: {} rounds, recorded every {} round(s), seeds {:?}, {}\n",
-        spec.name,
-        spec.rounds,
-        spec.eval_every(),
-        spec.seeds,
-        spec.precision.name(),
-    );
-    let edges = plan.network().graph().edges().count();
-    let _ = writeln!(
-        text,
-        "network: {} agents, {edges} edges{}",
-        plan.network().agents(),
-        if plan.network().varies() { format!(", {}", plan.network().variation()) } else { String::new() },
-    );
-    let data = spec.objectives.data_bytes(spec.seeds[0])?;
-    let _ = writeln!(text, "problem: dimension {}, {} of data", plan.size.dim, HumanBytes(data));
-    let _ = writeln!(
-        text,
-        "evaluation: {} of {} agents' own models and their average{}; about {:.0}% of the work\n",
-        plan.evaluation.agents,
-        plan.network().agents(),
-        spec.objectives.evaluated_on().map(|on| format!(", {on}")).unwrap_or_default(),
-        100.0 * plan.evaluation.share
-    );
-    let jobs: Vec<Job> = plan.jobs();
-    let row = |(k, algorithm): (usize, &mile_lab::spec::AlgorithmSpec)| {
-        let job = Job { algorithm: k, seed: spec.seeds[0] };
-        let planned = &plan.methods[k];
-        vec![
-            algorithm.label.clone(),
-            number(algorithm.schedule.step_size),
-            planned.parameters.local_steps.map_or("1".into(), |steps| steps.to_string()),
-            planned.vectors_stored.to_string(),
-            planned.first_round.vectors_sent.to_string(),
-            HumanBytes(plan.memory(job)).to_string(),
-            HumanBytes(plan.bytes_to_send(job)).to_string(),
-        ]
-    };
-    let header = ["algorithm", "step size", "local steps", "stored", "sent/round", "memory", "to be sent"];
-    let rows = spec.algorithms.iter().enumerate().map(row).collect();
-    let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
-    let total: u64 = jobs.iter().map(|job| plan.bytes_to_send(*job)).sum();
-    let _ = writeln!(
-        text,
-        "{} runs in all; bytes to be sent by all agents in all runs: {}\n",
-        jobs.len(),
-        HumanBytes(total)
-    );
-    let _ = writeln!(text, "# resolved experiment\n{}", spec.to_table());
-    Ok(text)
 }

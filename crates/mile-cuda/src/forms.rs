@@ -1,6 +1,6 @@
 //! From the form of a problem to objectives on the device.
 
-use mile::problems::{DeviceForm, Problem};
+use mile::problems::{DeviceForm, Problem, Shard};
 use mile::real::Real;
 
 use crate::device::DeviceError;
@@ -42,7 +42,12 @@ pub(crate) fn needs<T: Real>(problem: &dyn Problem<T>) -> Needs {
         }
         Some(DeviceForm::Table(form)) => {
             let rows: usize = form.rows().iter().sum();
-            Needs { own: rows as u64 * (form.columns() as u64 + 1) * number, ..Needs::default() }
+            // Features and target of each row, and at most a weight and an offset.
+            let has = |part: fn(&Shard<T>) -> &[T]| {
+                u64::from(form.shards().iter().any(|one| !part(one).is_empty()))
+            };
+            let columns = form.columns() as u64 + 1 + has(|one| &one.weights) + has(|one| &one.offsets);
+            Needs { own: rows as u64 * columns * number, ..Needs::default() }
         }
         Some(DeviceForm::Network(form)) => network::needs::<T>(&form),
         _ => Needs::default(),

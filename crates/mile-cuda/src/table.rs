@@ -20,7 +20,7 @@ const ROWS_OF_A_LANE: usize = 64;
 /// Most splits of a sum.
 const MOST_SPLITS: usize = 128;
 /// Bytes of a descriptor.
-const DESCRIPTOR: usize = 7 * 8;
+const DESCRIPTOR: usize = 9 * 8;
 
 /// How many blocks share a sum over `rows` rows.
 fn splits(rows: usize) -> usize {
@@ -120,6 +120,8 @@ pub(crate) struct DeviceTable {
     program: usize,
     features: Buffer,
     targets: Buffer,
+    weights: Option<Buffer>,
+    offsets: Option<Buffer>,
     factors: Vec<f64>,
     batch: Batch,
     /// The agents, and the samples of each.
@@ -172,10 +174,24 @@ impl DeviceTable {
             let all: Vec<T> = shards.flat_map(|shard| part(shard).iter().copied()).collect();
             Buffer::of(device, &all)
         };
+        // A number for each row if an agent has any; rows of agents without have `usual`.
+        let some = |part: fn(&Shard<T>) -> &[T], usual: T| {
+            let shards = || hosted.iter().map(|agent| &table.shards()[*agent]);
+            if shards().all(|shard| part(shard).is_empty()) {
+                return Ok(None);
+            }
+            let one = |shard: &Shard<T>| match part(shard) {
+                [] => vec![usual; shard.targets.len()],
+                numbers => numbers.to_vec(),
+            };
+            Buffer::of(device, &shards().flat_map(one).collect::<Vec<T>>()).map(Some)
+        };
         Ok(Self {
             program: shared.program(key, Users { member, rows: samples.len(), together: true }, make)?,
             features: of(|shard| &shard.features)?,
             targets: of(|shard| &shard.targets)?,
+            weights: some(|shard| &shard.weights, T::one())?,
+            offsets: some(|shard| &shard.offsets, T::zero())?,
             factors: hosted.iter().map(|agent| table.factors()[*agent]).collect(),
             batch: table.batch(),
             hosted: hosted.to_vec(),
@@ -201,6 +217,10 @@ impl DeviceTable {
             rows.address(x.row(row)).address(out.row(row));
             rows.address(self.features.at().plus(first * self.row).bits());
             rows.address(self.targets.at().plus(first * self.number).bits());
+            for numbers in [&self.weights, &self.offsets] {
+                let at = numbers.as_ref().map(|numbers| numbers.at().plus(first * self.number).bits());
+                rows.address(at.unwrap_or(0));
+            }
             match lists {
                 Some(lists) => rows.place(lists[row]),
                 None => rows.address(0),

@@ -12,7 +12,7 @@ use mile_theory::weights::WeightChoice;
 use crate::auto::{self, smoothness_bound, theory_error};
 use crate::error::LabError;
 use crate::objectives::Curvature;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedMethod};
 use crate::spec::StartSpec;
 
 /// The largest fraction of a plan's gradient work that an estimate before it may cost.
@@ -34,7 +34,7 @@ pub struct PlanAdvice {
     pub estimate: Option<Smoothness>,
     /// The L that was used: known, or the estimate and a tenth of it.
     pub smoothness: Option<f64>,
-    /// What is worth knowing about the network and the choices that were made.
+    /// What is worth knowing about the network, the data and the choices that were made.
     pub notes: Vec<String>,
     /// Advice for every algorithm, with its label.
     pub of_algorithms: Vec<(String, Advice)>,
@@ -58,7 +58,8 @@ pub fn estimate(plan: &Plan) -> Result<ProblemEstimate, LabError> {
 /// estimate for both, which does not depend on the length of the run.
 fn steps(plan: &Plan) -> f64 {
     let spec = &plan.spec;
-    if let Some(k) = plan.methods.iter().position(|planned| planned.chosen.weights) {
+    let is_chosen = |planned: &PlannedMethod| planned.chosen.weights || planned.chosen.step_size;
+    if let Some(k) = plan.methods.iter().position(is_chosen) {
         return auto::steps(&spec.algorithms[k]);
     }
     let per_round: f64 = spec.algorithms.iter().map(auto::steps).sum();
@@ -88,7 +89,9 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
         let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
-    Ok(PlanAdvice { estimate, smoothness, notes: notes(plan), of_algorithms: found })
+    let mut notes = notes(plan);
+    notes.extend(spec.objectives.notes()?);
+    Ok(PlanAdvice { estimate, smoothness, notes, of_algorithms: found })
 }
 
 /// What is worth knowing about the network and the choices that were made.

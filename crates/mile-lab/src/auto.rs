@@ -21,7 +21,7 @@ use crate::spec::{AlgorithmSpec, Spec};
 use crate::start;
 
 pub(crate) use budget::theory_error;
-pub(crate) use step::choose_step_sizes;
+pub(crate) use step::{choose_step_sizes, step_size};
 
 /// Stochastic gradients per agent from which the gradient noise is estimated.
 const DRAWS: u64 = 8;
@@ -53,6 +53,18 @@ fn scatter_as<T: Scalar>(spec: &Spec) -> Result<Scatter, LabError> {
 /// run may be resumed, do not change what was chosen.
 pub(crate) fn steps(algorithm: &AlgorithmSpec) -> f64 {
     algorithm.parameters.local_steps.unwrap_or(1) as f64
+}
+
+/// The L that everything `"auto"` is chosen for; none if nothing is to be chosen, or if nothing is known about the curvature of a
+/// whole run.
+pub(crate) fn smoothness(spec: &Spec) -> Result<Option<f64>, LabError> {
+    let asks = |algorithm: &&AlgorithmSpec| algorithm.auto_step_size || algorithm.has_auto();
+    match spec.algorithms.iter().find(asks) {
+        Some(first) if spec.objectives.curvature() != Curvature::Changing => {
+            Ok(smoothness_bound(spec, &estimate(spec, steps(first))?))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// The L of a whole run, which advice and `mile theory` use: the known one, or the estimate plus a tenth of it. `None` where
@@ -93,18 +105,15 @@ pub(super) fn adaptive(
     auto::adaptive(question, parameters.gamma, parameters.checked_momentum(&algorithm.entry.name)?)
 }
 
-/// Chooses xi and gamma of an algorithm with `"auto"`.
+/// Chooses xi and gamma of an algorithm with `"auto"`, for objectives of this smoothness, if it is known.
 pub(crate) fn choose(
     index: usize,
     algorithm: &AlgorithmSpec,
     spec: &Spec,
     network: &Network,
+    smoothness: Option<f64>,
     parameters: &mut Parameters,
 ) -> Result<(), LabError> {
-    let smoothness = match spec.objectives.curvature() {
-        Curvature::Changing => None,
-        _ => smoothness_bound(spec, &estimate(spec, steps(algorithm))?),
-    };
     let question = Question {
         network,
         local_steps: parameters.local_steps.unwrap_or(1),

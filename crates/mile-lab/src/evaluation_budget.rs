@@ -3,10 +3,13 @@
 //! Evaluations take at most a fifth of the gradient work of a run, counted before the first step and not timed, so that the
 //! choice is the same on every machine, for all methods and all seeds:
 //!
-//! * twenty records after the first one, if they fit, or if they read at most two billion numbers, which takes about a second;
+//! * twenty records after the first one, if they fit, or if those of all jobs read at most a quarter of a billion numbers, which
+//!   takes a fraction of a second;
 //! * where data can be evaluated on samples, as many samples as fit, but at least a thousand for losses and a thousand for
 //!   metrics;
-//! * if that is still too much, fewer records.
+//! * if that is still too much, fewer records;
+//! * a rule of `stop` on the gradient norm is checked as often as what is left allows, every round if it can. The consensus error
+//!   alone is checked every round: it costs one pass over the models, like the search for divergence.
 
 use crate::error::LabError;
 use crate::objectives::{EvaluationRows, RowCounts};
@@ -14,8 +17,8 @@ use crate::spec::{AlgorithmSpec, EvaluationSamples, Spec};
 
 /// Evaluations may take this fraction of the gradient work of a run: a fifth of both together.
 const SHARE: f64 = 0.25;
-/// Numbers that the evaluations of a run may always read, where rows are counted.
-const ALWAYS: f64 = (1u64 << 31) as f64;
+/// Numbers that the evaluations of all jobs together may always read, where rows are counted.
+const ALWAYS: f64 = (1u64 << 28) as f64;
 /// The fewest samples, of all agents together.
 const LEAST: u64 = 1000;
 /// A loss costs this fraction of the gradient on the same rows: the forward pass only.
@@ -77,7 +80,8 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
     let agents = spec.eval_agents().choose(spec.network.agents, 0).len();
     let costs = Costs::of(spec, norm, agents)?;
     let counted = spec.objectives.rows(spec.seeds[0])?.is_some();
-    let always = if counted { ALWAYS / dim.max(1) as f64 } else { 0.0 };
+    let jobs = spec.algorithms.len() * spec.seeds.len();
+    let always = if counted { ALWAYS / (dim * jobs).max(1) as f64 } else { 0.0 };
     let allowed = (SHARE * costs.run).max(always);
     let (rounds, usual) = (spec.rounds, spec.eval_every());
     let records = |every: u64| (rounds / every + 1) as f64;
@@ -94,7 +98,15 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
     let evaluation = costs.evaluation(parts.0, parts.1);
     let fits = (allowed / evaluation).floor().max(2.0) as u64 - 1;
     let every = *spec.eval_every.get_or_insert(usual.max(rounds.div_ceil(fits)).max(1));
-    let evaluations = records(every) * evaluation;
+    let mut evaluations = records(every) * evaluation;
+    if let Some(rule) = spec.stop.as_mut().filter(|rule| rule.loss_change.is_none()) {
+        let check = if rule.grad_norm.is_some() { costs.fixed } else { 0.0 };
+        let left = (allowed - evaluations).max(0.0);
+        let often = if check > 0.0 { rounds as f64 * check / left } else { 1.0 };
+        let often = *rule.every.get_or_insert((often.ceil() as u64).clamp(1, every));
+        // At records the gradient is measured anyway.
+        evaluations += (rounds / often).saturating_sub(rounds / every) as f64 * check;
+    }
     Ok(EvaluationBudget { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
 }
 
@@ -183,6 +195,27 @@ mod tests {
         }
         assert_eq!(plan(None, "rounds = 200", MILE).spec.eval_every(), 10);
         assert_eq!(plan(None, "rounds = 200\neval_every = 1", DSGD).spec.eval_every(), 1);
+    }
+
+    #[test]
+    fn a_rule_is_checked_every_round_where_that_is_cheap() {
+        let stop = |settings: &str, algorithms: &str| {
+            let plan = plan(None, settings, algorithms);
+            let share = plan.evaluation.share;
+            assert!(share <= 0.2 || settings.contains("every"), "{settings}: {share}");
+            plan.spec.stop.unwrap().every
+        };
+        let gradient = "stop = { grad_norm = 1e-6 }";
+        // A check costs a gradient of each agent: a tenth of a round of ten local steps, or all of a round of one.
+        assert_eq!(stop(&format!("rounds = 1000\n{gradient}"), MILE), Some(1));
+        let once = stop(&format!("rounds = 5000\n{gradient}"), DSGD).unwrap();
+        assert!((4..10).contains(&once), "{once}");
+        assert_eq!(stop(&format!("rounds = 100\n{gradient}"), DSGD), Some(19));
+        assert_eq!(stop(&format!("rounds = 100\neval_every = 5\n{gradient}"), DSGD), Some(5), "at records");
+        assert_eq!(stop("rounds = 100\nstop = { consensus = 1e-6 }", DSGD), Some(1));
+        assert_eq!(stop("rounds = 100\nstop = { loss_change = 1e-6 }", MILE), None);
+        let given = "rounds = 100\neval_every = 50\nstop = { grad_norm = 1e-6, every = 7 }";
+        assert_eq!(stop(given, DSGD), Some(7));
     }
 
     #[test]

@@ -16,61 +16,9 @@ use crate::job::JobContext;
 use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
 use crate::ranks::{agree, from_first, is_first, lost};
+use crate::sharing::Sharing;
 use crate::spec::Spec;
 use crate::store::{JobStatus, Outcome, Store};
-
-/// Jobs on the CPU run in parallel only as long as their vectors together need at most this many bytes.
-const MAX_MEMORY: u64 = 4 << 30;
-
-/// Most jobs at once whose engines compute together: each has a thread.
-pub(crate) const MOST_TOGETHER: usize = 64;
-
-/// The agents of a job use several threads if they have at least this many numbers in all; otherwise one thread is enough.
-const WORTH_THREADS: usize = 1 << 16;
-
-/// How jobs share the machine. Every job has the same number of threads for itself, so that its computing time can be
-/// compared with that of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sharing {
-    jobs_at_once: usize,
-    /// Threads of each job.
-    threads: usize,
-}
-
-impl Sharing {
-    fn of(plan: &Plan, threads: usize) -> Self {
-        let jobs = plan.jobs();
-        let largest = jobs.iter().map(|job| plan.memory(*job)).max().unwrap_or(0).max(1);
-        let most = threads.min(usize::try_from(MAX_MEMORY / largest).unwrap_or(usize::MAX)).max(1);
-        let large = plan.network().agents().saturating_mul(plan.size.dim) >= WORTH_THREADS;
-        Self::new(jobs.len(), threads, most, large)
-    }
-
-    /// Whether jobs run one after the other on the pool of threads that this one belongs to.
-    fn is_here(self) -> bool {
-        let here = Self { jobs_at_once: 1, threads: rayon::current_num_threads() };
-        rayon::current_thread_index().is_some() && self == here
-    }
-
-    /// This many jobs at once, which compute together on a device.
-    fn together(jobs: usize, threads: usize) -> Self {
-        let jobs_at_once = jobs.max(1);
-        Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
-    }
-
-    /// At most `most` of the jobs at once. The time of large ones is the number of turns divided by the threads of each, plus
-    /// a twentieth for every thread that has to wait for others.
-    fn new(jobs: usize, threads: usize, most: usize, large: bool) -> Self {
-        let most = most.min(jobs).max(1);
-        let time = |at_once: &usize| {
-            let threads = (threads / at_once).max(1) as f64;
-            jobs.div_ceil(*at_once) as f64 / threads * (1.0 + 0.05 * (threads - 1.0))
-        };
-        let best = (1..=most).rev().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(1);
-        let jobs_at_once = if large { best } else { most };
-        Self { jobs_at_once, threads: (threads / jobs_at_once).max(1) }
-    }
-}
 
 /// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the running jobs stop
 /// after their current round and write checkpoints, and no other job is started.
@@ -91,13 +39,7 @@ pub fn execute(
 ) -> Result<Vec<Outcome>, LabError> {
     let ranks = Together::of(plan.engines.ranks());
     plan.check_memory(ranks)?;
-    let sharing = match ranks.count() {
-        1 => match plan.fitting(plan.jobs().len().min(MOST_TOGETHER))? {
-            Some(jobs) => Sharing::together(jobs, rayon::current_num_threads()),
-            None => Sharing::of(plan, rayon::current_num_threads()),
-        },
-        _ => Sharing { jobs_at_once: 1, threads: rayon::current_num_threads() },
-    };
+    let sharing = Sharing::of(plan)?;
     // Only the first rank has the run directory; the others know what is in it.
     let mut here = None;
     let (outcomes, records) = from_first(ranks, || {
@@ -113,11 +55,9 @@ pub fn execute(
     let outcomes: HashMap<Job, Outcome> = kept.collect();
     let kept: Vec<Outcome> = jobs.iter().filter_map(|job| outcomes.get(job).cloned()).collect();
     observer.opened(&records, &kept);
-    let mut todo: Vec<Job> = jobs.iter().copied().filter(|job| !outcomes.contains_key(job)).collect();
-    // Seed by seed, so that an interrupted run has all algorithms with the same seeds.
-    todo.sort_by_key(|job| plan.spec.seeds.iter().position(|seed| *seed == job.seed));
+    let todo = plan.jobs_in_turn().into_iter().filter(|job| !outcomes.contains_key(job)).collect();
     let shared = Shared {
-        queue: Mutex::new(VecDeque::from(todo)),
+        queue: Mutex::new(todo),
         outcomes: Mutex::new(outcomes),
         failed: Mutex::default(),
         fatal: Mutex::new(None),
@@ -126,16 +66,17 @@ pub fn execute(
     if ranks.count() > 1 || sharing.is_here() {
         work(ranks, &context, &shared, &jobs, resume);
     } else {
-        run_at_once(sharing, || work(ranks, &context, &shared, &jobs, resume));
+        sharing.run(|| work(ranks, &context, &shared, &jobs, resume));
     }
     if let Some(error) = shared.fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     let concluded = match is_first(&*ranks) {
-        true => plan.sort_records(&store).and_then(|()| coefficients::write(plan, &store)),
+        true => plan.sort_records(&store),
         false => Ok(()),
     };
     agree(ranks, concluded)?;
+    coefficients::write(plan, &store)?;
     let mut failed = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         failed.sort_by_key(|(job, _)| jobs.iter().position(|other| other == job));
@@ -160,27 +101,15 @@ fn prepare(
         let flag = AtomicBool::new(false);
         let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
         refuse_to_lose(plan, &store.outcomes()?, folder)?;
-        let same_stop = Spec::of_run(folder)?.stop == plan.spec.stop;
+        let rules = Spec::of_run(folder)?.stop.zip(plan.spec.stop);
+        let same_stop = rules.is_some_and(|(before, now)| now.is_as_strict_as(&before));
         outcomes = finished(&context, same_stop)?;
         drop_repeated_records(&context, &plan.jobs(), &outcomes)?;
     }
     Context::of(plan, Some(sharing.threads)).write(&store)?;
     store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
-    store.write_all(&plan.spec.objectives.documents()?)?;
+    store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
     Ok((store, outcomes.into_values().collect()))
-}
-
-/// Workers, each with its own threads.
-fn run_at_once(sharing: Sharing, work: impl Fn() + Sync + Send) {
-    std::thread::scope(|scope| {
-        for _ in 0..sharing.jobs_at_once {
-            scope.spawn(|| match rayon::ThreadPoolBuilder::new().num_threads(sharing.threads).build() {
-                Ok(pool) => pool.install(&work),
-                // No threads of its own: it uses the shared ones.
-                Err(_) => work(),
-            });
-        }
-    });
 }
 
 /// Checks that a run directory could be resumed with this plan, and changes nothing in it.
@@ -295,12 +224,14 @@ pub(crate) fn refuse_to_lose(plan: &Plan, outcomes: &[Outcome], folder: &Path) -
     Err(LabError::config(key, problem))
 }
 
-/// The outcomes of jobs that need not be run again: diverged, done with at least the planned number of rounds, or converged
-/// by the same rule.
+/// The outcomes of jobs that need not be run again: diverged, done with at least the planned number of rounds, or ended by
+/// the same rule.
 fn finished(context: &JobContext, same_stop: bool) -> Result<HashMap<Job, Outcome>, LabError> {
     let rounds = context.plan.spec.rounds;
     let enough = |outcome: &Outcome| match outcome.status {
-        JobStatus::Done => outcome.round >= rounds || (outcome.converged && same_stop),
+        JobStatus::Converged | JobStatus::LastRound => {
+            outcome.round >= rounds || (outcome.ending.stop_reached == Some(true) && same_stop)
+        }
         JobStatus::Diverged => true,
         JobStatus::Stopped | JobStatus::Failed => false,
     };
@@ -338,26 +269,4 @@ fn drop_repeated_records(
         }
     }
     context.store.rewrite(&kept)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_job_has_the_same_threads_and_no_thread_waits_longer_than_it_must() {
-        let sharing = |jobs, threads, most, large| {
-            let Sharing { jobs_at_once, threads } = Sharing::new(jobs, threads, most, large);
-            (jobs_at_once, threads)
-        };
-        assert_eq!(sharing(1, 8, 8, true), (1, 8));
-        assert_eq!(sharing(2, 2, 2, true), (2, 1));
-        assert_eq!(sharing(3, 2, 2, true), (1, 2));
-        assert_eq!(sharing(3, 2, 2, false), (2, 1));
-        assert_eq!(sharing(6, 16, 16, true), (3, 5));
-        assert_eq!(sharing(6, 12, 12, true), (6, 2));
-        assert_eq!(sharing(160, 16, 16, true), (16, 1));
-        assert_eq!(sharing(4, 8, 1, true), (1, 8));
-        assert_eq!(sharing(0, 2, 2, false), (1, 2));
-    }
 }

@@ -20,6 +20,7 @@ use mile_store::facts::{Difference, until};
 use crate::agent_files::AgentFiles;
 use crate::coefficients;
 use crate::context::Context;
+use crate::ending::{Ending, History};
 use crate::engines::{EngineSetup, EnginesIn, InProcess, Scalar};
 use crate::error::LabError;
 use crate::export;
@@ -104,7 +105,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         }
         Context::of(plan, None).write(&store)?;
         store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
-        store.write_all(&plan.spec.objectives.documents()?)?;
+        store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
         let files = agents.iter().map(|folder| AgentFiles::of(folder));
         let mut gatherer = Self {
             plan,
@@ -139,13 +140,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 self.records.insert(job, record);
             }
         }
-        for outcome in self
-            .store
-            .outcomes()?
-            .into_iter()
-            .filter(|o| matches!(o.status, JobStatus::Done | JobStatus::Diverged))
-        {
-            if extended && outcome.status == JobStatus::Done && outcome.round < self.plan.spec.rounds {
+        for outcome in self.store.outcomes()?.into_iter().filter(|outcome| outcome.status.is_over()) {
+            if extended && outcome.status.is_done() && outcome.round < self.plan.spec.rounds {
                 continue;
             }
             if let Some(job) = self.plan.job_of(&outcome.last) {
@@ -248,7 +244,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         self.observer.recorded(job, &record);
         self.records.insert(job, record.clone());
         if lost && round > 0 {
-            let outcome = self.outcome(job, JobStatus::Diverged, record)?;
+            let outcome = self.outcome(job, (JobStatus::Diverged, Ending::default()), record);
             self.observer.ended(job, &outcome);
             self.outcomes.insert(job, outcome);
             self.write_summary()?;
@@ -278,7 +274,14 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         if !self.outcomes.contains_key(&job) {
             let members = &self.plan.membership.epochs()[self.plan.membership.at(rounds)].members;
             export::models(&path, &*self.seed_problem(job.seed)?.problem, members, &blocks[0])?;
-            let outcome = self.outcome(job, JobStatus::Done, last)?;
+            let records = self.store.records()?;
+            let of_job = |record: &&Record| self.plan.job_of(record) == Some(job);
+            let mine: Vec<&Record> = records.iter().filter(of_job).collect();
+            let before = mine.len().checked_sub(2).map(|k| mine[k]);
+            let holds = self.plan.spec.stop.is_some_and(|rule| rule.holds(before, &last));
+            let stop_reached = holds || progress.round < rounds;
+            let ended = self.plan.judge(&History::of(mine), progress.round, stop_reached);
+            let outcome = self.outcome(job, ended, last);
             self.observer.ended(job, &outcome);
             self.outcomes.insert(job, outcome);
         }
@@ -373,10 +376,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(self.problem.insert(kept))
     }
 
-    fn outcome(&self, job: Job, status: JobStatus, last: Record) -> Result<Outcome, LabError> {
+    fn outcome(&self, job: Job, (status, ending): (JobStatus, Ending), last: Record) -> Outcome {
         let algorithm = &self.plan.spec.algorithms[job.algorithm];
-        Ok(Outcome {
-            converged: false,
+        Outcome {
             label: algorithm.label.clone(),
             algorithm: algorithm.entry.name.to_string(),
             seed: job.seed,
@@ -384,9 +386,10 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             vectors_stored: self.plan.methods[job.algorithm].vectors_stored,
             vectors_sent_per_round: last.vectors_sent as f64 / last.round.max(1) as f64,
             round: last.round,
+            ending,
             last,
             error: None,
-        })
+        }
     }
 
     fn write_summary(&self) -> Result<(), LabError> {
@@ -399,7 +402,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             if let Some(record) = self.records.get(&job).cloned()
                 && !self.outcomes.contains_key(&job)
             {
-                self.outcomes.insert(job, self.outcome(job, JobStatus::Stopped, record)?);
+                let ended = (JobStatus::Stopped, Ending::default());
+                self.outcomes.insert(job, self.outcome(job, ended, record));
             }
         }
         self.write_summary()?;

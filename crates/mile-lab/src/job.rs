@@ -11,6 +11,7 @@ use mile::ranks::Together;
 use mile_store::facts::until;
 
 use self::running::{Completed, JobSetup, Part, RunningJob};
+use crate::ending::Ending;
 use crate::engines::{EngineSetup, Scalar};
 use crate::error::LabError;
 use crate::export;
@@ -139,7 +140,7 @@ impl JobContext<'_> {
                     continue;
                 }
             };
-            if outcome.status == JobStatus::Done {
+            if outcome.status.is_done() {
                 export::models_of(together, &self.final_path(job), objectives, &epoch.members, &mut *engine)?;
             }
             return Ok(outcome);
@@ -148,18 +149,27 @@ impl JobContext<'_> {
 
     /// The outcome of a job that failed, from its last record; `None` if it has no record.
     pub(crate) fn failed(&self, job: Job, error: &LabError) -> Result<Option<Outcome>, LabError> {
-        let Some(last) = self.last_record(job)? else { return Ok(None) };
+        let Some(last) = self.records_of(job)?.pop() else { return Ok(None) };
         let sent = last.vectors_sent as f64 / last.round.max(1) as f64;
-        let outcome = self.outcome(job, JobStatus::Failed, last.round, sent, last);
+        let ended = (JobStatus::Failed, Ending::default());
+        let outcome = self.outcome(job, ended, last.round, sent, last);
         Ok(Some(Outcome { error: Some(error.to_string()), ..outcome }))
     }
 
-    fn last_record(&self, job: Job) -> Result<Option<Record>, LabError> {
+    /// The records of a job so far.
+    fn records_of(&self, job: Job) -> Result<Vec<Record>, LabError> {
         let records = self.store.records()?;
-        Ok(records.into_iter().rfind(|record| self.plan.job_of(record) == Some(job)))
+        Ok(records.into_iter().filter(|record| self.plan.job_of(record) == Some(job)).collect())
     }
 
-    fn outcome(&self, job: Job, status: JobStatus, round: u64, sent: f64, last: Record) -> Outcome {
+    fn outcome(
+        &self,
+        job: Job,
+        (status, ending): (JobStatus, Ending),
+        round: u64,
+        sent: f64,
+        last: Record,
+    ) -> Outcome {
         let algorithm = &self.plan.spec.algorithms[job.algorithm];
         Outcome {
             label: algorithm.label.clone(),
@@ -169,7 +179,7 @@ impl JobContext<'_> {
             vectors_stored: self.plan.methods[job.algorithm].vectors_stored,
             vectors_sent_per_round: sent,
             round,
-            converged: status == JobStatus::Done && round < self.plan.spec.rounds,
+            ending,
             last,
             error: None,
         }

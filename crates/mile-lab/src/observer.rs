@@ -92,19 +92,20 @@ impl Observer for Lines<'_> {
 
 /// The outcome of a job, in one line.
 pub fn outcome_line(name: &str, outcome: &Outcome) -> String {
+    let round = outcome.round;
     let status = match outcome.status {
-        JobStatus::Done if outcome.converged => "converged",
-        JobStatus::Done => "done",
-        JobStatus::Diverged => "diverged",
-        JobStatus::Stopped => "stopped (can be resumed)",
-        JobStatus::Failed => "failed",
+        JobStatus::LastRound => match outcome.ending.far() {
+            Some(far) => format!("stopped at the last round, {round}, {far}"),
+            None => format!("stopped at the last round, {round}"),
+        },
+        JobStatus::Stopped => format!("stopped (can be resumed) after round {round}"),
+        other => format!("{} after round {round}", other.name()),
     };
     let why = outcome.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
     format!(
-        "{name}: {status} after round {}, loss {}, consensus error {}, {} s{why}",
-        outcome.round,
+        "{name}: {status}; loss {}, consensus error {}, {:.2} s{why}",
         number(outcome.last.loss),
         number(outcome.last.consensus_error),
-        number((outcome.last.wall_s * 100.0).round() / 100.0),
+        outcome.last.wall_s,
     )
 }

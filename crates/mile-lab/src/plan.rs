@@ -3,6 +3,7 @@
 mod costs;
 mod methods;
 mod problems;
+mod tally;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +15,12 @@ use mile::methods::catalogue::Parameters;
 use mile::network::Network;
 use mile::problems::Problem;
 use mile::ranks::Together;
+use mile::real::Precision;
 use mile::with_precision;
 use mile_store::facts::Difference;
 
 use crate::auto;
+use crate::ending::{Ending, History};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
 use crate::evaluation_budget::{self, EvaluationBudget};
@@ -119,21 +122,24 @@ impl Plan {
             algorithm.parameters.penalty = true;
         }
         let chosen: Vec<Choices> = spec.algorithms.iter().map(Choices::of).collect();
-        auto::choose_step_sizes(&mut spec, network)?;
-        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, network, chosen);
+        let smoothness = auto::smoothness(&spec)?;
+        auto::choose_step_sizes(&mut spec, network, smoothness)?;
+        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, network, chosen, smoothness);
         let methods: Vec<PlannedMethod> =
             chosen.into_iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         check_later_networks(&spec, &methods, &membership)?;
         if spec.stop.is_some_and(|stop| stop.grad_norm.is_some()) && !size.records_gradient_norm {
             let problem =
-                "the gradient of f is not evaluated for so large a problem: use loss_change or consensus";
+                "the gradient of f is not evaluated for so large a problem; use loss_change or consensus";
             return Err(LabError::config("stop.grad_norm", problem));
         }
         let evaluation = evaluation_budget::choose(&mut spec, size.records_gradient_norm, size.dim)?;
         let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
         let problems = Problems::default();
-        Ok(Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems })
+        let plan = Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems };
+        plan.check_records()?;
+        Ok(plan)
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
@@ -141,7 +147,11 @@ impl Plan {
         if let Some(own) = spec.objectives.for_agent(agent) {
             spec.objectives = own;
             // All agents must agree on it, and each knows only its own rows.
-            spec.eval_every = Some(spec.eval_every());
+            let every = spec.eval_every();
+            spec.eval_every = Some(every);
+            if let Some(rule) = spec.stop.as_mut().filter(|rule| rule.loss_change.is_none()) {
+                rule.every.get_or_insert(every);
+            }
             if let Some((k, key)) = first_auto(&spec.algorithms) {
                 let problem = "\"auto\" needs all agents' data, and an agent has only its own: give the numbers \
                                that mile run --dry-run prints on a machine with all data";
@@ -164,6 +174,12 @@ impl Plan {
         (0..self.spec.algorithms.len()).flat_map(of).collect()
     }
 
+    /// All jobs, in the order in which they are run: seed by seed, so that an interrupted run has all algorithms with the same seeds.
+    pub(crate) fn jobs_in_turn(&self) -> Vec<Job> {
+        let of = |seed: u64| (0..self.spec.algorithms.len()).map(move |algorithm| Job { algorithm, seed });
+        self.spec.seeds.iter().flat_map(|seed| of(*seed)).collect()
+    }
+
     /// The name of a job in messages.
     pub fn job_name(&self, job: Job) -> String {
         let label = &self.spec.algorithms[job.algorithm].label;
@@ -172,8 +188,28 @@ impl Plan {
 
     /// Whether these are the outcomes of all jobs, and all are done or diverged.
     pub fn is_complete(&self, outcomes: &[Outcome]) -> bool {
-        let over = |outcome: &Outcome| matches!(outcome.status, JobStatus::Done | JobStatus::Diverged);
-        outcomes.len() == self.jobs().len() && outcomes.iter().all(over)
+        outcomes.len() == self.jobs().len() && outcomes.iter().all(|outcome| outcome.status.is_over())
+    }
+
+    /// How a job ended that was run to its end: whether it has converged, and what its history shows. The gradient of a neural
+    /// network says neither that it has converged nor that it is far from it: for that there is `stop`.
+    pub(crate) fn judge(&self, history: &History, round: u64, stop_reached: bool) -> (JobStatus, Ending) {
+        let epochs = self.membership.epochs();
+        let changed = |k: &usize| epochs[*k].round < round && epochs[*k].members != epochs[*k - 1].members;
+        let since = (1..epochs.len()).rfind(changed).map_or(0, |k| epochs[k].round + 1);
+        let objectives = &self.spec.objectives;
+        let mut ending = history.ending(since, objectives.is_stochastic());
+        ending.gradient_left = ending.gradient_left.filter(|_| !objectives.are_networks());
+        ending.stop_reached = self.spec.stop.map(|_| stop_reached);
+        let vanished = match self.spec.precision {
+            Precision::F32 => 1e-4,
+            Precision::F64 => 1e-5,
+        };
+        let converged = match ending.stop_reached {
+            Some(reached) => reached,
+            None => ending.is_within(vanished),
+        };
+        (if converged { JobStatus::Converged } else { JobStatus::LastRound }, ending)
     }
 
     /// Whether a quantity is recorded for the experiment's problem.
@@ -181,6 +217,7 @@ impl Plan {
         match quantity {
             Quantity::Test(metric, _) => self.size.metrics.contains(&metric),
             Quantity::GradNormSq => self.size.records_gradient_norm,
+            Quantity::LossGap => false,
             _ => true,
         }
     }

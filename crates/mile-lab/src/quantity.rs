@@ -14,7 +14,10 @@ pub enum Quantity {
     LocalLoss,
     /// Largest f over the own models of the evaluated agents.
     WorstLoss,
-    /// `|grad f|^2` at the average model.
+    /// f at the average model, minus the least that was recorded with the same seed in all runs that are shown together; no single
+    /// record has it.
+    LossGap,
+    /// `|∇f|²` at the average model.
     GradNormSq,
     /// Mean squared distance of the agents' models from their average.
     ConsensusError,
@@ -26,16 +29,17 @@ pub enum Quantity {
 
 impl Quantity {
     /// All quantities, in display order.
-    pub const ALL: [Self; 21] = {
-        let mut all = [Self::Loss; 21];
+    pub const ALL: [Self; 22] = {
+        let mut all = [Self::Loss; 22];
         all[1] = Self::LocalLoss;
         all[2] = Self::WorstLoss;
-        all[3] = Self::GradNormSq;
-        all[4] = Self::ConsensusError;
-        all[5] = Self::ConsensusErrorBefore;
+        all[3] = Self::LossGap;
+        all[4] = Self::GradNormSq;
+        all[5] = Self::ConsensusError;
+        all[6] = Self::ConsensusErrorBefore;
         let mut k = 0;
         while k < 15 {
-            all[6 + k] = Self::Test(Metric::ALL[k / 3], Models::ALL[k % 3]);
+            all[7 + k] = Self::Test(Metric::ALL[k / 3], Models::ALL[k % 3]);
             k += 1;
         }
         all
@@ -47,6 +51,7 @@ impl Quantity {
             Self::Loss => "loss",
             Self::LocalLoss => "local_loss",
             Self::WorstLoss => "worst_loss",
+            Self::LossGap => "loss_gap",
             Self::GradNormSq => "grad_norm_sq",
             Self::ConsensusError => "consensus_error",
             Self::ConsensusErrorBefore => "consensus_error_before",
@@ -60,7 +65,8 @@ impl Quantity {
             Self::Loss => "Loss of the average model",
             Self::LocalLoss => "Loss of the agents' own models, mean",
             Self::WorstLoss => "Loss of the worst agent's own model",
-            Self::GradNormSq => "Squared gradient norm at the average model",
+            Self::LossGap => "Loss of the average model, above the least recorded",
+            Self::GradNormSq => "|\u{2207}f|\u{b2} at the average model",
             Self::ConsensusError => "Consensus error after mixing",
             Self::ConsensusErrorBefore => "Consensus error before mixing",
             Self::Test(metric, models) => recorded_metrics::title(metric, models),
@@ -70,17 +76,19 @@ impl Quantity {
     /// What it is called in tables and along axes.
     pub fn symbol(self) -> String {
         match self {
+            Self::LossGap => "loss \u{2212} the least recorded with its seed".into(),
             Self::GradNormSq => "|\u{2207}f|\u{b2}".into(),
             other => other.name().replace('_', " "),
         }
     }
 
-    /// Its value in a record; `None` if it is not recorded for the problem.
+    /// Its value in a record; `None` if it is not recorded for the problem, or is not a quantity of one record.
     pub fn of(self, record: &Record) -> Option<f64> {
         match self {
             Self::Loss => Some(record.loss),
             Self::LocalLoss => Some(record.local_loss),
             Self::WorstLoss => Some(record.worst_loss),
+            Self::LossGap => None,
             Self::GradNormSq => record.grad_norm_sq,
             Self::ConsensusError => Some(record.consensus_error),
             Self::ConsensusErrorBefore => record.consensus_error_before,
@@ -95,7 +103,7 @@ impl Quantity {
 
     /// Whether it converges to zero by orders of magnitude, so that it needs a logarithmic axis.
     pub(crate) fn tends_to_zero(self) -> bool {
-        matches!(self, Self::GradNormSq | Self::ConsensusError | Self::ConsensusErrorBefore)
+        matches!(self, Self::LossGap | Self::GradNormSq | Self::ConsensusError | Self::ConsensusErrorBefore)
     }
 
     /// The quantity of this name.
@@ -201,10 +209,10 @@ mod tests {
     fn metrics_have_three_names_and_titles_in_the_same_words() {
         let names: Vec<&str> = Quantity::ALL.iter().map(|q| q.name()).collect();
         assert_eq!(
-            names[6..12],
+            names[7..13],
             ["accuracy", "local_accuracy", "worst_accuracy", "auc", "local_auc", "worst_auc"]
         );
-        assert_eq!(names[18..], ["test_loss", "local_test_loss", "worst_test_loss"]);
+        assert_eq!(names[19..], ["test_loss", "local_test_loss", "worst_test_loss"]);
         let worst = Quantity::Test(Metric::Rmse, Models::Worst);
         assert_eq!((worst.name(), worst.title()), ("worst_rmse", "Test RMSE of the worst agent's own model"));
         let better: Vec<&str> =

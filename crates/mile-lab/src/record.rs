@@ -114,7 +114,7 @@ pub(crate) fn measure<T: Real>(
     moment: Moment,
 ) -> Result<Record, AgentsError> {
     let Moment { progress, drift, wall_s } = moment;
-    let average: Vec<T> = engine.mean(together, MODELS)?.into_iter().map(T::of).collect();
+    let average = average(together, engine)?;
     let (of_average, own) = match engine.evaluate(together, MODELS, evaluated.agents)? {
         Some(found) => measured_by_engine(together, problem, engine, evaluated.agents, &average, found)?,
         None => {
@@ -154,6 +154,14 @@ pub(crate) fn measure<T: Real>(
         gradient_evals,
         wall_s,
     })
+}
+
+/// The average of the models.
+pub(crate) fn average<T: Real>(
+    together: Together<'_>,
+    engine: &mut dyn Engine<T>,
+) -> Result<Vec<T>, AgentsError> {
+    Ok(engine.mean(together, MODELS)?.into_iter().map(T::of).collect())
 }
 
 /// Root mean square of the models; NaN if any entry is.
@@ -271,7 +279,7 @@ fn extreme(values: &[f64], pick: fn(f64, f64) -> f64) -> f64 {
 
 /// `|grad f(x)|^2` with `f = (1/N) sum f_i`, summed in `f64` in increasing agent; with a penalty that of the prox-gradient
 /// mapping.
-fn gradient_norm_sq<T: Real>(
+pub(crate) fn gradient_norm_sq<T: Real>(
     together: Together<'_>,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,

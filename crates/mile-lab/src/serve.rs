@@ -4,10 +4,11 @@
 //! requests whose `Host` header is a loopback address, against DNS rebinding.
 
 mod http;
+mod pace;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -20,9 +21,12 @@ use crate::error::LabError;
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::Record;
+use crate::rehearsal::in_words;
 use crate::report::{RunFolder, live_page, section};
+use crate::spec::AlgorithmSpec;
 use crate::store::Outcome;
 use http::{Answer, Server};
+use pace::Pace;
 
 /// How long to wait at the end of a run for open pages to fetch the final state.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -30,9 +34,25 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// An observer that serves the report of a run to browsers.
 pub struct LiveView {
     address: SocketAddr,
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
     /// Serves until it is dropped.
     _server: Server,
+}
+
+/// What the run and the server share. Jobs report every round, so the pace has a lock of its own, which no page is made under.
+struct Shared {
+    state: Mutex<State>,
+    pace: Mutex<Pace>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct State {
@@ -67,9 +87,11 @@ impl LiveView {
             asked: None,
             end_seen: false,
         };
-        let shared = Arc::new(Mutex::new(state));
-        let state = shared.clone();
-        let answer = move |request: &Request<Incoming>| answer(request, &state, address);
+        let steps = plan.spec.algorithms.iter().map(AlgorithmSpec::steps_per_round).collect();
+        let pace = Pace::new(plan.jobs(), plan.spec.rounds, steps);
+        let shared = Arc::new(Shared { state: Mutex::new(state), pace: Mutex::new(pace) });
+        let served = shared.clone();
+        let answer = move |request: &Request<Incoming>| answer(request, &served, address);
         let server = Server::start(listener, answer).map_err(failed())?;
         Ok(Self { address, shared, _server: server })
     }
@@ -81,8 +103,7 @@ impl LiveView {
 
     /// Whether a page has polled in the last seconds.
     pub fn is_watched(&self) -> bool {
-        let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        state.asked.is_some_and(|asked| asked.elapsed() < CLOSE_TIMEOUT)
+        self.shared.state().asked.is_some_and(|asked| asked.elapsed() < CLOSE_TIMEOUT)
     }
 
     /// Marks the run as finished, waits briefly for open pages to fetch that, and stops the server.
@@ -90,7 +111,7 @@ impl LiveView {
         self.change(|state| state.over = true);
         let begun = Instant::now();
         loop {
-            let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = self.shared.state();
             let watched = state.asked.is_some_and(|asked| asked.elapsed() < CLOSE_TIMEOUT);
             if !watched || state.end_seen || begun.elapsed() > CLOSE_TIMEOUT {
                 break;
@@ -101,7 +122,7 @@ impl LiveView {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state();
         change(&mut state);
         state.version += 1;
     }
@@ -111,21 +132,36 @@ impl Observer for LiveView {
     /// Jobs that are resumed are not among the outcomes until they end.
     fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
         self.change(|state| {
+            let algorithms = &state.folder.spec.algorithms;
+            for outcome in outcomes {
+                let algorithm = algorithms.iter().position(|algorithm| algorithm.label == outcome.label);
+                let job = algorithm.map(|algorithm| Job { algorithm, seed: outcome.seed });
+                job.into_iter().for_each(|job| self.shared.pace().ended(job));
+            }
             state.folder.records = records.to_vec();
             state.folder.outcomes = outcomes.to_vec();
         });
+    }
+
+    fn advanced(&self, job: Job, round: u64) {
+        self.shared.pace().advanced(job, round, Instant::now());
     }
 
     fn recorded(&self, _: Job, record: &Record) {
         self.change(|state| state.folder.records.push(record.clone()));
     }
 
-    fn ended(&self, _: Job, outcome: &Outcome) {
+    fn ended(&self, job: Job, outcome: &Outcome) {
+        self.shared.pace().ended(job);
         self.change(|state| state.folder.outcomes.push(outcome.clone()));
+    }
+
+    fn failed(&self, job: Job, _: &LabError) {
+        self.shared.pace().ended(job);
     }
 }
 
-fn answer(request: &Request<Incoming>, shared: &Mutex<State>, address: SocketAddr) -> Answer {
+fn answer(request: &Request<Incoming>, shared: &Shared, address: SocketAddr) -> Answer {
     let text = |status, body: &str| Answer { status, kind: "text/plain", body: body.to_owned() };
     if !is_allowed_host(request, address) {
         return text(StatusCode::FORBIDDEN, "forbidden: requests must be addressed to localhost\n");
@@ -155,19 +191,19 @@ fn is_allowed_host(request: &Request<Incoming>, address: SocketAddr) -> bool {
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn page(shared: &Mutex<State>) -> String {
-    let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+fn page(shared: &Shared) -> String {
+    let mut state = shared.state();
     state.asked = Some(Instant::now());
     live_page(&state.folder.spec.name, "<p class=\"hint\">waiting for the first record</p>\n")
 }
 
-fn state(shared: &Mutex<State>, query: &str) -> String {
-    let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+fn state(shared: &Shared, query: &str) -> String {
+    let mut state = shared.state();
     state.asked = Some(Instant::now());
     state.end_seen |= state.over;
     let version = state.version.to_string();
     let known = query.strip_prefix("version=").unwrap_or_default();
-    let status = status(&state);
+    let status = status(&state, shared.pace().seconds_left(Instant::now()));
     if known == version {
         return json!({ "version": version, "over": state.over, "status": status }).to_string();
     }
@@ -177,11 +213,12 @@ fn state(shared: &Mutex<State>, query: &str) -> String {
     json!({ "version": version, "over": state.over, "status": status, "html": state.rendered.1 }).to_string()
 }
 
-fn status(state: &State) -> String {
+/// What the page says of the run beside its name.
+fn status(state: &State, seconds_left: Option<f64>) -> String {
     let (finished, all) = state.folder.finished_jobs();
     if state.over {
-        format!("finished: {finished} of {all} runs")
-    } else {
-        format!("live: {finished} of {all} runs finished")
+        return format!("finished: {finished} of {all} runs");
     }
+    let left = seconds_left.map(|seconds| format!(", {} left", in_words(seconds))).unwrap_or_default();
+    format!("live: {finished} of {all} runs finished{left}")
 }

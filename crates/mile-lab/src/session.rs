@@ -14,7 +14,7 @@ use crate::ranks::from_first;
 use crate::report::{write_run_outputs, write_run_tables, write_sweep_outputs};
 use crate::store::{Outcome, read_outcomes};
 use crate::sweep::{ObserverFactory, SweepFolder, SweepPlan};
-use crate::table::outcomes_table;
+use crate::table::results_text;
 
 /// An experiment that has been checked, in its folder: one run, or a sweep.
 pub struct Session {
@@ -94,7 +94,7 @@ impl<'s> Executed<'s> {
                 let is_complete = plan.is_complete(&outcomes);
                 let table = match outcomes.is_empty() {
                     true => String::new(),
-                    false => outcomes_table(&outcomes, seeds).to_string(),
+                    false => results_text(&outcomes, seeds),
                 };
                 Ok(Results { folder, table, outcomes, failed, is_complete })
             }

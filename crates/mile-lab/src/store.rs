@@ -9,6 +9,7 @@ use std::time::Duration;
 use mile_store::{FolderLock, LockError};
 use serde::{Deserialize, Serialize};
 
+use crate::ending::Ending;
 use crate::error::LabError;
 use crate::record::Record;
 
@@ -16,14 +17,40 @@ use crate::record::Record;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
-    /// All rounds were run.
-    Done,
+    /// The experiment's `stop` was reached; without one, gradient and disagreement have vanished next to what they were.
+    Converged,
+    /// All rounds were run, and it had not converged. Runs before this was told apart say `done`.
+    #[serde(rename = "last round", alias = "done")]
+    LastRound,
     /// The models became too large or not finite ([`DIVERGED`](crate::DIVERGED)).
     Diverged,
     /// It was interrupted, and can be resumed.
     Stopped,
     /// Its objective or its engine failed; resuming retries it from its last checkpoint.
     Failed,
+}
+
+impl JobStatus {
+    /// Whether it ran to its end, converged or not.
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Converged | Self::LastRound)
+    }
+
+    /// Whether nothing is left to run: it is done, or diverged.
+    pub fn is_over(self) -> bool {
+        self.is_done() || self == Self::Diverged
+    }
+
+    /// Its name in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Converged => "converged",
+            Self::LastRound => "last round",
+            Self::Diverged => "diverged",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// The outcome of a job: an entry of `summary.json`.
@@ -43,9 +70,9 @@ pub struct Outcome {
     pub vectors_sent_per_round: f64,
     /// Completed rounds.
     pub round: u64,
-    /// Whether it is done before its last round, because it has converged.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub converged: bool,
+    /// What its records show of its end.
+    #[serde(default)]
+    pub ending: Ending,
     /// The last record.
     pub last: Record,
     /// The error, if it failed.

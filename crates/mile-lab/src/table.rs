@@ -1,5 +1,6 @@
 //! Tables of results, as text and LaTeX.
 
+use crate::ending::{Ending, Trend, share};
 use crate::quantity::Quantity;
 use crate::store::{JobStatus, Outcome, labels};
 pub use mile::digits::number;
@@ -13,6 +14,9 @@ pub struct TextTable {
     pub rows: Vec<Vec<String>>,
 }
 
+/// The columns of [`outcomes_table`] that say what a run has cost.
+pub(crate) const COSTS: [&str; 4] = ["sent/round", "stored", "MB sent", "gradients"];
+
 /// The last records of every algorithm, averaged over the seeds that are done; if there are none, over those that diverged;
 /// if there are none either, over those that were stopped, or else failed. `seeds` is the number of seeds of the run,
 /// some of which may not have started.
@@ -23,12 +27,18 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     let columns: Vec<Quantity> = Quantity::ALL.into_iter().filter(shown).collect();
     let mut header = vec!["algorithm".to_owned()];
     header.extend(columns.iter().map(|quantity| quantity.symbol()));
-    header.extend(["sent/round", "stored", "MB sent", "gradients", "status"].map(str::to_owned));
+    header.extend(COSTS.into_iter().chain(["status"]).map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
-        let first = [JobStatus::Done, JobStatus::Diverged, JobStatus::Stopped, JobStatus::Failed].into_iter();
-        let with = |status| mine.iter().copied().filter(|o| o.status == status).collect::<Vec<_>>();
-        let meant = first.map(with).find(|some| !some.is_empty()).unwrap_or_default();
+        let kinds: [fn(JobStatus) -> bool; 4] = [
+            JobStatus::is_done,
+            |status| status == JobStatus::Diverged,
+            |status| status == JobStatus::Stopped,
+            |status| status == JobStatus::Failed,
+        ];
+        let with =
+            |is: fn(JobStatus) -> bool| mine.iter().copied().filter(|o| is(o.status)).collect::<Vec<_>>();
+        let meant = kinds.into_iter().map(with).find(|some| !some.is_empty()).unwrap_or_default();
         let mean = |value: &dyn Fn(&Outcome) -> f64| {
             meant.iter().map(|outcome| value(outcome)).sum::<f64>() / meant.len() as f64
         };
@@ -40,7 +50,7 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
         cells.push(mine[0].vectors_stored.to_string());
         cells.push(number(mean(&|outcome| outcome.last.bytes_sent as f64 / 1e6)));
         cells.push(number(mean(&|outcome| outcome.last.gradient_evals as f64)));
-        cells.push(status(&mine, seeds));
+        cells.push(status_of(&mine, seeds));
         cells
     };
     let rows = labels.iter().map(row).collect();
@@ -48,9 +58,10 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
 }
 
 /// The status of an algorithm over its seeds.
-fn status(outcomes: &[&Outcome], seeds: usize) -> String {
+pub(crate) fn status_of(outcomes: &[&Outcome], seeds: usize) -> String {
     let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
-    let (done, diverged) = (count(JobStatus::Done), count(JobStatus::Diverged));
+    let (converged, diverged) = (count(JobStatus::Converged), count(JobStatus::Diverged));
+    let done = converged + count(JobStatus::LastRound);
     let over = done + diverged;
     let failed = count(JobStatus::Failed);
     if over == 0 {
@@ -63,12 +74,65 @@ fn status(outcomes: &[&Outcome], seeds: usize) -> String {
     if over < seeds {
         parts.push(format!("{over} of {seeds} seeds"));
     }
+    match converged {
+        _ if done == 0 => {}
+        0 => parts.push(JobStatus::LastRound.name().into()),
+        all if all == done => parts.push(JobStatus::Converged.name().into()),
+        some => parts.push(format!("{some} of {done} converged")),
+    }
+    parts.extend(unconverged(outcomes.iter().copied()).find_map(|outcome| outcome.ending.far()));
     match (done, diverged) {
         (_, 0) => {}
         (0, _) => parts.push("diverged".into()),
         (_, some) => parts.push(format!("{some} of {over} diverged, not in the means")),
     }
-    if parts.is_empty() { "done".into() } else { parts.join(", ") }
+    parts.join(", ")
+}
+
+/// The jobs that ended at their last round, those farthest from a solution first.
+fn unconverged<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> impl Iterator<Item = &'o Outcome> {
+    let mut found: Vec<&Outcome> = outcomes.filter(|o| o.status == JobStatus::LastRound).collect();
+    let left = |outcome: &Outcome| outcome.ending.gradient_left.unwrap_or(0.0);
+    found.sort_by(|a, b| left(b).total_cmp(&left(a)));
+    found.into_iter()
+}
+
+/// A sentence for each algorithm that ended far from converged: what shows it, and what may help.
+pub fn ending_remarks(outcomes: &[Outcome]) -> Vec<String> {
+    let remark = |label: &str| {
+        let mine = || outcomes.iter().filter(|outcome| outcome.label == label);
+        let far: Vec<&Outcome> = unconverged(mine()).filter(|o| o.ending.far().is_some()).collect();
+        let (worst, all) = (far.first()?, mine().count());
+        let which = if far.len() < all { format!(" ({} of {all} seeds)", far.len()) } else { String::new() };
+        let Ending { stop_reached, gradient_left, loss, .. } = worst.ending;
+        let mut facts = Vec::new();
+        if stop_reached == Some(false) {
+            facts.push("stop was not reached".to_owned());
+        }
+        facts.extend(gradient_left.map(|left| format!("|\u{2207}f| is {} of its start", share(left))));
+        facts.extend(match loss {
+            Some(Trend::Falling) => Some("the loss is still falling".to_owned()),
+            Some(Trend::Rising) => Some("the loss is rising".to_owned()),
+            Some(Trend::Level) | None => None,
+        });
+        facts.push(format!("the consensus error is {}", number(worst.last.consensus_error)));
+        let help = match loss {
+            Some(Trend::Falling) => "more rounds would lower it further",
+            Some(Trend::Rising) => "a smaller step size may help",
+            _ => "a smaller step size, larger batches or another method may help",
+        };
+        Some(format!(
+            "{label} stopped at the last round{which}, not converged: {}; {help}.",
+            facts.join(", ")
+        ))
+    };
+    labels(outcomes).into_iter().filter_map(remark).collect()
+}
+
+/// The table of results with remarks: the contents of `table.txt`.
+pub fn results_text(outcomes: &[Outcome], seeds: usize) -> String {
+    let remarks: String = ending_remarks(outcomes).iter().map(|remark| format!("\n{remark}\n")).collect();
+    format!("{}{remarks}", outcomes_table(outcomes, seeds))
 }
 
 impl std::fmt::Display for TextTable {
@@ -93,6 +157,18 @@ impl std::fmt::Display for TextTable {
 }
 
 impl TextTable {
+    /// The first column, and those of the others whose names are chosen.
+    pub(crate) fn choose(&self, is_chosen: impl Fn(&str) -> bool) -> Self {
+        let chosen = |cells: &Vec<String>| -> Vec<String> {
+            let named = cells.iter().zip(&self.header).enumerate();
+            named
+                .filter(|(k, (_, name))| *k == 0 || is_chosen(name))
+                .map(|(_, (cell, _))| cell.clone())
+                .collect()
+        };
+        Self { header: chosen(&self.header), rows: self.rows.iter().map(chosen).collect() }
+    }
+
     /// The table as a LaTeX tabular, for any TeX engine and without packages.
     pub fn to_latex(&self) -> String {
         let line = |cells: &[String]| {
@@ -161,7 +237,7 @@ pub(crate) mod tests {
             status,
             vectors_stored: 2,
             vectors_sent_per_round: 1.0,
-            converged: false,
+            ending: Ending::default(),
             round: 3,
             last: crate::record::tests::record(label, seed, 3, loss),
             error: None,
@@ -189,46 +265,100 @@ pub(crate) mod tests {
     #[test]
     fn a_diverged_seed_is_mentioned_and_not_in_the_means() {
         let outcomes = [
-            outcome("a", 0, JobStatus::Done, 0.25),
+            outcome("a", 0, JobStatus::LastRound, 0.25),
             outcome("a", 1, JobStatus::Diverged, 1e30),
-            outcome("a", 2, JobStatus::Done, 0.75),
+            outcome("a", 2, JobStatus::LastRound, 0.75),
             outcome("b", 0, JobStatus::Diverged, 1e30),
             outcome("b", 1, JobStatus::Diverged, 1e30),
             outcome("b", 2, JobStatus::Diverged, 1e30),
         ];
         let table = outcomes_table(&outcomes, 3);
         let cells = |row: usize| (table.rows[row][1].as_str(), table.rows[row].last().unwrap().as_str());
-        assert_eq!(cells(0), ("0.5000", "1 of 3 diverged, not in the means"));
+        assert_eq!(cells(0), ("0.5000", "last round, 1 of 3 diverged, not in the means"));
         assert_eq!(cells(1), ("1.000e30", "diverged"));
     }
 
     #[test]
     fn means_are_over_finished_seeds_and_the_status_says_how_many() {
         let outcomes = [
-            outcome("done", 0, JobStatus::Done, 0.25),
-            outcome("done", 1, JobStatus::Done, 0.75),
-            outcome("done", 2, JobStatus::Done, 0.5),
-            outcome("behind", 0, JobStatus::Done, 0.25),
+            outcome("done", 0, JobStatus::LastRound, 0.25),
+            outcome("done", 1, JobStatus::LastRound, 0.75),
+            outcome("done", 2, JobStatus::LastRound, 0.5),
+            outcome("behind", 0, JobStatus::LastRound, 0.25),
             outcome("behind", 1, JobStatus::Stopped, 9.0),
             outcome("late", 0, JobStatus::Stopped, 9.0),
             outcome("lost", 0, JobStatus::Diverged, 1e30),
             outcome("lost", 1, JobStatus::Stopped, 9.0),
             outcome("half", 0, JobStatus::Diverged, 1e30),
-            outcome("half", 1, JobStatus::Done, 0.25),
+            outcome("half", 1, JobStatus::LastRound, 0.25),
         ];
         let cells = |table: &TextTable| -> Vec<(String, String)> {
             table.rows.iter().map(|row| (row[1].clone(), row.last().unwrap().clone())).collect()
         };
         let expected = [
-            ("0.5000", "done"),
-            ("0.2500", "1 of 3 seeds"),
+            ("0.5000", "last round"),
+            ("0.2500", "1 of 3 seeds, last round"),
             ("9", "stopped"),
             ("1.000e30", "1 of 3 seeds, diverged"),
-            ("0.2500", "2 of 3 seeds, 1 of 2 diverged, not in the means"),
+            ("0.2500", "2 of 3 seeds, last round, 1 of 2 diverged, not in the means"),
         ];
         let expected = expected.map(|(mean, status)| (mean.to_owned(), status.to_owned()));
         assert_eq!(cells(&outcomes_table(&outcomes, 3)), expected);
-        assert_eq!(cells(&outcomes_table(&outcomes, 4))[0].1, "3 of 4 seeds");
+        assert_eq!(cells(&outcomes_table(&outcomes, 4))[0].1, "3 of 4 seeds, last round");
+    }
+
+    #[test]
+    fn the_table_says_who_converged_and_who_is_far_from_it() {
+        let ended = |label: &str, seed: u64, status: JobStatus, ending: Ending| Outcome {
+            ending,
+            ..outcome(label, seed, status, 0.5)
+        };
+        let falling = Ending { loss: Some(Trend::Falling), gradient_left: Some(0.03), ..Ending::default() };
+        let steep = Ending { loss: Some(Trend::Level), gradient_left: Some(0.5), ..Ending::default() };
+        let near = Ending { loss: Some(Trend::Level), gradient_left: Some(0.01), ..Ending::default() };
+        let outcomes = [
+            ended("exact", 0, JobStatus::Converged, near),
+            ended("exact", 1, JobStatus::Converged, near),
+            ended("half", 0, JobStatus::Converged, near),
+            ended("half", 1, JobStatus::LastRound, falling),
+            ended("noisy", 0, JobStatus::LastRound, near),
+            ended("noisy", 1, JobStatus::LastRound, near),
+            ended("biased", 0, JobStatus::LastRound, steep),
+            ended("biased", 1, JobStatus::LastRound, near),
+        ];
+        let table = outcomes_table(&outcomes, 2);
+        let cells: Vec<&str> = table.rows.iter().map(|row| row.last().unwrap().as_str()).collect();
+        let far = "last round, |\u{2207}f| 0.50 of its start";
+        assert_eq!(cells, ["converged", "1 of 2 converged, loss still falling", "last round", far]);
+        let remarks = ending_remarks(&outcomes);
+        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert!(remarks[0].starts_with("half ") && remarks[0].contains("(1 of 2 seeds)"), "{}", remarks[0]);
+        assert!(remarks[1].starts_with("biased ") && remarks[1].contains("0.50"), "{}", remarks[1]);
+        let text = results_text(&outcomes, 2);
+        assert!(text.starts_with(&table.to_string()) && text.contains(&remarks[1]), "{text}");
+        assert!(outcomes.iter().all(|outcome| {
+            let text = serde_json::to_string(outcome).unwrap();
+            serde_json::from_str::<Outcome>(&text).unwrap() == *outcome
+        }));
+    }
+
+    #[test]
+    fn outcomes_of_runs_that_only_said_done_are_read() {
+        let mut old = serde_json::to_value(outcome("a", 0, JobStatus::LastRound, 0.5)).unwrap();
+        assert_eq!(old["status"], "last round");
+        old["status"] = "done".into();
+        old.as_object_mut().unwrap().remove("ending");
+        assert_eq!(serde_json::from_value::<Outcome>(old).unwrap().status, JobStatus::LastRound);
+    }
+
+    #[test]
+    fn costs_and_results_are_the_whole_table() {
+        let table = outcomes_table(&[outcome("a", 0, JobStatus::LastRound, 0.25)], 1);
+        let is_cost = |name: &str| COSTS.contains(&name);
+        let (costs, results) = (table.choose(is_cost), table.choose(|name| !is_cost(name)));
+        assert_eq!(costs.header, [&["algorithm"][..], &COSTS].concat());
+        assert_eq!((&results.header[..2], &results.rows[0][..2]), (&table.header[..2], &table.rows[0][..2]));
+        assert_eq!(results.header.len() + COSTS.len(), table.header.len());
     }
 
     #[test]
@@ -260,7 +390,7 @@ pub(crate) mod tests {
             "\u{4e2d}\u{1f600}\u{2264}",
         ];
         let outcomes: Vec<Outcome> =
-            labels.iter().map(|label| outcome(label, 0, JobStatus::Done, 0.5)).collect();
+            labels.iter().map(|label| outcome(label, 0, JobStatus::LastRound, 0.5)).collect();
         let table = outcomes_table(&outcomes, 1).to_latex();
         assert_eq!(table.matches(" \\\\\n").count(), 1 + labels.len());
         let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@
 //! Whether a [`Tolerance`] is met does not depend on the estimates having converged. If it is met by all agents in the same exchange,
 //! then `|mean gradient| <= max_i |y_i|`, and the distance of an agent from the mean model is at most its distance from its own estimate
 //! of it plus that estimate's distance from the mean of the estimates, which is at most the diameter times the largest difference
-//! along an edge.
+//! along an edge. If no agent's own loss changes by more than a share of it, neither does their mean.
 //!
 //! A sketch has [`SKETCH`] numbers: each element of a vector is added, with a random sign, to one of them. Its squared norm is
 //! an unbiased estimate of the vector's, with a relative standard deviation of sqrt(2/128) = 12.5%; a vector of up to 128
@@ -50,6 +50,9 @@ pub struct Tolerance {
     pub grad_norm_sq: Option<f64>,
     /// Largest consensus error; `None` for no limit.
     pub consensus_error: Option<f64>,
+    /// Largest change of any agent's own loss from one evaluation to the next, divided by the larger of 1 and that loss; `None` for no
+    /// limit.
+    pub loss_change: Option<f64>,
     /// Hops between the two agents farthest apart.
     pub diameter: u64,
 }
@@ -66,6 +69,9 @@ pub struct Gossip {
     seen: Option<Estimate>,
     /// Whether the agent has evaluated its own values at all.
     looked: bool,
+    /// The change of its own loss at the last evaluation, if there was one before.
+    #[serde(default, with = "legible_option")]
+    change: Option<f64>,
     /// Exchanges for which all agents within that many hops have met the tolerance.
     quiet: u64,
     /// The round at which all agents stop, once one of them has found the tolerance met by all.
@@ -80,6 +86,7 @@ impl Default for Gossip {
             has_gradient: false,
             seen: None,
             looked: false,
+            change: None,
             quiet: 0,
             stop: None,
         }
@@ -90,6 +97,8 @@ impl Gossip {
     /// Sets the agent's own values. `gradient` is its full gradient, where that is affordable.
     pub fn refresh<T: Real>(&mut self, loss: f64, model: &[T], gradient: Option<&[T]>) {
         self.seen = self.looked.then(|| self.estimate());
+        let before = self.own[LOSS];
+        self.change = self.looked.then(|| (loss - before).abs() / loss.abs().max(before.abs()).max(1.0));
         self.looked = true;
         let mut fresh = vec![0.0; VALUES];
         fresh[LOSS] = loss;
@@ -152,6 +161,7 @@ impl Gossip {
         let consensus = (apart + tolerance.diameter as f64 * step).powi(2);
         tolerance.grad_norm_sq.is_none_or(|limit| self.has_gradient && gradient <= limit)
             && tolerance.consensus_error.is_none_or(|limit| consensus <= limit)
+            && tolerance.loss_change.is_none_or(|limit| self.change.is_some_and(|change| change <= limit))
     }
 
     /// The current estimates.
@@ -270,15 +280,21 @@ mod tests {
 
     #[test]
     fn all_agents_stop_at_the_same_round_and_not_before_all_have_met_the_tolerance() {
-        for (slowest, consensus) in (0..7).flat_map(|i| [(i, false), (i, true)]) {
-            let limits = if consensus { [None, Some(1e-3)] } else { [Some(1e-3), None] };
-            let tolerance = Tolerance { grad_norm_sq: limits[0], consensus_error: limits[1], diameter: 3 };
+        for (slowest, limited) in (0..7).flat_map(|i| [(i, 0), (i, 1), (i, 2)]) {
+            let limit = |which: usize| (which == limited).then_some(1e-3);
+            let tolerance = Tolerance {
+                grad_norm_sq: limit(0),
+                consensus_error: limit(1),
+                loss_change: limit(2),
+                diameter: 3,
+            };
             let mut gossips = vec![Gossip::default(); 7];
             let mut stopped = [None; 7];
             for round in 0..200 {
                 for (i, gossip) in gossips.iter_mut().enumerate() {
                     let small = if i == slowest && round < 60 { 1.0 } else { 0.5f64.powi(round as i32) };
-                    gossip.refresh(0.0, &[small], Some(&[small]));
+                    let loss = if small == 1.0 { round as f64 } else { small };
+                    gossip.refresh(loss, &[small], Some(&[small]));
                 }
                 exchange(&mut gossips, round, Some(&tolerance));
                 for (stopped, gossip) in stopped.iter_mut().zip(&gossips) {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 pub use iroh::{PublicKey, SecretKey};
 
+/// Bytes of the longest key file, with room for white space.
+const LONGEST: u64 = 1024;
+
 /// A key file that cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -52,17 +55,22 @@ pub fn generate(path: &Path) -> Result<PublicKey, KeyError> {
     Ok(key.public())
 }
 
-/// Reads a secret key; refuses a file that other users can read.
+/// Reads a secret key; refuses a file that other users can read, or that is no key: a regular file of 64 hexadecimal digits.
 pub fn read(path: &Path) -> Result<SecretKey, KeyError> {
     let failed = |source| KeyError::Disk { action: "read", path: path.to_owned(), source };
-    let mode = fs::metadata(path).map_err(failed)?.mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(KeyError::Exposed { path: path.to_owned(), mode });
-    }
     let malformed = || KeyError::Malformed(path.to_owned());
+    let about = fs::metadata(path).map_err(failed)?;
+    if !about.is_file() || about.len() > LONGEST {
+        return Err(malformed());
+    }
     let bytes = fs::read(path).map_err(failed)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?;
-    text.trim().parse().map_err(|_| malformed())
+    let key = text.trim().parse().map_err(|_| malformed())?;
+    // Only of a key does it matter who can read it.
+    match about.mode() & 0o777 {
+        mode if mode & 0o077 != 0 => Err(KeyError::Exposed { path: path.to_owned(), mode }),
+        _ => Ok(key),
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +103,10 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, b"\xff not a key").unwrap();
         assert!(matches!(read(&path), Err(KeyError::Malformed(_))));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(read(&path), Err(KeyError::Malformed(_))), "whoever can read it");
+        assert!(matches!(read(folder.path()), Err(KeyError::Malformed(_))), "a folder");
+        assert!(matches!(read(Path::new("/dev/zero")), Err(KeyError::Malformed(_))), "it never ends");
         assert!(matches!(read(&folder.path().join("none")), Err(KeyError::Disk { .. })));
     }
 }

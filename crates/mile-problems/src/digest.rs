@@ -1,7 +1,6 @@
 //! Digests of data: the first 64 bits of SHA-256, in hexadecimal.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -10,6 +9,7 @@ use std::time::SystemTime;
 use sha2::{Digest, Sha256};
 
 use crate::error::LabError;
+use crate::reading;
 
 /// Size, modification time and digest of a file.
 type CachedDigest = (u64, Option<SystemTime>, String);
@@ -41,7 +41,7 @@ pub fn of_file(path: &Path) -> Result<String, LabError> {
     {
         return Ok(digest.clone());
     }
-    let mut file = File::open(path).map_err(failed())?;
+    let mut file = reading::open(path).map_err(failed())?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut buffer).map_err(failed())? {
@@ -60,6 +60,8 @@ fn hex(hash: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]

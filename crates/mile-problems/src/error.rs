@@ -16,14 +16,32 @@ pub struct ConfigError {
     pub problem: String,
 }
 
+/// A place in a data file, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FilePlace {
+    /// A line of a text.
+    Line(u64),
+    /// A row of a file without lines.
+    Row(u64),
+}
+
+impl std::fmt::Display for FilePlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Row(row) => write!(f, "row {row}"),
+        }
+    }
+}
+
 /// An error in a data file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{}{}{}: {problem}", file.display(), line.map(|l| format!(", line {l}")).unwrap_or_default(), column.as_ref().map(|c| format!(", column '{c}'")).unwrap_or_default())]
+#[error("{}{}{}: {problem}", file.display(), place.map(|place| format!(", {place}")).unwrap_or_default(), column.as_ref().map(|c| format!(", column '{c}'")).unwrap_or_default())]
 pub struct DataFileError {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from 1.
-    pub line: Option<u64>,
+    /// The line or row.
+    pub place: Option<FilePlace>,
     /// The name of the column.
     pub column: Option<String>,
     /// What is wrong.

@@ -155,6 +155,10 @@ impl Objectives for ImageObjectives {
         Curvature::Changing
     }
 
+    fn are_networks(&self) -> bool {
+        true
+    }
+
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
         Ok(Some(self.config.training.rows(self.library.about(&self.config)?.training)))
     }

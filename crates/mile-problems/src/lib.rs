@@ -11,6 +11,7 @@ mod images;
 mod quadratic;
 pub mod ranks;
 pub mod reading;
+pub mod room;
 mod samples;
 pub mod section;
 mod table;
@@ -28,7 +29,7 @@ use crate::section::Section;
 
 pub use self::any::AnyProblem;
 pub use self::error::LabError;
-pub use self::table::{ColumnStatistics, Statistics, is_missing_word};
+pub use self::table::{ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableLook};
 pub use mile_store::{Fact, Facts};
 
 /// What is known before a run about the curvature of the objectives.
@@ -36,9 +37,10 @@ pub use mile_store::{Fact, Facts};
 pub enum Curvature {
     /// The largest curvature is this, by construction.
     Known(f64),
-    /// An estimate at the starting point holds for the whole run.
+    /// An estimate before the run holds for all of it: of a [quadratic bound](Problem::quadratic_bound) where the problem has one,
+    /// otherwise at the starting point.
     Steady,
-    /// It changes during training, as for neural networks: an estimate at the starting point says little.
+    /// It changes during the run and has no bound, as for neural networks: an estimate at the starting point says little.
     Changing,
 }
 
@@ -91,6 +93,11 @@ pub trait Objectives: Send + Sync {
     /// What is known about their curvature.
     fn curvature(&self) -> Curvature {
         Curvature::Steady
+    }
+
+    /// Whether they are neural networks, for which a small gradient does not mean that training has converged.
+    fn are_networks(&self) -> bool {
+        false
     }
 
     /// How many rows gradients read, so that an estimate before a run can cost a small fraction of it; `None` if that is not
@@ -188,19 +195,46 @@ pub trait Objectives: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Names and contents of files about the data that are kept in the run directory.
-    fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {
+    /// What is worth knowing about the data before a run, one line each.
+    fn notes(&self) -> Result<Vec<String>, LabError> {
+        Ok(Vec::new())
+    }
+
+    /// Names and contents of files about the data of a run with these seeds, which are kept in the run directory.
+    fn documents(&self, seeds: &[u64]) -> Result<Vec<(&'static str, String)>, LabError> {
+        let _ = seeds;
         Ok(Vec::new())
     }
 }
 
-/// The name of an element of the variable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An element of the variable.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Coefficient {
     /// The class it belongs to, where every class has its own coefficients.
     pub class: Option<String>,
     /// The name of its feature.
     pub name: String,
+    /// What its feature is.
+    pub feature: Feature,
+}
+
+/// How a feature is made from the user's data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Feature {
+    /// A number of the data: `(number - shift)/scale`.
+    Number {
+        /// What is subtracted.
+        shift: f64,
+        /// What the difference is divided by.
+        scale: f64,
+    },
+    /// Whether a word of the data is this one: 1 or 0.
+    Category {
+        /// The word that has no feature, to which the coefficient is relative, if there is one.
+        reference: Option<String>,
+    },
+    /// The constant 1.
+    Intercept,
 }
 
 /// What a kind of problem gets besides its section.

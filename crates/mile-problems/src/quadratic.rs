@@ -9,6 +9,7 @@ use mile::with_precision;
 
 use super::{AnyProblem, Curvature, Objectives, RowCounts, Setting};
 use crate::error::LabError;
+use crate::room;
 use crate::section::Section;
 
 /// The section `[problem]` of this kind.
@@ -38,6 +39,11 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Object
 impl Quadratics {
     fn build<T: Real>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         let Self { agents, dim, condition, heterogeneity, seed: own, .. } = *self;
+        let hosted = self.here.as_ref().map_or(agents, Vec::len);
+        // Two vectors for each agent.
+        let bytes = 2.0 * hosted as f64 * dim as f64 * size_of::<T>() as f64;
+        let what = format!("the objectives of {hosted} agents");
+        room::check("problem.dim", "a smaller dimension", dim, &what, bytes)?;
         let is_here = |agent: usize| self.here.as_ref().is_none_or(|here| here.contains(&agent));
         match Quadratic::<T>::hosting(&is_here, agents, dim, condition, heterogeneity, own.unwrap_or(seed)) {
             Ok(problem) => Ok(Arc::new(problem)),

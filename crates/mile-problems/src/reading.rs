@@ -1,5 +1,8 @@
-//! Progress of reading large data files.
+//! Opening data files, and the progress of reading large ones.
 
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +21,16 @@ static SHOW: OnceLock<Box<Show>> = OnceLock::new();
 /// so this is set once for the process; a second call changes nothing.
 pub fn show(show: impl Fn(&str, f64) + Send + Sync + 'static) {
     let _ = SHOW.set(Box::new(show));
+}
+
+/// Opens a data file. A pipe is refused: opening one waits until somebody writes to it, and data are read more than once.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_file() {
+        return File::open(path);
+    }
+    let got = if kind.is_dir() { "a folder" } else { "a pipe or device; save its contents to a file" };
+    Err(Error::new(ErrorKind::InvalidInput, mile::refusal::expected("a file", got)))
 }
 
 /// The progress of reading some files.

@@ -9,6 +9,7 @@ use toml::{Table, Value};
 
 use super::{EvaluationRows, RowCounts, Setting};
 use crate::error::LabError;
+use crate::room;
 use crate::section::{Section, shown};
 
 /// How a neural network is trained and evaluated on samples.
@@ -191,6 +192,10 @@ pub(super) fn batch(section: &Section, default: Batch) -> Result<Batch, LabError
         other => size(other).map(Batch::Size),
     };
     section.keep("batch", value.clone());
+    if let Some(Batch::Size(rows) | Batch::Epoch(rows)) = batch {
+        let bytes = rows as f64 * size_of::<usize>() as f64;
+        room::check(section.path("batch"), "fewer samples", rows, "a list of them", bytes)?;
+    }
     batch.filter(|batch| batch.is_valid()).ok_or_else(|| section.refuse("batch", value, expected))
 }
 

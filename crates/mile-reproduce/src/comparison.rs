@@ -70,7 +70,7 @@ impl Comparison<'_> {
     /// record of each within the total of the method.
     fn costlier<'r>(&self, baselines: &[&'r str]) -> Option<(Vec<&'r str>, u64)> {
         let alive = |label: &str| -> Vec<&Outcome> {
-            let alive = |outcome: &&Outcome| outcome.status == JobStatus::Done;
+            let alive = |outcome: &&Outcome| outcome.status.is_done();
             self.outcomes(label).into_iter().filter(alive).collect()
         };
         let sent = |label: &str| alive(label).iter().map(|outcome| outcome.last.bytes_sent).max();

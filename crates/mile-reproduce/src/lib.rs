@@ -87,7 +87,7 @@ impl Request<'_> {
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let plan = Plan::new(Spec::read(&table, base)?).map_err(|error| error.in_file(&name))?;
         let plan = plan.on(self.engines.clone());
-        let point = Point { name, settings: Vec::new(), table };
+        let point = Point { name, fold: None, settings: Vec::new(), table };
         let begun = folder.join("config.toml").exists();
         execute(&plan, folder, begun, &*(self.observers)(Some((0, &point)), &plan), self.stop)?;
         RunFolder::read(folder)

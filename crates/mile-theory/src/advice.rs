@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use crate::auto::{self, Question};
 use crate::drops::growth_under_drops;
+use crate::mixed::{StepLimits, is_stable};
 use crate::modes::Modes;
 use crate::momentum;
-use crate::stability::{contraction, step_limit};
+use crate::stability::contraction;
 use crate::weights::xi_ranges;
 use crate::{TheoryError, valid_smoothness, valid_step_size};
 
@@ -94,7 +95,7 @@ fn advise_constant(plan: &AdvisedRun) -> Result<Vec<Advice>, TheoryError> {
         weights(plan, spectrum, &mut advice)?;
         drops(plan, &mut advice)?;
     }
-    step_size(plan, spectrum, &mut advice)?;
+    step_size(plan, &mut advice)?;
     advice.sort_by_key(|a| std::cmp::Reverse(a.severity));
     Ok(advice)
 }
@@ -207,7 +208,7 @@ fn xi_beyond_proven_range(
     Ok(())
 }
 
-/// Whether the agents reach consensus when edges are down in some rounds.
+/// Whether the agents reach consensus when edges are down in some rounds, where f has no curvature.
 fn drops(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     if !plan.network.varies() || plan.network.agents() > MAX_SIMULATED_AGENTS {
         return Ok(());
@@ -217,50 +218,51 @@ fn drops(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError>
     if growth.is_stable() {
         return Ok(());
     }
-    let title = &plan.entry.title;
+    let damped = match plan.smoothness {
+        Some(smoothness) => is_stable(&*method, plan.network, plan.step_size * smoothness, plan.seed)?,
+        None => false,
+    };
+    let (severity, place) = if damped {
+        (Severity::Caution, " in directions in which f hardly curves; elsewhere its curvature prevents that")
+    } else {
+        (Severity::Warning, "")
+    };
     let measured = format!(
-        "with {}, the disagreement of {title} grows by a factor of {:.3} per round in simulation",
+        "with {}, the disagreement of {} grows by a factor of {:.3} per round in simulation{place}",
         plan.network.variation(),
+        plan.entry.title,
         growth.per_round
     );
-    if is_mile(plan) && momentum(plan)?.is_none() {
-        let smaller = auto::xi(question(plan))?.xi;
-        let (parameter, suggestion, remedy) =
-            if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
-                ("xi", smaller, format!("use a smaller xi, {}", number(round_down(smaller))))
-            } else {
-                let both = auto::decoupled(question(plan))?;
-                let remedy = format!(
-                    "use gamma = {} and xi = {}, since strong mixing tolerates dropped edges",
-                    number(both.gamma),
-                    number(both.xi)
-                );
-                ("gamma", both.gamma, remedy)
-            };
-        let message = format!("{measured}; {remedy}");
-        advice.push(Advice { severity: Severity::Warning, parameter, message, suggestion: Some(suggestion) });
-    } else {
-        let weight = if is_mile(plan) { "a smaller xi, " } else { "" };
-        let message = format!("{measured}; use {weight}fewer local steps or a lower drop rate");
-        advice.push(Advice {
-            severity: Severity::Warning,
-            parameter: "local_steps",
-            message,
-            suggestion: None,
-        });
-    }
+    let (parameter, suggestion, remedy) = remedy(plan)?;
+    let message = format!("{measured}; {remedy}");
+    advice.push(Advice { severity, parameter, message, suggestion });
     Ok(())
 }
 
-/// Whether the step size is stable for this L.
-fn step_size(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
+/// What to change where the disagreement grows as edges change: a key, a value and advice in words.
+fn remedy(plan: &AdvisedRun) -> Result<(&'static str, Option<f64>, String), TheoryError> {
+    if !is_mile(plan) || momentum(plan)?.is_some() {
+        let weight = if is_mile(plan) { "a smaller xi, " } else { "" };
+        return Ok(("local_steps", None, format!("use {weight}fewer local steps or a lower drop rate")));
+    }
+    let smaller = auto::xi(question(plan))?.xi;
+    if smaller > 0.3 * plan.parameters.xi.map_or(smaller, Weight::last) {
+        return Ok(("xi", Some(smaller), format!("use a smaller xi, {}", number(round_down(smaller)))));
+    }
+    let both = auto::decoupled(question(plan))?;
+    let (gamma, xi) = (number(both.gamma), number(both.xi));
+    let remedy = format!("use gamma = {gamma} and xi = {xi}, since strong mixing tolerates dropped edges");
+    Ok(("gamma", Some(both.gamma), remedy))
+}
+
+/// Whether the step size is below its limit for this L.
+fn step_size(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
     let Some(smoothness) = plan.smoothness else { return Ok(()) };
-    valid_smoothness(smoothness)?;
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
-    let limit = step_limit(&Modes::of(&*method)?, spectrum)?.step_size(smoothness);
+    let limit = StepLimits::of(&*method, plan.network, plan.seed)?.step_size(valid_smoothness(smoothness)?);
     if limit > 0.0 && plan.step_size > limit {
         let message = format!(
-            "step_size = {} is above {}, the largest stable step size of {} on a quadratic with curvature up to {}",
+            "step_size = {} is above {}, the largest stable step size of {} on this network, for quadratics with curvature up to {} that differ between agents",
             plan.step_size,
             number(round_down(limit)),
             plan.entry.title,

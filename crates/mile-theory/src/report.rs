@@ -10,12 +10,12 @@ use serde::Serialize;
 use crate::advice::{Advice, AdvisedRun, advise};
 use crate::auto::{self, Choice, Question};
 use crate::constants::Constants;
-use crate::mixed::mixed_step_limit;
+use crate::mixed::StepLimits;
 use crate::modes::Modes;
 use crate::momentum;
 use crate::sample::Sample;
 use crate::smoothness::{Scatter, Smoothness};
-use crate::stability::{contraction, step_limit};
+use crate::stability::contraction;
 use crate::weights::{WeightChoice, best_xi, paper_xi, slowest_modulus, xi_ranges};
 use crate::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, valid_xi};
 
@@ -73,12 +73,13 @@ pub struct MethodLine {
     pub name: &'static str,
     /// Its name in tables and figures.
     pub title: &'static str,
-    /// Largest stable step size for curvatures in (0, L]; 0 if it is unstable for every one.
+    /// Largest stable step size for curvatures in (0, L] where all agents have the same Hessian and use all edges; 0 if it is
+    /// unstable for every one.
     pub step_size_limit: f64,
     /// Eigenvalue of W of the mode that sets this limit; 1 is the average of all agents.
     pub limiting_lambda: f64,
-    /// The same when the agents' Hessians differ, simulated; none on large networks.
-    pub step_size_limit_mixed: Option<f64>,
+    /// The same when the agents' Hessians differ, with the edges of each round, simulated.
+    pub step_size_limit_mixed: f64,
     /// Factor of the disagreement per round as the step size goes to zero.
     pub contraction_per_round: f64,
     /// Whether both come from exact period matrices, and not from averages over random communication.
@@ -353,17 +354,15 @@ fn methods(inquiry: &Inquiry, chosen: &Choice, spectrum: &Spectrum) -> Result<Ve
     let mut lines = Vec::new();
     for entry in catalogue::ALL.iter().filter(|e| e.has_local_steps() || inquiry.local_steps == 1) {
         let Ok(method) = entry.build(&given, inquiry.network, inquiry.seed) else { continue };
-        let modes = Modes::of(&*method)?;
-        let limit = step_limit(&modes, spectrum)?;
+        let limits = StepLimits::of(&*method, inquiry.network, inquiry.seed)?;
         lines.push(MethodLine {
             name: &entry.name,
             title: &entry.title,
-            step_size_limit: limit.step_size(inquiry.smoothness),
-            limiting_lambda: limit.lambda,
-            step_size_limit_mixed: mixed_step_limit(&*method, inquiry.network, inquiry.seed)?
-                .map(|limit| limit / inquiry.smoothness),
-            contraction_per_round: contraction(&modes, spectrum)?,
-            exact: limit.exact,
+            step_size_limit: limits.equal.step_size(inquiry.smoothness),
+            limiting_lambda: limits.equal.lambda,
+            step_size_limit_mixed: limits.step_size(inquiry.smoothness),
+            contraction_per_round: contraction(&Modes::of(&*method)?, spectrum)?,
+            exact: limits.equal.exact,
         });
     }
     Ok(lines)

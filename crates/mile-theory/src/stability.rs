@@ -85,6 +85,11 @@ pub fn step_limit(modes: &Modes, spectrum: &Spectrum) -> Result<StepLimit, Theor
     Ok(limit)
 }
 
+/// The largest step size, in units of 1/L, for which the average of all agents does not grow for any curvature in (0, L].
+pub fn average_limit(modes: &Modes) -> Result<f64, TheoryError> {
+    first_growth(modes, 1.0, SCAN_RANGE.1)
+}
+
 /// The smallest a below `top` at which the mode starts to grow; `top` if there is none.
 fn first_growth(modes: &Modes, lambda: f64, top: f64) -> Result<f64, TheoryError> {
     let grows = |a: f64| modes.growth(a, lambda).map(|g| g > GROWS);

@@ -182,13 +182,14 @@ fn methods(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
         };
         let coin = if m.exact { "" } else { " (random communication)" };
         let (limit, rate) = (number(m.step_size_limit), number(m.contraction_per_round));
-        let mixed = m.step_size_limit_mixed.map_or("-".into(), number);
+        let mixed = number(m.step_size_limit_mixed);
         writeln!(f, "  {:16} {limit:>11} {mixed:>11} {rate:>13}   {by}{coin}", m.title)?;
     }
-    writeln!(f, "  equal: all agents have the same Hessian, exact; different: each has its own, simulated.")?;
+    writeln!(f, "  equal: all agents have the same Hessian and use all edges, exact;")?;
+    writeln!(f, "  different: each has its own, with the edges of each round, simulated.")?;
     writeln!(
         f,
-        "  Start with half of the smaller limit. Per round: factor for tiny steps; below 1 the agents reach consensus."
+        "  Start with half of the latter or less, as \"auto\" does. Per round: factor for tiny steps; below 1 the agents reach consensus."
     )?;
     writeln!(f)
 }

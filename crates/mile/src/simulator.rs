@@ -358,7 +358,11 @@ mod tests {
         let shaky = ring.with_drop_rate(0.2).unwrap();
         for (dim, together) in [(5, true), (200, false)] {
             let smooth = Quadratic::<f64>::new(16, dim, 10.0, 1.0, 0).unwrap();
-            let shards = (0..16).map(|k| Shard { features: vec![0.1; dim], targets: vec![f64::from(k)] });
+            let shards = (0..16).map(|k| Shard {
+                features: vec![0.1; dim],
+                targets: vec![f64::from(k)],
+                ..Shard::default()
+            });
             let objective = TableObjective { l1: 0.3, ..TableObjective::new(Loss::LeastSquares, 0.1) };
             let sparse = Table::new(dim, shards.collect(), objective, Batch::Full).unwrap();
             let with = |penalty| catalogue::ALL.iter().map(move |entry| (entry, penalty, None));

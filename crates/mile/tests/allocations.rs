@@ -69,12 +69,12 @@ fn allocations(threads: usize, problem: &dyn Problem<f32>, network: &Network, na
 }
 
 fn table(agents: usize, dim: usize, loss: Loss, batch: Batch) -> Table<f32> {
-    let shard = Shard { features: vec![0.1; 20 * dim], targets: vec![1.0; 20] };
+    let shard = Shard { features: vec![0.1; 20 * dim], targets: vec![1.0; 20], ..Shard::default() };
     Table::new(dim, vec![shard; agents], TableObjective::new(loss, 0.1), batch).unwrap()
 }
 
 fn sparse(agents: usize, dim: usize) -> Table<f32> {
-    let shard = Shard { features: vec![0.1; 2 * dim], targets: vec![1.0; 2] };
+    let shard = Shard { features: vec![0.1; 2 * dim], targets: vec![1.0; 2], ..Shard::default() };
     let objective = TableObjective { l1: 0.1, intercept: true, ..TableObjective::new(Loss::Logistic, 0.1) };
     Table::new(dim, vec![shard; agents], objective, Batch::Full).unwrap()
 }

@@ -80,7 +80,7 @@ def losses(folder):
         summary = json.load(file)
     found = {}
     for one in summary["outcomes"] if isinstance(summary, dict) else summary:
-        value = one["last"].get("local_loss") if one["status"] == "done" else None
+        value = one["last"].get("local_loss") if one["status"] in ("converged", "last round") else None
         found.setdefault(one["label"], {})[one["seed"]] = float("inf") if value is None else value
     return {label: [by_seed[seed] for seed in sorted(by_seed)] for label, by_seed in found.items()}
 

@@ -47,13 +47,13 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentSpec, folder: Folde
     let engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
     engine.expect_rounds(leaves.unwrap_or(rounds * jobs as u64));
-    let may_stop = config.settings.stop.is_some();
+    let may_stop = plan.spec.stop.is_some();
     let mut host = RecordingHost::new(engine, plan, files, config.settings.snapshots, may_stop);
     let first = restored.state.as_ref().map_or(0, |state| state.job);
     let (mut state, mut mark) = (restored.state, Mark::default());
     for index in first..jobs {
         let begin = match (state.take(), new) {
-            (Some(state), _) => Begin::Resumed(state),
+            (Some(state), _) => Begin::Resumed(Box::new(state)),
             (None, Some(k)) => Begin::New(k),
             (None, None) => Begin::Fresh(mark),
         };
@@ -81,7 +81,7 @@ enum Begin<T> {
     /// At its start, after this many exchanges and rounds of earlier jobs.
     Fresh(Mark),
     /// From a checkpoint.
-    Resumed(State<T>),
+    Resumed(Box<State<T>>),
     /// As the agent that is new with the k-th event.
     New(usize),
 }
@@ -120,8 +120,9 @@ fn restore<T: Scalar>(
     {
         return Ok(folder.load::<T>(config.id, terms)?);
     }
-    if config.settings.stop.is_some() && then.facts.get("eval_every") != terms.facts.get("eval_every") {
-        let problem = "cannot be changed with agent.stop, because agents would stop at different rounds; undo the change";
+    if plan.spec.stop.is_some() && then.facts.get("eval_every") != terms.facts.get("eval_every") {
+        let problem =
+            "cannot be changed with stop, because agents would stop at different rounds; undo the change";
         return Err(LabError::config("eval_every", problem).into());
     }
     let restored = folder.load::<T>(config.id, &then)?;
@@ -172,20 +173,22 @@ fn run_job<T: Scalar>(
     let title = plan.job_name(Job { algorithm, seed });
     tracing::info!("job {} of {}: {title}, {origin}", index + 1, plan.jobs().len());
     let rounds = plan.spec.rounds.min(plan.membership.leaves(config.id).unwrap_or(u64::MAX));
-    if round.is_some_and(|round| round < rounds) && config.settings.stop.is_none() {
+    if round.is_some_and(|round| round < rounds) && plan.spec.stop.is_none() {
         // It may be from a run with fewer rounds than are asked for now.
         AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
     }
     let point = start(plan, &*problem, seed, config.id)?;
     let size: f64 = rms(&point);
     let from = match begin {
-        Begin::Resumed(state) => StartFrom::State(state),
+        Begin::Resumed(state) => StartFrom::State(*state),
         Begin::New(k) => StartFrom::Event(k),
         Begin::Fresh(mark) => StartFrom::Point(point, mark),
     };
-    let tolerance = config.settings.stop.map(|stop| Tolerance {
-        grad_norm_sq: stop.grad_norm_sq,
-        consensus_error: stop.consensus_error,
+    let rule = plan.spec.stop;
+    let tolerance = rule.map(|rule| Tolerance {
+        grad_norm_sq: rule.grad_norm.map(|norm| norm * norm),
+        consensus_error: rule.consensus,
+        loss_change: rule.loss_change,
         diameter: diameter(plan.network().graph()),
     });
     let job = agent::AgentJob {
@@ -198,7 +201,7 @@ fn run_job<T: Scalar>(
         schedule: &plan.spec.algorithms[algorithm].schedule,
         seed,
         rounds: plan.spec.rounds,
-        gossip_every: plan.spec.eval_every(),
+        gossip_every: rule.and_then(|rule| rule.every).unwrap_or(plan.spec.eval_every()),
         tolerance,
     };
     host.begin(round, DIVERGED * size.max(1.0));
@@ -223,10 +226,7 @@ fn start<T: Scalar>(
 }
 
 fn terms(plan: &Plan, config: &AgentSpec) -> Result<Terms, LabError> {
-    let mut facts = plan.facts_for_agents(config.id)?;
-    for (key, limit) in config.settings.stop.into_iter().flat_map(|stop| stop.facts()) {
-        facts.insert(format!("agent.stop.{key}"), limit.to_string().into());
-    }
+    let facts = plan.facts_for_agents(config.id)?;
     Ok(Terms {
         run: plan.spec.name.clone(),
         dim: plan.size.dim,

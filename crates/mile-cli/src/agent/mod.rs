@@ -54,13 +54,18 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     let folder = Folder::open(&config.folder, LOCK_TIMEOUT)?;
     write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
-    if plan.size.has_penalty && config.settings.stop.is_some_and(|stop| stop.grad_norm_sq.is_some()) {
-        let problem =
-            "with problem.l1 the agents' mean gradient is not zero at a minimiser; use consensus_error";
-        return Err(LabError::config("agent.stop.grad_norm_sq", problem).in_file(&name).into());
-    }
+    check_stop(&plan).map_err(|error| error.in_file(&name))?;
     with_precision!(plan.spec.precision, T => jobs::run_jobs::<T>(&plan, &config, folder))?;
     Ok(0)
+}
+
+/// Checks that agents can measure what they stop by.
+pub(crate) fn check_stop(plan: &Plan) -> Result<(), LabError> {
+    if plan.size.has_penalty && plan.spec.stop.is_some_and(|rule| rule.grad_norm.is_some()) {
+        let problem = "with problem.l1 the agents' mean gradient is not zero at a minimiser; use consensus or loss_change";
+        return Err(LabError::config("stop.grad_norm", problem));
+    }
+    Ok(())
 }
 
 /// Logs to standard error: messages of this program but not of the transport library, unless `RUST_LOG` asks for others.

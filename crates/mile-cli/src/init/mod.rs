@@ -1,6 +1,5 @@
 //! `mile init`: a commented experiment file to start from.
 
-mod look;
 mod table;
 
 use std::io::{ErrorKind, Write};
@@ -15,7 +14,7 @@ use crate::output;
 /// What an experiment is about.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Regression or classification on your own CSV file, given with --data
+    /// Regression or classification on your own CSV, Parquet or Arrow file, given with --data
     Table,
     /// A neural network on a set of images; needs no data of your own
     Images,
@@ -27,14 +26,15 @@ enum Kind {
     Agent,
 }
 
-/// Writes a commented experiment file that mile run runs as it is, and prints the next command.
+/// Writes a commented experiment file that mile run runs as it is, and prints what it understood of your data and the next
+/// command. Where only you know what the data mean, the file has a question, and runs when it is answered.
 #[derive(Args)]
 pub(crate) struct InitArguments {
     /// What the experiment is about [default: table or arrays with --data, by the file's name; else images]
     #[arg(value_enum)]
     kind: Option<Kind>,
-    /// Your data: a CSV file with a header, whose first rows are examined to choose the loss and the agents, or a file of
-    /// arrays (.npy, .npz, .safetensors)
+    /// Your data: a CSV file with a header, a Parquet or an Arrow file, whose rows are examined to choose loss, agents and
+    /// features, or a file of arrays (.npy, .npz, .safetensors)
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// Column to predict [default: the last]
@@ -57,9 +57,12 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<u8> {
         Some(path) => Path::new(path.file_name().unwrap_or_default()).with_extension("toml"),
         None => format!("{}.toml", name_of(kind)).into(),
     });
+    let (mut summary, mut asks) = (String::new(), false);
     let content = match (kind, data) {
         (Kind::Table, Some(path)) => {
-            table::experiment(path, &quoted_path(path, &out)?, arguments.target.as_deref())?
+            let found = table::experiment(path, &quoted_path(path, &out)?, arguments.target.as_deref())?;
+            (summary, asks) = (found.summary + "\n", found.asks);
+            found.text
         }
         (Kind::Arrays, Some(path)) => {
             let place = quoted_path(path, &out)?;
@@ -82,7 +85,8 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<u8> {
     write_new(&out, &content)?;
     let command = if kind == Kind::Agent { "swarm" } else { "run" };
     let shown = out.display();
-    output::print(&format!("{shown}\nReview it, then run: mile {command} {shown}\n"))?;
+    let first = if asks { "Answer the question in it" } else { "Review it" };
+    output::print(&format!("{summary}{shown}\n{first}, then run: mile {command} {shown}\n"))?;
     Ok(0)
 }
 
@@ -105,10 +109,13 @@ fn needed_data(kind: Kind, arguments: &InitArguments) -> Result<Option<&Path>, L
         _ if arguments.target.is_some() && kind != Kind::Table => {
             Err(LabError::config("--target", format!("applies only to table, got {name}; leave it out")))
         }
-        Some(path) if !path.is_file() => {
-            Err(LabError::Directory { path: path.clone(), problem: "cannot read it: no such file".into() })
-        }
-        found => Ok(found.as_deref()),
+        Some(path) => match mile_lab::reading::open(path) {
+            Ok(_) => Ok(Some(path.as_path())),
+            Err(error) => {
+                Err(LabError::Directory { path: path.clone(), problem: format!("cannot read it: {error}") })
+            }
+        },
+        None => Ok(None),
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) fn statistics(spec: &Spec) -> Option<String> {
     if spec.problem.contains_key("statistics") || spec.objectives.for_agent(0).is_none() {
         return None;
     }
-    let documents = spec.objectives.documents().ok()?;
+    let documents = spec.objectives.documents(&spec.seeds).ok()?;
     documents.into_iter().find(|(name, _)| *name == STATISTICS).map(|(_, text)| text)
 }
 

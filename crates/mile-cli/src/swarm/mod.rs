@@ -22,6 +22,7 @@ use mile_lab::store::Outcome;
 
 use self::supervisor::Supervisor;
 use self::view::View;
+use crate::agent::check_stop;
 use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
 
@@ -79,6 +80,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");
     let mut spec = Spec::read(&table, &base)?;
+    settings.apply(&mut spec)?;
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),
         None => choose_folder(&spec.name, arguments.resume),
@@ -86,11 +88,11 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     if arguments.resume {
         keep_choices(&mut spec, &folder, Together::of(&Alone))?;
     }
-    settings.check(&spec)?;
     if let Some(folder) = &arguments.emit {
         return emit::emit(spec, &settings, folder, &arguments.host, arguments.hosts.as_deref());
     }
     let plan = Plan::new(spec)?;
+    check_stop(&plan)?;
     eprint!("{}", advice(&plan)?);
     let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
     let outcomes = mile::with_precision!(plan.spec.precision, T => swarm.run::<T>())?;

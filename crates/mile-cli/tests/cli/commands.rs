@@ -199,7 +199,7 @@ fn divergence_is_a_result() {
     assert_eq!(output.status.code(), Some(0));
     let table = text(&output.stdout);
     assert!(table.lines().any(|line| line.starts_with("mile") && line.ends_with("diverged")), "{table}");
-    assert!(table.lines().any(|line| line.starts_with("led") && line.ends_with("done")), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("led") && line.contains("last round")), "{table}");
 }
 
 #[test]
@@ -218,8 +218,18 @@ fn a_dry_run_estimates_the_time() {
     let folder = folder_with("small.toml", SMALL);
     let plan = text(&mile(folder.path(), &["run", "small.toml", "--dry-run"]).stdout);
     let line = plan.lines().find(|line| line.starts_with("time: ")).unwrap_or_else(|| panic!("{plan}"));
-    // 2 algorithms, 4 agents, 20 rounds of 10 steps; every round and the start are recorded.
-    assert!(line.contains("1600") && line.contains("42"), "{line}");
+    assert!(line.contains("2 jobs at a time") || line.contains("1 job at a time"), "{line}");
+    assert!(plan.contains("\nmemory: about "), "{plan}");
+    // Every point of a sweep: 20 rounds, 1 vector, 8 messages, 3 or 6 numbers of 8 bytes, for each of two algorithms.
+    std::fs::write(
+        folder.path().join("sweep.toml"),
+        SMALL.to_owned() + "[sweep]\ncriterion = 'loss'\nproblem.dim = [3, 6]\n",
+    )
+    .unwrap();
+    let sweep = text(&mile(folder.path(), &["run", "sweep.toml", "--dry-run"]).stdout);
+    for part in ["7.50 KiB", "15.00 KiB", "22.50 KiB", "\nmemory: about ", "\ntime: "] {
+        assert!(sweep.contains(part), "{part}: {sweep}");
+    }
 }
 
 #[test]

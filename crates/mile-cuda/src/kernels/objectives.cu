@@ -115,7 +115,8 @@ struct TableRow {
     const T* x;
     // The gradient, or the loss, one number.
     void* out;
-    const T *features, *targets;
+    // Rows have no weights or offsets where these are null.
+    const T *features, *targets, *weights, *offsets;
     const uint32_t* samples;
     double factor;
     uint32_t count, splits;
@@ -145,8 +146,9 @@ extern "C" __global__ void table_slopes(const TableRow* rows, T* slopes, uint32_
     Count row = one.samples ? one.samples[r] : r;
     T *out = slopes + (Count)blockIdx.y * classes * most + r, target = one.targets[row];
     T largest = products<T>(one, row, out, most, columns, classes);
+    T weight = one.weights ? one.weights[row] : T(1);
     if (loss != SOFTMAX) {
-        *out = slope(loss, *out, target, parameter);
+        *out = weight * slope(loss, one.offsets ? *out + one.offsets[row] : *out, target, parameter);
         return;
     }
     T sum = T(0);
@@ -157,7 +159,7 @@ extern "C" __global__ void table_slopes(const TableRow* rows, T* slopes, uint32_
     }
     for (uint32_t c = 0; c < classes; c++) {
         T& value = out[(Count)c * most];
-        value = value / sum - (target == T(c) ? T(1) : T(0));
+        value = weight * (value / sum - (target == T(c) ? T(1) : T(0)));
     }
 }
 EXPORT(table_slopes)
@@ -213,13 +215,14 @@ extern "C" __global__ void table_values(const TableRow* rows, double* room, uint
     Count row = one.samples ? one.samples[r] : r;
     double *out = room + (Count)blockIdx.y * classes * most + r, target = (double)one.targets[row];
     double largest = products<double>(one, row, out, most, columns, classes);
+    double weight = one.weights ? (double)one.weights[row] : 1.0;
     if (loss != SOFTMAX) {
-        *out = value_of(loss, *out, target, parameter);
+        *out = weight * value_of(loss, one.offsets ? *out + (double)one.offsets[row] : *out, target, parameter);
         return;
     }
     double sum = 0.0, own = out[(Count)(uint32_t)target * most];
     for (uint32_t c = 0; c < classes; c++) sum += exp(out[(Count)c * most] - largest);
-    *out = largest + log(sum) - own;
+    *out = weight * (largest + log(sum) - own);
 }
 EXPORT(table_values)
 

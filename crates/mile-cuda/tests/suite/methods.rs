@@ -27,7 +27,7 @@ pub fn table<T: Real>(agents: usize, columns: usize, loss: Loss, l1: f64, batch:
             Loss::Poisson => (0..rows).map(|r| T::of(((r + agent) % 4) as f64)).collect(),
             _ => random::<T>(rows, 100 + agent as u64).into_iter().map(T::signum).collect(),
         };
-        Shard { features: random(rows * columns, agent as u64), targets }
+        Shard { features: random(rows * columns, agent as u64), targets, ..Shard::default() }
     };
     let objective = TableObjective { l1, intercept: true, ..TableObjective::new(loss, 0.05) };
     Table::new(columns, (0..agents).map(shard).collect(), objective, batch).unwrap()

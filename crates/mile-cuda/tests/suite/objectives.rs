@@ -3,7 +3,7 @@
 use mile::agents::{Agents, Vector};
 use mile::engine::Engine;
 use mile::methods::catalogue::Parameters;
-use mile::problems::{Batch, Draw, Loss, Problem, Quadratic};
+use mile::problems::{Batch, Draw, Loss, Problem, Quadratic, Table};
 use mile::real::Real;
 use mile_cuda::GpuAgents;
 
@@ -53,6 +53,35 @@ const LOSSES: [Loss; 7] = [
     Loss::Huber { delta: 0.4 },
     Loss::Welsch { c: 0.7 },
 ];
+
+/// A table in which the rows of some agents have weights and, where they have an effect, offsets.
+fn weighted<T: Real>(columns: usize, loss: Loss, batch: Batch) -> Table<T> {
+    let plain = table::<T>(5, columns, loss, 0.0, batch);
+    let mut shards = plain.shards().to_vec();
+    for (agent, shard) in shards.iter_mut().enumerate().step_by(2) {
+        let rows = shard.targets.len();
+        shard.weights = random::<T>(rows, 200 + agent as u64).into_iter().map(T::abs).collect();
+        if !matches!(loss, Loss::Softmax { .. }) {
+            shard.offsets = random(rows, 300 + agent as u64);
+        }
+    }
+    Table::new(columns, shards, plain.terms().clone(), batch).unwrap()
+}
+
+#[test]
+fn weights_and_offsets_of_rows_are_those_of_the_cpu() {
+    for (columns, loss) in [1, 5, 33].into_iter().cycle().zip(LOSSES) {
+        for batch in [Batch::Full, Batch::Size(3)] {
+            let double = apart(&weighted::<f64>(columns, loss, batch));
+            let single = apart(&weighted::<f32>(columns, loss, batch));
+            assert!(double < 1e-13 && single < 1e-5, "{loss:?} {batch:?}: {double:e} {single:e}");
+        }
+        for device in devices() {
+            evaluation(device.clone(), &weighted::<f64>(columns, loss, Batch::Full), 1e-12);
+            evaluation(device, &weighted::<f32>(columns, loss, Batch::Size(2)), 1e-5);
+        }
+    }
+}
 
 #[test]
 fn losses_and_gradients_of_f_are_those_of_the_cpu() {

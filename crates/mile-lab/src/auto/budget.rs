@@ -10,6 +10,9 @@
 //! * otherwise L is estimated at the starting point only, first from a few rows of each agent, then from four times as
 //!   many, and so on, each time from the direction found before, as long as [`LEAST`] iterations fit.
 //!
+//! Where the problem has a [quadratic bound](Problem::quadratic_bound), L is that of the bound, which is the same at every point and
+//! holds for the whole run: one point is enough.
+//!
 //! L comes out too large on a sample where no direction dominates: the largest eigenvalue of m random rows in n
 //! dimensions is about `(1 + sqrt(n/m))^2` times that of infinitely many.
 
@@ -39,14 +42,21 @@ const LEAST: u64 = 8;
 pub(super) fn estimate<T: Scalar>(spec: &Spec, steps: f64) -> Result<Smoothness, LabError> {
     let seed = spec.seeds[0];
     let problem = T::problem(&*spec.objectives, seed)?;
-    let start = start::points(&spec.start, &*problem, &[0], seed)?;
-    let (x, agents) = (&start[..problem.dim()], problem.agents());
+    let bound = problem.quadratic_bound();
+    let of_run: &dyn Problem<T> = bound.as_deref().unwrap_or(&*problem);
+    let start = match &bound {
+        Some(bound) => vec![T::zero(); bound.dim()],
+        None => start::points(&spec.start, &*problem, &[0], seed)?,
+    };
+    let (x, agents) = (&start[..of_run.dim()], problem.agents());
     let whole = |effort: Effort| {
-        smoothness::estimate(&*problem, x, effort, seed).map_err(|error| theory_error("problem", error))
+        smoothness::estimate(of_run, x, effort, seed).map_err(|error| theory_error("problem", error))
     };
     if spec.objectives.curvature() == Curvature::Changing {
         return whole(Effort { points: 2, iterations: 8, agents: 4, stochastic: true });
     }
+    let points = if bound.is_some() { 1 } else { Effort::default().points };
+    let effort = Effort { points, ..Effort::default() };
     let (rows, always) = match spec.objectives.rows(seed)? {
         Some(rows) => (rows, ALWAYS / problem.dim() as u64),
         None => {
@@ -55,13 +65,21 @@ pub(super) fn estimate<T: Scalar>(spec: &Spec, steps: f64) -> Result<Smoothness,
         }
     };
     let allowed = ((steps * rows.run as f64 * agents as f64) as u64).max(always);
-    if Effort::default().gradients(agents).saturating_mul(rows.all) <= allowed {
-        return whole(Effort::default());
+    if effort.gradients(agents).saturating_mul(rows.all) <= allowed {
+        return whole(effort);
     }
-    within(spec, &*problem, x, rows, allowed)
+    let mut found = within(spec, of_run, x, rows, allowed)?;
+    // A bound is the same at every point.
+    let everything = |sample: &Sample| sample.rows.is_none() && sample.agents.0 == sample.agents.1;
+    if bound.is_some() {
+        found.sample = found.sample.map(|sample| Sample { one_point: false, ..sample });
+        found.sample = found.sample.filter(|sample| !everything(sample));
+    }
+    Ok(found)
 }
 
-/// The smoothness at the starting point, from samples of increasing size that together read at most `allowed` rows.
+/// The smoothness at one point, from samples of increasing size that together read at most `allowed` rows. `problem` is that of the
+/// run or its quadratic bound, and so is that of a sample.
 fn within<T: Scalar>(
     spec: &Spec,
     problem: &dyn Problem<T>,
@@ -81,8 +99,9 @@ fn within<T: Scalar>(
         };
         let fits = left / (2 * agents as u64 * size);
         let iterations = (effort.iterations as u64).min(fits) as usize;
+        let bound = sample.as_deref().and_then(|sample| sample.quadratic_bound());
         let gradients = ascent
-            .go_on(sample.as_deref().unwrap_or(problem), iterations)
+            .go_on(bound.as_deref().or(sample.as_deref()).unwrap_or(problem), iterations)
             .map_err(|error| theory_error("problem", error))?;
         left = left.saturating_sub(gradients * size);
     }
@@ -229,10 +248,7 @@ mod tests {
         let exact = estimate::<f64>(&plan.spec, 1e9).unwrap();
         assert_eq!(exact.sample, None);
         let (found, sample) = advise(&plan).unwrap().sampled().unwrap();
-        assert_eq!(
-            sample.to_string(),
-            "up to 10,000 of 40,000 rows of each agent, at the starting point only"
-        );
+        assert_eq!(sample.to_string(), "up to 10,000 of 40,000 rows of each agent");
         assert!((found / (1.1 * exact.estimate) - 1.0).abs() < 0.2, "{found} {exact:?}");
     }
 

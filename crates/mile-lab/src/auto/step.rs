@@ -1,67 +1,77 @@
-//! Chooses `step_size = "auto"`: half of the largest step size with which the method is stable on a quadratic of the
-//! estimated curvature, on this network. With momentum in the local steps it is 1 - mu times that: a constant gradient then moves a
-//! model as far as without momentum, and the proof of exactness covers it (docs/src/theory.md).
+//! Chooses `step_size = "auto"`: half of the largest step size with which the method is stable on this network, where the agents'
+//! Hessians differ and their curvature is at most that of the problem, or less where that converges much faster ([`auto_step`]). With momentum in the local steps it is 1 - mu times that: a
+//! constant gradient then moves a model as far as without momentum, and the proof of exactness covers it (docs/src/theory.md).
 
 use mile::digits::round_down;
+use mile::methods::Mile;
 use mile::methods::catalogue::Parameters;
 use mile::network::Network;
 use mile::schedule::Weight;
 use mile_theory::TheoryError;
-use mile_theory::modes::Modes;
-use mile_theory::momentum;
-use mile_theory::stability::step_limit;
+use mile_theory::mixed::auto_step;
 use mile_theory::weights::WeightChoice;
+use mile_theory::{momentum, outer};
 
-use super::{adaptive, estimate, smoothness_bound, steps, theory_error};
+use super::{adaptive, theory_error};
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::spec::{AlgorithmSpec, Spec};
 
-/// The fraction of the stability limit that is chosen.
-const PART: f64 = 0.5;
-
-/// Gives every algorithm with `step_size = "auto"` its step size.
+/// Gives every algorithm with `step_size = "auto"` its step size, for objectives of this smoothness.
 ///
 /// Weights that are `"auto"` too are chosen afterwards, for this step size; here they are the paper's.
-pub(crate) fn choose_step_sizes(spec: &mut Spec, network: &Network) -> Result<(), LabError> {
+pub(crate) fn choose_step_sizes(
+    spec: &mut Spec,
+    network: &Network,
+    smoothness: Option<f64>,
+) -> Result<(), LabError> {
     let Some(first) = spec.algorithms.iter().position(|algorithm| algorithm.auto_step_size) else {
         return Ok(());
     };
-    let key = |k: usize| format!("algorithm[{k}].step_size");
-    if spec.objectives.curvature() == Curvature::Changing {
-        let problem = "\"auto\" needs a curvature that stays as it is at the start, but that of this problem changes; \
-                       give a number, or try several in a section [sweep]";
-        return Err(LabError::config(key(first), problem));
-    }
-    // At the cost of a round, so that it stays the same when a run is extended.
-    let found = estimate(spec, steps(&spec.algorithms[first]))?;
-    let Some(smoothness) = smoothness_bound(spec, &found) else {
-        return Err(LabError::config(key(first), "\"auto\" found no curvature at the start; give a number"));
+    let Some(smoothness) = smoothness else {
+        let problem = if spec.objectives.curvature() == Curvature::Changing {
+            "\"auto\" needs a bound of the curvature, and this problem has none: that of a neural network changes \
+             during training, that of a Poisson loss grows with its predictions; give a number, or try several in a \
+             section [sweep]"
+        } else {
+            "\"auto\" found no curvature at the start; give a number"
+        };
+        return Err(LabError::config(format!("algorithm[{first}].step_size"), problem));
     };
-    for k in 0..spec.algorithms.len() {
+    for k in (0..spec.algorithms.len()).filter(|k| spec.algorithms[*k].auto_step_size).collect::<Vec<_>>() {
+        let parameters = preliminary(&spec.algorithms[k], network);
+        let parameters =
+            parameters.map_err(|error| theory_error(&format!("algorithm[{k}].step_size"), error))?;
+        let step_size = step_size(k, spec, &parameters, network, smoothness)?;
         let algorithm = &mut spec.algorithms[k];
-        if !algorithm.auto_step_size {
-            continue;
-        }
-        let limit = limit(algorithm, network, smoothness).map_err(|error| theory_error(&key(k), error))?;
-        if limit <= 0.0 {
-            let problem = format!(
-                "{} is unstable on this network for every step size; mile theory shows why",
-                algorithm.entry.title
-            );
-            return Err(LabError::config(key(k), problem));
-        }
-        let momentum = algorithm.parameters.checked_momentum(&algorithm.entry.name);
-        let momentum = momentum.map_err(|error| theory_error(&key(k), error.into()))?;
-        let slack = momentum.map_or(1.0, |momentum| 1.0 - momentum.mu);
-        algorithm.schedule.step_size = round_down(PART * slack * limit);
+        algorithm.schedule.step_size = step_size;
         algorithm.auto_step_size = false;
     }
     Ok(())
 }
 
-/// The largest stable step size of an algorithm; 0 if there is none.
-fn limit(algorithm: &AlgorithmSpec, network: &Network, smoothness: f64) -> Result<f64, TheoryError> {
+/// The step size of an algorithm with these parameters.
+pub(crate) fn step_size(
+    index: usize,
+    spec: &Spec,
+    parameters: &Parameters,
+    network: &Network,
+    smoothness: f64,
+) -> Result<f64, LabError> {
+    let (algorithm, key) = (&spec.algorithms[index], format!("algorithm[{index}].step_size"));
+    let found = stable(algorithm, parameters, network, spec.seeds[0]);
+    let found = found.map_err(|error| theory_error(&key, error))?;
+    if found <= 0.0 {
+        let title = &algorithm.entry.title;
+        let problem =
+            format!("{title} is unstable on this network for every step size; mile theory shows why");
+        return Err(LabError::config(key, problem));
+    }
+    Ok(round_down(found / smoothness))
+}
+
+/// The parameters of an algorithm before its weights are chosen.
+fn preliminary(algorithm: &AlgorithmSpec, network: &Network) -> Result<Parameters, TheoryError> {
     let tau = algorithm.parameters.local_steps.unwrap_or(1);
     let weight = |choice: Option<WeightChoice>| match choice {
         Some(WeightChoice::Auto) => WeightChoice::Paper.weight(tau),
@@ -80,18 +90,37 @@ fn limit(algorithm: &AlgorithmSpec, network: &Network, smoothness: f64) -> Resul
         let chosen = momentum::weights(tau, momentum, plain, given, network)?;
         (xi, gamma) = (Some(chosen.0.into()), Some(chosen.1));
     }
+    let mut parameters = Parameters { xi, gamma, ..algorithm.parameters.clone() };
+    if let (true, Some(given)) = (algorithm.has_auto(), parameters.outer) {
+        // Near the one that will be chosen: the paper's is too small for outer momentum.
+        if algorithm.gamma == Some(WeightChoice::Auto) && momentum.is_none() {
+            parameters.gamma = Some(Mile::adaptive_gamma(network.extremes().lambda_n));
+            parameters.xi.get_or_insert(Mile::paper_xi(tau).into());
+        }
+        outer::choose_xi(&algorithm.entry, given, network, &mut parameters)?;
+    }
+    Ok(parameters)
+}
+
+/// The step size for objectives of smoothness 1; 0 if none is stable.
+fn stable(
+    algorithm: &AlgorithmSpec,
+    parameters: &Parameters,
+    network: &Network,
+    seed: u64,
+) -> Result<f64, TheoryError> {
+    let momentum = parameters.checked_momentum(&algorithm.entry.name)?;
+    let slack = momentum.map_or(1.0, |momentum| 1.0 - momentum.mu);
     let at = |xi: Option<f64>| {
-        let parameters = Parameters {
-            xi: xi.map(Weight::from),
-            gamma,
-            // For the smooth part of the objective.
-            penalty: false,
-            ..algorithm.parameters.clone()
-        };
-        let method = algorithm.entry.build(&parameters, network, 0)?;
-        Ok(step_limit(&Modes::of(&*method)?, network.spectrum())?.step_size(smoothness))
+        // For the smooth part of the objective.
+        let parameters = Parameters { xi: xi.map(Weight::from), penalty: false, ..parameters.clone() };
+        let method = algorithm.entry.build(&parameters, network, seed)?;
+        auto_step(&*method, network, slack, seed)
     };
     // A weight that changes is stable if it is at both ends.
-    let Some([from, to]) = xi.map(Weight::ends) else { return at(None) };
-    Ok(f64::min(at(Some(from))?, at(Some(to))?))
+    match parameters.xi.map(Weight::ends) {
+        None => at(None),
+        Some([from, to]) if from == to => at(Some(from)),
+        Some([from, to]) => Ok(f64::min(at(Some(from))?, at(Some(to))?)),
+    }
 }

@@ -11,12 +11,16 @@ use mile::ranks::Together;
 use mile::run::{Progress, Run};
 
 use super::{DIVERGED, JobContext};
+use crate::ending::{Ending, History};
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::plan::{Job, Plan};
 use crate::ranks::lost;
-use crate::record::{MODELS, Moment, Record, RecordedAgents, RunId, measure, rms, total};
+use crate::record::{
+    MODELS, Moment, Record, RecordedAgents, RunId, average, gradient_norm_sq, measure, rms, total,
+};
 use crate::saved;
+use crate::spec::StopRule;
 use crate::state::Header;
 use crate::store::{JobStatus, Outcome};
 
@@ -43,6 +47,7 @@ pub(super) struct Part<T> {
     limit: f64,
     wall: Duration,
     last: Option<Record>,
+    history: History,
     saved: Instant,
 }
 
@@ -66,6 +71,9 @@ pub(super) struct RunningJob<'a, T> {
     limit: f64,
     wall: Duration,
     last: Option<Record>,
+    history: History,
+    /// Whether the experiment's rule held at the last record.
+    stop_reached: bool,
     saved: Instant,
     /// Whether an event of this round has happened: a state of the round is from before it.
     entered: bool,
@@ -109,6 +117,8 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             limit,
             wall,
             last,
+            history: History::default(),
+            stop_reached: false,
             saved: saved_at,
             entered,
         };
@@ -116,7 +126,12 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             None => running.record(None)?,
             Some(header) => {
                 // The change of the loss, and the time of a final state, continue from the last record.
-                running.last = context.last_record(job)?;
+                let mut records = context.records_of(job)?;
+                running.history = History::of(&records);
+                if let ([.., before, last], Some(rule)) = (&records[..], context.plan.spec.stop) {
+                    running.stop_reached = last.round == header.round && rule.holds(Some(before), last);
+                }
+                running.last = records.pop();
                 if header.wall_s.is_none() {
                     running.wall = seconds(running.last_on_disk()?.wall_s);
                 }
@@ -134,7 +149,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         part: Part<T>,
     ) -> Result<Self, LabError> {
         let JobSetup { job, epoch, problem, method } = setup;
-        let Part { progress, limit, wall, last, saved, .. } = part;
+        let Part { progress, limit, wall, last, history, saved, .. } = part;
         let schedule = context.plan.spec.algorithms[job.algorithm].schedule.clone();
         let run = Run::resume(method, schedule, progress);
         let mut running = Self {
@@ -149,6 +164,8 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             limit,
             wall,
             last,
+            history,
+            stop_reached: false,
             saved,
             entered: false,
         };
@@ -170,21 +187,22 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let epochs = self.context.plan.membership.epochs();
         let models = epochs[next].rows_from(&epochs[self.epoch], &self.engine.vector(MODELS)?);
         let (progress, limit, wall) = (*self.run.progress(), self.limit, self.wall);
-        Ok(Completed::Epoch(next, Part { models, progress, limit, wall, last: self.last, saved: self.saved }))
+        let Self { last, history, saved, .. } = self;
+        Ok(Completed::Epoch(next, Part { models, progress, limit, wall, last, history, saved }))
     }
 
     pub(super) fn complete(mut self) -> Result<Completed<T>, LabError> {
         let (spec, membership) = (&self.context.plan.spec, &self.context.plan.membership);
-        let status = loop {
+        let ended = loop {
             let round = self.run.progress().round;
             self.context.observer.advanced(self.job, round);
-            if round >= spec.rounds {
-                break JobStatus::Done;
+            if self.stop_reached || round >= spec.rounds {
+                break self.context.plan.judge(&self.history, round, self.stop_reached);
             }
             if !std::mem::take(&mut self.entered) {
                 let wishes = self.wishes()?;
                 if wishes & STOP != 0 {
-                    break JobStatus::Stopped;
+                    break (JobStatus::Stopped, Ending::default());
                 }
                 if wishes & SAVE != 0 {
                     self.checkpoint()?;
@@ -202,7 +220,8 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             }
             let next = round + 1;
             let due = next.is_multiple_of(spec.eval_every()) || next == spec.rounds;
-            if due {
+            let rule = spec.stop.filter(|rule| due || rule.is_checked_after(next));
+            if due || rule.is_some() {
                 self.engine.watch();
             }
             let begun = Instant::now();
@@ -211,20 +230,30 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             let size = rms(self.together, self.engine)?;
             let lost = !size.is_finite() || size > self.limit;
             let before = self.last.clone();
-            if due || lost {
+            if due || lost || self.may_be_reached(rule)? {
                 let drift = self.engine.drift();
                 self.record(drift)?;
+                let held = rule.zip(self.last.as_ref());
+                self.stop_reached = held.is_some_and(|(rule, now)| rule.holds(before.as_ref(), now));
             }
             if lost || self.last.as_ref().is_some_and(|record| !record.loss.is_finite()) {
-                break JobStatus::Diverged;
-            }
-            if let (true, Some(rule), Some(now)) = (due, &spec.stop, &self.last)
-                && rule.holds(before.as_ref(), now)
-            {
-                break JobStatus::Done;
+                break (JobStatus::Diverged, Ending::default());
             }
         };
-        Ok(Completed::Job(self.conclude(status)?))
+        Ok(Completed::Job(self.conclude(ended)?))
+    }
+
+    /// Whether the rule may hold after this round, so that a record is worth its cost. What costs least is measured first.
+    fn may_be_reached(&mut self, rule: Option<StopRule>) -> Result<bool, LabError> {
+        let Some(rule) = rule else { return Ok(false) };
+        if let Some(tolerance) = rule.consensus
+            && self.engine.consensus_error(self.together, MODELS)? > tolerance
+        {
+            return Ok(false);
+        }
+        let Some(tolerance) = rule.grad_norm else { return Ok(true) };
+        let average = average(self.together, self.engine)?;
+        Ok(gradient_norm_sq(self.together, self.problem, self.engine, &average)?.sqrt() <= tolerance)
     }
 
     /// What this rank or any other wants to be done before the next round.
@@ -247,6 +276,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let record = measure(self.together, subject, self.problem, self.engine, evaluated, moment)?;
         self.context.store.append(&record)?;
         self.context.observer.recorded(self.job, &record);
+        self.history.push(&record);
         self.last = Some(record);
         Ok(())
     }
@@ -262,9 +292,9 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         saved::write(self.together, path, &header, &self.method.layout(), self.engine)
     }
 
-    fn conclude(mut self, status: JobStatus) -> Result<Outcome, LabError> {
+    fn conclude(mut self, ended: (JobStatus, Ending)) -> Result<Outcome, LabError> {
         let checkpoint = self.context.checkpoint_path(self.job);
-        if status == JobStatus::Stopped {
+        if ended.0 == JobStatus::Stopped {
             self.checkpoint()?;
         } else {
             self.save(&self.context.final_path(self.job), None)?;
@@ -276,13 +306,13 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             None => self.last_on_disk()?,
         };
         let sent = progress.costs.vectors_sent as f64 / progress.round.max(1) as f64;
-        Ok(self.context.outcome(self.job, status, progress.round, sent, last))
+        Ok(self.context.outcome(self.job, ended, progress.round, sent, last))
     }
 
     /// The last record of an earlier process, for a job that was resumed and stopped before its next record.
     fn last_on_disk(&self) -> Result<Record, LabError> {
         let (label, seed) = (&self.context.plan.spec.algorithms[self.job.algorithm].label, self.job.seed);
-        self.context.last_record(self.job)?.ok_or_else(|| LabError::Directory {
+        self.context.records_of(self.job)?.pop().ok_or_else(|| LabError::Directory {
             path: self.context.store.path("metrics.jsonl"),
             problem: format!("no record of {label} with seed {seed}, although its state exists; delete its files in checkpoints/ and final/ to restart it"),
         })

@@ -71,10 +71,8 @@ pub(super) fn all() -> Vec<Probe> {
         probes.push(probe(format!("{quadratic}[[algorithm]]\nname = '{name}'\nstep_size = 0.1\n")));
     }
     let neighbours = "[[agent.neighbour]]\nid = 1\nkey = 'k'\n[[agent.neighbour]]\nid = 2\nkey = 'k'\n";
-    let agents = [
-        "[agent]\nid = 0\nstop = { consensus_error = 1.0 }\n",
-        "[agent]\nid = 0\non_missing = 'skip-edge'\n",
-    ];
+    let agents =
+        ["[agent]\nid = 0\nstop = { consensus = 1.0 }\n", "[agent]\nid = 0\non_missing = 'skip-edge'\n"];
     for agent in agents {
         let text = format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n{agent}{neighbours}");
         probes.push(Probe { reader: Reader::Agent, ..probe(text) });

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
+use textwrap::{Options, WordSplitter};
 
 use super::{Key, reference};
 use crate::section::Form;
@@ -51,9 +52,14 @@ fn expected(key: &Key) -> String {
     format!("{}{default}{aliases}", key.expected)
 }
 
-/// The reference as plain text: all of it, or the keys whose section or name contains `only`.
-pub fn text(only: Option<&str>) -> String {
+/// The reference as plain text, in lines of at most `width` characters: all of it, or the keys whose section or name contains
+/// `only`.
+pub fn text(only: Option<&str>, width: usize) -> String {
     let mut text = String::new();
+    let wrapped = |line: &str, first: &'static str| {
+        let options = Options::new(width).initial_indent(first).subsequent_indent("      ");
+        textwrap::fill(line, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
+    };
     for (section, keys) in sections() {
         let here = |key: &&Key| only.is_none_or(|only| section.contains(only) || key.name.contains(only));
         let keys: Vec<&Key> = keys.iter().filter(here).collect();
@@ -62,8 +68,9 @@ pub fn text(only: Option<&str>) -> String {
         }
         let _ = writeln!(text, "{}\n", title(&section));
         for key in keys {
-            let _ = writeln!(text, "  {}: {}", key.name, expected(key));
-            let _ = writeln!(text, "      {}\n      e.g. {}\n", key.about, key.example);
+            let head = wrapped(&format!("{}: {}", key.name, expected(key)), "  ");
+            let about = wrapped(&key.about, "      ");
+            let _ = writeln!(text, "{head}\n{about}\n      e.g. {}\n", key.example);
         }
     }
     text
@@ -165,12 +172,25 @@ mod tests {
 
     #[test]
     fn the_text_can_be_narrowed_to_a_section_or_a_key() {
+        let text = |only: Option<&str>| text(only, 100);
         let all = text(None);
         assert!(all.contains("[network]") && all.contains("[[algorithm]]") && all.contains("[default: 10]"));
         let network = text(Some("network"));
         assert!(network.contains("drop_rate") && !network.contains("step_size"));
         assert!(text(Some("eta_s")).contains("[[algorithm]]"));
         assert_eq!(text(Some("nothing like it")), "");
+    }
+
+    #[test]
+    fn lines_of_the_text_fit_except_for_examples() {
+        for width in [60, 100] {
+            let all = text(None, width);
+            let too_long = |line: &&str| line.chars().count() > width && !line.contains("e.g. ");
+            let long: Vec<&str> = all.lines().filter(too_long).collect();
+            assert!(long.is_empty(), "{long:#?}");
+        }
+        let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(text(None, 60)), words(text(None, 100_000)), "no word is lost");
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! What the jobs of a plan cost: memory and bytes, and how many fit where their engines are.
 
 use mile::ranks::Together;
+use mile::schedule::Weight;
+use mile::steady;
 use mile::with_precision;
 
-use super::{Job, Plan};
+use super::{Job, Plan, tally};
 use crate::engines::{Jobs, Scalar};
 use crate::error::LabError;
 use crate::ranks::agree;
+use crate::room;
+
+/// Memory of a record, with its names and metrics.
+const BYTES_OF_A_RECORD: f64 = 600.0;
 
 impl Plan {
     /// Bytes of memory for the vectors of a job.
@@ -17,29 +23,32 @@ impl Plan {
         sizes.into_iter().fold(bytes, |product, size| product.saturating_mul(size as u64))
     }
 
-    /// Expected number of bytes that all agents together send in a job.
-    pub fn bytes_to_send(&self, job: Job) -> u64 {
-        let messages = self.network().mean_messages();
-        let vectors = self.methods[job.algorithm].first_round.vectors_sent * self.spec.rounds;
-        let whole = (self.size.dim * self.spec.precision.bytes()) as f64;
-        let bytes = match self.methods[job.algorithm].parameters.compression {
-            None => vectors as f64 * whole,
-            Some(by) => {
-                let times = self.spec.rounds.div_ceil(by.whole_every());
-                let others = vectors.saturating_sub(times) as f64;
-                times as f64 * whole + others * self.message_bytes(job.algorithm) as f64
-            }
-        };
-        (messages * bytes) as u64
+    /// Bytes that all agents together send in a job that is not stopped before its last round. They are counted, not estimated,
+    /// except in rounds beyond the first few million.
+    pub fn bytes_to_send(&self, job: Job) -> Result<u64, LabError> {
+        with_precision!(self.spec.precision, T => tally::bytes::<T>(self, job))
     }
 
     /// Bytes of a message with one vector of an algorithm.
     pub fn message_bytes(&self, algorithm: usize) -> usize {
-        let dim = self.size.dim;
-        with_precision!(self.spec.precision, T => {
-            let compression = self.methods[algorithm].parameters.compression;
-            compression.map_or(dim * size_of::<T>(), |by| by.message_bytes::<T>(dim))
+        let (dim, parameters) = (self.size.dim, &self.methods[algorithm].parameters);
+        with_precision!(self.spec.precision, T => match (parameters.compression, parameters.xi) {
+            (Some(by), _) => by.message_bytes::<T>(dim),
+            (None, Some(Weight::Adaptive(_))) => steady::message_bytes::<T>(dim),
+            (None, _) => dim * size_of::<T>(),
         })
+    }
+
+    /// Records of a job that is not stopped before its last round.
+    pub fn records_of_a_job(&self) -> u64 {
+        self.spec.rounds.div_ceil(self.spec.eval_every()).saturating_add(1)
+    }
+
+    /// Refuses more records than fit into memory, where they are read at the end.
+    pub(super) fn check_records(&self) -> Result<(), LabError> {
+        let records = self.records_of_a_job() as f64 * self.jobs().len() as f64;
+        let what = format!("{records:.0} records");
+        room::check("eval_every", "more rounds", self.spec.eval_every(), &what, records * BYTES_OF_A_RECORD)
     }
 
     /// Refuses jobs for which a rank has too little memory where its engines are.
@@ -48,8 +57,17 @@ impl Plan {
             Some(seed) if self.engines.has_memory_of_its_own() => {
                 agree(ranks, self.fitting_with(*seed, 1).map(drop))
             }
-            _ => Ok(()),
+            _ => agree(ranks, self.check_vectors()),
         }
+    }
+
+    /// Refuses jobs whose vectors this machine has too little memory for.
+    fn check_vectors(&self) -> Result<(), LabError> {
+        let (agents, dim) = (self.hosted.len(), self.size.dim);
+        let vectors = self.methods.iter().map(|method| method.vectors).max().unwrap_or(1);
+        let bytes = [vectors, agents, dim, self.spec.precision.bytes()].map(|size| size as f64);
+        let what = format!("{vectors} vectors of dimension {dim} for each agent");
+        room::check("network.agents", "fewer agents", agents, &what, bytes.into_iter().product())
     }
 
     /// How many of a number of jobs like these can run at the same time, if their engines compute together; otherwise none.

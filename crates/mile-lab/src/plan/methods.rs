@@ -49,12 +49,14 @@ pub(crate) fn first_auto(algorithms: &[AlgorithmSpec]) -> Option<(usize, &'stati
     Some((k, key))
 }
 
-/// The method of an algorithm; weights that are to be chosen become numbers in the experiment.
+/// The method of an algorithm; weights that are to be chosen become numbers in the experiment, for objectives of this smoothness. A step
+/// size that was chosen for other weights is lowered if these need it.
 pub(super) fn plan_algorithm(
     index: usize,
     spec: &mut Spec,
     network: &Network,
     chosen: Choices,
+    smoothness: Option<f64>,
 ) -> Result<PlannedMethod, LabError> {
     let algorithm = &spec.algorithms[index];
     let mut parameters = algorithm.parameters.clone();
@@ -62,7 +64,7 @@ pub(super) fn plan_algorithm(
     parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
     if algorithm.has_auto() {
-        auto::choose(index, algorithm, spec, network, &mut parameters)?;
+        auto::choose(index, algorithm, spec, network, smoothness, &mut parameters)?;
         auto::allow_for_outer_momentum(index, algorithm, network, &mut parameters)?;
     }
     if algorithm.is_adaptive() {
@@ -73,6 +75,11 @@ pub(super) fn plan_algorithm(
     }
     let method = build(index, &algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
+    if let (true, Some(smoothness)) = (chosen.step_size && chosen.weights, smoothness) {
+        let most = auto::step_size(index, spec, &parameters, network, smoothness)?;
+        let step_size = &mut spec.algorithms[index].schedule.step_size;
+        *step_size = step_size.min(most);
+    }
     spec.algorithms[index].settle_weights(&parameters);
     Ok(PlannedMethod {
         parameters,

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mile::block;
-use mile::engine::HostError;
 use mile::problems::{Metric, Problem};
 
 use crate::engines::{Scalar, WeakProblem};
 use crate::error::LabError;
 use crate::objectives::Objectives;
+use crate::room;
 use crate::spec::Spec;
 
 /// Properties of an experiment's problems; except for the class counts, they are the same for all seeds.
@@ -64,10 +63,10 @@ pub(super) fn check<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Re
         if dim == 0 {
             return Err(LabError::config("problem", "expected a dimension of at least 1, got 0"));
         }
-        // One vector is the minimum: what a method needs is checked when its engine is opened.
-        if block::try_zeros::<T>(1, hosted.saturating_mul(dim)).is_none() {
-            return Err(HostError::TooLarge { agents, dim, vectors: 1 }.into());
-        }
+        // One vector is the minimum: what a method needs is checked before it is run.
+        let bytes = hosted as f64 * dim as f64 * size_of::<T>() as f64;
+        let what = format!("a vector of dimension {dim} for each agent");
+        room::check("network.agents", "fewer agents", agents, &what, bytes)?;
         let mut size = found.take().unwrap_or_else(|| ProblemSize {
             dim,
             records_gradient_norm: problem.records_gradient_norm(),

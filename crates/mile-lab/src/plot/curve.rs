@@ -2,6 +2,8 @@
 //!
 //! A diverged seed is not part of the mean: it is drawn separately, up to the round where it ended.
 
+use std::collections::HashMap;
+
 use crate::quantity::{Axis, Quantity};
 use crate::record::Record;
 use crate::store::{JobStatus, Outcome};
@@ -59,6 +61,8 @@ impl Series {
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
     labels: Vec<Vec<Run<'a>>>,
+    /// The least loss recorded with each seed: runs of one seed have the same objective.
+    least: HashMap<u64, f64>,
 }
 
 #[derive(Clone, Debug)]
@@ -89,7 +93,20 @@ impl<'a> Runs<'a> {
             let outcome = outcomes.iter().find(|o| o.label == first.label && o.seed == run.seed);
             run.diverged = outcome.is_some_and(|o| o.status == JobStatus::Diverged) || !last.loss.is_finite();
         }
-        Self { labels }
+        let mut least = HashMap::new();
+        for record in records.iter().filter(|record| record.loss.is_finite()) {
+            let known = least.entry(record.seed).or_insert(record.loss);
+            *known = record.loss.min(*known);
+        }
+        Self { labels, least }
+    }
+
+    /// The value of a quantity in a record.
+    fn value(&self, quantity: Quantity, record: &Record) -> Option<f64> {
+        match quantity {
+            Quantity::LossGap => Some(record.loss - self.least.get(&record.seed)?),
+            other => other.of(record),
+        }
     }
 
     /// Sorts the algorithms in the order of `labels`; others come last.
@@ -109,9 +126,11 @@ impl<'a> Runs<'a> {
         self.labels.iter().map(series).collect()
     }
 
-    /// Whether any record has the quantity.
+    /// Whether any record has the quantity; for the loss above the least, whether any is above it.
     pub fn have(&self, quantity: Quantity) -> bool {
-        self.labels.iter().flatten().flat_map(|run| &run.records).any(|record| quantity.of(record).is_some())
+        let shown = |value: f64| quantity != Quantity::LossGap || value > 0.0;
+        let mut records = self.labels.iter().flatten().flat_map(|run| &run.records);
+        records.any(|record| self.value(quantity, record).is_some_and(shown))
     }
 
     /// Whether any algorithm has a band, that is several seeds that did not diverge.
@@ -126,7 +145,7 @@ impl<'a> Runs<'a> {
             let label = runs[0].records[0].label.clone();
             let alive: Vec<&Run> = runs.iter().filter(|run| !run.diverged).collect();
             let mut add = |label: String, runs: &[&Run], diverged: Option<u64>| {
-                let points = points(runs, quantity, axis);
+                let points = self.points(runs, quantity, axis);
                 if !points.is_empty() {
                     curves.push(Curve { series, label, points, diverged });
                 }
@@ -141,28 +160,28 @@ impl<'a> Runs<'a> {
         }
         curves
     }
-}
 
-/// The mean over runs at every round at which any of them has a finite value.
-fn points(runs: &[&Run], quantity: Quantity, axis: Axis) -> Vec<Point> {
-    let mut values: Vec<(u64, f64, f64)> = Vec::new();
-    for record in runs.iter().flat_map(|run| &run.records) {
-        if let Some(y) = quantity.of(record).filter(|y| y.is_finite()) {
-            values.push((record.round, axis.of(record), y));
+    /// The mean over runs at every round at which any of them has a finite value.
+    fn points(&self, runs: &[&Run], quantity: Quantity, axis: Axis) -> Vec<Point> {
+        let mut values: Vec<(u64, f64, f64)> = Vec::new();
+        for record in runs.iter().flat_map(|run| &run.records) {
+            if let Some(y) = self.value(quantity, record).filter(|y| y.is_finite()) {
+                values.push((record.round, axis.of(record), y));
+            }
         }
+        values.sort_by_key(|value| value.0);
+        let mean = |group: &[(u64, f64, f64)]| {
+            let count = group.len() as f64;
+            Point {
+                round: group[0].0,
+                x: group.iter().map(|v| v.1).sum::<f64>() / count,
+                y: group.iter().map(|v| v.2).sum::<f64>() / count,
+                low: group.iter().map(|v| v.2).fold(f64::INFINITY, f64::min),
+                high: group.iter().map(|v| v.2).fold(f64::NEG_INFINITY, f64::max),
+            }
+        };
+        values.chunk_by(|a, b| a.0 == b.0).map(mean).collect()
     }
-    values.sort_by_key(|value| value.0);
-    let mean = |group: &[(u64, f64, f64)]| {
-        let count = group.len() as f64;
-        Point {
-            round: group[0].0,
-            x: group.iter().map(|v| v.1).sum::<f64>() / count,
-            y: group.iter().map(|v| v.2).sum::<f64>() / count,
-            low: group.iter().map(|v| v.2).fold(f64::INFINITY, f64::min),
-            high: group.iter().map(|v| v.2).fold(f64::NEG_INFINITY, f64::max),
-        }
-    };
-    values.chunk_by(|a, b| a.0 == b.0).map(mean).collect()
 }
 
 #[cfg(test)]
@@ -190,6 +209,25 @@ mod tests {
         assert!(
             !runs.have(Quantity::Test(Metric::Accuracy, Models::Average)) && runs.have(Quantity::LocalLoss)
         );
+    }
+
+    #[test]
+    fn a_gap_is_above_the_least_loss_of_the_same_seed() {
+        let records = [
+            record("a", 0, 0, 3.0),
+            record("a", 0, 1, 2.0),
+            record("a", 1, 0, 30.0),
+            record("a", 1, 1, 25.0),
+            record("b", 0, 1, 1.0),
+            record("b", 1, 1, 20.0),
+            record("b", 1, 2, f64::NAN),
+        ];
+        let runs = Runs::new(&records, &[]);
+        let curves = runs.curves(Quantity::LossGap, Axis::Round);
+        let values: Vec<(f64, f64, f64)> = curves[0].points.iter().map(|p| (p.low, p.y, p.high)).collect();
+        assert_eq!(values, [(2.0, 6.0, 10.0), (1.0, 3.0, 5.0)]);
+        assert_eq!(curves[1].points[0].y, 0.0, "the best run of seed 0 ends at zero");
+        assert!(runs.have(Quantity::LossGap) && !Runs::new(&records[..1], &[]).have(Quantity::LossGap));
     }
 
     #[test]

@@ -224,6 +224,8 @@ mod tests {
         let panel = &Figure::single(&runs, Quantity::ConsensusError, Axis::Round).panels[0];
         assert_eq!(panel.curves[0].points.iter().filter(|point| panel.y.place(point.y).is_some()).count(), 2);
         assert!(panel.y.range().0 > 1e-8, "{:?}", panel.y);
+        let panel = &Figure::single(&runs, Quantity::LossGap, Axis::Round).panels[0];
+        assert!(panel.y.log && panel.y_title.contains("least recorded"), "{}", panel.y_title);
         let nothing = [record("a", 0, 0, 0.0)];
         let runs = Runs::new(&nothing, &[]);
         assert!(Figure::single(&runs, Quantity::ConsensusError, Axis::Round).panels[0].curves.is_empty());

@@ -1,12 +1,16 @@
 //! The label distribution as a table: one row for each agent, one column for each class.
 
-use super::style::{FAINT, INK, WHITE};
+use super::style::FAINT;
 use super::svg::{NOTE, Svg, TICK, Text};
 
 const LEFT: f64 = 74.0;
 const TOP: f64 = 62.0;
 const TOTAL: f64 = 66.0;
 const ROW: f64 = 24.0;
+/// The colour of cells, and how opaque the fullest is: numbers in it can be read on a light and on a dark background, in the
+/// colour of all texts there.
+const SHADE: &str = "#2f7fc1";
+const FULLEST: f64 = 0.8;
 
 /// Draws `counts[agent][class]` as a table of numbers in shaded cells.
 pub fn labels_svg(counts: &[Vec<usize>], title: &str) -> String {
@@ -28,15 +32,13 @@ pub fn labels_svg(counts: &[Vec<usize>], title: &str) -> String {
         svg.text((right + TOTAL / 2.0, base), TICK, &of_agent.iter().sum::<usize>().to_string());
         for (class, count) in of_agent.iter().enumerate() {
             let share = (*count as f64 / most).sqrt();
-            // One colour, more or less opaque, so that a page can choose it for its background.
-            let shade =
-                format!("class=\"shade\" fill=\"#084580\" fill-opacity=\"{:.3}\"", 0.05 + 0.95 * share);
+            let opacity = 0.04 + (FULLEST - 0.04) * share;
+            let shade = format!("fill=\"{SHADE}\" fill-opacity=\"{opacity:.3}\"");
             let tooltip = format!("agent {agent}, class {class}: {count}");
             let corner = (centre(class) - column / 2.0 + 0.5, y + 0.5);
             svg.rect(corner, (column - 1.0, ROW - 1.0), &shade, &tooltip);
             svg.put(format_args!("<g pointer-events=\"none\">"));
-            let paint = if share > 0.5 { WHITE } else { INK };
-            svg.text((centre(class), base), Text { size: 10.5, paint, ..TICK }, &short(*count));
+            svg.text((centre(class), base), Text { size: 10.5, ..TICK }, &short(*count));
             svg.put(format_args!("</g>"));
         }
     }
@@ -61,7 +63,7 @@ mod tests {
         assert!(svg.contains(">agent 1</text>") && svg.contains(">15</text>") && svg.contains(">12k</text>"));
         assert_eq!(svg.matches("<rect x=").count(), 6);
         assert!(labels_svg(&[], "none").contains("</svg>"));
-        assert_eq!(svg.matches("class=\"shade\"").count(), 6, "pages colour the cells");
+        assert_eq!(svg.matches(SHADE).count(), 6, "and every cell its shade");
         super::super::png(&svg).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use crate::objectives::Kinds;
 use crate::plot::{self, Figure, Runs};
 use crate::record::Record;
 use crate::spec::{Spec, parse_table};
-use crate::store::{JobStatus, Outcome, read_outcomes, read_records};
+use crate::store::{Outcome, read_outcomes, read_records};
 
 /// The contents of a run directory.
 pub struct RunFolder {
@@ -58,9 +58,7 @@ impl RunFolder {
 
     /// The number of finished jobs and of all jobs. A job that was stopped or failed is not finished.
     pub(crate) fn finished_jobs(&self) -> (usize, usize) {
-        let is_finished =
-            |outcome: &&Outcome| matches!(outcome.status, JobStatus::Done | JobStatus::Diverged);
-        let finished = self.outcomes.iter().filter(is_finished).count();
+        let finished = self.outcomes.iter().filter(|outcome| outcome.status.is_over()).count();
         (finished, self.spec.algorithms.len() * self.spec.seeds.len())
     }
 

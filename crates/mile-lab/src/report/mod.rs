@@ -1,5 +1,6 @@
 //! Reports of runs and sweeps: figures, tables, and one self-contained HTML page.
 
+mod coefficients;
 mod folder;
 mod html;
 mod page;
@@ -16,7 +17,7 @@ use crate::error::LabError;
 use crate::plot::{self, Runs};
 use crate::store::{Outcome, write_file};
 use crate::sweep::SweepFolder;
-use crate::table::outcomes_table;
+use crate::table::{outcomes_table, results_text};
 
 /// Writes an HTML page about run directories and sweeps.
 pub fn write_report(folders: &[impl AsRef<Path>], out: &Path) -> Result<(), LabError> {
@@ -48,9 +49,8 @@ pub fn write_run_outputs(folder: &Path, outcomes: &[Outcome], seeds: usize) -> R
 
 /// Writes `table.txt` and `table.tex` alone: drawing takes longer than a short run.
 pub(crate) fn write_run_tables(folder: &Path, outcomes: &[Outcome], seeds: usize) -> Result<(), LabError> {
-    let table = outcomes_table(outcomes, seeds);
-    write_file(&folder.join("table.txt"), table.to_string().as_bytes())?;
-    write_file(&folder.join("table.tex"), table.to_latex().as_bytes())
+    write_file(&folder.join("table.txt"), results_text(outcomes, seeds).as_bytes())?;
+    write_file(&folder.join("table.tex"), outcomes_table(outcomes, seeds).to_latex().as_bytes())
 }
 
 /// Writes the figures of a sweep and returns the files: the best trial of each algorithm, and how the criterion depends on

@@ -2,15 +2,16 @@
 
 use std::fmt::Write;
 
+use super::coefficients::Coefficients;
 use super::folder::RunFolder;
 use super::summary;
 use crate::error::LabError;
 use crate::plot::style::escape;
 use crate::plot::{Figure, Runs};
 use crate::quantity::{Axis, Quantity};
-use crate::store::{JobStatus, Outcome};
+use crate::store::Outcome;
 use crate::sweep::{SweepFolder, best_table, trials_table};
-use crate::table::{TextTable, number, outcomes_table};
+use crate::table::{COSTS, TextTable, number, outcomes_table, status_of};
 
 /// The section of a run.
 pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
@@ -23,11 +24,14 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
     html.push_str("</ul>\n");
     if !folder.outcomes.is_empty() {
         let (finished, all) = folder.finished_jobs();
+        let whole = outcomes_table(&folder.outcomes, folder.spec.seeds.len());
+        let is_cost = |name: &str| COSTS.contains(&name);
         let _ = write!(
             html,
-            "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}",
+            "<h2>Results</h2>\n<p class=\"hint\">At the last record, mean over {}seeds.</p>\n{}<h2>Costs</h2>\n{}",
             if finished < all { "finished " } else { "" },
-            table(&status_first(outcomes_table(&folder.outcomes, folder.spec.seeds.len())))
+            table(&status_first(whole.choose(|name| !is_cost(name)))),
+            table(&whole.choose(is_cost))
         );
         let _ = writeln!(
             html,
@@ -35,6 +39,7 @@ pub(crate) fn section(folder: &RunFolder, index: usize) -> String {
             table(&status_first(seeds_table(&folder.outcomes)))
         );
     }
+    html.push_str(&coefficients(folder));
     html.push_str(&figures(&folder.runs(), index));
     html.push_str(&network(folder));
     html.push_str(&labels(folder));
@@ -117,6 +122,18 @@ fn figures(runs: &Runs, index: usize) -> String {
     html + "</div>\n"
 }
 
+fn coefficients(folder: &RunFolder) -> String {
+    let Some(Coefficients { table: found, hint, is_long }) = Coefficients::read(&folder.path) else {
+        return String::new();
+    };
+    let rows = found.rows.len();
+    let body = match is_long {
+        false => table(&found),
+        true => format!("<details><summary>{rows} coefficients</summary>{}</details>\n", table(&found)),
+    };
+    format!("<h2>Coefficients</h2>\n<p class=\"hint\">{hint}</p>\n{body}")
+}
+
 fn network(folder: &RunFolder) -> String {
     let (network, graph) = (&folder.network, folder.network.graph());
     let n = network.agents();
@@ -195,16 +212,29 @@ fn status_first(mut table: TextTable) -> TextTable {
     table
 }
 
-/// A table as HTML, in a box that scrolls horizontally below its first column.
+/// A table as HTML. On a narrow screen the style sheet folds each row into a list, for which every cell has the name of its
+/// column. Elsewhere the more columns there are, the smaller they are set, and what is still too wide scrolls in its box, below
+/// the first column.
 pub(crate) fn table(table: &TextTable) -> String {
-    let cells = |row: &[String], tag: &str| -> String {
-        row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+    let head: String = table.header.iter().map(|name| format!("<th>{}</th>", whole_words(name))).collect();
+    let cell = |(text, name): (&String, &String)| {
+        format!("<td data-name=\"{}\">{}</td>", escape(name), whole_words(text))
     };
-    let rows: String = table.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells(row, "td"))).collect();
+    let cells = |row: &[String]| -> String { row.iter().zip(&table.header).map(cell).collect() };
+    let rows: String = table.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells(row))).collect();
     format!(
-        "<div class=\"scroll\"><table class=\"numbers\"><thead><tr>{}</tr></thead><tbody>\n{rows}</tbody></table></div>\n",
-        cells(&table.header, "th")
+        "<div class=\"scroll\"><table class=\"numbers\" style=\"--columns:{}\"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>\n",
+        table.header.len()
     )
+}
+
+/// A text as HTML that breaks between words only, also where a browser would break a word: after a hyphen or a slash.
+fn whole_words(text: &str) -> String {
+    let word = |word: &str| match word.contains(['-', '/']) {
+        true => format!("<span>{}</span>", escape(word)),
+        false => escape(word),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn seeds_table(outcomes: &[Outcome]) -> TextTable {
@@ -217,17 +247,8 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
         let mut cells = vec![outcome.label.clone(), outcome.seed.to_string()];
         cells
             .extend(quantities.iter().map(|quantity| number(quantity.of(&outcome.last).unwrap_or(f64::NAN))));
-        let status = match outcome.status {
-            JobStatus::Done => "done",
-            JobStatus::Diverged => "diverged",
-            JobStatus::Stopped => "stopped",
-            JobStatus::Failed => "failed",
-        };
-        cells.extend([
-            outcome.round.to_string(),
-            number((outcome.last.wall_s * 1e3).round() / 1e3),
-            status.to_owned(),
-        ]);
+        let seconds = number((outcome.last.wall_s * 1e3).round() / 1e3);
+        cells.extend([outcome.round.to_string(), seconds, status_of(&[outcome], 1)]);
         cells
     };
     TextTable { header, rows: outcomes.iter().map(row).collect() }
@@ -236,15 +257,26 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::JobStatus;
 
     #[test]
     fn the_status_comes_right_after_the_name() {
-        let outcomes = [crate::table::tests::outcome("a", 0, JobStatus::Done, 0.25)];
+        let outcomes = [crate::table::tests::outcome("a", 0, JobStatus::Converged, 0.25)];
         for table in [outcomes_table(&outcomes, 1), seeds_table(&outcomes)] {
             let moved = status_first(table.clone());
-            assert_eq!((moved.header[1].as_str(), moved.rows[0][1].as_str()), ("status", "done"));
+            assert_eq!((moved.header[1].as_str(), moved.rows[0][1].as_str()), ("status", "converged"));
             assert_eq!(moved.header[2..], table.header[1..table.header.len() - 1]);
         }
+    }
+
+    #[test]
+    fn cells_have_the_names_of_their_columns_and_whole_words() {
+        let text = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let content =
+            TextTable { header: text(["name", "<n>"]), rows: vec![text(["local-dsgd, b&b", "1e-9"])] };
+        let html = table(&content);
+        assert!(html.contains("<td data-name=\"name\"><span>local-dsgd,</span> b&amp;b</td>"), "{html}");
+        assert!(html.contains("<td data-name=\"&lt;n&gt;\"><span>1e-9</span></td>"), "{html}");
     }
 
     #[test]

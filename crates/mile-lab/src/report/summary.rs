@@ -10,13 +10,14 @@ use crate::quantity::Quantity;
 use crate::recorded_metrics::{self, Models};
 use crate::spec::{GraphSource, MixingSource};
 use crate::store::{JobStatus, Outcome, labels};
-use crate::sweep::as_good_for_some_seed;
-use crate::table::number;
+use crate::sweep::{Rank, as_good_for_some_seed};
+use crate::table::{ending_remarks, number};
 
 /// The final mean of a quantity for one algorithm, over the seeds that all compared algorithms have finished.
 struct Standing<'a> {
     label: &'a str,
     mean: f64,
+    rank: Rank,
     outcomes: Vec<Outcome>,
 }
 
@@ -30,6 +31,7 @@ pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
     let recorded = own.into_iter().find_map(|q| ranking(folder, &labels, q, "the agents' own models"));
     sentences.extend(recorded);
     sentences.extend(disagreement(folder, &labels));
+    sentences.extend(endings(folder, &labels));
     sentences.extend(failures(folder, &labels));
     sentences
 }
@@ -95,20 +97,21 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
 fn standings<'a>(folder: &'a RunFolder, labels: &[&'a str], quantity: Quantity) -> Vec<Standing<'a>> {
     let finished = |label: &&'a str| {
         let mine = || folder.outcomes.iter().filter(|outcome| outcome.label == **label);
-        let done: Vec<Outcome> = mine().filter(|o| o.status == JobStatus::Done).cloned().collect();
+        let done: Vec<Outcome> = mine().filter(|o| o.status.is_done()).cloned().collect();
         let diverged = mine().any(|outcome| outcome.status == JobStatus::Diverged);
         (!diverged && mean(&done, quantity).is_some()).then_some((*label, done))
     };
     let finished: Vec<(&str, Vec<Outcome>)> = labels.iter().filter_map(finished).collect();
     let has = |done: &[Outcome], seed: u64| done.iter().any(|outcome| outcome.seed == seed);
+    let sign = if quantity.larger_is_better() { -1.0 } else { 1.0 };
     let shared = |outcome: &&Outcome| finished.iter().all(|(_, done)| has(done, outcome.seed));
     let standing = |(label, done): &(&'a str, Vec<Outcome>)| {
         let outcomes: Vec<Outcome> = done.iter().filter(shared).cloned().collect();
-        Some(Standing { label, mean: mean(&outcomes, quantity)?, outcomes })
+        let mean = mean(&outcomes, quantity)?;
+        Some(Standing { label, mean, rank: Rank::of(sign * mean, &outcomes), outcomes })
     };
     let mut standings: Vec<Standing> = finished.iter().filter_map(standing).collect();
-    let sign = if quantity.larger_is_better() { -1.0 } else { 1.0 };
-    standings.sort_by(|a, b| (sign * a.mean).total_cmp(&(sign * b.mean)));
+    standings.sort_by(|a, b| a.rank.order(&b.rank));
     standings
 }
 
@@ -133,25 +136,34 @@ fn ranking(folder: &RunFolder, labels: &[&str], quantity: Quantity, whose: &str)
         _ => "loss",
     };
     let extreme = if quantity.larger_is_better() { "highest" } else { "lowest" };
-    // With the same seed, algorithms have the same data and batches. One that is at least as good for some seed, or equal
-    // in the four digits that are shown, is tied with the best.
-    let is_tied = |other: &&Standing| {
-        number(other.mean) == number(best.mean)
-            || as_good_for_some_seed(&other.outcomes, &best.outcomes, quantity)
-    };
-    let tied: Vec<&str> = rest.iter().filter(is_tied).map(|standing| standing.label).collect();
-    let others: Vec<String> =
-        rest.iter().filter(|s| !is_tied(s)).map(|s| format!("{} {}", s.label, number(s.mean))).collect();
     let the = opening(folder, &standings);
     let mut text = format!("{the} {noun} of {whose} is {extreme} for {} ({})", best.label, number(best.mean));
-    if !tied.is_empty() {
-        let _ =
-            write!(text, ", tied with {} (equal to four digits, or ahead for some seed)", tied.join(", "));
+    let (tied, others): (Vec<&Standing>, Vec<&Standing>) = rest.iter().partition(|s| s.rank.ties(&best.rank));
+    if let Some(next) = tied.first() {
+        let names: Vec<&str> = tied.iter().map(|standing| standing.label).collect();
+        let _ = write!(text, ", followed at the same value by {}", in_turn(&names));
+        if let Some(what) = best.rank.ahead_of(&next.rank) {
+            let _ = write!(text, " (it {what})");
+        }
     }
+    // With the same seed, algorithms have the same data and batches.
+    let name = |other: &&Standing| {
+        let close = as_good_for_some_seed(&other.outcomes, &best.outcomes, quantity);
+        let seeds = if close { " (as good for some seed)" } else { "" };
+        format!("{} {}{seeds}", other.label, number(other.mean))
+    };
     if !others.is_empty() {
-        let _ = write!(text, "; then {}", others.join(", "));
+        let _ = write!(text, "; then {}", others.iter().map(name).collect::<Vec<_>>().join(", "));
     }
     Some(text + ".")
+}
+
+/// Names in a row: `a, b and c`.
+fn in_turn(names: &[&str]) -> String {
+    match names {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// The algorithms whose agents' own models have a larger loss than their average.
@@ -178,6 +190,20 @@ fn disagreement(folder: &RunFolder, labels: &[&str]) -> Option<String> {
     } else {
         format!("{the} agents' own models are worse than their average, by loss, for {}.", gaps.join(", "))
     })
+}
+
+/// The algorithms that converged, and those that were far from it at their last round.
+fn endings(folder: &RunFolder, labels: &[&str]) -> Vec<String> {
+    let converged = |label: &&&str| {
+        let mut mine = folder.outcomes.iter().filter(|outcome| outcome.label == ***label).peekable();
+        mine.peek().is_some() && mine.all(|outcome| outcome.status == JobStatus::Converged)
+    };
+    let names: Vec<&str> = labels.iter().filter(converged).copied().collect();
+    let mut sentences = ending_remarks(&folder.outcomes);
+    if !names.is_empty() {
+        sentences.insert(0, format!("{} converged.", in_turn(&names)));
+    }
+    sentences
 }
 
 /// The runs that diverged, stopped or failed.
@@ -232,6 +258,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::ending::Trend;
     use crate::spec::Spec;
     use crate::table::tests::outcome;
 
@@ -250,7 +277,7 @@ mod tests {
 
     fn done(label: &str, seeds: std::ops::Range<u64>, loss: f64) -> Vec<Outcome> {
         // The larger the seed, the larger the loss: so means over other seeds differ.
-        seeds.map(|seed| outcome(label, seed, JobStatus::Done, loss + seed as f64)).collect()
+        seeds.map(|seed| outcome(label, seed, JobStatus::LastRound, loss + seed as f64)).collect()
     }
 
     #[test]
@@ -265,6 +292,33 @@ mod tests {
         assert!(text.contains("for a (1.100 against 1), b (1.650 against 1.500)."), "{text}");
         assert!(text.contains("b (1 of 4 seeds, round 3), c (1 of 4 seeds, round 3) stopped"), "{text}");
         assert!(text.contains("4 of 12 runs are finished."), "a stopped run is not finished: {text}");
+    }
+
+    #[test]
+    fn equal_losses_are_ranked_by_the_rounds_they_took_and_not_listed_as_ties() {
+        let settled = |label: &str, round: u64, loss: f64| -> Vec<Outcome> {
+            let mut outcomes = done(label, 0..4, loss);
+            outcomes.iter_mut().for_each(|outcome| outcome.ending.settled = Some(round));
+            outcomes
+        };
+        let outcomes =
+            [settled("a", 90, 1.0), settled("b", 40, 1.000_000_1), settled("c", 60, 1.000_000_2)].concat();
+        let text = summary(&folder(outcomes)).join("\n");
+        let expected = "is lowest for b (2.750), followed at the same value by c and a (it settled after 40 rounds instead of 60).";
+        assert!(text.contains(expected), "{text}");
+        let close =
+            [done("a", 0..4, 1.0), done("b", 0..3, 1.5), vec![outcome("b", 3, JobStatus::Converged, 3.9)]];
+        let text = summary(&folder(close.concat())).join("\n");
+        assert!(text.contains("(as good for some seed)."), "{text}");
+    }
+
+    #[test]
+    fn the_summary_says_who_converged_and_who_did_not() {
+        let mut outcomes = [done("a", 0..4, 1.0), done("b", 0..4, 1.5)].concat();
+        outcomes[..4].iter_mut().for_each(|outcome| outcome.status = JobStatus::Converged);
+        outcomes[4..].iter_mut().for_each(|outcome| outcome.ending.loss = Some(Trend::Falling));
+        let text = summary(&folder(outcomes)).join("\n");
+        assert!(text.contains("a converged.\nb stopped at the last round, not converged: "), "{text}");
     }
 
     #[test]

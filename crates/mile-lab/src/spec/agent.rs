@@ -9,7 +9,7 @@ use mile::membership::{Change, Membership};
 use toml::{Table, Value};
 
 use super::neighbours::{NeighbourSpec, all_listed, neighbours};
-use super::{Spec, parse_table};
+use super::{Spec, StopRule, parse_table};
 use crate::error::LabError;
 use crate::section::{Section, resolve, shown};
 
@@ -34,15 +34,6 @@ pub enum TransportSpec {
     Tcp,
 }
 
-/// Tolerances at which all agents stop before the last round.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stop {
-    /// Tolerance of the squared norm of the mean gradient.
-    pub grad_norm_sq: Option<f64>,
-    /// Tolerance of the consensus error.
-    pub consensus_error: Option<f64>,
-}
-
 /// The settings that all agents of a swarm may share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSettings {
@@ -64,8 +55,8 @@ pub struct AgentSettings {
     pub relay: Option<String>,
     /// Address on which Prometheus metrics are served.
     pub metrics: Option<SocketAddr>,
-    /// Tolerances at which all agents stop before the last round.
-    pub stop: Option<Stop>,
+    /// When all agents stop before the last round; it takes the place of the experiment's own rule.
+    pub stop: Option<StopRule>,
     /// Whether to write the model at every recorded round, for `mile swarm` to gather.
     pub snapshots: bool,
 }
@@ -156,7 +147,7 @@ impl AgentSettings {
             timeout: seconds("timeout")?,
             linger: seconds("linger")?.unwrap_or(Duration::from_secs(600)),
             metrics: address(reader, "metrics")?,
-            stop: stop(reader)?,
+            stop: StopRule::read(reader)?,
             snapshots: reader.flag("snapshots")?.unwrap_or(false),
         })
     }
@@ -182,20 +173,16 @@ impl AgentSettings {
         self.relay.iter().for_each(|url| put("relay", url.as_str().into()));
         self.metrics.iter().for_each(|at| put("metrics", at.to_string().into()));
         put("snapshots", self.snapshots.into());
-        if let Some(stop) = self.stop {
-            put("stop", Value::Table(stop.facts().map(|(key, limit)| (key.into(), limit.into())).collect()));
-        }
+        self.stop.into_iter().for_each(|rule| put("stop", rule.to_table().into()));
         table
     }
 
-    /// Checks the settings against each other and the experiment.
-    pub fn check(&self, spec: &Spec) -> Result<(), LabError> {
-        if spec.stop.is_some() {
-            let problem = "for mile run only; for agents, set stop = { grad_norm_sq = ..., consensus_error = ... } in [agent]";
-            return Err(LabError::config("stop", problem));
-        }
+    /// Gives the experiment the rule by which the agents stop, and checks whether they can agree on it.
+    pub fn apply(&self, spec: &mut Spec) -> Result<(), LabError> {
+        let key = if self.stop.is_some() { "agent.stop" } else { "stop" };
+        spec.stop = self.stop.or(spec.stop);
         let why = match self.on_missing {
-            _ if self.stop.is_none() => return Ok(()),
+            _ if spec.stop.is_none() => return Ok(()),
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
             OnMissing::Wait if spec.network.drop_rate > 0.0 => "with network.drop_rate > 0",
             OnMissing::Wait if spec.network.time_varying.is_some() => "with network.time_varying",
@@ -203,14 +190,14 @@ impl AgentSettings {
                 if spec.events.iter().any(|event| !matches!(event.change, Change::Replace(_))) =>
             {
                 let problem = "conflicts with events in which agents leave or join, because the run could stop before them; leave one of the two out";
-                return Err(LabError::config("agent.stop", problem));
+                return Err(LabError::config(key, problem));
             }
             OnMissing::Wait => return Ok(()),
         };
         let problem = format!(
             "conflicts {why}, because agents that miss a message could stop at different rounds; leave one of the two out"
         );
-        Err(LabError::config("agent.stop", problem))
+        Err(LabError::config(key, problem))
     }
 }
 
@@ -221,14 +208,6 @@ impl TransportSpec {
             Self::Quic => "quic",
             Self::Tcp => "tcp",
         }
-    }
-}
-
-impl Stop {
-    /// The tolerances by key.
-    pub fn facts(self) -> impl Iterator<Item = (&'static str, f64)> {
-        let both = [("grad_norm_sq", self.grad_norm_sq), ("consensus_error", self.consensus_error)];
-        both.into_iter().filter_map(|(key, limit)| Some((key, limit?)))
     }
 }
 
@@ -248,13 +227,13 @@ impl AgentSpec {
     /// Reads the text of an agent's file; relative paths in it are relative to `folder`.
     pub(crate) fn parse(text: &str, folder: &Path) -> Result<(Spec, Self), LabError> {
         let table = parse_table(text, &[])?;
-        let spec = Spec::read(&table, folder)?;
+        let mut spec = Spec::read(&table, folder)?;
         let expected = "a section [agent], as mile swarm EXPERIMENT.toml --emit writes it";
         let agent = section(&table)?;
         let agent =
             agent.ok_or_else(|| LabError::config("agent", format!("missing; expected {expected}")))?;
         let config = Self::read(&agent, &spec.membership()?, folder)?;
-        config.settings.check(&spec)?;
+        config.settings.apply(&mut spec)?;
         Ok((spec, config))
     }
 
@@ -287,6 +266,8 @@ impl AgentSpec {
         agent.insert("listen".into(), self.listen.to_string().into());
         agent.insert("folder".into(), self.folder.display().to_string().into());
         agent.extend(self.settings.to_table());
+        // The experiment has it.
+        agent.remove("stop");
         let neighbour = |(id, neighbour): (&usize, &NeighbourSpec)| {
             let addresses = neighbour.addresses.iter().map(|address| address.as_str().into()).collect();
             Value::Table(Table::from_iter([
@@ -315,22 +296,4 @@ fn address(reader: &Section, key: &'static str) -> Result<Option<SocketAddr>, La
     let expected = "an address of this machine with a port, such as \"0.0.0.0:7100\"";
     let Some(text) = reader.text(key, expected)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| reader.refuse(key, &Value::from(text), expected))
-}
-
-fn stop(reader: &Section) -> Result<Option<Stop>, LabError> {
-    let expected = "a table such as { grad_norm_sq = 1e-8, consensus_error = 1e-8 }";
-    let Some(value) = reader.value("stop") else { return Ok(None) };
-    let table = value.as_table().filter(|table| !table.is_empty());
-    let inner =
-        Section::new(reader.path("stop"), table.ok_or_else(|| reader.refuse("stop", value, expected))?);
-    let limit = |key: &'static str| -> Result<Option<f64>, LabError> {
-        let limit = inner.number(key, "a positive number")?;
-        match limit.filter(|limit| !(*limit > 0.0 && limit.is_finite())) {
-            Some(bad) => Err(inner.refuse(key, &Value::Float(bad), "a positive number")),
-            None => Ok(limit),
-        }
-    };
-    let stop = Stop { grad_norm_sq: limit("grad_norm_sq")?, consensus_error: limit("consensus_error")? };
-    inner.finish()?;
-    Ok(Some(stop))
 }

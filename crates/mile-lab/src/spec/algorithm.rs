@@ -13,6 +13,9 @@ use super::whole;
 use crate::error::LabError;
 use crate::section::{Section, as_number, as_whole, shown};
 
+/// The most updates in a round.
+const MOST_STEPS: f64 = 1e6;
+
 /// One algorithm of an experiment.
 #[derive(Clone, Debug)]
 pub struct AlgorithmSpec {
@@ -76,8 +79,17 @@ impl AlgorithmSpec {
             )
         })?;
         let (parameters, xi, gamma) = parameters(&reader, &entry)?;
+        let key = if parameters.number("probability").is_some() { "probability" } else { "local_steps" };
+        let key = reader.path(key);
         reader.finish()?;
-        Ok(Self { entry, label, schedule, auto_step_size, parameters, xi, gamma })
+        let algorithm = Self { entry, label, schedule, auto_step_size, parameters, xi, gamma };
+        let steps = algorithm.steps_per_round();
+        if steps > MOST_STEPS {
+            let expected =
+                format!("at most {MOST_STEPS} steps in a round; nothing is sent or recorded before its end");
+            return Err(LabError::expected(key, expected, steps));
+        }
+        Ok(algorithm)
     }
 
     /// The contents of the section.

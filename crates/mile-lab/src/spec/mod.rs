@@ -19,7 +19,7 @@ use mile::methods::catalogue::Catalogue;
 use mile::real::Precision;
 use toml::{Table, Value};
 
-pub use agent::{AgentSettings, AgentSpec, OnMissing, Stop, TransportSpec};
+pub use agent::{AgentSettings, AgentSpec, OnMissing, TransportSpec};
 pub use algorithm::AlgorithmSpec;
 pub(crate) use events::to_table as event_table;
 pub use neighbours::{NeighbourSpec, is_host_and_port};
@@ -202,6 +202,11 @@ impl Spec {
     /// Takes over how another run is evaluated, where this one does not say so.
     pub(crate) fn adopt_evaluation(&mut self, other: &Self) {
         self.eval_every = self.eval_every.or(other.eval_every);
+        if let (Some(rule), Some(earlier)) = (&mut self.stop, other.stop)
+            && rule.loss_change.is_none()
+        {
+            rule.every = rule.every.or(earlier.every);
+        }
         self.eval_agents = self.eval_agents.or(other.eval_agents);
         let given = |key: &str| self.problem.contains_key(key);
         let number = |key: &str| other.problem.get(key).and_then(as_whole).map(|n| n as usize);

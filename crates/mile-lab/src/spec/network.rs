@@ -10,7 +10,13 @@ use mile::varying::TimeVarying;
 use toml::{Table, Value};
 
 use crate::error::{DataFileError, LabError};
+use crate::room;
 use crate::section::{Section, as_number, as_whole, resolve};
+
+/// Memory of a graph and its mixing matrix while they are built: the list of edges, the neighbours of each agent, and a few copies of the
+/// rows of weights.
+const BYTES_OF_AN_AGENT: f64 = 100.0;
+const BYTES_OF_AN_EDGE: f64 = 100.0;
 
 /// A network as an experiment file describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,6 +165,13 @@ impl NetworkSpec {
 
     /// Builds the network; an error if its graph is disconnected or its matrix is not admissible.
     pub fn build(&self) -> Result<Network, LabError> {
+        let edges = match &self.graph {
+            GraphSource::Topology(topology) => topology.mean_edges(self.agents),
+            GraphSource::File(_) => 0.0,
+            GraphSource::Edges(edges) => edges.len() as f64,
+        };
+        let bytes = self.agents as f64 * BYTES_OF_AN_AGENT + edges * BYTES_OF_AN_EDGE;
+        room::check("network.agents", "fewer agents", self.agents, "the graph and its weights", bytes)?;
         let in_config = |key: &'static str| move |error: NetworkError| LabError::config(key, error);
         let graph = match &self.graph {
             GraphSource::Topology(topology) => topology
@@ -209,7 +222,7 @@ fn in_text_file<T, E: std::fmt::Display>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, LabError> {
-    let bad = |problem: String| DataFileError { file: path.to_owned(), line: None, column: None, problem };
+    let bad = |problem: String| DataFileError { file: path.to_owned(), place: None, column: None, problem };
     let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot read it: {error}")))?;
     Ok(parse(&text).map_err(|error| bad(error.to_string()))?)
 }

@@ -1,4 +1,4 @@
-//! `stop`: when a run has converged and ends before its last round.
+//! `stop`: when a run has converged and ends before its last round. The same keys, in the same units, are in `[agent]`.
 
 use toml::{Table, Value};
 
@@ -6,8 +6,8 @@ use crate::error::LabError;
 use crate::record::Record;
 use crate::section::Section;
 
-/// When a run has converged: all tolerances that are given hold at a record.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// When a run has converged: all tolerances that are given hold after a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StopRule {
     /// Largest norm of the gradient of f at the average model.
     pub grad_norm: Option<f64>,
@@ -15,14 +15,18 @@ pub struct StopRule {
     pub consensus: Option<f64>,
     /// Largest change of the loss of the average model from one record to the next, divided by the larger of 1 and the loss.
     pub loss_change: Option<f64>,
+    /// Rounds between checks; none if it is checked at records only, as it is with `loss_change`.
+    pub every: Option<u64>,
 }
 
 impl StopRule {
-    pub(super) fn read(top: &Section) -> Result<Option<Self>, LabError> {
+    /// Reads the key `stop` of a section.
+    pub(super) fn read(section: &Section) -> Result<Option<Self>, LabError> {
         let expected = "a table such as { grad_norm = 1e-6 }, with grad_norm, consensus or loss_change";
-        let Some(value) = top.value("stop") else { return Ok(None) };
-        let table = value.as_table().filter(|table| !table.is_empty());
-        let reader = Section::new("stop", table.ok_or_else(|| top.refuse("stop", value, expected))?);
+        let Some(value) = section.value("stop") else { return Ok(None) };
+        let table = value.as_table().filter(|table| table.keys().any(|key| key != "every"));
+        let table = table.ok_or_else(|| section.refuse("stop", value, expected))?;
+        let reader = Section::new(section.path("stop"), table);
         let tolerance = |key: &'static str| {
             let expected = "a positive number";
             match reader.number(key, expected)? {
@@ -32,19 +36,44 @@ impl StopRule {
                 good => Ok(good),
             }
         };
+        let expected = "a whole number of rounds, at least 1";
         let rule = Self {
             grad_norm: tolerance("grad_norm")?,
             consensus: tolerance("consensus")?,
             loss_change: tolerance("loss_change")?,
+            every: reader.whole("every", expected)?,
         };
+        let key = reader.path("every");
         reader.finish()?;
+        if rule.every == Some(0) {
+            return Err(LabError::expected(key, expected, 0));
+        }
+        if rule.every.is_some() && rule.loss_change.is_some() {
+            let problem = "conflicts with loss_change, the change from one record to the next; leave it out, and set eval_every";
+            return Err(LabError::config(key, problem));
+        }
         Ok(Some(rule))
     }
 
     pub(super) fn to_table(self) -> Table {
-        let Self { grad_norm, consensus, loss_change } = self;
-        let entries = [("grad_norm", grad_norm), ("consensus", consensus), ("loss_change", loss_change)];
-        super::table(entries.map(|(key, tolerance)| (key, tolerance.map(Value::Float))))
+        let Self { grad_norm, consensus, loss_change, every } = self;
+        let tolerance = |tolerance: Option<f64>| tolerance.map(Value::Float);
+        super::table([
+            ("grad_norm", tolerance(grad_norm)),
+            ("consensus", tolerance(consensus)),
+            ("loss_change", tolerance(loss_change)),
+            ("every", every.map(super::whole)),
+        ])
+    }
+
+    /// Whether another rule has the same tolerances.
+    pub(crate) fn is_as_strict_as(&self, other: &Self) -> bool {
+        Self { every: None, ..*self } == Self { every: None, ..*other }
+    }
+
+    /// Whether it is checked after a round, besides those that are recorded.
+    pub(crate) fn is_checked_after(&self, round: u64) -> bool {
+        self.every.is_some_and(|every| round.is_multiple_of(every))
     }
 
     /// Whether a run has converged at a record, after the one before.
@@ -70,7 +99,8 @@ mod tests {
 
     #[test]
     fn all_given_tolerances_must_hold() {
-        let rule = StopRule { grad_norm: Some(1e-3), consensus: Some(1e-2), loss_change: Some(0.1) };
+        let rule =
+            StopRule { grad_norm: Some(1e-3), consensus: Some(1e-2), loss_change: Some(0.1), every: None };
         let good =
             |loss| Record { grad_norm_sq: Some(1e-6), consensus_error: 1e-2, ..record("m", 0, 1, loss) };
         assert!(rule.holds(Some(&good(2.0)), &good(1.9)));
@@ -82,6 +112,31 @@ mod tests {
         let (lost, unknown) = (good(f64::NAN), Record { grad_norm_sq: None, ..good(2.0) });
         for bad in [far, steep, lost, unknown] {
             assert!(!rule.holds(Some(&good(2.0)), &bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_keys_are_read_at_the_top_level_and_in_a_section() {
+        let read = |section: &'static str, text: &str| {
+            let table: Table = format!("stop = {{ {text} }}").parse().unwrap();
+            StopRule::read(&Section::new(section, &table)).map_err(|error| match error {
+                LabError::Config(error) => error.key.to_string(),
+                other => panic!("{other}"),
+            })
+        };
+        let expected = StopRule { grad_norm: Some(1e-3), every: Some(4), ..StopRule::default() };
+        for section in ["", "agent"] {
+            assert_eq!(read(section, "grad_norm = 1e-3, every = 4"), Ok(Some(expected)));
+        }
+        let refused = [
+            ("every = 4", "agent.stop"),
+            ("consensus = 1, every = 0", "agent.stop.every"),
+            ("loss_change = 1, every = 4", "agent.stop.every"),
+            ("consensus = -1", "agent.stop.consensus"),
+            ("grad_norm_sq = 1", "agent.stop.grad_norm_sq"),
+        ];
+        for (text, key) in refused {
+            assert_eq!(read("agent", text), Err(key.to_owned()), "{text}");
         }
     }
 }

@@ -1,4 +1,6 @@
-//! The best trial of a sweep for each algorithm, with ties and values at the edge of the search range.
+//! The best trial of a sweep for each algorithm, with what decided between equal ones and values at the edge of the search range.
+
+use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
@@ -8,23 +10,26 @@ use crate::quantity::Quantity;
 use crate::store::{JobStatus, Outcome, distinct};
 use crate::table::{TextTable, number};
 
-/// A trial: one algorithm at one point of a sweep, with all seeds.
+/// A trial: one algorithm with one combination of values, with all seeds and folds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Label of the algorithm.
     pub label: String,
     /// The values of the point.
     pub settings: Vec<(String, Value)>,
-    /// The name of the point's folder.
+    /// The name of the point's folder, in which each fold of a cross-validation has one of its own.
     pub point: String,
-    /// The outcome of each seed.
+    /// The outcome of each seed, fold after fold.
     pub outcomes: Vec<Outcome>,
+    /// The fold of each outcome, in a cross-validation; otherwise none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folds: Vec<u64>,
 }
 
 /// The score of a trial; smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Score {
-    /// Mean, smallest and largest value over the seeds.
+    /// Mean, smallest and largest value over the seeds and folds.
     Value { mean: f64, low: f64, high: f64 },
     /// A seed diverged, or has no finite value.
     Diverged,
@@ -47,6 +52,26 @@ impl Trial {
         }
     }
 
+    /// The standard error of its mean: the standard deviation over the folds, divided by the root of their number. `None` without several
+    /// folds, or if it diverged.
+    pub fn standard_error(&self, criterion: Quantity) -> Option<f64> {
+        let value = |outcome: &Outcome| criterion.of(&outcome.last).unwrap_or(f64::NAN);
+        let pairs: Vec<(u64, f64)> =
+            self.folds.iter().copied().zip(self.outcomes.iter().map(value)).collect();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let of_fold = |fold: &[(u64, f64)]| mean(&fold.iter().map(|(_, value)| *value).collect::<Vec<_>>());
+        let means: Vec<f64> = pairs.chunk_by(|a, b| a.0 == b.0).map(of_fold).collect();
+        let (center, count) = (mean(&means), means.len() as f64);
+        let variance = means.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (count - 1.0);
+        Some((variance / count).sqrt()).filter(|error| means.len() > 1 && error.is_finite())
+    }
+
+    /// The outcomes of its first fold; all without folds.
+    pub(super) fn of_first_fold(&self) -> impl Iterator<Item = &Outcome> {
+        let first = self.folds.first();
+        self.outcomes.iter().enumerate().filter(move |(k, _)| self.folds.get(*k) == first).map(|(_, one)| one)
+    }
+
     /// Its values as text, such as `step_size=0.1, mile.xi=0.05`.
     pub fn description(&self) -> String {
         description(&self.settings)
@@ -60,16 +85,20 @@ pub struct Best<'a> {
     pub label: &'a str,
     /// The best trial; `None` if all diverged.
     pub trial: Option<&'a Trial>,
-    /// Trials tied with the best: at least as good for some seed (with the same seed, trials have the same data and
-    /// batches), or equal in the four digits that are shown.
+    /// Trials equal to the best in the four digits that are shown, in their order by what decides then: rounds until the loss
+    /// had settled, and the gradient norm.
     pub tied: Vec<&'a Trial>,
+    /// Other trials that are at least as good for some seed: with the same seed, trials have the same data and batches. In a
+    /// cross-validation, those within one standard error of the best.
+    pub close: Vec<&'a Trial>,
     /// Numeric keys whose best value is the smallest or largest one tried, so that a better one may lie beyond.
     pub edges: Vec<String>,
     /// Number of trials, and of diverged trials.
     pub counts: (usize, usize),
 }
 
-/// The best trial of every algorithm; of equal ones, the first.
+/// The best trial of every algorithm; of equal ones the one that settled first, then the one with the smallest gradient, then the
+/// first.
 pub fn best_of(trials: &[Trial], criterion: Quantity) -> Vec<Best<'_>> {
     let labels = distinct(trials.iter().map(|trial| trial.label.as_str()));
     labels.into_iter().map(|label| best_for(label, trials, criterion)).collect()
@@ -77,24 +106,80 @@ pub fn best_of(trials: &[Trial], criterion: Quantity) -> Vec<Best<'_>> {
 
 fn best_for<'a>(label: &'a str, trials: &'a [Trial], criterion: Quantity) -> Best<'a> {
     let mine: Vec<&Trial> = trials.iter().filter(|trial| trial.label == label).collect();
-    let mut ranked: Vec<(&Trial, f64)> = Vec::new();
+    let mut ranked: Vec<(&Trial, Rank)> = Vec::new();
     let mut counts = (mine.len(), 0);
     for trial in &mine {
         match trial.score(criterion) {
-            Score::Value { mean, .. } => ranked.push((trial, mean)),
+            Score::Value { mean, .. } => ranked.push((trial, Rank::of(mean, &trial.outcomes))),
             Score::Diverged => counts.1 += 1,
         }
     }
     // The sort is stable: equal trials stay in the order of the file.
-    ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let Some((best, mean)) = ranked.first().copied() else {
-        return Best { label, trial: None, tied: Vec::new(), edges: Vec::new(), counts };
+    ranked.sort_by(|a, b| a.1.order(&b.1));
+    let Some((best, rank)) = ranked.first().copied() else {
+        return Best { label, trial: None, tied: Vec::new(), close: Vec::new(), edges: Vec::new(), counts };
     };
-    let tied = |other: &&(&Trial, f64)| {
-        number(other.1) == number(mean) || as_good_for_some_seed(&other.0.outcomes, &best.outcomes, criterion)
+    let (tied, others): (Vec<_>, Vec<_>) = ranked[1..].iter().partition(|other| other.1.ties(&rank));
+    let is_close = |other: &&&(&Trial, Rank)| match best.standard_error(criterion) {
+        Some(error) => other.1.mean <= rank.mean + error,
+        None => as_good_for_some_seed(&other.0.outcomes, &best.outcomes, criterion),
     };
-    let tied = ranked[1..].iter().filter(tied).map(|other| other.0).collect();
-    Best { label, trial: Some(best), tied, edges: edges(best, &mine), counts }
+    let close = others.iter().filter(is_close).map(|other| other.0).collect();
+    let tied = tied.into_iter().map(|other| other.0).collect();
+    Best { label, trial: Some(best), tied, close, edges: edges(best, &mine), counts }
+}
+
+/// By what results are ranked, each number decided by those after it where it is equal; smaller is better.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rank {
+    mean: f64,
+    /// The value in the four digits that are shown.
+    value: f64,
+    /// Mean round after which the loss had settled; infinite where that is not known.
+    settled: f64,
+    /// Mean `|∇f|²` at the end; infinite where it is not recorded.
+    gradient: f64,
+}
+
+impl Rank {
+    /// The rank of results with a mean value, of which smaller is better.
+    pub(crate) fn of(mean: f64, outcomes: &[Outcome]) -> Self {
+        let over = |value: &dyn Fn(&Outcome) -> Option<f64>| {
+            let values: Option<Vec<f64>> = outcomes.iter().map(value).collect();
+            let mean = values.map(|values| values.iter().sum::<f64>() / values.len() as f64);
+            mean.filter(|mean| mean.is_finite()).unwrap_or(f64::INFINITY)
+        };
+        Self {
+            mean,
+            value: number(mean).parse().unwrap_or(mean),
+            settled: over(&|outcome| outcome.ending.settled.map(|round| round as f64)),
+            gradient: over(&|outcome| outcome.last.grad_norm_sq),
+        }
+    }
+
+    /// Whether the values are equal in the digits that are shown.
+    pub(crate) fn ties(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+
+    /// What makes it better than one with the same value; none if nothing does.
+    pub(crate) fn ahead_of(&self, other: &Self) -> Option<String> {
+        let less = |of: fn(&Self) -> f64| {
+            let (this, that) = (of(self), of(other));
+            (this < that && that.is_finite()).then(|| (number(this), number(that)))
+        };
+        let rounds =
+            less(|rank| rank.settled).map(|(a, b)| format!("settled after {a} rounds instead of {b}"));
+        rounds.or_else(|| {
+            let gradients = less(|rank| rank.gradient);
+            gradients.map(|(a, b)| format!("ended with |\u{2207}f|\u{b2} = {a} instead of {b}"))
+        })
+    }
+
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let by = |of: fn(&Self) -> f64| of(self).total_cmp(&of(other));
+        by(|rank| rank.value).then(by(|rank| rank.settled)).then(by(|rank| rank.gradient))
+    }
 }
 
 /// The trials that are not at the limit of stability: the next larger step size that was tried with the same other values did not
@@ -147,24 +232,29 @@ fn edges(best: &Trial, all: &[&Trial]) -> Vec<String> {
 
 /// The table of the best trial of every algorithm.
 pub fn best_table(trials: &[Trial], criterion: Quantity) -> TextTable {
-    let header = ["algorithm", "best", criterion.name(), "smallest", "largest", "tried", "diverged"];
+    let names = names_of_numbers(trials, criterion);
+    let header = ["algorithm", "best"].map(str::to_owned).into_iter().chain(names.clone());
+    let header = header.chain(["tried", "diverged"].map(str::to_owned));
     let row = |best: Best| {
         let mut cells = vec![best.label.to_owned()];
         match best.trial {
             Some(trial) => {
                 cells.push(trial.description());
-                cells.extend(numbers(trial, criterion));
+                cells.extend(numbers(trial, criterion, names.len()));
             }
-            None => cells.extend(["none", "-", "-", "-"].map(str::to_owned)),
+            None => {
+                cells.push("none".to_owned());
+                cells.resize(2 + names.len(), "-".to_owned());
+            }
         }
         cells.extend([best.counts.0.to_string(), best.counts.1.to_string()]);
         cells
     };
     let rows = best_of(trials, criterion).into_iter().map(row).collect();
-    TextTable { header: header.map(str::to_owned).to_vec(), rows }
+    TextTable { header: header.collect(), rows }
 }
 
-/// Remarks on the best trial of each algorithm: ties, and values at the edge of the search range.
+/// Remarks on the best trial of each algorithm: what decided between equal ones, and values at the edge of the search range.
 pub fn best_remarks(trials: &[Trial], criterion: Quantity) -> Vec<String> {
     let remark = |best: Best| {
         let parts = remarks(&best);
@@ -178,12 +268,14 @@ fn remarks(best: &Best) -> Vec<String> {
     if best.trial.is_none() {
         parts.push("all trials diverged".to_owned());
     }
-    let names: Vec<String> =
-        best.tied.iter().take(3).map(|trial| format!("({})", trial.description())).collect();
-    match best.tied.len() {
-        0 => {}
-        few @ 1..=3 if few <= names.len() => parts.push(format!("tied with {}", names.join(" and "))),
-        many => parts.push(format!("tied with {} and {} more", names.join(", "), many - names.len())),
+    if let (Some(trial), Some(next)) = (best.trial, best.tied.first()) {
+        parts.push(decision(trial, next, best.tied.len()));
+    }
+    match &best.close[..] {
+        [] => {}
+        close if !close[0].folds.is_empty() => parts.push(within_error(close)),
+        [_] => parts.push("another trial is as good for some seed".to_owned()),
+        many => parts.push(format!("{} other trials are as good for some seed", many.len())),
     }
     if !best.edges.is_empty() {
         parts.push(format!("at the edge of the search range: {}", best.edges.join(", ")));
@@ -191,28 +283,65 @@ fn remarks(best: &Best) -> Vec<String> {
     parts
 }
 
-fn numbers(trial: &Trial, criterion: Quantity) -> [String; 3] {
+/// The trials of a cross-validation that are within one standard error of the best; the first three by name.
+fn within_error(close: &[&Trial]) -> String {
+    let names: Vec<String> = close.iter().take(3).map(|trial| format!("({})", trial.description())).collect();
+    match close.len() - names.len() {
+        0 => format!("within one standard error: {}", names.join(" and ")),
+        more => format!("within one standard error: {} and {more} more", names.join(", ")),
+    }
+}
+
+/// What decided between the best trial and the next of those that are equal to it in the digits shown.
+fn decision(best: &Trial, next: &Trial, tied: usize) -> String {
+    let rank = |trial: &Trial| Rank::of(0.0, &trial.outcomes);
+    let decided = rank(best).ahead_of(&rank(next)).map(|what| format!("it {what}"));
+    let decided = decided.unwrap_or("it was tried first".into());
+    match tied {
+        1 => format!("equal to ({}), but {decided}", next.description()),
+        many => format!("equal to {many} others, next ({}), but {decided}", next.description()),
+    }
+}
+
+/// The names of the numbers about a trial: those over folds include a standard error.
+fn names_of_numbers(trials: &[Trial], criterion: Quantity) -> Vec<String> {
+    let mut names = vec![criterion.symbol(), "smallest".into(), "largest".into()];
+    if trials.iter().any(|trial| !trial.folds.is_empty()) {
+        names.insert(1, "standard error".into());
+    }
+    names
+}
+
+/// The numbers about a trial, of which there are `count`.
+fn numbers(trial: &Trial, criterion: Quantity, count: usize) -> Vec<String> {
     let sign = if criterion.larger_is_better() { -1.0 } else { 1.0 };
-    match trial.score(criterion) {
+    let mut cells = match trial.score(criterion) {
         Score::Value { mean, low, high } => {
             let (low, high) = if sign < 0.0 { (-high, -low) } else { (low, high) };
-            [sign * mean, low, high].map(number)
+            [sign * mean, low, high].map(number).to_vec()
         }
-        Score::Diverged => ["diverged".into(), "-".into(), "-".into()],
+        Score::Diverged => vec!["diverged".into(), "-".into(), "-".into()],
+    };
+    if count > cells.len() {
+        cells.insert(1, number(trial.standard_error(criterion).unwrap_or(f64::NAN)));
     }
+    cells
 }
 
 /// The table of all trials.
 pub fn trials_table(trials: &[Trial], criterion: Quantity) -> TextTable {
-    let header = ["algorithm", "values", criterion.name(), "smallest", "largest", "seeds", "seconds"];
+    let names = names_of_numbers(trials, criterion);
+    let header = ["algorithm", "values"].map(str::to_owned).into_iter().chain(names.clone());
+    let header = header.chain(["seeds", "seconds"].map(str::to_owned));
     let row = |trial: &Trial| {
         let mut cells = vec![trial.label.clone(), trial.description()];
-        cells.extend(numbers(trial, criterion));
+        cells.extend(numbers(trial, criterion, names.len()));
         let seconds: f64 = trial.outcomes.iter().map(|outcome| outcome.last.wall_s).sum();
-        cells.extend([trial.outcomes.len().to_string(), number((seconds * 10.0).round() / 10.0)]);
+        let seeds = trial.of_first_fold().count();
+        cells.extend([seeds.to_string(), number((seconds * 10.0).round() / 10.0)]);
         cells
     };
-    TextTable { header: header.map(str::to_owned).to_vec(), rows: trials.iter().map(row).collect() }
+    TextTable { header: header.collect(), rows: trials.iter().map(row).collect() }
 }
 
 #[cfg(test)]
@@ -225,20 +354,87 @@ mod tests {
         let trial = |label: &str, step: f64, xi: f64, status: JobStatus| {
             let key = |name: &str| format!("algorithm.{label}.{name}");
             let settings = vec![(key("step_size"), step.into()), (key("xi"), xi.into())];
-            let outcomes = vec![outcome(label, 0, JobStatus::Done, step), outcome(label, 1, status, step)];
-            Trial { label: label.into(), settings, point: String::new(), outcomes }
+            let outcomes =
+                vec![outcome(label, 0, JobStatus::LastRound, step), outcome(label, 1, status, step)];
+            Trial { label: label.into(), settings, point: String::new(), outcomes, folds: Vec::new() }
         };
         let trials = [
             trial("a", 0.4, 0.1, JobStatus::Diverged),
-            trial("a", 0.1, 0.1, JobStatus::Done),
-            trial("a", 0.2, 0.1, JobStatus::Done),
-            trial("a", 0.2, 0.3, JobStatus::Done),
-            trial("b", 0.2, 0.1, JobStatus::Done),
+            trial("a", 0.1, 0.1, JobStatus::LastRound),
+            trial("a", 0.2, 0.1, JobStatus::LastRound),
+            trial("a", 0.2, 0.3, JobStatus::LastRound),
+            trial("b", 0.2, 0.1, JobStatus::LastRound),
         ];
         let kept = within_stability(&trials, Quantity::Loss);
         let expected = [&trials[0], &trials[1], &trials[3], &trials[4]];
         assert_eq!(kept.iter().collect::<Vec<_>>(), expected);
         let best = best_of(&kept, Quantity::Loss);
         assert_eq!(best[0].trial, Some(&trials[1]));
+    }
+
+    #[test]
+    fn the_standard_error_is_over_folds_and_trials_within_it_are_close() {
+        let trial = |l2: f64, losses: &[f64]| Trial {
+            label: "a".into(),
+            settings: vec![("problem.l2".into(), l2.into())],
+            point: String::new(),
+            // Two seeds in each fold.
+            outcomes: losses
+                .iter()
+                .zip(0..)
+                .map(|(x, k)| outcome("a", k % 2, JobStatus::LastRound, *x))
+                .collect(),
+            folds: (0..losses.len() as u64).map(|k| 1 + k / 2).collect(),
+        };
+        let trials = [
+            trial(0.1, &[1.5, 2.5, 3.0, 5.0, 5.0, 7.0]),
+            trial(0.2, &[1.0, 3.0, 4.0, 4.0, 6.0, 8.0]),
+            trial(0.3, &[2.0, 4.0, 5.0, 5.0, 7.0, 7.0]),
+            trial(0.4, &[4.0, 4.0, 6.0, 6.0, 8.0, 8.0]),
+        ];
+        // The means of the folds are 2, 4 and 6.
+        let error = (4.0f64 / 3.0).sqrt();
+        assert!((trials[0].standard_error(Quantity::Loss).unwrap() - error).abs() < 1e-15);
+        assert_eq!(trial(0.1, &[1.0, 2.0]).standard_error(Quantity::Loss), None, "one fold has none");
+        let best = best_of(&trials, Quantity::Loss);
+        assert_eq!((best[0].trial, &best[0].close[..]), (Some(&trials[0]), &[&trials[1], &trials[2]][..]));
+        let remarks = best_remarks(&trials, Quantity::Loss).join(" ");
+        assert!(remarks.contains("(problem.l2=0.2) and (problem.l2=0.3)"), "{remarks}");
+        let table = best_table(&trials, Quantity::Loss);
+        assert_eq!(table.header[2..4], ["loss", "standard error"]);
+        assert_eq!(table.rows[0][2..4], ["4".to_owned(), number(error)]);
+        assert_eq!(trials_table(&trials, Quantity::Loss).rows[3][6], "2", "seeds");
+    }
+
+    #[test]
+    fn equal_trials_are_ranked_by_rounds_until_settled_and_then_by_the_gradient() {
+        let trial = |step: f64, loss: f64, settled: u64, gradient: f64| {
+            let mut ended = outcome("a", 0, JobStatus::LastRound, loss);
+            (ended.ending.settled, ended.last.grad_norm_sq) = (Some(settled), Some(gradient));
+            let settings = vec![("algorithm.a.step_size".to_owned(), step.into())];
+            Trial {
+                label: "a".into(),
+                settings,
+                point: String::new(),
+                outcomes: vec![ended],
+                folds: Vec::new(),
+            }
+        };
+        let trials = [
+            trial(0.1, 0.500_001, 90, 1e-9),
+            trial(0.2, 0.5, 60, 1e-5),
+            trial(0.3, 0.500_002, 60, 1e-7),
+            trial(0.4, 0.51, 10, 1e-12),
+        ];
+        let best = &best_of(&trials, Quantity::Loss)[0];
+        assert_eq!(best.trial, Some(&trials[2]));
+        assert_eq!(best.tied, [&trials[1], &trials[0]]);
+        let remark = |trials: &[Trial]| best_remarks(trials, Quantity::Loss).join(" ");
+        assert!(remark(&trials).contains("1.000e-7 instead of 1.000e-5"), "{}", remark(&trials));
+        let rounds = remark(&[trials[0].clone(), trials[1].clone()]);
+        assert!(rounds.contains("60 rounds instead of 90"), "{rounds}");
+        let same = remark(&[trials[1].clone(), trials[1].clone()]);
+        assert!(same.contains("tried first"), "{same}");
+        assert_eq!(best_table(&trials, Quantity::GradNormSq).header[2], "|\u{2207}f|\u{b2}");
     }
 }

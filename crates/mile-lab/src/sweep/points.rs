@@ -29,10 +29,25 @@ const EXPERIMENT_KEYS: [&str; 10] = [
 pub struct Point {
     /// Name of its folder.
     pub name: String,
+    /// The fold that it holds out, from 1, in a cross-validation.
+    pub fold: Option<u64>,
     /// Its keys and values.
     pub settings: Vec<(String, Value)>,
     /// The experiment with these values and the algorithms they apply to.
     pub table: Table,
+}
+
+impl Point {
+    /// The name of the combination of values, which all its folds have in common.
+    pub(super) fn combination(&self) -> &str {
+        let whole = self.name.rsplit_once('/').filter(|_| self.fold.is_some());
+        whole.map_or(&self.name, |(combination, _)| combination)
+    }
+}
+
+/// The folder of a fold.
+pub(super) fn fold_folder(combination: &str, fold: u64) -> String {
+    format!("{combination}/fold-{fold}")
 }
 
 /// Indices of keys, each with the index of one of its values.
@@ -64,9 +79,9 @@ impl Sweep {
                 }
             }
         }
-        if groups.len() > MAX_POINTS {
-            let problem =
-                format!("expected at most {MAX_POINTS} points, got {}; give fewer values", groups.len());
+        let count = (groups.len() as u64).saturating_mul(self.folds.unwrap_or(1));
+        if count > MAX_POINTS as u64 {
+            let problem = format!("expected at most {MAX_POINTS} points, got {count}; give fewer values");
             return Err(LabError::config("sweep", problem));
         }
         let mut points: Vec<Point> = Vec::new();
@@ -77,7 +92,13 @@ impl Sweep {
             }
             points.push(point);
         }
-        Ok(points)
+        match self.folds {
+            None => Ok(points),
+            Some(folds) => {
+                let all = points.iter().flat_map(|point| (1..=folds).map(|fold| folded(point, fold, folds)));
+                all.collect()
+            }
+        }
     }
 
     /// The combinations of the values that apply to an algorithm.
@@ -143,8 +164,29 @@ impl Sweep {
             let mut index = 0..;
             list.retain(|_| index.next().is_some_and(|index| algorithms.contains(&index)));
         }
-        Ok(Point { name: folder_name(&settings), settings, table })
+        Ok(Point { name: folder_name(&settings), fold: None, settings, table })
     }
+}
+
+/// A point in which a fold of each agent's rows is held out.
+fn folded(point: &Point, fold: u64, folds: u64) -> Result<Point, LabError> {
+    let mut table = point.table.clone();
+    let problem = table.get_mut("problem").and_then(Value::as_table_mut);
+    if let Some(problem) = problem {
+        let kind = problem.get("kind").and_then(Value::as_str).unwrap_or("table");
+        if kind != "table" {
+            let expected = "a problem of kind \"table\", whose rows can be divided into folds";
+            return Err(LabError::expected("sweep.cv", expected, format!("kind = \"{kind}\"")));
+        }
+        if problem.contains_key("test") {
+            let problem = "conflicts with problem.test, because each fold holds out its own rows; leave one of them out";
+            return Err(LabError::config("sweep.cv", problem));
+        }
+        let part = [("fold".to_owned(), fold), ("of".to_owned(), folds)];
+        let part: Table = part.into_iter().map(|(key, number)| (key, Value::from(number as i64))).collect();
+        problem.insert("test".to_owned(), part.into());
+    }
+    Ok(Point { name: fold_folder(&point.name, fold), fold: Some(fold), table, ..point.clone() })
 }
 
 /// Settings as text, such as `step_size=0.1, mile.xi=0.05`.

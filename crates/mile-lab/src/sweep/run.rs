@@ -1,56 +1,31 @@
-//! Runs the points of a sweep one after another, and keeps the results in the sweep's folder.
+//! Runs the points of a sweep one after another.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mile::methods::catalogue::Catalogue;
+use mile::problems::Metric;
 use mile::ranks::Together;
 use mile_store::FolderLock;
-use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use super::best::{Trial, best_of, best_remarks, best_table, trials_table};
+use super::best::Trial;
+use super::folder::SweepFolder;
 use super::{Point, Sweep};
 use crate::choices::{choose_once, keep_choices};
 use crate::engines::{Engines, InProcess};
 use crate::error::LabError;
-use crate::execute::{MOST_TOGETHER, check, execute};
+use crate::execute::{check, execute};
 use crate::objectives::Kinds;
 use crate::observer::Observer;
 use crate::plan::Plan;
 use crate::quantity::Quantity;
 use crate::ranks::{agree, from_first, lost};
-use crate::record::Record;
+use crate::recorded_metrics::Models;
+use crate::sharing::MOST_TOGETHER;
 use crate::spec::Spec;
-use crate::store::{Outcome, lock_folder, read_outcomes, read_records, write_file};
-
-/// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
-/// `table.tex`, `trials.txt`, `figures/`.
-#[derive(Clone, Debug)]
-pub struct SweepFolder {
-    /// Its path.
-    pub path: PathBuf,
-    /// The experiment's name.
-    pub name: String,
-    /// The quantity by which the best trials are chosen.
-    pub criterion: Quantity,
-    /// Number of points of the sweep.
-    pub points: usize,
-    /// The trials of all finished points.
-    pub trials: Vec<Trial>,
-    /// Jobs that failed when the sweep was last run: the point and the job, and why.
-    pub failed: Vec<(String, String)>,
-}
-
-/// The contents of `sweep.json`.
-#[derive(Serialize, Deserialize)]
-struct SweepFile {
-    name: String,
-    criterion: String,
-    points: usize,
-    trials: Vec<Trial>,
-}
+use crate::store::{lock_folder, write_file};
 
 /// A sweep that can be run.
 #[derive(Clone)]
@@ -124,6 +99,9 @@ impl SweepPlan {
 
     /// Whether all points have the same data, divided among the same agents.
     fn has_one_problem(&self) -> bool {
+        if self.sweep.folds.is_some() {
+            return false;
+        }
         let is_training =
             |key: &str| key == "problem.batch" || !key.starts_with("problem") && !key.starts_with("network");
         self.sweep.values.iter().all(|(key, _)| is_training(key))
@@ -137,7 +115,7 @@ impl SweepPlan {
     fn plan_of(&self, ranks: Together<'_>, mut spec: Spec) -> Result<Plan, LabError> {
         choose_once(&mut spec, ranks)?;
         let plan = Plan::spread(spec, self.engines.clone())?;
-        agree(ranks, self.check_criterion(&plan))?;
+        agree(ranks, self.criterion(&plan))?;
         Ok(plan)
     }
 
@@ -157,8 +135,14 @@ impl SweepPlan {
         // that has been started before.
         let first =
             self.points.first().map(|point| self.plan_in(ranks, &place(point), point, None)).transpose()?;
+        let criterion = first.as_ref().map(|plan| self.criterion(plan)).transpose()?;
+        let criterion = criterion.unwrap_or(Quantity::LocalLoss);
         let first = first.map(|plan| plan.spec);
-        let plan = |point: &Point| self.plan_in(ranks, &place(point), point, first.as_ref());
+        let plan = |point: &Point| -> Result<Plan, LabError> {
+            let plan = self.plan_in(ranks, &place(point), point, first.as_ref())?;
+            agree(ranks, refuse_unrecorded(&plan, criterion))?;
+            Ok(plan)
+        };
         let mut _lock = None;
         from_first(ranks, || {
             _lock = Some(open(folder, resume)?);
@@ -173,7 +157,7 @@ impl SweepPlan {
         let mut found = SweepFolder {
             path: folder.to_owned(),
             name: self.name().to_owned(),
-            criterion: self.sweep.criterion,
+            criterion,
             points: self.points.len(),
             trials: from_first(ranks, || Ok(self.previous_trials(folder)))?,
             failed: Vec::new(),
@@ -236,21 +220,52 @@ impl SweepPlan {
         found.map(|found| found.trials).unwrap_or_default()
     }
 
-    /// Checks that the criterion is recorded for the problem of a point.
-    fn check_criterion(&self, plan: &Plan) -> Result<(), LabError> {
-        let criterion = self.sweep.criterion;
-        if plan.records(criterion) {
-            return Ok(());
+    /// The quantity by which the best values are chosen: the given one or, by default, the loss of the agents' own models. Where points
+    /// differ in what they minimise, their losses say nothing about which is better: then it is by default what is measured on held-out
+    /// data, the loss if possible, and a sweep without such data is refused. A cross-validation always chooses by held-out rows.
+    ///
+    /// # Errors
+    /// If it is not recorded for the problem of this plan, or cannot compare points.
+    pub fn criterion(&self, plan: &Plan) -> Result<Quantity, LabError> {
+        let (sweep, key) = (&self.sweep, self.sweep.objective_key());
+        if let Some(given) = sweep.criterion {
+            refuse_unrecorded(plan, given)?;
+            if sweep.folds.is_some() && !matches!(given, Quantity::Test(..)) {
+                let expected = "a quantity on held-out rows, by which cv compares";
+                return Err(LabError::expected("sweep.criterion", expected, given.name()));
+            }
+            return Ok(given);
         }
-        let recorded = Quantity::ALL.into_iter().filter(|quantity| plan.records(*quantity));
-        let names: Vec<&str> = recorded.map(Quantity::name).collect();
-        let problem = format!(
-            "expected a quantity that is recorded for this problem ({}), got {}",
-            names.join(", "),
-            criterion.name()
-        );
-        Err(LabError::config("sweep.criterion", problem))
+        if sweep.folds.is_none() && key.is_none() {
+            return Ok(Quantity::LocalLoss);
+        }
+        // Where the loss itself is swept, its values on held-out data are no more comparable than those in training.
+        let is_loss =
+            |(key, _): &(String, _)| ["problem.loss", "problem.delta", "problem.c"].contains(&key.as_str());
+        let is_swept = sweep.values.iter().any(is_loss);
+        let measured = || plan.size.metrics.iter().filter(|metric| !is_swept || **metric != Metric::TestLoss);
+        let metric = measured().find(|metric| **metric == Metric::TestLoss).or_else(|| measured().next());
+        metric.map(|metric| Quantity::Test(*metric, Models::Own)).ok_or_else(|| {
+            let problem = format!(
+                "expected a quantity by which different objectives can be compared, got none; {} changes the objective, so that the \
+                 smallest loss does not mean the best model: hold out data, as in test = 0.2 in [problem] or cv = 5 in [sweep], to choose \
+                 by their loss, or name a criterion",
+                key.unwrap_or("the sweep")
+            );
+            LabError::config("sweep.criterion", problem)
+        })
     }
+}
+
+/// Refuses a criterion that is not recorded for the problem of a point.
+fn refuse_unrecorded(plan: &Plan, criterion: Quantity) -> Result<(), LabError> {
+    if plan.records(criterion) {
+        return Ok(());
+    }
+    let recorded = Quantity::ALL.into_iter().filter(|quantity| plan.records(*quantity));
+    let names: Vec<&str> = recorded.map(Quantity::name).collect();
+    let expected = format!("a quantity that is recorded for this problem ({})", names.join(", "));
+    Err(LabError::expected("sweep.criterion", expected, criterion.name()))
 }
 
 /// A point with its plan and its observer.
@@ -287,131 +302,6 @@ fn open(folder: &Path, resume: bool) -> Result<FolderLock, LabError> {
     let points = folder.join("points");
     std::fs::create_dir_all(&points).map_err(LabError::io(&points, "create"))?;
     lock_folder(folder)
-}
-
-impl SweepFolder {
-    /// Whether a folder holds a sweep.
-    pub fn is_at(path: &Path) -> bool {
-        path.join("sweep.json").exists()
-    }
-
-    /// Reads the results of a sweep so far.
-    pub fn read(path: &Path) -> Result<Self, LabError> {
-        let file = path.join("sweep.json");
-        let bad = |problem: String| LabError::Directory { path: file.clone(), problem };
-        let text = std::fs::read_to_string(&file)
-            .map_err(|e| bad(format!("cannot read the results of a sweep: {e}")))?;
-        let kept: SweepFile =
-            serde_json::from_str(&text).map_err(|e| bad(format!("not a valid sweep file: {e}")))?;
-        let criterion = Quantity::named(&kept.criterion);
-        let criterion = criterion.ok_or_else(|| bad(format!("unknown criterion '{}'", kept.criterion)))?;
-        let SweepFile { name, points, trials, .. } = kept;
-        Ok(Self { path: path.to_owned(), name, criterion, points, trials, failed: Vec::new() })
-    }
-
-    /// Whether all points are finished.
-    pub fn is_complete(&self) -> bool {
-        self.finished() == self.points
-    }
-
-    /// Adds the results of a point, and returns whether it is finished; or an error that ends the sweep.
-    fn conclude(
-        &mut self,
-        point: &Point,
-        plan: &Plan,
-        out: &Path,
-        result: Result<Vec<Outcome>, LabError>,
-    ) -> Result<bool, LabError> {
-        match result {
-            Ok(outcomes) if plan.is_complete(&outcomes) => {
-                self.add(point, plan, &outcomes);
-                return Ok(true);
-            }
-            // Interrupted, or a job failed: the point is not finished.
-            Ok(outcomes) => self.note_failures(point, outcomes.iter().filter_map(Outcome::failure)),
-            Err(LabError::Failed(failed)) => {
-                let recorded = read_outcomes(out)?;
-                self.note_failures(point, recorded.iter().filter_map(Outcome::failure).chain(failed));
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(false)
-    }
-
-    fn note_failures(&mut self, point: &Point, failed: impl Iterator<Item = (String, String)>) {
-        self.failed.extend(failed.map(|(name, why)| (format!("{}: {name}", point.name), why)));
-    }
-
-    fn finished(&self) -> usize {
-        self.trials.chunk_by(|a, b| a.point == b.point).count()
-    }
-
-    /// Adds the trials of a point, or replaces its earlier ones.
-    fn add(&mut self, point: &Point, plan: &Plan, outcomes: &[Outcome]) {
-        let place = self.trials.iter().position(|trial| trial.point == point.name);
-        let place = place.unwrap_or(self.trials.len());
-        self.trials.retain(|trial| trial.point != point.name);
-        let mut added = Vec::new();
-        for algorithm in &plan.spec.algorithms {
-            let mine = |outcome: &&Outcome| outcome.label == algorithm.label;
-            added.push(Trial {
-                label: algorithm.label.clone(),
-                settings: point.settings.clone(),
-                point: point.name.clone(),
-                outcomes: outcomes.iter().filter(mine).cloned().collect(),
-            });
-        }
-        self.trials.splice(place..place, added);
-    }
-
-    fn write(&self) -> Result<(), LabError> {
-        let kept = SweepFile {
-            name: self.name.clone(),
-            criterion: self.criterion.name().into(),
-            points: self.points,
-            trials: self.trials.clone(),
-        };
-        let text = serde_json::to_string_pretty(&kept).unwrap_or_default();
-        let best = best_table(&self.trials, self.criterion);
-        let put = |name: &str, text: String| write_file(&self.path.join(name), text.as_bytes());
-        put("sweep.json", text)?;
-        put("table.txt", self.summary())?;
-        put("table.tex", best.to_latex())?;
-        put("trials.txt", trials_table(&self.trials, self.criterion).to_string())
-    }
-
-    /// The table of the best trials with remarks: the contents of `table.txt`.
-    pub fn summary(&self) -> String {
-        let mut text = best_table(&self.trials, self.criterion).to_string();
-        for remark in self.remarks() {
-            text.push_str(&format!("\n{remark}"));
-        }
-        text + "\n"
-    }
-
-    /// Remarks on the results: whether the sweep is finished, and on each best trial.
-    pub(crate) fn remarks(&self) -> Vec<String> {
-        let mut remarks = best_remarks(&self.trials, self.criterion);
-        if !self.is_complete() {
-            let progress = format!("unfinished: {} of {} points have been run", self.finished(), self.points);
-            remarks.insert(0, progress);
-        }
-        remarks
-    }
-
-    /// The records and outcomes of the best trial of every algorithm, labelled with its values.
-    pub(crate) fn best_runs(&self) -> Result<(Vec<Record>, Vec<Outcome>), LabError> {
-        let (mut records, mut outcomes) = (Vec::new(), Vec::new());
-        for best in best_of(&self.trials, self.criterion) {
-            let Some(trial) = best.trial else { continue };
-            let label = format!("{} ({})", best.label, trial.description());
-            let kept = read_records(&self.path.join("points").join(&trial.point))?;
-            let mine = kept.into_iter().filter(|record| record.label == best.label);
-            records.extend(mine.map(|record| Record { label: label.clone(), ..record }));
-            outcomes.extend(trial.outcomes.iter().map(|o| Outcome { label: label.clone(), ..o.clone() }));
-        }
-        Ok((records, outcomes))
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The report and the live view in a real browser. Skipped, with a message, where there is none.
+//! The report and the live view in a real browser. Tests that need one are ignored unless asked for.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -49,6 +49,29 @@ name = "led"
 step_size = 1e12
 "#;
 
+/// A table with held-out rows of two classes, which has the most columns of results, and labels that are long.
+const TABLE: &str = r#"
+name = "a table in a browser"
+seeds = [0, 1]
+rounds = 4
+[network]
+agents = 3
+[problem]
+kind = "table"
+data = "rows.csv"
+target = "y"
+loss = "logistic"
+l2 = 0.01
+test = 0.25
+[[algorithm]]
+name = "mile"
+label = "MILE, decoupled incomprehensibilities"
+step_size = 0.1
+[[algorithm]]
+name = "local-dsgd"
+step_size = 0.1
+"#;
+
 /// The browser to test with. Tests that need one are ignored unless asked for, so that a run without a browser says so.
 fn browser() -> PathBuf {
     let named = std::env::var_os("MILE_BROWSER").map(PathBuf::from);
@@ -93,47 +116,7 @@ fn console(stderr: &str) -> Vec<&str> {
 }
 
 /// Looks at the report as a person would, in a frame as wide as a phone and in one as wide as a desktop screen.
-const CHECK: &str = r#"<!doctype html><link rel="icon" href="data:,"><iframe id="f" style="height:800px;border:0"></iframe><script>
-const tick = () => new Promise((done) => setTimeout(done, 50));
-async function look(width) {
-  const frame = document.getElementById("f");
-  frame.style.width = width + "px";
-  await new Promise((done) => { frame.onload = done; frame.src = "/report.html?" + width; });
-  const page = frame.contentDocument, view = frame.contentWindow, found = { width };
-  const visible = () => [...page.querySelectorAll(".chart svg")].filter((s) => s.getBoundingClientRect().width > 0);
-  found.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
-  found.charts = visible().length;
-  found.narrowest = Math.min(...visible().map((s) => s.getBoundingClientRect().width));
-  const inside = (t, s) => t.left >= s.left - 0.5 && t.right <= s.right + 0.5;
-  found.cut = visible().flatMap((s) => [...s.querySelectorAll("text")]
-    .filter((t) => !inside(t.getBoundingClientRect(), s.getBoundingClientRect())).map((t) => t.textContent));
-  found.text = Math.min(...[...visible()[0].querySelectorAll("text")].map((t) => t.getBoundingClientRect().height));
-  const box = visible()[0].getBoundingClientRect();
-  const at = { bubbles: true, clientX: box.left + box.width * 0.55, clientY: box.top + box.height * 0.4 };
-  visible()[0].dispatchEvent(new view.PointerEvent("pointermove", at));
-  const tip = page.getElementById("tip");
-  found.tip = tip.hidden ? "" : tip.textContent;
-  found.dots = page.querySelectorAll(".overlay circle").length;
-  page.querySelector("nav [data-axis=bytes_sent]").click();
-  await tick();
-  found.axis = visible()[0].closest(".chart").dataset.axis;
-  const line = visible()[0].querySelector(".line[data-values]");
-  visible()[0].querySelector(".legend").dispatchEvent(new view.MouseEvent("click", { bubbles: true }));
-  found.hidden = view.getComputedStyle(line).display;
-  const ground = () => view.getComputedStyle(page.body).backgroundColor;
-  found.light = ground();
-  page.getElementById("theme").click();
-  found.dark = ground();
-  found.labels = page.body.textContent.includes("Label distribution by agent");
-  found.words = page.querySelector(".summary").textContent;
-  return found;
-}
-(async () => {
-  let answer;
-  try { answer = [await look(360), await look(1100)]; } catch (error) { answer = String(error); }
-  await fetch("/found", { method: "POST", body: JSON.stringify(answer) });
-})();
-</script>"#;
+const CHECK: &str = include_str!("browser.html");
 
 /// Serves the report and the page that looks at it, until that says what it found.
 async fn serve_until_found(listener: tokio::net::TcpListener, report: String) -> Value {
@@ -172,11 +155,19 @@ async fn serve_until_found(listener: tokio::net::TcpListener, report: String) ->
 fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
     let browser = browser();
     let folder = tempfile::tempdir().unwrap();
-    let (run, profile) = (folder.path().join("run"), folder.path().join("profile"));
-    let plan = plan();
-    execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
-    write_report(&[&run], &run.join("report.html")).unwrap();
-    let report = std::fs::read_to_string(run.join("report.html")).unwrap();
+    let profile = folder.path().join("profile");
+    let row = |k: usize| format!("{},{},{}\n", k % 7, k % 5, if k.is_multiple_of(3) { "yes" } else { "no" });
+    let rows: String = (0..60).map(row).collect();
+    std::fs::write(folder.path().join("rows.csv"), format!("a,b,y\n{rows}")).unwrap();
+    let table = Plan::new(Spec::parse(TABLE, folder.path(), &[]).unwrap()).unwrap();
+    let runs = [(plan(), "images"), (table, "table")].map(|(plan, name)| {
+        let run = folder.path().join(name);
+        execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
+        run
+    });
+    let report = folder.path().join("report.html");
+    write_report(&runs, &report).unwrap();
+    let report = std::fs::read_to_string(report).unwrap();
     assert!(!report.contains("src=\"http") && !report.contains("href=\"http"), "nothing is fetched");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -190,7 +181,15 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
     assert!(found.is_array(), "{found}");
     for look in found.as_array().unwrap() {
         assert_eq!(look["overflow"], 0, "the page does not scroll sideways: {look}");
-        assert_eq!(look["charts"], 9, "{look}");
+        let is_desk = look["width"].as_u64().unwrap() > 1000;
+        assert_eq!(look["scrolling"], serde_json::json!([]), "every table is seen whole: {look}");
+        // Results, costs and every seed, of two runs.
+        assert!(look["tables"].as_u64().unwrap() >= 6, "{look}");
+        let unfolded = if is_desk { look["tables"].clone() } else { 0.into() };
+        assert_eq!(look["heads"], unfolded, "rows are folded on a phone: {look}");
+        assert_eq!(look["broken"], serde_json::json!([]), "no word of a table is broken: {look}");
+        assert!(look["charts"].as_u64().unwrap() >= 9 + 15, "{look}");
+        assert_eq!(look["charts"], look["figures"], "one axis of each figure is shown: {look}");
         assert_eq!(look["cut"], serde_json::json!([]), "no text leaves its figure: {look}");
         assert!(look["narrowest"].as_f64().unwrap() > 300.0, "{look}");
         assert!(look["text"].as_f64().unwrap() > 8.0, "{look}");
@@ -198,7 +197,10 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
         assert!(tip.contains("communication rounds") && tip.contains("MILE <1> & \"co\":"), "{tip}");
         assert!(look["dots"].as_u64().unwrap() >= 1, "{look}");
         assert_eq!((&look["axis"], &look["hidden"]), (&"bytes_sent".into(), &"none".into()), "{look}");
-        assert_ne!(look["light"], look["dark"]);
+        assert_ne!(look["light"][0], look["dark"][0]);
+        for theme in ["light", "dark"] {
+            assert!(look[theme][1].as_f64().unwrap() > 4.5, "numbers in cells can be read, {theme}: {look}");
+        }
         assert_eq!(look["labels"], true);
         assert!(look["words"].as_str().unwrap().contains("led (round"), "the divergence is said: {look}");
     }
@@ -281,6 +283,19 @@ fn what_was_stopped_and_runs_again_is_not_reported_as_stopped() {
     let over = outcomes.iter().filter(|outcome| outcome.status != JobStatus::Stopped).count();
     assert!(state.contains(&format!("live: {over} of 4 runs finished")));
     assert!(!state.contains("stopped early"));
+    view.finish();
+}
+
+#[test]
+fn the_live_view_says_how_much_time_is_left() {
+    let (folder, plan) = (tempfile::tempdir().unwrap(), plan());
+    let view = LiveView::start(TcpListener::bind("127.0.0.1:0").unwrap(), &plan, folder.path()).unwrap();
+    let says_it = || ask(&view, &get("/state?version=", "localhost")).contains(" left\"");
+    let job = plan.jobs()[0];
+    view.advanced(job, 0);
+    assert!(!says_it(), "no round has been made, so no pace is known");
+    view.advanced(job, 1);
+    assert!(says_it());
     view.finish();
 }
 

@@ -59,7 +59,7 @@ fn models_learn_and_their_metrics_are_recorded_drawn_and_ranked() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("run");
         let results = Lab::of("rows", table(loss)).quiet().run(EXPERIMENT, &folder).unwrap();
-        assert!(results.outcomes.iter().all(|outcome| outcome.status == JobStatus::Done), "{loss:?}");
+        assert!(results.outcomes.iter().all(|outcome| outcome.status.is_done()), "{loss:?}");
         let records = read_records(&folder).unwrap();
         let (first, last) = (&records[0], &results.outcomes[0].last);
         assert!(last.loss < first.loss, "{loss:?}");

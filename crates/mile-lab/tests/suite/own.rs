@@ -89,7 +89,7 @@ fn a_problem_of_ones_own_gets_records_figures_a_table_a_report_and_a_resume() {
     let folder = home.path().join("run");
     let results = run(&lab(Opinions::new(5)), EXPERIMENT, &folder);
     assert!(results.is_complete && results.outcomes.len() == 4);
-    assert!(results.outcomes.iter().all(|outcome| outcome.status == JobStatus::Done));
+    assert!(results.outcomes.iter().all(|outcome| outcome.status.is_done()));
     assert!(results.to_string().contains("mile") && results.to_string().contains("k-gt"));
     for file in ["config.toml", "metrics.jsonl", "summary.json", "report.html", "table.txt", "table.tex"] {
         assert!(folder.join(file).exists(), "{file}");
@@ -157,8 +157,9 @@ fn a_kind_of_ones_own_has_parameters_that_can_be_swept() {
             Ok(Arc::new(FixedProblem::new(format!("opinions {spread} apart"), problem)))
         })
     };
-    let sweep =
-        format!("{EXPERIMENT}[problem]\nkind = \"opinions\"\n[sweep]\n\"problem.spread\" = [0.5, 2.0]\n");
+    let sweep = format!(
+        "{EXPERIMENT}[problem]\nkind = \"opinions\"\n[sweep]\ncriterion = \"local_loss\"\n\"problem.spread\" = [0.5, 2.0]\n"
+    );
     let results = run(&lab(), &sweep, &home.path().join("sweep"));
     assert!(results.is_complete && results.table.contains("problem.spread=0.5"), "{}", results.table);
     for file in [

@@ -88,7 +88,7 @@ fn a_run_directory_has_what_it_promises() {
     let plan = plan(&[]);
     let outcomes = go(&plan, folder.path(), false).unwrap();
     assert_eq!(outcomes.len(), 6);
-    assert!(outcomes.iter().all(|outcome| outcome.status == JobStatus::Done && outcome.round == 30));
+    assert!(outcomes.iter().all(|outcome| outcome.status.is_done() && outcome.round == 30));
     let records = read_records(folder.path()).unwrap();
     let rounds: Vec<u64> =
         records.iter().filter(|r| r.label == "k-gt" && r.seed == 1).map(|r| r.round).collect();
@@ -113,7 +113,7 @@ fn a_run_stopped_and_resumed_twice_ends_with_the_same_bits() {
     assert!(stopped.iter().any(|outcome| outcome.status == JobStatus::Stopped));
     stop_at(&plan, pieces.path(), 19, true);
     let outcomes = go(&plan, pieces.path(), true).unwrap();
-    assert!(outcomes.iter().all(|outcome| outcome.status == JobStatus::Done));
+    assert!(outcomes.iter().all(|outcome| outcome.status.is_done()));
     assert_eq!(finals(whole.path()), finals(pieces.path()));
     let records = |folder: &Path| timeless(read_records(folder).unwrap());
     assert_eq!(records(whole.path()), records(pieces.path()));
@@ -183,7 +183,7 @@ fn an_observer_receives_every_kept_record_once() {
     execute(&plan, folder.path(), true, &events, &AtomicBool::new(false)).unwrap();
     let opened = events.0.into_inner().unwrap();
     let [(kept, outcomes)] = &opened[..] else { panic!("{opened:?}") };
-    assert!(outcomes.iter().all(|outcome| outcome.status == JobStatus::Done) && outcomes.len() < 6);
+    assert!(outcomes.iter().all(|outcome| outcome.status.is_done()) && outcomes.len() < 6);
     let mut all = [kept.clone(), events.1.into_inner().unwrap()].concat();
     let place = |r: &Record| (r.label != "mile", r.label.clone(), r.seed, r.round);
     all.sort_by_key(place);
@@ -208,8 +208,9 @@ fn a_diverged_algorithm_is_a_result_and_does_not_disturb_the_others() {
     let outcomes = go(&plan(&["algorithm.mile.step_size=300", "rounds=200"]), both.path(), false).unwrap();
     go(&plan(&["rounds=200"]), alone.path(), false).unwrap();
     for outcome in &outcomes {
-        let expected = if outcome.label == "mile" { JobStatus::Diverged } else { JobStatus::Done };
-        assert_eq!(outcome.status, expected, "{}", outcome.label);
+        let diverged = outcome.label == "mile";
+        assert_eq!(outcome.status == JobStatus::Diverged, diverged, "{}", outcome.label);
+        assert_eq!(outcome.status.is_done(), !diverged, "{}", outcome.label);
     }
     let (both, alone) = (finals(both.path()), finals(alone.path()));
     assert_eq!(both["k-gt-seed0.safetensors"], alone["k-gt-seed0.safetensors"]);
@@ -373,7 +374,7 @@ fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
 fn one_agent_and_single_precision_run_too() {
     let folder = tempfile::tempdir().unwrap();
     let outcomes = go(&plan(&["network.agents=1", "precision=f32"]), folder.path(), false).unwrap();
-    assert!(outcomes.iter().all(|o| o.status == JobStatus::Done && o.last.bytes_sent == 0));
+    assert!(outcomes.iter().all(|o| o.status.is_done() && o.last.bytes_sent == 0));
     assert!(outcomes.iter().all(|o| o.last.consensus_error == 0.0));
 }
 
@@ -381,7 +382,7 @@ fn one_agent_and_single_precision_run_too() {
 fn no_rounds_leave_the_starting_point() {
     let folder = tempfile::tempdir().unwrap();
     let outcomes = go(&plan(&["rounds=0"]), folder.path(), false).unwrap();
-    assert!(outcomes.iter().all(|o| o.status == JobStatus::Done && o.round == 0 && o.last.round == 0));
+    assert!(outcomes.iter().all(|o| o.status.is_done() && o.round == 0 && o.last.round == 0));
 }
 
 /// A weight that the edges determine, and what they remember.

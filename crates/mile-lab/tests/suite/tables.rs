@@ -176,10 +176,11 @@ fn a_run_directory_names_coefficients_and_agents() {
     let (plan, run) = (folder.plan(&set).unwrap(), folder.0.path().join("run"));
     execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
     let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap();
-    assert_eq!(read("agents.csv"), "agent,source,training_rows,test_rows\n0,u,2,0\n1,v,2,0\n");
+    let agents = "agent,source,training_rows,test_rows,training,test\n0,u,2,0,1 4,\n1,v,2,0,2-3,\n";
+    assert_eq!(read("agents.csv"), agents);
     let coefficients = read("coefficients.csv");
     let rows: Vec<Vec<&str>> = coefficients.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(rows[0], ["coefficient", "mile average", "mile seed 0", "mile seed 1"]);
+    assert_eq!(rows[0][..4], ["coefficient", "mile average", "mile seed 0", "mile seed 1"]);
     assert_eq!(rows.iter().skip(1).map(|row| row[0]).collect::<Vec<_>>(), ["a", "c=q", "intercept"]);
     let value = |row: &[&str], k: usize| row[k].parse::<f64>().unwrap();
     for row in &rows[1..] {
@@ -267,7 +268,54 @@ fn a_softmax_model_has_coefficients_for_each_class_and_is_measured_on_held_out_r
     let names: Vec<&str> = text.lines().map(|line| line.split(',').nth(1).unwrap()).collect();
     assert_eq!(names, ["coefficient", "a", "intercept", "a", "intercept", "a", "intercept"]);
     assert!(text.lines().nth(3).unwrap().starts_with("y,a,"));
-    assert!(!run.join("agents.csv").exists(), "nothing is named by a partition");
+}
+
+/// The numbers of rows in a cell of `agents.csv`, such as `1-3 7`.
+fn numbers(cell: &str) -> Vec<usize> {
+    let bounds = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse::<usize>().unwrap()..=last.parse().unwrap()
+    };
+    cell.split_whitespace().flat_map(bounds).collect()
+}
+
+#[test]
+fn agents_csv_has_every_row_of_a_partition_once_for_each_seed_and_they_are_those_of_the_run() {
+    let rows: String = (1..=40).map(|k| format!("{k},{}\n", 100 + k)).collect();
+    let folder = Folder::new(&[("all.csv", &format!("a,y\n{rows}"))]);
+    let set = ["problem.loss=least-squares", "problem.test=0.25", "seeds=[0, 3]", "rounds=1"];
+    let (plan, run) = (folder.plan(&set).unwrap(), folder.0.path().join("run"));
+    execute(&plan, &run, false, &Silent, &AtomicBool::new(false)).unwrap();
+    let text = std::fs::read_to_string(run.join("agents.csv")).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0], ["seed", "agent", "source", "training_rows", "test_rows", "training", "test"]);
+    let of = |seed: &str| lines.iter().filter(|line| line[0] == seed).collect::<Vec<_>>();
+    for seed in ["0", "3"] {
+        let [training, test] =
+            [5, 6].map(|k| of(seed).iter().map(|line| numbers(line[k])).collect::<Vec<_>>());
+        let counts = |k: usize| of(seed).iter().map(|line| line[k].parse().unwrap()).collect::<Vec<usize>>();
+        assert_eq!((counts(3), counts(4)), (lengths(&training), lengths(&test)));
+        assert_eq!(test.concat().len(), 10);
+        let mut all = [training.concat(), test.concat()].concat();
+        all.sort_unstable();
+        assert_eq!(all, (1..=40).collect::<Vec<_>>(), "seed {seed}");
+        // The only feature of row k is k: the gradient at 0 is the mean of -k (100 + k) over an agent's rows.
+        let problem = plan.problem::<f64>(seed.parse().unwrap()).unwrap();
+        for (agent, rows) in training.iter().enumerate() {
+            let mut gradient = [0.0];
+            problem.gradient(agent, &[0.0], &mut gradient).unwrap();
+            let sum: usize = rows.iter().map(|k| k * (100 + k)).sum();
+            let expected = -(sum as f64) / rows.len() as f64;
+            assert!((gradient[0] - expected).abs() < 1e-9 * expected.abs(), "{gradient:?} {expected}");
+        }
+    }
+    let part = |seed: &str, k: usize| of(seed).iter().map(|line| line[k].to_owned()).collect::<Vec<_>>();
+    assert_ne!(part("0", 5), part("3", 5), "the seed of the run divides the rows");
+    assert_eq!(part("0", 6), part("3", 6), "all runs are measured on the same rows");
+}
+
+fn lengths(lists: &[Vec<usize>]) -> Vec<usize> {
+    lists.iter().map(Vec::len).collect()
 }
 
 #[test]
@@ -300,5 +348,35 @@ fn a_note_says_when_all_seeds_give_the_same_run() {
         &["problem.by=b", "algorithm.mile.name=proxskip"],
     ] {
         assert!(!has_note(set), "{set:?}");
+    }
+}
+
+#[test]
+fn a_parameter_of_another_loss_is_named_with_its_loss() {
+    let folder = Folder::new(&[("all.csv", GOOD)]);
+    for (loss, key, own, of) in [
+        ("welsch", "delta", "problem.c=1.0", "huber"),
+        ("huber", "c", "problem.delta=1.0", "welsch"),
+        ("least-squares", "delta", "problem.l2=0.1", "huber"),
+    ] {
+        let given = format!("problem.{key}=0.5");
+        let loss = format!("problem.loss={loss}");
+        folder.refuses(&[&loss, &given], &[&format!("problem.{key}"), of]);
+        folder.refuses(&[&loss, &given, own], &[&format!("problem.{key}"), of]);
+        assert!(folder.plan(&[&loss, own]).is_ok());
+    }
+}
+
+#[test]
+fn losses_are_counted_by_the_rows_they_read_however_cheap_gradients_are() {
+    // Normal equations: a gradient is a product with a matrix of 3 x 3 numbers, a loss reads all rows, held out or not.
+    let rows: String = (0..4000).map(|k| format!("{},{},{}\n", k % 7, k % 11, k % 5)).collect();
+    let folder = Folder::new(&[("all.csv", &format!("a,b,y\n{rows}"))]);
+    for test in ["problem.l2=0.0", "problem.test=0.9"] {
+        let plan = folder.plan(&["rounds=2000", "eval_every=1", "problem.intercept=true", test]).unwrap();
+        // Three models on 4,000 rows in a record, ten gradients of two agents with 3 rows in a round.
+        let (evaluation, round) = (0.5 * 3.0 * 4000.0 + 6.0, 60.0);
+        let expected = 2001.0 * evaluation / (2001.0 * evaluation + 2000.0 * round);
+        assert!((plan.evaluation.share - expected).abs() < 1e-6, "{} {expected}", plan.evaluation.share);
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of an engine, and how an agent left.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use crate::checkpoint::CheckpointError;
@@ -12,7 +13,7 @@ pub enum NetworkEngineError {
     #[error("{0}")]
     Settings(String),
     /// The address to listen on cannot be bound.
-    #[error("cannot listen on {listen}: {source}; choose another address, or stop the process that uses it")]
+    #[error("cannot listen on {listen}: {}", cause(&**source))]
     Bind {
         /// The address.
         listen: SocketAddr,
@@ -20,9 +21,7 @@ pub enum NetworkEngineError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The status socket or the metrics cannot be served.
-    #[error(
-        "cannot serve {what} on {at}: {source}; choose another address or path, or stop the process that uses it"
-    )]
+    #[error("cannot serve {what} on {at}: {}", cause(&**source))]
     Serve {
         /// Status or metrics.
         what: &'static str,
@@ -57,6 +56,42 @@ impl NetworkEngineError {
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
         Self::Serve { what, at: at.to_string(), source: source.into() }
+    }
+
+    /// What the system said about an address that cannot be used, such as that another process uses it.
+    pub fn address_error(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Bind { source, .. } | Self::Serve { source, .. } => system_error(&**source),
+            _ => None,
+        }
+    }
+}
+
+/// An error and those that caused it, the innermost last.
+fn chain<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+/// What the system said, if it is among the causes of an error.
+fn system_error(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
+    chain(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>()).last().map(std::io::Error::kind)
+}
+
+/// Why a socket cannot be used, and what to do.
+fn cause(error: &(dyn std::error::Error + 'static)) -> String {
+    match system_error(error) {
+        Some(ErrorKind::AddrInUse) => {
+            "another process uses it; stop that process, or choose another port or path".into()
+        }
+        Some(ErrorKind::AddrNotAvailable) => {
+            "this machine does not have this address; give one that it has, or 0.0.0.0 for all of them".into()
+        }
+        Some(ErrorKind::PermissionDenied) => {
+            "it is not allowed; choose a port from 1024 on, or a path that you can write to".into()
+        }
+        _ => format!("{}; choose another address or path", chain(error).last().unwrap_or(error)),
     }
 }
 

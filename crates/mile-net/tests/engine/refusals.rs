@@ -108,9 +108,11 @@ fn settings_that_cannot_be_meant_are_refused_at_the_start() {
         (settings.transport, settings.listen) = (Transport::Tcp, taken.local_addr().unwrap());
     });
     assert!(matches!(error, NetworkEngineError::Bind { .. }), "{error}");
+    assert_eq!(error.address_error(), Some(std::io::ErrorKind::AddrInUse), "{error}");
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let error = start(&|settings| settings.listen = taken.local_addr().unwrap());
     assert!(matches!(error, NetworkEngineError::Bind { .. }), "{error}");
+    assert_eq!(error.address_error(), Some(std::io::ErrorKind::AddrInUse), "{error}");
 }
 
 #[test]

@@ -43,6 +43,7 @@ fn proximal_steps_do_too_and_methods_without_one_are_refused() {
     let shard = |agent: u16| Shard {
         features: (0..120u16).map(|k| f32::from(k * (agent + 3) % 17 * (k % 5)) / 60.0 - 0.5).collect(),
         targets: vec![1.0, -1.0, f32::from(agent)],
+        ..Shard::default()
     };
     let objective = TableObjective { l1: 0.1, ..TableObjective::new(Loss::LeastSquares, 0.1) };
     let table = Table::new(40, (0..3).map(shard).collect(), objective, Batch::Full).unwrap();

@@ -31,7 +31,7 @@ pub(crate) fn problem(agents: usize, dim: usize, l1: f64) -> Table<f32> {
         let mut random = stream(11, Purpose::Data, agent as u64, 0);
         let features = (0..6 * dim).map(|_| random.sample::<f32, _>(StandardNormal)).collect();
         let targets = (0..6).map(|k| if (k + agent).is_multiple_of(3) { 1.0 } else { -1.0 }).collect();
-        Shard { features, targets }
+        Shard { features, targets, ..Shard::default() }
     };
     Table::new(
         dim,

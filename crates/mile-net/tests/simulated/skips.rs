@@ -184,7 +184,7 @@ pub(crate) fn least_squares(agents: usize, dim: usize) -> Table<f32> {
         let mut random = stream(3, Purpose::Data, agent as u64, 0);
         let features = (0..4 * dim * dim).map(|_| random.sample::<f32, _>(StandardNormal)).collect();
         let targets = (0..4 * dim).map(|_| agent as f32 + random.sample::<f32, _>(StandardNormal)).collect();
-        Shard { features, targets }
+        Shard { features, targets, ..Shard::default() }
     };
     Table::new(
         dim,

@@ -9,6 +9,7 @@ use zip::ZipArchive;
 
 use super::npy::{Array, Element, refused_type};
 use crate::error::DataFileError;
+use crate::reading;
 
 /// What a name ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +36,13 @@ pub(super) fn bad(file: &Path, array: Option<&str>, problem: impl std::fmt::Disp
         Some(array) => format!("array '{array}': {problem}"),
         None => problem.to_string(),
     };
-    DataFileError { file: file.to_owned(), line: None, column: None, problem }
+    DataFileError { file: file.to_owned(), place: None, column: None, problem }
 }
 
 /// Reads arrays of one file, by name; a `.npy` file has one, without a name.
 pub(super) fn read(path: &Path, names: &[Option<&str>]) -> Result<Vec<Array>, DataFileError> {
     let unreadable = |error: &dyn std::fmt::Display| bad(path, None, format!("cannot read it: {error}"));
-    let mut file = File::open(path).map_err(|error| unreadable(&error))?;
+    let mut file = reading::open(path).map_err(|error| unreadable(&error))?;
     let mut whole = || {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| unreadable(&error)).map(|_| bytes)

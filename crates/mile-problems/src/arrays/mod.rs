@@ -198,6 +198,10 @@ impl Objectives for ArrayObjectives {
         Curvature::Changing
     }
 
+    fn are_networks(&self) -> bool {
+        true
+    }
+
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {
         let samples = self.arrays()?.set.train.len();
         // With only its own file, an agent knows its own samples.

@@ -11,6 +11,7 @@ use zip::ZipArchive;
 use super::file::{Format, absent, bad, element, name_of_member};
 use super::npy::{Array, Header, of_some};
 use crate::error::DataFileError;
+use crate::reading;
 
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 18;
@@ -76,7 +77,7 @@ fn open<V>(
     work: impl FnOnce(Header, u64, &mut Input<'_>) -> Result<V, String>,
 ) -> Result<V, DataFileError> {
     let unreadable = |error: &dyn std::fmt::Display| bad(path, None, format!("cannot read it: {error}"));
-    let file = File::open(path).map_err(|error| unreadable(&error))?;
+    let file = reading::open(path).map_err(|error| unreadable(&error))?;
     let length = file.metadata().map_err(|error| unreadable(&error))?.len();
     let of_array = |problem: String| bad(path, name, problem);
     match (Format::of(path), name) {

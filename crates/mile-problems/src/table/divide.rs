@@ -7,6 +7,7 @@ use super::bad;
 use super::here::Here;
 use super::layout::Role;
 use super::rows::Rows;
+use super::spec::HeldOut;
 use crate::error::{DataFileError, LabError};
 
 /// The stream of the rows that are held out, among those of partitions.
@@ -19,7 +20,7 @@ pub(super) type Division = Vec<Vec<u32>>;
 /// the rows, if they have classes.
 ///
 /// Rows are held out by `problem.seed`, or 0, and not by the seed of the run: all runs are measured on the same rows. Where
-/// agents have their own rows, each holds out its share; if the seed of the run divides the rows, the share is
+/// agents have their own rows, each holds out its share or fold; if the seed of the run divides the rows, they are
 /// held out beforehand.
 pub(super) fn training(
     rows: &Rows,
@@ -28,20 +29,15 @@ pub(super) fn training(
     here: &Here,
     seed: u64,
 ) -> Result<(Division, Division), LabError> {
-    let share = here.spec.files.test.share();
-    let held_out_seed = here.spec.division.seed.unwrap_or(0);
     let (division, held_out) = if here.spec.is_divided_by_owner() {
-        let mut own = match &here.spec.columns.by {
+        let own = match &here.spec.columns.by {
             Some(by) => by_owner(rows, owners, by, here.agents)?,
             None => of_files(rows, here.agents),
         };
-        let take = |(agent, rows): (usize, &mut Vec<u32>)| take_share(rows, share, held_out_seed, agent);
-        let held_out = own.iter_mut().enumerate().map(take).collect();
-        (own, held_out)
+        own.into_iter().enumerate().map(|(agent, rows)| shares(rows, here, agent).into()).unzip()
     } else {
-        let mut all: Vec<u32> = (0..rows.len() as u32).collect();
-        let taken = take_share(&mut all, share, held_out_seed, 0);
-        (partition(rows, &all, classes, here, seed)?, evenly(&taken, here.agents))
+        let [rest, taken] = shares((0..rows.len() as u32).collect(), here, 0);
+        (partition(rows, &rest, classes, here, seed)?, evenly(&taken, here.agents))
     };
     if let Some(agent) = here.available().into_iter().find(|agent| division[*agent].is_empty()) {
         let problem = format!("agent {agent} has no rows; give it some, or use fewer agents");
@@ -84,7 +80,7 @@ pub(super) fn owners(rows: &Rows, here: &Here) -> Result<Vec<String>, DataFileEr
 fn by_owner(rows: &Rows, owners: &[String], by: &str, agents: usize) -> Result<Division, DataFileError> {
     let role = rows.layout().owner.unwrap_or(Role::Unused);
     let unknown = |word: &str| format!("'{word}' does not occur in column '{by}' of the training data");
-    let codes = rows.codes(role, str::to_owned, owners, &unknown)?;
+    let codes = rows.codes(role, str::to_owned, owners, None, &unknown)?;
     let mut division = vec![Vec::new(); agents];
     if let Role::Word(column) = role {
         for (owner, row) in rows.coded(column, &codes).into_iter().zip(0..) {
@@ -143,16 +139,22 @@ fn partition(
     Ok(division.iter().map(|places| places.iter().map(number).collect()).collect())
 }
 
-/// Takes this share of the rows out, at random; at least one row is left.
-fn take_share(rows: &mut Vec<u32>, share: f64, seed: u64, agent: usize) -> Vec<u32> {
-    let count = ((share * rows.len() as f64).round() as usize).min(rows.len().saturating_sub(1));
-    let order = Permutation::new(rows.len(), stream(seed, Purpose::Partition, agent as u64, HELD_OUT));
-    let mut is_taken = vec![false; rows.len()];
-    (0..count).for_each(|k| is_taken[order.at(k)] = true);
+/// An agent's rows for training, at least one, and its share or fold of rows that are held out, at random.
+pub(super) fn shares(rows: Vec<u32>, here: &Here, agent: usize) -> [Vec<u32>; 2] {
+    let (all, seed) = (rows.len(), here.spec.division.seed.unwrap_or(0));
+    let places = match here.spec.files.test {
+        HeldOut::Share(share) => 0..((share * all as f64).round() as usize).min(all.saturating_sub(1)),
+        HeldOut::Fold { number, of } if all > 1 => {
+            let end = |fold: u32| (u64::from(fold) * all as u64 / u64::from(of)) as usize;
+            end(number - 1)..end(number)
+        }
+        _ => 0..0,
+    };
+    let order = Permutation::new(all, stream(seed, Purpose::Partition, agent as u64, HELD_OUT));
+    let mut is_taken = vec![false; all];
+    places.for_each(|k| is_taken[order.at(k)] = true);
     let part = |taken: bool| -> Vec<u32> {
         rows.iter().zip(&is_taken).filter(|(_, is)| **is == taken).map(|(row, _)| *row).collect()
     };
-    let (kept, taken) = (part(false), part(true));
-    *rows = kept;
-    taken
+    [part(false), part(true)]
 }

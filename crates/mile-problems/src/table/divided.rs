@@ -7,12 +7,14 @@ use std::sync::Arc;
 use mile::problems::Loss;
 use rayon::prelude::*;
 
+use super::agent_rows::AgentRows;
 use super::bad;
 use super::divide::{self, Division};
 use super::here::Here;
 use super::layout::Role;
+use super::parse::File;
 use super::rows::{Outlines, Rows, check_features};
-use super::spec::{HeldOut, Missing, file_of, is_per_agent};
+use super::spec::{HeldOut, file_of, is_per_agent};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::{class, sort};
 use crate::error::{DataFileError, LabError};
@@ -36,6 +38,8 @@ pub(super) struct Divided {
     pub(super) other: Option<Arc<Rows>>,
     pub(super) held_out: Division,
     pub(super) classes: Vec<String>,
+    /// Rows with missing values that were left out, and comments.
+    pub(super) left_out: [u64; 2],
     owners: Vec<String>,
     /// Statistics from a file.
     given: Option<Statistics>,
@@ -125,7 +129,9 @@ impl Divided {
             held_out = divide::held_out(&rows_of_test, &owners, here)?;
             other = Some(rows_of_test);
         }
-        Ok(Self { rows, training, other, held_out, classes, owners, given })
+        let files = rows.files.iter().chain(other.iter().flat_map(|rows| &rows.files));
+        let left_out = files.map(File::left_out).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
+        Ok(Self { rows, training, other, held_out, classes, left_out, owners, given })
     }
 
     /// The statistics of all agents' data, if they are needed: given, or computed where all data is available.
@@ -140,8 +146,8 @@ impl Divided {
             }
             (None, _) if !here.spec.needs_statistics() => return Ok(None),
             (None, true) => {
-                let problem = "missing; standardise, categorical, missing = \"mean\" and weights = \"rows\" need numbers from \
-                               all agents' data, and an agent has only its own; summarise each agent's data with mile data \
+                let problem = "missing; standardise, categorical, missing = \"mean\" and weights need numbers from all agents' data, \
+                               and an agent has only its own; summarise each agent's data with mile data \
                                summary, merge the summaries with mile data merge, and give every agent the result, as in \
                                statistics = \"statistics.json\"";
                 return Err(LabError::config("problem.statistics", problem));
@@ -152,7 +158,7 @@ impl Divided {
                 self.with_words(Statistics::merge(parts.collect())?)
             }
         };
-        let is_used = here.spec.columns.standardise || here.spec.columns.missing == Missing::Mean;
+        let is_used = here.spec.columns.standardise || here.spec.columns.missing.fills_numbers();
         for column in found.columns.iter().filter(|_| is_used) {
             let problem = match column.count {
                 0 => "no training row has a value; leave it out with exclude",
@@ -190,6 +196,11 @@ impl Divided {
                 expected.join(", "),
                 found.join(", ")
             ));
+        }
+        if here.spec.columns.weights.is_some() && given.weight.is_none() {
+            return refuse(
+                "the sum of the rows' weights is missing; summarise each agent's data again".into(),
+            );
         }
         match here.spec.columns.categorical.iter().find(|name| !given.categories.contains_key(*name)) {
             Some(name) => refuse(format!("the categories of column '{name}' are missing")),
@@ -247,9 +258,11 @@ impl Divided {
             mean: means[k],
             squares: squares[k],
         };
+        let weight = |place: usize| self.rows.some(training).map(|row| row.numbers[place]).sum();
         Statistics {
             agents: vec![agent],
             rows: training.len() as u64,
+            weight: self.rows.layout().weight.map(weight),
             columns: (0..columns.len()).map(column).collect(),
             categories: BTreeMap::new(),
             classes: Vec::new(),
@@ -271,25 +284,45 @@ impl Divided {
         }
     }
 
-    /// For each agent whose rows are available, where they come from and how many there are.
-    pub(super) fn agents(&self, here: &Here) -> Vec<(usize, String, [usize; 2])> {
+    /// The rows of each agent whose rows are known here.
+    pub(super) fn agents(&self, here: &Here) -> Vec<AgentRows> {
         let source = |agent: usize| match self.owners.get(agent) {
             Some(owner) => owner.clone(),
             None => file_of(&here.spec.files.data, agent).display().to_string(),
         };
-        let count = |division: &Division, agent: usize| division.get(agent).map_or(0, Vec::len);
-        let known = |agent: usize| here.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
-        // Other ranks' files are not read here, and their rows are those that they reported.
         let one = |agent: usize| {
-            let [training, test] = known(agent);
-            let rows = [training.max(count(&self.training, agent)), test.max(count(&self.held_out, agent))];
-            (agent, source(agent), rows)
+            let [training, test] = match here.spec.is_per_agent() {
+                true => self.rows_of_file(here, agent),
+                false => [&self.training, &self.held_out].map(|all| of(all, agent).to_vec()),
+            };
+            AgentRows { agent, source: source(agent), training, test }
         };
         match here.told {
             Some(_) => (0..here.agents).map(one).collect(),
             None => here.available().into_iter().map(one).collect(),
         }
     }
+
+    /// The training rows and the held-out rows of an agent with its own file, by their places there. Other ranks' files are not
+    /// read here, but they have reported how many rows there are, which decides what is held out.
+    fn rows_of_file(&self, here: &Here, agent: usize) -> [Vec<u32>; 2] {
+        let told = here.told.as_ref().map_or([0; 2], |told| told.rows[agent]);
+        let training = told[0].max(of(&self.training, agent).len());
+        let test = told[1].max(of(&self.held_out, agent).len());
+        let all = |rows: usize| (0..rows as u32).collect();
+        match &here.spec.files.test {
+            HeldOut::File(path) if is_per_agent(path) => [all(training), all(test)],
+            HeldOut::File(_) => [all(training), of(&self.held_out, agent).to_vec()],
+            HeldOut::None | HeldOut::Share(_) | HeldOut::Fold { .. } => {
+                divide::shares(all(training + test), here, agent)
+            }
+        }
+    }
+}
+
+/// The rows of an agent in a division.
+fn of(division: &Division, agent: usize) -> &[u32] {
+    division.get(agent).map_or(&[], |rows| rows)
 }
 
 /// The classes of the target, in order: given, or those of the statistics, or those of the data.
@@ -346,7 +379,7 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
     let Role::Word(column) = rows.layout().target else { return Ok(()) };
     let mut seen = named.to_vec();
     for file in &rows.files {
-        for (word, line) in &file.words[column].found {
+        for (word, place) in &file.words[column].found {
             let word = class(word);
             if !seen.contains(&word) {
                 seen.push(word);
@@ -354,7 +387,7 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
             if seen.len() > 2 {
                 let name = file.layout.name(file.layout.target);
                 let problem = format!("a third class ({}); a logistic loss has two", seen.join(", "));
-                return Err(bad(&file.path, Some(*line), Some(name), problem));
+                return Err(bad(&file.path, Some(*place), Some(name), problem));
             }
         }
     }
@@ -364,5 +397,5 @@ fn refuse_third_class(rows: &Rows, named: &[String]) -> Result<(), DataFileError
 /// For each file, the number of the class of each word of the target.
 pub(super) fn class_codes(rows: &Rows, classes: &[String]) -> Result<Vec<Vec<u32>>, DataFileError> {
     let unknown = |word: &str| format!("expected one of the classes {}, got '{word}'", classes.join(", "));
-    rows.codes(rows.layout().target, class, classes, &unknown)
+    rows.codes(rows.layout().target, class, classes, None, &unknown)
 }

@@ -1,20 +1,27 @@
 //! Turns the rows of the user's files into the numbers of the problem: one shard for each agent.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use mile::problems::{Loss, Shard};
 use mile::real::Real;
 use rayon::prelude::*;
 
+use super::agent_rows::AgentRows;
 use super::bad;
 use super::divided::{Divided, Use, class_codes};
 use super::here::Here;
 use super::layout::Role;
+use super::parse::NO_WORD;
 use super::rows::{Outlines, Row, Rows};
-use super::spec::HeldOut;
+use super::spec::{HeldOut, Missing};
 use super::statistics::{ColumnStatistics, Statistics};
 use super::words::class;
+use crate::Feature;
 use crate::error::{DataFileError, LabError};
+
+/// The category of missing and unknown words, where they have one.
+const MISSING: &str = "missing";
 
 /// The numbers of all agents.
 pub(super) struct Data<T> {
@@ -31,27 +38,16 @@ pub(super) struct Data<T> {
 pub(super) struct About {
     /// Names of the features, the intercept included.
     pub(super) features: Vec<String>,
+    /// How each of them is made.
+    pub(super) made: Vec<Feature>,
     /// The classes of the target, in order.
     pub(super) classes: Vec<String>,
     /// The statistics of all agents' data, if features depend on them.
     pub(super) statistics: Option<Statistics>,
-    /// For each agent whose rows are available, where they come from and how many are for training and held out.
-    pub(super) agents: Vec<(usize, String, [usize; 2])>,
-}
-
-impl About {
-    /// The agents with the source of their rows, as a CSV file.
-    pub(super) fn agents_csv(&self) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let row = |(agent, source, [training, test]): &(usize, String, [usize; 2])| {
-            [agent.to_string(), source.clone(), training.to_string(), test.to_string()]
-        };
-        let header = ["agent", "source", "training_rows", "test_rows"].map(str::to_owned);
-        for record in [header].into_iter().chain(self.agents.iter().map(row)) {
-            let _ = writer.write_record(record);
-        }
-        String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
-    }
+    /// The rows of each agent whose rows are known here.
+    pub(super) agents: Arc<Vec<AgentRows>>,
+    /// Rows with missing values that were left out, and comments, in the files of all agents.
+    pub(super) left_out: [u64; 2],
 }
 
 /// Reads the data of a table problem and divides them among the agents.
@@ -59,9 +55,15 @@ pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Resu
     let divided = Divided::read(here, outlines, seed, Use::Training)?;
     let statistics = divided.statistics(here)?;
     let encoder = Encoder::new(&divided, &divided.rows, here, statistics.as_ref())?;
-    let features = encoder.names(here);
+    let (features, made): (Vec<String>, Vec<Feature>) = encoder.features().into_iter().unzip();
     // The objectives of agents whose rows are elsewhere are never evaluated here, but must exist.
-    let placeholder = || Shard { features: vec![T::zero(); features.len()], targets: vec![T::one()] };
+    let placeholder = || Shard {
+        features: vec![T::zero(); features.len()],
+        targets: vec![T::one()],
+        // What it counts must not exceed what all agents' rows count together.
+        weights: here.spec.columns.weights.iter().map(|_| T::min_positive_value()).collect(),
+        offsets: Vec::new(),
+    };
     let shard = |agent: usize| match here.is_here(agent) {
         false => placeholder(),
         true => encoder.shard(&divided.rows, &divided.training[agent]),
@@ -82,8 +84,9 @@ pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Resu
             held(&encoder, rows)
         }
     };
-    let agents = divided.agents(here);
-    let about = About { features, classes: divided.classes, statistics, agents };
+    let agents = Arc::new(divided.agents(here));
+    let about =
+        About { features, made, classes: divided.classes, statistics, agents, left_out: divided.left_out };
     Ok(Data { columns: about.features.len(), shards, test, about })
 }
 
@@ -93,6 +96,9 @@ struct Encoder {
     target: Role,
     /// For each file, the target of each of its words.
     targets: Vec<Vec<f64>>,
+    weight: Option<usize>,
+    /// The place of an offset, and whether it is the logarithm of the number there.
+    offset: Option<(usize, bool)>,
     intercept: bool,
 }
 
@@ -114,6 +120,8 @@ enum Column {
         categories: Vec<String>,
         /// The first category that has a feature.
         first: usize,
+        /// The category of missing words.
+        other: u32,
     },
 }
 
@@ -131,17 +139,25 @@ impl Encoder {
             columns.iter().map(|column| (column.name.as_str(), column)).collect();
         let column = |(name, role): &(String, Role)| match *role {
             Role::Word(place) => {
-                let categories =
+                let mut categories =
                     statistics.and_then(|found| found.categories.get(name).cloned()).unwrap_or_default();
+                let has_own = here.spec.columns.missing == Missing::Category;
+                if has_own {
+                    // Last, so that it is never the reference.
+                    categories.retain(|category| category != MISSING);
+                    categories.push(MISSING.to_owned());
+                }
+                let other = has_own.then(|| categories.len() as u32 - 1);
                 let unknown = |word: &str| {
                     format!(
                         "expected one of the categories in all agents' data, {}, got '{word}'",
                         categories.join(", ")
                     )
                 };
-                let codes = rows.codes(*role, class, &categories, &unknown)?;
+                let codes = rows.codes(*role, class, &categories, other, &unknown)?;
                 let first = usize::from(here.spec.objective.intercept);
-                Ok(Column::Category { name: name.clone(), place, codes, categories, first })
+                let other = other.unwrap_or(u32::MAX);
+                Ok(Column::Category { name: name.clone(), place, codes, categories, first, other })
             }
             Role::Number(place) => {
                 let known = known.get(name.as_str());
@@ -159,24 +175,38 @@ impl Encoder {
         let value = |code: u32| if is_softmax { f64::from(code) } else { 2.0 * f64::from(code) - 1.0 };
         let codes = class_codes(rows, &divided.classes)?;
         let targets = codes.into_iter().map(|codes| codes.into_iter().map(value).collect()).collect();
-        Ok(Self { columns, target: layout.target, targets, intercept: here.spec.objective.intercept })
+        let is_exposure = here.spec.columns.offset.as_ref().is_some_and(|offset| offset.is_exposure);
+        Ok(Self {
+            columns,
+            target: layout.target,
+            targets,
+            weight: layout.weight,
+            offset: layout.offset.map(|place| (place, is_exposure)),
+            intercept: here.spec.objective.intercept,
+        })
     }
 
-    /// The names of the features.
-    fn names(&self, here: &Here) -> Vec<String> {
-        let mut names = Vec::new();
+    /// The names of the features, and how they are made.
+    fn features(&self) -> Vec<(String, Feature)> {
+        let mut features = Vec::new();
         for column in &self.columns {
             match column {
-                Column::Number { name, .. } => names.push(name.clone()),
+                Column::Number { name, scale, .. } => {
+                    let (shift, scale) = scale.unwrap_or((0.0, 1.0));
+                    features.push((name.clone(), Feature::Number { shift, scale }));
+                }
                 Column::Category { name, categories, first, .. } => {
-                    names.extend(categories.iter().skip(*first).map(|category| format!("{name}={category}")));
+                    let reference = categories.first().filter(|_| *first > 0).cloned();
+                    let feature = Feature::Category { reference };
+                    let one = |category: &String| (format!("{name}={category}"), feature.clone());
+                    features.extend(categories.iter().skip(*first).map(one));
                 }
             }
         }
-        if here.spec.objective.intercept {
-            names.push("intercept".to_owned());
+        if self.intercept {
+            features.push(("intercept".to_owned(), Feature::Intercept));
         }
-        names
+        features
     }
 
     /// The shard of some rows.
@@ -185,6 +215,7 @@ impl Encoder {
         let mut shard = Shard {
             features: Vec::with_capacity(width * chosen.len()),
             targets: Vec::with_capacity(chosen.len()),
+            ..Shard::default()
         };
         for row in rows.some(chosen) {
             self.columns.iter().for_each(|column| column.push(row, &mut shard.features));
@@ -197,6 +228,12 @@ impl Encoder {
                 Role::Unused => f64::NAN,
             };
             shard.targets.push(T::of(target));
+            shard.weights.extend(self.weight.map(|place| T::of(row.numbers[place])));
+            let offset = |(place, is_exposure): (usize, bool)| match is_exposure {
+                true => row.numbers[place].ln(),
+                false => row.numbers[place],
+            };
+            shard.offsets.extend(self.offset.map(|column| T::of(offset(column))));
         }
         shard
     }
@@ -221,8 +258,9 @@ impl Column {
                 let value = scale.map_or(value, |(shift, deviation)| (value - shift) / deviation);
                 features.push(T::of(value));
             }
-            Self::Category { place, codes, categories, first, .. } => {
-                let code = codes[row.file][row.words[*place] as usize] as usize;
+            Self::Category { place, codes, categories, first, other, .. } => {
+                let word = row.words[*place];
+                let code = if word == NO_WORD { *other } else { codes[row.file][word as usize] } as usize;
                 let one = |k: usize| if k == code { T::one() } else { T::zero() };
                 features.extend((*first..categories.len()).map(one));
             }

@@ -1,6 +1,7 @@
 //! The tables that were read last, and samples of their rows.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -10,6 +11,7 @@ use mile::random::{Permutation, Purpose, stream};
 use mile::real::Real;
 use mile_theory::smoothness::Effort;
 
+use super::agent_rows::AgentRows;
 use super::encode::{self, About, Data};
 use super::here::Here;
 use super::rows::Outlines;
@@ -25,6 +27,8 @@ const PART: usize = 4;
 #[derive(Default)]
 pub(super) struct Loaded {
     last: Mutex<Option<Last>>,
+    /// The rows of the agents by the seed that divides them.
+    agents: Mutex<BTreeMap<u64, Arc<Vec<AgentRows>>>>,
     /// Of the files from which some rows are kept here.
     outlines: Outlines,
 }
@@ -68,8 +72,24 @@ impl Loaded {
         *last = None;
         let (tables, rows, about) = Tables::load(here, &self.outlines, seed)?;
         let tables = Arc::new(tables);
+        self.note_agents(seed, &about);
         *last = Some(Last { key, rows, about: Arc::new(about), tables: tables.clone() });
         Ok(tables)
+    }
+
+    fn note_agents(&self, seed: u64, about: &About) {
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        agents.insert(seed, about.agents.clone());
+    }
+
+    /// The rows of each agent in a run with this seed.
+    pub(super) fn agents(&self, here: &Here, seed: u64) -> Result<Arc<Vec<AgentRows>>, LabError> {
+        let seed = here.spec.data_seed(seed);
+        let known = self.agents.lock().unwrap_or_else(PoisonError::into_inner).get(&seed).cloned();
+        match known {
+            Some(agents) => Ok(agents),
+            None => encode::load::<f64>(here, &self.outlines, seed).map(|data| data.about.agents),
+        }
     }
 
     /// How many rows gradients read.
@@ -108,7 +128,7 @@ impl<T: Real> Tables<T> {
     fn load(here: &Here, outlines: &Outlines, seed: u64) -> Result<(Self, RowCounts, About), LabError> {
         let Data { columns, shards, test, about } = encode::load::<T>(here, outlines, seed)?;
         let counts: Vec<usize> = match here.is_rank() {
-            true => about.agents.iter().map(|(_, _, [training, _])| *training).collect(),
+            true => about.agents.iter().map(|own| own.training.len()).collect(),
             false => shards.iter().map(|shard| shard.targets.len()).collect(),
         };
         let rows = row_counts(here, columns, &counts);
@@ -119,20 +139,25 @@ impl<T: Real> Tables<T> {
         };
         let agent = |k: usize| k * shards.len() / chosen;
         let some = (0..chosen).map(|k| part(&shards[agent(k)], columns, agent(k), seed)).collect();
-        let of_statistics = || about.statistics.as_ref().map(|found| found.rows);
+        let of_statistics = || about.statistics.as_ref().map(|found| found.rows as f64);
         let total = match (here.is_rank(), here.is_partial()) {
-            (true, _) => Some(counts.iter().map(|rows| *rows as u64).sum()),
+            // The same sum, to the last bit, wherever it is needed.
+            _ if here.spec.columns.weights.is_some() => {
+                about.statistics.as_ref().and_then(|found| found.weight)
+            }
+            (true, _) => Some(counts.iter().map(|rows| *rows as f64).sum()),
             (false, true) => of_statistics(),
             (false, false) => None,
         };
         let objective = here.spec.objective.of(about.classes.len(), total);
-        let factors = objective.weights.factors(&counts).map_err(invalid)?;
+        let masses: Vec<f64> = shards.iter().map(Shard::mass).collect();
+        let factors =
+            if chosen == 0 { Vec::new() } else { objective.weights.factors(&masses).map_err(invalid)? };
         let factors = AgentWeights::Factors((0..chosen).map(|k| factors[agent(k)]).collect());
         let sampled = TableObjective { weights: factors, ..objective.clone() };
         let mut all = Table::new(columns, shards, objective, here.spec.batch).map_err(invalid)?;
-        let is_held_out = |(_, _, [_, test]): &(usize, String, [usize; 2])| *test > 0;
         if !test.is_empty() {
-            all = match here.is_rank() && about.agents.iter().any(is_held_out) {
+            all = match here.is_rank() && about.agents.iter().any(|own| !own.test.is_empty()) {
                 true => all.with_part_of_test(test).map_err(invalid)?,
                 false => all.with_test(test).map_err(invalid)?,
             };
@@ -142,13 +167,7 @@ impl<T: Real> Tables<T> {
 
     /// The same problem with at most `rows` rows of each of some agents, all of which are in each gradient.
     pub(super) fn sample(&self, here: &Here, rows: usize) -> Result<Table<T>, LabError> {
-        let first = |shard: &Shard<T>| {
-            let rows = rows.clamp(1, shard.targets.len());
-            Shard {
-                features: shard.features[..rows * self.columns].to_vec(),
-                targets: shard.targets[..rows].to_vec(),
-            }
-        };
+        let first = |shard: &Shard<T>| shard.some(self.columns, 0..rows.clamp(1, shard.targets.len()));
         let shards = self.some.iter().map(first).collect();
         Table::new(self.columns, shards, self.objective.clone(), here.spec.batch).map_err(invalid)
     }
@@ -175,12 +194,7 @@ fn row_counts(here: &Here, columns: usize, counts: &[usize]) -> RowCounts {
 fn part<T: Real>(shard: &Shard<T>, columns: usize, agent: usize, seed: u64) -> Shard<T> {
     let all = shard.targets.len();
     let order = Permutation::new(all, stream(seed, Purpose::Probe, 6, agent as u64));
-    let mut part = Shard { features: Vec::new(), targets: Vec::new() };
-    for row in (0..all.div_ceil(PART)).map(|k| order.at(k)) {
-        part.features.extend_from_slice(&shard.features[row * columns..(row + 1) * columns]);
-        part.targets.push(shard.targets[row]);
-    }
-    part
+    shard.some(columns, (0..all.div_ceil(PART)).map(|k| order.at(k)))
 }
 
 #[cfg(test)]

@@ -1,23 +1,30 @@
-//! `kind = "table"`: regression or classification on the user's own CSV files.
+//! `kind = "table"`: regression or classification on the user's own files, CSV, Parquet or Arrow.
 //!
-//! Data flows one way: [`source`] cuts a file into blocks, [`parse`] reads them by the [`layout`] of the columns, [`rows`] numbers
-//! the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
+//! Data flows one way: [`source`] cuts a file into blocks ([`text`], [`columns`]), [`record`] gives their rows one by one, [`parse`] reads them
+//! by the [`layout`] of the columns and the [`formats`] of their numbers, [`rows`] numbers the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
 
+mod agent_rows;
+mod cell;
+mod columns;
 mod divide;
 mod divided;
 mod encode;
-mod fields;
+mod formats;
 mod here;
 mod layout;
 mod loaded;
+mod look;
 mod parse;
+mod record;
 mod rows;
 mod source;
 mod spec;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod text;
 mod words;
+mod written;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,15 +35,19 @@ use mile::real::{Precision, Real};
 use mile::with_precision;
 use rayon::prelude::*;
 
-pub use self::fields::is_missing_word;
+use self::agent_rows::AgentRows;
+pub use self::formats::NumberFormat;
 use self::here::{Here, Told};
 use self::loaded::Loaded;
+pub use self::look::{ColumnLook, ColumnType, TableLook};
 use self::rows::Outlines;
 use self::spec::HeldOut;
 pub use self::statistics::{ColumnStatistics, Statistics};
-use super::{AnyProblem, Coefficient, Curvature, Fact, Facts, Objectives, RowCounts, Setting};
+use super::{
+    AnyProblem, Coefficient, Curvature, EvaluationRows, Fact, Facts, Feature, Objectives, RowCounts, Setting,
+};
 use crate::digest;
-use crate::error::{DataFileError, LabError};
+use crate::error::{DataFileError, FilePlace, LabError};
 use crate::ranks::{agree, lost};
 use crate::section::Section;
 
@@ -80,9 +91,9 @@ fn tell_parts(
     Ok(Told { statistics, rows: vec![[0; 2]; here.agents] })
 }
 
-fn bad(file: &Path, line: Option<u64>, column: Option<&str>, problem: impl ToString) -> DataFileError {
+fn bad(file: &Path, place: Option<FilePlace>, column: Option<&str>, problem: impl ToString) -> DataFileError {
     let (file, column) = (file.to_owned(), column.map(str::to_owned));
-    DataFileError { file, line, column, problem: problem.to_string() }
+    DataFileError { file, place, column, problem: problem.to_string() }
 }
 
 /// The objectives of this kind.
@@ -105,6 +116,11 @@ impl Tables {
             Some(rows) => Arc::new(tables.sample(&self.here, rows as usize)?),
         };
         Ok(table)
+    }
+
+    /// Whether the seed of the run decides which agent has which rows.
+    fn is_divided_by_seed(&self) -> bool {
+        !self.here.spec.is_divided_by_owner() && self.here.spec.division.seed.is_none()
     }
 
     /// Digests of the files of a path.
@@ -136,6 +152,9 @@ impl Tables {
         match &here.spec.files.test {
             HeldOut::None => {}
             HeldOut::Share(share) => drop(facts.insert("problem.test".into(), share.to_string().into())),
+            HeldOut::Fold { number, of } => {
+                facts.insert("problem.test".into(), format!("fold {number} of {of}").into());
+            }
             HeldOut::File(path) if !spec::is_per_agent(path) => facts.extend(self.digests_of("test", path)?),
             HeldOut::File(_) => {}
         }
@@ -159,24 +178,38 @@ impl Objectives for Tables {
     }
 
     fn depends_on_seed(&self) -> bool {
-        let is_divided_by_seed =
-            !self.here.spec.is_divided_by_owner() && self.here.spec.division.seed.is_none();
-        self.is_stochastic() || is_divided_by_seed
+        self.is_stochastic() || self.is_divided_by_seed()
     }
 
     fn curvature(&self) -> Curvature {
-        if self.here.spec.objective.loss == Loss::Poisson { Curvature::Changing } else { Curvature::Steady }
+        match self.here.spec.objective.loss.largest_curvature() {
+            Some(_) => Curvature::Steady,
+            None => Curvature::Changing,
+        }
     }
 
     fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {
         self.loaded.rows(&self.here, seed).map(Some)
     }
 
+    fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
+        let about = self.loaded.about(&self.here)?;
+        let count =
+            |rows: fn(&AgentRows) -> &Vec<u32>| about.agents.iter().map(|own| rows(own).len() as u64).sum();
+        Ok(Some(EvaluationRows {
+            training: count(|own| &own.training),
+            test: count(|own| &own.test),
+            is_given: true,
+        }))
+    }
+
     fn data_bytes(&self, _: u64) -> Result<u64, LabError> {
         let about = self.loaded.about(&self.here)?;
-        let rows: usize = about.agents.iter().map(|(_, _, [training, test])| training + test).sum();
-        // Features and target of each row, in double precision.
-        Ok((rows * (about.features.len() + 1) * size_of::<f64>()) as u64)
+        let rows: usize = about.agents.iter().map(|own| own.training.len() + own.test.len()).sum();
+        // Features and target of each row, in double precision, and its weight and offset.
+        let columns = &self.here.spec.columns;
+        let more = usize::from(columns.weights.is_some()) + usize::from(columns.offset.is_some());
+        Ok((rows * (about.features.len() + 1 + more) * size_of::<f64>()) as u64)
     }
 
     fn sample(&self, rows: u64) -> Option<Arc<dyn Objectives>> {
@@ -253,8 +286,11 @@ impl Objectives for Tables {
     fn coefficients(&self) -> Result<Vec<Coefficient>, LabError> {
         let about = self.loaded.about(&self.here)?;
         let of_class = |class: Option<&String>| -> Vec<Coefficient> {
-            let one = |name: &String| Coefficient { class: class.cloned(), name: name.clone() };
-            about.features.iter().map(one).collect()
+            let one = |(name, feature): (&String, &Feature)| {
+                let (class, feature) = (class.cloned(), feature.clone());
+                Coefficient { class, name: name.clone(), feature }
+            };
+            about.features.iter().zip(&about.made).map(one).collect()
         };
         Ok(match self.here.spec.objective.loss {
             Loss::Softmax { .. } => about.classes.iter().flat_map(|class| of_class(Some(class))).collect(),
@@ -262,13 +298,33 @@ impl Objectives for Tables {
         })
     }
 
-    fn documents(&self) -> Result<Vec<(&'static str, String)>, LabError> {
+    fn notes(&self) -> Result<Vec<String>, LabError> {
         let about = self.loaded.about(&self.here)?;
-        let mut documents = Vec::new();
-        documents.extend(about.statistics.as_ref().map(|found| ("statistics.json", found.to_json())));
-        if self.here.spec.is_divided_by_owner() {
-            documents.push(("agents.csv", about.agents_csv()));
-        }
-        Ok(documents)
+        let rows: usize = about.agents.iter().map(|own| own.training.len() + own.test.len()).sum();
+        let [missing, comments] = about.left_out;
+        let said = |count: u64, one: &str, several: &str| match count {
+            0 => None,
+            1 => Some(format!("data: {count} {one}")),
+            _ => Some(format!("data: {count} {several}")),
+        };
+        let one = format!("row with missing values is left out; {rows} rows are used");
+        let several = format!("rows with missing values are left out; {rows} rows are used");
+        let missing = said(missing, &one, &several);
+        let comments =
+            said(comments, "line is a comment and is not read", "lines are comments and are not read");
+        Ok(missing.into_iter().chain(comments).collect())
+    }
+
+    fn documents(&self, seeds: &[u64]) -> Result<Vec<(&'static str, String)>, LabError> {
+        let about = self.loaded.about(&self.here)?;
+        let statistics = about.statistics.as_ref().map(|found| ("statistics.json", found.to_json()));
+        let agents = match self.is_divided_by_seed() {
+            false => agent_rows::to_csv(&[(None, about.agents.clone())]),
+            true => {
+                let of_seed = |seed: &u64| Ok((Some(*seed), self.loaded.agents(&self.here, *seed)?));
+                agent_rows::to_csv(&seeds.iter().map(of_seed).collect::<Result<Vec<_>, LabError>>()?)
+            }
+        };
+        Ok(statistics.into_iter().chain([("agents.csv", agents)]).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a CSV file: blocks of it in parallel, and numbers without an allocation for each row.
+//! Reads a data file: blocks of it in parallel, and numbers without an allocation for each row.
 //!
 //! A rank that keeps only some rows of a file reads it twice: first its outline, which counts the rows, collects the words by which they are
 //! divided, and checks all values; then the rows that it keeps.
@@ -6,23 +6,23 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use csv::StringRecord;
 use rayon::prelude::*;
 
 use super::bad;
-use super::fields::{is_missing_word, number};
+use super::cell::Wanted;
 use super::here::Here;
 use super::layout::{Layout, Role};
-use super::source::{Block, NOT_UTF8, Source, lines, records};
+use super::record::{Block, Record};
+use super::source::Source;
 use super::spec::Missing;
 use super::words::Words;
-use crate::error::DataFileError;
+use crate::error::{DataFileError, FilePlace};
 use crate::reading::Reading;
 
 /// The message about a file that no longer matches its outline.
 const CHANGED: &str = "changed while it was being read; start again";
 /// The number of a word that is missing.
-const NO_WORD: u32 = u32::MAX;
+pub(super) const NO_WORD: u32 = u32::MAX;
 
 /// The rows of one file.
 pub(super) struct File {
@@ -31,6 +31,8 @@ pub(super) struct File {
     pub(super) parts: Vec<Part>,
     /// The words of each column of words, over all parts.
     pub(super) words: Vec<Words>,
+    /// Comments before its header.
+    comments: u64,
 }
 
 /// Which rows of a file are kept in memory.
@@ -55,8 +57,11 @@ pub(super) struct Part {
     words: Vec<u32>,
     columns: Range<usize>,
     found: Vec<Words>,
-    /// For each column of the file, how many values are missing, and the line of the first.
-    missing: Vec<(u64, u64)>,
+    /// For each column of the file, how many values are missing, and the place of the first.
+    missing: Vec<Option<(u64, FilePlace)>>,
+    /// Rows with missing values that are left out.
+    dropped: u64,
+    comments: u64,
 }
 
 impl Part {
@@ -91,11 +96,16 @@ impl File {
         keep: Keep,
         reading: &Reading,
     ) -> Result<Self, DataFileError> {
-        let mut source = Source::open(path, here.spec.files.delimiter, &here.spec.columns.target, reading)?;
-        let layout = Layout::new(path, &source.header, here, by)?;
-        let parser = Parser { path, layout: &layout, here, delimiter: source.delimiter };
+        let text = here.spec.files.written.text;
+        let mut source = Source::open(path, text, Some(&here.spec.columns.target), reading)?;
+        let (place, comments) = match &source {
+            Source::Text(text) => (Some(FilePlace::Line(1)), text.comments),
+            Source::Columns(_) => (None, 0),
+        };
+        let layout = Layout::new(path, source.header(), place, here, by)?;
+        let parser = Parser { path, layout: &layout, wanted: layout.wanted(), here };
         let mut parts: Vec<Part> = Vec::new();
-        let mut blocks = some_blocks(&mut source)?;
+        let mut blocks = source.some_blocks()?;
         while !blocks.is_empty() {
             let first = parts.len();
             let chosen = |k: usize| keep.of_block(first + k, here.spec.columns.missing);
@@ -108,7 +118,7 @@ impl File {
                         .map(|(k, b)| parser.parse(b, &chosen(k)))
                         .collect::<Vec<_>>()
                 },
-                || some_blocks(&mut source),
+                || source.some_blocks(),
             );
             // The first error of the file, so that it is the same every time.
             for part in parsed {
@@ -133,7 +143,7 @@ impl File {
             }
             part.found = Vec::new();
         }
-        let file = Self { path: path.to_owned(), layout, parts, words };
+        let file = Self { path: path.to_owned(), layout, parts, words, comments };
         if let Keep::Some(outline, _) = keep {
             return if file.fits(outline) { Ok(file) } else { Err(bad(path, None, None, CHANGED)) };
         }
@@ -148,6 +158,12 @@ impl File {
         self.parts.iter().map(|part| part.rows).sum()
     }
 
+    /// Rows with missing values that are left out, and comments.
+    pub(super) fn left_out(&self) -> [u64; 2] {
+        let sum = |count: fn(&Part) -> u64| self.parts.iter().map(count).sum::<u64>();
+        [sum(|part| part.dropped), self.comments + sum(|part| part.comments)]
+    }
+
     /// Whether it has the columns, rows and words of its outline.
     fn fits(&self, outline: &Self) -> bool {
         let parts = |file: &Self| file.parts.iter().map(|part| part.rows).collect::<Vec<_>>();
@@ -158,8 +174,7 @@ impl File {
     }
 
     fn why_empty(&self) -> &'static str {
-        let dropped = self.parts.iter().any(|part| part.missing.iter().any(|(count, _)| *count > 0));
-        if dropped { "no row is without missing values" } else { "no rows below the header" }
+        if self.left_out()[0] > 0 { "no row is without missing values" } else { "no rows below the header" }
     }
 
     /// Refuses missing values, unless they are dropped, or are features to be replaced by means.
@@ -170,47 +185,37 @@ impl File {
         }
         let is_filled = |k: usize| {
             let role = self.layout.roles[k];
-            missing == Missing::Mean && matches!(role, Role::Number(_)) && role != self.layout.target
+            match role {
+                Role::Unused => true,
+                Role::Word(_) if self.layout.is_feature(role) => missing == Missing::Category,
+                Role::Number(_) | Role::Word(_) => missing.fills_numbers(),
+            }
         };
         let mut found: Vec<(&str, u64)> = Vec::new();
-        let mut first = u64::MAX;
+        let mut first: Option<FilePlace> = None;
         for (k, name) in self.layout.header.iter().enumerate().filter(|(k, _)| !is_filled(*k)) {
-            let counts = self.parts.iter().map(|part| part.missing[k]).filter(|(count, _)| *count > 0);
-            let (count, line) = counts.fold((0, u64::MAX), |(n, l), (m, k)| (n + m, l.min(k)));
-            if count > 0 {
-                found.push((name, count));
-                first = first.min(line);
+            let counts: Vec<(u64, FilePlace)> =
+                self.parts.iter().filter_map(|part| part.missing[k]).collect();
+            if let Some(place) = counts.iter().map(|(_, place)| *place).min() {
+                found.push((name, counts.iter().map(|(count, _)| count).sum()));
+                first = Some(first.map_or(place, |first| first.min(place)));
             }
         }
-        if found.is_empty() {
-            return Ok(());
-        }
+        let Some(first) = first else { return Ok(()) };
         let shown: Vec<String> =
             found.iter().take(SHOWN).map(|(name, count)| format!("{count} in '{name}'")).collect();
         let more = found.len().saturating_sub(SHOWN);
         let more = if more == 0 { String::new() } else { format!(" and more in {more} other columns") };
         let remedy = match missing {
             Missing::Mean => {
-                "only numeric features are replaced by means; fill these in, or set missing = \"drop\" in [problem]"
+                "words have no mean; fill them in, or set missing = \"category\" or missing = \"drop\" in [problem]"
             }
-            _ => "fill them in, or set missing = \"mean\" or missing = \"drop\" in [problem]",
+            _ => "fill them in, or set missing = \"mean\", \"category\" or \"drop\" in [problem]",
         };
         let shown = shown.join(", ");
-        let problem = format!("missing values, the first in line {first}: {shown}{more}; {remedy}");
+        let problem = format!("missing values, the first in {first}: {shown}{more}; {remedy}");
         Err(bad(&self.path, None, None, problem))
     }
-}
-
-/// The next blocks of a file, as many as keep all cores busy.
-fn some_blocks(source: &mut Source) -> Result<Vec<Block>, DataFileError> {
-    let mut blocks = Vec::new();
-    for _ in 0..4 * rayon::current_num_threads() {
-        match source.next()? {
-            Some(block) => blocks.push(block),
-            None => break,
-        }
-    }
-    Ok(blocks)
 }
 
 /// What is kept of a row that is read.
@@ -259,7 +264,7 @@ impl<'a> Keep<'a> {
                 let end = first + outline.parts.get(k).map_or(0, |part| part.rows);
                 let place = |row: usize| rows.partition_point(|k| (*k as usize) < row);
                 // Which rows are dropped, and so not counted, is known only when they are read.
-                Chosen::Some(first, &rows[place(first)..place(end)], missing == Missing::Drop)
+                Chosen::Some(first, &rows[place(first)..place(end)], missing != Missing::Refuse)
             }
         }
     }
@@ -269,8 +274,8 @@ impl<'a> Keep<'a> {
 struct Parser<'a> {
     path: &'a Path,
     layout: &'a Layout,
+    wanted: Vec<Wanted>,
     here: &'a Here,
-    delimiter: u8,
 }
 
 impl Parser<'_> {
@@ -286,74 +291,61 @@ impl Parser<'_> {
                 _ => 0..layout.words,
             },
             found: vec![Words::default(); layout.words],
-            missing: vec![(0, 0); layout.header.len()],
+            missing: vec![None; layout.header.len()],
+            dropped: 0,
+            comments: 0,
         };
-        let mut reader = records(&block.text, self.delimiter);
-        let mut record = StringRecord::new();
-        loop {
-            let begun = reader.position().byte() as usize;
-            let line = || line_of(block, begun);
-            if !reader.read_record(&mut record).map_err(|_| bad(self.path, Some(line()), None, NOT_UTF8))? {
-                part.numbers.shrink_to_fit();
-                part.words.shrink_to_fit();
-                return Ok(part);
+        let comments = block.for_each(self.path, &self.wanted, &mut |record| match chosen.take(&part) {
+            None => {
+                part.rows += 1;
+                Ok(())
             }
-            if record.len() != layout.header.len() {
-                if record.len() == 1 && record[0].trim().is_empty() {
-                    continue;
-                }
-                let problem = format!(
-                    "expected {} fields, as in the header, got {}",
-                    layout.header.len(),
-                    record.len()
-                );
-                return Err(bad(self.path, Some(line()), None, problem));
-            }
-            match chosen.take(&part) {
-                None => part.rows += 1,
-                Some(take) => self.add(&record, &line, &mut part, take)?,
-            }
+            Some(take) => self.add(record, &mut part, take),
+        })?;
+        part.comments = comments;
+        part.numbers.shrink_to_fit();
+        part.words.shrink_to_fit();
+        Ok(part)
+    }
+
+    /// Whether a row without a value of this role is left out. A row without a target, an agent, a weight or an offset is of no use.
+    fn drops(&self, role: Role) -> bool {
+        match self.here.spec.columns.missing {
+            Missing::Refuse => false,
+            Missing::Drop => true,
+            Missing::Mean | Missing::Category => !self.layout.is_feature(role),
         }
     }
 
     /// Adds what is kept of a row, unless values are missing and such rows are dropped.
-    fn add(
-        &self,
-        record: &StringRecord,
-        line: &dyn Fn() -> u64,
-        part: &mut Part,
-        take: Take,
-    ) -> Result<(), DataFileError> {
+    fn add(&self, record: &Record, part: &mut Part, take: Take) -> Result<(), DataFileError> {
         let (layout, first) = (self.layout, part.numbers.len());
         part.numbers.resize(first + layout.numbers, f64::NAN);
-        let mut complete = true;
-        let mut is_missing = |part: &mut Part, column: usize| {
-            let (count, first) = &mut part.missing[column];
-            *count += 1;
-            *first = if *count == 1 { line() } else { *first };
-            complete = false;
-        };
-        for (column, (field, role)) in record.iter().zip(&layout.roles).enumerate() {
-            match *role {
-                Role::Unused => {}
-                Role::Number(k) => match number(field) {
-                    Ok(Some(value)) => part.numbers[first + k] = value,
-                    Ok(None) => is_missing(part, column),
+        let mut is_dropped = false;
+        for (column, role) in layout.roles.iter().enumerate() {
+            let is_missing = match *role {
+                Role::Unused => false,
+                Role::Number(k) => match layout.number(column, record.cell(column)) {
+                    Ok(Some(value)) => {
+                        part.numbers[first + k] = value;
+                        false
+                    }
+                    Ok(None) => true,
                     Err(problem) => {
                         let name = &layout.header[column];
-                        let problem = self.explain(problem, field, *role, name);
-                        return Err(bad(self.path, Some(line()), Some(name), problem));
+                        return Err(bad(self.path, Some(record.place()), Some(name), problem));
                     }
                 },
-                Role::Word(_) => {
-                    if is_missing_word(field.trim()) {
-                        is_missing(part, column);
-                    }
-                }
+                Role::Word(_) => layout.word(column, record.cell(column)).is_none(),
+            };
+            if is_missing {
+                is_dropped |= self.drops(*role);
+                part.missing[column].get_or_insert_with(|| (0, record.place())).0 += 1;
             }
         }
-        if !complete && self.here.spec.columns.missing == Missing::Drop {
+        if is_dropped {
             part.numbers.truncate(first);
+            part.dropped += 1;
             return Ok(());
         }
         part.rows += 1;
@@ -369,11 +361,11 @@ impl Parser<'_> {
         let (first, columns) = (part.words.len(), part.columns.clone());
         part.words.resize(first + columns.len(), NO_WORD);
         if layout.words > 0 {
-            for (field, role) in record.iter().zip(&layout.roles) {
+            for (column, role) in layout.roles.iter().enumerate() {
                 if let Role::Word(k) = *role
-                    && !is_missing_word(field.trim())
+                    && let Some(word) = layout.word(column, record.cell(column))
                 {
-                    let word = part.found[k].number(field.trim(), line);
+                    let word = part.found[k].number(word, || record.place());
                     if columns.contains(&k) {
                         part.words[first + k - columns.start] = word;
                     }
@@ -382,32 +374,4 @@ impl Parser<'_> {
         }
         Ok(())
     }
-
-    /// Adds to an error what to do about a column that holds words.
-    fn explain(&self, problem: String, field: &str, role: Role, name: &str) -> String {
-        let is_word = !field.trim().starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
-        if role == self.layout.target || !is_word || problem.contains("finite") {
-            return problem;
-        }
-        format!(
-            "{problem}; for a column of words, add it to categorical = [\"{name}\"] in [problem], or leave it out with exclude = [\"{name}\"]"
-        )
-    }
-}
-
-/// The line of a record, from the place where the one before it ended.
-fn line_of(block: &Block, end: usize) -> u64 {
-    let mut place = end;
-    // Empty lines and comments before the record belong to no record.
-    while let Some(byte) = block.text.get(place) {
-        match byte {
-            b'\r' | b'\n' => place += 1,
-            b'#' => {
-                let rest = &block.text[place..];
-                place += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-            }
-            _ => break,
-        }
-    }
-    block.line + lines(&block.text[..place])
 }

@@ -11,7 +11,7 @@ use super::here::Here;
 use super::layout::{Layout, Role};
 use super::parse::{File, Keep};
 use super::spec::{HeldOut, is_per_agent};
-use crate::error::DataFileError;
+use crate::error::{DataFileError, FilePlace};
 use crate::reading::Reading;
 
 /// The rows of several files with the same features.
@@ -140,23 +140,25 @@ impl Rows {
         words.map(|(word, _)| name(word)).collect()
     }
 
-    /// For each file and each word of a column, the place of its name in a list; an error for a word that is not there.
+    /// For each file and each word of a column, the place of its name in a list; for a word that is not there `other` or, without one, an
+    /// error.
     pub(super) fn codes(
         &self,
         role: Role,
         name: fn(&str) -> String,
         list: &[String],
+        other: Option<u32>,
         unknown: &dyn Fn(&str) -> String,
     ) -> Result<Vec<Vec<u32>>, DataFileError> {
         let Role::Word(column) = role else { return Ok(Vec::new()) };
         let places: HashMap<&str, u32> = list.iter().map(String::as_str).zip(0..).collect();
         let of_file = |file: &File| {
-            let code = |(word, line): &(String, u64)| {
-                places
-                    .get(name(word).as_str())
-                    .copied()
-                    .ok_or_else(|| bad(&file.path, Some(*line), Some(file.layout.name(role)), unknown(word)))
-            };
+            let code =
+                |(word, place): &(String, FilePlace)| {
+                    places.get(name(word).as_str()).copied().or(other).ok_or_else(|| {
+                        bad(&file.path, Some(*place), Some(file.layout.name(role)), unknown(word))
+                    })
+                };
             file.words[column].found.iter().map(code).collect()
         };
         self.files.iter().map(of_file).collect()
@@ -177,5 +179,5 @@ pub(super) fn check_features(file: &File, first: &File) -> Result<(), DataFileEr
         expected.join(", "),
         found.join(", ")
     );
-    Err(bad(&file.path, Some(1), None, problem))
+    Err(bad(&file.path, file.layout.place, None, problem))
 }

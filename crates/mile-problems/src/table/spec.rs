@@ -7,6 +7,7 @@ use mile_nn::partition::Partition;
 use toml::{Table, Value};
 
 use super::words::class;
+use super::written::Written;
 use crate::error::LabError;
 use crate::section::{Section, resolve};
 use crate::{Setting, samples};
@@ -31,8 +32,8 @@ pub(super) struct TableFiles {
     pub(super) test: HeldOut,
     /// File with the statistics of all agents' data.
     pub(super) statistics: Option<PathBuf>,
-    /// Delimiter of the files; `None`: recognized.
-    pub(super) delimiter: Option<u8>,
+    /// How they are written.
+    pub(super) written: Written,
 }
 
 /// What the columns mean.
@@ -54,6 +55,25 @@ pub(super) struct TableColumns {
     pub(super) standardise: bool,
     /// The classes of the target, in order; `None`: the sorted classes of the data.
     pub(super) classes: Option<Vec<String>>,
+    /// Column with the weights of the rows.
+    pub(super) weights: Option<String>,
+    /// What is added to the rows' products.
+    pub(super) offset: Option<OffsetColumn>,
+}
+
+/// The column of an offset.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OffsetColumn {
+    pub(super) column: String,
+    /// Whether it holds exposures, whose logarithms are the offsets.
+    pub(super) is_exposure: bool,
+}
+
+impl OffsetColumn {
+    /// The key that names it.
+    pub(super) fn key(&self) -> &'static str {
+        if self.is_exposure { "exposure" } else { "offset" }
+    }
 }
 
 /// What is minimised.
@@ -69,7 +89,7 @@ pub(super) struct ObjectiveSpec {
     pub(super) l1: f64,
     /// Whether to add a constant feature, which is not penalised.
     pub(super) intercept: bool,
-    /// Whether agents count by their rows.
+    /// Whether agents count by their rows, each of which counts 1 or by its weight.
     pub(super) by_rows: bool,
 }
 
@@ -88,8 +108,17 @@ pub(super) enum Missing {
     Refuse,
     /// Features are replaced by the mean of their column over all agents' training rows.
     Mean,
+    /// Words, and those that occur in no training row, are a category of their own; numbers are replaced by the mean.
+    Category,
     /// Rows with missing values are left out.
     Drop,
+}
+
+impl Missing {
+    /// Whether a missing number becomes the mean of its column.
+    pub(super) fn fills_numbers(self) -> bool {
+        matches!(self, Self::Mean | Self::Category)
+    }
 }
 
 /// Rows that are held out.
@@ -98,18 +127,15 @@ pub(super) enum HeldOut {
     None,
     /// This fraction of the rows.
     Share(f64),
+    /// One of `of` equal parts of the rows, the folds of a cross-validation.
+    Fold {
+        /// Its number, from 1.
+        number: u32,
+        /// How many there are.
+        of: u32,
+    },
     /// The rows of a file or, with `{agent}` in its path, of one file for each agent.
     File(PathBuf),
-}
-
-impl HeldOut {
-    /// The fraction of the training data's rows that is held out.
-    pub(super) fn share(&self) -> f64 {
-        match self {
-            Self::Share(share) => *share,
-            Self::None | Self::File(_) => 0.0,
-        }
-    }
 }
 
 /// Whether a path stands for one file per agent.
@@ -146,15 +172,16 @@ impl TableSpec {
 
     /// Whether the objective of one agent depends on the data of the others.
     pub(super) fn needs_statistics(&self) -> bool {
-        let TableColumns { standardise, missing, categorical, .. } = &self.columns;
-        let features = *standardise || *missing == Missing::Mean || !categorical.is_empty();
-        features || (self.objective.by_rows && self.is_per_agent())
+        let TableColumns { standardise, missing, categorical, weights, .. } = &self.columns;
+        let features = *standardise || missing.fills_numbers() || !categorical.is_empty();
+        features || weights.is_some() || (self.objective.by_rows && self.is_per_agent())
     }
 }
 
 impl ObjectiveSpec {
-    /// The objective for this number of classes and, where only one agent's rows are available, this number of rows in all.
-    pub(super) fn of(&self, classes: usize, total: Option<u64>) -> TableObjective {
+    /// The objective for this number of classes and, where only one agent's rows are available, this number of rows in all, or this sum of
+    /// their weights.
+    pub(super) fn of(&self, classes: usize, total: Option<f64>) -> TableObjective {
         let loss = match self.loss {
             Loss::Softmax { .. } => Loss::Softmax { classes },
             other => other,
@@ -165,7 +192,7 @@ impl ObjectiveSpec {
 }
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, LabError> {
-    let expected = "the path of a CSV file (\"agent-{agent}.csv\": one per agent)";
+    let expected = "the path of a CSV, Parquet or Arrow file (\"agent-{agent}.csv\": one per agent)";
     let data = section.text("data", expected)?.ok_or_else(|| section.missing("data", expected))?;
     let data = resolve(setting.folder, data);
     section.keep("data", data.display().to_string());
@@ -188,14 +215,15 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
         let problem = "conflicts with columns, which names all features; leave one of them out";
         return Err(LabError::config(section.path("exclude"), problem));
     }
-    let missing = [("mean", Missing::Mean), ("drop", Missing::Drop)];
-    let weights = [("agents", false), ("rows", true)];
+    let missing = [("mean", Missing::Mean), ("category", Missing::Category), ("drop", Missing::Drop)];
+    let expected = "agents, rows, or the name of the column with the rows' weights";
+    let weights = section.text("weights", expected)?.unwrap_or("agents");
     let partition = partition(section, by.is_some(), is_per_agent(&data))?;
     let files = TableFiles {
         data,
         test: held_out(section, setting)?,
         statistics: path(section, setting, "statistics", "the path of a file with the agents' statistics")?,
-        delimiter: delimiter(section)?,
+        written: Written::read(section)?,
     };
     let columns = TableColumns {
         by: by.map(str::to_owned),
@@ -206,6 +234,8 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
         missing: section.optional_choice("missing", &missing)?.unwrap_or(Missing::Refuse),
         standardise: section.flag("standardise")?.unwrap_or(false),
         classes: classes(section, loss)?,
+        weights: Some(weights.to_owned()).filter(|name| name != "agents" && name != "rows"),
+        offset: offset(section, loss)?,
     };
     let objective = ObjectiveSpec {
         loss,
@@ -213,7 +243,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
         l2,
         l1: section.number("l1", "a number of at least 0")?.unwrap_or(0.0),
         intercept,
-        by_rows: section.optional_choice("weights", &weights)?.unwrap_or(false),
+        by_rows: weights != "agents",
     };
     let division = RowDivision { partition, seed: section.whole("seed", "a whole number")? };
     Ok(TableSpec { files, columns, objective, division, batch: samples::batch(section, Batch::Full)? })
@@ -232,6 +262,12 @@ fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
     .map(|(name, loss)| (name, (name, loss)))
     .into();
     let (name, loss) = section.choice("loss", &losses, None)?;
+    for (key, of) in [("delta", "huber"), ("c", "welsch")] {
+        if name != of && section.has(key) {
+            let problem = format!("belongs to loss = \"{of}\", and this loss is \"{name}\"; leave it out");
+            return Err(LabError::config(section.path(key), problem));
+        }
+    }
     let positive = |key: &'static str, expected: &str| match section.number(key, expected)? {
         None => Err(section.missing(key, expected)),
         Some(number) if number > 0.0 && number.is_finite() => Ok(number),
@@ -247,6 +283,28 @@ fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
         other => other,
     };
     Ok((name, loss))
+}
+
+/// The column of an offset, or of an exposure.
+fn offset(section: &Section, loss: Loss) -> Result<Option<OffsetColumn>, LabError> {
+    let refuse = |key: &str, problem: &str| Err(LabError::config(section.path(key), problem));
+    let offset = section.text("offset", "the name of a column of numbers that are added to z")?;
+    let exposure = section.text("exposure", "the name of a column of numbers above 0 (poisson)")?;
+    match (offset, exposure) {
+        (Some(_), Some(_)) => {
+            refuse("exposure", "conflicts with offset, its logarithm; leave one of them out")
+        }
+        (None, Some(_)) if loss != Loss::Poisson => {
+            refuse("exposure", "applies only to the loss poisson; leave it out, or use offset")
+        }
+        (Some(_), None) if matches!(loss, Loss::Softmax { .. }) => {
+            refuse("offset", "has no effect on the loss softmax; leave it out")
+        }
+        _ => {
+            let column = |name: &str, is_exposure| OffsetColumn { column: name.to_owned(), is_exposure };
+            Ok(offset.map(|name| column(name, false)).or(exposure.map(|name| column(name, true))))
+        }
+    }
 }
 
 /// The partition of a single file. Without one to divide, only the default is accepted, which then means nothing.
@@ -295,25 +353,21 @@ fn all_distinct(names: &[String]) -> bool {
     sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-fn delimiter(section: &Section) -> Result<Option<u8>, LabError> {
-    let expected = "a single character that separates fields, such as \";\" or \"\\t\"";
-    let Some(text) = section.text("delimiter", expected)? else { return Ok(None) };
-    match text.as_bytes() {
-        [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\"#\r\n+-.".contains(byte) => {
-            Ok(Some(*byte))
-        }
-        _ => Err(section.refuse("delimiter", &Value::from(text), expected)),
-    }
-}
-
 fn held_out(section: &Section, setting: Setting) -> Result<HeldOut, LabError> {
-    let expected =
-        "a number between 0 and 1 (the part of each agent's rows to hold out), or the path of a CSV file";
+    let expected = "a number between 0 and 1 (the part of each agent's rows to hold out), the path of a file, or a fold, such as { fold = 1, of = 5 }";
     match section.value("test") {
         None => Ok(HeldOut::None),
         Some(Value::String(_)) => {
             let path = path(section, setting, "test", expected)?;
             Ok(path.map_or(HeldOut::None, HeldOut::File))
+        }
+        Some(value @ Value::Table(table)) => {
+            section.keep("test", value.clone());
+            let number = |key: &str| table.get(key)?.as_integer().and_then(|n| u32::try_from(n).ok());
+            let fold = number("fold").zip(number("of")).filter(|_| table.len() == 2);
+            let fold = fold.filter(|(number, of)| (1..=*of).contains(number) && *of >= 2);
+            let fold = fold.map(|(number, of)| HeldOut::Fold { number, of });
+            fold.ok_or_else(|| section.refuse("test", value, expected))
         }
         Some(value) => {
             let share = section.number("test", expected)?.filter(|share| *share > 0.0 && *share < 1.0);

@@ -20,6 +20,9 @@ pub struct Statistics {
     pub agents: Vec<usize>,
     /// Number of training rows.
     pub rows: u64,
+    /// Sum of the weights of the training rows, if they have weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
     /// The numeric features.
     pub columns: Vec<ColumnStatistics>,
     /// The categories of each categorical feature, sorted.
@@ -100,6 +103,7 @@ impl Statistics {
             }
             sum.agents.push(agent);
             sum.rows += one.rows;
+            sum.weight = sum.weight.zip(one.weight).map(|(sum, one)| sum + one);
             sum.columns.iter_mut().zip(&one.columns).for_each(|(sum, one)| sum.add(one));
             for (name, categories) in one.categories {
                 let all = sum.categories.entry(name).or_default();

@@ -1,6 +1,10 @@
 //! From the text of files to the numbers of the problem.
 
+mod columns;
+mod folds;
 mod outlines;
+mod speed;
+mod written;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -78,7 +82,7 @@ fn refuses(text: &str, keys: &str, names: &[&str]) {
 }
 
 fn numbers(features: &[f64], targets: &[f64]) -> Shard<f64> {
-    Shard { features: features.to_vec(), targets: targets.to_vec() }
+    Shard { features: features.to_vec(), targets: targets.to_vec(), ..Shard::default() }
 }
 
 #[test]
@@ -89,7 +93,7 @@ fn the_same_table_in_many_spellings_gives_the_same_numbers() {
         "a,b,y\n1,-0.002,7\n3.5,1e-3,8",
         "a,b,y\r\n1,-0.002,7\r\n3.5,1e-3,8\r\n",
         "\u{feff}a,b,y\n1,-0.002,7\n3.5,1e-3,8\n",
-        "\n# a comment, with \"\n a , b ,y\n\n+1, -2e-3 ,7.0\n \n3.5,.001,8\n\n\n",
+        "\n a , b ,y\n\n+1, -2e-3 ,7.0\n \n3.5,.001,8\n\n\n",
         "\"a\",\"b\",\"y\"\n\"1\",-0.002,\"7\"\n3.5,1e-3,8\n",
         "a;b;y\n1;-0.002;7\n3.5;1e-3;8\n",
         "a\tb\ty\n1\t-0.002\t7\n3.5\t1e-3\t8\n",
@@ -125,11 +129,6 @@ fn headers_that_leave_a_doubt_are_refused() {
     assert_eq!(one(",a,y\n0,2,3\n", "exclude = ['']").unwrap().about.features, ["a"]);
     refuses("a,y\n", "", &[]);
     refuses("\u{feff}", "", &[]);
-    let folder = Folder::with(&[]);
-    folder.put("all.csv", &[0xff, 0xfe, b'a', 0]);
-    folder.refuses(1, "", &["UTF-16"]);
-    folder.put("all.csv", b"a,y\n1,2\n\xff,3\n");
-    folder.refuses(1, "", &["line 3"]);
 }
 
 #[test]
@@ -178,7 +177,7 @@ fn blocks_of_a_large_file_are_read_as_one_file_and_name_the_right_line() {
         let line = 1 + rows * if quoted { 2 } else { 1 } + 4;
         folder.refuses(
             1,
-            "exclude = ['word']",
+            "exclude = ['word']\ncomment = '#'",
             &[&format!("line {line}, column 'y'"), "'x' is not a number"],
         );
     }
@@ -216,7 +215,8 @@ fn categories_of_all_agents_are_features_in_their_order() {
 fn missing_values_are_refused_filled_or_dropped() {
     let text = "a,b,y\n1,,1\nNA,4,2\n5,NaN,3\n3,null,4\n6,2,\n";
     refuses(text, "", &["line 2", "a", "b", "y", "mean", "drop"]);
-    refuses(text, "missing = 'mean'", &["y"]);
+    let filled = shard(text, "missing = 'mean'");
+    assert_eq!(filled.targets, [1.0, 2.0, 3.0, 4.0], "a row without a target is left out");
     assert_eq!(shard(text, "missing = 'drop'\nexclude = ['b']"), numbers(&[1.0, 5.0, 3.0], &[1.0, 3.0, 4.0]));
     let filled = shard("a,b,y\n1,,1\nNA,4,2\n5,2,3\n", "missing = 'mean'");
     assert_eq!(filled, numbers(&[1.0, 3.0, 3.0, 4.0, 5.0, 2.0], &[1.0, 2.0, 3.0]));
@@ -310,7 +310,10 @@ fn a_part_of_each_agents_rows_is_held_out_and_one_row_is_left() {
     all.sort_by(f64::total_cmp);
     assert!(all.iter().map(|y| *y as usize).eq(1..31), "each row is in one of them");
     assert_ne!(load("test = 0.2\nseed = 1").test, found.test);
-    assert_eq!(found.about.agents_csv(), "agent,source,training_rows,test_rows\n0,a,1,0\n1,b,24,6\n");
+    let agents = &found.about.agents;
+    assert_eq!((agents[0].training.clone(), agents[0].test.len(), &agents[0].source[..]), (vec![0], 0, "a"));
+    let held_out: Vec<f64> = agents[1].test.iter().map(|row| f64::from(*row)).collect();
+    assert_eq!((agents[1].training.len(), &held_out), (24, &found.test[1].targets), "row k has the target k");
     assert_eq!(rows(&load("test = 0.999").shards), [1, 1]);
     for bad in ["0", "1.0", "-0.1", "true"] {
         folder.refuses(2, &format!("test = {bad}"), &["problem.test"]);
@@ -396,28 +399,4 @@ fn rows_are_divided_in_one_way_only() {
     folder.refuses(2, &format!("by = 'who'\n{dirichlet}"), &["problem.partition"]);
     folder.refuses(2, &format!("data = '{{agent}}.csv'\n{dirichlet}"), &["problem.partition"]);
     folder.refuses(2, "by = 'y'", &["problem.by", "y"]);
-}
-
-/// A million rows of 20 numbers, about 190 MB: run it alone, with --release for the speed of a release.
-#[test]
-#[ignore = "a measurement, not a test: prints the speed of reading; takes a minute and 200 MB of disk"]
-fn speed_of_reading() {
-    let folder = Folder::with(&[]);
-    let mut text = (0..20).map(|k| format!("c{k},")).collect::<String>() + "y\n";
-    for row in 0..1_000_000u64 {
-        for k in 0..20 {
-            let value = (row * 20 + k).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
-            write!(text, "{:.6},", value as f64 / (1u64 << 53) as f64 - 0.5).unwrap();
-        }
-        writeln!(text, "{}", row % 2).unwrap();
-    }
-    folder.put("all.csv", text.as_bytes());
-    for keys in ["", "loss = 'logistic'", "standardise = true\ntest = 0.2"] {
-        let begun = std::time::Instant::now();
-        let found = folder.load(8, keys).unwrap();
-        let seconds = begun.elapsed().as_secs_f64();
-        assert_eq!(found.columns, 20);
-        let speed = text.len() as f64 / 1e6 / seconds;
-        eprintln!("{} MB in {seconds:.2} s, {speed:.0} MB/s: {keys:?}", text.len() / 1_000_000);
-    }
 }

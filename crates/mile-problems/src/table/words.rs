@@ -3,29 +3,31 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use crate::error::FilePlace;
+
 /// The different words of a column, numbered in the order in which they were found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Words {
     numbers: HashMap<String, u32>,
-    /// Each word with the line where it was found first.
-    pub(super) found: Vec<(String, u64)>,
+    /// Each word with the place where it was found first.
+    pub(super) found: Vec<(String, FilePlace)>,
 }
 
 impl Words {
     /// The number of a word.
-    pub(super) fn number(&mut self, word: &str, line: impl FnOnce() -> u64) -> u32 {
+    pub(super) fn number(&mut self, word: &str, place: impl FnOnce() -> FilePlace) -> u32 {
         if let Some(number) = self.numbers.get(word) {
             return *number;
         }
         let number = self.found.len() as u32;
         self.numbers.insert(word.to_owned(), number);
-        self.found.push((word.to_owned(), line()));
+        self.found.push((word.to_owned(), place()));
         number
     }
 
     /// Adds the words of another part of the column; returns the new number of each.
     pub(super) fn add(&mut self, other: &Self) -> Vec<u32> {
-        other.found.iter().map(|(word, line)| self.number(word, || *line)).collect()
+        other.found.iter().map(|(word, place)| self.number(word, || *place)).collect()
     }
 }
 

@@ -32,6 +32,7 @@ fn problem<T: Real>(agents: usize, l1: f64) -> Table<T> {
     let shard = |agent: usize| Shard {
         features: (0..12 * DIM).map(|k| T::of(number(agent * 12 * DIM + k) + 0.1 * agent as f64)).collect(),
         targets: (0..12).map(|k| T::of(number(17 * (agent * 12 + k)).signum())).collect(),
+        ..Shard::default()
     };
     let objective = TableObjective { l1, ..TableObjective::new(Loss::NonconvexLogistic, 0.1) };
     Table::new(DIM, (0..agents).map(shard).collect(), objective, Batch::Size(4)).unwrap()

@@ -130,10 +130,11 @@ fn a_rank_reads_only_its_agents_files_of_a_table() {
         .unwrap();
     }
     std::fs::write(base.path().join("test.csv"), rows(1000, 33, None)).unwrap();
-    for test in ["0.3", "'test.csv'"] {
+    let weighted = TABLE.replace("'rows'", "'a'");
+    for (test, table) in [("0.3", TABLE), ("'test.csv'", TABLE), ("{ fold = 1, of = 3 }", &weighted)] {
         let text = format!(
             "rounds = 8\n[network]\nagents = 5\ntopology = 'complete'\n[problem]\nkind = 'table'\ndata = 'agent-{{agent}}.csv'\n\
-             test = {test}\n{TABLE}{ALGORITHMS}"
+             test = {test}\n{table}{ALGORITHMS}"
         );
         same_on(&[2, 5], &text, base.path());
     }
@@ -162,12 +163,16 @@ fn tables_in_one_file_divided_by_owner_by_class_or_at_random() {
     std::fs::write(base.path().join("all.csv"), rows(0, 160, Some(6))).unwrap();
     std::fs::write(base.path().join("test.csv"), rows(500, 40, Some(6))).unwrap();
     let dropped = TABLE.replace("'mean'", "'drop'");
+    let weighted =
+        TABLE.replace("'rows'", "'a'").replace("batch = 4", "offset = 'b'").replace("'mean'", "'drop'");
     let by_class = "exclude = ['owner']\npartition = { kind = 'dirichlet', alpha = 1.0 }\n";
     for (division, test, table) in [
         ("by = 'owner'\n", "0.25", TABLE),
         ("exclude = ['owner']\n", "0.25", TABLE),
         ("by = 'owner'\n", "'test.csv'", &dropped),
         (by_class, "'test.csv'", &dropped),
+        ("by = 'owner'\n", "{ fold = 2, of = 3 }", &weighted),
+        (by_class, "0.25", &weighted),
     ] {
         let text = format!(
             "rounds = 6\nseeds = [1, 2]\neval_agents = 3\n[network]\nagents = 6\n[problem]\nkind = 'table'\ndata = 'all.csv'\n\

@@ -234,7 +234,7 @@ impl Task {
             };
             let label = |row| if score(row) + normal() > 0.0 { 1.0 } else { -1.0 };
             let targets = features.chunks_exact(FEATURES).map(label).collect();
-            Shard { features, targets }
+            Shard { features, targets, ..Shard::default() }
         };
         let shards = (0..AGENTS as u64).map(shard).collect();
         let batch = if setting.batch >= ROWS { Batch::Full } else { Batch::Size(setting.batch) };

@@ -37,7 +37,7 @@ fn logistic_regression_is_below_its_known_bound_and_near_it_at_the_origin() {
         top = image.iter().map(|v| v * v).sum::<f64>().sqrt();
         bound = image.iter().map(|v| v / top).collect();
     }
-    let shard = Shard { features, targets };
+    let shard = Shard { features, targets, ..Shard::default() };
     let table = Table::new(dim, vec![shard], TableObjective::new(Loss::Logistic, 0.0), Batch::Full).unwrap();
     let found =
         estimate(&table, &vec![0.0; dim], Effort { iterations: 200, ..Effort::default() }, 1).unwrap();
@@ -86,6 +86,7 @@ fn random_table(agents: usize, rows: usize, dim: usize) -> Vec<Shard<f64>> {
     let shard = |agent: usize| Shard {
         features: gaussian(20 + agent as u64, rows * dim),
         targets: gaussian(50 + agent as u64, rows).iter().map(|v| v.signum()).collect(),
+        ..Shard::default()
     };
     (0..agents).map(shard).collect()
 }
@@ -94,6 +95,7 @@ fn logistic(shards: &[Shard<f64>], dim: usize, rows: usize) -> Table<f64> {
     let first = |shard: &Shard<f64>| Shard {
         features: shard.features[..rows * dim].to_vec(),
         targets: shard.targets[..rows].to_vec(),
+        ..Shard::default()
     };
     let shards = shards.iter().map(first).collect();
     Table::new(dim, shards, TableObjective::new(Loss::Logistic, 0.01), Batch::Size(8)).unwrap()
@@ -149,9 +151,9 @@ fn a_sample_of_the_rows_is_close_to_all_of_them() {
 fn an_ascent_stops_when_it_has_settled_and_continues_after_rows_without_curvature() {
     // All rows are multiples of one: the first step finds the curvature, the second one sees that it stays the same.
     let row = |k: usize| [k as f64, -2.0 * k as f64];
-    let one = Shard { features: (1..9).flat_map(row).collect(), targets: vec![1.0; 8] };
+    let one = Shard { features: (1..9).flat_map(row).collect(), targets: vec![1.0; 8], ..Shard::default() };
     let table = Table::new(2, vec![one], TableObjective::new(Loss::LeastSquares, 0.0), Batch::Full).unwrap();
-    let flat = Shard { features: vec![0.0; 4], targets: vec![1.0; 2] };
+    let flat = Shard { features: vec![0.0; 4], targets: vec![1.0; 2], ..Shard::default() };
     let flat = Table::new(2, vec![flat], TableObjective::new(Loss::LeastSquares, 0.0), Batch::Full).unwrap();
     let mut ascent = Ascent::new(&[0.0, 0.0], 1, 1);
     assert_eq!((ascent.go_on(&flat, 30).unwrap(), ascent.found().unwrap().estimate), (2, 0.0));

@@ -6,7 +6,8 @@ use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::spectrum;
-use mile_theory::mixed::mixed_step_limit;
+use mile::varying::TimeVarying;
+use mile_theory::mixed::{StepLimits, auto_step};
 use mile_theory::modes::{Modes, Timing};
 use mile_theory::stability;
 
@@ -228,14 +229,46 @@ fn along_a_saddle_disagreement_does_not_outgrow_the_average() {
 #[test]
 fn agents_that_differ_cost_trackers_more_of_their_step_than_mile_and_led() {
     let network = ring(8, Rule::LazyMetropolis);
-    let limit = |name: &str, parameters: Parameters| {
+    let step = |name: &str, parameters: Parameters| {
         let method = build(name, &parameters, &network);
-        let found = mixed_step_limit(&*method, &network, 1).unwrap().unwrap();
-        println!("{name:14} agents differ: alpha L limit {found:.3}");
+        let limit = StepLimits::of(&*method, &network, 1).unwrap().different;
+        let found = auto_step(&*method, &network, 1.0, 1).unwrap();
+        println!("{name:14} agents differ: alpha L limit {limit:.3}, auto {found:.3}");
+        assert!(found > 0.0 && found <= 0.5 * limit * (1.0 + 1e-12));
         found
     };
-    let (mile, led) = (limit("mile", Parameters { xi: Some(0.225.into()), ..tau(5) }), limit("led", tau(5)));
-    let (kgt, diging) = (limit("k-gt", tau(5)), limit("diging", tau(5)));
-    assert!(mile > 0.5 && led > 0.5 && kgt > 0.1, "{mile} {led} {kgt}");
-    assert!(diging > 0.1 && diging < 0.8 * mile, "{diging} {mile}");
+    let (mile, led) = (step("mile", Parameters { xi: Some(0.225.into()), ..tau(5) }), step("led", tau(5)));
+    let (kgt, diging) = (step("k-gt", tau(5)), step("diging", tau(5)));
+    assert!(mile > 0.25 && led > 0.25 && kgt > 0.05, "{mile} {led} {kgt}");
+    assert!(diging > 0.02 && diging < 0.5 * mile, "{diging} {mile}");
+}
+
+#[test]
+fn a_large_network_has_the_limits_of_a_slightly_smaller_one() {
+    for (name, parameters) in [("diging", tau(3)), ("gta-3", tau(3)), ("k-gt", tau(3)), ("extra", tau(1))] {
+        for rule in [Rule::Metropolis, Rule::LazyMetropolis] {
+            let [itself, stand_in] = [64, 65].map(|agents| {
+                let network = ring(agents, rule);
+                StepLimits::of(&*build(name, &parameters, &network), &network, 1).unwrap().different
+            });
+            println!("{name:14} {}: 64 agents {itself:.3}, 65 agents {stand_in:.3}", rule.name());
+            assert!(stand_in < 1.5 * itself && stand_in > 0.2 * itself, "{name}: {itself} {stand_in}");
+        }
+    }
+}
+
+#[test]
+fn auto_is_lower_where_hessians_differ_or_edges_are_used_in_turn() {
+    let step = |name: &str, network: &Network, steps: u64| {
+        let found = auto_step(&*build(name, &tau(steps), network), network, 1.0, 0).unwrap();
+        println!("{name:14} alpha L of auto {found:.4}");
+        found
+    };
+    // With equal Hessians the limits of both are 2.
+    assert!(step("gta-3", &ring(4, Rule::Metropolis), 10) < 0.15);
+    let ring = ring(5, Rule::Metropolis);
+    let turns = TimeVarying::matchings(ring.graph());
+    let in_turn = ring.clone().with_time_varying(turns).unwrap();
+    let (changing, constant) = (step("k-gt", &in_turn, 3), step("k-gt", &ring, 3));
+    assert!(changing < 0.4 && changing < 0.5 * constant, "{changing} {constant}");
 }

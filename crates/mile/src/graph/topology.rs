@@ -99,6 +99,23 @@ impl Topology {
         }
     }
 
+    /// The number of edges on `agents` agents; for a random graph, or a hypercube that does not exist, about that.
+    pub fn mean_edges(&self, agents: usize) -> f64 {
+        let n = agents as f64;
+        let pairs = n * (n - 1.0) / 2.0;
+        let edges = match *self {
+            Self::Ring => n,
+            Self::Path | Self::Star => n - 1.0,
+            Self::Complete => pairs,
+            Self::Grid | Self::Torus => 2.0 * n,
+            Self::Hypercube => n * n.max(1.0).log2() / 2.0,
+            Self::Exponential => n * n.max(1.0).log2(),
+            Self::ErdosRenyi { p } => p * pairs,
+            Self::RandomRegular { degree } | Self::SmallWorld { degree, .. } => n * degree as f64 / 2.0,
+        };
+        edges.min(pairs).max(0.0)
+    }
+
     fn refuse(&self, parameter: &'static str, got: impl ToString, expected: impl Into<String>) -> GraphError {
         GraphError::Parameter {
             topology: self.name(),

@@ -1,6 +1,6 @@
 //! How good a model is on held-out data.
 
-/// A measure of a model on held-out rows that no gradient sees; all rows count equally.
+/// A measure of a model on held-out rows that no gradient sees; all rows count equally, unless they have weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
     /// The fraction of rows whose class is predicted correctly.

@@ -6,6 +6,7 @@
 mod batch;
 pub mod device;
 mod held_out;
+mod information;
 mod metric;
 mod penalty;
 mod quadratic;
@@ -14,6 +15,7 @@ mod tensors;
 
 pub use batch::{Batch, BatchSamples};
 pub use held_out::{HeldOut, HeldOutByAgent};
+pub use information::{Covariance, Information};
 pub use metric::Metric;
 pub use penalty::{InvalidPenalty, Penalty};
 pub use quadratic::{InvalidQuadratic, Quadratic};
@@ -123,6 +125,13 @@ pub trait Problem<T: Real>: Send + Sync {
         Ok(self.penalty().map_or(mean, |penalty| mean + penalty.value(x)))
     }
 
+    /// A quadratic problem of as many agents whose objectives have at each point at least the curvature of these, in every
+    /// direction, so that their largest curvature is a bound for a whole run; none by default. A variable of several equal parts, such as
+    /// classes, may be bounded by one of them. A problem of constant curvature needs none.
+    fn quadratic_bound(&self) -> Option<Box<dyn Problem<T> + '_>> {
+        None
+    }
+
     /// Whether the gradient of f is cheap enough to record its norm during a run.
     fn records_gradient_norm(&self) -> bool {
         true
@@ -130,6 +139,11 @@ pub trait Problem<T: Real>: Send + Sync {
 
     /// Data on which models are measured; none by default.
     fn held_out(&self) -> Option<&dyn HeldOut<T>> {
+        None
+    }
+
+    /// The information that standard errors of coefficients need; none by default.
+    fn information(&self) -> Option<&dyn Information<T>> {
         None
     }
 

@@ -43,7 +43,7 @@ pub fn nonconvex<T: Real>(agents: usize, dim: usize, batch: Batch) -> Table<T> {
         let centre: Vec<f64> = (0..dim).map(|_| 0.8 * gaussian()).collect();
         let truth: Vec<f64> =
             (0..dim).map(|k| if (k + agent).is_multiple_of(2) { 1.0 } else { -0.6 }).collect();
-        let mut shard = Shard { features: Vec::new(), targets: Vec::new() };
+        let mut shard = Shard::default();
         for _ in 0..rows {
             let a: Vec<f64> = centre.iter().map(|c| c + gaussian()).collect();
             let score: f64 = a.iter().zip(&truth).map(|(a, t)| a * t).sum::<f64>() + 0.5 * gaussian();

@@ -35,7 +35,7 @@ fn shards() -> Vec<Shard<f64>> {
         let mut random = stream(21, Purpose::Data, agent as u64, 0);
         let mut gaussian = || -> f64 { random.sample(StandardNormal) };
         let centre: Vec<f64> = (0..INTERCEPT).map(|_| 0.5 * gaussian()).collect();
-        let mut shard = Shard { features: Vec::new(), targets: Vec::new() };
+        let mut shard = Shard::default();
         for _ in 0..10 {
             let a: Vec<f64> = centre.iter().map(|c| c + gaussian()).collect();
             shard.targets.push(2.0 + 1.5 * a[1] - a[4] + 0.3 * agent as f64 * gaussian());
@@ -249,7 +249,7 @@ fn the_gradient_mapping_is_zero_at_the_minimiser_and_the_objective_is_least() {
 
 #[test]
 fn every_class_has_an_intercept_that_is_not_penalised() {
-    let shard = Shard { features: vec![1.0f64, 2.0, 1.0], targets: vec![2.0] };
+    let shard = Shard { features: vec![1.0f64, 2.0, 1.0], targets: vec![2.0], ..Shard::default() };
     let loss = Loss::Softmax { classes: 3 };
     let objective = TableObjective { l1: 0.5, intercept: true, ..TableObjective::new(loss, 0.0) };
     let table = Table::new(3, vec![shard.clone()], objective.clone(), Batch::Full).unwrap();

@@ -49,6 +49,8 @@ proptest! {
         l2 in 0.0..1.0f64,
         features in prop::collection::vec(-2.0..2.0f64, 12),
         signs in prop::collection::vec(any::<bool>(), 4),
+        weights in prop::option::of(prop::collection::vec(0.1..3.0f64, 4)),
+        offsets in prop::option::of(prop::collection::vec(-1.0..1.0f64, 4)),
         x in prop::collection::vec(-1.0..1.0f64, 9),
     ) {
         let target = |positive: &bool| match loss {
@@ -57,16 +59,20 @@ proptest! {
             _ => if *positive { 1.0 } else { -1.0 },
         };
         let targets: Vec<f64> = signs.iter().map(target).collect();
-        let weights = AgentWeights::Factors(vec![factor]);
-        let objective = TableObjective { intercept, weights, ..TableObjective::new(loss, l2) };
+        let factors = AgentWeights::Factors(vec![factor]);
+        let objective = TableObjective { intercept, weights: factors, ..TableObjective::new(loss, l2) };
+        let offsets = offsets.filter(|_| !matches!(loss, Loss::Softmax { .. })).unwrap_or_default();
         let x = &x[..3 * loss.classes()];
         if let Loss::Huber { delta } = loss {
             // Its second derivative jumps at delta, where a difference is no measure.
-            let residual = |(a, b): (&[f64], &f64)| a.iter().zip(x).map(|(a, x)| a * x).sum::<f64>() - b;
-            let mut residuals = features.chunks(3).zip(&targets).map(residual);
+            let offset = |row: usize| offsets.get(row).copied().unwrap_or(0.0);
+            let product = |a: &[f64]| a.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
+            let residual = |(row, (a, b)): (usize, (&[f64], &f64))| product(a) + offset(row) - b;
+            let mut residuals = features.chunks(3).zip(&targets).enumerate().map(residual);
             prop_assume!(residuals.all(|r| (r.abs() - delta).abs() > 1e-3));
         }
-        let problem = Table::new(3, vec![Shard { features, targets }], objective, Batch::Full).unwrap();
+        let shard = Shard { features, targets, weights: weights.unwrap_or_default(), offsets };
+        let problem = Table::new(3, vec![shard], objective, Batch::Full).unwrap();
         check(&problem, x)?;
     }
 }

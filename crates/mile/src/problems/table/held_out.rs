@@ -13,6 +13,8 @@ struct Predictions {
     /// What is compared with the targets: the sign of the score is a class, the number of the class, or the predicted number.
     predicted: Vec<f64>,
     targets: Vec<f64>,
+    /// How much each row counts; none: all count 1.
+    weights: Vec<f64>,
     /// Sum of the losses.
     loss: f64,
 }
@@ -35,25 +37,36 @@ impl<T: Real> HeldOut<T> for Table<T> {
 }
 
 impl<T: Real> HeldOutByAgent<T> for Table<T> {
-    /// The sum of the losses over an agent's held-out rows, and the prediction and target of each.
+    /// The sum of the losses over an agent's held-out rows, and the prediction and target of each, with its weight if rows have weights.
     fn numbers(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
         let loss = self.objective.loss;
         let Some(shard) = self.test.get(agent) else { return Ok(Vec::new()) };
-        let samples = Samples::new(self.columns, &shard.features, &shard.targets);
+        let samples = Samples::new(self.columns, shard);
         let predicted = samples.predictions(self.isa, loss, x);
-        let rows = predicted.into_iter().zip(&shard.targets).flat_map(|(p, b)| [p, b.wide()]);
+        let weight = |row: usize| self.is_weighted().then(|| samples.weight(row));
+        let rows = predicted.into_iter().zip(&shard.targets).enumerate();
+        let rows = rows.flat_map(|(row, (p, b))| [p, b.wide()].into_iter().chain(weight(row)));
         Ok(std::iter::once(samples.loss(self.isa, loss, x)).chain(rows).collect())
     }
 
     fn combine(&self, agents: &[Vec<f64>]) -> Vec<f64> {
-        let rows = || agents.iter().flat_map(|one| one.get(1..).unwrap_or_default().chunks_exact(2));
+        let width = if self.is_weighted() { 3 } else { 2 };
+        let rows = || agents.iter().flat_map(|one| one.get(1..).unwrap_or_default().chunks_exact(width));
         let predictions = Predictions {
             predicted: rows().map(|row| row[0]).collect(),
             targets: rows().map(|row| row[1]).collect(),
+            weights: rows().filter_map(|row| row.get(2).copied()).collect(),
             loss: agents.iter().filter_map(|one| one.first()).sum(),
         };
         let one = |metric: &Metric| predictions.measure(*metric, self.objective.loss);
         self.metrics().iter().map(one).collect()
+    }
+}
+
+impl<T: Real> Table<T> {
+    /// Whether rows have weights.
+    fn is_weighted(&self) -> bool {
+        self.shards.iter().chain(&self.test).any(|shard| !shard.weights.is_empty())
     }
 }
 
@@ -62,34 +75,58 @@ impl Predictions {
         if self.predicted.iter().any(|p| p.is_nan()) {
             return f64::NAN;
         }
-        let rows = self.targets.len() as f64;
+        let rows = self.sum(|_| 1.0);
         match metric {
-            Metric::Accuracy => self.correct(loss) as f64 / rows,
-            Metric::Auc => auc(&self.predicted, &self.targets),
+            Metric::Accuracy => self.correct(loss) / rows,
+            Metric::Auc if self.weights.is_empty() => auc(&self.predicted, &self.targets),
+            Metric::Auc => weighted_auc(&self.predicted, &self.targets, &self.weights),
             Metric::Rmse => (self.squared_error(loss) / rows).sqrt(),
             Metric::R2 => {
-                let mean = self.targets.iter().sum::<f64>() / rows;
-                let spread: f64 = self.targets.iter().map(|b| (b - mean).powi(2)).sum();
+                let mean = self.sum(|row| self.targets[row]) / rows;
+                let spread = self.sum(|row| (self.targets[row] - mean).powi(2));
                 if spread > 0.0 { 1.0 - self.squared_error(loss) / spread } else { f64::NAN }
             }
             Metric::TestLoss => self.loss / rows,
         }
     }
 
+    /// The sum of values of the rows, each by its weight.
+    fn sum(&self, value: impl Fn(usize) -> f64) -> f64 {
+        let weight = |row: usize| self.weights.get(row).copied().unwrap_or(1.0);
+        (0..self.targets.len()).map(|row| weight(row) * value(row)).sum()
+    }
+
     /// Rows whose class is predicted correctly; a score of 0 predicts the class -1.
-    fn correct(&self, loss: Loss) -> usize {
+    fn correct(&self, loss: Loss) -> f64 {
         let class = |p: f64| match loss {
             Loss::Softmax { .. } => p,
             _ if p > 0.0 => 1.0,
             _ => -1.0,
         };
-        self.predicted.iter().zip(&self.targets).filter(|(p, b)| class(**p) == **b).count()
+        self.sum(|row| f64::from(u8::from(class(self.predicted[row]) == self.targets[row])))
     }
 
     fn squared_error(&self, loss: Loss) -> f64 {
         let number = |p: f64| if loss == Loss::Poisson { exp_or_infinity(p) } else { p };
-        self.predicted.iter().zip(&self.targets).map(|(p, b)| (number(*p) - b).powi(2)).sum()
+        self.sum(|row| (number(self.predicted[row]) - self.targets[row]).powi(2))
     }
+}
+
+/// The same for rows with weights: a pair counts by the product of its weights.
+fn weighted_auc(scores: &[f64], targets: &[f64], weights: &[f64]) -> f64 {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+    let (mut below, mut above, mut pairs) = (0.0, 0.0, 0.0);
+    for tied in order.chunk_by(|a, b| scores[*a] == scores[*b]) {
+        let of = |is_positive: bool| {
+            let rows = tied.iter().filter(|row| (targets[**row] > 0.0) == is_positive);
+            rows.map(|row| weights[*row]).sum::<f64>()
+        };
+        let (positive, negative) = (of(true), of(false));
+        pairs += positive * (below + 0.5 * negative);
+        (below, above) = (below + negative, above + positive);
+    }
+    pairs / (below * above)
 }
 
 /// The area under the ROC curve for scores of rows with targets -1 and 1, exactly: pairs are counted in whole numbers.
@@ -133,6 +170,7 @@ mod tests {
         Shard {
             features: (from * COLUMNS..(from + rows) * COLUMNS).map(|k| T::of(value(k))).collect(),
             targets: (from..from + rows).map(|k| T::of(target(loss, k))).collect(),
+            ..Shard::default()
         }
     }
 
@@ -286,7 +324,7 @@ mod tests {
         assert_eq!(refused(vec![shard(0, 1, loss)]), InvalidTable::TestAgents { got: 1, agents: 2 });
         let counts = vec![shard(0, 0, loss), shard(0, 5, Loss::Poisson)];
         assert!(matches!(refused(counts), InvalidTable::Target { agent: 1, .. }));
-        let ragged = Shard { features: vec![1.0], targets: vec![1.0] };
+        let ragged = Shard { features: vec![1.0], targets: vec![1.0], ..Shard::default() };
         assert!(matches!(refused(vec![ragged; 2]), InvalidTable::Ragged { agent: 0, .. }));
     }
 }

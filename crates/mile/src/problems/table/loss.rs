@@ -44,6 +44,21 @@ impl Loss {
         }
     }
 
+    /// The largest absolute second derivative with respect to the product p, over all p and b; for several classes the largest
+    /// eigenvalue of the second derivatives. None if it has no bound.
+    pub fn largest_curvature(self) -> Option<f64> {
+        match self {
+            // Beyond delta, or far from b, the last two curve less.
+            Self::LeastSquares | Self::Huber { .. } | Self::Welsch { .. } => Some(1.0),
+            // q (1 - q) with the probability q of a class.
+            Self::Logistic | Self::NonconvexLogistic => Some(0.25),
+            // diag(q) - q q', largest where two classes have half of the probability each.
+            Self::Softmax { .. } => Some(0.5),
+            // exp(p).
+            Self::Poisson => None,
+        }
+    }
+
     /// What is measured with it on held-out rows.
     pub fn metrics(self) -> &'static [Metric] {
         match self {

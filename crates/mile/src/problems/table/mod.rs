@@ -1,31 +1,37 @@
 //! Regression and classification on tabular data.
 //!
 //! ```text
-//! f_i(x) = w_i (1/m_i sum_j loss(a_j'x, b_j) + l2/2 |x|^2)
+//! f_i(x) = w_i (1/m_i sum_j u_j loss(a_j'x + o_j, b_j) + l2/2 |x|^2)
 //! ```
 //!
-//! with the rows a_j and targets b_j of agent i and the losses of [`Loss`]. The penalty of the nonconvex logistic loss is
+//! with the rows a_j and targets b_j of agent i and the losses of [`Loss`]. Without weights of rows u_j = 1, and with weights v_j they are
+//! `u_j = m_i v_j/(v_1 + ... + v_m)`, so that their mean is 1; without offsets o_j = 0. The penalty of the nonconvex logistic loss is
 //! `l2 sum_k x_k^2/(1 + x_k^2)` instead. With l1 the network minimises `f + l1 |x|_1` ([`Penalty`]). Coefficients of an intercept are
-//! not penalised. The factors w_i are 1 for agents of equal weight, and `N m_i/sum_j m_j` for agents that count by their rows
-//! ([`AgentWeights`]).
+//! not penalised. The factors w_i are 1 for agents of equal weight, and `N m_i/sum_j m_j` for agents that count by their rows, with the
+//! sum of their weights for m_i ([`AgentWeights`]).
 
+mod bound;
 mod gram;
 mod held_out;
+mod information;
 mod loss;
 mod objective;
 mod products;
 mod rows;
+mod shard;
 mod softmax;
 #[cfg(test)]
 mod tests;
 
 use rayon::prelude::*;
 
+use self::bound::Bound;
 use self::gram::Gram;
 pub use self::loss::Loss;
 pub use self::objective::{AgentWeights, TableObjective};
 use self::rows::Samples;
-use super::{Batch, DeviceForm, Draw, Failure, HeldOut, InvalidPenalty, Penalty, Problem};
+pub use self::shard::Shard;
+use super::{Batch, DeviceForm, Draw, Failure, HeldOut, Information, InvalidPenalty, Penalty, Problem};
 use crate::block;
 use crate::isa::Isa;
 use crate::real::Real;
@@ -39,20 +45,14 @@ pub fn has_normal_equations(loss: Loss, batch: Batch, columns: usize, samples: u
     loss == Loss::LeastSquares && batch == Batch::Full && columns <= MOST_COLUMNS && 2 * columns <= samples
 }
 
-/// The samples of one agent.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shard<T> {
-    /// Features, one row per sample.
-    pub features: Vec<T>,
-    /// One target per sample: a number, a class -1 or 1, or the number of a class from 0.
-    pub targets: Vec<T>,
-}
-
 /// Regression or classification in which each agent has its own samples.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
     columns: usize,
+    /// Their weights have mean 1.
     shards: Vec<Shard<T>>,
+    /// The sum of the weights of each agent's samples, as they were given.
+    masses: Vec<f64>,
     /// Held-out rows of each agent; empty if there are none at all.
     test: Vec<Shard<T>>,
     objective: TableObjective,
@@ -102,6 +102,42 @@ pub enum InvalidTable {
         /// The targets allowed.
         expected: String,
     },
+    /// The number of weights or offsets is not that of the rows.
+    #[error("agent {agent} has {rows} targets and {got} {what}s: give a {what} for each target, or none")]
+    Incomplete {
+        /// The agent.
+        agent: usize,
+        /// Which: a weight or an offset.
+        what: &'static str,
+        /// How many there are.
+        got: usize,
+        /// Number of targets, one per row.
+        rows: usize,
+    },
+    /// A weight or an offset that is out of range.
+    #[error("agent {agent}, row {row}: the {what}: expected {expected}, got {got}")]
+    RowValue {
+        /// The agent.
+        agent: usize,
+        /// The agent's row, from 0.
+        row: usize,
+        /// Which: a weight or an offset.
+        what: &'static str,
+        /// The value given.
+        got: f64,
+        /// The values allowed.
+        expected: &'static str,
+    },
+    /// The weights of an agent's samples are all 0, or too large for a sum.
+    #[error(
+        "agent {agent}: the weights of its samples: expected a finite sum above 0, got {got}; give its rows other weights, or leave the agent out"
+    )]
+    Weightless {
+        /// The agent.
+        agent: usize,
+        /// Their sum.
+        got: f64,
+    },
     /// A parameter that is out of range.
     #[error("{key}: expected {expected}, got {got}")]
     Parameter {
@@ -115,13 +151,15 @@ pub enum InvalidTable {
     /// The mini-batch size is 0.
     #[error("batch = 0 is out of range: it must be a whole number from 1, or \"full\"")]
     Batch,
-    /// The total number of rows given is smaller than one agent's number.
-    #[error("all agents have {got} rows together, but one of them has {least}: give the sum over all agents")]
+    /// The total number of rows given, or of their weights, is smaller than one agent's number.
+    #[error(
+        "the rows of all agents together count {got}, but those of one agent {least}: give the sum over all agents"
+    )]
     TotalRows {
         /// The number given.
-        got: u64,
-        /// The largest number of rows of an agent.
-        least: u64,
+        got: f64,
+        /// The largest number of an agent.
+        least: f64,
     },
     /// Factors that are not one finite, nonnegative number for each agent.
     #[error(
@@ -151,29 +189,12 @@ impl From<InvalidPenalty> for InvalidTable {
     }
 }
 
-impl<T: Real> Shard<T> {
-    /// Checks that there are `columns` features for each target, and that the loss accepts the targets.
-    fn check(&self, agent: usize, columns: usize, loss: Loss) -> Result<(), InvalidTable> {
-        let (features, rows) = (self.features.len(), self.targets.len());
-        if Some(features) != rows.checked_mul(columns) {
-            return Err(InvalidTable::Ragged { agent, features, rows, columns });
-        }
-        match self.targets.iter().position(|target| !loss.takes(*target)) {
-            None => Ok(()),
-            Some(row) => {
-                let (got, expected) = (self.targets[row].wide(), loss.targets());
-                Err(InvalidTable::Target { agent, row, got, expected })
-            }
-        }
-    }
-}
-
 impl<T: Real> Table<T> {
     /// The objectives of all agents, one shard each; every sample has `columns` features. The variable has a number for each
     /// column or, for several classes, for each column of each class ([`Loss::Softmax`]).
     pub fn new(
         columns: usize,
-        shards: Vec<Shard<T>>,
+        mut shards: Vec<Shard<T>>,
         objective: TableObjective,
         batch: Batch,
     ) -> Result<Self, InvalidTable> {
@@ -198,20 +219,24 @@ impl<T: Real> Table<T> {
             }
             shard.check(agent, columns, loss)?;
         }
-        let rows: Vec<usize> = shards.iter().map(|shard| shard.targets.len()).collect();
-        let factors = objective.weights.factors(&rows)?;
+        let masses: Vec<f64> = shards.iter().map(Shard::mass).collect();
+        if let Some(agent) = masses.iter().position(|mass| !(*mass > 0.0 && mass.is_finite())) {
+            return Err(InvalidTable::Weightless { agent, got: masses[agent] });
+        }
+        let factors = objective.weights.factors(&masses)?;
+        shards.iter_mut().zip(&masses).for_each(|(shard, mass)| shard.scale_weights(*mass));
         shards.iter().for_each(|shard| block::move_to_huge_pages(&shard.features));
         let gram = |shard: &Shard<T>| {
             has_normal_equations(loss, batch, columns, shard.targets.len())
-                .then(|| Gram::new(Samples::new(columns, &shard.features, &shard.targets)))
+                .then(|| Gram::new(Samples::new(columns, shard)))
         };
         let grams = shards.par_iter().map(gram).collect();
         let (test, isa) = (Vec::new(), Isa::best());
-        Ok(Self { columns, shards, test, objective, penalty, factors, batch, isa, grams })
+        Ok(Self { columns, shards, masses, test, objective, penalty, factors, batch, isa, grams })
     }
 
     /// Adds held-out rows for each agent; some agents may have none. The metrics in [`Loss::metrics`] are measured on the rows of
-    /// all agents together.
+    /// all agents together, each of which counts by its weight.
     pub fn with_test(self, shards: Vec<Shard<T>>) -> Result<Self, InvalidTable> {
         let some = shards.iter().any(|shard| !shard.targets.is_empty());
         let mut with = self.with_part_of_test(shards)?;
@@ -242,7 +267,7 @@ impl<T: Real> Table<T> {
         self.columns
     }
 
-    /// The samples of each agent.
+    /// The samples of each agent; their weights have mean 1.
     pub fn shards(&self) -> &[Shard<T>] {
         &self.shards
     }
@@ -263,8 +288,7 @@ impl<T: Real> Table<T> {
     }
 
     fn samples(&self, agent: usize) -> Samples<'_, T> {
-        let shard = &self.shards[agent];
-        Samples::new(self.columns, &shard.features, &shard.targets)
+        Samples::new(self.columns, &self.shards[agent])
     }
 
     /// Columns whose coefficients are penalised: the first ones.
@@ -342,8 +366,16 @@ impl<T: Real> Problem<T> for Table<T> {
         self.penalty.as_ref()
     }
 
+    fn quadratic_bound(&self) -> Option<Box<dyn Problem<T> + '_>> {
+        Bound::of(self).map(|bound| Box::new(bound) as Box<dyn Problem<T> + '_>)
+    }
+
     fn held_out(&self) -> Option<&dyn HeldOut<T>> {
         (!self.test.is_empty()).then_some(self)
+    }
+
+    fn information(&self) -> Option<&dyn Information<T>> {
+        self.as_information()
     }
 
     fn device_form(&self) -> Option<DeviceForm<'_, T>> {

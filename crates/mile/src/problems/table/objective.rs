@@ -31,33 +31,35 @@ pub enum AgentWeights {
     /// All agents count equally, however many rows they have.
     Equal,
     /// By rows: agent i's mean, with its penalty, is multiplied by `N m_i/total`, so that f is the mean over all rows of all
-    /// agents.
+    /// agents. Where rows have weights, m_i and the total are sums of weights.
     Rows {
         /// Rows of all agents together, which must be given where only some agents' rows are available; `None`: those available
         /// are all.
-        total: Option<u64>,
+        total: Option<f64>,
     },
     /// By these factors, one for each agent, by which means and penalties are multiplied.
     Factors(Vec<f64>),
 }
 
 impl AgentWeights {
-    /// The factor of each agent, from the numbers of their rows.
-    pub fn factors(&self, rows: &[usize]) -> Result<Vec<f64>, InvalidTable> {
+    /// The factor of each agent, from the numbers of their rows, or the sums of their rows' weights ([`Shard::mass`](super::Shard::mass)).
+    pub fn factors(&self, masses: &[f64]) -> Result<Vec<f64>, InvalidTable> {
+        let agents = masses.len();
         match self {
-            Self::Equal => Ok(vec![1.0; rows.len()]),
+            Self::Equal => Ok(vec![1.0; agents]),
             Self::Rows { total } => {
-                let most = rows.iter().copied().max().unwrap_or(0) as u64;
-                let total = total.unwrap_or_else(|| rows.iter().map(|rows| *rows as u64).sum());
-                if total < most {
-                    return Err(InvalidTable::TotalRows { got: total, least: most });
+                let least = masses.iter().copied().fold(0.0, f64::max);
+                let total = total.unwrap_or_else(|| masses.iter().sum());
+                // Sums of weights may differ in their last digits where they were formed in another order or precision.
+                if total < least * (1.0 - 1e-6) {
+                    return Err(InvalidTable::TotalRows { got: total, least });
                 }
-                Ok(rows.iter().map(|m| rows.len() as f64 * *m as f64 / total as f64).collect())
+                Ok(masses.iter().map(|mass| agents as f64 * mass / total).collect())
             }
             Self::Factors(factors) => {
                 let good = |factor: &f64| *factor >= 0.0 && factor.is_finite();
-                if factors.len() != rows.len() || !factors.iter().all(good) {
-                    return Err(InvalidTable::Factors { got: factors.clone(), agents: rows.len() });
+                if factors.len() != agents || !factors.iter().all(good) {
+                    return Err(InvalidTable::Factors { got: factors.clone(), agents });
                 }
                 Ok(factors.clone())
             }

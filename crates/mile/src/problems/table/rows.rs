@@ -10,7 +10,7 @@
 use num_traits::Zero;
 
 use super::products::{MOST_ROWS, Products, with_products};
-use super::{Loss, softmax};
+use super::{Loss, Shard, softmax};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LoadLanes};
 use crate::real::Real;
@@ -20,20 +20,41 @@ const BLOCK_BYTES: usize = 16 << 10;
 /// Rows, or classes, that are processed side by side.
 const ABREAST: usize = 4;
 
-/// Rows of numbers, with a target for each.
+/// Rows of numbers, with a target for each, and perhaps a weight and an offset.
 #[derive(Clone, Copy)]
 pub(super) struct Samples<'a, T> {
     dim: usize,
     features: &'a [T],
     targets: &'a [T],
+    weights: &'a [T],
+    offsets: &'a [T],
 }
 
 impl<'a, T: Real> Samples<'a, T> {
     /// # Panics
     /// If there are not `dim` features for each target.
-    pub(super) fn new(dim: usize, features: &'a [T], targets: &'a [T]) -> Self {
+    pub(super) fn new(dim: usize, shard: &'a Shard<T>) -> Self {
+        let Shard { features, targets, weights, offsets } = shard;
         assert_eq!(Some(features.len()), targets.len().checked_mul(dim), "a row of features for each target");
-        Self { dim, features, targets }
+        Self { dim, features, targets, weights, offsets }
+    }
+
+    /// The same rows and weights with other targets, and without offsets.
+    ///
+    /// # Panics
+    /// If there are fewer targets than rows.
+    pub(super) fn with_targets(self, targets: &'a [T]) -> Self {
+        Self { targets: &targets[..self.targets.len()], offsets: &[], ..self }
+    }
+
+    /// The weight of a row.
+    pub(super) fn weight(&self, row: usize) -> f64 {
+        self.weights.get(row).map_or(1.0, |weight| weight.wide())
+    }
+
+    /// The offset of a row.
+    pub(super) fn offset(&self, row: usize) -> f64 {
+        self.offsets.get(row).map_or(0.0, |offset| offset.wide())
     }
 
     pub(super) fn dim(&self) -> usize {
@@ -57,7 +78,27 @@ impl<'a, T: Real> Samples<'a, T> {
         (unsafe { self.features.as_ptr().add(row * self.dim) }, target)
     }
 
-    /// Adds `scale` times the gradient of the losses of `rows` at x to `gradient`.
+    /// Adds the offsets of a block's rows to their products.
+    #[inline(always)]
+    fn shift<S: Real>(&self, block: &Block<T>, products: &mut [Products<S>]) {
+        if !self.offsets.is_empty() {
+            let products = products[0].iter_mut().zip(block.numbers());
+            products.for_each(|(p, row)| *p += S::of(self.offset(*row)));
+        }
+    }
+
+    /// Multiplies values of a block's rows by their weights.
+    #[inline(always)]
+    fn weigh<S: Real>(&self, block: &Block<T>, values: &mut [Products<S>]) {
+        if !self.weights.is_empty() {
+            for values in values {
+                let values = values.iter_mut().zip(block.numbers());
+                values.for_each(|(value, row)| *value *= S::of(self.weight(*row)));
+            }
+        }
+    }
+
+    /// Adds `scale` times the gradient of the weighted losses of `rows` at x to `gradient`.
     pub(super) fn add_gradient<R: Iterator<Item = usize>>(
         self,
         isa: Isa,
@@ -74,7 +115,7 @@ impl<'a, T: Real> Samples<'a, T> {
         });
     }
 
-    /// The sum of the losses of all rows at x.
+    /// The weighted sum of the losses of all rows at x.
     pub(super) fn loss(self, isa: Isa, loss: Loss, x: &[T]) -> f64 {
         assert_eq!(x.len(), self.dim * loss.classes(), "a number for each column and class");
         with_products(loss.classes(), |products| {
@@ -82,7 +123,7 @@ impl<'a, T: Real> Samples<'a, T> {
         })
     }
 
-    /// The product of each row with x or, for several classes, the first class with the largest product; NaN if a product is.
+    /// The product of each row with x, with its offset, or, for several classes, the first class with the largest product; NaN if a product is.
     pub(super) fn predictions(self, isa: Isa, loss: Loss, x: &[T]) -> Vec<f64> {
         assert_eq!(x.len(), self.dim * loss.classes(), "a number for each column and class");
         with_products(loss.classes(), |products| T::run_on(isa, Predict { samples: self, x, products }))
@@ -93,13 +134,25 @@ impl<'a, T: Real> Samples<'a, T> {
 struct Block<T> {
     rows: [*const T; MOST_ROWS],
     targets: [T; MOST_ROWS],
+    numbers: [usize; MOST_ROWS],
     count: usize,
 }
 
 impl<T: Real> Block<T> {
     #[inline(always)]
     fn new() -> Self {
-        Self { rows: [std::ptr::null(); MOST_ROWS], targets: [T::zero(); MOST_ROWS], count: 0 }
+        Self {
+            rows: [std::ptr::null(); MOST_ROWS],
+            targets: [T::zero(); MOST_ROWS],
+            numbers: [0; MOST_ROWS],
+            count: 0,
+        }
+    }
+
+    /// The numbers of its rows.
+    #[inline(always)]
+    fn numbers(&self) -> &[usize] {
+        &self.numbers[..self.count]
     }
 
     /// Takes the next rows; false if there are none.
@@ -109,6 +162,7 @@ impl<T: Real> Block<T> {
         self.count = 0;
         for row in rows.take(most) {
             (self.rows[self.count], self.targets[self.count]) = samples.row(row);
+            self.numbers[self.count] = row;
             self.count += 1;
         }
         self.count > 0
@@ -193,7 +247,9 @@ impl<T: Real, R: Iterator<Item = usize>> Kernel<T> for AddGradient<'_, T, R> {
             // block (`row`); the caller vouches for the instructions.
             unsafe {
                 let (rows, targets) = block.multiply::<V>(dim, x, products);
+                samples.shift(&block, products);
                 loss.slopes(scale, products, targets);
+                samples.weigh(&block, products);
                 let (four, one) = rows.as_chunks::<ABREAST>();
                 for (class, slopes) in products.iter().enumerate() {
                     let mut sums = Sums::<T, V>::new(&mut gradient[class * dim..(class + 1) * dim]);
@@ -229,7 +285,9 @@ impl<T: Real> Kernel<T> for SumLosses<'_, T> {
             // SAFETY: x has `dim` numbers for each class (`loss`), and so has every row of a block (`row`); the caller
             // vouches for the instructions.
             let (_, targets) = unsafe { block.multiply::<W>(samples.dim, x, products) };
+            samples.shift(&block, products);
             loss.values(products, targets);
+            samples.weigh(&block, &mut products[..1]);
             sum = products[0][..targets.len()].iter().fold(sum, |sum, loss| sum + loss);
         }
         sum
@@ -254,6 +312,7 @@ impl<T: Real> Kernel<T> for Predict<'_, T> {
             // SAFETY: x has `dim` numbers for each class (`predictions`), and so has every row of a block (`row`); the
             // caller vouches for the instructions.
             let (rows, _) = unsafe { block.multiply::<W>(samples.dim, x, products) };
+            samples.shift(&block, products);
             let predicted = if products.len() == 1 { products[0] } else { softmax::classes(products) };
             all.extend_from_slice(&predicted[..rows.len()]);
         }

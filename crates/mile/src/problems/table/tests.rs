@@ -1,11 +1,15 @@
 //! Losses and gradients against formulas written a second time, and against each other on all instruction sets.
 
+mod estimates;
+mod weights;
+
 use super::*;
 
 fn table(batch: Batch) -> Table<f64> {
     let shard = |agent: usize| Shard {
         features: (0..14).map(|k| ((k * 7 + agent * 3) % 11) as f64 / 5.0 - 1.0).collect(),
         targets: (0..7).map(|k| if (k + agent).is_multiple_of(3) { 1.0 } else { -1.0 }).collect(),
+        ..Shard::default()
     };
     Table::new(2, vec![shard(0), shard(1)], TableObjective::new(Loss::Logistic, 0.1), batch).unwrap()
 }
@@ -41,6 +45,7 @@ fn shard<T: Real>(columns: usize, rows: usize, loss: Loss) -> Shard<T> {
     Shard {
         features: (0..rows * columns).map(value).collect(),
         targets: (0..rows).map(|k| target(loss, k)).collect(),
+        ..Shard::default()
     }
 }
 
@@ -53,6 +58,17 @@ fn point<T: Real>(columns: usize, loss: Loss) -> Vec<T> {
 fn odd<T: Real>(columns: usize, rows: usize, objective: TableObjective, isa: Isa) -> Table<T> {
     let shard = shard(columns, rows, objective.loss);
     Table { isa, ..Table::new(columns, vec![shard], objective, Batch::Size(3)).unwrap() }
+}
+
+/// Gives the samples weights and, where they have an effect, offsets.
+fn weighted<T: Real>(shard: Shard<T>, loss: Loss) -> Shard<T> {
+    let rows = shard.targets.len();
+    let offsets = if matches!(loss, Loss::Softmax { .. }) { 0 } else { rows };
+    Shard {
+        weights: (0..rows).map(|k| T::of((k * 13 % 5) as f64 / 2.0 + 0.25)).collect(),
+        offsets: (0..offsets).map(|k| value(11 * k + 4)).collect(),
+        ..shard
+    }
 }
 
 /// The loss of a row with these products and its derivatives, as in the textbook.
@@ -101,12 +117,15 @@ fn by_formula<T: Real>(table: &Table<T>, rows: &[usize], x: &[T]) -> (f64, Vec<f
     let shard = &table.shards[0];
     for row in rows {
         let a: Vec<f64> = (0..columns).map(|k| shard.features[row * columns + k].wide()).collect();
-        let product = |class: usize| (0..columns).map(|k| a[k] * x[class * columns + k]).sum();
+        let offset = shard.offsets.get(*row).map_or(0.0, |offset| offset.wide());
+        let product =
+            |class: usize| (0..columns).map(|k| a[k] * x[class * columns + k]).sum::<f64>() + offset;
         let products: Vec<f64> = (0..classes).map(product).collect();
         let (own, slopes) = of_row(loss, &products, shard.targets[*row].wide());
-        value += own / rows.len() as f64;
+        let share = shard.weights.get(*row).map_or(1.0, |weight| weight.wide()) / rows.len() as f64;
+        value += share * own;
         for (at, g) in gradient.iter_mut().enumerate() {
-            *g += slopes[at / columns] * a[at % columns] / rows.len() as f64;
+            *g += slopes[at / columns] * a[at % columns] * share;
         }
     }
     let factor = table.factors[0];
@@ -196,7 +215,7 @@ fn far_out<T: Real>() {
     // One column; margins of 1e4.
     let new = |loss: Loss, targets: &[f64]| {
         let targets: Vec<T> = targets.iter().map(|b| T::of(*b)).collect();
-        let shard = Shard { features: vec![T::one(); targets.len()], targets };
+        let shard = Shard { features: vec![T::one(); targets.len()], targets, ..Shard::default() };
         Table::new(1, vec![shard], TableObjective::new(loss, 0.0), Batch::Full).unwrap()
     };
     let at = |table: &Table<T>, x: &[f64]| {
@@ -236,7 +255,7 @@ fn large_margins_do_not_overflow_and_nan_stays_nan() {
 
 #[test]
 fn a_small_loss_of_a_large_margin_keeps_its_digits() {
-    let shard = Shard { features: vec![1.0], targets: vec![1.0] };
+    let shard = Shard { features: vec![1.0], targets: vec![1.0], ..Shard::default() };
     let softmax = TableObjective::new(Loss::Softmax { classes: 3 }, 0.0);
     let table = Table::new(1, vec![shard.clone()], softmax, Batch::Full).unwrap();
     let expected = ((-50f64).exp() + (-60f64).exp()).ln_1p();
@@ -257,7 +276,7 @@ fn agents_weighted_by_rows_minimise_the_mean_over_all_rows() {
             let range = first..first + rows;
             first += rows;
             let features = all.features[range.start * columns..range.end * columns].to_vec();
-            Shard { features, targets: all.targets[range].to_vec() }
+            Shard { features, targets: all.targets[range].to_vec(), ..Shard::default() }
         };
         let shards: Vec<Shard<f64>> = counts.map(cut).to_vec();
         let objective =
@@ -278,7 +297,7 @@ fn agents_weighted_by_rows_minimise_the_mean_over_all_rows() {
         // An agent that has only its own rows, with nothing known of the others, has the same objective.
         let placeholder = shard(columns, 1, loss);
         let alone = vec![placeholder.clone(), shards[1].clone(), placeholder];
-        let of_total = AgentWeights::Rows { total: Some(50) };
+        let of_total = AgentWeights::Rows { total: Some(50.0) };
         let alone = Table::new(columns, alone, objective(of_total), Batch::Full).unwrap();
         assert_eq!(alone.loss(1, &x).unwrap(), table.loss(1, &x).unwrap());
     }
@@ -314,6 +333,7 @@ fn normal_equations_in_single_precision_lose_no_digits_to_large_features() {
     let shard = Shard {
         features: (0..rows * dim).map(value).collect(),
         targets: (0..rows).map(|k| value(5 * k)).collect(),
+        ..Shard::default()
     };
     let table =
         Table::new(dim, vec![shard], TableObjective::new(Loss::LeastSquares, 0.1), Batch::Full).unwrap();
@@ -342,13 +362,17 @@ fn mini_batch_gradients_are_unbiased() {
 
 #[test]
 fn invalid_objectives_are_refused() {
-    let shard = |targets: &[f64]| Shard { features: vec![1.0; targets.len()], targets: targets.to_vec() };
+    let shard = |targets: &[f64]| Shard {
+        features: vec![1.0; targets.len()],
+        targets: targets.to_vec(),
+        ..Shard::default()
+    };
     let new =
         |shards, loss, l2, batch| Table::new(1, shards, TableObjective::new(loss, l2), batch).unwrap_err();
     let both = vec![shard(&[1.0]), shard(&[])];
     assert_eq!(new(both, Loss::LeastSquares, 0.0, Batch::Full), InvalidTable::Empty { agent: 1 });
     let good = || vec![shard(&[1.0])];
-    let ragged = vec![Shard { features: vec![1.0; 3], targets: vec![1.0] }];
+    let ragged = vec![Shard { features: vec![1.0; 3], targets: vec![1.0], ..Shard::default() }];
     assert!(matches!(
         new(ragged, Loss::Logistic, 0.0, Batch::Full),
         InvalidTable::Ragged { features: 3, .. }
@@ -384,9 +408,47 @@ fn invalid_objectives_are_refused() {
         let objective = TableObjective { weights, ..TableObjective::new(Loss::LeastSquares, 0.0) };
         Table::new(1, vec![shard(&[1.0, 2.0])], objective, Batch::Full).unwrap_err()
     };
-    let too_few = InvalidTable::TotalRows { got: 1, least: 2 };
-    assert_eq!(weighted(AgentWeights::Rows { total: Some(1) }), too_few);
+    let too_few = InvalidTable::TotalRows { got: 1.0, least: 2.0 };
+    assert_eq!(weighted(AgentWeights::Rows { total: Some(1.0) }), too_few);
     for factors in [vec![], vec![1.0; 2], vec![-1.0], vec![f64::NAN]] {
         assert!(matches!(weighted(AgentWeights::Factors(factors)), InvalidTable::Factors { agents: 1, .. }));
+    }
+}
+
+/// The second derivative of an agent's objective along v, by central differences of its gradient.
+fn curvature_along(problem: &dyn Problem<f64>, x: &[f64], v: &[f64]) -> f64 {
+    let step = 1e-5;
+    let gradient = |by: f64| {
+        let at: Vec<f64> = x.iter().zip(v).map(|(x, v)| x + by * v).collect();
+        let mut gradient = vec![0.0; x.len()];
+        problem.gradient(0, &at, &mut gradient).unwrap();
+        gradient
+    };
+    let (above, below) = (gradient(step), gradient(-step));
+    above.iter().zip(below).zip(v).map(|((a, b), v)| (a - b) / (2.0 * step) * v).sum()
+}
+
+#[test]
+fn no_objective_curves_more_anywhere_than_its_quadratic_bound() {
+    let columns = 4;
+    for loss in LOSSES {
+        let objective = TableObjective { intercept: true, ..TableObjective::new(loss, 0.3) };
+        let table: Table<f64> = odd(columns, 11, objective, Isa::best());
+        let Some(bound) = table.quadratic_bound() else {
+            assert!(matches!(loss, Loss::LeastSquares | Loss::Poisson), "{loss:?}");
+            continue;
+        };
+        let mut closest = 0.0f64;
+        for k in 0..300 {
+            // Ever further from the origin.
+            let x: Vec<f64> = point::<f64>(columns, loss).iter().map(|x| 0.02 * k as f64 * x).collect();
+            let v: Vec<f64> = (0..x.len()).map(|j| value::<f64>(31 * k + 5 * j + 1)).collect();
+            let most: f64 = v.chunks(columns).map(|v| curvature_along(&*bound, &vec![0.0; columns], v)).sum();
+            let here = curvature_along(&table, &x, &v).abs();
+            assert!(here <= most * (1.0 + 1e-6), "{loss:?} at {k}: {here} {most}");
+            closest = closest.max(here / most);
+        }
+        let tight = if matches!(loss, Loss::Softmax { classes: 5.. }) { 0.1 } else { 0.5 };
+        assert!(closest > tight, "{loss:?}: {closest}");
     }
 }

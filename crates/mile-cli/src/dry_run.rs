@@ -1,0 +1,148 @@
+//! `mile run --dry-run`: everything known about an experiment before it is run.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use indicatif::HumanBytes;
+use mile::ranks::Together;
+use mile_lab::error::LabError;
+use mile_lab::plan::{Job, Plan};
+use mile_lab::rehearsal::{Rehearsal, in_words, rehearse};
+use mile_lab::room;
+use mile_lab::spec::AlgorithmSpec;
+use mile_lab::sweep::SweepPlan;
+use mile_lab::table::{TextTable, number};
+
+use crate::place::Place;
+
+/// For how long the jobs of an experiment are tried out.
+const TRIED: Duration = Duration::from_millis(1500);
+/// Points of a sweep that are tried out, spread evenly if there are more.
+const POINTS_TRIED: usize = 12;
+
+/// About one run, which took this long to prepare.
+pub(crate) fn of_run(
+    plan: &Plan,
+    place: &Place,
+    advice: &str,
+    prepared: Duration,
+) -> Result<String, LabError> {
+    check_memory(plan, place)?;
+    let (text, across) = (describe(plan)?, place.describe(plan));
+    if place.is_shared() {
+        return Ok(format!("{text}{across}{advice}{NOT_TRIED}"));
+    }
+    let tried = rehearse(plan, TRIED)?.with_figures(plan);
+    let needs = needs(&tried, prepared.as_secs_f64() + tried.jobs + tried.drawing);
+    Ok(format!("{text}{across}{advice}{needs}"))
+}
+
+const NOT_TRIED: &str = "memory and time: not estimated with several processes\n";
+
+/// About all points of a sweep.
+pub(crate) fn of_sweep(sweep: &SweepPlan, place: &Place) -> Result<String, LabError> {
+    let count = sweep.points.len();
+    let some = count.div_ceil(POINTS_TRIED);
+    let (mut runs, mut bytes, mut rows, mut across) = (0, 0, Vec::new(), String::new());
+    let (mut preparing, mut tried) = (Duration::ZERO, Vec::new());
+    for (k, point) in sweep.points.iter().enumerate() {
+        let begun = Instant::now();
+        let plan = sweep.plan(point)?;
+        preparing += begun.elapsed();
+        check_memory(&plan, place)?;
+        let sent = to_be_sent(&plan)?;
+        (runs, bytes) = (runs + plan.jobs().len(), bytes + sent);
+        rows.push(vec![k.to_string(), HumanBytes(sent).to_string(), format!("  {}", point.name)]);
+        if k == 0 {
+            across = place.describe(&plan);
+        }
+        if k.is_multiple_of(some) && !place.is_shared() {
+            let one = rehearse(&plan, TRIED / count.min(POINTS_TRIED) as u32)?;
+            tried.push(if tried.is_empty() { one.with_figures(&plan) } else { one });
+        }
+    }
+    let header = ["point", "to be sent", "  values"].map(str::to_owned).to_vec();
+    let table = TextTable { header, rows };
+    let mut text = format!("{}: {count} points, {runs} runs in all\n{table}\n", sweep.name());
+    let _ = writeln!(text, "bytes to be sent by all agents in all runs: {}\n{across}", HumanBytes(bytes));
+    match Rehearsal::mean(&tried) {
+        None => text.push_str(NOT_TRIED),
+        // Points are checked before the first one is run, and planned again when their turn comes.
+        Some(mean) => {
+            let seconds = 2.0 * preparing.as_secs_f64() + count as f64 * mean.jobs + mean.drawing;
+            text.push_str(&needs(&mean, seconds));
+        }
+    }
+    Ok(text)
+}
+
+fn check_memory(plan: &Plan, place: &Place) -> Result<(), LabError> {
+    plan.check_memory(Together::of(place.engines().ranks()))
+}
+
+/// The memory and the time of a run, from what was tried out.
+fn needs(tried: &Rehearsal, seconds: f64) -> String {
+    let memory = match tried.memory {
+        Some(bytes) => format!("about {} at the peak", room::words(bytes as f64)),
+        None => "not known on this system".into(),
+    };
+    format!("memory: {memory}\ntime: {} on this machine ({tried})\n", in_words(seconds))
+}
+
+/// Bytes that all agents send in all jobs.
+fn to_be_sent(plan: &Plan) -> Result<u64, LabError> {
+    plan.jobs().into_iter().map(|job| plan.bytes_to_send(job)).sum()
+}
+
+fn describe(plan: &Plan) -> Result<String, LabError> {
+    let spec = &plan.spec;
+    let mut text = format!(
+        "{}: {} rounds, recorded every {} round(s), seeds {:?}, {}\n",
+        spec.name,
+        spec.rounds,
+        spec.eval_every(),
+        spec.seeds,
+        spec.precision.name(),
+    );
+    if let Some(rule) = spec.stop {
+        let every = rule.every.unwrap_or(spec.eval_every());
+        let _ = writeln!(text, "stop: checked every {every} round(s), and at records");
+    }
+    let edges = plan.network().graph().edges().count();
+    let _ = writeln!(
+        text,
+        "network: {} agents, {edges} edges{}",
+        plan.network().agents(),
+        if plan.network().varies() { format!(", {}", plan.network().variation()) } else { String::new() },
+    );
+    let data = spec.objectives.data_bytes(spec.seeds[0])?;
+    let _ = writeln!(text, "problem: dimension {}, {} of data", plan.size.dim, HumanBytes(data));
+    let _ = writeln!(
+        text,
+        "evaluation: {} of {} agents' own models and their average{}; about {:.0}% of the work\n",
+        plan.evaluation.agents,
+        plan.network().agents(),
+        spec.objectives.evaluated_on().map(|on| format!(", {on}")).unwrap_or_default(),
+        100.0 * plan.evaluation.share
+    );
+    let row = |(k, algorithm): (usize, &AlgorithmSpec)| -> Result<Vec<String>, LabError> {
+        let job = Job { algorithm: k, seed: spec.seeds[0] };
+        let planned = &plan.methods[k];
+        Ok(vec![
+            algorithm.label.clone(),
+            number(algorithm.schedule.step_size),
+            planned.parameters.local_steps.map_or("1".into(), |steps| steps.to_string()),
+            planned.vectors_stored.to_string(),
+            planned.first_round.vectors_sent.to_string(),
+            HumanBytes(plan.memory(job)).to_string(),
+            HumanBytes(plan.bytes_to_send(job)?).to_string(),
+        ])
+    };
+    let header = ["algorithm", "step size", "local steps", "stored", "sent/round", "vectors", "to be sent"];
+    let rows = spec.algorithms.iter().enumerate().map(row).collect::<Result<_, _>>()?;
+    let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
+    let (jobs, total) = (plan.jobs().len(), HumanBytes(to_be_sent(plan)?));
+    let _ = writeln!(text, "{jobs} runs in all; bytes to be sent by all agents in all runs: {total}\n");
+    let _ = writeln!(text, "# resolved experiment\n{}", spec.to_table());
+    Ok(text)
+}

@@ -1,0 +1,302 @@
+//! What a plan takes on this machine, in time and memory: its jobs are begun as they will be run, for a second or two in all, and
+//! figures like its own are drawn. Nothing is written.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mile::engine::Engine;
+use mile::membership::Present;
+use mile::problems::Problem;
+use mile::ranks::{Alone, Together};
+use mile::run::Run;
+use mile::with_precision;
+use rayon::prelude::*;
+
+use crate::engines::{EngineSetup, Scalar};
+use crate::error::LabError;
+use crate::plan::{Job, Plan};
+use crate::plot::{self, Runs};
+use crate::record::{Moment, Record, RecordedAgents, RunId, measure, rms};
+use crate::room;
+use crate::sharing::Sharing;
+
+/// What a plan takes on this machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsal {
+    /// Seconds of all jobs, if none is stopped before its last round.
+    pub jobs: f64,
+    /// Seconds of drawing the figures.
+    pub drawing: f64,
+    /// Seconds of a round, on average over the jobs.
+    pub round: f64,
+    /// Seconds of an evaluation, on average over the jobs.
+    pub evaluation: f64,
+    /// The fraction of the jobs' time that evaluations take.
+    pub share: f64,
+    /// Jobs that run at the same time.
+    pub jobs_at_once: usize,
+    /// Threads of each of them.
+    pub threads: usize,
+    /// Bytes of memory at the peak of the run, where the system says how many this process has had.
+    pub memory: Option<u64>,
+    begun: Vec<Begun>,
+}
+
+/// Seconds that parts of a job take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct JobTimes {
+    /// Building the problem, which all jobs of a seed share.
+    problem: f64,
+    /// Creating the agents.
+    opening: f64,
+    round: f64,
+    evaluation: f64,
+}
+
+/// A job that was begun.
+#[derive(Clone, Debug, PartialEq)]
+struct Begun {
+    job: Job,
+    times: JobTimes,
+    record: Record,
+}
+
+/// Points of a curve, at most, in the figures that are drawn.
+const MOST_POINTS: u64 = 1000;
+
+/// Begins the jobs of a plan, in about this time; a step or an evaluation that takes longer is finished.
+pub fn rehearse(plan: &Plan, budget: Duration) -> Result<Rehearsal, LabError> {
+    let sharing = Sharing::of(plan)?;
+    let jobs = plan.jobs_in_turn();
+    // All algorithms with the first seed and, if there is another, a job of that: then two seeds' data are in memory.
+    let begun = (plan.spec.algorithms.len() + 1).max(sharing.jobs_at_once).min(jobs.len());
+    let allowed = budget.mul_f64(sharing.jobs_at_once as f64 / begun.max(1) as f64).min(budget);
+    let queue = Mutex::new(VecDeque::from(jobs[..begun].to_vec()));
+    let (found, failed) = (Mutex::new(Vec::<Begun>::new()), Mutex::new(None));
+    sharing.run(|| {
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        while let Some(job) = next() {
+            let begin = || with_precision!(plan.spec.precision, T => begin::<T>(plan, job, allowed));
+            // Unwind safe: nothing that it changes is used again.
+            let result = catch_unwind(AssertUnwindSafe(begin));
+            match result.unwrap_or_else(|panic| Err(LabError::panicked(&*panic))) {
+                Ok(begun) => found.lock().unwrap_or_else(PoisonError::into_inner).push(begun),
+                Err(error) => {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                }
+            }
+        }
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // What is written to disk is copied first.
+    let stored = |job: &Job| {
+        plan.memory(*job) / plan.methods[job.algorithm].vectors.max(1) as u64
+            * plan.methods[job.algorithm].vectors_stored as u64
+    };
+    let copied = jobs.iter().map(stored).max().unwrap_or(0) * sharing.jobs_at_once as u64;
+    let memory = room::peak().map(|peak| peak.saturating_add(copied));
+    Ok(Rehearsal { memory, ..extrapolate(plan, sharing, found) })
+}
+
+impl Rehearsal {
+    /// Also draws figures with as many curves and points as those of the run will have.
+    pub fn with_figures(mut self, plan: &Plan) -> Self {
+        let clock = Instant::now();
+        let (every, points) = (plan.spec.eval_every(), plan.records_of_a_job().min(MOST_POINTS));
+        let of_job = |job: Job| {
+            let record = self.begun.iter().find(|begun| begun.job.algorithm == job.algorithm);
+            record.into_iter().flat_map(move |begun| {
+                let at = move |k: u64| Record { seed: job.seed, round: k * every, ..begun.record.clone() };
+                (0..points).map(at)
+            })
+        };
+        let records: Vec<Record> = plan.jobs().into_iter().flat_map(of_job).collect();
+        let figures = plot::figures(&Runs::new(&records, &[]), &plan.spec.name);
+        // A figure that cannot be drawn is reported when it is needed.
+        figures.par_iter().for_each(|figure| drop(plot::png(&figure.svg())));
+        self.drawing = clock.elapsed().as_secs_f64();
+        self.memory = self.memory.max(room::peak());
+        self
+    }
+
+    /// Of several plans that are run one after the other, the mean time of each and the largest memory; the figures are those of the
+    /// first.
+    pub fn mean(several: &[Self]) -> Option<Self> {
+        let count = several.len() as f64;
+        let mean = |of: fn(&Self) -> f64| several.iter().map(of).sum::<f64>() / count;
+        let jobs = mean(|one| one.jobs);
+        Some(Self {
+            jobs,
+            round: mean(|one| one.round),
+            evaluation: mean(|one| one.evaluation),
+            share: if jobs > 0.0 { mean(|one| one.share * one.jobs) / jobs } else { 0.0 },
+            memory: several.iter().filter_map(|one| one.memory).max(),
+            ..several.first()?.clone()
+        })
+    }
+}
+
+/// The time of all jobs from that of some. Jobs are given to the first worker that is free, as they will be.
+fn extrapolate(plan: &Plan, sharing: Sharing, found: Vec<Begun>) -> Rehearsal {
+    let (rounds, records) = (plan.spec.rounds as f64, plan.records_of_a_job() as f64);
+    let building = found.iter().map(|begun| begun.times.problem).fold(0.0, f64::max);
+    let (mut free, mut built) = (vec![0.0_f64; sharing.jobs_at_once], None);
+    let (mut in_rounds, mut in_evaluations, mut in_all) = (0.0, 0.0, 0.0_f64);
+    let jobs = plan.jobs_in_turn();
+    for job in &jobs {
+        let of = found.iter().find(|begun| begun.job.algorithm == job.algorithm);
+        let times = of.map(|begun| begun.times).unwrap_or_default();
+        let problem = if built == Some(job.seed) { 0.0 } else { building };
+        built = Some(job.seed);
+        let seconds = problem + times.opening + rounds * times.round + records * times.evaluation;
+        in_rounds += rounds * times.round;
+        in_evaluations += records * times.evaluation;
+        in_all += seconds;
+        if let Some(first) = free.iter_mut().min_by(|a, b| a.total_cmp(b)) {
+            *first += seconds;
+        }
+    }
+    let mean = |sum: f64, count: f64| sum / (count * jobs.len() as f64).max(1.0);
+    Rehearsal {
+        jobs: free.into_iter().fold(0.0, f64::max),
+        drawing: 0.0,
+        round: mean(in_rounds, rounds),
+        evaluation: mean(in_evaluations, records),
+        share: if in_all > 0.0 { in_evaluations / in_all } else { 0.0 },
+        jobs_at_once: sharing.jobs_at_once,
+        threads: sharing.threads,
+        memory: None,
+        begun: found,
+    }
+}
+
+/// Begins a job: its first evaluation, and rounds until the time is over.
+fn begin<T: Scalar>(plan: &Plan, job: Job, allowed: Duration) -> Result<Begun, LabError> {
+    let clock = Instant::now();
+    let problem = plan.problem::<T>(job.seed)?;
+    let built = clock.elapsed();
+    let epoch = &plan.membership.epochs()[0];
+    let present = Present::new(&*problem, &epoch.members);
+    let objectives: &dyn Problem<T> = if plan.membership.is_lasting() { &*problem } else { &present };
+    let (method, start) = (plan.method(job)?, plan.start(&*problem, job.seed)?);
+    let setup = EngineSetup {
+        problem: objectives,
+        network: &epoch.network,
+        method: &*method,
+        start: &start,
+        seed: job.seed,
+    };
+    let mut engine = T::engines(&*plan.engines).open(setup)?;
+    let schedule = plan.spec.algorithms[job.algorithm].schedule.clone();
+    let mut run = Run::start(&*method, schedule, &mut *engine)?;
+    let opened = clock.elapsed();
+    let (first, mut record) = evaluate(plan, job, objectives, &mut *engine, &run)?;
+    let round = rounds(plan, job, &mut *engine, &mut run, allowed.saturating_sub(first))?;
+    // The first evaluation may have waited for memory.
+    let mut evaluation = first;
+    if first < allowed / 4 {
+        (evaluation, record) = evaluate(plan, job, objectives, &mut *engine, &run)?;
+    }
+    let times = JobTimes {
+        problem: built.as_secs_f64(),
+        opening: (opened - built).as_secs_f64(),
+        round,
+        evaluation: evaluation.min(first).as_secs_f64(),
+    };
+    Ok(Begun { job, times, record })
+}
+
+/// Makes a record, and times it.
+fn evaluate<T: Scalar>(
+    plan: &Plan,
+    job: Job,
+    problem: &dyn Problem<T>,
+    engine: &mut dyn Engine<T>,
+    run: &Run,
+) -> Result<(Duration, Record), LabError> {
+    let clock = Instant::now();
+    let algorithm = &plan.spec.algorithms[job.algorithm];
+    let subject = RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: job.seed };
+    let chosen = plan.spec.eval_agents().choose(problem.agents(), job.seed);
+    let members = &plan.membership.epochs()[0].members;
+    let evaluated = RecordedAgents { agents: &chosen, members, each: plan.spec.agent_metrics };
+    let moment = Moment { progress: run.progress(), drift: None, wall_s: 0.0 };
+    let record = measure(Together::of(&Alone), subject, problem, engine, evaluated, moment)?;
+    Ok((clock.elapsed(), record))
+}
+
+/// Seconds of a round: the mean over as many as there is time for, but not the first one if there are others; a part of it if
+/// one takes longer.
+fn rounds<T: Scalar>(
+    plan: &Plan,
+    job: Job,
+    engine: &mut dyn Engine<T>,
+    run: &mut Run,
+    allowed: Duration,
+) -> Result<f64, LabError> {
+    let expected = plan.spec.algorithms[job.algorithm].steps_per_round();
+    let (clock, rounds) = (Instant::now(), plan.spec.rounds);
+    if rounds == 0 {
+        return Ok(0.0);
+    }
+    while !run.step(engine)? {
+        if clock.elapsed() > allowed {
+            return Ok(clock.elapsed().as_secs_f64() / run.progress().step as f64 * expected);
+        }
+    }
+    rms(Together::of(&Alone), engine)?;
+    let first = clock.elapsed();
+    let (others, before) = (Instant::now(), run.progress().step);
+    while run.progress().round < rounds && others.elapsed() + 2 * first < allowed {
+        run.round(engine)?;
+        rms(Together::of(&Alone), engine)?;
+    }
+    let (taken, steps) = match run.progress().step - before {
+        0 => (first, before),
+        steps => (others.elapsed(), steps),
+    };
+    Ok(taken.as_secs_f64() / steps as f64 * expected)
+}
+
+/// A time in words.
+pub fn in_words(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 1.0 => "less than 1 s".into(),
+        _ if seconds < 90.0 => format!("about {seconds:.0} s"),
+        _ if seconds < 5400.0 => format!("about {:.0} min", seconds / 60.0),
+        _ if seconds < 172_800.0 => format!("about {:.0} h", seconds / 3600.0),
+        _ => format!("about {:.0} days", seconds / 86_400.0),
+    }
+}
+
+/// A short time with its unit.
+fn short(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 1e-3 => format!("{:.3} ms", seconds * 1e3),
+        _ if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+impl std::fmt::Display for Rehearsal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let s = |count: usize| if count == 1 { "" } else { "s" };
+        write!(
+            f,
+            "measured: a round takes {}, an evaluation {}, evaluations {:.0}% of the time; {} job{} at a time with {} thread{}",
+            short(self.round),
+            short(self.evaluation),
+            100.0 * self.share,
+            self.jobs_at_once,
+            s(self.jobs_at_once),
+            self.threads,
+            s(self.threads),
+        )?;
+        if self.jobs_at_once > 1 { write!(f, " each") } else { Ok(()) }
+    }
+}
